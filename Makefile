@@ -1,0 +1,65 @@
+# Everything runs in .venv, which is created on first use by PYTHON (3.11 or newer).
+# One stamp per set of extras: it is stale, and the set is installed again, when pyproject.toml is
+# newer. `created` marks an environment that is whole; without it one is made from scratch.
+
+PYTHON ?= python3
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+VENV := .venv
+RUN := $(VENV)/bin/python
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test lint format bench budgets clean
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo      tune a matrix multiplication, then build it again from the database"
+	@echo "make test      run the test suite"
+	@echo "make lint      check style and types"
+	@echo "make format    rewrite the sources in the house style"
+	@echo "make bench     time the kernel suite against other libraries"
+	@echo "make budgets   print what each step of the compiler costs beside its budget"
+	@echo "make clean     remove .venv and the caches"
+
+demo: $(VENV)/stamp-core
+	$(RUN) examples/demo.py
+
+test: $(VENV)/stamp-test
+	TILEWRIGHT_CHECK=1 $(RUN) -m pytest -n $(JOBS) --dist worksteal
+
+lint: $(VENV)/stamp-lint
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check
+	$(RUN) -m mypy
+
+format: $(VENV)/stamp-lint
+	$(RUN) -m ruff check --fix
+	$(RUN) -m ruff format
+
+bench: $(VENV)/stamp-bench
+	$(RUN) -m benchmarks.kernels
+
+budgets: $(VENV)/stamp-core
+	$(RUN) -m benchmarks.budgets
+
+clean:
+	rm -rf $(VENV) build tilewright.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/stamp-core: EXTRAS :=
+$(VENV)/stamp-test: EXTRAS := [test]
+$(VENV)/stamp-lint: EXTRAS := [test,lint]
+$(VENV)/stamp-bench: EXTRAS := [bench]
+
+$(VENV)/stamp-core $(VENV)/stamp-test $(VENV)/stamp-lint $(VENV)/stamp-bench: pyproject.toml $(VENV)/created
+	@echo "installing tilewright$(EXTRAS) into $(VENV)"
+	@$(RUN) -m pip install --quiet --editable ".$(EXTRAS)"
+	@touch $@
+
+$(VENV)/created:
+	@command -v $(PYTHON) >/dev/null || { \
+	    echo "$(PYTHON) is not to be found: apt install python3 python3-venv," >&2; \
+	    echo "or name another one: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) scripts/venv.py $(VENV)
+	@mkdir $(VENV)/typing && ln -s ../.. $(VENV)/typing/tilewright
+	@touch $@

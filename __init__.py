@@ -1,0 +1,93 @@
+"""Tilewright compiles tensor programs to fast kernels and tunes their schedules by measurement.
+
+Names are imported on first use, so that `import tilewright` costs next to nothing: neither LLVM nor
+the database nor the cost model is loaded by a program that never asks for them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .errors import (
+    ArgumentError,
+    ArtifactError,
+    BuildError,
+    DatabaseError,
+    IRError,
+    NotTunedError,
+    ParseError,
+    ScheduleError,
+    TargetError,
+    TilewrightError,
+    TuningError,
+    VerifyError,
+)
+
+if TYPE_CHECKING:
+    from . import ops
+    from .autotune import tune
+    from .compile import build
+    from .runtime import Module
+    from .schedule import Schedule, Trace
+    from .target import Target
+    from .tir import te
+    from .tir.ir import Func
+    from .tir.script import script
+    from .tuning_db import TuningDatabase
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArgumentError",
+    "ArtifactError",
+    "BuildError",
+    "DatabaseError",
+    "Func",
+    "IRError",
+    "Module",
+    "NotTunedError",
+    "ParseError",
+    "Schedule",
+    "ScheduleError",
+    "Target",
+    "TargetError",
+    "TilewrightError",
+    "Trace",
+    "TuningDatabase",
+    "TuningError",
+    "VerifyError",
+    "build",
+    "ops",
+    "script",
+    "te",
+    "tune",
+]
+
+_MODULES = {"ops": ".ops", "te": ".tir.te"}
+_HOMES = {
+    "Func": ".tir.ir",
+    "Module": ".runtime",
+    "Schedule": ".schedule",
+    "Target": ".target",
+    "Trace": ".schedule",
+    "TuningDatabase": ".tuning_db",
+    "build": ".compile",
+    "script": ".tir.script",
+    "tune": ".autotune",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        value: Any = import_module(_MODULES[name], __name__)
+    elif name in _HOMES:
+        value = getattr(import_module(_HOMES[name], __name__), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
