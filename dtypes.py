@@ -1,0 +1,135 @@
+"""Data types: interned strings such as `float32`, with lanes as a suffix (`float32x16`).
+
+Scalar names are numpy's and ml_dtypes'. A dtype with lanes is the type of a vector value after
+lowering; buffers are always of a scalar dtype.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Literal, NamedTuple, cast
+
+import numpy as np
+
+from .errors import IRError
+
+Kind = Literal["float", "int", "uint", "bool"]
+
+
+class Info(NamedTuple):
+    """What there is to know of a dtype; `bits` and `mantissa` (explicit bits) are of one lane."""
+
+    scalar: str
+    kind: Kind
+    bits: int
+    lanes: int
+    mantissa: int
+
+
+_SCALARS: dict[str, Info] = {
+    name: Info(name, cast(Kind, kind), bits, 1, mantissa)
+    for name, kind, bits, mantissa in [
+        ("bool", "bool", 8, 0),
+        ("int8", "int", 8, 0),
+        ("int16", "int", 16, 0),
+        ("int32", "int", 32, 0),
+        ("int64", "int", 64, 0),
+        ("uint8", "uint", 8, 0),
+        ("uint16", "uint", 16, 0),
+        ("uint32", "uint", 32, 0),
+        ("uint64", "uint", 64, 0),
+        ("float8_e4m3fn", "float", 8, 3),
+        ("float8_e5m2", "float", 8, 2),
+        ("float16", "float", 16, 10),
+        ("bfloat16", "float", 16, 7),
+        ("float32", "float", 32, 23),
+        ("float64", "float", 64, 52),
+    ]
+}
+SCALARS: tuple[str, ...] = tuple(_SCALARS)
+ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+
+
+@cache
+def info(dtype: str) -> Info:
+    """The facts of a dtype. Raises `IRError` for a name that is none."""
+    if dtype in _SCALARS:
+        return _SCALARS[dtype]
+    scalar, _, lanes = dtype.rpartition("x")
+    if scalar in _SCALARS and lanes.isdecimal() and int(lanes) > 1:
+        return _SCALARS[scalar]._replace(lanes=int(lanes))
+    raise IRError("unknown dtype {0!r}; expected one of {1}", dtype, ", ".join(SCALARS))
+
+
+@cache
+def vector(dtype: str, lanes: int) -> str:
+    """The dtype of `lanes` lanes of the scalar of `dtype`."""
+    scalar = info(dtype).scalar
+    return scalar if lanes == 1 else f"{scalar}x{lanes}"
+
+
+@cache
+def is_float(dtype: str) -> bool:
+    return info(dtype).kind == "float"
+
+
+@cache
+def is_integer(dtype: str) -> bool:
+    return info(dtype).kind in ("int", "uint")
+
+
+@cache
+def is_bool(dtype: str) -> bool:
+    return info(dtype).kind == "bool"
+
+
+@cache
+def nbytes(dtype: str) -> int:
+    """Bytes that a value takes in memory, all lanes together."""
+    facts = info(dtype)
+    return facts.bits // 8 * facts.lanes
+
+
+@cache
+def to_numpy(dtype: str) -> np.dtype:
+    """The numpy dtype of a scalar dtype (through ml_dtypes for bfloat16 and float8)."""
+    scalar = info(dtype).scalar
+    if scalar in ML_DTYPES:
+        import ml_dtypes
+
+        scalar_type: type[np.generic] = getattr(ml_dtypes, scalar)
+        return np.dtype(scalar_type)
+    return np.dtype(scalar)
+
+
+def from_numpy(dtype: object) -> str:
+    """The name of anything that `numpy.dtype` takes. Raises `IRError` for a dtype not supported."""
+    name = np.dtype(dtype).name  # type: ignore[call-overload]
+    if name not in _SCALARS:
+        raise IRError("dtype {0} is not supported; expected one of {1}", name, ", ".join(SCALARS))
+    return cast(str, name)
+
+
+@cache
+def promote(a: str, b: str) -> str:
+    """The common dtype of two scalar dtypes by numpy 2's rules.
+
+    Raises `IRError` where there is none (float8 with another float8, say).
+    """
+    if a == b:
+        return a
+    try:
+        return from_numpy(np.promote_types(to_numpy(a), to_numpy(b)))
+    except (TypeError, IRError) as error:
+        raise IRError("{0} and {1} have no common dtype; cast one of them", a, b) from error
+
+
+@cache
+def int_limits(dtype: str) -> tuple[int, int]:
+    """Smallest and largest value of an integer (or bool) dtype."""
+    facts = info(dtype)
+    if facts.kind == "bool":
+        return 0, 1
+    if facts.kind == "uint":
+        return 0, (1 << facts.bits) - 1
+    return -(1 << (facts.bits - 1)), (1 << (facts.bits - 1)) - 1

@@ -1,0 +1,1 @@
+"""Schedule primitives, schedules and traces."""

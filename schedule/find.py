@@ -1,0 +1,115 @@
+"""Finding loops and blocks in a program, and putting a statement in the place of another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace as _replace
+
+from ..errors import ScheduleError
+from ..tir.ir import Alloc, Block, For, Func, If, Label, Let, Seq, Stmt, Var
+from ..tir.visit import map_tuple
+
+_NESTED = {
+    For: lambda s: (s.body,),
+    Seq: lambda s: s.stmts,
+    If: lambda s: (s.then,) if s.other is None else (s.then, s.other),
+    Let: lambda s: (s.body,),
+    Alloc: lambda s: (s.body,),
+}
+
+
+def nested(stmt: Stmt) -> tuple[Stmt, ...]:
+    """The statements directly below `stmt`; none below a block, which is a unit for schedules."""
+    children = _NESTED.get(type(stmt))
+    return children(stmt) if children is not None else ()
+
+
+def find_path(root: Stmt, wanted: Var | Label) -> tuple[Stmt, ...] | None:
+    """Statements from `root` down to the loop over a variable or the block with a label."""
+    kind = For if type(wanted) is Var else Block
+    stack: list[tuple[Stmt, tuple[Stmt, ...]]] = [(root, ())]
+    while stack:
+        stmt, above = stack.pop()
+        path = (*above, stmt)
+        if type(stmt) is kind and (stmt.var if kind is For else stmt.label) is wanted:  # type: ignore[attr-defined]
+            return path
+        stack.extend((s, path) for s in reversed(nested(stmt)))
+    return None
+
+
+def path_to(fn: Func, wanted: Var | Label) -> tuple[Stmt, ...]:
+    """`find_path` in a function. Raises `ScheduleError` where the handle is dead or foreign."""
+    path = find_path(fn.body, wanted)
+    if path is None:
+        what = "loop" if type(wanted) is Var else "block"
+        raise ScheduleError("there is no {0} {1} in the program (any more)", what, wanted.name)
+    return path
+
+
+def find_loop(fn: Func, loop: Var) -> For:
+    """The loop over `loop`. Raises `ScheduleError` where there is none."""
+    found = path_to(fn, loop)[-1]
+    assert isinstance(found, For)
+    return found
+
+
+def find_block(fn: Func, label: Label) -> Block:
+    """The block with `label`. Raises `ScheduleError` where there is none."""
+    found = path_to(fn, label)[-1]
+    assert isinstance(found, Block)
+    return found
+
+
+def loops_above(fn: Func, label: Label | Var) -> tuple[For, ...]:
+    """The loops around a block or loop, outermost first, the loop itself not included."""
+    return tuple(s for s in path_to(fn, label)[:-1] if isinstance(s, For))
+
+
+def blocks_in(stmt: Stmt) -> Iterator[Block]:
+    """The blocks in `stmt` in program order."""
+    stack = [stmt]
+    while stack:
+        s = stack.pop()
+        if type(s) is Block:
+            yield s
+        stack.extend(reversed(nested(s)))
+
+
+def loops_in(stmt: Stmt) -> Iterator[For]:
+    """The loops in `stmt`, itself included, outer before inner, in program order."""
+    stack = [stmt]
+    while stack:
+        s = stack.pop()
+        if type(s) is For:
+            yield s
+        stack.extend(reversed(nested(s)))
+
+
+def with_children(stmt: Stmt, children: tuple[Stmt, ...]) -> Stmt:
+    """`stmt` with other statements directly below it, in the order of `nested`."""
+    match stmt:
+        case For():
+            return _replace(stmt, body=children[0])
+        case Seq():
+            return Seq(children)
+        case If():
+            return If(stmt.cond, children[0], children[1] if len(children) > 1 else None)
+        case _:
+            return _replace(stmt, body=children[0])  # type: ignore[call-arg]
+
+
+def replace_stmt(root: Stmt, old: Stmt, new: Stmt) -> Stmt:
+    """`root` with the statement `old` (by identity) replaced by `new`."""
+    if root is old:
+        return new
+    below = nested(root)
+    changed = map_tuple(below, lambda s: replace_stmt(s, old, new))
+    return root if changed is below else with_children(root, changed)
+
+
+def replace(fn: Func, old: Stmt, new: Stmt, *allocs: object) -> Func:
+    """`fn` with `old` replaced by `new` (and, where given, buffers added to its `allocs`)."""
+    body = replace_stmt(fn.body, old, new)
+    return _replace(fn, body=body, allocs=(*fn.allocs, *allocs)) if allocs else _replace(
+        fn, body=body
+    )

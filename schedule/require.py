@@ -1,0 +1,94 @@
+"""The one way a primitive states a condition: `require`.
+
+On a concrete program the condition is a truth value and is decided. On a symbolic one it may be an
+expression over decision variables: what the bounds of the decisions prove is dropped, what they
+refute is refused, and what stays open is recorded as a constraint of the `Space`. The constraints
+collected over a trace are the validity check of a row of decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import ScheduleError
+from ..tir.ir import Expr, Label, Var
+from ..tir.prove import prove
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A condition on decisions that could not be decided, with the message of its refusal."""
+
+    condition: Expr
+    message: str
+    arguments: tuple[Any, ...]
+
+
+@dataclass
+class Space:
+    """The decisions of a symbolic schedule: their inclusive bounds, and the constraints on them."""
+
+    bounds: dict[Var, tuple[int, int]] = field(default_factory=dict)
+    constraints: list[Constraint] = field(default_factory=list)
+
+    def declare(self, name: str, low: int, high: int) -> Var:
+        """A new decision variable with values `low` to `high`, both inclusive."""
+        var = Var(name)
+        self.bounds[var] = (low, high)
+        return var
+
+
+_space: ContextVar[Space | None] = ContextVar("tilewright_space", default=None)
+
+
+def current_space() -> Space | None:
+    """The space that open conditions are recorded in; `None` when a schedule is concrete."""
+    return _space.get()
+
+
+@contextmanager
+def collecting(space: Space | None) -> Iterator[None]:
+    """Record open conditions in `space` while the context lasts."""
+    token = _space.set(space)
+    try:
+        yield
+    finally:
+        _space.reset(token)
+
+
+def require(
+    condition: bool | Expr,
+    message: str,
+    *arguments: Any,
+    at: Var | Label | None = None,
+    hint: str | Callable[[], str] | None = None,
+) -> None:
+    """Go on only if `condition` holds, else raise `ScheduleError` (formatted when read).
+
+    `at` is the loop or block that the error marks in the program.
+    """
+    if condition is True:
+        return
+    if isinstance(condition, Expr):
+        space = _space.get()
+        decided = prove(condition, {} if space is None else space.bounds)
+        if decided is True:
+            return
+        if decided is None and space is not None:
+            space.constraints.append(Constraint(condition, message, arguments))
+            return
+    elif condition:
+        return
+    raise ScheduleError(message, *arguments, at=at, hint=hint)
+
+
+def certain(condition: bool | Expr) -> bool:
+    """Whether `condition` is known to hold, for choosing between equivalent forms of a program."""
+    if isinstance(condition, Expr):
+        space = _space.get()
+        return prove(condition, {} if space is None else space.bounds) is True
+    return bool(condition)

@@ -1,0 +1,1 @@
+"""The intermediate representation: nodes, text form, builder, analyses and interpreter."""

@@ -1,0 +1,729 @@
+"""The loop-level tensor IR: its nodes, and what they mean.
+
+Semantics, written once. The interpreter is the oracle for them.
+
+Values
+    Index arithmetic (loop variables, shapes, extents) is int64. Integers wrap around (two's
+    complement). `//` and `%` floor, on integers and floats. `/` divides floats; integers are cast
+    to float64 first. A shift by a negative amount or by the width or more is undefined and
+    refused where it is provable. Float to integer saturates, NaN becomes 0; integer to narrower
+    integer wraps. MIN and MAX return NaN if an operand is NaN. Comparisons with NaN are false,
+    NE is true. AND, OR, XOR are bitwise on integers and logical on bool; both sides are evaluated.
+    `Select` evaluates its condition and then only the side it takes.
+    Python scalars are weak: they take the dtype of the other side; otherwise numpy 2 promotes.
+    bfloat16, float16 and float8 arithmetic is done in float32 and rounded to nearest even after
+    every operation, unless the expression says otherwise by casts.
+
+Statements
+    `Seq` runs in order. `For` runs its body for var = 0 .. extent-1: in order when its kind is
+    SERIAL or UNROLL; in any order or at once when it is PARALLEL, VECTOR or THREAD, which is legal
+    only where no iteration depends on another. `Let` binds a variable in its body.
+
+Blocks
+    A `Block` isolates one computation. Its body sees only its own iteration variables (and scalar
+    parameters), never a loop variable. At each visit every `Iter.var` takes the value of its
+    `Iter.value`, an expression of the loop variables; if `predicate` (of the loop variables) is
+    false the visit does nothing. `init`, if there is one, runs before the body at visits in which
+    all REDUCE iteration variables are zero: their zero point comes first for each point of the
+    spatial ones. SPATIAL iterations are independent of each other; REDUCE iterations update the
+    same elements with an associative and commutative combination, in unspecified order; OPAQUE
+    ones run in order. `reads` and `writes` cover all elements that the body and init touch.
+    Several visits with the same values recompute the same result (spatial blocks only).
+
+Buffers
+    An element must be written before it is read, except in parameters that are inputs. Internal
+    buffers (`Func.allocs`, `Alloc`) start uninitialised. Scope `register` asks for every element to
+    be held in registers: after unrolling and vectorising each index must be constant.
+    Zero-size buffers and loops of extent 0 are legal and do nothing.
+
+Reductions
+    are associative and commutative by definition, fma contraction is allowed (`strict_fp` forbids
+    both when a program is compiled).
+
+Shapes and extents (`Dim`) are Python integers, or expressions over decision variables when a
+schedule is symbolic.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from .. import dtypes
+from ..errors import IRError
+from .node import node
+
+INDEX = "int64"
+
+
+class Op(StrEnum):
+    """Binary operators. Comparisons and logic give bool."""
+
+    ADD = "+"
+    SUB = "-"
+    MUL = "*"
+    DIV = "/"
+    FLOORDIV = "//"
+    MOD = "%"
+    MIN = "min"
+    MAX = "max"
+    AND = "&"
+    OR = "|"
+    XOR = "^"
+    SHL = "<<"
+    SHR = ">>"
+    EQ = "=="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+
+
+COMPARISONS = frozenset({Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE})
+BITWISE = frozenset({Op.AND, Op.OR, Op.XOR})
+SHIFTS = frozenset({Op.SHL, Op.SHR})
+
+FLOAT_FUNCTIONS = {
+    "exp": 1, "log": 1, "sqrt": 1, "rsqrt": 1, "tanh": 1, "erf": 1, "sigmoid": 1,
+    "floor": 1, "ceil": 1, "trunc": 1, "pow": 2,
+}  # fmt: skip
+"""Intrinsic functions on floats and their number of arguments."""
+FUNCTIONS = FLOAT_FUNCTIONS | {"abs": 1, "neg": 1, "not": 1}
+"""All intrinsic functions; `neg` and `abs` take any number, `not` bool (logical) or integers."""
+
+
+class ForKind(StrEnum):
+    SERIAL = "serial"
+    PARALLEL = "parallel"
+    VECTOR = "vectorized"
+    UNROLL = "unrolled"
+    THREAD = "thread"
+
+
+class IterKind(StrEnum):
+    SPATIAL = "spatial"
+    REDUCE = "reduce"
+    OPAQUE = "opaque"
+
+
+class Expr:
+    """Base of expressions. `dtype` may carry lanes. `==` and the other operators build nodes."""
+
+    __slots__ = ()
+    dtype: str
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise IRError(
+            "the truth of a symbolic expression is not known while a program is built",
+            hint="combine conditions with & | ~ and choose with te.select(condition, a, b); "
+            "compare trees with structural_equal",
+        )
+
+    def __add__(self, other: Operand) -> Expr:
+        return binary(Op.ADD, self, other)
+
+    def __radd__(self, other: Operand) -> Expr:
+        return binary(Op.ADD, other, self)
+
+    def __sub__(self, other: Operand) -> Expr:
+        return binary(Op.SUB, self, other)
+
+    def __rsub__(self, other: Operand) -> Expr:
+        return binary(Op.SUB, other, self)
+
+    def __mul__(self, other: Operand) -> Expr:
+        return binary(Op.MUL, self, other)
+
+    def __rmul__(self, other: Operand) -> Expr:
+        return binary(Op.MUL, other, self)
+
+    def __truediv__(self, other: Operand) -> Expr:
+        return binary(Op.DIV, self, other)
+
+    def __rtruediv__(self, other: Operand) -> Expr:
+        return binary(Op.DIV, other, self)
+
+    def __floordiv__(self, other: Operand) -> Expr:
+        return binary(Op.FLOORDIV, self, other)
+
+    def __rfloordiv__(self, other: Operand) -> Expr:
+        return binary(Op.FLOORDIV, other, self)
+
+    def __mod__(self, other: Operand) -> Expr:
+        return binary(Op.MOD, self, other)
+
+    def __rmod__(self, other: Operand) -> Expr:
+        return binary(Op.MOD, other, self)
+
+    def __and__(self, other: Operand) -> Expr:
+        return binary(Op.AND, self, other)
+
+    def __rand__(self, other: Operand) -> Expr:
+        return binary(Op.AND, other, self)
+
+    def __or__(self, other: Operand) -> Expr:
+        return binary(Op.OR, self, other)
+
+    def __ror__(self, other: Operand) -> Expr:
+        return binary(Op.OR, other, self)
+
+    def __xor__(self, other: Operand) -> Expr:
+        return binary(Op.XOR, self, other)
+
+    def __rxor__(self, other: Operand) -> Expr:
+        return binary(Op.XOR, other, self)
+
+    def __lshift__(self, other: Operand) -> Expr:
+        return binary(Op.SHL, self, other)
+
+    def __rshift__(self, other: Operand) -> Expr:
+        return binary(Op.SHR, self, other)
+
+    def __eq__(self, other: object) -> Expr:  # type: ignore[override]
+        return binary(Op.EQ, self, other)  # type: ignore[arg-type]
+
+    def __ne__(self, other: object) -> Expr:  # type: ignore[override]
+        return binary(Op.NE, self, other)  # type: ignore[arg-type]
+
+    def __lt__(self, other: Operand) -> Expr:
+        return binary(Op.LT, self, other)
+
+    def __le__(self, other: Operand) -> Expr:
+        return binary(Op.LE, self, other)
+
+    def __gt__(self, other: Operand) -> Expr:
+        return binary(Op.GT, self, other)
+
+    def __ge__(self, other: Operand) -> Expr:
+        return binary(Op.GE, self, other)
+
+    def __neg__(self) -> Expr:
+        return call("neg", self)
+
+    def __invert__(self) -> Expr:
+        return call("not", self)
+
+    def __abs__(self) -> Expr:
+        return call("abs", self)
+
+    def __pow__(self, other: Operand) -> Expr:
+        a, b = unify(self, other)
+        return call("pow", a, b)
+
+    def __repr__(self) -> str:
+        from .printer import expr_text
+
+        return expr_text(self)
+
+    def astype(self, dtype: str) -> Expr:
+        """This value cast to `dtype`."""
+        return cast(dtype, self)
+
+
+Dim: TypeAlias = int | Expr
+Operand: TypeAlias = Expr | int | float | bool
+
+
+@node
+class Var(Expr):
+    """A variable: of a loop, of a block's iteration, a scalar parameter or a decision."""
+
+    name: str
+    dtype: str = INDEX
+
+
+@node
+class Const(Expr):
+    value: int | float | bool
+    dtype: str
+
+
+@node
+class Binary(Expr):
+    op: Op
+    a: Expr
+    b: Expr
+    dtype: str
+
+
+@node
+class Call(Expr):
+    """An intrinsic function of `FUNCTIONS`."""
+
+    fn: str
+    args: tuple[Expr, ...]
+    dtype: str
+
+
+@node
+class Cast(Expr):
+    value: Expr
+    dtype: str
+
+
+@node
+class Select(Expr):
+    cond: Expr
+    then: Expr
+    other: Expr
+    dtype: str
+
+
+@node
+class Load(Expr):
+    """`buffer[indices]`; one index may be a vector after lowering. Lanes off in `mask` give 0."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    dtype: str
+    mask: Expr | None = None
+
+
+@node
+class Ramp(Expr):
+    """The vector `base + [0, 1, .., lanes-1] * stride`; lowered programs only."""
+
+    base: Expr
+    stride: Expr
+    lanes: int
+    dtype: str
+
+
+@node
+class Broadcast(Expr):
+    """`value` in each of `lanes` lanes; lowered programs only."""
+
+    value: Expr
+    lanes: int
+    dtype: str
+
+
+@node
+class Reduce(Expr):
+    """A reduction of `values` over `axes`, in tensor expressions only (`te` makes blocks of it).
+
+    `combiner` is a key of `COMBINERS` in `reduction.py`; `index` picks one of several results.
+    """
+
+    combiner: str
+    values: tuple[Expr, ...]
+    axes: tuple[Iter, ...]
+    index: int
+    dtype: str
+
+
+@node
+class Buffer:
+    """A dense array. `strides` in elements; `None` is compact row-major.
+
+    `constant` operands may be packed ahead of time. `value_range` (low, high), high exclusive,
+    bounds the integers it holds.
+    """
+
+    name: str
+    shape: tuple[Dim, ...]
+    dtype: str
+    strides: tuple[int, ...] | None = None
+    scope: str = "global"
+    constant: bool = False
+    value_range: tuple[int, int] | None = None
+
+    def __getitem__(self, indices: Any) -> Load:
+        return load(self, indices if isinstance(indices, tuple) else (indices,))
+
+    def __repr__(self) -> str:
+        return f"Buffer({self.name}: {self.dtype}{list(self.shape)})"
+
+
+@node
+class Label:
+    """The identity of a block, kept through rewrites; `name` is for display."""
+
+    name: str
+
+
+@node
+class Iter:
+    """A block's iteration variable over [0, extent), bound to `value` at each visit."""
+
+    var: Var
+    extent: Dim
+    kind: IterKind
+    value: Expr
+
+
+@node
+class Range:
+    """`extent` elements from `min` on."""
+
+    min: Expr
+    extent: Dim
+
+
+@node
+class Region:
+    buffer: Buffer
+    ranges: tuple[Range, ...]
+
+
+Annotations: TypeAlias = tuple[tuple[str, Any], ...]
+"""Pairs of a name and a JSON value, in order of name."""
+
+
+class Stmt:
+    """Base of statements."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        from .printer import stmt_text
+
+        return stmt_text(self)
+
+
+@node
+class Store(Stmt):
+    """`buffer[indices] = value`; lanes off in `mask` are not written."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr
+    mask: Expr | None = None
+
+
+@node
+class For(Stmt):
+    """`thread` is the hardware axis of a THREAD loop, such as `blockIdx.x`."""
+
+    var: Var
+    extent: Dim
+    body: Stmt
+    kind: ForKind = ForKind.SERIAL
+    thread: str | None = None
+    annotations: Annotations = ()
+
+
+@node
+class Block(Stmt):
+    label: Label
+    iters: tuple[Iter, ...]
+    reads: tuple[Region, ...]
+    writes: tuple[Region, ...]
+    body: Stmt
+    init: Stmt | None = None
+    predicate: Expr | None = None
+    annotations: Annotations = ()
+
+
+@node
+class Seq(Stmt):
+    stmts: tuple[Stmt, ...]
+
+
+@node
+class If(Stmt):
+    cond: Expr
+    then: Stmt
+    other: Stmt | None = None
+
+
+@node
+class Let(Stmt):
+    var: Var
+    value: Expr
+    body: Stmt
+
+
+@node
+class Alloc(Stmt):
+    """`buffer` lives in `body`; lowered programs only."""
+
+    buffer: Buffer
+    body: Stmt
+
+
+@node
+class Func:
+    """A program. `params` in the order of the call; those that are stored to are outputs.
+
+    `inplace` lists the outputs whose contents at entry are read. `allocs` are internal buffers.
+    """
+
+    name: str
+    params: tuple[Buffer | Var, ...]
+    allocs: tuple[Buffer, ...]
+    body: Stmt
+    inplace: tuple[Buffer, ...] = ()
+    annotations: Annotations = ()
+
+    def __repr__(self) -> str:
+        from .printer import func_text
+
+        return func_text(self)
+
+
+Node: TypeAlias = Expr | Stmt | Func
+
+TRUE = Const(True, "bool")
+FALSE = Const(False, "bool")
+_SMALL = tuple(Const(i, INDEX) for i in range(257))
+
+
+def const(value: int | float | bool, dtype: str = INDEX) -> Const:
+    """A constant of `dtype` (scalar). Integers must fit; raises `IRError` where they do not."""
+    if dtype == INDEX and type(value) is int and 0 <= value < 257:
+        return _SMALL[value]
+    kind = dtypes.info(dtype).kind
+    if kind == "bool":
+        return TRUE if value else FALSE
+    if kind == "float":
+        return Const(float(value), dtype)
+    low, high = dtypes.int_limits(dtype)
+    if isinstance(value, float) and not (math.isfinite(value) and value.is_integer()):
+        raise IRError(
+            "{0!r} is not an integer and does not fit {1}", value, dtype, hint="cast one side"
+        )
+    if not low <= int(value) <= high:
+        raise IRError("{0!r} does not fit {1} ([{2}, {3}])", value, dtype, low, high)
+    return Const(int(value), dtype)
+
+
+def as_expr(value: Operand, dtype: str | None = None) -> Expr:
+    """`value` as an expression. A Python scalar gets `dtype`, or bool, int64, float32."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, bool):
+        return const(value, dtype or "bool")
+    if isinstance(value, int):
+        return const(value, dtype or INDEX)
+    if isinstance(value, float):
+        return const(value, dtype or "float32")
+    if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0:
+        return const(value.item(), dtypes.from_numpy(value.dtype))
+    raise IRError(
+        "{0!r} of type {1} is no expression; expected an expression or a number",
+        value,
+        type(value).__name__,
+    )
+
+
+def unify(a: Operand, b: Operand) -> tuple[Expr, Expr]:
+    """Both operands in their common dtype: Python scalars are weak, numpy 2 promotes the rest."""
+    if not isinstance(a, Expr):
+        if isinstance(b, Expr):
+            return _weak(a, b), b if _keeps(a, b) else cast("float64", b)
+        return unify(as_expr(a), b)
+    if not isinstance(b, Expr):
+        return (a if _keeps(b, a) else cast("float64", a)), _weak(b, a)
+    if a.dtype == b.dtype:
+        return a, b
+    x, y = dtypes.info(a.dtype), dtypes.info(b.dtype)
+    if x.lanes != y.lanes and x.lanes != 1 and y.lanes != 1:
+        raise IRError("{0} and {1} have different lanes", a.dtype, b.dtype)
+    scalar = dtypes.promote(x.scalar, y.scalar)
+    lanes = max(x.lanes, y.lanes)
+    return _widen(cast(scalar, a), lanes), _widen(cast(scalar, b), lanes)
+
+
+def _keeps(scalar: Operand, other: Expr) -> bool:
+    """Whether `other` keeps its dtype beside a Python scalar: an integer does not beside a float."""
+    return not isinstance(scalar, float) or dtypes.is_float(other.dtype)
+
+
+def _weak(scalar: Operand, other: Expr) -> Expr:
+    facts = dtypes.info(other.dtype)
+    if isinstance(scalar, (bool, int, float)):
+        if isinstance(scalar, float) and facts.kind != "float":
+            return _widen(const(scalar, "float64"), facts.lanes)
+        if isinstance(scalar, int) and not isinstance(scalar, bool) and facts.kind == "bool":
+            return _widen(const(scalar, INDEX), facts.lanes)
+        return _widen(const(scalar, facts.scalar), facts.lanes)
+    return _widen(as_expr(scalar), facts.lanes)
+
+
+def _widen(value: Expr, lanes: int) -> Expr:
+    facts = dtypes.info(value.dtype)
+    if facts.lanes == lanes:
+        return value
+    return Broadcast(value, lanes, dtypes.vector(facts.scalar, lanes))
+
+
+def binary(op: Op, a: Operand, b: Operand) -> Expr:
+    """`a op b` with promotion; index arithmetic on constants folds, and so do x+0, x*1, x*0.
+
+    Raises `IRError` where the dtypes do not go with the operator.
+    """
+    a, b = unify(a, b)
+    if a.dtype != b.dtype:
+        a, b = unify(a, b)
+    dtype = a.dtype
+    if dtype == INDEX:
+        folded = _fold_index(op, a, b)
+        if folded is not None:
+            return folded
+    facts = dtypes.info(dtype)
+    if op in COMPARISONS:
+        return Binary(op, a, b, dtypes.vector("bool", facts.lanes))
+    if op is Op.DIV and facts.kind != "float":
+        wide = dtypes.vector("float64", facts.lanes)
+        return Binary(op, cast(wide, a), cast(wide, b), wide)
+    if op in BITWISE or op in SHIFTS:
+        if facts.kind == "float" or (op in SHIFTS and facts.kind == "bool"):
+            raise IRError("{0} takes integers{1}, found {2}", op.value,
+                          "" if op in SHIFTS else " or bool", dtype)  # fmt: skip
+    elif facts.kind == "bool" and op not in (Op.MIN, Op.MAX):
+        raise IRError("{0} takes numbers, found {1}", op.value, dtype, hint="cast to an integer")
+    return Binary(op, a, b, dtype)
+
+
+def _fold_index(op: Op, a: Expr, b: Expr) -> Expr | None:
+    """Folding of int64 arithmetic that does not overflow; `None` where there is nothing to fold."""
+    if type(b) is Const:
+        y = b.value
+        if type(a) is Const:
+            if op in _FOLD and not (y == 0 and op in (Op.FLOORDIV, Op.MOD)):
+                value = _FOLD[op](a.value, y)
+                if type(value) is bool:
+                    return TRUE if value else FALSE
+                if -(1 << 63) <= value < 1 << 63:
+                    return const(value)
+            return None
+        if y == 0 and op in (Op.ADD, Op.SUB):
+            return a
+        if y == 1 and op in (Op.MUL, Op.FLOORDIV):
+            return a
+        if (y == 0 and op is Op.MUL) or (y == 1 and op is Op.MOD):
+            return _SMALL[0]
+    elif type(a) is Const:
+        if a.value == 0 and op is Op.ADD:
+            return b
+        if op is Op.MUL:
+            if a.value == 1:
+                return b
+            if a.value == 0:
+                return a
+    return None
+
+
+_FOLD: dict[Op, Any] = {
+    Op.ADD: lambda a, b: a + b,
+    Op.SUB: lambda a, b: a - b,
+    Op.MUL: lambda a, b: a * b,
+    Op.FLOORDIV: lambda a, b: a // b,
+    Op.MOD: lambda a, b: a % b,
+    Op.MIN: min,
+    Op.MAX: max,
+    Op.EQ: lambda a, b: a == b,
+    Op.NE: lambda a, b: a != b,
+    Op.LT: lambda a, b: a < b,
+    Op.LE: lambda a, b: a <= b,
+    Op.GT: lambda a, b: a > b,
+    Op.GE: lambda a, b: a >= b,
+}
+
+
+def call(fn: str, *args: Operand) -> Expr:
+    """The intrinsic `fn` of `args`, which have one dtype. Raises `IRError` for wrong ones."""
+    arity = FUNCTIONS.get(fn)
+    if arity is None:
+        raise IRError("unknown function {0!r}; expected one of {1}", fn, ", ".join(FUNCTIONS))
+    exprs = tuple(as_expr(a) for a in args)
+    if len(exprs) != arity:
+        raise IRError("{0} takes {1} arguments, found {2}", fn, arity, len(exprs))
+    dtype = exprs[0].dtype
+    kind = dtypes.info(dtype).kind
+    if any(e.dtype != dtype for e in exprs):
+        raise IRError("{0} takes arguments of one dtype, found {1}", fn, [e.dtype for e in exprs])
+    wrong = (
+        kind != "float"
+        if fn in FLOAT_FUNCTIONS
+        else (kind == "float" if fn == "not" else kind == "bool")
+    )
+    if wrong:
+        raise IRError("{0} does not take {1}", fn, dtype, hint="cast the argument")
+    if fn == "neg" and dtype == INDEX and type(exprs[0]) is Const:
+        return const(-exprs[0].value)
+    return Call(fn, exprs, dtype)
+
+
+def cast(dtype: str, value: Operand) -> Expr:
+    """`value` as `dtype`; a scalar `dtype` keeps the lanes of `value`. The same dtype is no node."""
+    expr = as_expr(value)
+    lanes = dtypes.info(expr.dtype).lanes
+    wanted = dtypes.vector(dtype, lanes) if lanes > 1 else dtypes.info(dtype) and dtype
+    return expr if wanted == expr.dtype else Cast(expr, wanted)
+
+
+def select(cond: Operand, then: Operand, other: Operand) -> Expr:
+    """`then` where `cond` holds, else `other`; only the side taken is evaluated."""
+    cond = as_expr(cond)
+    if not dtypes.is_bool(cond.dtype):
+        raise IRError("the condition of select must be bool, found {0}", cond.dtype)
+    then, other = unify(then, other)
+    if cond is TRUE:
+        return then
+    return other if cond is FALSE else Select(cond, then, other, then.dtype)
+
+
+def load(buffer: Buffer, indices: tuple[Operand, ...], mask: Expr | None = None) -> Load:
+    """`buffer[indices]`. Raises `IRError` for a wrong number of indices or one not an integer."""
+    exprs = index_exprs(buffer, indices)
+    lanes = max((dtypes.info(e.dtype).lanes for e in exprs), default=1)
+    return Load(buffer, exprs, dtypes.vector(buffer.dtype, lanes), mask)
+
+
+def store(buffer: Buffer, indices: tuple[Operand, ...], value: Operand) -> Store:
+    """`buffer[indices] = value`. Raises `IRError` where dtypes or number of indices do not fit."""
+    exprs = index_exprs(buffer, indices)
+    value = as_expr(value, None if isinstance(value, Expr) else buffer.dtype)
+    if dtypes.info(value.dtype).scalar != buffer.dtype:
+        raise IRError(
+            "a value of {0} is stored to {1} of {2}", value.dtype, buffer.name, buffer.dtype,
+            hint=f"write .astype({buffer.dtype!r})",
+        )  # fmt: skip
+    return Store(buffer, exprs, value)
+
+
+def index_exprs(buffer: Buffer, indices: tuple[Operand, ...]) -> tuple[Expr, ...]:
+    if len(indices) != len(buffer.shape):
+        raise IRError(
+            "{0} has {1} dimensions, found {2} indices", buffer.name, len(buffer.shape), len(indices)
+        )
+    exprs = tuple(as_expr(i) for i in indices)
+    for e in exprs:
+        if not dtypes.is_integer(e.dtype):
+            raise IRError("an index of {0} has dtype {1}; expected an integer", buffer.name, e.dtype)
+    return tuple(e if dtypes.info(e.dtype).scalar == INDEX else cast(INDEX, e) for e in exprs)
+
+
+def seq(*stmts: Stmt) -> Stmt:
+    """The statements in order; nested sequences are flattened, one statement stands alone."""
+    flat: list[Stmt] = []
+    for s in stmts:
+        flat.extend(s.stmts if type(s) is Seq else (s,))
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def as_dim(value: Operand) -> Dim:
+    """A constant expression as a Python integer; others as they are."""
+    if type(value) is Const:
+        return int(value.value)
+    return value if isinstance(value, Expr) else int(value)
+
+
+def ceildiv(a: Dim, b: Dim) -> Dim:
+    """The quotient rounded up, of positive integers."""
+    if isinstance(a, int) and isinstance(b, int):
+        return -(-a // b)
+    return (a + (b - 1)) // b
+
+
+def product(values: tuple[Dim, ...] | list[Dim]) -> Dim:
+    """The product of dimensions, 1 of none."""
+    result: Dim = 1
+    for v in values:
+        result = result * v
+    return result

@@ -1,0 +1,281 @@
+"""Traversal: `walk`, `rewrite_children` and `substitute`, by a table of functions per node type.
+
+A rewrite that changes nothing returns the object it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from .ir import (
+    Alloc,
+    Binary,
+    Block,
+    Broadcast,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Dim,
+    Expr,
+    For,
+    Func,
+    If,
+    Iter,
+    Let,
+    Load,
+    Op,
+    Ramp,
+    Range,
+    Reduce,
+    Region,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    as_dim,
+    binary,
+)
+
+T = TypeVar("T")
+Rewriter = Callable[[Any], Any]
+"""Takes a child (an expression, a statement or a buffer) and returns what to put in its place."""
+
+
+def map_tuple(items: tuple[T, ...], f: Callable[[T], T]) -> tuple[T, ...]:
+    """`f` over a tuple; the same tuple if nothing changed."""
+    new = tuple([f(x) for x in items])
+    for a, b in zip(items, new, strict=True):
+        if a is not b:
+            return new
+    return items
+
+
+def map_dim(dim: Dim, f: Rewriter) -> Dim:
+    """`f` on a symbolic dimension; an integer stays, a constant result becomes an integer."""
+    return dim if type(dim) is int else as_dim(f(dim))
+
+
+def _binary(n: Binary, f: Rewriter) -> Expr:
+    a, b = f(n.a), f(n.b)
+    if a is n.a and b is n.b:
+        return n
+    return binary(n.op, a, b) if n.op is not Op.DIV else Binary(n.op, a, b, n.dtype)
+
+
+def _call(n: Call, f: Rewriter) -> Expr:
+    args = map_tuple(n.args, f)
+    return n if args is n.args else Call(n.fn, args, n.dtype)
+
+
+def _cast(n: Cast, f: Rewriter) -> Expr:
+    value = f(n.value)
+    return n if value is n.value else Cast(value, n.dtype)
+
+
+def _select(n: Select, f: Rewriter) -> Expr:
+    cond, then, other = f(n.cond), f(n.then), f(n.other)
+    if cond is n.cond and then is n.then and other is n.other:
+        return n
+    return Select(cond, then, other, n.dtype)
+
+
+def _load(n: Load, f: Rewriter) -> Expr:
+    buffer, indices = f(n.buffer), map_tuple(n.indices, f)
+    mask = None if n.mask is None else f(n.mask)
+    if buffer is n.buffer and indices is n.indices and mask is n.mask:
+        return n
+    return Load(buffer, indices, n.dtype, mask)
+
+
+def _ramp(n: Ramp, f: Rewriter) -> Expr:
+    base, stride = f(n.base), f(n.stride)
+    if base is n.base and stride is n.stride:
+        return n
+    return Ramp(base, stride, n.lanes, n.dtype)
+
+
+def _broadcast(n: Broadcast, f: Rewriter) -> Expr:
+    value = f(n.value)
+    return n if value is n.value else Broadcast(value, n.lanes, n.dtype)
+
+
+def _reduce(n: Reduce, f: Rewriter) -> Expr:
+    values = map_tuple(n.values, f)
+    axes = map_tuple(n.axes, lambda i: map_iter(i, f))
+    if values is n.values and axes is n.axes:
+        return n
+    return Reduce(n.combiner, values, axes, n.index, n.dtype)
+
+
+def map_iter(n: Iter, f: Rewriter) -> Iter:
+    extent, value = map_dim(n.extent, f), f(n.value)
+    if extent is n.extent and value is n.value:
+        return n
+    return Iter(n.var, extent, n.kind, value)
+
+
+def map_region(n: Region, f: Rewriter) -> Region:
+    def map_range(r: Range) -> Range:
+        low, extent = f(r.min), map_dim(r.extent, f)
+        return r if low is r.min and extent is r.extent else Range(low, extent)
+
+    buffer, ranges = f(n.buffer), map_tuple(n.ranges, map_range)
+    return n if buffer is n.buffer and ranges is n.ranges else Region(buffer, ranges)
+
+
+def _store(n: Store, f: Rewriter) -> Stmt:
+    buffer, indices, value = f(n.buffer), map_tuple(n.indices, f), f(n.value)
+    mask = None if n.mask is None else f(n.mask)
+    if buffer is n.buffer and indices is n.indices and value is n.value and mask is n.mask:
+        return n
+    return Store(buffer, indices, value, mask)
+
+
+def _for(n: For, f: Rewriter) -> Stmt:
+    extent, body = map_dim(n.extent, f), f(n.body)
+    if extent is n.extent and body is n.body:
+        return n
+    return For(n.var, extent, body, n.kind, n.thread, n.annotations)
+
+
+def _block(n: Block, f: Rewriter) -> Stmt:
+    iters = map_tuple(n.iters, lambda i: map_iter(i, f))
+    reads = map_tuple(n.reads, lambda r: map_region(r, f))
+    writes = map_tuple(n.writes, lambda r: map_region(r, f))
+    body = f(n.body)
+    init = None if n.init is None else f(n.init)
+    predicate = None if n.predicate is None else f(n.predicate)
+    if (
+        iters is n.iters
+        and reads is n.reads
+        and writes is n.writes
+        and body is n.body
+        and init is n.init
+        and predicate is n.predicate
+    ):
+        return n
+    return Block(n.label, iters, reads, writes, body, init, predicate, n.annotations)
+
+
+def _seq(n: Seq, f: Rewriter) -> Stmt:
+    stmts = map_tuple(n.stmts, f)
+    return n if stmts is n.stmts else Seq(stmts)
+
+
+def _if(n: If, f: Rewriter) -> Stmt:
+    cond, then = f(n.cond), f(n.then)
+    other = None if n.other is None else f(n.other)
+    if cond is n.cond and then is n.then and other is n.other:
+        return n
+    return If(cond, then, other)
+
+
+def _let(n: Let, f: Rewriter) -> Stmt:
+    value, body = f(n.value), f(n.body)
+    return n if value is n.value and body is n.body else Let(n.var, value, body)
+
+
+def _alloc(n: Alloc, f: Rewriter) -> Stmt:
+    buffer, body = f(n.buffer), f(n.body)
+    return n if buffer is n.buffer and body is n.body else Alloc(buffer, body)
+
+
+def _leaf(n: T, f: Rewriter) -> T:
+    return n
+
+
+def _buffer(n: Buffer, f: Rewriter) -> Buffer:
+    shape = map_tuple(n.shape, lambda d: map_dim(d, f))
+    if shape is n.shape:
+        return n
+    return Buffer(n.name, shape, n.dtype, n.strides, n.scope, n.constant, n.value_range)
+
+
+CHILDREN: dict[type, Callable[[Any, Rewriter], Any]] = {
+    Var: _leaf,
+    Const: _leaf,
+    Binary: _binary,
+    Call: _call,
+    Cast: _cast,
+    Select: _select,
+    Load: _load,
+    Ramp: _ramp,
+    Broadcast: _broadcast,
+    Reduce: _reduce,
+    Store: _store,
+    For: _for,
+    Block: _block,
+    Seq: _seq,
+    If: _if,
+    Let: _let,
+    Alloc: _alloc,
+    Buffer: _leaf,
+}
+
+
+def rewrite_children(n: Any, f: Rewriter) -> Any:
+    """`n` with `f` applied to each child: expressions, statements, and buffers that it names."""
+    return CHILDREN[type(n)](n, f)
+
+
+def walk(root: Any) -> Iterator[Any]:
+    """All expressions, statements and buffers below `root` (a node or `Func`), parents first."""
+    stack = [root.body if type(root) is Func else root]
+    while stack:
+        n = stack.pop()
+        yield n
+        children: list[Any] = []
+
+        def see(child: T, into: list[Any] = children) -> T:
+            into.append(child)
+            return child
+
+        rewrite_children(n, see)
+        stack.extend(reversed(children))
+
+
+def substitute(root: T, mapping: Mapping[Any, Any]) -> T:
+    """`root` with variables replaced by expressions and buffers by buffers.
+
+    Only free occurrences are looked for: bound variables are unique objects, so that nothing is
+    captured. The same object comes back where nothing is replaced.
+    """
+    if not mapping:
+        return root
+
+    def visit(n: Any) -> Any:
+        kind = type(n)
+        if kind is Var or kind is Buffer:
+            return mapping.get(n, n)
+        if kind is Const:
+            return n
+        return CHILDREN[kind](n, visit)
+
+    return visit(root)  # type: ignore[no-any-return]
+
+
+def substitute_func(func: Func, mapping: Mapping[Any, Any]) -> Func:
+    """`substitute` over the whole of a function, shapes of internal buffers included."""
+
+    def visit(n: Any) -> Any:
+        kind = type(n)
+        if kind is Var:
+            return mapping.get(n, n)
+        if kind is Buffer:
+            return buffers.get(n, n)
+        return n if kind is Const else CHILDREN[kind](n, visit)
+
+    buffers: dict[Any, Any] = {k: v for k, v in mapping.items() if type(k) is Buffer}
+    for b in func.allocs:
+        if b not in buffers:
+            new = _buffer(b, visit)
+            if new is not b:
+                buffers[b] = new
+    body = visit(func.body)
+    allocs = map_tuple(func.allocs, lambda b: buffers.get(b, b))
+    if body is func.body and allocs is func.allocs:
+        return func
+    return Func(func.name, func.params, allocs, body, func.inplace, func.annotations)
