@@ -9,12 +9,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from . import errors
 from .errors import (
     ArgumentError,
     ArtifactError,
     BuildError,
     DatabaseError,
     IRError,
+    KernelError,
     NotTunedError,
     ParseError,
     ScheduleError,
@@ -45,6 +47,7 @@ __all__ = [
     "DatabaseError",
     "Func",
     "IRError",
+    "KernelError",
     "Module",
     "NotTunedError",
     "ParseError",
@@ -58,6 +61,7 @@ __all__ = [
     "TuningError",
     "VerifyError",
     "build",
+    "errors",
     "ops",
     "script",
     "te",

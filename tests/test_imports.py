@@ -1,0 +1,258 @@
+"""Who may import whom: the table of rooms in ARCHITECTURE.md, read off the sources."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import tilewright
+
+GROUND = {"errors", "dtypes", "target"}
+TOP = {"__init__", "__main__", "cli", "compile"}
+ROOMS: dict[str, set[str]] = {
+    "tir": set(),
+    "runtime": set(),
+    "tuning_db": set(),
+    "schedule": {"tir"},
+    "ops": {"tir"},
+    "codegen": {"tir", "runtime"},
+    "autotune": {"tir", "schedule", "codegen", "runtime", "tuning_db"},
+}
+
+# Libraries by the rooms that may use them; numpy and the standard library are free to all.
+LIBRARIES: dict[str, set[str]] = {
+    "ml_dtypes": {"dtypes", "tir", "codegen", "runtime"},
+    "llvmlite": {"codegen"},
+    "islpy": {"schedule"},
+    "sqlalchemy": {"tuning_db"},
+    "alembic": {"tuning_db"},
+    "xgboost": {"autotune"},
+    "psutil": {"codegen", "runtime", "autotune"},
+    "rich": {"autotune", "cli"},
+    "typer": {"cli"},
+}
+
+
+class Import(NamedTuple):
+    """One import of a file: `level` dots, then `names`, the dotted paths that it may bind."""
+
+    line: int
+    level: int
+    names: tuple[str, ...]
+
+
+def imports(source: str) -> Iterator[Import]:
+    """Every import of a source text, those inside functions and `TYPE_CHECKING` too."""
+    for item in ast.walk(ast.parse(source)):
+        match item:
+            case ast.Import(names=names):
+                yield Import(item.lineno, 0, tuple(a.name for a in names))
+            case ast.ImportFrom(module=None, names=names, level=level):
+                yield Import(item.lineno, level, tuple(a.name for a in names))
+            case ast.ImportFrom(module=str(module), level=level):
+                yield Import(item.lineno, level, (module,))
+            case _:
+                pass
+
+
+def violations(path: str, source: str) -> list[str]:
+    """The imports of `source`, a file at `path` from the root, that break the table, as text."""
+    folders = path.split("/")[:-1]
+    here = folders[0] if folders else path.removesuffix(".py")
+    if here not in (ROOMS if folders else GROUND | TOP):
+        return [f"{path}: belongs to no room"]
+    allowed = GROUND | ROOMS.get(here, set())
+    found = []
+    for line, level, names in imports(source):
+        for name in names:
+            problem = _problem(here, allowed, len(folders) + 1 - level, level, name)
+            if problem is not None:
+                found.append(f"{path}:{line}: {problem}")
+    return found
+
+
+def _problem(here: str, allowed: set[str], depth: int, level: int, name: str) -> str | None:
+    """What is wrong with importing `name` from the folder `depth` below the root."""
+    first = name.partition(".")[0]
+    if level == 0:
+        if first == "tilewright":
+            return "imports its own package by name; imports are relative here"
+        if first == "numpy" or first in sys.stdlib_module_names:
+            return None
+        return None if here in LIBRARIES.get(first, set()) else f"{here} may not use {first}"
+    if depth < 0:
+        return "reaches beyond the root"
+    if depth > 0 or here in TOP:
+        return None  # stays in its room, or is above all rooms
+    return None if first in allowed else f"{here} may not import {first}"
+
+
+def sources(root: Path) -> list[Path]:
+    """All Python files of the package."""
+    inside = [p for room in ROOMS for p in (root / room).rglob("*.py")]
+    return sorted([*root.glob("*.py"), *inside])
+
+
+def test_rooms_keep_to_the_table(root: Path) -> None:
+    paths = sources(root)
+    assert len(paths) > len(ROOMS)
+    broken = [
+        line
+        for path in paths
+        for line in violations(path.relative_to(root).as_posix(), path.read_text())
+    ]
+    assert not broken, "\n".join(broken)
+
+
+def test_every_package_folder_is_a_room(root: Path) -> None:
+    packages = {p.parent.name for p in root.glob("*/__init__.py")}
+    assert packages == set(ROOMS)
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "says"),
+    [
+        ("tir/ir.py", "from ..schedule import Trace", "tir may not import schedule"),
+        ("tir/ir.py", "from .. import schedule", "tir may not import schedule"),
+        ("tir/ir.py", "from .. import build", "tir may not import build"),
+        ("tir/ir.py", "def f():\n    from ..compile import build", "tir may not import compile"),
+        ("tir/deep/er.py", "from ...schedule import Trace", "tir may not import schedule"),
+        ("runtime/module.py", "from ..tir import ir", "runtime may not import tir"),
+        ("codegen/lower.py", "from ..schedule import x", "codegen may not import schedule"),
+        ("ops/conv.py", "from ..schedule import x", "ops may not import schedule"),
+        ("tuning_db/store.py", "from ..tir import x", "tuning_db may not import tir"),
+        ("autotune/search.py", "from .. import cli", "autotune may not import cli"),
+        ("autotune/search.py", "from tilewright.tir import ir", "imports are relative"),
+        ("errors.py", "from .tir import ir", "errors may not import tir"),
+        ("compile.py", "import tilewright.tir", "imports are relative"),
+        ("tir/ir.py", "from .... import x", "beyond the root"),
+        ("tir/ir.py", "import llvmlite.ir", "tir may not use llvmlite"),
+        ("runtime/array.py", "from sqlalchemy import select", "runtime may not use sqlalchemy"),
+        ("tir/ir.py", "import leftpad", "tir may not use leftpad"),
+        ("attic/old.py", "", "belongs to no room"),
+        ("stray.py", "", "belongs to no room"),
+    ],
+)
+def test_the_table_bites(path: str, source: str, says: str) -> None:
+    (found,) = violations(path, source)
+    assert says in found
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("tir/ir.py", "from . import node\nfrom .node import node\nfrom ..errors import IRError"),
+        ("tir/deep/er.py", "from .. import ir\nfrom ... import dtypes\nfrom .x import y"),
+        ("autotune/search.py", "from ..schedule import Trace\nfrom ..tuning_db import store"),
+        ("compile.py", "from .autotune import tune\nfrom . import cli"),
+        ("dtypes.py", "import numpy as np\nfrom .errors import IRError"),
+    ],
+)
+def test_the_table_allows(path: str, source: str) -> None:
+    assert violations(path, source) == []
+
+
+def test_libraries_are_declared_and_used(root: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    declared = {_requirement(text) for text in project["dependencies"]}
+    used = {
+        name.split(".")[0]
+        for path in sources(root)
+        for _, level, names in imports(path.read_text())
+        for name in names
+        if level == 0
+    }
+    assert used - set(sys.stdlib_module_names) == declared
+
+
+def _requirement(text: str) -> str:
+    name = text.partition(">")[0].strip()
+    return {"xgboost-cpu": "xgboost"}.get(name, name)
+
+
+def loaded_after(statement: str) -> set[str]:
+    """Names of the modules that a new process has loaded after `statement`."""
+    code = f"{statement}\nimport sys; print(*sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
+    )
+    return set(run.stdout.split())
+
+
+HEAVY = {
+    "numpy",
+    "llvmlite",
+    "xgboost",
+    "scipy",
+    "sqlalchemy",
+    "alembic",
+    "typer",
+    "rich",
+    "psutil",
+}
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    loaded = loaded_after("import tilewright")
+    ours = {name for name in loaded if name.split(".")[0] == "tilewright"}
+    assert ours == {"tilewright", "tilewright.errors"}
+    assert not loaded & HEAVY
+
+
+def test_each_door_loads_its_own_rooms_only() -> None:
+    assert not loaded_after("from tilewright import te, Func, Target") & (HEAVY - {"numpy"})
+    assert not loaded_after("from tilewright import Schedule, Trace") & (HEAVY - {"numpy"})
+    assert not loaded_after("from tilewright import Module") & (HEAVY - {"numpy"})
+    assert "xgboost" not in loaded_after("from tilewright import TuningDatabase")
+    assert not loaded_after("from tilewright import build") & {"xgboost", "scipy", "typer"}
+
+
+def test_runtime_ships_alone() -> None:
+    loaded = loaded_after("import tilewright.runtime")
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("tilewright.")}
+    assert rooms <= {"runtime", *GROUND}
+
+
+def test_lazy_names_are_those_that_type_checkers_see(root: Path) -> None:
+    tree = ast.parse((root / "__init__.py").read_text())
+    (guarded,) = [
+        item
+        for item in tree.body
+        if isinstance(item, ast.If) and ast.unparse(item.test) == "TYPE_CHECKING"
+    ]
+    seen = {}
+    for item in guarded.body:
+        assert isinstance(item, ast.ImportFrom)
+        for alias in item.names:
+            home = f".{item.module}" if item.module else ""
+            seen[alias.name] = home if alias.name in tilewright._HOMES else f"{home}.{alias.name}"
+    assert seen == {**tilewright._HOMES, **tilewright._MODULES}
+
+
+def test_every_public_name_resolves() -> None:
+    for name in tilewright.__all__:
+        assert getattr(tilewright, name) is not None
+    assert set(tilewright.__all__) < set(dir(tilewright))
+    with pytest.raises(AttributeError, match="no attribute 'tuna'"):
+        _ = tilewright.tuna
+
+
+def test_errors_are_public() -> None:
+    defined = {
+        name
+        for name, value in vars(tilewright.errors).items()
+        if isinstance(value, type) and issubclass(value, tilewright.TilewrightError)
+    }
+    assert defined <= set(tilewright.__all__)
+
+
+def test_checks_are_on() -> None:
+    assert os.environ["TILEWRIGHT_CHECK"] == "1"
