@@ -1,4 +1,4 @@
-"""Targets as plain data: what a kernel is compiled for, and the facts that lowering and search need.
+"""Targets as plain data: what a kernel is compiled for, and facts for lowering and search.
 
 A target has a text form, `cpu -mcpu=cascadelake -threads=1`, and is equal to another if their
 texts are. Caches, line, cores and model are facts about the processor that the text does not

@@ -1,0 +1,337 @@
+"""Checks of the arguments of a call, with an error for each way in which one can be wrong.
+
+Nothing is ever copied or converted on the way: what does not fit is refused, and the error says
+how to make it fit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import operator
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import ArgumentError
+from .dlpack import View
+from .dlpack import view as dlpack_view
+from .signature import Argument, Signature
+
+C_SCALARS: dict[str, type[Any]] = {
+    "bool": ctypes.c_uint8,
+    "int8": ctypes.c_int8,
+    "int16": ctypes.c_int16,
+    "int32": ctypes.c_int32,
+    "int64": ctypes.c_int64,
+    "uint8": ctypes.c_uint8,
+    "uint16": ctypes.c_uint16,
+    "uint32": ctypes.c_uint32,
+    "uint64": ctypes.c_uint64,
+    "float8_e4m3fn": ctypes.c_uint8,
+    "float8_e5m2": ctypes.c_uint8,
+    "float16": ctypes.c_uint16,
+    "bfloat16": ctypes.c_uint16,
+    "float32": ctypes.c_float,
+    "float64": ctypes.c_double,
+}
+
+Binder = Callable[[Sequence[Any]], tuple[list[Any], list[Any]]]
+_OVERLAP_WORK = 10_000
+
+
+def ctypes_parameters(signature: Signature) -> list[type[Any]]:
+    """The ctypes parameter types of a kernel."""
+    return [
+        ctypes.c_void_p if a.kind == "tensor" else C_SCALARS[a.dtype] for a in signature.arguments
+    ]
+
+
+def make_binder(signature: Signature) -> Binder:
+    """A function from the arguments of a call to the values for the kernel, and their owners.
+
+    The owners must be held while the kernel runs. Raises `ArgumentError` for a wrong argument.
+    """
+    binders = [
+        _tensor_binder(a) if a.kind == "tensor" else _scalar_binder(a) for a in signature.arguments
+    ]
+    tensors = [i for i, a in enumerate(signature.arguments) if a.kind == "tensor"]
+    pairs = [
+        (i, j)
+        for i, j in combinations(tensors, 2)
+        if signature.arguments[i].written or signature.arguments[j].written
+    ]
+    spans = [a.span_bytes for a in signature.arguments]
+
+    def bind(values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        if len(values) != len(binders):
+            raise _count_error(signature, values)
+        bound, owners = [], []
+        for value, binder in zip(values, binders, strict=True):
+            converted, owner = binder(value)
+            bound.append(converted)
+            owners.append(owner)
+        for i, j in pairs:
+            if bound[i] < bound[j] + spans[j] and bound[j] < bound[i] + spans[i]:
+                _check_overlap(signature.arguments[i], bound[i], signature.arguments[j], bound[j])
+        return bound, owners
+
+    return bind
+
+
+def _count_error(signature: Signature, values: Sequence[Any]) -> ArgumentError:
+    return ArgumentError(
+        "{0} takes {1} arguments ({2}), found {3}",
+        signature.name,
+        len(signature.arguments),
+        ", ".join(a.name for a in signature.arguments),
+        len(values),
+        hint="outputs are passed in, after the inputs",
+    )
+
+
+def _tensor_binder(argument: Argument) -> Callable[[Any], tuple[int, object]]:
+    strides = tuple(n * argument.itemsize for n in argument.element_strides)
+    name, dtype, shape = argument.name, argument.dtype, argument.shape
+    wide = tuple(i for i, n in enumerate(shape) if n > 1) if argument.size else ()
+    mask = argument.itemsize - 1
+    numpy_dtype = dtypes.to_numpy(dtype) if dtype not in dtypes.ML_DTYPES else None
+    written = argument.written
+
+    def bind(value: Any) -> tuple[int, object]:
+        if (
+            type(value) is np.ndarray
+            and value.dtype is numpy_dtype
+            and value.shape == shape
+            and value.strides == strides
+        ):
+            pointer, read_only = value.__array_interface__["data"]
+            if not (pointer & mask or (written and read_only)):
+                return pointer, value
+        return bind_any(value)
+
+    def bind_any(value: Any) -> tuple[int, object]:
+        view = _view(value, name)
+        if view.dtype != dtype:
+            raise _dtype_error(argument, view.dtype)
+        if view.shape != shape:
+            raise _shape_error(argument, view.shape)
+        found = _strides(view)
+        if any(found[i] != strides[i] for i in wide):
+            raise _stride_error(argument, found)
+        if view.pointer & mask and argument.size:
+            raise _alignment_error(argument, view.pointer)
+        if written and view.read_only:
+            raise ArgumentError(
+                "argument {0}: expected memory to write to, found a read-only array",
+                name,
+                hint=f"{name} is an output: pass an array of your own, {_empty(argument)}",
+            )
+        return view.pointer, view.owner
+
+    return bind
+
+
+def _view(value: Any, name: str) -> View:
+    if isinstance(value, np.ndarray):
+        if isinstance(value, np.ma.MaskedArray):
+            raise ArgumentError(
+                "argument {0}: expected a plain array, found a masked array",
+                name,
+                hint=f"pass {name}.filled(...), or {name}.data if the mask may be ignored",
+            )
+        dtype = value.dtype
+        text = dtype.name if dtype.isnative else f"{dtype.name} of foreign byte order"
+        interface = value.__array_interface__
+        pointer, read_only = interface["data"]
+        return View(pointer, text, value.shape, value.strides, read_only, value)
+    if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
+        return dlpack_view(value, name)
+    raise ArgumentError(
+        "argument {0}: expected an array, found {1}",
+        name,
+        type(value).__name__,
+        hint=f"pass numpy.asarray({name}), or anything with __dlpack__",
+    )
+
+
+def _strides(view: View) -> tuple[int, ...]:
+    if view.strides is not None:
+        return view.strides
+    itemsize = dtypes.nbytes(view.dtype)
+    return tuple(itemsize * math.prod(view.shape[i + 1 :]) for i in range(len(view.shape)))
+
+
+def _dtype_error(argument: Argument, found: str) -> ArgumentError:
+    if found.endswith("byte order"):
+        remedy = f"pass {argument.name}.astype({argument.name}.dtype.newbyteorder('='))"
+    elif argument.dtype in dtypes.ML_DTYPES:
+        remedy = f"pass {argument.name}.astype(ml_dtypes.{argument.dtype})"
+    else:
+        remedy = f"pass {argument.name}.astype(numpy.{argument.dtype})"
+    return ArgumentError(
+        "argument {0}: expected dtype {1}, found {2}",
+        argument.name,
+        argument.dtype,
+        found,
+        hint=f"pass {_empty(argument)}" if argument.role == "out" else remedy,
+    )
+
+
+def _shape_error(argument: Argument, found: tuple[int, ...]) -> ArgumentError:
+    hint = "a kernel is compiled for one shape: build one for this shape"
+    if len(found) == 2 and found[::-1] == argument.shape:
+        hint = f"pass numpy.ascontiguousarray({argument.name}.T) if it is to be transposed"
+    elif math.prod(found) == argument.size:
+        hint = f"pass {argument.name}.reshape({argument.shape}) if the order of elements is right"
+    return ArgumentError(
+        "argument {0}: expected shape {1}, found {2}",
+        argument.name,
+        argument.shape,
+        found,
+        hint=hint,
+    )
+
+
+def _stride_error(argument: Argument, found: tuple[int, ...]) -> ArgumentError:
+    if argument.strides is not None:
+        expected = f"strides of {argument.element_strides} elements"
+        hint = "a kernel is compiled for its declared strides: pass a view that has them"
+    elif argument.role == "in":
+        expected, hint = (
+            "a compact row-major array",
+            f"pass numpy.ascontiguousarray({argument.name})",
+        )
+    else:
+        expected, hint = "a compact row-major array", f"pass {_empty(argument)} and copy it back"
+    return ArgumentError(
+        "argument {0}: expected {1}, found strides of {2} bytes",
+        argument.name,
+        expected,
+        found,
+        hint=hint,
+    )
+
+
+def _alignment_error(argument: Argument, pointer: int) -> ArgumentError:
+    return ArgumentError(
+        "argument {0}: expected an address that is a multiple of {1} bytes, found {2:#x}",
+        argument.name,
+        argument.itemsize,
+        pointer,
+        hint=f"pass {argument.name}.copy()",
+    )
+
+
+def _empty(argument: Argument) -> str:
+    home = "ml_dtypes" if argument.dtype in dtypes.ML_DTYPES else "numpy"
+    dtype = "bool" if argument.dtype == "bool" else f"{home}.{argument.dtype}"
+    return f"numpy.empty({argument.shape}, {dtype})"
+
+
+def _check_overlap(a: Argument, a_pointer: int, b: Argument, b_pointer: int) -> None:
+    """Refuse two tensors of intersecting spans unless their strides keep them apart."""
+    if (a.strides is not None or b.strides is not None) and not _shares(a, a_pointer, b, b_pointer):
+        return
+    out, other = (a, b) if a.written else (b, a)
+    raise ArgumentError(
+        "argument {0}: its memory overlaps with argument {1}",
+        out.name,
+        other.name,
+        hint=f"pass an array of its own, {_empty(out)}, or declare {out.name} in place",
+    )
+
+
+def _shares(a: Argument, a_pointer: int, b: Argument, b_pointer: int) -> bool:
+    low = min(a_pointer, b_pointer)
+    high = max(a_pointer + a.span_bytes, b_pointer + b.span_bytes)
+    arena = np.lib.stride_tricks.as_strided(np.empty(0, np.uint8), (high - low,), (1,))
+    views = _bytes(arena, a, a_pointer - low), _bytes(arena, b, b_pointer - low)
+    try:
+        return np.shares_memory(*views, max_work=_OVERLAP_WORK)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _bytes(arena: np.ndarray[Any, Any], argument: Argument, offset: int) -> np.ndarray[Any, Any]:
+    strides = (*(n * argument.itemsize for n in argument.element_strides), 1)
+    shape = (*argument.shape, argument.itemsize)
+    return np.lib.stride_tricks.as_strided(arena[offset:], shape, strides)
+
+
+def _scalar_binder(argument: Argument) -> Callable[[Any], tuple[Any, object]]:
+    name, dtype = argument.name, argument.dtype
+    facts = dtypes.info(dtype)
+    low, high = dtypes.int_limits(dtype) if facts.kind in ("int", "uint") else (0, 0)
+    if argument.value_range is not None:
+        low, high = max(low, argument.value_range[0]), min(high, argument.value_range[1] - 1)
+
+    def bind_bool(value: Any) -> tuple[Any, object]:
+        item = _item(value, argument)
+        if not isinstance(item, bool):
+            raise _scalar_error(argument, value)
+        return int(item), None
+
+    def bind_integer(value: Any) -> tuple[Any, object]:
+        try:
+            number = operator.index(_item(value, argument))
+        except TypeError:
+            raise _scalar_error(argument, value) from None
+        if not low <= number <= high:
+            raise ArgumentError(
+                "argument {0}: expected an {1} from {2} to {3}, found {4}",
+                name,
+                dtype,
+                low,
+                high,
+                number,
+            )
+        return number, None
+
+    def bind_float(value: Any) -> tuple[Any, object]:
+        item = _item(value, argument)
+        if isinstance(item, bool) or not isinstance(item, (int, float)):
+            raise _scalar_error(argument, value)
+        return _float_bits(float(item), argument), None
+
+    return {"bool": bind_bool, "float": bind_float}.get(facts.kind, bind_integer)
+
+
+def _item(value: Any, argument: Argument) -> Any:
+    """A Python number of a Python number, numpy scalar or 0-d array."""
+    if isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
+        return value.item()
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise _scalar_error(argument, value) from None
+
+
+def _float_bits(number: float, argument: Argument) -> Any:
+    """The float, or the bits of a narrow one. Refuses what is finite and would not stay so."""
+    if argument.dtype == "float64":
+        return number
+    with np.errstate(over="ignore"):
+        rounded = np.asarray(number).astype(dtypes.to_numpy(argument.dtype))
+    if math.isfinite(number) and not np.isfinite(rounded):
+        raise ArgumentError(
+            "argument {0}: {1} is beyond the range of {2}", argument.name, number, argument.dtype
+        )
+    if argument.dtype == "float32":
+        return float(rounded)
+    return int(rounded.view(f"uint{8 * argument.itemsize}"))
+
+
+def _scalar_error(argument: Argument, value: Any) -> ArgumentError:
+    return ArgumentError(
+        "argument {0}: expected a number for {1}, found {2} of type {3}",
+        argument.name,
+        argument.dtype,
+        lambda: repr(value)[:80],
+        type(value).__name__,
+    )

@@ -1,0 +1,167 @@
+"""Memory of other libraries' arrays through DLPack, without copying.
+
+The capsule is looked into and never consumed: it is kept alive for as long as a kernel runs, and
+gives its tensor back when it is dropped. Reading the structure here, not in numpy, is what admits
+bfloat16 and float8, which numpy's own import refuses.
+Source: the DLPack specification, versions 0 and 1 (dlpack.h).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+from ..errors import ArgumentError
+
+CPU = 1
+_DEVICES = {
+    1: "cpu",
+    2: "cuda",
+    3: "cuda_host",
+    4: "opencl",
+    7: "vulkan",
+    8: "metal",
+    10: "rocm",
+    11: "rocm_host",
+    13: "cuda_managed",
+    14: "oneapi",
+    15: "webgpu",
+    16: "hexagon",
+    17: "maia",
+}
+_MAX_MAJOR = 1
+_READ_ONLY = 1
+_MAX_DIMENSIONS = 64
+
+
+class View(NamedTuple):
+    """An array in memory: `strides` in bytes, or `None` for compact row-major.
+
+    The memory is valid as long as `owner` is held. `dtype` is the name of a dtype, or what to call
+    one that is not supported.
+    """
+
+    pointer: int
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    read_only: bool
+    owner: object
+
+
+class _Tensor(ctypes.Structure):
+    """DLTensor."""
+
+
+_Tensor._fields_ = [
+    ("data", ctypes.c_void_p),
+    ("device_type", ctypes.c_int32),
+    ("device_id", ctypes.c_int32),
+    ("ndim", ctypes.c_int32),
+    ("code", ctypes.c_uint8),
+    ("bits", ctypes.c_uint8),
+    ("lanes", ctypes.c_uint16),
+    ("shape", ctypes.POINTER(ctypes.c_int64)),
+    ("strides", ctypes.POINTER(ctypes.c_int64)),
+    ("byte_offset", ctypes.c_uint64),
+]
+
+
+class _Versioned(ctypes.Structure):
+    """DLManagedTensorVersioned."""
+
+
+_Versioned._fields_ = [
+    ("major", ctypes.c_uint32),
+    ("minor", ctypes.c_uint32),
+    ("context", ctypes.c_void_p),
+    ("deleter", ctypes.c_void_p),
+    ("flags", ctypes.c_uint64),
+    ("tensor", _Tensor),
+]
+
+_DTYPES = {
+    **{(0, bits): f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{(1, bits): f"uint{bits}" for bits in (8, 16, 32, 64)},
+    **{(2, bits): f"float{bits}" for bits in (16, 32, 64)},
+    (4, 16): "bfloat16",
+    (6, 8): "bool",
+    (10, 8): "float8_e4m3fn",
+    (12, 8): "float8_e5m2",
+}
+
+_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_get_pointer.restype = ctypes.c_void_p
+_get_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.restype = ctypes.c_int
+_is_valid.argtypes = (ctypes.py_object, ctypes.c_char_p)
+
+
+def device_name(device: tuple[int, int]) -> str:
+    kind, index = device
+    return f"{_DEVICES.get(kind, f'device type {kind}')}:{index}"
+
+
+def view(value: Any, name: str) -> View:
+    """The memory of an object that has `__dlpack__`.
+
+    `name` is the argument to blame in the `ArgumentError` that is raised for memory that is not on
+    the CPU and for an object that does not export itself.
+    """
+    kind, index = value.__dlpack_device__()
+    if int(kind) != CPU:
+        raise ArgumentError(
+            "argument {0}: expected memory on the CPU, found an array on {1}",
+            name,
+            device_name((int(kind), int(index))),
+            hint=f"copy it to the CPU first, {name}.cpu() for instance",
+        )
+    capsule = _export(value, name)
+    if _is_valid(capsule, b"dltensor_versioned"):
+        managed = _Versioned.from_address(_get_pointer(capsule, b"dltensor_versioned"))
+        if managed.major > _MAX_MAJOR:
+            raise ArgumentError(
+                "argument {0}: exported as DLPack {1}, known up to {2}",
+                name,
+                managed.major,
+                _MAX_MAJOR,
+            )
+        return _view(managed.tensor, bool(managed.flags & _READ_ONLY), capsule, name)
+    if _is_valid(capsule, b"dltensor"):
+        return _view(_Tensor.from_address(_get_pointer(capsule, b"dltensor")), False, capsule, name)
+    raise ArgumentError(
+        "argument {0}: __dlpack__ of {1} gives no tensor", name, type(value).__name__
+    )
+
+
+def _export(value: Any, name: str) -> object:
+    try:
+        try:
+            return value.__dlpack__(max_version=(_MAX_MAJOR, 0))
+        except TypeError:  # an exporter of the unversioned protocol
+            return value.__dlpack__()
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise ArgumentError(
+            "argument {0}: {1} does not export its memory: {2}", name, type(value).__name__, error
+        ) from error
+
+
+def _view(tensor: _Tensor, read_only: bool, capsule: object, name: str) -> View:
+    rank = tensor.ndim
+    if not 0 <= rank <= _MAX_DIMENSIONS:
+        raise ArgumentError("argument {0}: exported with {1} dimensions", name, rank)
+    dtype = _DTYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
+    if dtype is None:
+        dtype = f"DLPack type {tensor.code} of {tensor.bits} bits and {tensor.lanes} lanes"
+    strides = None
+    if tensor.strides:
+        strides = tuple(tensor.strides[i] * (tensor.bits // 8) for i in range(rank))
+    return View(
+        pointer=(tensor.data or 0) + tensor.byte_offset,
+        dtype=dtype,
+        shape=tuple(tensor.shape[i] for i in range(rank)),
+        strides=strides,
+        read_only=read_only,
+        owner=capsule,
+    )

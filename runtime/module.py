@@ -1,0 +1,198 @@
+"""The callable that a build gives: `mod(a, b, c)`."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from ..errors import ArgumentError, KernelError
+from ..target import Target
+from .arguments import ctypes_parameters, make_binder
+from .signature import OUT_OF_MEMORY, Signature
+from .timer import Clock, Timing, time_calls
+
+OriginKind = Literal["record", "transfer", "model", "default", "schedule"]
+Packer = Callable[[Any], np.ndarray[Any, Any]]
+GlueFactory = Callable[
+    [int, Signature, Callable[..., None], Callable[[int], None]], Callable[..., None] | None
+]
+"""Makes a fast entry of: the kernel's address, its signature, the checked entry to hand over to
+where it cannot go on, and what to call with a status other than 0. `None` if it makes none."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the schedule of a module comes from.
+
+    `record` is a measurement of this program in the database, which `record_id` names; `transfer`
+    one of another program; `model` a prediction; `default` the schedule that is used where nothing
+    is known; `schedule` the caller's own. `detail` is a sentence for people.
+    """
+
+    kind: OriginKind
+    record_id: str | None = None
+    detail: str = ""
+
+    def __str__(self) -> str:
+        record = f" {self.record_id}" if self.record_id else ""
+        return f"{self.kind}{record}" + (f": {self.detail}" if self.detail else "")
+
+
+class Module:
+    """A compiled kernel.
+
+    Call it with the arguments of its `signature`, outputs included: numpy arrays, or anything on
+    the CPU that has `__dlpack__`; ml_dtypes arrays for bfloat16 and float8; numbers for scalars.
+    Nothing is copied: an argument that does not fit is refused with an `ArgumentError`. Calls
+    release the GIL and may run at the same time in several threads.
+    """
+
+    def __init__(
+        self,
+        signature: Signature,
+        address: int,
+        target: Target,
+        *,
+        origin: Origin,
+        sources: Mapping[str, Callable[[], str]] | None = None,
+        glue: GlueFactory | None = None,
+        owner: object = None,
+        layouts: Mapping[str, str] | None = None,
+        packers: Mapping[str, Packer] | None = None,
+    ) -> None:
+        """A module of the kernel at `address`, whose code lives as long as `owner` is held.
+
+        `sources` are texts made when they are asked for; `layouts` says how packed constant
+        operands are laid out, and `packers` make such operands.
+        """
+        self.signature = signature
+        self.target = target
+        self.origin = origin
+        self.layouts = dict(layouts or {})
+        self._sources = dict(sources or {})
+        self._packers = dict(packers or {})
+        self._owner = owner
+        self._kernel = _Kernel(signature, address, owner)
+        self._entry: Callable[..., None] = self._kernel
+        if glue is not None:
+            fast = glue(address, signature, self._kernel, self._kernel.fail)
+            self._entry = self._kernel if fast is None else fast
+
+    def __call__(self, *arguments: Any) -> None:
+        """Run the kernel. Raises `ArgumentError`, or `KernelError` if it cannot finish."""
+        self._entry(*arguments)
+
+    def time(
+        self,
+        *arguments: Any,
+        min_samples: int = 3,
+        max_samples: int = 20,
+        budget_seconds: float = 0.5,
+        min_sample_seconds: float = 1e-3,
+        stop_above: float | None = None,
+        flush_cache: bool = False,
+        clock: Clock = time.perf_counter,
+    ) -> Timing:
+        """Time calls with these arguments; see `time_calls`.
+
+        Outputs are overwritten, `inout` arguments again by every call. With `flush_cache` each
+        sample is one call after the caches have been filled with something else.
+        """
+        run = self.bind(*arguments)
+        return time_calls(
+            run,
+            min_samples=min_samples,
+            max_samples=max_samples,
+            budget_seconds=budget_seconds,
+            min_sample_seconds=min_sample_seconds,
+            stop_above=stop_above,
+            before_sample=cache_flusher(self.target) if flush_cache else None,
+            clock=clock,
+        )
+
+    def bind(self, *arguments: Any) -> Callable[[], None]:
+        """The call with these arguments, checked now, as a function without parameters."""
+        return self._kernel.bind(arguments)
+
+    def source(self, kind: str) -> str:
+        """The text of the code: `tir`, `llvm` or `asm`."""
+        if kind not in self._sources:
+            raise ArgumentError(
+                "{0}: no source {1!r}; there is {2}",
+                self.signature.name,
+                kind,
+                ", ".join(self._sources) or "none: the module was loaded from an artifact",
+            )
+        return self._sources[kind]()
+
+    def pack(self, name: str, array: Any) -> np.ndarray[Any, Any]:
+        """The constant operand `name` in the layout that the kernel reads, `layouts[name]`.
+
+        Raises `ArgumentError` if the kernel reads that operand as it is.
+        """
+        if name not in self._packers:
+            raise ArgumentError(
+                "{0}: argument {1!r} is not packed; {2}",
+                self.signature.name,
+                name,
+                f"packed are {', '.join(self._packers)}" if self._packers else "no argument is",
+                hint="pass the array itself",
+            )
+        return self._packers[name](array)
+
+    def __repr__(self) -> str:
+        return f"<Module {self.signature.c_declaration()} for {self.target}, from {self.origin}>"
+
+
+class _Kernel:
+    """The checked entry: converts arguments in Python and calls through ctypes."""
+
+    def __init__(self, signature: Signature, address: int, owner: object) -> None:
+        prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *ctypes_parameters(signature))
+        self.name = signature.name
+        self.function = prototype(address)
+        self.binder = make_binder(signature)
+        self.owner = owner
+
+    def __call__(self, *arguments: Any) -> None:
+        values, _owners = self.binder(arguments)
+        status = self.function(*values)
+        if status:
+            self.fail(status)
+
+    def bind(self, arguments: tuple[Any, ...]) -> Callable[[], None]:
+        values, owners = self.binder(arguments)
+        converted = [
+            make(value) for make, value in zip(self.function.argtypes, values, strict=True)
+        ]
+        return partial(_run, self.function, converted, self.fail, owners)
+
+    def fail(self, status: int) -> None:
+        if status == OUT_OF_MEMORY:
+            raise KernelError(
+                "{0}: no memory for its internal buffers",
+                self.name,
+                hint="free some memory, or build with a schedule that caches less",
+                status=status,
+            )
+        raise KernelError("{0}: stopped with status {1}", self.name, status, status=status)
+
+
+def _run(
+    function: Callable[..., int], values: list[Any], fail: Callable[[int], None], _owners: list[Any]
+) -> None:
+    status = function(*values)
+    if status:
+        fail(status)
+
+
+def cache_flusher(target: Target) -> Callable[[], object]:
+    """A function that leaves nothing of the caller's data in the caches of `target`."""
+    size = 2 * max(target.l3_bytes, target.l2_bytes * target.cores)
+    return np.zeros(size, np.uint8).sum

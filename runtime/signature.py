@@ -1,0 +1,227 @@
+"""What a compiled kernel takes: the contract between code generation, callers and artifacts.
+
+The calling convention, version `ABI_VERSION`: a kernel is a C function
+
+    int32_t name(T0 *a0, T1 *a1, ..., S0 s0, ...)
+
+with one parameter for each argument, in order. Tensors are pointers to their first element, inputs
+never alias outputs, and a pointer is aligned to its element only. Scalars are passed by value in
+the C type of `C_TYPES`: bool as uint8, and float16, bfloat16 and float8 as their bits in an
+unsigned integer. The result is `OK`, `OUT_OF_MEMORY` if an internal buffer could not be allocated,
+or another number for an internal error. Tensors of size zero may have any pointer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+from .. import dtypes
+from ..errors import ArtifactError, IRError
+
+ABI_VERSION = 1
+OK = 0
+OUT_OF_MEMORY = 1
+
+Role = Literal["in", "out", "inout"]
+ArgumentKind = Literal["tensor", "scalar"]
+
+C_TYPES: dict[str, str] = {
+    "bool": "uint8_t",
+    "int8": "int8_t",
+    "int16": "int16_t",
+    "int32": "int32_t",
+    "int64": "int64_t",
+    "uint8": "uint8_t",
+    "uint16": "uint16_t",
+    "uint32": "uint32_t",
+    "uint64": "uint64_t",
+    "float8_e4m3fn": "uint8_t",
+    "float8_e5m2": "uint8_t",
+    "float16": "uint16_t",
+    "bfloat16": "uint16_t",
+    "float32": "float",
+    "float64": "double",
+}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One parameter of a kernel.
+
+    `strides` are in elements, `None` is compact row-major. `role` says who writes: an `inout`
+    tensor is read and overwritten. `constant` operands may be packed ahead of time. `value_range`
+    is (low, high), high exclusive, of the integers that it holds.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] | None = None
+    role: Role = "in"
+    kind: ArgumentKind = "tensor"
+    constant: bool = False
+    value_range: tuple[int, int] | None = None
+
+    @cached_property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def itemsize(self) -> int:
+        """Bytes of an element, which is its alignment too."""
+        return dtypes.nbytes(self.dtype)
+
+    @cached_property
+    def element_strides(self) -> tuple[int, ...]:
+        """The strides in elements, compact ones spelled out."""
+        return compact_strides(self.shape) if self.strides is None else self.strides
+
+    @cached_property
+    def span_bytes(self) -> int:
+        """Bytes from the first element to the end of the last one; 0 for a tensor of size zero."""
+        if self.size == 0:
+            return 0
+        steps = zip(self.shape, self.element_strides, strict=True)
+        return (1 + sum((extent - 1) * stride for extent, stride in steps)) * self.itemsize
+
+    @property
+    def written(self) -> bool:
+        return self.role != "in"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "dtype": self.dtype,
+            "shape": list(self.shape),
+            "strides": None if self.strides is None else list(self.strides),
+            "role": self.role,
+            "kind": self.kind,
+            "constant": self.constant,
+            "value_range": None if self.value_range is None else list(self.value_range),
+        }
+
+    @staticmethod
+    def from_json(data: object) -> Argument:
+        """The argument of its JSON form. Raises `ArtifactError` if that is malformed."""
+        fields = _object(data, "an argument")
+        value_range = fields.get("value_range")
+        strides = fields.get("strides")
+        argument = Argument(
+            name=_text(fields, "name"),
+            dtype=_text(fields, "dtype"),
+            shape=_integers(fields.get("shape"), "shape"),
+            strides=None if strides is None else _integers(strides, "strides"),
+            role=_choice(fields, "role", get_args(Role)),
+            kind=_choice(fields, "kind", get_args(ArgumentKind)),
+            constant=_choice(fields, "constant", (False, True)),
+            value_range=None if value_range is None else _pair(value_range),
+        )
+        return _validated(argument)
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The symbol of a kernel and its parameters in order."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "arguments": [a.to_json() for a in self.arguments]}
+
+    @staticmethod
+    def from_json(data: object) -> Signature:
+        """The signature of its JSON form. Raises `ArtifactError` if that is malformed."""
+        fields = _object(data, "a signature")
+        arguments = fields.get("arguments")
+        if not isinstance(arguments, list):
+            raise ArtifactError("signature: expected a list of arguments, found {0!r}", arguments)
+        name = _text(fields, "name")
+        if not name.isidentifier() or not name.isascii():
+            raise ArtifactError("signature: {0!r} is not the name of a C function", name)
+        return Signature(name, tuple(Argument.from_json(a) for a in arguments))
+
+    def c_declaration(self) -> str:
+        """The C prototype, without a semicolon."""
+        parameters = ", ".join(_c_parameter(a) for a in self.arguments)
+        return f"int32_t {self.name}({parameters or 'void'})"
+
+
+def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    strides: list[int] = []
+    step = 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
+
+
+def _c_parameter(argument: Argument) -> str:
+    c_type = C_TYPES[argument.dtype]
+    if argument.kind == "scalar":
+        return f"{c_type} {argument.name}"
+    const = "" if argument.written else "const "
+    return f"{const}{c_type} *{argument.name}"
+
+
+def _validated(argument: Argument) -> Argument:
+    try:
+        dtypes.info(argument.dtype)
+    except IRError as error:
+        raise ArtifactError("argument {0}: {1}", argument.name, str(error)) from error
+    if argument.dtype not in C_TYPES:
+        raise ArtifactError("argument {0}: dtype {1} has lanes", argument.name, argument.dtype)
+    if not argument.name.isidentifier() or not argument.name.isascii():
+        raise ArtifactError("{0!r} is not the name of a C parameter", argument.name)
+    if argument.strides is not None and len(argument.strides) != len(argument.shape):
+        raise ArtifactError(
+            "argument {0}: {1} strides for {2} dimensions",
+            argument.name,
+            len(argument.strides),
+            len(argument.shape),
+        )
+    if any(n < 0 for n in (*argument.shape, *argument.element_strides)):
+        raise ArtifactError("argument {0}: negative extent or stride", argument.name)
+    if argument.kind == "scalar" and (argument.shape or argument.written):
+        raise ArtifactError("argument {0}: a scalar has no shape and is read only", argument.name)
+    return argument
+
+
+def _object(data: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(data, dict):
+        raise ArtifactError("expected {0} as a JSON object, found {1!r}", what, data)
+    return data
+
+
+def _text(fields: Mapping[str, Any], key: str) -> str:
+    value = fields.get(key)
+    if not isinstance(value, str):
+        raise ArtifactError("{0}: expected a text, found {1!r}", key, value)
+    return value
+
+
+def _choice(fields: Mapping[str, Any], key: str, choices: tuple[Any, ...]) -> Any:
+    value = fields.get(key)
+    if value not in choices or isinstance(value, bool) is not isinstance(choices[0], bool):
+        raise ArtifactError("{0}: expected one of {1}, found {2!r}", key, choices, value)
+    return value
+
+
+def _integers(value: object, key: str) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(type(n) is int for n in value):
+        raise ArtifactError("{0}: expected a list of integers, found {1!r}", key, value)
+    return tuple(value)
+
+
+def _pair(value: object) -> tuple[int, int]:
+    match _integers(value, "value_range"):
+        case (low, high):
+            return low, high
+        case _:
+            raise ArtifactError("value_range: expected two integers, found {0!r}", value)

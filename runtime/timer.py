@@ -1,0 +1,169 @@
+"""The one timer: tuning, benchmarks and `Module.time` take their samples here.
+
+A sample is the time of one call, averaged over as many calls in a row as make the clock's grain
+harmless. Samples are kept raw: the host's noise only ever adds, so the median is the figure to
+report and the minimum the one to reject by.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+
+Clock = Callable[[], float]
+
+_MAX_REPEATS = 1 << 20
+_HOPELESS_COLD = 5.0
+_HOPELESS_WARM = 2.0
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds that a call takes.
+
+    `samples` are seconds per call in the order taken, each the mean of `repeats` calls in a row.
+    `seconds` is what measuring cost in all. `stopped` says that measuring was cut short because
+    the candidate could not win.
+    """
+
+    samples: tuple[float, ...]
+    repeats: int
+    seconds: float
+    stopped: bool = False
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.samples)
+
+    @property
+    def minimum(self) -> float:
+        return min(self.samples)
+
+    @property
+    def spread(self) -> float:
+        """Median distance from the median, as a fraction of it: how noisy the samples are."""
+        median = self.median
+        if median == 0:
+            return 0.0
+        return statistics.median(abs(s - median) for s in self.samples) / median
+
+    def __str__(self) -> str:
+        count = f"{len(self.samples)} samples of {self.repeats} calls"
+        note = ", stopped early" if self.stopped else ""
+        return f"{format_seconds(self.median)} +- {self.spread:.1%} ({count}{note})"
+
+
+def time_calls(
+    fn: Callable[[], object],
+    *,
+    min_samples: int = 3,
+    max_samples: int = 20,
+    budget_seconds: float = 0.5,
+    min_sample_seconds: float = 1e-3,
+    stop_above: float | None = None,
+    before_sample: Callable[[], object] | None = None,
+    clock: Clock = time.perf_counter,
+) -> Timing:
+    """Time `fn`.
+
+    One call warms up; calls per sample are then chosen so that a sample takes at least
+    `min_sample_seconds`. `min_samples` are taken in any case, more up to `max_samples` as long as
+    `budget_seconds` (warm-up included) are not spent. A warm-up that spends the whole budget is
+    the only sample.
+
+    A candidate that cannot win is dropped earlier: `stop_above` is the time to beat, in seconds,
+    with whatever slack for noise the caller grants. Measuring stops as soon as the fastest of two
+    samples is above it, after one sample if that is far above, and after the warm-up alone (which
+    is then the only sample) if even a cold start does not explain it.
+
+    With `before_sample`, to flush caches for instance, each sample is a single call after it.
+    """
+    began = clock()
+    cold = _sample(fn, 1, clock)
+    if stop_above is not None and cold > _HOPELESS_COLD * stop_above:
+        return Timing((cold,), 1, clock() - began, stopped=True)
+    if cold >= budget_seconds:
+        return Timing((cold,), 1, clock() - began)
+    repeats, samples = 1, list[float]()
+    if before_sample is None:
+        repeats, first = _calibrate(fn, cold, min_sample_seconds, clock)
+        samples += first
+    while len(samples) < max_samples:
+        if _hopeless(samples, stop_above):
+            return Timing(tuple(samples), repeats, clock() - began, stopped=True)
+        if len(samples) >= min_samples and clock() - began >= budget_seconds:
+            break
+        if before_sample is not None:
+            before_sample()
+        samples.append(_sample(fn, repeats, clock))
+    return Timing(tuple(samples), repeats, clock() - began)
+
+
+def time_interleaved(
+    fns: Sequence[Callable[[], object]],
+    *,
+    rounds: int = 10,
+    min_sample_seconds: float = 1e-3,
+    clock: Clock = time.perf_counter,
+) -> tuple[Timing, ...]:
+    """Time several functions in turns, one sample of each per round, so that drift hits all alike.
+
+    Only ratios of medians within one such run compare them.
+    """
+    plans = []
+    for fn in fns:
+        began = clock()
+        repeats, _ = _calibrate(fn, _sample(fn, 1, clock), min_sample_seconds, clock)
+        plans.append((fn, repeats, clock() - began))
+    rows = [[_sample(fn, repeats, clock) for fn, repeats, _ in plans] for _ in range(rounds)]
+    columns = zip(*rows, strict=True)
+    return tuple(
+        Timing(samples, repeats, spent + sum(samples) * repeats)
+        for samples, (_, repeats, spent) in zip(columns, plans, strict=True)
+    )
+
+
+def format_seconds(seconds: float) -> str:
+    """Seconds for people, with three digits: `8.86 ms`."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def _sample(fn: Callable[[], object], repeats: int, clock: Clock) -> float:
+    if repeats == 1:
+        began = clock()
+        fn()
+        return clock() - began
+    turns = repeat(None, repeats)
+    began = clock()
+    for _ in turns:
+        fn()
+    return (clock() - began) / repeats
+
+
+def _calibrate(
+    fn: Callable[[], object], cold: float, min_sample_seconds: float, clock: Clock
+) -> tuple[int, list[float]]:
+    """Calls per sample, and the samples that finding out has already given."""
+    if cold >= 2 * min_sample_seconds:
+        return 1, []
+    repeats = 1
+    while repeats < _MAX_REPEATS:
+        seconds = _sample(fn, repeats, clock)
+        if seconds * repeats >= min_sample_seconds:
+            return repeats, [seconds]
+        wanted = int(1.2 * min_sample_seconds / seconds) + 1 if seconds > 0 else 16 * repeats
+        repeats = min(max(2 * repeats, wanted), 16 * repeats, _MAX_REPEATS)
+    return repeats, []
+
+
+def _hopeless(samples: list[float], stop_above: float | None) -> bool:
+    if stop_above is None or not samples:
+        return False
+    limit = stop_above if len(samples) > 1 else _HOPELESS_WARM * stop_above
+    return min(samples) > limit
