@@ -63,6 +63,10 @@ class ArgumentError(TilewrightError):
     """An argument that a kernel was not compiled for: its shape, dtype, strides or device."""
 
 
+class KernelError(TilewrightError):
+    """A compiled kernel that could not finish: no memory for its internal buffers."""
+
+
 class ArtifactError(TilewrightError):
     """A compiled artifact that is damaged, of another version, or for another machine."""
 
