@@ -17,6 +17,7 @@ from .arguments import ctypes_parameters, make_binder
 from .signature import OUT_OF_MEMORY, Signature
 from .timer import Clock, Timing, time_calls
 
+_PLAIN = (np.ndarray, bool, int, float)
 OriginKind = Literal["record", "transfer", "model", "default", "schedule"]
 Packer = Callable[[Any], np.ndarray[Any, Any]]
 GlueFactory = Callable[
@@ -118,7 +119,10 @@ class Module:
 
     def bind(self, *arguments: Any) -> Callable[[], None]:
         """The call with these arguments, checked now, as a function without parameters."""
-        return self._kernel.bind(arguments)
+        checked = self._kernel.bind(arguments)
+        if self._entry is self._kernel or not all(type(a) in _PLAIN for a in arguments):
+            return checked
+        return partial(self._entry, *arguments)
 
     def source(self, kind: str) -> str:
         """The text of the code: `tir`, `llvm` or `asm`."""
