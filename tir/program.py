@@ -1,0 +1,283 @@
+"""From a graph of tensors to a `Func`: one loop nest with one block per stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from ..errors import IRError
+from .ir import (
+    Block,
+    Buffer,
+    Const,
+    Dim,
+    Expr,
+    For,
+    Func,
+    Iter,
+    IterKind,
+    Label,
+    Let,
+    Load,
+    Range,
+    Reduce,
+    Region,
+    Stmt,
+    Store,
+    Var,
+    const,
+    seq,
+    store,
+)
+from .reduction import COMBINERS
+from .stages import group
+from .tensor import Axis, Stage, Tensor, fingerprint, key
+from .visit import CHILDREN, walk
+
+Buffers = Mapping[object, Buffer]
+"""What holds each tensor, by `tensor.key`."""
+
+
+def program(name: str, args: Sequence[Tensor | Var], inplace: Mapping[Tensor, Tensor]) -> Func:
+    """The program that computes the tensors among `args` (and those `inplace`) from the others."""
+    outputs = [a for a in args if isinstance(a, Tensor) and a.stage is not None]
+    outputs += inplace
+    order = _in_order([cast(Stage, t.stage) for t in outputs])
+    _check_arguments(name, args, inplace, order)
+    over = {key(output): key(source) for output, source in inplace.items()}
+    _check_inplace(inplace, order)
+
+    taken: set[str] = set()
+    buffers: dict[object, Buffer] = {}
+    params: list[Buffer | Var] = []
+    scalars: dict[Any, Var] = {}
+    for a in args:
+        if isinstance(a, Tensor):
+            buffers[key(a)] = Buffer(
+                unique(a.name, taken), a.shape, a.dtype, a.strides, "global", a.constant,
+                a.value_range,
+            )  # fmt: skip
+            params.append(buffers[key(a)])
+        else:
+            scalars[a] = Var(unique(a.name, taken), a.dtype)
+            params.append(scalars[a])
+    for output, source in over.items():
+        buffers[output] = buffers[source]
+    allocs: list[Buffer] = []
+    for stage in order:
+        for position, (own, result) in enumerate(zip(stage.names, stage.results, strict=True)):
+            if (stage, position) not in buffers:
+                shape = tuple(a.extent for a in stage.axes)
+                buffers[stage, position] = Buffer(unique(own, taken), shape, result.dtype)
+                allocs.append(buffers[stage, position])
+    body = seq(*(_nest(stage, buffers, scalars, taken) for stage in order))
+    written = tuple(buffers[key(source)] for source in inplace.values())
+    return Func(name, tuple(params), tuple(allocs), body, written)
+
+
+def unique(name: str, taken: set[str]) -> str:
+    """`name`, with a number if it is taken; takes it."""
+    result, count = name, 0
+    while result in taken:
+        count += 1
+        result = f"{name}_{count}"
+    taken.add(result)
+    return result
+
+
+def _in_order(roots: list[Stage]) -> list[Stage]:
+    """All stages that the roots need, each after what it needs."""
+    done: dict[Stage, None] = {}
+    stack: list[tuple[Stage, Iterator[Tensor]]] = []
+    for root in roots:
+        if root not in done:
+            stack.append((root, iter(root.inputs)))
+        while stack:
+            stage, inputs = stack[-1]
+            for tensor in inputs:
+                if tensor.stage is not None and tensor.stage not in done:
+                    stack.append((tensor.stage, iter(tensor.stage.inputs)))
+                    break
+            else:
+                done[stage] = None
+                stack.pop()
+    return list(done)
+
+
+def _check_arguments(
+    name: str, args: Sequence[Tensor | Var], inplace: Mapping[Tensor, Tensor], order: list[Stage]
+) -> None:
+    keys: dict[object, Tensor | Var] = {}
+    for a in args:
+        if keys.setdefault(key(a) if isinstance(a, Tensor) else a, a) is not a:
+            raise IRError(
+                "{0}: argument {1!r} is given twice", name, a.name, hint="list each argument once"
+            )
+    if not order:
+        raise IRError(
+            "{0}: no argument is computed; expected at least one output", name,
+            hint="list the results of te.compute among the arguments",
+        )  # fmt: skip
+    used = {key(t): t for stage in order for t in stage.inputs if t.stage is None}
+    scalars = {v: v for stage in order for v in stage.scalars}
+    wanted: dict[object, Tensor | Var] = {**used, **scalars}
+    for k, needed in wanted.items():
+        if k not in keys:
+            raise IRError(
+                "{0}: {1!r} is used but is no argument", name, needed.name,
+                hint="add it to the arguments of te.func",
+            )  # fmt: skip
+    for k, a in keys.items():
+        computed = isinstance(a, Tensor) and a.stage is not None
+        if not computed and k not in used and k not in scalars:
+            raise IRError(
+                "{0}: argument {1!r} is used by no computation", name, a.name,
+                hint="leave it out, or list the result that uses it",
+            )  # fmt: skip
+    for output, source in inplace.items():
+        if key(output) in keys:
+            raise IRError("{0}: {1!r} is in place of {2!r} and an argument too; list only {2!r}",
+                          name, output.name, source.name)  # fmt: skip
+        if key(source) not in keys:
+            raise IRError("{0}: {1!r} is computed in place of {2!r}, which is no argument; list it",
+                          name, output.name, source.name)  # fmt: skip
+
+
+def _check_inplace(inplace: Mapping[Tensor, Tensor], order: list[Stage]) -> None:
+    """An output may replace its source if nobody reads an element after it was replaced."""
+    for output, source in inplace.items():
+        stage = cast(Stage, output.stage)
+        if source.stage is not None or (source.shape, source.dtype) != (output.shape, output.dtype):
+            raise IRError(
+                "{0!r} ({1}{2}) cannot be computed in place of {3!r} ({4}{5}); expected a "
+                "placeholder of its shape and dtype", output.name, output.dtype, output.extents,
+                source.name, source.dtype, source.extents,
+            )  # fmt: skip
+        later = [s for s in order[order.index(stage) + 1 :] if source in s.inputs]
+        loads = [n for r in stage.results for n in walk(r) if type(n) is Load]
+        moved = [n for n in loads if n.buffer is source and not _is_point(n, stage)]
+        if later or moved or stage.reduce_axes:
+            raise IRError(
+                "{0!r} cannot be computed in place of {1!r}: elements are read after they are "
+                "replaced ({2})", output.name, source.name,
+                f"by {later[0].name}" if later else "at other indices than those written"
+                if moved else "by its reduction",
+                hint="read the source only at the very element that is written, or not in place",
+            )  # fmt: skip
+
+
+def _is_point(access: Load, stage: Stage) -> bool:
+    return all(i is a for i, a in zip(access.indices, stage.axes, strict=True))
+
+
+def _nest(stage: Stage, buffers: Buffers, scalars: Mapping[Any, Var], taken: set[str]) -> Stmt:
+    """The loops of a stage around its block."""
+    names = set(taken)
+    axes = stage.axes + stage.reduce_axes
+    empty = any(a.extent == 0 for a in stage.reduce_axes)
+    if empty:
+        axes = stage.axes
+    loops = [Var(unique(a.name, names)) for a in axes]
+    iters = tuple(
+        Iter(Var(unique(f"v{loop.name}", names)), a.extent, _kind(a), loop)
+        for a, loop in zip(axes, loops, strict=True)
+    )
+    inside: dict[Any, Any] = {**scalars}
+    inside.update((a, i.var) for a, i in zip(axes, iters, strict=True))
+    point = tuple(inside[a] for a in stage.axes)
+    targets = [buffers[stage, position] for position in range(len(stage.results))]
+
+    def lower(n: Any) -> Any:
+        if isinstance(n, Var):
+            return inside[n]
+        if isinstance(n, Tensor):
+            return buffers[key(n)]
+        return n if type(n) is Const else CHILDREN[type(n)](n, lower)
+
+    init: Stmt | None = None
+    if stage.reduce_axes:
+        init = _identities(stage, targets, point)
+        body = init if empty else _update(stage, targets, point, lower, names)
+        init = None if empty else init
+    else:
+        values = [lower(r) for r in stage.results]
+        body = seq(*(store(t, point, v) for t, v in zip(targets, values, strict=True)))
+    nodes = [*walk(body), *(walk(init) if init is not None else ())]
+    reads = _regions([n for n in nodes if type(n) is Load])
+    writes = _regions([n for n in nodes if type(n) is Store])
+    nest: Stmt = Block(Label(stage.name), iters, reads, writes, body, init)
+    for a, loop in reversed(list(zip(axes, loops, strict=True))):
+        nest = For(loop, a.extent, nest)
+    return nest
+
+
+def _kind(axis: Axis) -> IterKind:
+    return IterKind.REDUCE if axis.reduce else IterKind.SPATIAL
+
+
+def _groups(stage: Stage) -> list[list[tuple[int, Reduce]]]:
+    """The results of each reduction with their positions, in the order of the combiner's."""
+    groups: dict[object, list[tuple[int, Reduce]]] = {}
+    for position, result in enumerate(stage.results):
+        reduce = cast(Reduce, result)
+        groups.setdefault(group(reduce), []).append((position, reduce))
+    return [sorted(g, key=lambda pair: pair[1].index) for g in groups.values()]
+
+
+def _identities(stage: Stage, targets: list[Buffer], point: tuple[Var, ...]) -> Stmt:
+    stores: list[Stmt] = []
+    for members in _groups(stage):
+        combiner = COMBINERS[members[0][1].combiner]
+        identity = combiner.identity(tuple(r.dtype for _, r in members))
+        stores += [
+            store(targets[position], point, value)
+            for (position, _), value in zip(members, identity, strict=True)
+        ]
+    return seq(*stores)
+
+
+def _update(
+    stage: Stage, targets: list[Buffer], point: tuple[Var, ...], lower: Any, names: set[str]
+) -> Stmt:
+    """`C = combine(C, value)`; several results are combined before the first of them is stored."""
+    updates: list[Stmt] = []
+    for members in _groups(stage):
+        combine = COMBINERS[members[0][1].combiner].combine
+        held = [targets[position] for position, _ in members]
+        values = tuple(lower(v) for v in members[0][1].values)
+        if len(members) == 1:
+            (total,) = combine((held[0][point],), values)
+            updates.append(store(held[0], point, total))
+            continue
+        old = [Var(unique(f"old_{b.name}", names), b.dtype) for b in held]
+        new = [Var(unique(f"new_{b.name}", names), b.dtype) for b in held]
+        best = [Var(unique(f"best_{b.name}", names), b.dtype) for b in held]
+        combined = combine(tuple(old), tuple(new))
+        update = seq(*(store(b, point, v) for b, v in zip(held, best, strict=True)))
+        bindings = zip(
+            old + new + best, [*(b[point] for b in held), *values, *combined], strict=True
+        )
+        for var, value in reversed(list(bindings)):
+            update = Let(var, value, update)
+        updates.append(update)
+    return seq(*updates)
+
+
+def _regions(accesses: Sequence[Load | Store]) -> tuple[Region, ...]:
+    """One region per distinct access, in order of appearance."""
+    seen: dict[object, Region] = {}
+    for access in accesses:
+        ranges = tuple(
+            _range(i, d) for i, d in zip(access.indices, access.buffer.shape, strict=True)
+        )
+        seen.setdefault(
+            (access.buffer, *(fingerprint(r.min) for r in ranges)), Region(access.buffer, ranges)
+        )
+    return tuple(seen.values())
+
+
+def _range(index: Expr, dim: Dim) -> Range:
+    """The element at `index`, or the whole dimension where the index is itself read."""
+    if any(type(n) is Load for n in walk(index)):
+        return Range(const(0), dim)
+    return Range(index, 1)

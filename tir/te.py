@@ -1,0 +1,379 @@
+"""Tensor expressions: programs from formulas.
+
+    A = te.placeholder((n, k), "float32", name="A")
+    B = te.placeholder((k, m), "float32", name="B")
+    r = te.reduce_axis(k, name="r")
+    C = te.compute((n, m), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
+    matmul = te.func([A, B, C], name="matmul")
+
+Every compute is a loop nest of its own. A reduction inside a larger expression becomes one too,
+over those index variables that it depends on. Conditions combine with `& | ~`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import IRError
+from . import ir
+from .ir import Expr, Func, Op, Operand, Var, const, select
+from .program import program, unique
+from .reduction import highest, lowest
+from .stages import compute as compute_stages
+from .tensor import Axis, Tensor, iteration
+
+__all__ = [
+    "Axis",
+    "Expr",
+    "Func",
+    "Tensor",
+    "Var",
+    "abs",
+    "argmax",
+    "argmin",
+    "cast",
+    "ceil",
+    "compute",
+    "const",
+    "erf",
+    "exp",
+    "floor",
+    "func",
+    "highest",
+    "log",
+    "lowest",
+    "max",
+    "maximum",
+    "min",
+    "minimum",
+    "placeholder",
+    "pow",
+    "prod",
+    "reduce_axis",
+    "rsqrt",
+    "scalar",
+    "select",
+    "sigmoid",
+    "sqrt",
+    "sum",
+    "tanh",
+    "trunc",
+]
+
+Axes: TypeAlias = Axis | Sequence[Axis]
+
+
+def placeholder(
+    shape: Sequence[int],
+    dtype: str = "float32",
+    *,
+    name: str = "A",
+    strides: Sequence[int] | None = None,
+    constant: bool = False,
+    value_range: tuple[int, int] | None = None,
+) -> Tensor:
+    """An input. `strides` are in elements (`None`: compact row-major).
+
+    `constant` says that the operand is known ahead of the calls, so that it may be packed.
+    `value_range` (low, high), high exclusive, bounds the integers that it holds.
+    """
+    _check_name(name)
+    extents = _shape(name, shape)
+    steps = None
+    if strides is not None:
+        steps = tuple(_integer(name, "a stride", s) for s in strides)
+        if len(steps) != len(extents) or any(s < 0 for s in steps):
+            raise IRError(
+                "{0}: strides {1} do not go with shape {2}; expected one for each dimension, "
+                "none negative", name, steps, extents,
+            )  # fmt: skip
+    if value_range is not None:
+        if not dtypes.is_integer(_dtype(dtype)):
+            raise IRError("{0}: value_range is for integers, found {1}", name, dtype)
+        low, high = (_integer(name, "value_range", v) for v in value_range)
+        if low >= high:
+            raise IRError("{0}: value_range ({1}, {2}) holds no value", name, low, high)
+        value_range = low, high
+    return Tensor(name, extents, _dtype(dtype), steps, "global", constant, value_range)
+
+
+def scalar(dtype: str = "float32", name: str = "alpha") -> Var:
+    """A number that is passed at each call."""
+    _check_name(name)
+    return Var(name, _dtype(dtype))
+
+
+def reduce_axis(extent: int, name: str = "r") -> Axis:
+    """An axis over [0, extent) to reduce over."""
+    _check_name(name)
+    return Axis(name, extent=_extent(name, extent), reduce=True)
+
+
+def compute(
+    shape: Sequence[int], fn: Callable[..., Any], *, name: str | tuple[str, ...] = "T"
+) -> Any:
+    """The tensor of `shape` whose element at i, j, .. is `fn(i, j, ..)`.
+
+    Where `fn` returns a tuple, a tuple of tensors that are computed together; `name` may then be
+    a tuple too. Loops are named after the parameters of `fn`. Raises `IRError` for a wrong number
+    of parameters, a result that is no expression, and an axis that is out of its scope.
+    """
+    own = name if isinstance(name, str) else name[0]
+    for n in (name,) if isinstance(name, str) else name:
+        _check_name(n)
+    extents = _shape(own, shape)
+    parameters = _parameters(own, fn, len(extents))
+    axes = tuple(Axis(p, extent=e) for p, e in zip(parameters, extents, strict=True))
+    value = fn(*axes)
+    values = value if isinstance(value, tuple) else (value,)
+    results = tuple(ir.as_expr(v) for v in values)
+    if not results:
+        raise IRError("{0}: the function returned an empty tuple; expected values", own)
+    if not isinstance(name, str):
+        names = name
+    else:
+        names = (name,) if len(results) == 1 else tuple(f"{name}_{k}" for k in range(len(results)))
+    if len(names) != len(results):
+        raise IRError("{0}: {1} names for {2} results", own, len(names), len(results))
+    tensors = compute_stages(own, names, axes, results)[: len(results)]
+    return tensors if isinstance(value, tuple) else tensors[0]
+
+
+def func(
+    args: Sequence[Tensor | Var],
+    *,
+    name: str = "main",
+    inplace: Mapping[Tensor, Tensor] | None = None,
+) -> Func:
+    """The program with these arguments, in the order of its calls.
+
+    Computed tensors among them are outputs; placeholders and scalars are inputs; other tensors
+    that are needed become internal buffers. `inplace` maps an output that is not listed to the
+    placeholder that it overwrites. Raises `IRError` for an argument that is missing, unused or
+    given twice, and where an element would be read after it was overwritten.
+    """
+    _check_name(name)
+    for a in args:
+        _check_argument(name, a)
+    for output in inplace or {}:
+        if output.stage is None:
+            raise IRError("{0}: inplace maps results of te.compute, found {1!r}", name, output)
+    return program(name, args, inplace or {})
+
+
+def sum(value: Operand, axis: Axes, dtype: str | None = None) -> Expr:
+    """The sum over `axis` (or several), in `dtype`.
+
+    Narrow floats are summed in float32, narrow integers and bool in int32, others in their own
+    dtype. Over no element it is 0.
+    """
+    return _reduce("sum", _accumulated(value, dtype), axis)
+
+
+def prod(value: Operand, axis: Axes, dtype: str | None = None) -> Expr:
+    """The product over `axis` (or several); dtypes as for `sum`. Over no element it is 1."""
+    return _reduce("prod", _accumulated(value, dtype), axis)
+
+
+def max(value: Operand, axis: Axes) -> Expr:
+    """The largest value over `axis`; NaN if there is one; the lowest value over no element."""
+    return _reduce("max", ir.as_expr(value), axis)
+
+
+def min(value: Operand, axis: Axes) -> Expr:
+    """The smallest value over `axis`; NaN if there is one; the highest value over no element."""
+    return _reduce("min", ir.as_expr(value), axis)
+
+
+def argmax(value: Operand, axis: Axes) -> tuple[Expr, Expr]:
+    """(index, value) of the largest value; the first of equal ones; NaN counts as largest.
+
+    The index is int64; over several axes it counts in row-major order. Raises `IRError` where an
+    axis has no element.
+    """
+    return _arg("argmax", value, axis)
+
+
+def argmin(value: Operand, axis: Axes) -> tuple[Expr, Expr]:
+    """(index, value) of the smallest value; otherwise as `argmax`."""
+    return _arg("argmin", value, axis)
+
+
+def maximum(a: Operand, b: Operand) -> Expr:
+    """The larger of two values; NaN if one of them is."""
+    return ir.binary(Op.MAX, a, b)
+
+
+def minimum(a: Operand, b: Operand) -> Expr:
+    """The smaller of two values; NaN if one of them is."""
+    return ir.binary(Op.MIN, a, b)
+
+
+def cast(value: Operand, dtype: str) -> Expr:
+    """`value` as `dtype`: floats to integers saturate, integers to narrower ones wrap."""
+    return ir.cast(_dtype(dtype), value)
+
+
+def exp(value: Operand) -> Expr:
+    return ir.call("exp", value)
+
+
+def log(value: Operand) -> Expr:
+    """The natural logarithm."""
+    return ir.call("log", value)
+
+
+def sqrt(value: Operand) -> Expr:
+    return ir.call("sqrt", value)
+
+
+def rsqrt(value: Operand) -> Expr:
+    """1 / sqrt(value)."""
+    return ir.call("rsqrt", value)
+
+
+def tanh(value: Operand) -> Expr:
+    return ir.call("tanh", value)
+
+
+def erf(value: Operand) -> Expr:
+    """The error function."""
+    return ir.call("erf", value)
+
+
+def sigmoid(value: Operand) -> Expr:
+    """1 / (1 + exp(-value))."""
+    return ir.call("sigmoid", value)
+
+
+def floor(value: Operand) -> Expr:
+    return ir.call("floor", value)
+
+
+def ceil(value: Operand) -> Expr:
+    return ir.call("ceil", value)
+
+
+def trunc(value: Operand) -> Expr:
+    """`value` rounded towards zero."""
+    return ir.call("trunc", value)
+
+
+def abs(value: Operand) -> Expr:
+    return ir.call("abs", value)
+
+
+def pow(base: Operand, exponent: Operand) -> Expr:
+    """`base` to the power of `exponent`, both floats."""
+    a, b = ir.unify(base, exponent)
+    return ir.call("pow", a, b)
+
+
+def _accumulated(value: Operand, dtype: str | None) -> Expr:
+    expr = ir.as_expr(value)
+    if dtype is not None:
+        if dtypes.is_bool(_dtype(dtype)):
+            raise IRError("bool cannot be summed or multiplied; expected a number's dtype")
+        return ir.cast(_dtype(dtype), expr)
+    facts = dtypes.info(expr.dtype)
+    if facts.kind == "float":
+        return expr if facts.bits >= 32 else ir.cast("float32", expr)
+    return expr if facts.bits >= 32 else ir.cast("int32", expr)
+
+
+def _reduce(combiner: str, value: Expr, axis: Axes) -> Expr:
+    iters = tuple(iteration(a) for a in _axes(combiner, axis))
+    return ir.Reduce(combiner, (value,), iters, 0, value.dtype)
+
+
+def _arg(combiner: str, value: Operand, axis: Axes) -> tuple[Expr, Expr]:
+    axes = _axes(combiner, axis)
+    index: Expr = const(0)
+    for a in axes:
+        if a.extent == 0:
+            raise IRError("{0} over {1}, which has no element", combiner, a.name)
+        index = index * a.extent + a
+    values = index, ir.as_expr(value)
+    iters = tuple(iteration(a) for a in axes)
+    first, second = (ir.Reduce(combiner, values, iters, k, values[k].dtype) for k in (0, 1))
+    return first, second
+
+
+def _axes(combiner: str, axis: Axes) -> tuple[Axis, ...]:
+    given: tuple[Any, ...] = (axis,) if isinstance(axis, Expr) else tuple(axis)
+    axes: tuple[Axis, ...] = given
+    for position, a in enumerate(given):
+        if not isinstance(a, Axis) or not a.reduce:
+            raise IRError(
+                "{0}: {1!r} is no reduce axis", combiner, getattr(a, "name", a),
+                hint="make one with te.reduce_axis(extent, name=...)",
+            )  # fmt: skip
+        if any(a is b for b in axes[:position]):
+            raise IRError("{0}: reduce axis {1} is listed twice", combiner, a.name)
+    if not axes:
+        raise IRError("{0}: no axis is given; expected one reduce axis or more", combiner)
+    return axes
+
+
+def _parameters(name: str, fn: Callable[..., Any], count: int) -> list[str]:
+    """The names of the index variables: `fn`'s parameters, `i0, i1, ..` for `*indices`."""
+    names: list[str] = []
+    variadic = False
+    for p in inspect.signature(fn).parameters.values():
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty:
+            names.append(p.name)
+        variadic = variadic or p.kind is p.VAR_POSITIONAL
+    if variadic:
+        names += [f"i{k}" for k in range(len(names), count)]
+    if len(names) != count:
+        raise IRError(
+            "{0}: the function takes {1} indices, the shape has {2} dimensions",
+            name, len(names), count,
+        )  # fmt: skip
+    taken: set[str] = set()
+    return [unique(n.strip("_") or "i", taken) for n in names]
+
+
+def _check_argument(name: str, argument: object) -> None:
+    if isinstance(argument, Axis) or not isinstance(argument, (Tensor, Var)):
+        raise IRError(
+            "{0}: {1} is no argument; expected a tensor or a scalar", name,
+            argument.name if isinstance(argument, Axis) else repr(argument),
+        )  # fmt: skip
+
+
+def _check_name(name: object) -> None:
+    if not (isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name)):
+        raise IRError("{0!r} is no name; expected a Python identifier", name)
+
+
+def _dtype(dtype: object) -> str:
+    name = dtype if isinstance(dtype, str) else dtypes.from_numpy(dtype)
+    if dtypes.info(name).lanes != 1:
+        raise IRError("dtype {0} has lanes; expected a scalar dtype", name)
+    return name
+
+
+def _shape(name: str, shape: Any) -> tuple[int, ...]:
+    if isinstance(shape, (int, np.integer)):
+        raise IRError("{0}: shape is {1}; expected a tuple such as ({1},)", name, shape)
+    return tuple(_extent(name, e) for e in shape)
+
+
+def _extent(name: str, extent: Any) -> int:
+    value = _integer(name, "an extent", extent)
+    if value < 0:
+        raise IRError("{0}: extent {1} is negative", name, value)
+    return value
+
+
+def _integer(name: str, what: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise IRError("{0}: {1} is {2!r}; expected an integer", name, what, value)
+    return int(value)
