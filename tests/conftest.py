@@ -21,6 +21,20 @@ if Path(tilewright.__file__).resolve().parent != ROOT:
     )
 
 
+class RootIsNoTestPackage:
+    """Keeps pytest from importing the root's `__init__.py` again, under the name of the clone."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collect_directory(
+        self, path: Path, parent: pytest.Collector
+    ) -> pytest.Collector | None:
+        return pytest.Dir.from_parent(parent, path=path) if path == ROOT else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(RootIsNoTestPackage())
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The root of the repository, which is the folder of the package."""
