@@ -17,5 +17,9 @@ CHECK = os.environ.get("TILEWRIGHT_CHECK") == "1"
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 def node(cls: type[T]) -> type[T]:
-    """Make `cls` an immutable record that compares and hashes by identity."""
-    return dataclass(slots=True, eq=False, frozen=CHECK)(cls)
+    """Make `cls` an immutable record that compares and hashes by identity.
+
+    A `__repr__` that `cls` inherits is kept.
+    """
+    own_text = cls.__repr__ is not object.__repr__
+    return dataclass(slots=True, eq=False, frozen=CHECK, repr=not own_text)(cls)

@@ -1,0 +1,205 @@
+"""Expressions as text: Python operators with as few parentheses as there can be.
+
+A constant prints bare where the text around it fixes its dtype (beside another operand, or as what
+is stored) and where it is int64 or bool; elsewhere it names its dtype, as in `T.float32(0.5)`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .. import dtypes
+from .constants import literal, rounded
+from .ir import (
+    INDEX,
+    Binary,
+    Broadcast,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Dim,
+    Expr,
+    Load,
+    Op,
+    Ramp,
+    Reduce,
+    Region,
+    Select,
+    Var,
+)
+from .names import Names
+
+COMPARE, UNARY, ATOM = 1, 7, 8
+
+PRECEDENCE = {
+    Op.EQ: COMPARE, Op.NE: COMPARE, Op.LT: COMPARE, Op.LE: COMPARE, Op.GT: COMPARE, Op.GE: COMPARE,
+    Op.OR: 2, Op.XOR: 3, Op.AND: 4, Op.SHL: 5, Op.SHR: 5, Op.ADD: 6, Op.SUB: 6,
+    Op.MUL: 6.5, Op.DIV: 6.5, Op.FLOORDIV: 6.5, Op.MOD: 6.5,
+}  # fmt: skip
+"""How tightly infix operators bind, in Python's order; `min` and `max` are calls."""
+
+CALLS = {Op.MIN: "T.minimum", Op.MAX: "T.maximum"}
+PREFIX = {"neg": "-", "not": "~"}
+
+
+class ExprPrinter:
+    """Prints expressions under the names of `names`."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+
+    def text(self, expr: Expr, level: float = 0) -> str:
+        """`expr` as text that may stand where operators of precedence `level` and up may."""
+        text, precedence = self._print(expr)
+        return f"({text})" if precedence < level else text
+
+    def typed(self, expr: Expr, level: float = 0) -> str:
+        """As `text`, with the dtype of a constant spelled out."""
+        return typed_const(expr) if type(expr) is Const else self.text(expr, level)
+
+    def weak(self, expr: Expr, dtype: str, level: float = 0) -> str:
+        """As `text`, where a constant takes `dtype` from its surroundings."""
+        if type(expr) is Const and expr.dtype == dtype and _has_bare_form(expr):
+            return literal(expr.value, dtype)
+        return self.text(expr, level)
+
+    def pair(self, a: Expr, b: Expr, left: float = 0, right: float = 0) -> tuple[str, str]:
+        """Two operands that settle each other's dtype."""
+        if type(a) is Const:
+            if type(b) is not Const:
+                return self.weak(a, b.dtype, left), self.text(b, right)
+            return self.typed(a), self.weak(b, a.dtype, right)
+        return self.text(a, left), self.weak(b, a.dtype, right)
+
+    def dim(self, dim: Dim) -> str:
+        return str(dim) if isinstance(dim, int) else self.text(dim)
+
+    def shape(self, dims: tuple[Dim, ...]) -> str:
+        return (
+            f"({self.dim(dims[0])},)" if len(dims) == 1 else f"({', '.join(map(self.dim, dims))})"
+        )
+
+    def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+        """`A[i, j]`; `A[()]` for an element of a buffer without dimensions."""
+        inside = ", ".join([self.text(i) for i in indices]) or "()"
+        return f"{self.names.of(buffer, buffer.name)}[{inside}]"
+
+    def region(self, region: Region) -> str:
+        """`A[i, 0:16]`: a point, or a slice from the lower bound to the lower bound plus extent."""
+        inside = ", ".join([self._range(r.min, r.extent) for r in region.ranges]) or "()"
+        return f"{self.names.of(region.buffer, region.buffer.name)}[{inside}]"
+
+    def _range(self, low: Expr, extent: Dim) -> str:
+        if type(extent) is int:
+            if extent == 1:
+                return self.text(low)
+            if type(low) is Const:
+                return f"{self.text(low)}:{int(low.value) + extent}"
+        elif type(low) is Const and low.value == 0:
+            return f"0:{self.dim(extent)}"
+        add = PRECEDENCE[Op.ADD]
+        length = str(extent) if isinstance(extent, int) else self.text(extent, add + 0.1)
+        return f"{self.text(low)}:{self.text(low, add)} + {length}"
+
+    def _print(self, expr: Expr) -> tuple[str, float]:
+        return _PRINT[type(expr)](self, expr)
+
+    def _var(self, e: Var) -> tuple[str, float]:
+        return self.names.of(e, e.name), ATOM
+
+    def _const(self, e: Const) -> tuple[str, float]:
+        if e.dtype == INDEX or e.dtype == "bool":
+            return literal(e.value, e.dtype), ATOM
+        return typed_const(e), ATOM
+
+    def _binary(self, e: Binary) -> tuple[str, float]:
+        if e.op in CALLS:
+            a, b = self.pair(e.a, e.b)
+            return f"{CALLS[e.op]}({a}, {b})", ATOM
+        chain = [e]  # a loop over the left operands: sums can be long
+        while type(chain[-1].a) is Binary and chain[-1].a.op not in CALLS:
+            chain.append(chain[-1].a)
+        text, inner = "", 0.0
+        for n in reversed(chain):
+            level = PRECEDENCE[n.op]
+            above = level + 0.1
+            left = above if level == COMPARE else level  # comparisons do not chain
+            if n is chain[-1]:
+                text, right = self.pair(n.a, n.b, left, above)
+            else:
+                text = f"({text})" if inner < left else text
+                right = self.weak(n.b, n.a.dtype, above)
+            text = f"{text} {n.op.value} {right}"
+            inner = level
+        return text, inner
+
+    def _call(self, e: Call) -> tuple[str, float]:
+        if e.fn in PREFIX and len(e.args) == 1:
+            return PREFIX[e.fn] + self.typed(e.args[0], UNARY), UNARY
+        if len(e.args) == 2:
+            return f"T.{e.fn}({', '.join(self.pair(*e.args))})", ATOM
+        return f"T.{e.fn}({', '.join([self.text(a) for a in e.args])})", ATOM
+
+    def _cast(self, e: Cast) -> tuple[str, float]:
+        return f"T.{e.dtype}({self.typed(e.value)})", ATOM
+
+    def _select(self, e: Select) -> tuple[str, float]:
+        then, other = self.pair(e.then, e.other)
+        return f"T.select({self.text(e.cond)}, {then}, {other})", ATOM
+
+    def _load(self, e: Load) -> tuple[str, float]:
+        element = self.element(e.buffer, e.indices)
+        options = access_options(e.buffer, e.indices, e.dtype)
+        if e.mask is not None:
+            options += f", mask={self.text(e.mask)}"
+        return (f"T.load({element}{options})", ATOM) if options else (element, ATOM)
+
+    def _ramp(self, e: Ramp) -> tuple[str, float]:
+        return f"T.ramp({self.text(e.base)}, {self.text(e.stride)}, {e.lanes})", ATOM
+
+    def _broadcast(self, e: Broadcast) -> tuple[str, float]:
+        return f"T.broadcast({self.text(e.value)}, {e.lanes})", ATOM
+
+    def _reduce(self, e: Reduce) -> tuple[str, float]:
+        values = ", ".join([self.text(v) for v in e.values])
+        axes = ", ".join([self.names.of(a.var, a.var.name) for a in e.axes])
+        index = f", index={e.index}" if len(e.values) > 1 else ""
+        return f"te.{e.combiner}({values}, axis=({axes}){index})", ATOM
+
+
+_PRINT: dict[type, Callable[[ExprPrinter, Any], tuple[str, float]]] = {
+    Var: ExprPrinter._var,
+    Const: ExprPrinter._const,
+    Binary: ExprPrinter._binary,
+    Call: ExprPrinter._call,
+    Cast: ExprPrinter._cast,
+    Select: ExprPrinter._select,
+    Load: ExprPrinter._load,
+    Ramp: ExprPrinter._ramp,
+    Broadcast: ExprPrinter._broadcast,
+    Reduce: ExprPrinter._reduce,
+}
+
+
+def typed_const(const: Const) -> str:
+    """`T.float32(0.5)`."""
+    return f"T.{const.dtype}({literal(const.value, const.dtype)})"
+
+
+def access_options(buffer: Buffer, indices: tuple[Expr, ...], dtype: str) -> str:
+    """What `A[i]` leaves unsaid of an access: a dtype, or indices of a narrower integer dtype."""
+    lanes = max((dtypes.info(i.dtype).lanes for i in indices), default=1)
+    usual = dtype == dtypes.vector(buffer.dtype, lanes)
+    if usual and all(dtypes.info(i.dtype).scalar == INDEX for i in indices):
+        return ""
+    return f', dtype="{dtype}"'
+
+
+def _has_bare_form(const: Const) -> bool:
+    facts = dtypes.info(const.dtype)
+    if facts.lanes > 1:
+        return False
+    return facts.kind != "float" or math.isfinite(rounded(float(const.value), const.dtype))

@@ -1,0 +1,45 @@
+"""Names for printed programs: Python identifiers, unique among those that are in scope."""
+
+from __future__ import annotations
+
+import re
+from keyword import iskeyword
+
+RESERVED = frozenset({"T", "tw", "range"})
+"""Names that program text uses itself; nothing in a program is called so."""
+
+
+def identifier(name: str, default: str = "v") -> str:
+    """`name` as an ASCII identifier that is no keyword."""
+    clean = re.sub(r"\W", "_", name, flags=re.ASCII) or default
+    if clean[0].isdigit():
+        clean = f"_{clean}"
+    return f"{clean}_" if iskeyword(clean) else clean
+
+
+class Names:
+    """Names of variables and buffers, by identity. What was never bound is free, for good."""
+
+    def __init__(self) -> None:
+        self._names: dict[object, str] = {}
+        self._used: set[str] = set(RESERVED)
+
+    def bind(self, thing: object, name: str) -> str:
+        """A name for `thing` from here on, after `name` and different from those in use."""
+        base = fresh = identifier(name)
+        count = 0
+        while fresh in self._used:
+            count += 1
+            fresh = f"{base}_{count}"
+        self._used.add(fresh)
+        self._names[thing] = fresh
+        return fresh
+
+    def release(self, thing: object) -> None:
+        """The scope of `thing` has ended: its name may be used again."""
+        self._used.discard(self._names[thing])
+
+    def of(self, thing: object, name: str) -> str:
+        """The name of `thing`, which is taken to be free if it has none yet."""
+        known = self._names.get(thing)
+        return self.bind(thing, name) if known is None else known
