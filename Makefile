@@ -25,15 +25,15 @@ help:
 demo: $(VENV)/stamp-core
 	$(RUN) examples/demo.py
 
-test: $(VENV)/stamp-test
+test: $(VENV)/stamp-check
 	TILEWRIGHT_CHECK=1 $(RUN) -m pytest -n $(JOBS) --dist worksteal
 
-lint: $(VENV)/stamp-lint
+lint: $(VENV)/stamp-check
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy
 
-format: $(VENV)/stamp-lint
+format: $(VENV)/stamp-check
 	$(RUN) -m ruff check --fix
 	$(RUN) -m ruff format
 
@@ -47,11 +47,10 @@ clean:
 	rm -rf $(VENV) build tilewright.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/stamp-core: EXTRAS :=
-$(VENV)/stamp-test: EXTRAS := [test]
-$(VENV)/stamp-lint: EXTRAS := [test,lint]
+$(VENV)/stamp-check: EXTRAS := [test,lint]
 $(VENV)/stamp-bench: EXTRAS := [bench]
 
-$(VENV)/stamp-core $(VENV)/stamp-test $(VENV)/stamp-lint $(VENV)/stamp-bench: pyproject.toml $(VENV)/created
+$(VENV)/stamp-core $(VENV)/stamp-check $(VENV)/stamp-bench: pyproject.toml $(VENV)/created
 	@echo "installing tilewright$(EXTRAS) into $(VENV)"
 	@$(RUN) -m pip install --quiet --editable ".$(EXTRAS)"
 	@touch $@

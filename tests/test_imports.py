@@ -35,7 +35,7 @@ LIBRARIES: dict[str, set[str]] = {
     "sqlalchemy": {"tuning_db"},
     "alembic": {"tuning_db"},
     "xgboost": {"autotune"},
-    "psutil": {"codegen", "runtime", "autotune"},
+    "psutil": {"codegen", "tuning_db", "autotune"},
     "rich": {"autotune", "cli"},
     "typer": {"cli"},
 }
