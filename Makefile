@@ -26,7 +26,7 @@ demo: $(VENV)/stamp-core
 	$(RUN) examples/demo.py
 
 test: $(VENV)/stamp-check
-	TILEWRIGHT_CHECK=1 $(RUN) -m pytest -n $(JOBS) --dist worksteal
+	$(RUN) -m pytest -n $(JOBS) --dist worksteal
 
 lint: $(VENV)/stamp-check
 	$(RUN) -m ruff check

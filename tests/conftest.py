@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 os.environ["TILEWRIGHT_CHECK"] = "1"  # read when tilewright is imported
@@ -19,6 +20,10 @@ if Path(tilewright.__file__).resolve().parent != ROOT:
         "install this checkout: make clean test",
         returncode=3,
     )
+
+# The same examples in every run, and no test that depends on how fast the machine is.
+hypothesis.settings.register_profile("suite", derandomize=True, database=None, deadline=None)
+hypothesis.settings.load_profile("suite")
 
 
 class RootIsNoTestPackage:
