@@ -1,5 +1,7 @@
 """Loading, calling and timing compiled code. Needs only numpy: this is what deployment ships."""
 
+from .artifact import write_artifact
+from .loader import load
 from .module import Module, Origin
 from .signature import Argument, Signature
 from .timer import Timing, time_calls, time_interleaved
@@ -10,6 +12,8 @@ __all__ = [
     "Origin",
     "Signature",
     "Timing",
+    "load",
     "time_calls",
     "time_interleaved",
+    "write_artifact",
 ]

@@ -1,0 +1,92 @@
+"""Loading artifacts: checks first, then `dlopen`. Nothing is ever compiled or tuned here."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+from pathlib import Path
+
+from ..errors import ArtifactError, TargetError
+from ..target import FEATURES, Target
+from . import openmp
+from .artifact import Manifest, check_library, read_manifest
+from .module import Module
+
+_log = logging.getLogger(__name__)
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+def load(path: str | os.PathLike[str]) -> Module:
+    """The module in a shared library, `matmul.so`, that has its manifest beside it.
+
+    Raises `ArtifactError` for a library or manifest that is missing, damaged, of another version,
+    or for a machine with instructions that this one does not have.
+    """
+    library = Path(path).absolute()
+    if not library.exists():
+        raise ArtifactError("{0} does not exist", library)
+    manifest = read_manifest(library)
+    target = _target(manifest)
+    check_machine(manifest, cpu_flags())
+    check_library(library, manifest)
+    if manifest.openmp and openmp.load() is None:
+        raise ArtifactError(
+            "{0} runs in parallel and there is no OpenMP runtime on this machine",
+            library,
+            hint="install libgomp1, or a package that carries one such as xgboost-cpu",
+        )
+    try:
+        loaded = ctypes.CDLL(str(library))
+    except OSError as error:
+        raise ArtifactError("{0} does not load: {1}", library, error) from error
+    address = _symbol(loaded, manifest, library)
+    return Module(manifest.signature, address, target, origin=manifest.origin, owner=loaded)
+
+
+def check_machine(manifest: Manifest, flags: frozenset[str] | None) -> None:
+    """Raise `ArtifactError` if the processor lacks an extension that the code uses.
+
+    `flags` are those of /proc/cpuinfo; without them there is nothing to check by, which is logged.
+    """
+    if flags is None:
+        _log.warning("%s tells no processor features: they are not checked", _CPUINFO)
+        return
+    missing = [name for name in manifest.features if FEATURES[name].flag not in flags]
+    if missing:
+        raise ArtifactError(
+            "the artifact is for {0} and needs {1}, which this processor does not have",
+            manifest.target,
+            ", ".join(missing),
+            hint="build it for this machine, or for a generic target such as `cpu -mcpu=x86-64-v3`",
+        )
+
+
+def cpu_flags(cpuinfo: Path = _CPUINFO) -> frozenset[str] | None:
+    """The processor's feature flags as the system tells them, or `None`."""
+    try:
+        text = cpuinfo.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("flags", "Features"):
+            return frozenset(value.split())
+    return None
+
+
+def _target(manifest: Manifest) -> Target:
+    try:
+        return Target.parse(manifest.target)
+    except TargetError as error:
+        raise ArtifactError("manifest: target: {0}", error) from error
+
+
+def _symbol(loaded: ctypes.CDLL, manifest: Manifest, library: Path) -> int:
+    try:
+        function = getattr(loaded, manifest.signature.name)
+    except AttributeError:
+        raise ArtifactError("{0} has no function {1}", library, manifest.signature.name) from None
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    return address

@@ -1,0 +1,99 @@
+"""Finding and loading OpenMP's runtime, which parallel kernels call.
+
+The first found is taken: one that is loaded already, the system's libgomp, and the one that an
+installed package carries. It is loaded with its symbols visible to everything loaded later, which
+is how kernels in shared libraries find them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+_log = logging.getLogger(__name__)
+
+ENTRY = "GOMP_parallel"
+_CARRIERS = ("xgboost-cpu", "xgboost", "scikit-learn", "torch", "lightgbm", "faiss-cpu")
+
+
+@dataclass(frozen=True)
+class OpenMP:
+    """A loaded OpenMP runtime: its file and the handle that `dlopen` gave."""
+
+    path: str
+    library: ctypes.CDLL
+
+    def symbol_address(self, name: str) -> int:
+        """The address of a function of the runtime, `GOMP_parallel` for instance.
+
+        Raises `AttributeError` if it has no such function.
+        """
+        address = ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value
+        assert address is not None
+        return address
+
+
+@cache
+def load() -> OpenMP | None:
+    """The OpenMP runtime of this process, loaded by the first call.
+
+    `None` where there is none: kernels then have to be built serial, which is logged as a warning.
+    """
+    found = first_usable(candidates())
+    if found is None:
+        _log.warning(
+            "no OpenMP runtime: kernels run on one thread (install libgomp1, or a package that "
+            "carries one such as xgboost-cpu)"
+        )
+    else:
+        _log.debug("OpenMP runtime: %s", found.path)
+    return found
+
+
+def first_usable(paths: Iterator[str]) -> OpenMP | None:
+    """The first of the files that loads and is an OpenMP runtime."""
+    for path in paths:
+        try:
+            library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            _log.debug("OpenMP candidate %s: %s", path, error)
+            continue
+        if hasattr(library, ENTRY):
+            return OpenMP(path if "/" in path else next(_mapped(), path), library)
+    return None
+
+
+def candidates() -> Iterator[str]:
+    """Where an OpenMP runtime may be, best first. None of the packages is imported."""
+    yield from _mapped()
+    yield "libgomp.so.1"  # the dynamic loader knows where the system keeps it
+    for package in _CARRIERS:
+        yield from carried(package)
+
+
+def carried(package: str) -> Iterator[str]:
+    """The libgomp files that an installed package carries."""
+    try:
+        files = metadata.files(package)
+    except metadata.PackageNotFoundError:
+        return
+    for file in files or ():
+        if file.name.startswith("libgomp") and ".so" in file.name:
+            path = Path(str(file.locate()))
+            if path.exists():
+                yield str(path)
+
+
+def _mapped() -> Iterator[str]:
+    """A libgomp that this process has loaded already: two would each start their own threads."""
+    try:
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8")
+    except OSError:
+        return
+    paths = {line.partition("/")[2] for line in maps.splitlines() if "/libgomp" in line}
+    yield from (f"/{path}" for path in sorted(paths))
