@@ -1,0 +1,94 @@
+"""What tuning learned, in a SQL database that holds strings and numbers only.
+
+    db = TuningDatabase("tuning.db", layers=["team.db"])        # a path, or any SQLAlchemy URL
+
+    workload = Workload(id=structural_hash, name="matmul", ir=text, shape="A:float32[8,8] ...",
+                        flops=1024, bytes=768)
+    target = TargetRecord(text="cpu -mcpu=cascadelake -threads=2", compat="x86_64 avx512f ...",
+                          perf="Xeon 8275CL, 2 threads")
+    toolchain = Toolchain(generation="llvm 22", versions={"llvmlite": "0.50.0"})
+    environment = Environment(facts={"host": "a", "load": 0.1})
+    db.put(workload, target, toolchain, environment)            # any order, idempotent
+
+    session = db.unfinished_session(workload.id, target.id, trials=64, seconds=None)
+    session = (db.resume_session(session.id) if session else
+               db.start_session(workload.id, target.id, trials=64, seconds=None, seed=0,
+                                search={"population": 512}, model={"trees": 100}))
+    done = db.trials(session.id)                                # of its budget, before the kill
+    known = db.history(workload=workload.id, target=target)     # [(Measurement, ScheduleRecord)]
+
+    schedule = ScheduleRecord(trace=json_text, trace_version=1, parent=None, generator="tiling")
+    db.put(schedule, Measurement(                               # durable when it returns
+        session=session.id, schedule=schedule.id, workload=workload.id, target=target.id,
+        toolchain=toolchain.id, environment=environment.id, outcome=Outcome.OK,
+        seconds=median, samples=samples, error=None, created=utc_now()))
+    db.put(Verification(workload=workload.id, target=target.id, schedule=schedule.id,
+                        toolchain=toolchain.id, passed=True, max_error=1e-6, tolerance=1e-4,
+                        created=utc_now()))
+    db.heartbeat(session.id)                                    # every few seconds
+    db.finish_session(session.id)                               # or SessionStatus.INTERRUPTED
+
+    best = db.best(workload.id, target, toolchain)              # Best | None
+    best.schedule.trace, best.seconds, best.measurement.id, best.pinned, best.layer
+    print(db.explain(workload, target, toolchain))              # why that one, or why none
+
+    db.measurements(limit=20), db.records(Workload), db.get(Session, id), db.find("5e88")
+    db.pin(workload.id, target, schedule.id), db.merge("other.db")
+    db.export_lines("records.jsonl"), db.import_lines("records.jsonl")
+
+A measurement counts for `best` only once its schedule was verified: at least one `Verification` of
+the same workload, target, schedule and toolchain passed and none failed, put before or after it.
+
+Records (`values.py`) are frozen and equal by content; `record.id` is the digest of it, and fields
+that name other records hold their ids. Every failure is a `DatabaseError`. The guarantees are at
+`TuningDatabase`.
+"""
+
+from __future__ import annotations
+
+from .explain import Explanation, Near, Reason, Refused
+from .store import TuningDatabase
+from .values import (
+    AnyRecord,
+    Best,
+    CostModelRecord,
+    Environment,
+    Json,
+    Measurement,
+    Outcome,
+    Pin,
+    ScheduleRecord,
+    Session,
+    SessionStatus,
+    TargetRecord,
+    Toolchain,
+    Verification,
+    Workload,
+    canonical_json,
+    utc_now,
+)
+
+__all__ = [
+    "AnyRecord",
+    "Best",
+    "CostModelRecord",
+    "Environment",
+    "Explanation",
+    "Json",
+    "Measurement",
+    "Near",
+    "Outcome",
+    "Pin",
+    "Reason",
+    "Refused",
+    "ScheduleRecord",
+    "Session",
+    "SessionStatus",
+    "TargetRecord",
+    "Toolchain",
+    "TuningDatabase",
+    "Verification",
+    "Workload",
+    "canonical_json",
+    "utc_now",
+]

@@ -1,0 +1,287 @@
+"""Why a lookup found what it found: the records considered, and the reason that refused each.
+
+Records are grouped: all that share a target, toolchain, outcome and state of verification were
+refused for one reason. A group names how many there are, the fastest time and a few ids.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, and_, bindparam, func, select
+
+from .lookup import best
+from .models import TABLES
+from .read import get
+from .values import Best, Outcome, TargetRecord, Workload
+
+EXAMPLES = 3
+NEAR = 5
+
+measurement = TABLES["measurement"]
+verification = TABLES["verification"]
+target = TABLES["target"]
+toolchain = TABLES["toolchain"]
+workload = TABLES["workload"]
+
+
+class Reason(StrEnum):
+    """Why records were refused; the first that applies, in this order."""
+
+    OTHER_COMPAT = "its code may not be legal on this target"
+    OTHER_PERF = "its times are not comparable with this target's"
+    OTHER_GENERATION = "another generation of the toolchain"
+    NOT_OK = "it failed"
+    CHECK_FAILED = "a numeric check of its schedule failed"
+    NOT_VERIFIED = "not verified: no numeric check of its schedule passed"
+    NOT_CHOSEN = "usable, but not the choice"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Records of the workload that were refused for one reason; `examples` are measurement ids."""
+
+    reason: Reason
+    detail: str
+    count: int
+    seconds: float | None
+    examples: tuple[str, ...]
+    layer: str
+
+
+@dataclass(frozen=True)
+class Near:
+    """Another workload of the same operator name, with its usable measurements for the target.
+
+    `distance` is the sum of |log2| of the ratios of the numbers in the two shapes, or infinite.
+    """
+
+    workload: str
+    shape: str
+    count: int
+    seconds: float | None
+    distance: float
+    layer: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The story of a lookup; `str()` renders it. `name` is None for a workload never seen."""
+
+    workload: str
+    name: str | None
+    target: str
+    generation: str | None
+    layers: tuple[str, ...]
+    best: Best | None
+    refused: tuple[Refused, ...]
+    near: tuple[Near, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def explain(
+    layers: list[tuple[str, Connection]],
+    wanted: Workload | str,
+    goal: TargetRecord,
+    generation: str | None,
+) -> Explanation:
+    """Look up the best schedule of a workload and say why it is that one, or why there is none.
+
+    `wanted` may be an id; a whole workload also finds near shapes before it was ever put.
+    """
+    id = wanted if isinstance(wanted, str) else wanted.id
+    known = wanted if isinstance(wanted, Workload) else _first(layers, id)
+    chosen = best(layers, id, goal.comparable, generation)
+    refused: list[Refused] = []
+    near: list[Near] = []
+    for layer, connection in layers:
+        refused += _refused(connection, layer, id, goal, generation, chosen)
+        if known is not None:
+            near += _near(connection, layer, known, goal)
+    near.sort(key=lambda n: (n.count == 0, n.distance, n.workload))
+    return Explanation(
+        workload=id,
+        name=None if known is None else known.name,
+        target=goal.text,
+        generation=generation,
+        layers=tuple(layer for layer, _ in layers),
+        best=chosen,
+        refused=tuple(refused),
+        near=tuple(near[:NEAR]),
+    )
+
+
+def _first(layers: list[tuple[str, Connection]], id: str) -> Workload | None:
+    found = (get(connection, Workload, id) for _, connection in layers)
+    return next((w for w in found if w is not None), None)
+
+
+def _numbered() -> Select[Any]:
+    failed = (
+        select(verification.c.id)
+        .where(
+            verification.c.workload == measurement.c.workload,
+            verification.c.schedule == measurement.c.schedule,
+            ~verification.c.passed,
+        )
+        .exists()
+    )
+    rows = (
+        select(
+            measurement.c.id,
+            measurement.c.seconds,
+            measurement.c.target,
+            measurement.c.toolchain,
+            measurement.c.outcome,
+            measurement.c.verified,
+            failed.label("failed"),
+        )
+        .where(
+            measurement.c.workload == bindparam("wanted"), measurement.c.id != bindparam("chosen")
+        )
+        .subquery()
+    )
+    group = [rows.c.target, rows.c.toolchain, rows.c.outcome, rows.c.verified, rows.c.failed]
+    numbered = select(
+        rows,
+        func.count().over(partition_by=group).label("number"),
+        func.min(rows.c.seconds).over(partition_by=group).label("fastest"),
+        func.row_number()
+        .over(partition_by=group, order_by=[rows.c.seconds, rows.c.id])
+        .label("place"),
+    ).subquery()
+    return (
+        select(
+            numbered,
+            target.c.text,
+            target.c.compat,
+            target.c.perf,
+            toolchain.c.generation,
+        )
+        .join(target, target.c.id == numbered.c.target)
+        .join(toolchain, toolchain.c.id == numbered.c.toolchain)
+        .where(numbered.c.place <= EXAMPLES)
+        .order_by(numbered.c.outcome, numbered.c.target, numbered.c.toolchain, numbered.c.place)
+    )
+
+
+# The first rows of each group of a workload's measurements, with the group's size and fastest time.
+_GROUPS = _numbered()
+
+
+def _refused(
+    connection: Connection,
+    layer: str,
+    id: str,
+    goal: TargetRecord,
+    generation: str | None,
+    chosen: Best | None,
+) -> list[Refused]:
+    mine = "" if chosen is None or chosen.measurement is None else chosen.measurement.id
+    rows = connection.execute(_GROUPS, {"wanted": id, "chosen": mine}).all()
+    groups: dict[tuple[Any, ...], list[Row[Any]]] = {}
+    for row in rows:
+        key = (row.target, row.toolchain, row.outcome, row.verified, row.failed)
+        groups.setdefault(key, []).append(row)
+    return [
+        Refused(
+            *_judge(group[0], goal, generation),
+            count=group[0].number,
+            seconds=group[0].fastest,
+            examples=tuple(row.id for row in group),
+            layer=layer,
+        )
+        for group in groups.values()
+    ]
+
+
+def _judge(row: Row[Any], goal: TargetRecord, generation: str | None) -> tuple[Reason, str]:
+    if row.compat != goal.compat:
+        return Reason.OTHER_COMPAT, f"measured on {row.text} ({row.compat}), wanted {goal.compat}"
+    if row.perf != goal.perf:
+        return Reason.OTHER_PERF, f"measured on {row.text} ({row.perf}), wanted {goal.perf}"
+    if generation is not None and row.generation != generation:
+        return Reason.OTHER_GENERATION, f"measured with {row.generation}, wanted {generation}"
+    if row.outcome is not Outcome.OK:
+        return Reason.NOT_OK, row.outcome.value
+    if row.failed:
+        return Reason.CHECK_FAILED, ""
+    if not row.verified:
+        return Reason.NOT_VERIFIED, ""
+    return Reason.NOT_CHOSEN, ""
+
+
+def _near(connection: Connection, layer: str, known: Workload, goal: TargetRecord) -> list[Near]:
+    usable = and_(
+        measurement.c.workload == workload.c.id,
+        measurement.c.comparable == goal.comparable,
+        measurement.c.outcome == Outcome.OK,
+        measurement.c.verified,
+    )
+    found = connection.execute(
+        select(
+            workload.c.id,
+            workload.c.shape,
+            func.count(measurement.c.id).label("number"),
+            func.min(measurement.c.seconds).label("fastest"),
+        )
+        .join_from(workload, measurement, usable, isouter=True)
+        .where(workload.c.name == known.name, workload.c.id != known.id)
+        .group_by(workload.c.id, workload.c.shape)
+    )
+    return [
+        Near(row.id, row.shape, row.number, row.fastest, distance(known.shape, row.shape), layer)
+        for row in found
+    ]
+
+
+def distance(shape: str, other: str) -> float:
+    """How far apart two shape summaries are: infinite unless they differ in numbers only."""
+    if _NUMBER.split(shape) != _NUMBER.split(other):
+        return math.inf
+    pairs = zip(_NUMBER.findall(shape), _NUMBER.findall(other), strict=True)
+    return sum(abs(math.log2((int(a) + 1) / (int(b) + 1))) for a, b in pairs)
+
+
+_NUMBER = re.compile(r"[0-9]+")
+
+
+def _lines(story: Explanation) -> Iterator[str]:
+    name = "a workload never seen" if story.name is None else story.name
+    yield f"{name} ({story.workload[:12]}) on {story.target}"
+    if story.generation is not None:
+        yield f"toolchain: {story.generation}"
+    yield "searched: " + ", ".join(story.layers)
+    yield _best_line(story.best)
+    for group in story.refused:
+        counted = "1 record" if group.count == 1 else f"{group.count} records"
+        detail = f" ({group.detail})" if group.detail else ""
+        ids = ", ".join(id[:12] for id in group.examples)
+        more = ", ..." if group.count > len(group.examples) else ""
+        yield f"  {counted}{_at_best(group.seconds)}: {group.reason.value}{detail}: {ids}{more}"
+    if not story.refused and story.best is None:
+        yield "  there are no measurements of this workload"
+    if story.near:
+        yield f"near shapes of {story.name}:"
+    for near in story.near:
+        counted = "nothing usable" if near.count == 0 else f"{near.count} usable"
+        yield f"  {near.shape} ({near.workload[:12]}): {counted}{_at_best(near.seconds)}"
+
+
+def _best_line(found: Best | None) -> str:
+    if found is None:
+        return "found: nothing usable"
+    how = "pinned" if found.pinned else "fastest verified"
+    time = "not measured here" if found.seconds is None else f"{found.seconds * 1e3:.6g} ms"
+    return f"found: schedule {found.schedule.id[:12]}, {how}, {time}, from {found.layer}"
+
+
+def _at_best(seconds: float | None) -> str:
+    return "" if seconds is None else f", at best {seconds * 1e3:.6g} ms"

@@ -1,0 +1,93 @@
+"""Driver errors, said in the database's own words.
+
+`translated(location)` wraps every use of a connection: what SQLite or PostgreSQL raise leaves it
+as a `DatabaseError` that names the database, what happened and what to do.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from ..errors import DatabaseError
+
+# SQLite's primary result code -> what happened, what to do.
+_SQLITE: dict[int, tuple[str, str]] = {
+    sqlite3.SQLITE_BUSY: (
+        "is locked: another process is writing, for longer than the busy timeout",
+        "end the other writer, or wait longer with the URL sqlite:///FILE?timeout=SECONDS",
+    ),
+    sqlite3.SQLITE_READONLY: (
+        "cannot be written: the file, its directory or its file system is read-only",
+        "open it with read_only=True, or attach it as a layer and write to a database of your own",
+    ),
+    sqlite3.SQLITE_FULL: (
+        "cannot grow: the disk is full (what was recorded before is kept)",
+        "free some space and run again",
+    ),
+    sqlite3.SQLITE_NOTADB: (
+        "is not a tuning database: expected a SQLite file, found something else",
+        "check the path; JSON lines come in with import, not by opening them",
+    ),
+    sqlite3.SQLITE_CORRUPT: (
+        "is damaged: it is truncated or was overwritten",
+        "restore it from a copy or an export; the sqlite3 tool's .recover may save some of it",
+    ),
+    sqlite3.SQLITE_CANTOPEN: (
+        "cannot be opened or created",
+        "check that its directory exists and may be written, also for its -wal and -shm files",
+    ),
+    sqlite3.SQLITE_PERM: ("may not be opened", "check the permissions of the file"),
+    sqlite3.SQLITE_IOERR: ("could not be read or written: the disk reports an error", "check it"),
+    sqlite3.SQLITE_TOOBIG: ("does not take a value of this size", "shorten the record"),
+}
+
+# PostgreSQL's SQLSTATE, or its class of two characters.
+_POSTGRES: dict[str, tuple[str, str]] = {
+    "53100": _SQLITE[sqlite3.SQLITE_FULL],
+    "55P03": ("is locked by another writer", "end it, or run again"),
+    "25006": _SQLITE[sqlite3.SQLITE_READONLY],
+    "3D000": ("does not exist on the server", "create it with createdb"),
+    "42501": ("may not be used by this user", "grant it the rights"),
+    "28": ("refuses this user or password", "check the URL"),
+    "53": ("has no resources left for this", "see the server's log"),
+    "57": ("was shut down by its administrator", "start the server and run again"),
+}
+
+
+@contextmanager
+def translated(location: str) -> Iterator[None]:
+    """Raise `DatabaseError` for whatever SQLAlchemy or a driver raises inside."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise translate(error, location) from error
+    except PoolTimeoutError as error:
+        raise DatabaseError(
+            "database {0}: no free connection; too many threads use it at once", location
+        ) from error
+    except SQLAlchemyError as error:
+        raise DatabaseError("database {0}: {1}", location, error) from error
+
+
+def translate(error: DBAPIError, location: str) -> DatabaseError:
+    """The `DatabaseError` that says what a driver's error means."""
+    cause = error.orig
+    code: int | None = getattr(cause, "sqlite_errorcode", None)
+    state: str | None = getattr(cause, "sqlstate", None)
+    if code is not None:
+        found = _SQLITE.get(code & 0xFF)
+    elif state is not None:
+        found = _POSTGRES.get(state, _POSTGRES.get(state[:2]))
+    elif error.connection_invalidated or isinstance(cause, ConnectionError):
+        found = ("cannot be reached", "check that the server runs and that the URL is right")
+    else:
+        found = None
+    if found is None:
+        return DatabaseError("database {0}: {1}", location, cause)
+    what, hint = found
+    return DatabaseError("database {0} {1} ({2})", location, what, cause, hint=hint)

@@ -1,0 +1,153 @@
+"""The best schedule of a workload on a target: a query over verified, comparable measurements.
+
+A measurement is usable if it is of the same workload, of a target of the same compat and perf
+class, of the same toolchain generation (where one is given), ok, and verified. The fastest usable
+one wins; a pin wins over that. It is one seek in the index `ix_measurement_best`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from sqlalchemy import Connection, Select, bindparam, literal_column, select
+
+from .models import TABLES
+from .read import COLUMNS, get, pair, to_record, with_schedule
+from .values import Best, CostModelRecord, Measurement, Outcome, Pin, ScheduleRecord
+
+measurement = TABLES["measurement"]
+verification = TABLES["verification"]
+target = TABLES["target"]
+toolchain = TABLES["toolchain"]
+pin = TABLES["pin"]
+
+
+def _usable() -> Select[Any]:
+    return (
+        with_schedule()
+        .where(
+            measurement.c.workload == bindparam("workload"),
+            measurement.c.comparable == bindparam("comparable"),
+            measurement.c.outcome == Outcome.OK,
+            measurement.c.verified,
+        )
+        .order_by(measurement.c.seconds, measurement.c.id)
+        .limit(literal_column("1"))
+    )
+
+
+# Built once: SQLAlchemy caches their text, and the driver its prepared form.
+_BEST = _usable()
+_BEST_OF_GENERATION = _usable().where(
+    measurement.c.toolchain.in_(
+        select(toolchain.c.id).where(toolchain.c.generation == bindparam("generation"))
+    )
+)
+_NOT_FAILED = measurement.c.schedule.not_in(bindparam("failed", expanding=True))
+_OF_SCHEDULE = measurement.c.schedule == bindparam("schedule")
+_FAILED = select(verification.c.schedule).where(
+    verification.c.workload == bindparam("workload"), ~verification.c.passed
+)
+_PIN = (
+    select(*COLUMNS["pin"])
+    .join(target, pin.c.target == target.c.id)
+    .where(pin.c.workload == bindparam("workload"), target.c.comparable == bindparam("comparable"))
+    .order_by(pin.c.created.desc(), pin.c.id)
+    .limit(literal_column("1"))
+)
+
+
+def fastest(
+    connection: Connection,
+    workload: str,
+    comparable: str,
+    generation: str | None,
+    failed: Iterable[str],
+    schedule: str | None = None,
+) -> tuple[Measurement, ScheduleRecord] | None:
+    """The fastest usable measurement of one database.
+
+    `failed` are schedules refused by other layers; `schedule` asks for that schedule only.
+    """
+    statement = _BEST if generation is None else _BEST_OF_GENERATION
+    values: dict[str, Any] = {"workload": workload, "comparable": comparable}
+    if generation is not None:
+        values["generation"] = generation
+    if refused := sorted(failed):
+        statement = statement.where(_NOT_FAILED)
+        values["failed"] = refused
+    if schedule is not None:
+        statement = statement.where(_OF_SCHEDULE)
+        values["schedule"] = schedule
+    row = connection.execute(statement, values).first()
+    return None if row is None else pair(row)
+
+
+def failed_schedules(connection: Connection, workload: str) -> set[str]:
+    """The schedules of a workload that a numeric check of this database failed."""
+    return set(connection.execute(_FAILED, {"workload": workload}).scalars())
+
+
+def pinned(connection: Connection, workload: str, comparable: str) -> Pin | None:
+    """The pin of a workload on comparable targets in one database."""
+    values = {"workload": workload, "comparable": comparable}
+    row = connection.execute(_PIN, values).mappings().first()
+    return None if row is None else to_record(Pin, cast(Mapping[str, Any], row))
+
+
+def best(
+    layers: list[tuple[str, Connection]], workload: str, comparable: str, generation: str | None
+) -> Best | None:
+    """The best of all layers, the uppermost first where they tie; pins of upper layers first."""
+    failed: set[str] = set()
+    if len(layers) > 1:
+        failed = set().union(*(failed_schedules(c, workload) for _, c in layers))
+    for location, connection in layers:
+        choice = pinned(connection, workload, comparable)
+        if choice is not None:
+            return _of_pin(layers, location, choice, comparable, generation)
+    found: Best | None = None
+    for location, connection in layers:
+        usable = fastest(connection, workload, comparable, generation, failed)
+        if usable is not None and (found is None or _time(usable[0]) < _time(found.measurement)):
+            found = Best(usable[1], usable[0], False, location)
+    return found
+
+
+def _time(record: Measurement | None) -> float:
+    return math.inf if record is None or record.seconds is None else record.seconds
+
+
+def _of_pin(
+    layers: list[tuple[str, Connection]],
+    location: str,
+    choice: Pin,
+    comparable: str,
+    generation: str | None,
+) -> Best | None:
+    schedule: ScheduleRecord | None = None
+    measured: Measurement | None = None
+    for _, connection in layers:
+        schedule = schedule or get(connection, ScheduleRecord, choice.schedule)
+        found = fastest(connection, choice.workload, comparable, generation, (), choice.schedule)
+        if found is not None and _time(found[0]) < _time(measured):
+            measured = found[0]
+    return None if schedule is None else Best(schedule, measured, True, location)
+
+
+def newest_model(
+    connection: Connection, comparable: str, feature_version: str
+) -> CostModelRecord | None:
+    """The newest cost model of one database for comparable targets and a version of features."""
+    model = TABLES["cost_model"]
+    wanted = (
+        select(*COLUMNS["cost_model"])
+        .join(target, model.c.target == target.c.id)
+        .where(target.c.comparable == comparable, model.c.feature_version == feature_version)
+        .order_by(model.c.created.desc(), model.c.id)
+        .limit(1)
+    )
+    row = connection.execute(wanted).mappings().first()
+    return None if row is None else to_record(CostModelRecord, cast(Mapping[str, Any], row))

@@ -1,0 +1,95 @@
+"""The schema's revision: checked when a database is opened, brought up to date where allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import Connection, Text, column, inspect, select, table, text
+
+from ..errors import DatabaseError
+from .connect import Opened, use_wal
+from .models import HEAD, VERSION_TABLE
+
+MIGRATIONS = Path(__file__).with_name("migrations")
+_LOCK = 0x54574442  # a PostgreSQL advisory lock: one process migrates at a time
+
+
+def prepare(opened: Opened, create: bool) -> None:
+    """Make sure that the schema is this version's, creating or migrating it where needed.
+
+    Raises `DatabaseError` and touches nothing if the database is of a newer version, is something
+    else's, is empty and not to be created, or is older and open read-only.
+    """
+    with opened.reading() as connection:
+        revision = _revision(connection, opened)
+    if revision == HEAD:
+        return
+    if revision is None and not create:
+        raise DatabaseError(
+            "database {0} is empty; expected a tuning database",
+            opened.location,
+            hint="check the path",
+        )
+    if revision is not None:
+        _require_older(opened, revision)
+    use_wal(opened)
+    with opened.writing() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+        if _revision(connection, opened) != HEAD:
+            migrate(connection, HEAD)
+
+
+def migrate(connection: Connection, revision: str) -> None:
+    """Bring the schema up to `revision`, inside the connection's transaction."""
+    # Imported here: opening a database of the current revision never needs it.
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes.update(connection=connection, version_table=VERSION_TABLE)
+    command.upgrade(config, revision)
+
+
+def _revision(connection: Connection, opened: Opened) -> str | None:
+    inspector = inspect(connection)
+    if inspector.has_table(VERSION_TABLE):
+        found = select(column("version_num", Text)).select_from(table(VERSION_TABLE))
+        revision: str | None = connection.execute(found).scalar_one_or_none()
+        return revision
+    others = inspector.get_table_names() if connection.dialect.name == "sqlite" else []
+    if others:
+        raise DatabaseError(
+            "database {0} is not a tuning database: it holds the tables {1} of something else",
+            opened.location,
+            ", ".join(others[:5]),
+            hint="check the path",
+        )
+    return None
+
+
+def _require_older(opened: Opened, revision: str) -> None:
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if revision not in known:
+        raise DatabaseError(
+            "database {0} was written by a newer version of Tilewright: its schema is revision "
+            "{1}, this version knows revisions up to {2}",
+            opened.location,
+            revision,
+            HEAD,
+            hint="upgrade Tilewright; nothing was changed",
+        )
+    if opened.read_only:
+        raise DatabaseError(
+            "database {0} is of schema revision {1}, and this version reads {2}",
+            opened.location,
+            revision,
+            HEAD,
+            hint="open it once for writing: that migrates it",
+        )

@@ -1,0 +1,117 @@
+"""Tuning sessions: started, kept alive by heartbeats, ended, found again after a kill."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from sqlalchemy import Connection, select, update
+
+from ..errors import DatabaseError
+from .models import TABLES
+from .read import COLUMNS, get, to_record
+from .values import Session, SessionStatus
+
+# A running session that was not heard of for so long is taken to be dead.
+STALE_AFTER = timedelta(seconds=60)
+
+session = TABLES["session"]
+
+
+def is_alive(found: Session, now: datetime) -> bool:
+    """Whether a process still runs this session, as far as can be seen from here.
+
+    On this host the process is looked for; of another host only the heartbeat is known.
+    """
+    if found.status is not SessionStatus.RUNNING:
+        return False
+    if found.host == socket.gethostname():
+        return _exists(found.pid) and now - found.heartbeat < STALE_AFTER
+    return now - found.heartbeat < STALE_AFTER
+
+
+def unfinished(
+    connection: Connection,
+    workload: str,
+    target: str,
+    trials: int | None,
+    seconds: float | None,
+    now: datetime,
+) -> Session | None:
+    """The last session of that workload, target and budget that is neither done nor alive."""
+    wanted = (
+        select(*COLUMNS["session"])
+        .where(
+            session.c.workload == workload,
+            session.c.target == target,
+            session.c.trials.is_not_distinct_from(trials),
+            session.c.seconds.is_not_distinct_from(seconds),
+            session.c.status != SessionStatus.FINISHED,
+        )
+        .order_by(session.c.started.desc(), session.c.id)
+    )
+    for row in connection.execute(wanted).mappings():
+        found = to_record(Session, cast(Mapping[str, Any], row))
+        if not is_alive(found, now):
+            return found
+    return None
+
+
+def resume(connection: Connection, id: str, now: datetime) -> Session:
+    """Make this process the one that runs a session. Raises if it is finished or runs elsewhere."""
+    found = require(connection, id)
+    if found.status is SessionStatus.FINISHED or is_alive(found, now):
+        raise DatabaseError(
+            "session {0:.12} cannot be resumed: {1}, heard of at {2}, process {3} on {4}",
+            id,
+            found.status.value,
+            found.heartbeat,
+            found.pid,
+            found.host,
+        )
+    _set(
+        connection,
+        id,
+        status=SessionStatus.RUNNING,
+        heartbeat=now,
+        ended=None,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+    )
+    return require(connection, id)
+
+
+def heartbeat(connection: Connection, id: str, now: datetime) -> None:
+    _set(connection, id, heartbeat=now)
+
+
+def finish(connection: Connection, id: str, status: SessionStatus, now: datetime) -> Session:
+    if status is SessionStatus.RUNNING:
+        raise DatabaseError("a session ends finished or interrupted, not running")
+    _set(connection, id, status=status, heartbeat=now, ended=now)
+    return require(connection, id)
+
+
+def require(connection: Connection, id: str) -> Session:
+    found = get(connection, Session, id)
+    if found is None:
+        raise DatabaseError("there is no session {0:.12} in the database", id)
+    return found
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _set(connection: Connection, id: str, **values: object) -> None:
+    if not connection.execute(update(session).where(session.c.id == id).values(values)).rowcount:
+        raise DatabaseError("there is no session {0:.12} in the database", id)

@@ -1,0 +1,393 @@
+"""The store: one tuning database, and the read-only layers under it.
+
+The guarantees of `TuningDatabase` are written at the class; the contract tests hold every backend
+to them.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from types import TracebackType
+from typing import IO, Self
+
+from sqlalchemy import URL, Connection, select
+
+from ..errors import DatabaseError
+from . import lookup, sessions, transfer
+from .connect import Opened, open_engine
+from .explain import Explanation, explain
+from .models import TABLES
+from .read import R, count, filters, get, pair, scan, with_prefix, with_schedule
+from .schema import prepare
+from .values import (
+    AnyRecord,
+    Best,
+    CostModelRecord,
+    Json,
+    Measurement,
+    Outcome,
+    Pin,
+    ScheduleRecord,
+    Session,
+    SessionStatus,
+    TargetRecord,
+    Toolchain,
+    Workload,
+    utc_now,
+)
+from .write import in_order, write
+
+PathOrURL = str | os.PathLike[str] | URL
+
+
+class TuningDatabase:
+    """What tuning learned: a SQLite file by path, or any SQLite or PostgreSQL database by URL.
+
+    Guarantees:
+
+    - *Durable.* What a method has written when it returns survives the death of this and any other
+      process (`kill -9`); a power cut may lose the last moments and damages nothing.
+    - *All or nothing.* A call that raises has written nothing.
+    - *Idempotent.* Records are immutable and known by content: writing one again changes nothing.
+      Only sessions (their state) and pins (their schedule) change.
+    - *Shared.* Any number of threads and processes may read and write at once. Writers take turns
+      and wait for each other up to the busy timeout (30 s, or `?timeout=` of a SQLite URL); readers
+      see the state of one moment. A forked child must open the database again.
+    - *Fast.* `best` is one seek in an index for the database and each layer, however many
+      measurements there are.
+    - *Inert.* Nothing that comes out of a database or an import is executed or unpickled.
+    - Every failure is a `DatabaseError` that names the database, what was found and what to do.
+
+    `create=False` refuses a database that is not there. A database of an older version is migrated
+    when it is opened for writing. `layers` are databases consulted after this one (team, shipped):
+    paths or URLs, opened read-only, uppermost first; writing goes to this database only. `clock`
+    gives the time (UTC) that is written.
+    """
+
+    def __init__(
+        self,
+        path_or_url: PathOrURL,
+        *,
+        create: bool = True,
+        read_only: bool = False,
+        layers: Sequence[PathOrURL] = (),
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._clock = clock
+        self._layers: list[Opened] = []
+        try:
+            self._layers.append(_opened(path_or_url, create, read_only))
+            self._layers += [_opened(layer, create=False, read_only=True) for layer in layers]
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def location(self) -> str:
+        """The path or URL (without password) of the database itself, as errors name it."""
+        return self._layers[0].location
+
+    def close(self) -> None:
+        """Give the connections back. The database opens again on its next use."""
+        for layer in self._layers:
+            layer.engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"TuningDatabase({self.location!r})"
+
+    # Writing
+
+    def put(self, *records: AnyRecord) -> int:
+        """Write records in one transaction; return how many were new.
+
+        They may be given in any order, and may refer to each other and to what is there already.
+        Takes every kind of record; sessions and pins have methods of their own.
+        """
+        with self._layers[0].writing() as connection:
+            return sum(write(connection, in_order(records), repin=False).values())
+
+    def pin(self, workload: str, target: TargetRecord, schedule: str) -> Pin:
+        """Make a schedule the choice for a workload on a target, whatever was measured.
+
+        The workload and schedule (ids) must be in this database or a layer. It holds for comparable
+        targets also; a newer pin replaces an older one.
+        """
+        choice = Pin(workload, target.id, schedule, self._clock())
+        named: list[AnyRecord] = [
+            self.get(Workload, workload),
+            target,
+            self.get(ScheduleRecord, schedule),
+        ]
+        with self._layers[0].writing() as connection:
+            write(connection, [*named, choice], repin=True)
+        return choice
+
+    def unpin(self, workload: str, target: TargetRecord) -> bool:
+        """Remove the pins of a workload on comparable targets; return whether there were any."""
+        pin, targets = TABLES["pin"], TABLES["target"]
+        same = select(targets.c.id).where(targets.c.comparable == target.comparable)
+        with self._layers[0].writing() as connection:
+            gone = pin.delete().where(pin.c.workload == workload, pin.c.target.in_(same))
+            return connection.execute(gone).rowcount > 0
+
+    # Sessions
+
+    def start_session(
+        self,
+        workload: str,
+        target: str,
+        *,
+        trials: int | None,
+        seconds: float | None,
+        seed: int,
+        search: Mapping[str, Json],
+        model: Mapping[str, Json],
+    ) -> Session:
+        """Begin a session of this process; the workload and target (ids) must have been put."""
+        now = self._clock()
+        session = Session(
+            workload=workload,
+            target=target,
+            trials=trials,
+            seconds=seconds,
+            seed=seed,
+            search=search,
+            model=model,
+            started=now,
+            nonce=uuid.uuid4().hex,
+            status=SessionStatus.RUNNING,
+            heartbeat=now,
+            ended=None,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+        )
+        self.put(session)
+        return session
+
+    def heartbeat(self, session: str) -> None:
+        """Say that a session (id) is alive; after 60 s of silence it is taken for dead."""
+        with self._layers[0].writing() as connection:
+            sessions.heartbeat(connection, session, self._clock())
+
+    def finish_session(
+        self, session: str, status: SessionStatus = SessionStatus.FINISHED
+    ) -> Session:
+        """End a session (id): `FINISHED`, or `INTERRUPTED` where its budget was not used up."""
+        with self._layers[0].writing() as connection:
+            return sessions.finish(connection, session, status, self._clock())
+
+    def unfinished_session(
+        self, workload: str, target: str, *, trials: int | None, seconds: float | None
+    ) -> Session | None:
+        """The last session of that workload, target (ids) and budget that did not finish.
+
+        One that was interrupted, or whose process is gone; never one that still runs.
+        """
+        with self._layers[0].reading() as connection:
+            now = self._clock()
+            return sessions.unfinished(connection, workload, target, trials, seconds, now)
+
+    def resume_session(self, session: str) -> Session:
+        """Go on with an unfinished session (id) in this process.
+
+        Of several processes that try, one gets it; the others get a `DatabaseError`.
+        """
+        with self._layers[0].writing() as connection:
+            return sessions.resume(connection, session, self._clock())
+
+    # Reading
+
+    def get(self, kind: type[R], id: str) -> R:
+        """The record of a kind by its id, from the uppermost layer that has it.
+
+        Raises `DatabaseError` where none has.
+        """
+        for _, connection in self._each():
+            found = get(connection, kind, id)
+            if found is not None:
+                return found
+        raise DatabaseError("there is no {0} {1:.12} in {2}", kind.kind, id, self.location)
+
+    def find(self, prefix: str) -> AnyRecord:
+        """The one record of any kind whose id begins with `prefix` (at least 4 hex digits).
+
+        Raises `DatabaseError` if there is none, or more than one.
+        """
+        if len(prefix) < 4 or not set(prefix) <= set("0123456789abcdef"):
+            raise DatabaseError("{0!r} is no id: expected at least 4 hexadecimal digits", prefix)
+        found: dict[str, AnyRecord] = {}
+        for _, connection in self._each():
+            found |= {r.id: r for r in with_prefix(connection, prefix, 5) if r.id not in found}
+        if len(found) == 1:
+            return next(iter(found.values()))
+        if not found:
+            raise DatabaseError("there is no record {0} in {1}", prefix, self.location)
+        listed = ", ".join(f"{r.kind} {r.id[: len(prefix) + 4]}" for r in found.values())
+        raise DatabaseError("{0} may be any of {1}", prefix, listed, hint="give more digits")
+
+    def records(self, kind: type[R]) -> list[R]:
+        """Every record of a kind, of all layers, ordered by id."""
+        found: dict[str, R] = {}
+        for _, connection in self._each():
+            for record in scan(connection, kind):
+                found.setdefault(record.id, record)
+        return [found[id] for id in sorted(found)]
+
+    def measurements(
+        self,
+        *,
+        workload: str | None = None,
+        target: TargetRecord | None = None,
+        session: str | None = None,
+        schedule: str | None = None,
+        outcome: Outcome | None = None,
+        limit: int | None = None,
+    ) -> list[Measurement]:
+        """Measurements of all layers, newest first, that match all that is given.
+
+        `workload`, `session` and `schedule` are ids; `target` stands for all comparable ones.
+        """
+        pairs = self.history(
+            workload=workload,
+            target=target,
+            session=session,
+            schedule=schedule,
+            outcome=outcome,
+            limit=limit,
+        )
+        return [measured for measured, _ in pairs]
+
+    def history(
+        self,
+        *,
+        workload: str | None = None,
+        target: TargetRecord | None = None,
+        session: str | None = None,
+        schedule: str | None = None,
+        outcome: Outcome | None = None,
+        limit: int | None = None,
+    ) -> list[tuple[Measurement, ScheduleRecord]]:
+        """As `measurements`, each with its schedule: warms a search, trains a cost model."""
+        table = TABLES["measurement"]
+        wanted = (
+            with_schedule()
+            .where(*filters(workload, target, session, schedule, outcome))
+            .order_by(table.c.created.desc(), table.c.id)
+            .limit(limit)
+        )
+        found: dict[str, tuple[Measurement, ScheduleRecord]] = {}
+        for _, connection in self._each():
+            for row in connection.execute(wanted):
+                measured, scheduled = pair(row)
+                found.setdefault(measured.id, (measured, scheduled))
+        newest = sorted(found.values(), key=lambda p: (-p[0].created.timestamp(), p[0].id))
+        return newest[:limit]
+
+    def trials(self, session: str) -> int:
+        """How many measurements a session (id) has recorded in this database."""
+        with self._layers[0].reading() as connection:
+            return count(connection, filters(None, None, session, None, None))
+
+    def cost_model(self, target: TargetRecord, feature_version: str) -> CostModelRecord | None:
+        """The newest cost model for comparable targets and these features, else None.
+
+        Of the uppermost layer that has one.
+        """
+        for _, connection in self._each():
+            found = lookup.newest_model(connection, target.comparable, feature_version)
+            if found is not None:
+                return found
+        return None
+
+    # Looking up
+
+    def best(
+        self, workload: str, target: TargetRecord, toolchain: Toolchain | None = None
+    ) -> Best | None:
+        """The pinned schedule, else the fastest verified one, or None.
+
+        A measurement counts if it is of that workload (id), of a target of the same compat and perf
+        class, of the same toolchain generation where `toolchain` is given, ok and verified. A
+        check that failed in any layer refuses the schedule in all. On a tie the upper layer wins.
+        """
+        with self._connections() as layers:
+            generation = None if toolchain is None else toolchain.generation
+            return lookup.best(layers, workload, target.comparable, generation)
+
+    def explain(
+        self, workload: Workload | str, target: TargetRecord, toolchain: Toolchain | None = None
+    ) -> Explanation:
+        """As `best`, with the records that were considered and why each was refused.
+
+        Give the `Workload` itself to see near shapes also where it was never put.
+        """
+        with self._connections() as layers:
+            generation = None if toolchain is None else toolchain.generation
+            return explain(layers, workload, target, generation)
+
+    # Moving records
+
+    def merge(self, other: TuningDatabase | PathOrURL) -> dict[str, int]:
+        """Take over every record of another database (without its layers), in one transaction.
+
+        Merging again changes nothing. A pin that is here stays; of a session's two states the later
+        stays. Returns how many records of each kind were new. Every digest is computed again: a
+        record that does not match its id is refused with a `DatabaseError`.
+        """
+        if not isinstance(other, TuningDatabase):
+            with TuningDatabase(other, create=False, read_only=True) as opened:
+                return self.merge(opened)
+        with other._layers[0].reading() as source, self._layers[0].writing() as connection:
+            return write(connection, transfer.checked_scan(source, other.location), repin=False)
+
+    def export_lines(self, file: str | os.PathLike[str] | IO[str]) -> int:
+        """Write every record (without the layers') as JSON lines; return how many.
+
+        A path is written beside and then renamed, so that it is never half an export.
+        """
+        with self._layers[0].reading() as connection:
+            return transfer.export(connection, file)
+
+    def import_lines(self, file: str | os.PathLike[str] | IO[str]) -> dict[str, int]:
+        """Take over the records of an export, in one transaction, as `merge` does.
+
+        Raises `DatabaseError` that names the line for anything else, and has then written nothing.
+        """
+        with self._layers[0].writing() as connection:
+            return transfer.import_lines(connection, file)
+
+    def _each(self) -> Iterator[tuple[str, Connection]]:
+        for layer in self._layers:
+            with layer.reading() as connection:
+                yield layer.location, connection
+
+    @contextmanager
+    def _connections(self) -> Iterator[list[tuple[str, Connection]]]:
+        with ExitStack() as stack:
+            yield [(o.location, stack.enter_context(o.reading())) for o in self._layers]
+
+
+def _opened(path_or_url: PathOrURL, create: bool, read_only: bool) -> Opened:
+    opened = open_engine(path_or_url, create, read_only)
+    try:
+        prepare(opened, create and not read_only)
+    except BaseException:
+        opened.engine.dispose()
+        raise
+    return opened

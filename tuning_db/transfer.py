@@ -1,0 +1,165 @@
+"""Records as JSON lines, out and in.
+
+    {"format": "tilewright-tuning-records", "version": 1}
+    {"kind": "workload", "id": "5e88...", "value": {...}}       one line a record, parents first
+    {"end": 1234}                                               how many there were
+
+A reader takes nothing on trust: the version, the shape of every line, types, sizes, references and
+digests are checked, and one bad line refuses the whole file. Nothing in it is ever executed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from sqlalchemy import Connection
+
+from ..errors import DatabaseError
+from .codec import LONGEST_LINE, from_plain
+from .read import scan
+from .values import KINDS, AnyRecord, Json, canonical_json, parse_json, to_plain
+from .write import BATCH, write
+
+FORMAT = "tilewright-tuning-records"
+VERSION = 1
+
+
+def export(connection: Connection, file: str | os.PathLike[str] | IO[str]) -> int:
+    """Write every record of a database; return how many. A path is replaced only when complete."""
+    if not isinstance(file, str | os.PathLike):
+        return _write_lines(connection, file)
+    path = Path(file)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("w", encoding="ascii", newline="\n") as lines:
+            count = _write_lines(connection, lines)
+        partial.replace(path)
+    except OSError as error:
+        raise DatabaseError("export to {0} failed: {1}", path, error) from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return count
+
+
+def import_lines(connection: Connection, file: str | os.PathLike[str] | IO[str]) -> dict[str, int]:
+    """Write the records of an export inside the connection's transaction.
+
+    Returns how many of each kind were new. Raises `DatabaseError` that names the line.
+    """
+    if not isinstance(file, str | os.PathLike):
+        return _read_lines(connection, file, str(getattr(file, "name", "the export")))
+    try:
+        with Path(file).open(encoding="utf-8", newline="\n") as lines:
+            return _read_lines(connection, lines, str(file))
+    except OSError as error:
+        raise DatabaseError("import of {0} failed: {1}", file, error) from error
+
+
+def checked_scan(connection: Connection, location: str) -> Iterator[AnyRecord]:
+    """Every record of a database, parents first, as strictly checked as an imported one."""
+    for kind in KINDS.values():
+        for record in scan(connection, kind):
+            yield _checked(kind, record.id, to_plain(record), location)
+
+
+def _write_lines(connection: Connection, lines: IO[str]) -> int:
+    count = 0
+    lines.write(canonical_json({"format": FORMAT, "version": VERSION}) + "\n")
+    for kind in KINDS.values():
+        for record in scan(connection, kind):
+            line = {"kind": kind.kind, "id": record.id, "value": to_plain(record)}
+            lines.write(canonical_json(line) + "\n")
+            count += 1
+    lines.write(canonical_json({"end": count}) + "\n")
+    return count
+
+
+def _read_lines(connection: Connection, lines: IO[str], name: str) -> dict[str, int]:
+    reader = _Reader(lines, name)
+    with reader.naming_the_line():
+        return write(connection, reader.records(), repin=False)
+
+
+class _Reader:
+    """The records of an export, and the line that an error is about."""
+
+    def __init__(self, lines: IO[str], name: str) -> None:
+        self._lines = lines
+        self._name = name
+        self._number = 0
+        # Records are written in batches: the lines of those that may still be waiting.
+        self._pending: dict[str, int] = {}
+
+    @contextmanager
+    def naming_the_line(self) -> Iterator[None]:
+        try:
+            yield
+        except UnicodeDecodeError as error:
+            raise self._error("is not UTF-8 text", self._number + 1) from error
+        except DatabaseError as error:
+            number = self._pending.get(error.data.get("record", ""), self._number)
+            raise self._error(str(error), number) from error
+
+    def records(self) -> Iterator[AnyRecord]:
+        self._header(self._next())
+        count = 0
+        while "end" not in (line := self._next()):
+            count += 1
+            if line.keys() != {"kind", "id", "value"} or line["kind"] not in KINDS:
+                raise DatabaseError(
+                    "expected an object with kind (one of {0}), id and value", ", ".join(KINDS)
+                )
+            record = _checked(KINDS[line["kind"]], line["id"], line["value"], self._name)
+            if len(self._pending) > 2 * BATCH:
+                del self._pending[next(iter(self._pending))]
+            self._pending[record.id] = self._number
+            yield record
+        if line != {"end": count}:
+            raise DatabaseError("found {0} records, expected {1}", count, line["end"])
+        if self._lines.readline(1):
+            raise DatabaseError("there is more after the end")
+
+    def _header(self, line: dict[str, Json]) -> None:
+        if line.get("format") != FORMAT:
+            raise DatabaseError(
+                "not an export of tuning records: expected a first line with format {0!r}", FORMAT
+            )
+        if line.get("version") != VERSION:
+            raise DatabaseError(
+                "written in version {0!r:.40} of the format; this version of Tilewright reads {1}",
+                line.get("version"),
+                VERSION,
+                hint="upgrade Tilewright",
+            )
+
+    def _next(self) -> dict[str, Json]:
+        text = self._lines.readline(LONGEST_LINE)
+        self._number += 1
+        if not text:
+            raise DatabaseError("the file ends here, expected an end line", hint="it is truncated")
+        if not text.endswith("\n") and len(text) == LONGEST_LINE:
+            raise DatabaseError("longer than {0} characters", LONGEST_LINE)
+        line = parse_json(text)
+        if not isinstance(line, dict):
+            raise DatabaseError("expected a JSON object, found {0}", type(line).__name__)
+        return line
+
+    def _error(self, what: str, number: int) -> DatabaseError:
+        return DatabaseError("{0}, line {1}: {2}", self._name, number, what, line=number)
+
+
+def _checked(kind: type[AnyRecord], id: Json, plain: Json, where: str) -> AnyRecord:
+    record = from_plain(kind, plain)
+    if record.id != id:
+        raise DatabaseError(
+            "{0}: the content of {1} {2!r:.20} has digest {3:.12}: it was damaged or changed",
+            where,
+            kind.kind,
+            id,
+            record.id,
+        )
+    return record

@@ -1,0 +1,420 @@
+"""The records of a tuning database: frozen values, the only things that cross its border.
+
+Every record has an `id`: the SHA-256 hex digest of its content as canonical JSON (a workload's is
+the structural digest that the caller gives). The same content therefore has the same id in every
+database, which is what makes merging idempotent. Where a field names another record (`workload`,
+`target`, `session`, ...) it holds that record's id.
+
+Times are aware datetimes and are kept in UTC with microseconds. Durations are in seconds.
+Constructing a record normalises it (ints to floats where the field is a float, sequences to
+tuples, mappings to what their JSON says), so that a record read back equals the one put.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import cache, cached_property
+from typing import Any, ClassVar, cast
+
+from ..errors import DatabaseError
+
+Json = Any
+
+ERROR_LIMIT = 16_000
+
+
+class Outcome(StrEnum):
+    """What became of a candidate. Only `OK` has a time; every other one has an error text."""
+
+    OK = "ok"
+    ILLEGAL = "illegal"
+    BUILD_ERROR = "build_error"
+    BUILD_TIMEOUT = "build_timeout"
+    RUN_TIMEOUT = "run_timeout"
+    CRASH = "crash"
+    OUT_OF_MEMORY = "out_of_memory"
+    WRONG_RESULT = "wrong_result"
+
+
+class SessionStatus(StrEnum):
+    """Where a session stands. A killed one stays `RUNNING`, with a heartbeat that grows old."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class Record:
+    """Base of the records; normalises the fields by their annotation."""
+
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for name, normalise in _normalisers(self.kind):
+            object.__setattr__(self, name, normalise(getattr(self, name)))
+
+
+@dataclass(frozen=True)
+class Digested(Record):
+    """A record whose id is the digest of its content, less the fields in `outside_id`."""
+
+    outside_id: ClassVar[frozenset[str]] = frozenset()
+
+    @cached_property
+    def id(self) -> str:
+        """SHA-256 hex digest of the content as canonical JSON."""
+        return digest({k: v for k, v in to_plain(self).items() if k not in self.outside_id})
+
+
+@dataclass(frozen=True)
+class Workload(Record):
+    """A program to be tuned.
+
+    `id` is the structural digest of its canonical IR: the database cannot compute it and takes the
+    caller's word. `name` and `ir` are for display (the digest is blind to names): of two workloads
+    with one id the first put stays. `name` is the operator's ("matmul"): lookups that miss look for
+    near shapes of the same name. `shape` is a one-line summary ("A:float32[1024,1024] ...").
+    `flops` and `bytes` are of one call; 0 where unknown.
+    """
+
+    kind: ClassVar[str] = "workload"
+    id: str
+    name: str
+    ir: str
+    shape: str
+    flops: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class TargetRecord(Digested):
+    """A target that something was measured on.
+
+    `text` is the target's text form. `compat` is the class of targets on which the same code is
+    legal (ISA and features). `perf` is the class of targets on which timings are comparable
+    (processor model, threads, caches, clock). `facts` is anything else worth keeping.
+    """
+
+    kind: ClassVar[str] = "target"
+    text: str
+    compat: str
+    perf: str
+    facts: Mapping[str, Json] = field(default_factory=dict)
+
+    @cached_property
+    def comparable(self) -> str:
+        """Key of the targets whose measurements may stand in for this one's: both classes equal."""
+        return digest([self.compat, self.perf])[:32]
+
+
+@dataclass(frozen=True)
+class Toolchain(Digested):
+    """The versions that made the code.
+
+    `generation` names what must agree for timings to be comparable ("llvm 22"); records of another
+    generation are refused by a lookup that gives a toolchain. `versions` is everything, in detail.
+    """
+
+    kind: ClassVar[str] = "toolchain"
+    generation: str
+    versions: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Environment(Digested):
+    """Facts of the host while measuring: processor, threads, load, governor, memory."""
+
+    kind: ClassVar[str] = "environment"
+    facts: Mapping[str, Json]
+
+
+@dataclass(frozen=True)
+class Session(Digested):
+    """A tuning run. Made by `TuningDatabase.start_session`.
+
+    The budget is `trials` and/or `seconds` (None: unlimited). `search` and `model` are the
+    configurations, as JSON objects. The last five fields change while it runs and are no part of
+    its id; `host` and `pid` are those of the process that runs it now, or ran it last.
+    """
+
+    kind: ClassVar[str] = "session"
+    outside_id: ClassVar[frozenset[str]] = frozenset(
+        {"status", "heartbeat", "ended", "host", "pid"}
+    )
+    workload: str
+    target: str
+    trials: int | None
+    seconds: float | None
+    seed: int
+    search: Mapping[str, Json]
+    model: Mapping[str, Json]
+    started: datetime
+    nonce: str
+    status: SessionStatus
+    heartbeat: datetime
+    ended: datetime | None
+    host: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class ScheduleRecord(Digested):
+    """A schedule: a trace as JSON text.
+
+    The id is of the trace (as parsed JSON, so white space does not matter) and its format version.
+    `parent` is the id of the schedule it was mutated from; `generator` says what made it
+    ("multi_level_tiling/evolution"). Of two records with one id the first put stays.
+    """
+
+    kind: ClassVar[str] = "schedule"
+    trace: str
+    trace_version: int
+    parent: str | None = None
+    generator: str = ""
+
+    @cached_property
+    def id(self) -> str:
+        """Digest of the parsed trace and its version. Raises `DatabaseError` if it is not JSON."""
+        return digest({"trace": parse_json(self.trace), "trace_version": self.trace_version})
+
+
+@dataclass(frozen=True)
+class Measurement(Digested):
+    """One candidate's outcome.
+
+    An `OK` one has `seconds` (the median time of one call) and its raw `samples`; any other outcome
+    has `seconds=None` and its reason in `error` (cut in the middle beyond 16,000 characters,
+    characters that no database holds replaced). `features` is the row the cost model saw, with the
+    `feature_version` that made it, or both None.
+    """
+
+    kind: ClassVar[str] = "measurement"
+    session: str
+    schedule: str
+    workload: str
+    target: str
+    toolchain: str
+    environment: str
+    outcome: Outcome
+    seconds: float | None
+    samples: tuple[float, ...]
+    error: str | None
+    created: datetime
+    features: tuple[float, ...] | None = None
+    feature_version: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.error is not None:
+            object.__setattr__(self, "error", printable(self.error))
+
+
+@dataclass(frozen=True)
+class Verification(Digested):
+    """A numeric check of a schedule against the unscheduled program.
+
+    It speaks for the measurements of the same workload, target, schedule and toolchain: they are
+    verified while at least one check passed and none failed. `max_error` is None where the largest
+    error was not finite.
+    """
+
+    kind: ClassVar[str] = "verification"
+    workload: str
+    target: str
+    schedule: str
+    toolchain: str
+    passed: bool
+    max_error: float | None
+    tolerance: float
+    created: datetime
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_error is not None and not math.isfinite(self.max_error):
+            object.__setattr__(self, "max_error", None)
+
+
+@dataclass(frozen=True)
+class CostModelRecord(Digested):
+    """A trained cost model as text (xgboost's JSON), for the features of `feature_version`.
+
+    `rows` is the number of measurements it was trained on.
+    """
+
+    kind: ClassVar[str] = "cost_model"
+    target: str
+    feature_version: str
+    model: str
+    rows: int
+    created: datetime
+
+
+@dataclass(frozen=True)
+class Pin(Digested):
+    """The user's choice of a schedule for a workload and target; it wins over any measurement."""
+
+    kind: ClassVar[str] = "pin"
+    outside_id: ClassVar[frozenset[str]] = frozenset({"schedule", "created"})
+    workload: str
+    target: str
+    schedule: str
+    created: datetime
+
+
+AnyRecord = (
+    Workload
+    | TargetRecord
+    | Toolchain
+    | Environment
+    | Session
+    | ScheduleRecord
+    | Measurement
+    | Verification
+    | CostModelRecord
+    | Pin
+)
+
+# In the order in which references are satisfied.
+KINDS: dict[str, type[AnyRecord]] = {
+    kind.kind: kind
+    for kind in (
+        Workload,
+        TargetRecord,
+        Toolchain,
+        Environment,
+        ScheduleRecord,
+        Session,
+        Verification,
+        Measurement,
+        CostModelRecord,
+        Pin,
+    )
+}
+
+
+@dataclass(frozen=True)
+class Best:
+    """What a lookup found.
+
+    `measurement` is None only for a pinned schedule that has no usable measurement. `layer` is the
+    location of the database that the choice came from.
+    """
+
+    schedule: ScheduleRecord
+    measurement: Measurement | None
+    pinned: bool
+    layer: str
+
+    @property
+    def seconds(self) -> float | None:
+        """Median time of one call, where it was measured."""
+        return None if self.measurement is None else self.measurement.seconds
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def canonical_json(value: object) -> str:
+    """The one text of a JSON value: sorted keys, no white space, ASCII, shortest floats.
+
+    Raises `DatabaseError` for what JSON cannot hold: NaN, infinities, other types.
+    """
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DatabaseError("not a JSON value: {0}", error) from error
+
+
+def parse_json(text: str) -> Json:
+    """The value of strict JSON text. Raises `DatabaseError`, also for NaN and deep nesting."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise DatabaseError("not valid JSON: {0}", error) from error
+
+
+def digest(value: object) -> str:
+    """SHA-256 hex digest of the canonical JSON of `value`."""
+    return hashlib.sha256(canonical_json(value).encode("ascii")).hexdigest()
+
+
+def to_plain(record: Record) -> dict[str, Json]:
+    """The fields of a record as JSON values."""
+    return {f.name: _plain(getattr(record, f.name)) for f in dataclasses.fields(record)}
+
+
+def printable(text: str) -> str:
+    """`text` without NUL and lone surrogates, cut in the middle beyond `ERROR_LIMIT` characters."""
+    text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
+    left_out = len(text) - ERROR_LIMIT
+    if left_out <= 0:
+        return text
+    half = ERROR_LIMIT // 2 - 40
+    return f"{text[:half]}\n... {left_out + 80} characters left out ...\n{text[-half:]}"
+
+
+def _refuse_constant(text: str) -> Json:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _plain(value: object) -> Json:
+    match value:
+        case datetime():
+            return value.isoformat(timespec="microseconds")
+        case StrEnum():
+            return value.value
+        case tuple():
+            return list(value)
+        case _:
+            return value
+
+
+def _utc(value: datetime) -> datetime:
+    if value.tzinfo is None:
+        raise DatabaseError("time {0} has no time zone", value, hint="use datetime.now(UTC)")
+    return value.astimezone(UTC)
+
+
+def _optional(normalise: Callable[[Any], object]) -> Callable[[Any], object]:
+    return lambda value: None if value is None else normalise(value)
+
+
+def _floats(values: Any) -> tuple[float, ...]:
+    return tuple(map(float, values))
+
+
+def _as_json(value: Mapping[str, Json]) -> Json:
+    return json.loads(canonical_json(dict(value)))
+
+
+_NORMALISE: dict[str, Callable[[Any], object]] = {
+    "int": int,
+    "int | None": _optional(int),
+    "float": float,
+    "float | None": _optional(float),
+    "bool": bool,
+    "datetime": _utc,
+    "datetime | None": _optional(_utc),
+    "tuple[float, ...]": _floats,
+    "tuple[float, ...] | None": _optional(_floats),
+    "Mapping[str, Json]": _as_json,
+    "Outcome": Outcome,
+    "SessionStatus": SessionStatus,
+}
+
+
+@cache
+def _normalisers(kind: str) -> tuple[tuple[str, Callable[[Any], object]], ...]:
+    fields = dataclasses.fields(KINDS[kind])
+    return tuple(
+        (f.name, _NORMALISE[cast(str, f.type)]) for f in fields if cast(str, f.type) in _NORMALISE
+    )

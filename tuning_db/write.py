@@ -1,0 +1,153 @@
+"""Writing records, one or a million of them: what `put`, `merge` and `import` have in common.
+
+A record whose id is there already is left as it is, but for two kinds that change: of two states of
+one session the one with the later heartbeat stays, and of two pins the one put later where `repin`
+says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import (
+    BindParameter,
+    Connection,
+    Table,
+    and_,
+    bindparam,
+    exists,
+    not_,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.sql.elements import ColumnElement
+
+from ..errors import DatabaseError
+from .codec import check
+from .models import TABLES
+from .values import KINDS, AnyRecord, Measurement, Pin, Session, Verification
+
+BATCH = 500
+_INSERT: dict[str, Callable[[Table], Any]] = {
+    "sqlite": sqlite.insert,
+    "postgresql": postgresql.insert,
+}
+_RANK = {kind: rank for rank, kind in enumerate(KINDS)}
+_SESSION_STATE = ("status", "heartbeat", "ended", "host", "pid")
+
+_CHECKED = ("workload", "target", "schedule", "toolchain")
+
+measurement = TABLES["measurement"]
+verification = TABLES["verification"]
+
+
+def in_order(records: Iterable[AnyRecord]) -> list[AnyRecord]:
+    """The records sorted so that each comes after those it refers to."""
+    return sorted(records, key=lambda record: _RANK[record.kind])
+
+
+def write(connection: Connection, records: Iterable[AnyRecord], repin: bool) -> dict[str, int]:
+    """Write records in the order given; return how many of each kind were new or changed.
+
+    Raises `DatabaseError` for a record that `check` refuses, or that refers to one not there.
+    """
+    counts = dict.fromkeys(KINDS, 0)
+    for kind, group in groupby(records, key=lambda record: record.kind):
+        batch: list[AnyRecord] = []
+        for record in group:
+            check(record)
+            batch.append(record)
+            if len(batch) == BATCH:
+                counts[kind] += _write_batch(connection, kind, batch, repin)
+                batch = []
+        if batch:
+            counts[kind] += _write_batch(connection, kind, batch, repin)
+    return counts
+
+
+def _write_batch(connection: Connection, kind: str, batch: list[AnyRecord], repin: bool) -> int:
+    rows = [_row(record) for record in batch]
+    statement = _insert(connection.dialect.name, kind, repin)
+    try:
+        with connection.begin_nested():
+            count = connection.execute(statement, rows).rowcount
+    except IntegrityError as error:
+        raise _missing_reference(connection, kind, batch) or error from error
+    if kind == Verification.kind:
+        keys = [f"v_{name}" for name in _CHECKED]
+        connection.execute(_VERIFY, [{key: row[key] for key in keys} for row in rows])
+    return count
+
+
+def _row(record: AnyRecord) -> dict[str, Any]:
+    """The values of `_bind`'s parameters."""
+    names = [c.name for c in TABLES[record.kind].columns if c.name != "verified"]
+    derived = isinstance(record, Measurement)
+    return {f"v_{n}": getattr(record, n) for n in names if not (derived and n == "comparable")}
+
+
+def _bind(table: Table, name: str) -> BindParameter[Any]:
+    # A prefix, since plain column names are taken by the insert itself.
+    return bindparam(f"v_{name}", type_=table.c[name].type)
+
+
+def _insert(dialect: str, kind: str, repin: bool) -> Any:
+    table = TABLES[kind]
+    values: dict[str, Any] = {c.name: _bind(table, c.name) for c in table.columns}
+    if kind == Measurement.kind:
+        target = TABLES["target"]
+        comparable = select(target.c.comparable).where(target.c.id == _bind(table, "target"))
+        values["comparable"] = comparable.scalar_subquery()
+        values["verified"] = _is_verified()
+    statement = _INSERT[dialect](table).values(values)
+    new = statement.excluded
+    if kind == Session.kind:
+        return statement.on_conflict_do_update(
+            index_elements=["id"],
+            set_={name: new[name] for name in _SESSION_STATE},
+            where=new.heartbeat > table.c.heartbeat,
+        )
+    if kind == Pin.kind and repin:
+        return statement.on_conflict_do_update(
+            index_elements=["id"], set_={"schedule": new.schedule, "created": new.created}
+        )
+    return statement.on_conflict_do_nothing(index_elements=["id"])
+
+
+def _is_verified() -> ColumnElement[bool]:
+    """Whether at least one check of the bound keys passed and none failed."""
+    same = [verification.c[name] == _bind(verification, name) for name in _CHECKED]
+    passed = exists().where(*same, verification.c.passed)
+    failed = exists().where(*same, not_(verification.c.passed))
+    return and_(passed, not_(failed))
+
+
+_VERIFY = (
+    update(measurement)
+    .where(*(measurement.c[name] == _bind(verification, name) for name in _CHECKED))
+    .values(verified=_is_verified())
+)
+
+
+def _missing_reference(
+    connection: Connection, kind: str, batch: Sequence[AnyRecord]
+) -> DatabaseError | None:
+    for record in batch:
+        for key in TABLES[kind].foreign_keys:
+            column, parent = key.parent, key.column.table
+            wanted = getattr(record, column.name)
+            if connection.execute(select(parent.c.id).where(parent.c.id == wanted)).first() is None:
+                return DatabaseError(
+                    "{0} {1:.12} refers to {2} {3:.12}, which is not in the database",
+                    kind,
+                    record.id,
+                    column.name,
+                    wanted,
+                    hint=f"put the {column.name} first, or in the same call",
+                    record=record.id,
+                )
+    return None
