@@ -1,0 +1,224 @@
+"""What operators and functions do to single values: the semantics of `ir` as Python functions.
+
+A value of an integer dtype is a Python integer, of bool a Python bool, of a float dtype a numpy
+(or ml_dtypes) scalar of that dtype. Callers silence numpy's floating-point warnings.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from .ir import Op
+
+Function = Callable[..., Any]
+
+
+@cache
+def binary(op: Op, dtype: str) -> Function:
+    """`op` on two values of `dtype`.
+
+    The function raises `ZeroDivisionError` for an integer divided by zero and `ValueError` for a
+    shift by a negative amount, or by the width or more.
+    """
+    facts = dtypes.info(dtype)
+    if op in _COMPARE:
+        return _COMPARE[op]
+    if facts.kind == "float":
+        return _FLOAT[op]
+    if facts.kind == "bool":
+        return _BOOL[op]
+    if op in (Op.MIN, Op.MAX, Op.AND, Op.OR, Op.XOR):
+        return _INTEGER[op]
+    if op in (Op.SHL, Op.SHR):
+        return _shift(op, dtype)
+    plain = _INTEGER[op]
+    low, high = dtypes.int_limits(dtype)
+    wrap = wrapping(dtype)
+
+    def wrapped(a: int, b: int) -> int:
+        r = plain(a, b)
+        return r if low <= r <= high else wrap(r)
+
+    return wrapped
+
+
+@cache
+def call(fn: str, dtype: str) -> Function:
+    """The intrinsic `fn` on values of `dtype`; floats are computed in float64 and rounded."""
+    facts = dtypes.info(dtype)
+    if facts.kind == "float":
+        if fn in ("neg", "abs"):
+            return _SIGN[fn]
+        return _rounded(fn, dtype)
+    if facts.kind == "bool":
+        return operator.not_
+    wrap = wrapping(dtype)
+    plain = _SIGN[fn]
+    return lambda a: wrap(plain(a))
+
+
+@cache
+def cast(source: str, target: str) -> Function:
+    """Conversion from one scalar dtype to another."""
+    x, y = dtypes.info(source), dtypes.info(target)
+    if y.kind == "float":
+        number = dtypes.to_numpy(target).type
+        if x.bits == 64 and x.kind != "float":  # rounded once, not by way of a double
+            wide = np.int64 if x.kind == "int" else np.uint64
+            if y.bits == 64:
+                return lambda a: number(wide(a))
+            return lambda a: number(wide(a).astype(np.float32))
+        return number
+    if y.kind == "bool":
+        return lambda a: bool(a != 0)
+    if x.kind == "float":
+        return _saturating(target)
+    return wrapping(target)
+
+
+@cache
+def constant(value: float | bool, dtype: str) -> Any:
+    """The value of a `Const` node."""
+    if dtypes.is_float(dtype):
+        return dtypes.to_numpy(dtype).type(value)
+    return bool(value) if dtypes.is_bool(dtype) else int(value)
+
+
+@cache
+def wrapping(dtype: str) -> Callable[[int], int]:
+    """Reduction of any integer to an integer dtype, in two's complement."""
+    low, high = dtypes.int_limits(dtype)
+    mask = high - low
+    return lambda a: ((a - low) & mask) + low
+
+
+def _saturating(dtype: str) -> Function:
+    low, high = dtypes.int_limits(dtype)
+
+    def convert(a: Any) -> int:
+        number = float(a)
+        if math.isnan(number):
+            return 0
+        if math.isinf(number):
+            return high if number > 0 else low
+        return min(max(int(number), low), high)
+
+    return convert
+
+
+def _shift(op: Op, dtype: str) -> Function:
+    bits = dtypes.info(dtype).bits
+    wrap = wrapping(dtype)
+
+    def shift(a: int, b: int) -> int:
+        if not 0 <= b < bits:
+            raise ValueError(f"a shift of {dtype} by {b}")
+        return wrap(a << b) if op is Op.SHL else a >> b
+
+    return shift
+
+
+def _minimum(a: Any, b: Any) -> Any:
+    return a if a <= b or math.isnan(a) else b
+
+
+def _maximum(a: Any, b: Any) -> Any:
+    return a if a >= b or math.isnan(a) else b
+
+
+_SIGN: dict[str, Function] = {"neg": operator.neg, "abs": operator.abs, "not": operator.invert}
+_COMPARE: dict[Op, Function] = {
+    Op.EQ: operator.eq,
+    Op.NE: operator.ne,
+    Op.LT: operator.lt,
+    Op.LE: operator.le,
+    Op.GT: operator.gt,
+    Op.GE: operator.ge,
+}
+_FLOAT: dict[Op, Function] = {
+    Op.ADD: operator.add,
+    Op.SUB: operator.sub,
+    Op.MUL: operator.mul,
+    Op.DIV: operator.truediv,
+    Op.FLOORDIV: operator.floordiv,
+    Op.MOD: operator.mod,
+    Op.MIN: _minimum,
+    Op.MAX: _maximum,
+}
+_INTEGER: dict[Op, Function] = {
+    Op.ADD: operator.add,
+    Op.SUB: operator.sub,
+    Op.MUL: operator.mul,
+    Op.FLOORDIV: operator.floordiv,
+    Op.MOD: operator.mod,
+    Op.MIN: min,
+    Op.MAX: max,
+    Op.AND: operator.and_,
+    Op.OR: operator.or_,
+    Op.XOR: operator.xor,
+}
+_BOOL: dict[Op, Function] = {
+    Op.AND: operator.and_,
+    Op.OR: operator.or_,
+    Op.XOR: operator.xor,
+    Op.MIN: operator.and_,
+    Op.MAX: operator.or_,
+}
+
+
+def _exp(a: float) -> float:
+    try:
+        return math.exp(a)
+    except OverflowError:
+        return math.inf
+
+
+def _log(a: float) -> float:
+    if a > 0:
+        return math.log(a)
+    return -math.inf if a == 0 else math.nan
+
+
+def _sqrt(a: float) -> float:
+    return math.nan if a < 0 else math.sqrt(a)
+
+
+def _rsqrt(a: float) -> float:
+    if a == 0:
+        return math.copysign(math.inf, a)
+    return 1 / _sqrt(a)
+
+
+def _sigmoid(a: float) -> float:
+    return 1 / (1 + _exp(-a)) if a >= -700 else _exp(a)
+
+
+def _pow(a: float, b: float) -> float:
+    return float(np.power(np.float64(a), np.float64(b)))
+
+
+_MATH: dict[str, Callable[..., float]] = {
+    "exp": _exp,
+    "log": _log,
+    "sqrt": _sqrt,
+    "rsqrt": _rsqrt,
+    "tanh": math.tanh,
+    "erf": math.erf,
+    "sigmoid": _sigmoid,
+    "floor": lambda a: float(np.floor(a)),
+    "ceil": lambda a: float(np.ceil(a)),
+    "trunc": lambda a: float(np.trunc(a)),
+    "pow": _pow,
+}
+
+
+def _rounded(fn: str, dtype: str) -> Function:
+    function, number = _MATH[fn], dtypes.to_numpy(dtype).type
+    return lambda *args: number(function(*[float(a) for a in args]))
