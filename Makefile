@@ -9,13 +9,14 @@ RUN := $(VENV)/bin/python
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint format bench budgets clean
+.PHONY: help demo test oldest lint format bench budgets clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo      tune a matrix multiplication, then build it again from the database"
 	@echo "make test      run the test suite"
+	@echo "make oldest    run the tests with the oldest libraries that are allowed"
 	@echo "make lint      check style and types"
 	@echo "make format    rewrite the sources in the house style"
 	@echo "make bench     time the kernel suite against other libraries"
@@ -27,6 +28,10 @@ demo: $(VENV)/stamp-core
 
 test: $(VENV)/stamp-check
 	$(RUN) -m pytest -n $(JOBS) --dist worksteal
+
+oldest: $(VENV)/created
+	$(RUN) scripts/oldest.py pyproject.toml > $(VENV)/oldest.txt
+	PIP_CONSTRAINT=$(CURDIR)/$(VENV)/oldest.txt $(MAKE) VENV=$(VENV)/oldest test
 
 lint: $(VENV)/stamp-check
 	$(RUN) -m ruff check
