@@ -1,6 +1,6 @@
 """Print pip constraints that pin every dependency to the lower end of its range.
 
-    python scripts/oldest.py pyproject.toml > constraints.txt
+python scripts/oldest.py pyproject.toml > constraints.txt
 """
 
 import re
