@@ -120,8 +120,11 @@ def _cpu_quota(root: Path) -> float:
 def _cgroups(root: Path, controller: str) -> Iterator[Path]:
     """Directories of the control groups that limit this process, inner ones first."""
     for line in _read(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = [*line.split(":", 2), "", ""][:3]
-        if controllers == "":
+        number, _, rest = line.partition(":")
+        controllers, colon, path = rest.partition(":")
+        if not number or not colon:
+            continue
+        if not controllers:
             mounts = [root / "sys/fs/cgroup", root / "sys/fs/cgroup/unified"]
         elif controller in controllers.split(","):
             mounts = [root / "sys/fs/cgroup" / controllers, root / "sys/fs/cgroup" / controller]

@@ -1,0 +1,165 @@
+"""Detection, on this machine and on made-up /proc and /sys trees."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tilewright.codegen import detect
+from tilewright.errors import TargetError
+from tilewright.target import CPUS, Target
+
+
+def tree(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    return root
+
+
+def test_the_host_is_resolved_and_parses_back() -> None:
+    host = detect.host_target()
+    assert host.resolved
+    assert Target.parse(str(host)) == host
+    assert detect.resolve(str(host)) == host
+    assert host.l1_bytes > 0
+    assert host.l2_bytes > 0
+    detect.check_runnable(host)
+
+
+EMIT_FOR_ALL = """
+import llvmlite.binding as llvm
+from tilewright.target import CPUS, Target
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
+for name in CPUS:
+    target = Target.cpu(name)
+    machine = llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=name, features=target.llvm_features
+    )
+    module = llvm.parse_assembly("define void @f() { ret void }")
+    module.triple = target.triple
+    assert machine.emit_object(module)
+print("done", len(CPUS))
+"""
+
+
+def test_llvm_knows_every_processor_and_feature_of_the_table() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", EMIT_FOR_ALL], capture_output=True, text=True, check=False
+    )
+    assert (run.stdout, run.stderr) == (f"done {len(CPUS)}\n", "")
+
+
+def test_resolve_fills_in_the_host() -> None:
+    host = detect.host_target()
+    assert detect.resolve("cpu") == host
+    one = detect.resolve("cpu -threads=1")
+    assert (one.threads, one.mcpu, one.model) == (1, host.mcpu, host.model)
+    same = detect.resolve(f"{host.with_threads(7)}")
+    assert (same.threads, same.l3_bytes, same.model) == (7, host.l3_bytes, host.model)
+
+
+def test_resolve_leaves_the_facts_of_another_processor_to_the_table() -> None:
+    other = "znver1" if detect.host_target().mcpu != "znver1" else "haswell"
+    target = detect.resolve(f"cpu -mcpu={other}")
+    assert target.resolved
+    assert target.threads == detect.host_target().threads
+    assert (target.l2_bytes, target.model) == (Target.cpu(other).l2_bytes, "")
+
+
+def test_code_for_more_than_the_host_has_is_refused() -> None:
+    host = detect.host_target()
+    foreign = "neoverse-v1" if host.arch == "x86_64" else "graniterapids"
+    with pytest.raises(TargetError, match="this machine"):
+        detect.check_runnable(detect.resolve(f"cpu -mcpu={foreign}"))
+
+
+CACHE = "sys/devices/system/cpu/cpu0/cache"
+
+
+def test_caches_are_read_by_level_and_type(tmp_path: Path) -> None:
+    files = {}
+    for index, (level, kind, size) in enumerate(
+        [(1, "Data", "48K"), (1, "Instruction", "64K"), (2, "Unified", "2M"), (3, "Unified", "1G")]
+    ):
+        files[f"{CACHE}/index{index}/level"] = str(level)
+        files[f"{CACHE}/index{index}/type"] = kind
+        files[f"{CACHE}/index{index}/size"] = size
+        files[f"{CACHE}/index{index}/coherency_line_size"] = "128"
+    assert detect.caches(tree(tmp_path, files)) == (48 << 10, 2 << 20, 1 << 30, 128)
+
+
+def test_unknown_caches_are_zero(tmp_path: Path) -> None:
+    assert detect.caches(tmp_path) == (0, 0, 0, 0)
+    broken = tree(tmp_path, {f"{CACHE}/index0/{n}": "?" for n in ("level", "type", "size")})
+    assert detect.caches(broken) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("files", "processors"),
+    [
+        ({}, 8),
+        ({"proc/self/cgroup": "0::/a/b", "sys/fs/cgroup/a/b/cpu.max": "max 100000"}, 8),
+        ({"proc/self/cgroup": "0::/a/b", "sys/fs/cgroup/a/b/cpu.max": "300000 100000"}, 3),
+        ({"proc/self/cgroup": "0::/a/b", "sys/fs/cgroup/a/cpu.max": "250000 100000"}, 2),
+        ({"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "50000 100000"}, 1),
+        (
+            {
+                "proc/self/cgroup": "3:cpu,cpuacct:/x\n2:memory:/y",
+                "sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us": "400000",
+                "sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_period_us": "100000",
+            },
+            4,
+        ),
+        (
+            {
+                "proc/self/cgroup": "3:cpu:/x",
+                "sys/fs/cgroup/cpu/x/cpu.cfs_quota_us": "-1",
+                "sys/fs/cgroup/cpu/x/cpu.cfs_period_us": "100000",
+            },
+            8,
+        ),
+        ({"proc/self/cgroup": "garbage", "sys/fs/cgroup/cpu.max": "1 1"}, 8),
+    ],
+)
+def test_processors_are_limited_by_the_quota(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], processors: int
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
+    assert detect.usable_processors(tree(tmp_path, files)) == processors
+
+
+def test_processors_are_limited_by_affinity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {3, 5})
+    assert detect.usable_processors(tmp_path) == 2
+
+
+@pytest.mark.parametrize(
+    ("groups", "file"),
+    [
+        ("0::/job", "sys/fs/cgroup/memory.max"),
+        ("0::/job", "sys/fs/cgroup/job/memory.max"),
+        ("4:memory:/job", "sys/fs/cgroup/memory/job/memory.limit_in_bytes"),
+    ],
+)
+def test_memory_is_limited_by_the_cgroup(tmp_path: Path, groups: str, file: str) -> None:
+    root = tree(tmp_path, {"proc/self/cgroup": groups, file: "1048576"})
+    assert detect.usable_memory(root) == 1 << 20
+
+
+def test_memory_without_a_limit_is_what_is_installed(tmp_path: Path) -> None:
+    root = tree(tmp_path, {"proc/self/cgroup": "0::/", "sys/fs/cgroup/memory.max": "max"})
+    assert detect.usable_memory(root) == detect.usable_memory(tmp_path / "nowhere") > 1 << 20
+
+
+def test_the_model_name_is_the_first_processors(tmp_path: Path) -> None:
+    text = "processor : 0\nmodel name\t: Fast  Chip @ 3GHz\nprocessor: 1\nmodel name: Other"
+    assert detect.model_name(tree(tmp_path, {"proc/cpuinfo": text})) == "Fast Chip @ 3GHz"
+    assert detect.model_name(tmp_path / "nowhere") == ""

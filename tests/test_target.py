@@ -1,0 +1,141 @@
+"""Targets: text form, facts, and who runs whose code."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.errors import TargetError
+from tilewright.target import CPUS, FEATURES, Target, check_runnable, missing_features
+
+TEXTS = [
+    "cpu",
+    "cpu -threads=3",
+    "cpu -mcpu=cascadelake",
+    "cpu -mcpu=cascadelake -threads=1",
+    "cpu -mcpu=cascadelake -mattr=-avx512f -threads=2",
+    "cpu -mcpu=haswell -mattr=+avx512fp16",
+    "cpu -mcpu=znver4 -mattr=-avx512bf16,+avxvnni",
+    "cpu -mcpu=neoverse-v1 -mattr=-i8mm",
+    "cpu -mcpu=x86-64-v3 -mtriple=x86_64-unknown-linux-musl",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_canonical_text_prints_as_it_was(text: str) -> None:
+    assert str(Target.parse(text)) == text
+
+
+@pytest.mark.parametrize("mcpu", CPUS)
+def test_every_processor_round_trips_and_is_closed(mcpu: str) -> None:
+    target = Target.parse(f"cpu -threads=2 -mcpu={mcpu}")
+    assert Target.parse(str(target)) == target
+    assert str(target) == f"cpu -mcpu={mcpu} -threads=2"
+    for feature in target.features:
+        assert set(FEATURES[feature].requires) <= set(target.features)
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("cpu  -threads=1   -mcpu=haswell", "cpu -mcpu=haswell -threads=1"),
+        ("cpu -mcpu=native", "cpu"),
+        ("cpu -mcpu=haswell -mattr=+avx2", "cpu -mcpu=haswell"),
+        (
+            "cpu -mcpu=cascadelake -mattr=-avx512f,-avx512bw",
+            "cpu -mcpu=cascadelake -mattr=-avx512f",
+        ),
+        ("cpu -mcpu=haswell -mattr=+avx512f,+avx512bw", "cpu -mcpu=haswell -mattr=+avx512bw"),
+        ("cpu -mcpu=haswell -mattr=-avx2,+avx2", "cpu -mcpu=haswell"),
+    ],
+)
+def test_other_spellings_are_the_same_target(text: str, canonical: str) -> None:
+    assert Target.parse(text) == Target.parse(canonical)
+    assert str(Target.parse(text)) == canonical
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ["expected a target", "`cpu`"]),
+        ("gpu", ["'gpu'", "known: cpu", "did you mean cpu?"]),
+        ("cpu -mcpu=cascadlake", ["cascadlake", "haswell", "did you mean cascadelake"]),
+        ("cpu -mpcu=haswell", ["-mpcu=haswell", "-threads=", "did you mean mcpu?"]),
+        ("cpu mcpu=haswell", ["'mcpu=haswell'", "-mcpu="]),
+        ("cpu -mcpu", ["'-mcpu'"]),
+        ("cpu -mcpu=", ["'-mcpu='"]),
+        ("cpu -threads=0", ["-threads=0", "from 1 to"]),
+        ("cpu -threads=99999999999999999999", ["from 1 to"]),
+        ("cpu -threads=two", ["-threads=two", "from 1 to"]),
+        ("cpu -threads=1 -threads=2", ["-threads", "twice"]),
+        ("cpu -mattr=+avx2", ["names none", "-mcpu="]),
+        ("cpu -mcpu=haswell -mattr=+avx512", ["'+avx512'", "did you mean avx512"]),
+        ("cpu -mcpu=haswell -mattr=avx2", ["'avx2'", "+ or -"]),
+        ("cpu -mcpu=haswell -mattr=+neon", ["'+neon'"]),
+        ("cpu -mcpu=haswell -mtriple=aarch64-linux-gnu", ["not a triple of x86_64"]),
+        ("cpu " * 5000, ["20000 bytes"]),
+    ],
+)
+def test_a_wrong_text_says_what_is_known(text: str, words: list[str]) -> None:
+    with pytest.raises(TargetError) as error:
+        Target.parse(text)
+    for word in words:
+        assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "bits", "registers", "fma", "vnni"),
+    [
+        ("cpu -mcpu=x86-64", 128, 16, False, False),
+        ("cpu -mcpu=haswell", 256, 16, True, False),
+        ("cpu -mcpu=alderlake", 256, 16, True, True),
+        ("cpu -mcpu=skylake-avx512", 512, 32, True, False),
+        ("cpu -mcpu=cascadelake", 512, 32, True, True),
+        ("cpu -mcpu=cascadelake -mattr=-avx512f", 256, 16, True, False),
+        ("cpu -mcpu=neoverse-n1", 128, 32, True, True),
+    ],
+)
+def test_facts_follow_from_features(
+    text: str, bits: int, registers: int, fma: bool, vnni: bool
+) -> None:
+    target = Target.parse(text)
+    assert (target.vector_bits, target.vector_registers) == (bits, registers)
+    assert (target.fma, target.vnni) == (fma, vnni)
+
+
+def test_resolved_means_that_nothing_is_left_to_the_machine() -> None:
+    assert not Target.parse("cpu").resolved
+    assert not Target.parse("cpu -mcpu=haswell").resolved
+    assert not Target.parse("cpu -threads=2").resolved
+    assert Target.parse("cpu -mcpu=haswell -threads=2").resolved
+    assert Target.cpu("haswell").with_threads(2).resolved
+
+
+def test_llvm_features_say_every_extension_on_or_off() -> None:
+    words = Target.parse("cpu -mcpu=haswell").llvm_features.split(",")
+    assert "+avx2" in words
+    assert "-avx512f" in words
+    assert not any("neon" in word for word in words)
+    assert "+neon" in Target.parse("cpu -mcpu=generic").llvm_features.split(",")
+
+
+def test_compat_class_ignores_tuning_and_threads() -> None:
+    sky, ice = Target.parse("cpu -mcpu=skylake"), Target.parse("cpu -mcpu=broadwell -threads=4")
+    assert sky.compat_class == ice.compat_class
+    assert sky.compat_class.startswith("cpu/x86-64-v3+")
+    assert Target.parse("cpu -mcpu=x86-64-v4").compat_class == "cpu/x86-64-v4"
+    assert Target.parse("cpu -mcpu=x86-64-v4").compat_class != sky.compat_class
+
+
+def test_perf_class_tells_threads_and_processors_apart() -> None:
+    texts = ["-mcpu=haswell -threads=1", "-mcpu=haswell -threads=2", "-mcpu=znver3 -threads=1"]
+    assert len({Target.parse(f"cpu {text}").perf_class for text in texts}) == 3
+
+
+def test_running_needs_every_feature_and_the_same_architecture() -> None:
+    host = Target.parse("cpu -mcpu=cascadelake -threads=2")
+    check_runnable(Target.parse("cpu -mcpu=haswell"), host)
+    assert missing_features(Target.parse("cpu -mcpu=cooperlake"), host) == ("avx512bf16",)
+    with pytest.raises(TargetError, match="needs avx512bf16, which this machine"):
+        check_runnable(Target.parse("cpu -mcpu=cooperlake"), host)
+    with pytest.raises(TargetError, match="is for aarch64, this machine is x86_64"):
+        check_runnable(Target.parse("cpu -mcpu=generic"), host)
