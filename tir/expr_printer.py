@@ -105,10 +105,9 @@ class ExprPrinter:
         return f"{self.text(low)}:{self.text(low, add)} + {length}"
 
     def _print(self, expr: Expr) -> tuple[str, float]:
+        if isinstance(expr, Var):  # the tensor-expression builder has variables of its own kind
+            return self.names.of(expr, expr.name), ATOM
         return _PRINT[type(expr)](self, expr)
-
-    def _var(self, e: Var) -> tuple[str, float]:
-        return self.names.of(e, e.name), ATOM
 
     def _const(self, e: Const) -> tuple[str, float]:
         if e.dtype == INDEX or e.dtype == "bool":
@@ -171,7 +170,6 @@ class ExprPrinter:
 
 
 _PRINT: dict[type, Callable[[ExprPrinter, Any], tuple[str, float]]] = {
-    Var: ExprPrinter._var,
     Const: ExprPrinter._const,
     Binary: ExprPrinter._binary,
     Call: ExprPrinter._call,
