@@ -287,7 +287,7 @@ def _scalar_binder(argument: Argument) -> Callable[[Any], tuple[Any, object]]:
                 dtype,
                 low,
                 high,
-                number,
+                lambda: _show(number),
             )
         return number, None
 
@@ -295,7 +295,11 @@ def _scalar_binder(argument: Argument) -> Callable[[Any], tuple[Any, object]]:
         item = _item(value, argument)
         if isinstance(item, bool) or not isinstance(item, (int, float)):
             raise _scalar_error(argument, value)
-        return _float_bits(float(item), argument), None
+        try:
+            number = float(item)
+        except OverflowError:
+            raise _range_error(argument, item) from None
+        return _float_bits(number, argument), None
 
     return {"bool": bind_bool, "float": bind_float}.get(facts.kind, bind_integer)
 
@@ -319,9 +323,7 @@ def _float_bits(number: float, argument: Argument) -> Any:
     with np.errstate(over="ignore"):
         rounded = np.asarray(number).astype(dtypes.to_numpy(argument.dtype))
     if math.isfinite(number) and not np.isfinite(rounded):
-        raise ArgumentError(
-            "argument {0}: {1} is beyond the range of {2}", argument.name, number, argument.dtype
-        )
+        raise _range_error(argument, number)
     if argument.dtype == "float32":
         return float(rounded)
     return int(rounded.view(f"uint{8 * argument.itemsize}"))
@@ -332,6 +334,22 @@ def _scalar_error(argument: Argument, value: Any) -> ArgumentError:
         "argument {0}: expected a number for {1}, found {2} of type {3}",
         argument.name,
         argument.dtype,
-        lambda: repr(value)[:80],
+        lambda: _show(value),
         type(value).__name__,
     )
+
+
+def _range_error(argument: Argument, number: float) -> ArgumentError:
+    return ArgumentError(
+        "argument {0}: {1} is beyond the range of {2}",
+        argument.name,
+        lambda: _show(number),
+        argument.dtype,
+    )
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

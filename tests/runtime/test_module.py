@@ -1,0 +1,299 @@
+"""Calling a module: what reaches the kernel, and what is refused with which words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tilewright.errors import ArgumentError, KernelError
+from tilewright.runtime import Argument
+
+Make = Callable[..., Any]
+
+A = Argument("a", "float32", (3, 4))
+B = Argument("b", "float32", (3, 4))
+OUT = Argument("c", "float32", (3, 4), role="out")
+
+
+def arrays(count: int, shape: tuple[int, ...] = (3, 4), dtype: Any = np.float32) -> list[Any]:
+    return [np.zeros(shape, dtype) for _ in range(count)]
+
+
+def test_pointers_reach_the_kernel_in_order(probe: Make) -> None:
+    p = probe(A, B, OUT)
+    a, b, c = arrays(3)
+    assert p.mod(a, b, c) is None
+    assert p.mod(a, a, c) is None
+    assert p.calls == [
+        (a.ctypes.data, b.ctypes.data, c.ctypes.data),
+        (a.ctypes.data, a.ctypes.data, c.ctypes.data),
+    ]
+
+
+REFUSED = [
+    (lambda x: x[:2], ["shape (3, 4)", "found (2, 4)", "compiled for one shape"]),
+    (lambda x: x.reshape(4, 3), ["shape (3, 4)", "found (4, 3)", "ascontiguousarray(a.T)"]),
+    (lambda x: x.reshape(12), ["found (12,)", "pass a.reshape((3, 4))"]),
+    (lambda x: x.astype("f8"), ["dtype float32, found float64", "a.astype(numpy.float32)"]),
+    (lambda x: x.astype(">f4"), ["float32 of foreign byte order", "newbyteorder('=')"]),
+    (lambda x: x.view("i4"), ["dtype float32, found int32"]),
+    (lambda x: x.astype("c8"), ["found complex64"]),
+    (np.asfortranarray, ["compact row-major", "(4, 12) bytes", "numpy.ascontiguousarray(a)"]),
+    (lambda x: np.zeros((3, 8), "f4")[:, ::2], ["(32, 8) bytes"]),
+    (lambda x: x[::-1], ["(-16, 4) bytes"]),
+    (lambda x: np.zeros(49, "u1")[1:].view("f4").reshape(3, 4), ["multiple of 4", "a.copy()"]),
+    (np.ma.asarray, ["a masked array", "a.filled"]),
+    (lambda x: x.tolist(), ["expected an array, found list", "numpy.asarray(a)"]),
+    (lambda x: None, ["expected an array, found NoneType"]),
+    (memoryview, ["expected an array, found memoryview"]),
+]
+
+
+@pytest.mark.parametrize(("spoil", "words"), REFUSED)
+def test_a_wrong_array_is_named_with_what_was_found_and_a_remedy(
+    probe: Make, spoil: Callable[[Any], Any], words: list[str]
+) -> None:
+    p = probe(A, B, OUT)
+    a, b, c = arrays(3)
+    with pytest.raises(ArgumentError) as error:
+        p.mod(spoil(a), b, c)
+    text = str(error.value)
+    assert text.startswith("argument a: ")
+    for word in words:
+        assert word in text
+    assert p.calls == []
+
+
+def test_the_number_of_arguments_is_checked(probe: Make) -> None:
+    p = probe(A, B, OUT)
+    for count in (0, 2, 4):
+        with pytest.raises(ArgumentError, match=rf"takes 3 arguments \(a, b, c\), found {count}"):
+            p.mod(*arrays(count))
+
+
+def test_an_output_must_be_writable(probe: Make) -> None:
+    p = probe(A, B, OUT)
+    a, b, c = arrays(3)
+    a.flags.writeable = False
+    p.mod(a, b, c)
+    with pytest.raises(ArgumentError, match=r"argument c: expected memory to write to"):
+        p.mod(b, b, a)
+
+
+def test_an_output_is_replaced_not_converted(probe: Make) -> None:
+    p = probe(A, B, OUT)
+    a, b = arrays(2)
+    with pytest.raises(ArgumentError, match=r"pass numpy.empty\(\(3, 4\), numpy.float32\)"):
+        p.mod(a, b, np.zeros((3, 4)))
+    with pytest.raises(ArgumentError, match=r"numpy.empty\(\(3, 4\), numpy.float32\) and copy"):
+        p.mod(a, b, np.zeros((3, 8), "f4")[:, ::2])
+
+
+def test_an_output_must_not_overlap(probe: Make) -> None:
+    p = probe(A, B, OUT)
+    memory = np.zeros(30, "f4")
+    first, near, second = (memory[i : i + 12].reshape(3, 4) for i in (0, 11, 12))
+    p.mod(first, first, second)
+    for a, b, c, other in [(first, second, near, "a"), (second, first, first, "b")]:
+        with pytest.raises(ArgumentError, match=f"argument c: .* overlaps with argument {other}"):
+            p.mod(a, b, c)
+    assert len(p.calls) == 1
+
+
+def test_two_outputs_must_not_overlap(probe: Make) -> None:
+    p = probe(OUT, Argument("d", "float32", (3, 4), role="out"))
+    c, d = arrays(2)
+    p.mod(c, d)
+    with pytest.raises(ArgumentError, match=r"argument c: .* overlaps with argument d"):
+        p.mod(c, c)
+
+
+def test_an_inout_argument_is_in_place_by_declaration(probe: Make) -> None:
+    p = probe(A, Argument("x", "float32", (3, 4), role="inout"))
+    a, x = arrays(2)
+    p.mod(a, x)
+    with pytest.raises(ArgumentError, match=r"argument x: .* overlaps with argument a"):
+        p.mod(x, x)
+    x.flags.writeable = False
+    with pytest.raises(ArgumentError, match="argument x: expected memory to write to"):
+        p.mod(a, x)
+
+
+def test_declared_strides_are_taken_and_others_refused(probe: Make) -> None:
+    strided = Argument("a", "float32", (3, 4), (8, 1))
+    p = probe(strided, OUT)
+    wide = np.zeros((3, 8), "f4")
+    (c,) = arrays(1)
+    p.mod(wide[:, :4], c)
+    p.mod(wide[:, 4:], c)
+    with pytest.raises(
+        ArgumentError, match=r"strides of \(8, 1\) elements, found .*\(16, 4\) bytes"
+    ):
+        p.mod(np.zeros((3, 4), "f4"), c)
+
+
+def test_interleaved_memory_does_not_overlap(probe: Make) -> None:
+    p = probe(
+        Argument("a", "float32", (3, 4), (8, 1)), Argument("c", "float32", (3, 4), (8, 1), "out")
+    )
+    wide = np.zeros((3, 8), "f4")
+    p.mod(wide[:, :4], wide[:, 4:])
+    with pytest.raises(ArgumentError, match="overlaps"):
+        p.mod(wide[:, :4], wide[:, 1:5])
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0), (0,)])
+def test_size_zero_has_no_strides_alignment_or_overlap(probe: Make, shape: tuple[int, ...]) -> None:
+    p = probe(Argument("a", "float32", shape), Argument("c", "float32", shape, role="out"))
+    empty = np.zeros(shape, "f4")
+    p.mod(empty, empty)
+    p.mod(np.zeros(1, "u1")[:0].view("f4").reshape(shape), empty[..., ::-1])
+    assert len(p.calls) == 2
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 4), (4, 1), (1, 1, 1)])
+def test_strides_of_extents_of_one_do_not_matter(probe: Make, shape: tuple[int, ...]) -> None:
+    p = probe(Argument("a", "float64", shape), Argument("c", "float64", shape, role="out"))
+    p.mod(np.zeros(shape), np.zeros(shape, order="F"))
+    steps = tuple(8 if n > 1 else 888 for n in shape)
+    p.mod(np.lib.stride_tricks.as_strided(np.zeros(4), shape, steps), np.zeros(shape))
+    assert len(p.calls) == 2
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_narrow_floats_arrive_as_ml_dtypes(probe: Make, dtype: str) -> None:
+    p = probe(Argument("a", dtype, (5,)), Argument("c", dtype, (5,), role="out"))
+    p.mod(*arrays(2, (5,), getattr(ml_dtypes, dtype)))
+    assert len(p.calls) == 1
+    with pytest.raises(ArgumentError, match=rf"expected dtype {dtype}, found uint8") as error:
+        p.mod(np.zeros(5, "u1"), np.zeros(5, "u1"))
+    assert f"a.astype(ml_dtypes.{dtype})" in str(error.value)
+
+
+def test_a_subclass_of_ndarray_is_an_array(probe: Make) -> None:
+    p = probe(A, OUT)
+
+    class Mine(np.ndarray[Any, Any]):
+        pass
+
+    p.mod(np.zeros((3, 4), "f4").view(Mine), np.zeros((3, 4), "f4").view(Mine))
+    assert len(p.calls) == 1
+
+
+def scalar(dtype: str, **facts: Any) -> Argument:
+    return Argument("s", dtype, kind="scalar", **facts)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "arrives"),
+    [
+        ("int32", -7, -7),
+        ("int32", np.int64(5), 5),
+        ("int32", np.array(5), 5),
+        ("int32", True, 1),
+        ("uint64", 2**64 - 1, 2**64 - 1),
+        ("int64", -(2**63), -(2**63)),
+        ("bool", True, 1),
+        ("bool", np.False_, 0),
+        ("float64", 0.1, 0.1),
+        ("float64", 3, 3.0),
+        ("float32", np.float64(0.5), 0.5),
+        ("float32", float("inf"), float("inf")),
+        ("float16", 1.0, 0x3C00),
+        ("bfloat16", -2.0, 0xC000),
+        ("float8_e5m2", 1.0, 0x3C),
+    ],
+)
+def test_scalars_are_passed_by_value(probe: Make, dtype: str, value: Any, arrives: Any) -> None:
+    p = probe(scalar(dtype))
+    p.mod(value)
+    assert p.calls == [(arrives,)]
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "message"),
+    [
+        (scalar("int8"), 128, "from -128 to 127, found 128"),
+        (scalar("uint8"), -1, "from 0 to 255, found -1"),
+        (scalar("int32", value_range=(0, 10)), 10, "from 0 to 9, found 10"),
+        (scalar("int32"), 1.0, "expected a number for int32, found 1.0 of type float"),
+        (scalar("int32"), "1", "found '1' of type str"),
+        (scalar("float32"), 1e39, r"1e\+39 is beyond the range of float32"),
+        (scalar("float16"), 65536, "beyond the range of float16"),
+        (scalar("float8_e4m3fn"), 1e4, "beyond the range of float8_e4m3fn"),
+        (scalar("float64"), 10**400, "an integer of 1329 bits is beyond the range of float64"),
+        (scalar("float32"), True, "found True of type bool"),
+        (scalar("float32"), 1j, "found 1j of type complex"),
+        (scalar("bool"), 1, "expected a number for bool, found 1 of type int"),
+        (scalar("float32"), np.zeros(1), "of type ndarray"),
+    ],
+)
+def test_wrong_scalars_are_refused(
+    probe: Make, argument: Argument, value: Any, message: str
+) -> None:
+    p = probe(argument)
+    with pytest.raises(ArgumentError, match=f"argument s: .*{message}"):
+        p.mod(value)
+    assert p.calls == []
+
+
+def test_an_integer_too_long_to_print_is_refused(probe: Make) -> None:
+    with pytest.raises(ArgumentError, match="found an integer of 16610 bits"):
+        probe(scalar("int32")).mod(10**5000)
+
+
+def test_a_kernel_that_fails_raises(probe: Make) -> None:
+    p = probe(A)
+    p.status = 1
+    with pytest.raises(KernelError, match="probe: no memory for its internal buffers"):
+        p.mod(*arrays(1))
+    p.status = -3
+    with pytest.raises(KernelError, match="probe: stopped with status -3"):
+        p.mod(*arrays(1))
+    with pytest.raises(KernelError, match="probe: stopped with status -3"):
+        p.mod.bind(*arrays(1))()
+
+
+def test_time_checks_once_and_calls_the_kernel(probe: Make) -> None:
+    p = probe(A, OUT)
+    ticks = iter(float(i) for i in range(10_000))
+    timing = p.mod.time(*arrays(2), max_samples=4, budget_seconds=100, clock=lambda: next(ticks))
+    assert timing.samples == (1.0,) * 4
+    assert len(p.calls) == 5
+    with pytest.raises(ArgumentError, match="argument a: expected shape"):
+        p.mod.time(np.zeros((1, 1), "f4"), np.zeros((3, 4), "f4"))
+
+
+def test_bound_arguments_stay_alive(probe: Make) -> None:
+    p = probe(A)
+    run = p.mod.bind(np.zeros((3, 4), "f4"))
+    run()
+    others = arrays(20)
+    run()
+    assert p.calls[0] == p.calls[1]
+    assert p.calls[0][0] not in {x.ctypes.data for x in others}
+
+
+def test_sources_are_asked_by_name(probe: Make) -> None:
+    p = probe(A)
+    assert p.mod.source("tir") == "the program"
+    with pytest.raises(ArgumentError, match="no source 'ptx'; there is tir, llvm"):
+        p.mod.source("ptx")
+
+
+def test_packing_where_nothing_is_packed(probe: Make) -> None:
+    p = probe(A)
+    assert p.mod.layouts == {}
+    with pytest.raises(ArgumentError, match="argument 'a' is not packed; no argument is"):
+        p.mod.pack("a", np.zeros((3, 4), "f4"))
+
+
+def test_a_module_says_what_it_is(probe: Make) -> None:
+    assert repr(probe(A, OUT).mod) == (
+        "<Module int32_t probe(const float *a, float *c) "
+        "for cpu -mcpu=x86-64 -threads=1, from schedule>"
+    )

@@ -1,0 +1,88 @@
+"""Signatures: derived facts, C prototypes, and JSON that is refused when it is malformed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tilewright import dtypes
+from tilewright.errors import ArtifactError
+from tilewright.runtime.arguments import C_SCALARS
+from tilewright.runtime.signature import C_TYPES, Argument, Signature, compact_strides
+
+SIGNATURE = Signature(
+    "gather",
+    (
+        Argument("table", "bfloat16", (7, 5), (8, 1), constant=True),
+        Argument("index", "int64", (3,), value_range=(0, 7)),
+        Argument("scale", "float32", kind="scalar"),
+        Argument("out", "float8_e5m2", (3, 5), role="out"),
+        Argument("state", "bool", (), role="inout"),
+    ),
+)
+
+
+def test_json_round_trip() -> None:
+    text = json.dumps(SIGNATURE.to_json())
+    assert Signature.from_json(json.loads(text)) == SIGNATURE
+
+
+def test_c_prototype() -> None:
+    assert SIGNATURE.c_declaration() == (
+        "int32_t gather(const uint16_t *table, const int64_t *index, float scale, "
+        "uint8_t *out, uint8_t *state)"
+    )
+    assert Signature("nothing", ()).c_declaration() == "int32_t nothing(void)"
+
+
+def test_every_dtype_has_a_c_type() -> None:
+    assert tuple(C_TYPES) == tuple(C_SCALARS)
+    assert set(C_TYPES) == set(dtypes.SCALARS)
+
+
+def test_spans() -> None:
+    assert compact_strides((2, 3, 5)) == (15, 5, 1)
+    assert Argument("a", "float32", (2, 3)).span_bytes == 24
+    assert Argument("a", "float32", (2, 3), (8, 2)).span_bytes == 4 * (8 + 4 + 1)
+    assert Argument("a", "float32", (2, 3), (0, 1)).span_bytes == 12
+    assert Argument("a", "float64", ()).span_bytes == 8
+    assert Argument("a", "float64", (4, 0)).span_bytes == 0
+
+
+def argument(**changes: Any) -> dict[str, Any]:
+    return {**Argument("a", "float32", (2,)).to_json(), **changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": 3}, "name: expected a text, found 3"),
+        ({"name": "a; system()"}, "not the name of a C parameter"),
+        ({"dtype": "float33"}, "unknown dtype 'float33'"),
+        ({"dtype": "float32x4"}, "has lanes"),
+        ({"shape": None}, "shape: expected a list of integers"),
+        ({"shape": [2.0]}, "shape: expected a list of integers"),
+        ({"shape": [True]}, "shape: expected a list of integers"),
+        ({"shape": [-1]}, "negative"),
+        ({"strides": [1, 1]}, "2 strides for 1 dimensions"),
+        ({"strides": [-1]}, "negative"),
+        ({"role": "through"}, "role: expected one of"),
+        ({"kind": "scalar"}, "a scalar has no shape"),
+        ({"constant": 1}, "constant: expected one of"),
+        ({"value_range": [1]}, "expected two integers"),
+    ],
+)
+def test_malformed_arguments_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArtifactError, match=message):
+        Signature.from_json({"name": "f", "arguments": [argument(**changes)]})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [None, [], {}, {"name": "f"}, {"name": "f g", "arguments": []}, {"arguments": [], "name": 1}],
+)
+def test_malformed_signatures_are_refused(data: object) -> None:
+    with pytest.raises(ArtifactError):
+        Signature.from_json(data)

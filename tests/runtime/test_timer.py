@@ -1,0 +1,141 @@
+"""The timer, run on a clock that only the timed functions move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain, repeat
+
+import pytest
+
+from tilewright.runtime.timer import Timing, format_seconds, time_calls, time_interleaved
+
+
+class Fake:
+    """A clock, and functions whose calls take given seconds, the last one for ever."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.calls = 0
+
+    def clock(self) -> float:
+        return self.now
+
+    def function(self, *seconds: float) -> Fake.Call:
+        return Fake.Call(self, chain(seconds, repeat(seconds[-1])))
+
+    class Call:
+        def __init__(self, fake: Fake, seconds: Iterable[float]) -> None:
+            self.fake, self.seconds, self.count = fake, iter(seconds), 0
+
+        def __call__(self) -> None:
+            self.count += 1
+            self.fake.now += next(self.seconds)
+
+
+def test_a_slow_call_is_a_sample_of_its_own() -> None:
+    fake = Fake()
+    fn = fake.function(0.020, 0.011, 0.010, 0.012, 0.010)
+    timing = time_calls(fn, max_samples=4, clock=fake.clock)
+    assert timing.samples == pytest.approx((0.011, 0.010, 0.012, 0.010))
+    assert timing.repeats == 1
+    assert timing.median == pytest.approx(0.0105)
+    assert timing.minimum == pytest.approx(0.010)
+    assert timing.seconds == pytest.approx(0.063)
+    assert not timing.stopped
+
+
+def test_a_fast_call_is_repeated_until_a_sample_lasts() -> None:
+    fake = Fake()
+    fn = fake.function(1e-6)
+    timing = time_calls(fn, max_samples=5, min_sample_seconds=1e-3, clock=fake.clock)
+    assert timing.repeats >= 1000
+    assert timing.repeats < 5000
+    assert timing.samples == pytest.approx([1e-6] * 5)
+
+
+def test_a_call_below_the_clocks_grain_ends() -> None:
+    fake = Fake()
+    timing = time_calls(fake.function(0.0), max_samples=2, clock=fake.clock)
+    assert timing.samples == (0.0, 0.0)
+    assert timing.spread == 0.0
+
+
+def test_the_budget_ends_measuring_after_the_least_samples() -> None:
+    fake = Fake()
+    timing = time_calls(
+        fake.function(0.1), min_samples=3, max_samples=99, budget_seconds=0.65, clock=fake.clock
+    )
+    assert len(timing.samples) == 6
+    fake = Fake()
+    timing = time_calls(
+        fake.function(0.1), min_samples=3, max_samples=99, budget_seconds=0.2, clock=fake.clock
+    )
+    assert len(timing.samples) == 3
+
+
+def test_a_call_that_spends_the_budget_runs_once() -> None:
+    fake = Fake()
+    fn = fake.function(4.6)
+    timing = time_calls(fn, budget_seconds=0.5, clock=fake.clock)
+    assert timing.samples == pytest.approx((4.6,))
+    assert (fn.count, timing.stopped) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "count", "stopped"),
+    [
+        ((0.060,), 1, True),  # even a cold start does not explain it
+        ((0.030, 0.025), 2, True),  # far above after one warm sample
+        ((0.030, 0.015, 0.014), 3, True),  # above in two samples
+        ((0.030, 0.009, 0.020), 11, False),  # one sample below: goes on
+        ((0.030, 0.009), 11, False),
+    ],
+)
+def test_a_candidate_that_cannot_win_is_dropped(
+    seconds: tuple[float, ...], count: int, stopped: bool
+) -> None:
+    fake = Fake()
+    fn = fake.function(*seconds)
+    timing = time_calls(fn, max_samples=10, stop_above=0.010, budget_seconds=9, clock=fake.clock)
+    assert (fn.count, timing.stopped) == (count, stopped)
+    assert timing.samples
+
+
+def test_before_sample_runs_untimed_before_each_single_call() -> None:
+    fake = Fake()
+    flush = fake.function(0.005)
+    fn = fake.function(1e-5)
+    timing = time_calls(fn, max_samples=4, before_sample=flush, clock=fake.clock)
+    assert (timing.repeats, flush.count, fn.count) == (1, 4, 5)
+    assert timing.samples == pytest.approx([1e-5] * 4)
+
+
+def test_interleaved_functions_take_turns() -> None:
+    fake = Fake()
+    order: list[str] = []
+
+    def named(name: str, seconds: float) -> object:
+        order.append(name)
+        fake.now += seconds
+        return None
+
+    first, second = time_interleaved(
+        [lambda: named("a", 0.010), lambda: named("b", 0.020)], rounds=3, clock=fake.clock
+    )
+    assert order[2:] == ["a", "b"] * 3
+    assert first.samples == pytest.approx([0.010] * 3)
+    assert second.samples == pytest.approx([0.020] * 3)
+    assert first.seconds == pytest.approx(0.040)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(2.5, "2.5 s"), (8.86e-3, "8.86 ms"), (3.3e-7, "330 ns"), (1.2e-5, "12 us"), (0.0, "0 ns")],
+)
+def test_seconds_for_people(seconds: float, text: str) -> None:
+    assert format_seconds(seconds) == text
+
+
+def test_a_timing_says_what_it_is() -> None:
+    timing = Timing((0.010, 0.012, 0.011), 1, 0.05, stopped=True)
+    assert str(timing) == "11 ms +- 9.1% (3 samples of 1 calls, stopped early)"
