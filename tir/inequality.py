@@ -1,0 +1,146 @@
+"""Is an integer polynomial non-negative for all values of its atoms?
+
+Sound and incomplete: intervals first, then elimination of one atom after the other by its symbolic
+ends, by the definition of quotients, remainders, minima and maxima, and by facts that are assumed.
+The search is bounded, so that an answer of `False` (not shown) comes in bounded time.
+"""
+
+from __future__ import annotations
+
+from .ir import Expr, Op, Var
+from .polynomial import ONE, Context, Poly, add, constant, shifted
+
+BUDGET = 48
+"""Polynomials looked at for one question."""
+DEPTH = 10
+
+
+def nonnegative(context: Context, p: Poly) -> bool:
+    """Whether `p >= 0` is shown; `p` is taken as exact (see `Context.fits`)."""
+    low, high = context.interval(p)
+    if low >= 0 or high < 0:
+        return low >= 0
+    return _search(context, p, context.facts, [BUDGET], DEPTH)
+
+
+def positive(context: Context, p: Poly) -> bool:
+    """Whether `p >= 1` is shown."""
+    return nonnegative(context, shifted(p, -1))
+
+
+def _search(context: Context, p: Poly, facts: list[Poly], budget: list[int], depth: int) -> bool:
+    low, high = context.interval(p)
+    if low >= 0:
+        return True
+    if high < 0 and not facts:
+        return False
+    if budget[0] <= 0 or depth <= 0:
+        return False
+    budget[0] -= 1
+    for atom in sorted(context.atoms_of(p), key=lambda a: _rank(context, a)):
+        options = _bounds_below(context, p, atom)
+        if options is None:
+            continue
+        need_all, polys = options
+        shown = (_search(context, q, facts, budget, depth - 1) for q in polys)
+        if all(shown) if need_all else any(shown):
+            return True
+    return any(
+        _search(context, q, facts[:i] + facts[i + 1 :], budget, depth - 1)
+        for i, fact in enumerate(facts)
+        for q in _less(p, fact)
+    )
+
+
+def _rank(context: Context, atom: Expr) -> int:
+    """The order of elimination: what is defined by other atoms goes before them."""
+    if atom in context.definitions:
+        return 0
+    return 1 if type(atom) is Var and context.bounded_symbolically(atom) else 2
+
+
+def _bounds_below(context: Context, p: Poly, atom: Expr) -> tuple[bool, list[Poly]] | None:
+    """Polynomials without `atom`: if all of them (or any) are non-negative then so is `p`.
+
+    `None` where the numeric interval of `atom` is all there is to use, or nothing is known.
+    """
+    parts = context.coefficient(p, atom)
+    if parts is None:
+        return None
+    q, r = parts
+    definition = context.definitions.get(atom)
+    if definition is not None and definition[0] in (Op.MIN, Op.MAX):
+        sign = _sign(context, q)
+        polys = [add(r, context.times(q, x)) for x in definition[1:]]
+        either = sign < 0 if definition[0] is Op.MIN else sign > 0
+        return not either, polys
+    if definition is not None and definition[0] is Op.FLOORDIV:
+        return _quotient_below(context, q, r, definition[1], definition[2])
+    sign = _sign(context, q)
+    if sign == 0:
+        return None
+    if definition is not None and definition[0] is Op.MOD:
+        if sign > 0:
+            return False, [r]
+        top = shifted(definition[2], -1)
+        polys = [add(r, context.times(q, top))]
+        if nonnegative(context, definition[1]):
+            polys.append(add(r, context.times(q, definition[1])))
+        return False, polys
+    low, high = context.symbolic_ends(atom)
+    end = low if sign > 0 else high
+    if constant(q) is not None and constant(end) is not None:
+        return None  # the interval has it already
+    return False, [add(r, context.times(q, end))]
+
+
+def _quotient_below(
+    context: Context, q: Poly, r: Poly, top: Poly, bottom: Poly
+) -> tuple[bool, list[Poly]] | None:
+    """For `p = q * (top // bottom) + r`, with `bottom > 0`."""
+    divided = _exact_quotient(context, q, bottom)
+    sign = _sign(context, q if divided is None else divided)
+    if sign == 0:
+        return None
+    end = top if sign < 0 else shifted(add(top, bottom, -1), 1)
+    if divided is not None:
+        return False, [add(r, context.times(divided, end))]
+    scaled = add(context.times(r, bottom), context.times(q, end))
+    return False, [shifted(add(scaled, bottom), -1)]
+
+
+def _exact_quotient(context: Context, q: Poly, bottom: Poly) -> Poly | None:
+    """`q / bottom` for a `bottom` of one term; `None` where there is none."""
+    if len(bottom) != 1:
+        return None
+    ((part, scale),) = bottom.items()
+    result: Poly = {}
+    for k, c in q.items():
+        rest = context.without(k, part)
+        if rest is None or c % scale:
+            return None
+        result[rest] = c // scale
+    return result
+
+
+def _sign(context: Context, q: Poly) -> int:
+    """1 or -1 where `q` is shown to be non-negative or non-positive, else 0."""
+    low, high = context.interval(q)
+    if low >= 0:
+        return 1
+    return -1 if high <= 0 else 0
+
+
+def _less(p: Poly, fact: Poly) -> list[Poly]:
+    """Multiples of `p` less multiples of `fact` such that a term of `p` is gone."""
+    result: list[Poly] = []
+    for k, c in fact.items():
+        d = p.get(k, 0)
+        if k is ONE or c * d <= 0:
+            continue
+        q = {m: x * abs(c) for m, x in p.items()} if d % c else dict(p)
+        times = abs(d) if d % c else d // c
+        candidate = add(q, fact, -times)
+        if candidate not in result:
+            result.append(candidate)
+    return result

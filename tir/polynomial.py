@@ -1,0 +1,291 @@
+"""Integer polynomials over atoms: what index arithmetic is turned into to be reasoned about.
+
+An atom is a variable or an expression that is no sum or product (a quotient, a load, ...). A
+polynomial maps products of atoms to their integer coefficients. Structurally equal atoms are one
+object within a `Context`, which also knows an interval for each of them.
+
+Arithmetic here is exact. int64 arithmetic is the same as long as the interval of the polynomial
+lies within int64 (`Context.fits`); rules that are not valid modulo 2**64 check this.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from .. import dtypes
+from .ir import INDEX, Binary, Call, Dim, Expr, Op, Var, const
+
+Key: TypeAlias = Expr | tuple[Expr, ...]
+"""An atom, or a product of several in order of `id`; the empty product is `ONE`."""
+Poly: TypeAlias = dict[Key, int]
+"""Coefficients, none of them zero."""
+Interval: TypeAlias = tuple[int, int]
+Ranges: TypeAlias = Mapping[Var, tuple[Dim, Dim]]
+"""Inclusive ends of the values of variables."""
+
+ONE: Key = ()
+LOW, HIGH = -(1 << 63), (1 << 63) - 1
+
+
+def number(value: int) -> Poly:
+    """The polynomial of a constant."""
+    return {ONE: value} if value else {}
+
+
+def constant(p: Poly) -> int | None:
+    """The value of a polynomial without atoms, else `None`."""
+    if not p:
+        return 0
+    return p.get(ONE) if len(p) == 1 else None
+
+
+def add(p: Poly, q: Poly, scale: int = 1) -> Poly:
+    """`p + q * scale`."""
+    result = dict(p)
+    merge(result, q, scale)
+    return result
+
+
+def merge(into: Poly, q: Poly, scale: int = 1) -> None:
+    """Add `q * scale` to `into`."""
+    for k, c in q.items():
+        total = into.get(k, 0) + c * scale
+        if total:
+            into[k] = total
+        else:
+            into.pop(k, None)
+
+
+def shifted(p: Poly, offset: int) -> Poly:
+    """`p + offset`."""
+    return add(p, {ONE: offset}) if offset else p
+
+
+def negated(p: Poly) -> Poly:
+    """`-p`."""
+    return {k: -c for k, c in p.items()}
+
+
+def factors(k: Key) -> tuple[Expr, ...]:
+    """The atoms of a product."""
+    return k if type(k) is tuple else (k,)  # type: ignore[return-value]
+
+
+def identity(p: Poly) -> frozenset[tuple[Key, int]]:
+    """A key under which equal polynomials of one context are found."""
+    return frozenset(p.items())
+
+
+class Context(ABC):
+    """The atoms met so far, their intervals, and polynomials known to be non-negative."""
+
+    def __init__(self, ranges: Ranges, facts: Sequence[Poly] = ()) -> None:
+        self.ranges = ranges
+        self.facts: list[Poly] = list(facts)
+        self.symbolic = bool(facts) or any(
+            type(low) is not int or type(high) is not int for low, high in ranges.values()
+        )
+        self.atoms: dict[object, Expr] = {}
+        self.definitions: dict[Expr, tuple[Op, Poly, Poly]] = {}
+        self.intervals: dict[Key, Interval] = {}
+        self._orders: dict[tuple[Expr, ...], tuple[Expr, ...]] = {}
+
+    @abstractmethod
+    def poly(self, e: Expr) -> Poly:
+        """The polynomial of an int64 expression."""
+
+    def interval(self, p: Poly) -> Interval:
+        """Ends between which the exact value of `p` lies."""
+        low = high = 0
+        known = self.intervals
+        for k, c in p.items():
+            if k is ONE:
+                low += c
+                high += c
+                continue
+            ends = known.get(k) or self.ends(k)
+            if c > 0:
+                low += c * ends[0]
+                high += c * ends[1]
+            else:
+                low += c * ends[1]
+                high += c * ends[0]
+        return low, high
+
+    def fits(self, p: Poly) -> bool:
+        """Whether `p` does not leave int64, so that wrapping arithmetic gives its exact value."""
+        low, high = self.interval(p)
+        return low >= LOW and high <= HIGH
+
+    def ends(self, k: Key) -> Interval:
+        """The interval of an atom or product."""
+        found = self.intervals.get(k)
+        if found is not None:
+            return found
+        if type(k) is tuple:
+            low = high = 1
+            for atom in k:
+                a, b = self.ends(atom)
+                corners = (low * a, low * b, high * a, high * b)
+                low, high = min(corners), max(corners)
+            if len(k) == 2 and k[0] is k[1]:
+                low = max(low, 0)
+        elif type(k) is Var and k in self.ranges:
+            bottom, top = self.ranges[k]
+            low = bottom if type(bottom) is int else self.interval(self.poly(bottom))[0]  # type: ignore[arg-type]
+            high = top if type(top) is int else self.interval(self.poly(top))[1]  # type: ignore[arg-type]
+        else:
+            low, high = dtypes.int_limits(k.dtype)  # type: ignore[union-attr]
+        self.intervals[k] = low, high
+        return low, high
+
+    def bounded_symbolically(self, v: Var) -> bool:
+        """Whether an end of the variable's range is an expression."""
+        given = self.ranges.get(v)
+        return given is not None and not (type(given[0]) is int and type(given[1]) is int)
+
+    def symbolic_ends(self, atom: Expr) -> tuple[Poly, Poly]:
+        """Ends of an atom as polynomials, themselves free of it."""
+        if type(atom) is Var and self.bounded_symbolically(atom):
+            bottom, top = self.ranges[atom]
+            return (
+                number(bottom) if type(bottom) is int else self.poly(bottom),  # type: ignore[arg-type]
+                number(top) if type(top) is int else self.poly(top),  # type: ignore[arg-type]
+            )
+        low, high = self.ends(atom)
+        return number(low), number(high)
+
+    def atom(self, key: object, e: Expr, ends: Interval | None = None) -> Expr:
+        """The one expression for `key`: the first that was met."""
+        found = self.atoms.get(key)
+        if found is None:
+            self.atoms[key] = found = e
+            if ends is not None:
+                self.intervals[e] = ends
+        return found
+
+    def product(self, a: Key, b: Key) -> Key:
+        """The product of two products."""
+        if a is ONE:
+            return b
+        if b is ONE:
+            return a
+        order = (*self._order(a), *self._order(b))
+        key = tuple(sorted(order, key=id))
+        self._orders.setdefault(key, order)
+        return key
+
+    def _order(self, k: Key) -> tuple[Expr, ...]:
+        """The factors of `k` in the order in which they are written."""
+        return (k,) if not isinstance(k, tuple) else self._orders[k] if k else ()
+
+    def times(self, p: Poly, q: Poly) -> Poly:
+        """`p * q`."""
+        result: Poly = {}
+        for k, c in p.items():
+            for m, d in q.items():
+                key = self.product(k, m)
+                total = result.get(key, 0) + c * d
+                if total:
+                    result[key] = total
+                else:
+                    del result[key]
+        return result
+
+    def without(self, k: Key, part: Key) -> Key | None:
+        """`k` with the factors in `part` taken out once; `None` where they are not all in it."""
+        if part is ONE:
+            return k
+        if k is part:
+            return ONE
+        if type(k) is not tuple:
+            return None
+        rest = list(self._orders[k]) if k is not ONE else []
+        for atom in factors(part):
+            for i, x in enumerate(rest):
+                if x is atom:
+                    del rest[i]
+                    break
+            else:
+                return None
+        if len(rest) <= 1:
+            return rest[0] if rest else ONE
+        key = tuple(sorted(rest, key=id))
+        self._orders.setdefault(key, tuple(rest))
+        return key
+
+    def coefficient(self, p: Poly, atom: Expr) -> tuple[Poly, Poly] | None:
+        """(q, r) with `p == q * atom + r` and no `atom` in either; `None` where there is none."""
+        q: Poly = {}
+        r: Poly = {}
+        for k, c in p.items():
+            if k is atom:
+                q[ONE] = c
+            elif type(k) is tuple and any(x is atom for x in k):
+                rest = self.without(k, atom)
+                if rest is None or rest is atom:
+                    return None
+                if type(rest) is tuple and any(x is atom for x in rest):
+                    return None
+                q[rest] = c
+            else:
+                r[k] = c
+        return q, r
+
+    def replaced(self, p: Poly, atom: Expr, by: Poly) -> Poly | None:
+        """`p` with a polynomial in the place of `atom`; `None` where it has a power of `atom`."""
+        parts = self.coefficient(p, atom)
+        return None if parts is None else add(parts[1], self.times(parts[0], by))
+
+    def atoms_of(self, p: Poly) -> list[Expr]:
+        """The atoms of `p` in the order in which they appear."""
+        return list(dict.fromkeys(a for k in p for a in factors(k)))
+
+    def build(self, p: Poly) -> Expr:
+        """`p` as an expression: terms in order, the first positive one first, the constant last."""
+        offset = wrapped(p.get(ONE, 0))
+        terms = [(k, c) for k, c in p.items() if k is not ONE]
+        if not terms:
+            return const(offset)
+        if terms[0][1] < 0:
+            for i, term in enumerate(terms):
+                if term[1] > 0:
+                    terms.insert(0, terms.pop(i))
+                    break
+        result: Expr | None = None
+        if terms[0][1] < 0 and offset > 0:
+            result, offset = const(offset), 0
+        for k, c in terms:
+            e = k if type(k) is not tuple else self._product_expr(k)
+            if result is None:
+                if c == 1:
+                    result = e  # type: ignore[assignment]
+                elif c == -1:
+                    result = Call("neg", (e,), INDEX)  # type: ignore[arg-type]
+                else:
+                    result = Binary(Op.MUL, e, const(wrapped(c)), INDEX)  # type: ignore[arg-type]
+                continue
+            op = Op.ADD
+            if c < 0 and c != LOW:
+                op, c = Op.SUB, -c
+            if c != 1:
+                e = Binary(Op.MUL, e, const(wrapped(c)), INDEX)  # type: ignore[arg-type]
+            result = Binary(op, result, e, INDEX)  # type: ignore[arg-type]
+        assert result is not None
+        if offset > 0 or offset == LOW:
+            return Binary(Op.ADD, result, const(offset), INDEX)
+        return result if offset == 0 else Binary(Op.SUB, result, const(-offset), INDEX)
+
+    def _product_expr(self, k: tuple[Expr, ...]) -> Expr:
+        order = self._orders[k]
+        result = order[0]
+        for atom in order[1:]:
+            result = Binary(Op.MUL, result, atom, INDEX)
+        return result
+
+
+def wrapped(value: int) -> int:
+    """The int64 that is congruent to `value`."""
+    return value if LOW <= value <= HIGH else (value - LOW) % (1 << 64) + LOW

@@ -1,0 +1,233 @@
+"""What part of each buffer a statement touches.
+
+A region has one range (first index, number of indices) per dimension. It covers all that is
+touched; strided accesses are covered by their hull. Variables that are swept (those of loops inside
+the statement, and those given) are eliminated; other variables stay in `Range.min`. Extents are
+integers or expressions over decision variables, never over loop variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from .accesses import Access, Accesses
+from .divide import quotient
+from .inequality import nonnegative
+from .ir import Buffer, Dim, Expr, Op, Range, Region, Stmt, Var, as_dim, as_expr, binary, const
+from .polynomial import Key, Poly, Ranges, add, constant, factors, negated, number, shifted
+from .simplify import NO_RANGES, Simplifier
+from .visit import walk
+
+NO_SWEEP: Mapping[Var, Dim] = {}
+FREE = (-(1 << 40), 1 << 40)
+"""What variables of unknown range are taken to lie in: far beyond any index of a buffer."""
+
+Window = tuple[Poly, Poly]
+"""First and last index."""
+
+
+def hull(expr: Expr, sweep: Mapping[Var, Dim], ranges: Ranges = NO_RANGES) -> Range | None:
+    """What `expr` covers when each variable of `sweep` runs over 0 .. extent-1.
+
+    `ranges` are those of other variables, which stay free. `None` where it depends on data without
+    a `value_range`.
+    """
+    sweeper = _Sweeper([expr], sweep, ranges, ())
+    window = sweeper.window(sweeper.poly(expr))
+    return None if window is None else sweeper.range(*window)
+
+
+def access_regions(
+    stmt: Stmt, sweep: Mapping[Var, Dim] = NO_SWEEP, ranges: Ranges = NO_RANGES
+) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
+    """(reads, writes) of `stmt` when the variables of `sweep`, and its own loops, run.
+
+    There is one region per buffer and side, in order of first access, within the buffer's shape.
+    Blocks inside count with their declared regions. Buffers that are allocated inside are left out.
+    """
+    accesses = Accesses(stmt)
+    outside = [a for a in accesses.found if a.buffer not in accesses.inside]
+    exprs = [e for a in outside for e in a.first]
+    dims = [n for a in outside for n in (*a.extents, *a.buffer.shape)]
+    sweeper = _Sweeper(exprs, {**sweep, **accesses.loops}, ranges, dims)
+    sides: tuple[dict[Buffer, list[Window | None]], dict[Buffer, list[Window | None]]] = ({}, {})
+    for access in outside:
+        merged = sides[access.is_write]
+        windows = sweeper.windows(access)
+        before = merged.get(access.buffer)
+        merged[access.buffer] = windows if before is None else sweeper.unions(before, windows)
+    reads, writes = (
+        tuple([sweeper.region(buffer, windows) for buffer, windows in side.items()])
+        for side in sides
+    )
+    return reads, writes
+
+
+def union(a: Region, b: Region, ranges: Ranges = NO_RANGES) -> Region:
+    """The hull of two regions of one buffer."""
+    both = (*a.ranges, *b.ranges)
+    sweeper = _Sweeper([r.min for r in both], NO_SWEEP, ranges, [r.extent for r in both])
+    first, second = ([sweeper.of_range(r) for r in x.ranges] for x in (a, b))
+    return sweeper.region(a.buffer, sweeper.unions(first, second))
+
+
+def whole(buffer: Buffer) -> Region:
+    """All of `buffer`."""
+    return Region(buffer, tuple([Range(const(0), n) for n in buffer.shape]))
+
+
+class _Sweeper(Simplifier):
+    """A simplifier in which some variables are swept.
+
+    `dims` are dimensions: their variables, and those in extents of the sweep, are decisions.
+    """
+
+    def __init__(
+        self,
+        exprs: Iterable[Expr],
+        sweep: Mapping[Var, Dim],
+        ranges: Ranges,
+        dims: Iterable[Dim],
+    ) -> None:
+        known: dict[Var, tuple[Dim, Dim]] = dict(ranges)
+        self.decisions: set[Var] = set()
+        for n in (*sweep.values(), *dims):
+            if type(n) is not int:
+                self.decisions.update(_variables(n))  # type: ignore[arg-type]
+        for v in self.decisions:
+            known.setdefault(v, (0, FREE[1]))
+        for v, extent in sweep.items():
+            known[v] = (0, extent - 1)
+        for e in exprs:
+            for v in _variables(e):
+                known.setdefault(v, FREE)
+        super().__init__(known)
+        self.sweep = sweep
+
+    def moves(self, e: Expr) -> bool:
+        """Whether `e` depends on a variable that is swept."""
+        return any(v in self.sweep for v in _variables(e))
+
+    def windows(self, access: Access) -> list[Window | None]:
+        """First and last index per dimension."""
+        result: list[Window | None] = []
+        for first, extent in zip(access.first, access.extents, strict=True):
+            window = self.window(self.poly(first))
+            if window is not None and not (type(extent) is int and extent == 1):
+                window = window[0], shifted(add(window[1], self.poly(as_expr(extent))), -1)
+            result.append(window)
+        return result
+
+    def window(self, p: Poly) -> Window | None:
+        """The first and last value of `p` over the sweep; `None` where they are not known."""
+        low: Poly = {}
+        high: Poly = {}
+        for k, c in p.items():
+            ends = self._term(k, c)
+            if ends is None:
+                return None
+            low, high = add(low, ends[0]), add(high, ends[1])
+        return low, high
+
+    def _term(self, k: Key, c: int) -> Window | None:
+        moving = [a for a in factors(k) if self.moves(a)]
+        if not moving:
+            return {k: c}, {k: c}
+        rest = self.without(k, moving[0])
+        assert rest is not None
+        scale = {rest: c}
+        bottom, top = self.interval(scale)
+        one_sign = bottom >= 0 or top <= 0
+        ends = self._ends_of(moving[0]) if len(moving) == 1 and one_sign else None
+        if ends is None:
+            low, high = self.interval({k: c})
+            return (number(low), number(high)) if FREE[0] < low and high < FREE[1] else None
+        first, last = (self.times(scale, e) for e in ends)
+        return (first, last) if bottom >= 0 else (last, first)
+
+    def _ends_of(self, atom: Expr) -> Window | None:
+        if type(atom) is Var:
+            return {}, self.symbolic_ends(atom)[1]
+        definition = self.definitions.get(atom)
+        if definition is None:
+            return None
+        op, a, b = definition
+        over = self.window(a)
+        if over is None:
+            return None
+        if op in (Op.MIN, Op.MAX):
+            other = self.window(b)
+            if other is None:
+                return None
+            return self.extremum(op, over[0], other[0]), self.extremum(op, over[1], other[1])
+        if any(self.moves(x) for x in self.atoms_of(b)):
+            return None
+        if op is Op.MOD:
+            return {}, shifted(b, -1)
+        low, high = quotient(self, over[0], b), quotient(self, over[1], b)
+        if constant(add(high, low, -1)) is None:
+            width = add(over[1], over[0], -1)
+            high = add(low, quotient(self, shifted(add(width, b), -1), b))
+        return low, high
+
+    def extremum(self, op: Op, a: Poly, b: Poly) -> Poly:
+        """The polynomial of a minimum or maximum."""
+        return self.poly(binary(op, self.build(a), self.build(b)))
+
+    def unions(
+        self, first: list[Window | None], second: list[Window | None]
+    ) -> list[Window | None]:
+        """The hull of two windows in each dimension."""
+        return [self._union(a, b) for a, b in zip(first, second, strict=True)]
+
+    def _union(self, a: Window | None, b: Window | None) -> Window | None:
+        if a is None or b is None:
+            return None
+        low = a[0] if self._at_most(a[0], b[0]) else b[0] if self._at_most(b[0], a[0]) else None
+        high = b[1] if self._at_most(a[1], b[1]) else a[1] if self._at_most(b[1], a[1]) else None
+        return None if low is None or high is None else (low, high)
+
+    def _at_most(self, a: Poly, b: Poly) -> bool:
+        difference = add(b, a, -1)
+        return not difference or nonnegative(self, difference)
+
+    def of_range(self, r: Range) -> Window:
+        """First and last index of a range."""
+        low = self.poly(r.min)
+        return low, shifted(add(low, self.poly(as_expr(r.extent))), -1)
+
+    def range(self, low: Poly, high: Poly) -> Range:
+        """A range from its first and last index."""
+        return self._make(low, shifted(add(high, low, -1), 1))
+
+    def _make(self, low: Poly, extent: Poly) -> Range:
+        return Range(self(self.build(low)), as_dim(self(self.build(extent))))
+
+    def region(self, buffer: Buffer, windows: list[Window | None]) -> Region:
+        """A region within the shape of the buffer."""
+        pairs = zip(windows, buffer.shape, strict=True)
+        return Region(buffer, tuple([self._clamped(w, n) for w, n in pairs]))
+
+    def _clamped(self, window: Window | None, size: Dim) -> Range:
+        """A range within a dimension that covers what of `window` is in it."""
+        if window is None:
+            return Range(const(0), size)
+        low, high = window
+        extent = shifted(add(high, low, -1), 1)
+        if any(v not in self.decisions for a in self.atoms_of(extent) for v in _variables(a)):
+            extent = number(self.interval(extent)[1])
+        room = add(self.poly(as_expr(size)), extent, -1)
+        if nonnegative(self, negated(room)):
+            return Range(const(0), size)
+        if not nonnegative(self, room):
+            extent = self.extremum(Op.MIN, extent, self.poly(as_expr(size)))
+            room = add(self.poly(as_expr(size)), extent, -1)
+        if not nonnegative(self, low):
+            low = self.extremum(Op.MAX, low, {})
+        if not nonnegative(self, add(room, low, -1)):
+            low = self.extremum(Op.MIN, low, room)
+        return self._make(low, extent)
+
+
+def _variables(e: Expr) -> list[Var]:
+    return [e] if type(e) is Var else [n for n in walk(e) if type(n) is Var]
