@@ -11,16 +11,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ..errors import ArtifactError
 from ..target import FEATURES, Target
-from .module import Origin
+from .module import Origin, OriginKind
 from .signature import ABI_VERSION, OK, OUT_OF_MEMORY, Signature
 
 FORMAT_VERSION = 1
 _MAX_MANIFEST_BYTES = 1 << 20
-_KINDS = ("record", "transfer", "model", "default", "schedule")
+_KINDS = get_args(OriginKind)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,167 @@
+"""Arrays of other libraries: exporters of both protocols, on devices that are refused too."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright.errors import ArgumentError
+from tilewright.runtime import Argument
+from tilewright.runtime.dlpack import _Tensor, _Versioned, view
+
+Make = Callable[..., Any]
+A = Argument("a", "float32", (3, 4))
+OUT = Argument("c", "float32", (3, 4), role="out")
+
+
+class Versioned:
+    """Exports a numpy array as DLPack 1."""
+
+    def __init__(self, array: Any, device: tuple[int, int] = (1, 0)) -> None:
+        self.array, self.device = array, device
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+
+class Unversioned(Versioned):
+    """Exports it as DLPack 0: does not know `max_version`."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if options:
+            raise TypeError("unexpected keyword arguments")
+        return self.array.__dlpack__()
+
+
+@pytest.mark.parametrize("export", [Versioned, Unversioned])
+def test_exported_memory_reaches_the_kernel_uncopied(probe: Make, export: type[Versioned]) -> None:
+    p = probe(A, OUT)
+    a, c = np.zeros((3, 4), "f4"), np.zeros((3, 4), "f4")
+    p.mod(export(a), export(c))
+    assert p.calls == [(a.ctypes.data, c.ctypes.data)]
+
+
+@pytest.mark.parametrize("export", [Versioned, Unversioned])
+def test_exports_are_given_back(probe: Make, export: type[Versioned]) -> None:
+    p = probe(A)
+    a = np.zeros((3, 4), "f4")
+    before = sys.getrefcount(a)
+    for _ in range(10):
+        p.mod(export(a))
+    gc.collect()
+    assert sys.getrefcount(a) == before
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros((4, 3), "f4"), r"expected shape \(3, 4\), found \(4, 3\)"),
+        (np.zeros((3, 4), "f8"), "expected dtype float32, found float64"),
+        (np.zeros((3, 4), "c16"), "found DLPack type 5 of 128 bits and 1 lanes"),
+        (np.zeros((3, 8), "f4")[:, ::2], r"found strides of \(32, 8\) bytes"),
+    ],
+)
+def test_exported_arrays_are_checked_as_arrays_are(probe: Make, array: Any, message: str) -> None:
+    p = probe(A, OUT)
+    with pytest.raises(ArgumentError, match=f"argument a: .*{message}"):
+        p.mod(Versioned(array), np.zeros((3, 4), "f4"))
+
+
+@pytest.mark.parametrize(
+    ("device", "name"), [((2, 1), "cuda:1"), ((10, 0), "rocm:0"), ((99, 3), "device type 99:3")]
+)
+def test_other_devices_are_refused_by_name(probe: Make, device: tuple[int, int], name: str) -> None:
+    p = probe(A)
+    with pytest.raises(ArgumentError, match=f"argument a: .*on the CPU, found an array on {name}"):
+        p.mod(Versioned(np.zeros((3, 4), "f4"), device))
+
+
+@pytest.mark.parametrize("export", [Versioned, Unversioned])
+def test_a_read_only_array_is_no_output(probe: Make, export: type[Versioned]) -> None:
+    p = probe(OUT)
+    c = np.zeros((3, 4), "f4")
+    c.flags.writeable = False
+    with pytest.raises(ArgumentError, match="argument c: "):
+        p.mod(export(c))
+    assert p.calls == []
+
+
+def test_an_exporter_that_refuses_is_named(probe: Make) -> None:
+    class Refuses(Versioned):
+        def __dlpack__(self, **options: Any) -> Any:
+            raise BufferError("call detach() first")
+
+    with pytest.raises(ArgumentError, match=r"argument a: Refuses does not export .*: call detach"):
+        probe(A).mod(Refuses(np.zeros((3, 4), "f4")))
+
+
+def test_an_exporter_of_something_else_is_named(probe: Make) -> None:
+    class Strange(Versioned):
+        def __dlpack__(self, **options: Any) -> Any:
+            return object()
+
+    with pytest.raises(ArgumentError, match="argument a: __dlpack__ of Strange gives no tensor"):
+        probe(A).mod(Strange(np.zeros((3, 4), "f4")))
+
+
+class Raw:
+    """Exports a hand-made tensor: types that numpy cannot export, no strides, an offset."""
+
+    def __init__(self, code: int, bits: int, shape: tuple[int, ...], major: int = 1) -> None:
+        self.memory = (ctypes.c_uint8 * 64)()
+        self.shape = (ctypes.c_int64 * len(shape))(*shape)
+        tensor = _Tensor(
+            data=ctypes.addressof(self.memory),
+            device_type=1,
+            ndim=len(shape),
+            code=code,
+            bits=bits,
+            lanes=1,
+            shape=ctypes.cast(self.shape, ctypes.POINTER(ctypes.c_int64)),
+            byte_offset=16,
+        )
+        self.managed = _Versioned(major=major, tensor=tensor)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __dlpack__(self, max_version: tuple[int, int]) -> Any:
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype = ctypes.py_object
+        new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+        return new(ctypes.addressof(self.managed), b"dltensor_versioned", None)
+
+
+@pytest.mark.parametrize(
+    ("code", "bits", "dtype"),
+    [
+        (0, 16, "int16"),
+        (1, 64, "uint64"),
+        (4, 16, "bfloat16"),
+        (6, 8, "bool"),
+        (10, 8, "float8_e4m3fn"),
+        (12, 8, "float8_e5m2"),
+    ],
+)
+def test_types_offsets_and_missing_strides(probe: Make, code: int, bits: int, dtype: str) -> None:
+    raw = Raw(code, bits, (2, 3))
+    found = view(raw, "a")
+    assert (found.dtype, found.shape, found.strides) == (dtype, (2, 3), None)
+    assert found.pointer == ctypes.addressof(raw.memory) + 16
+    p = probe(Argument("a", dtype, (2, 3)))
+    p.mod(raw)
+    assert p.calls == [(found.pointer,)]
+
+
+def test_a_newer_protocol_is_refused(probe: Make) -> None:
+    with pytest.raises(ArgumentError, match="argument a: exported as DLPack 2, known up to 1"):
+        probe(A).mod(Raw(2, 32, (3, 4), major=2))
