@@ -1,0 +1,326 @@
+"""What primitives ask of blocks: who reads and writes what, of which kind, over which region."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace as _replace
+from typing import NamedTuple
+
+from ..tir.bounds import bound
+from ..tir.ir import (
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Dim,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    IterKind,
+    Label,
+    Load,
+    Op,
+    Range,
+    Region,
+    Stmt,
+    Store,
+    Var,
+    as_expr,
+    binary,
+    const,
+)
+from ..tir.prove import prove
+from ..tir.reduction import COMBINERS, Combiner
+from ..tir.regions import hull
+from ..tir.simplify import simplify, simplify_dim
+from ..tir.visit import substitute, walk
+from .find import blocks_in, loops_above, nested, with_children
+from .require import current_space, require
+
+Ranges = Mapping[Var, tuple[Dim, Dim]]
+
+
+def region_buffers(regions: Iterable[Region]) -> set[Buffer]:
+    return {r.buffer for r in regions}
+
+
+def writers_of(fn: Func, buffer: Buffer) -> list[Block]:
+    """The blocks that store to `buffer`, in program order."""
+    return [b for b in blocks_in(fn.body) if buffer in region_buffers(b.writes)]
+
+
+def readers_of(fn: Func, buffers: set[Buffer], but: Label | None = None) -> list[Block]:
+    """The blocks that load from one of `buffers`, in program order, the block `but` left out."""
+    return [
+        b
+        for b in blocks_in(fn.body)
+        if b.label is not but and not buffers.isdisjoint(region_buffers(b.reads))
+    ]
+
+
+def has_reduction(block: Block) -> bool:
+    return any(i.kind is IterKind.REDUCE for i in block.iters)
+
+
+def require_unit(fn: Func, block: Block) -> None:
+    """Require that `block` is a whole computation: spatial, or a reduction with its init.
+
+    It must be the only writer of its outputs, and read none of them but for the reduction's update.
+    """
+    for b in sorted(region_buffers(block.writes), key=lambda b: b.name):
+        others = [w.label.name for w in writers_of(fn, b) if w.label is not block.label]
+        require(
+            not others,
+            "{0} is also written by block {1}; block {2} alone must write it",
+            b.name,
+            ", ".join(others),
+            block.label.name,
+            at=block.label,
+        )
+    require(
+        all(i.kind is not IterKind.OPAQUE for i in block.iters),
+        "block {0} has opaque iteration variables, of which no independence is known",
+        block.label.name,
+        at=block.label,
+    )
+    if has_reduction(block):
+        require(
+            block.init is not None,
+            "block {0} is a reduction whose init was split off",
+            block.label.name,
+            at=block.label,
+            hint="do this step before decompose_reduction",
+        )
+    else:
+        own = region_buffers(block.writes) & region_buffers(block.reads)
+        require(
+            not own,
+            "block {0} reads {1}, which it writes",
+            block.label.name,
+            lambda: ", ".join(b.name for b in own),
+            at=block.label,
+        )
+
+
+def require_internal(fn: Func, block: Block) -> None:
+    """Require that no output of `block` is a parameter of the function."""
+    for b in region_buffers(block.writes):
+        require(
+            b in fn.allocs,
+            "block {0} writes {1}, a parameter of the function; its computation must stay",
+            block.label.name,
+            b.name,
+            at=block.label,
+            hint="cache_write gives it an internal buffer first",
+        )
+
+
+def with_regions(block: Block) -> Block:
+    """`block` with its declared regions read off its body and init, a point for each access."""
+    reads: dict[object, Region] = {}
+    writes: dict[object, Region] = {}
+    for root in (block.init, block.body):
+        if root is None:
+            continue
+        for n in walk(root):
+            kind = type(n)
+            if kind is Load or kind is Store:
+                into = reads if kind is Load else writes
+                key = (n.buffer, *map(expr_key, n.indices))
+                if key not in into:
+                    into[key] = Region(n.buffer, tuple(Range(e, 1) for e in n.indices))
+    return _replace(block, reads=tuple(reads.values()), writes=tuple(writes.values()))
+
+
+def expr_key(e: object) -> object:
+    """A hashable key, equal for expressions of the same structure over the same variables."""
+    kind = type(e)
+    if kind is Var or kind is Buffer:
+        return e if kind is Buffer else id(e)
+    if kind is Const:
+        return (e.value, e.dtype)  # type: ignore[attr-defined]
+    parts: list[object] = [kind.__name__]
+    for name in e.__slots__:  # type: ignore[attr-defined]
+        v = getattr(e, name)
+        if isinstance(v, Expr):
+            parts.append(expr_key(v))
+        elif isinstance(v, tuple):
+            parts.append(tuple(expr_key(x) if isinstance(x, Expr) else x for x in v))
+        else:
+            parts.append(v)
+    return tuple(parts)
+
+
+class Reduction(NamedTuple):
+    """A block that is `buffer[indices] = combine(buffer[indices], value)`."""
+
+    combiner: Combiner
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr
+
+
+_BY_OP = {Op.ADD: "sum", Op.MUL: "prod", Op.MAX: "max", Op.MIN: "min"}
+
+
+def match_reduction(block: Block) -> Reduction | None:
+    """The single-result reduction that `block` computes, or `None` for anything else."""
+    body = block.body
+    if type(body) is not Store or type(body.value) is not Binary or body.value.op not in _BY_OP:
+        return None
+    wanted = tuple(map(expr_key, body.indices))
+    for old, value in ((body.value.a, body.value.b), (body.value.b, body.value.a)):
+        if (
+            type(old) is Load
+            and old.buffer is body.buffer
+            and tuple(map(expr_key, old.indices)) == wanted
+            and not any(type(n) is Load and n.buffer is body.buffer for n in walk(value))
+        ):
+            combiner = COMBINERS[_BY_OP[body.value.op]]
+            return Reduction(combiner, body.buffer, body.indices, value)
+    return None
+
+
+def loop_ranges(loops: Iterable[For]) -> dict[Var, tuple[Dim, Dim]]:
+    """The inclusive ranges of loop variables, with those of the decisions of the current space."""
+    space = current_space()
+    ranges: dict[Var, tuple[Dim, Dim]] = {} if space is None else dict(space.bounds)
+    for loop in loops:
+        ranges[loop.var] = (0, loop.extent - 1)
+    return ranges
+
+
+def free_vars(e: Expr) -> set[Var]:
+    return {n for n in walk(e) if type(n) is Var}
+
+
+def feeding(block: Block, kind: IterKind | None = None) -> set[Var]:
+    """The loop variables that appear in the values of `block`'s iterations of `kind`."""
+    found: set[Var] = set()
+    for i in block.iters:
+        if kind is None or i.kind is kind:
+            found |= free_vars(i.value)
+    return found
+
+
+def conjuncts(predicate: Expr | None) -> list[Expr]:
+    """The conditions whose conjunction is `predicate`."""
+    if predicate is None:
+        return []
+    if type(predicate) is Binary and predicate.op is Op.AND:
+        return conjuncts(predicate.a) + conjuncts(predicate.b)
+    return [predicate]
+
+
+def conjunction(conditions: Sequence[Expr]) -> Expr | None:
+    """The predicate that requires all `conditions`; `None` of none."""
+    result: Expr | None = None
+    for c in conditions:
+        result = c if result is None else binary(Op.AND, result, c)
+    return result
+
+
+def domain_conditions(value: Expr, extent: Dim, ranges: Ranges) -> list[Expr]:
+    """What must be checked for 0 <= `value` < `extent` beyond what `ranges` prove."""
+    both = (binary(Op.GE, value, const(0)), binary(Op.LT, value, as_expr(extent)))
+    return [c for c in both if prove(c, ranges) is not True]
+
+
+def bound_regions(block: Block, regions: Iterable[Region], buffer: Buffer) -> list[Region]:
+    """Those of `regions` on `buffer`, in terms of the loops around `block`."""
+    values = {i.var: i.value for i in block.iters}
+    return [
+        Region(buffer, tuple(Range(substitute(x.min, values), x.extent) for x in r.ranges))
+        for r in regions
+        if r.buffer is buffer
+    ]
+
+
+def covering(regions: Sequence[Region], inner: Mapping[Var, Dim], ranges: Ranges) -> list[Range]:
+    """The hull per dimension of `regions` on one buffer while the loops `inner` sweep.
+
+    A dimension whose hull is not known relative to the outer loops is taken whole.
+    """
+    shape = regions[0].buffer.shape
+    result = []
+    for d, size in enumerate(shape):
+        total: Range | None = None
+        for region in regions:
+            r = region.ranges[d]
+            h = hull(simplify(r.min, ranges), inner, ranges)
+            if h is None:
+                total = Range(const(0), size)
+                break
+            h = Range(simplify(h.min, ranges), simplify_dim(h.extent + (r.extent - 1), ranges))
+            merged = h if total is None else _union(total, h, ranges)
+            if merged is None:
+                total = Range(const(0), size)
+                break
+            total = merged
+        assert total is not None
+        result.append(_clamped(total, size, ranges))
+    return result
+
+
+def _clamped(r: Range, size: Dim, ranges: Ranges) -> Range:
+    extent = r.extent
+    if isinstance(extent, int) and isinstance(size, int):
+        return Range(const(0), size) if extent >= size else r
+    at_most = prove(binary(Op.LE, as_expr(extent), as_expr(size)), ranges)
+    if at_most is True:
+        return r
+    smaller = binary(Op.MIN, as_expr(extent), as_expr(size))
+    return Range(r.min, simplify_dim(smaller, ranges))
+
+
+def _union(a: Range, b: Range, ranges: Ranges) -> Range | None:
+    shift = simplify(b.min - a.min, ranges)
+    if type(shift) is not Const:
+        return None
+    by = int(shift.value)
+    low = a.min if by >= 0 else b.min
+    a_end, b_end = (a.extent, b.extent + by) if by >= 0 else (a.extent - by, b.extent)
+    if isinstance(a_end, int) and isinstance(b_end, int):
+        return Range(low, max(a_end, b_end))
+    return Range(low, simplify_dim(binary(Op.MAX, as_expr(a_end), as_expr(b_end)), ranges))
+
+
+def last_value(e: Expr, ranges: Ranges) -> Dim | None:
+    """An upper bound of `e`, if one is known."""
+    return bound(e, ranges)[1]
+
+
+def nest(loops: Sequence[tuple[Var, Dim]], leaf: Stmt) -> Stmt:
+    """Serial loops around `leaf`, outermost first."""
+    body = leaf
+    for var, extent in reversed(loops):
+        body = For(var, extent, body, ForKind.SERIAL)
+    return body
+
+
+def remove_block(root: Stmt, label: Label) -> Stmt | None:
+    """`root` without a block and the loops that it leaves empty; `None` if nothing is left."""
+    if type(root) is Block:
+        return None if root.label is label else root
+    below = nested(root)
+    if not below:
+        return root
+    kept = [remove_block(s, label) for s in below]
+    left = tuple(s for s in kept if s is not None)
+    if len(left) == len(below):
+        changed = any(a is not b for a, b in zip(left, below, strict=True))
+        return with_children(root, left) if changed else root
+    if not left:
+        return None
+    return left[0] if len(left) == 1 and len(below) > 1 else with_children(root, left)
+
+
+def order_of(fn: Func) -> dict[Label, int]:
+    """The position of each block in program order."""
+    return {b.label: n for n, b in enumerate(blocks_in(fn.body))}
+
+
+def outer_ranges(fn: Func, at: Label | Var) -> dict[Var, tuple[Dim, Dim]]:
+    """The ranges of the loops around a block or loop."""
+    return loop_ranges(loops_above(fn, at))

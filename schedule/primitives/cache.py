@@ -1,0 +1,198 @@
+"""Copies of buffers: `cache_read` and `cache_write`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace as _replace
+
+from ...tir.ir import (
+    Block,
+    Buffer,
+    Expr,
+    Func,
+    Iter,
+    IterKind,
+    Label,
+    Load,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    load,
+    seq,
+)
+from ...tir.visit import substitute, walk
+from ..blocks import nest, readers_of, require_unit, with_regions, writers_of
+from ..find import blocks_in, find_block, find_path, replace_stmt
+from ..primitive import primitive
+from ..require import require
+
+SCOPES = ("global", "local", "register", "shared")
+"""Where a buffer lives: memory, memory of one thread, registers, memory of a thread block."""
+
+
+def require_scope(scope: str) -> None:
+    require(scope in SCOPES, "unknown scope {0!r}; expected one of {1}", scope, ", ".join(SCOPES))
+
+
+def top_statements(fn: Func) -> tuple[Stmt, ...]:
+    return fn.body.stmts if type(fn.body) is Seq else (fn.body,)
+
+
+def top_position(fn: Func, label: Label) -> int:
+    """The index of the top-level statement that contains a block."""
+    find_block(fn, label)
+    return next(n for n, s in enumerate(top_statements(fn)) if find_path(s, label) is not None)
+
+
+def insert_top(fn: Func, position: int, new: Stmt) -> Func:
+    """`fn` with a statement inserted before the top-level statement at `position`."""
+    stmts = top_statements(fn)
+    return _replace(fn, body=seq(*stmts[:position], new, *stmts[position:]))
+
+
+def region_at(block: Block, regions: tuple[Region, ...], index: int, what: str) -> Buffer:
+    """The buffer of the `index`-th distinct buffer that a block reads or writes."""
+    buffers = list(dict.fromkeys(r.buffer for r in regions))
+    require(
+        isinstance(index, int) and 0 <= index < len(buffers),
+        "block {0} {1}s {2} buffers ({3}); there is no index {4}",
+        block.label.name,
+        what,
+        len(buffers),
+        lambda: ", ".join(b.name for b in buffers),
+        index,
+        at=block.label,
+    )
+    return buffers[index]
+
+
+def input_at(block: Block, index: int) -> Buffer:
+    """The `index`-th buffer that a block reads, what it writes itself left out."""
+    written = {r.buffer for r in block.writes}
+    return region_at(block, tuple(r for r in block.reads if r.buffer not in written), index, "read")
+
+
+def copy_block(name: str, source: Buffer, target: Buffer) -> tuple[Stmt, Label]:
+    """A loop nest that copies `source` to `target`, which has the same shape."""
+    label = Label(name)
+    loops = [(Var(f"c{d}"), n) for d, n in enumerate(source.shape)]
+    iters = tuple(Iter(Var(f"v{d}"), n, IterKind.SPATIAL, var) for d, (var, n) in enumerate(loops))
+    indices: tuple[Expr, ...] = tuple(i.var for i in iters)
+    body = Store(target, indices, load(source, indices))
+    return nest(loops, with_regions(Block(label, iters, (), (), body))), label
+
+
+def redirect(fn: Func, labels: set[Label], old: Buffer, new: Buffer) -> Func:
+    """`fn` in which the blocks `labels` use `new` in the place of `old`."""
+    body = fn.body
+    for b in list(blocks_in(body)):
+        if b.label in labels:
+            body = replace_stmt(body, b, substitute(b, {old: new}))
+    return _replace(fn, body=body)
+
+
+def consumers_to_redirect(
+    fn: Func, block: Block, buffer: Buffer, consumers: Sequence[Label] | None
+) -> set[Label]:
+    labels = {block.label} if consumers is None else {block.label, *consumers}
+    reading = {b.label for b in readers_of(fn, {buffer})}
+    for label in labels:
+        require(
+            label in reading,
+            "block {0} does not read {1}",
+            label.name,
+            buffer.name,
+            at=label,
+        )
+    return labels
+
+
+def require_written_before(fn: Func, buffer: Buffer, position: int, block: Block) -> None:
+    """Require that `buffer` is complete before the top-level statement at `position`."""
+    for w in writers_of(fn, buffer):
+        require(
+            top_position(fn, w.label) < position,
+            "{0} is written by block {1} in the same loop nest as block {2}",
+            buffer.name,
+            w.label.name,
+            block.label.name,
+            at=w.label,
+            hint="make the copy before compute_at moves the blocks into one nest",
+        )
+
+
+@primitive
+def cache_read(
+    fn: Func,
+    block: Label,
+    read_buffer_index: int,
+    storage_scope: str,
+    consumers: Sequence[Label] | None = None,
+) -> tuple[Func, Label]:
+    """Let `block` read a copy of its input; the copy is made at the top level, before its nest.
+
+        for i: B[i] = A[i] * 2   ->   for c0: A_local[c0] = A[c0]
+                                      for i: B[i] = A_local[i] * 2
+
+    `read_buffer_index` counts the buffers that the block reads, without those it writes.
+    `consumers` are further blocks that read the copy. Gives the label of the copying block.
+    """
+    require_scope(storage_scope)
+    found = find_block(fn, block)
+    buffer = input_at(found, read_buffer_index)
+    labels = consumers_to_redirect(fn, found, buffer, consumers)
+    position = min(top_position(fn, label) for label in labels)
+    require_written_before(fn, buffer, position, found)
+    copy = Buffer(f"{buffer.name}_{storage_scope}", buffer.shape, buffer.dtype, scope=storage_scope,
+                  value_range=buffer.value_range)  # fmt: skip
+    stmt, label = copy_block(copy.name, buffer, copy)
+    fn = redirect(fn, labels, buffer, copy)
+    fn = insert_top(fn, position, stmt)
+    return _replace(fn, allocs=(*fn.allocs, copy)), label
+
+
+@primitive
+def cache_write(
+    fn: Func, block: Label, write_buffer_index: int, storage_scope: str
+) -> tuple[Func, Label]:
+    """Let `block` compute into an internal buffer, which a new nest copies to the output after it.
+
+        for i: B[i] = A[i] * 2   ->   for i: B_local[i] = A[i] * 2
+                                      for c0: B[c0] = B_local[c0]
+
+    Gives the label of the copying block.
+    """
+    require_scope(storage_scope)
+    found = find_block(fn, block)
+    require_unit(fn, found)
+    buffer = region_at(found, found.writes, write_buffer_index, "write")
+    require(
+        buffer not in fn.inplace,
+        "{0} is updated in place; its first contents are part of the computation",
+        buffer.name,
+        at=block,
+    )
+    position = top_position(fn, block)
+    for r in readers_of(fn, {buffer}, but=block):
+        require(
+            top_position(fn, r.label) > position,
+            "{0} is read by block {1} in the same loop nest",
+            buffer.name,
+            r.label.name,
+            at=r.label,
+            hint="use cache_write before compute_at moves the blocks into one nest",
+        )
+    copy = Buffer(f"{buffer.name}_{storage_scope}", buffer.shape, buffer.dtype, scope=storage_scope,
+                  value_range=buffer.value_range)  # fmt: skip
+    stmt, label = copy_block(buffer.name, copy, buffer)
+    fn = redirect(fn, {block}, buffer, copy)
+    fn = insert_top(fn, position + 1, stmt)
+    return _replace(fn, allocs=(*fn.allocs, copy)), label
+
+
+def loads_of(block: Block, buffer: Buffer) -> list[Load]:
+    """The loads of `buffer` in a block."""
+    roots = [block.body] if block.init is None else [block.init, block.body]
+    return [n for root in roots for n in walk(root) if type(n) is Load and n.buffer is buffer]

@@ -1,0 +1,168 @@
+"""Blocks put into other blocks: `compute_inline` and `reverse_compute_inline`."""
+
+from __future__ import annotations
+
+from dataclasses import replace as _replace
+from typing import Any
+
+from ...tir.ir import Block, Buffer, Expr, Func, IterKind, Label, Load, Store, Var
+from ...tir.visit import rewrite_children, substitute, walk
+from ..blocks import (
+    has_reduction,
+    readers_of,
+    region_buffers,
+    remove_block,
+    require_internal,
+    require_unit,
+    with_regions,
+    writers_of,
+)
+from ..find import find_block, replace
+from ..primitive import primitive
+from ..require import require
+from .cache import loads_of
+
+
+@primitive
+def compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
+    """Compute the elements of `block` where they are read, and drop its buffer.
+
+        for i: B[i] = A[i] + 1   ->   for i: C[i] = (A[i] + 1) * 2
+        for i: C[i] = B[i] * 2
+
+    The block must be spatial, store once, at its plain iteration variables, to an internal buffer.
+    """
+    producer = find_block(fn, block)
+    require_unit(fn, producer)
+    require_internal(fn, producer)
+    store = _single_store(producer)
+    variables = _plain_indices(producer, store)
+    buffer = store.buffer
+    consumers = readers_of(fn, {buffer}, but=block)
+    require(bool(consumers), "block {0} has no consumer", block.name, at=block)
+
+    def inlined(n: Any) -> Any:
+        if type(n) is Load and n.buffer is buffer:
+            indices = tuple(inlined(e) for e in n.indices)
+            return substitute(store.value, dict(zip(variables, indices, strict=True)))
+        return n if type(n) is Buffer else rewrite_children(n, inlined)
+
+    for c in consumers:
+        body = inlined(c.body)
+        init = None if c.init is None else inlined(c.init)
+        fn = replace(fn, find_block(fn, c.label), with_regions(_replace(c, body=body, init=init)))
+    return _without(fn, producer, buffer), None
+
+
+@primitive
+def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
+    """Let the producer of what `block` reads store `block`'s result instead, and drop the buffer.
+
+        for i: B[i] = A[i] + 1   ->   for i: C[i] = (A[i] + 1) * 2
+        for i: C[i] = B[i] * 2
+
+    The block must be spatial and read one internal buffer, once per element, at its plain
+    iteration variables; the buffer's only producer must be spatial too.
+    """
+    consumer = find_block(fn, block)
+    require_unit(fn, consumer)
+    require(not has_reduction(consumer), "block {0} is a reduction", block.name, at=block)
+    store = _single_store(consumer)
+    produced = [
+        (b, writers_of(fn, b))
+        for b in sorted(region_buffers(consumer.reads), key=lambda b: b.name)
+        if b in fn.allocs and writers_of(fn, b)
+    ]
+    require(
+        len(produced) == 1 and len(produced[0][1]) == 1,
+        "block {0} must read the result of one block, found {1}",
+        block.name,
+        [w.label.name for _, ws in produced for w in ws],
+        at=block,
+    )
+    buffer, (producer,) = produced[0]
+    require_unit(fn, producer)
+    require(
+        not has_reduction(producer),
+        "block {0} is a reduction, which its consumer cannot be part of",
+        producer.label.name,
+        at=producer.label,
+        hint="reverse_compute_at moves the consumer next to it; "
+        "fuse_reduction_epilogue folds an added term into the init",
+    )
+    require(
+        len(readers_of(fn, {buffer})) == 1,
+        "{0} is read by other blocks too",
+        buffer.name,
+        at=producer.label,
+    )
+    reads = loads_of(consumer, buffer)
+    variables = _plain(consumer, reads[0].indices)
+    require(
+        variables is not None
+        and all(
+            len(r.indices) == len(variables)
+            and all(a is b for a, b in zip(r.indices, variables, strict=True))
+            for r in reads
+        ),
+        "block {0} must read {1} at its plain iteration variables",
+        block.name,
+        buffer.name,
+        at=block,
+    )
+    assert variables is not None
+    source = _single_store(producer)
+    _plain_indices(producer, source)
+    mapping = dict(zip(variables, source.indices, strict=True))
+
+    def inlined(n: Any) -> Any:
+        if type(n) is Load and n.buffer is buffer:
+            return source.value
+        if type(n) is Var:
+            return mapping.get(n, n)
+        return n if type(n) is Buffer else rewrite_children(n, inlined)
+
+    body = Store(store.buffer, tuple(inlined(e) for e in store.indices), inlined(store.value))
+    fn = _without(fn, consumer, buffer)
+    merged = with_regions(_replace(producer, body=body))
+    return replace(fn, find_block(fn, producer.label), merged), None
+
+
+def _single_store(block: Block) -> Store:
+    require(
+        type(block.body) is Store and not has_reduction(block),
+        "block {0} must be spatial and store a single value",
+        block.label.name,
+        at=block.label,
+    )
+    assert isinstance(block.body, Store)
+    return block.body
+
+
+def _plain(block: Block, indices: tuple[Expr, ...]) -> tuple[Var, ...] | None:
+    """The indices as distinct spatial iteration variables, all of the block's that matter."""
+    spatial = {i.var for i in block.iters if i.kind is IterKind.SPATIAL}
+    found = [e for e in indices if type(e) is Var and e in spatial]
+    if len(found) != len(indices) or len(set(found)) != len(found):
+        return None
+    return tuple(found)
+
+
+def _plain_indices(block: Block, store: Store) -> tuple[Var, ...]:
+    variables = _plain(block, store.indices)
+    used = {n for n in walk(store.value) if type(n) is Var}
+    own = {i.var for i in block.iters}
+    require(
+        variables is not None and (used & own) <= set(variables),
+        "block {0} must store at its plain iteration variables",
+        block.label.name,
+        at=block.label,
+    )
+    assert variables is not None
+    return variables
+
+
+def _without(fn: Func, block: Block, buffer: Buffer) -> Func:
+    body = remove_block(fn.body, block.label)
+    assert body is not None
+    return _replace(fn, body=body, allocs=tuple(b for b in fn.allocs if b is not buffer))

@@ -1,0 +1,294 @@
+"""Layouts: `pack` (a cached copy in a named layout) and `transform_layout`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace as _replace
+from typing import Any
+
+import numpy as np
+
+from ...tir.bounds import bound
+from ...tir.ir import (
+    Block,
+    Buffer,
+    Const,
+    Dim,
+    Expr,
+    Func,
+    Iter,
+    IterKind,
+    Label,
+    Load,
+    Op,
+    Store,
+    Var,
+    as_dim,
+    as_expr,
+    ceildiv,
+    const,
+    load,
+    product,
+    select,
+)
+from ...tir.simplify import simplify_dim
+from ...tir.visit import rewrite_children
+from ..blocks import loop_ranges, nest, with_regions
+from ..find import blocks_in, find_block, replace_stmt
+from ..index_map import IndexMap
+from ..primitive import primitive
+from ..require import certain, require
+from .cache import (
+    consumers_to_redirect,
+    input_at,
+    insert_top,
+    region_at,
+    require_scope,
+    require_written_before,
+    top_position,
+)
+
+
+@primitive
+def pack(
+    fn: Func,
+    block: Label,
+    read_buffer_index: int,
+    layout: str,
+    factors: Sequence[Dim],
+    storage_scope: str = "global",
+) -> tuple[Func, Label]:
+    """Let `block` read a copy of its input in another layout, made at the top level before it.
+
+        pack(block, 1, "BAb", [16]):
+        for i, j, k: C[i, j] += A[i, k] * B[k, j]
+          ->  for o, k, l: B_packed[o, k, l] = B[k, o * 16 + l]
+              for i, j, k: C[i, j] += A[i, k] * B_packed[j // 16, k, j % 16]
+
+    Capital letters are the buffer's dimensions in order (A the first), small letters the inner
+    parts of the dimension of the same letter, of the sizes `factors` in their order. Each capital
+    letter occurs once. Where a factor does not divide the extent the copy is padded with zeros.
+    Gives the label of the copying block.
+    """
+    require_scope(storage_scope)
+    found = find_block(fn, block)
+    buffer = input_at(found, read_buffer_index)
+    labels = consumers_to_redirect(fn, found, buffer, None)
+    position = top_position(fn, block)
+    require_written_before(fn, buffer, position, found)
+    sizes = _inner_sizes(buffer, layout, factors, block)
+    name = f"{buffer.name}_packed"
+    shape = tuple(_packed_extent(buffer, letter, sizes) for letter in layout)
+    packed = Buffer(name, shape, buffer.dtype, scope=storage_scope, value_range=buffer.value_range)
+    label = Label(name)
+    loops = [(Var(f"p{n}"), extent) for n, extent in enumerate(shape)]
+    iters = tuple(
+        Iter(Var(f"v{n}"), extent, IterKind.SPATIAL, var) for n, (var, extent) in enumerate(loops)
+    )
+    value = _unpacked(buffer, layout, sizes, tuple(i.var for i in iters))
+    body = Store(packed, tuple(i.var for i in iters), value)
+    copy = nest(loops, with_regions(Block(label, iters, (), (), body)))
+
+    def moved(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(_packed_index(letter, indices, sizes) for letter in layout)
+
+    for b in [b for b in blocks_in(fn.body) if b.label in labels]:
+        fn = _replace(fn, body=replace_stmt(fn.body, b, _reindexed(b, buffer, packed, moved)))
+    fn = insert_top(fn, position, copy)
+    return _replace(fn, allocs=(*fn.allocs, packed)), label
+
+
+def _inner_sizes(buffer: Buffer, layout: str, factors: Sequence[Dim], at: Label) -> dict[str, Dim]:
+    """The size of each dimension's inner part, by its capital letter."""
+    rank = len(buffer.shape)
+    wanted = [chr(ord("A") + d) for d in range(rank)]
+    small = [c for c in layout if c.islower()]
+    require(
+        sorted(c for c in layout if not c.islower()) == wanted
+        and len(set(small)) == len(small)
+        and all(c.upper() in wanted for c in small),
+        "layout {0!r} does not name the {1} dimensions of {2}; expected each of {3} once, and "
+        "small letters for inner parts",
+        layout,
+        rank,
+        buffer.name,
+        " ".join(wanted),
+        at=at,
+    )
+    require(
+        len(factors) == len(small),
+        "layout {0!r} has {1} inner parts, found {2} factors",
+        layout,
+        len(small),
+        len(factors),
+        at=at,
+    )
+    for f in factors:
+        require(f >= 1, "factor {0} is not positive", f, at=at)
+    return {c.upper(): f for c, f in zip(small, factors, strict=True)}
+
+
+def _packed_extent(buffer: Buffer, letter: str, sizes: dict[str, Dim]) -> Dim:
+    if letter.islower():
+        return sizes[letter.upper()]
+    extent = buffer.shape[ord(letter) - ord("A")]
+    if letter not in sizes:
+        return extent
+    return simplify_dim(ceildiv(extent, sizes[letter]), loop_ranges(()))
+
+
+def _packed_index(letter: str, indices: tuple[Expr, ...], sizes: dict[str, Dim]) -> Expr:
+    index = indices[ord(letter.upper()) - ord("A")]
+    if letter.islower():
+        return index % sizes[letter.upper()]
+    return index // sizes[letter] if letter in sizes else index
+
+
+def _unpacked(buffer: Buffer, layout: str, sizes: dict[str, Dim], at: tuple[Var, ...]) -> Expr:
+    """The element of `buffer` that belongs to a place in the packed copy; zero in the padding."""
+    place = dict(zip(layout, at, strict=True))
+    indices: list[Expr] = []
+    inside: Expr | None = None
+    for d, extent in enumerate(buffer.shape):
+        letter = chr(ord("A") + d)
+        index: Expr = place[letter]
+        if letter in sizes:
+            index = index * sizes[letter] + place[letter.lower()]
+            if not certain(extent % sizes[letter] == 0):
+                within = index < as_expr(extent)
+                inside = within if inside is None else inside & within
+        indices.append(index)
+    value = load(buffer, tuple(indices))
+    return value if inside is None else select(inside, value, const(0, buffer.dtype))
+
+
+def _reindexed(
+    block: Block,
+    old: Buffer,
+    new: Buffer,
+    moved: Callable[[tuple[Expr, ...]], tuple[Expr, ...]],
+) -> Block:
+    """`block` with its accesses to `old` made to `new`, at `moved` indices."""
+
+    def visit(n: Any) -> Any:
+        if type(n) is Load and n.buffer is old:
+            return load(new, moved(tuple(visit(e) for e in n.indices)), n.mask)
+        if type(n) is Store and n.buffer is old:
+            return Store(new, moved(tuple(visit(e) for e in n.indices)), visit(n.value), n.mask)
+        return n if type(n) is Buffer else rewrite_children(n, visit)
+
+    init = None if block.init is None else visit(block.init)
+    return with_regions(_replace(block, body=visit(block.body), init=init))
+
+
+ENUMERATED = 1 << 22
+"""Up to how many elements a map that no rule covers is checked by trying them all."""
+
+
+@primitive
+def transform_layout(
+    fn: Func, block: Label, buffer: tuple[str, int], index_map: IndexMap | Callable[..., Any]
+) -> tuple[Func, None]:
+    """Change the layout of an internal buffer that `block` reads or writes, for all its users.
+
+        transform_layout(block, ("write", 0), lambda i, j: (j // 16, i, j % 16)):
+        B[i, j] = ..; C[i, j] = B[i, j]   ->   B[j // 16, i, j % 16] = ..; C[i, j] = B[j // 16, ..]
+
+    `buffer` is ("read", n) or ("write", n). No two elements may move to one place. Places that no
+    element moves to stay unused.
+    """
+    found = find_block(fn, block)
+    require(
+        len(buffer) == 2 and buffer[0] in ("read", "write"),
+        "buffer must be ('read', n) or ('write', n), found {0!r}",
+        buffer,
+        at=block,
+    )
+    old = (
+        input_at(found, buffer[1])
+        if buffer[0] == "read"
+        else region_at(found, found.writes, buffer[1], "write")
+    )
+    require(
+        old in fn.allocs,
+        "{0} is a parameter of the function, whose layout the caller knows",
+        old.name,
+        at=block,
+        hint="pack makes a copy in another layout",
+    )
+    rank = len(old.shape)
+    mapping = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
+    require(
+        len(mapping.inputs) == rank,
+        "the map takes {0} indices, {1} has {2}",
+        len(mapping.inputs),
+        old.name,
+        rank,
+        at=block,
+    )
+    ranges = loop_ranges(())
+    for v, n in zip(mapping.inputs, old.shape, strict=True):
+        ranges[v] = (0, n - 1)
+    shape = []
+    for e in mapping.outputs:
+        low, high = bound(e, ranges)
+        require(
+            low is not None and high is not None and low >= 0,
+            "the new index {0} has no known range from zero on",
+            lambda: repr(e),  # noqa: B023
+            at=block,
+        )
+        assert high is not None
+        shape.append(simplify_dim(high + 1, ranges))
+    _require_injective(old, mapping, block)
+    new = _replace(old, shape=tuple(shape))
+    body = fn.body
+    for b in list(blocks_in(body)):
+        if any(r.buffer is old for r in (*b.reads, *b.writes)):
+            body = replace_stmt(body, b, _reindexed(b, old, new, mapping.apply))
+    allocs = tuple(new if b is old else b for b in fn.allocs)
+    return _replace(fn, body=body, allocs=allocs), None
+
+
+def _require_injective(buffer: Buffer, mapping: IndexMap, at: Label) -> None:
+    """Require that different elements move to different places."""
+    if all(_determined(v, mapping.outputs) for v in mapping.inputs):
+        return
+    size = product(buffer.shape)
+    require(
+        isinstance(size, int) and size <= ENUMERATED,
+        "it cannot be shown that the map keeps the elements of {0} apart",
+        buffer.name,
+        at=at,
+        hint="use indices of the forms i, i // c and i % c",
+    )
+    from ...tir.evaluate import evaluate
+
+    grid = np.indices([int(as_dim(n)) for n in buffer.shape], dtype=np.int64)  # type: ignore[arg-type]
+    columns = {v: grid[d].ravel() for d, v in enumerate(mapping.inputs)}
+    places = np.stack(
+        [np.broadcast_to(evaluate(e, columns), grid[0].size) for e in mapping.outputs]
+    )
+    distinct = np.unique(places, axis=1).shape[1]
+    require(
+        distinct == count,
+        "the map moves {0} elements of {1} to {2} places",
+        int(count),
+        buffer.name,
+        int(distinct),
+        at=at,
+    )
+
+
+def _determined(var: Var, indices: tuple[Expr, ...]) -> bool:
+    """Whether `var` can be told from the indices `var`, or `var // c` and `var % c`."""
+    quotients, remainders = set(), set()
+    for e in indices:
+        if e is var:
+            return True
+        if type(e).__name__ == "Binary" and e.a is var and type(e.b) is Const:  # type: ignore[attr-defined]
+            if e.op is Op.FLOORDIV:  # type: ignore[attr-defined]
+                quotients.add(e.b.value)  # type: ignore[attr-defined]
+            elif e.op is Op.MOD:  # type: ignore[attr-defined]
+                remainders.add(e.b.value)  # type: ignore[attr-defined]
+    return bool(quotients & remainders)

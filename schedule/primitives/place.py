@@ -1,0 +1,308 @@
+"""Where a block computes: `compute_at` and `reverse_compute_at`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace as _replace
+
+from ...tir.ir import (
+    Block,
+    Buffer,
+    Dim,
+    Expr,
+    For,
+    Func,
+    Iter,
+    IterKind,
+    Label,
+    Range,
+    Seq,
+    Stmt,
+    Var,
+    as_expr,
+    product,
+    seq,
+)
+from ...tir.simplify import simplify
+from ..blocks import (
+    Ranges,
+    bound_regions,
+    conjunction,
+    covering,
+    domain_conditions,
+    feeding,
+    has_reduction,
+    loop_ranges,
+    nest,
+    order_of,
+    readers_of,
+    region_buffers,
+    remove_block,
+    require_internal,
+    require_unit,
+    writers_of,
+)
+from ..find import find_block, find_loop, find_path, loops_above, path_to, replace
+from ..primitive import primitive
+from ..require import require
+
+
+@primitive
+def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
+    """Compute what `loop`'s body needs of `block` inside it, before its first consumer there.
+
+        for i: B[i] = A[i] + 1                 for i_0:
+        for i_0, i_1: C[..] = B[..] * 2   ->     for ax0: B[i_0 * 8 + ax0] = A[..] + 1
+                                                 for i_1: C[..] = B[..] * 2
+
+    The block gets new loops, one for each of its iteration variables. All its consumers must be
+    inside `loop`, and what it writes must be internal.
+    """
+    producer = find_block(fn, block)
+    target = find_loop(fn, loop)
+    require_elsewhere(producer, target)
+    require_unit(fn, producer)
+    require_internal(fn, producer)
+    outputs = region_buffers(producer.writes)
+    consumers = readers_of(fn, outputs, but=block)
+    require(bool(consumers), "block {0} has no consumer", block.name, at=block)
+    for c in consumers:
+        require(
+            find_path(target, c.label) is not None,
+            "block {0} consumes {1} but is not inside loop {2}",
+            c.label.name,
+            block.name,
+            loop.name,
+            at=c.label,
+        )
+    order = order_of(fn)
+    for b in region_buffers(producer.reads) - outputs:
+        for w in writers_of(fn, b):
+            require(
+                order[w.label] < order[block],
+                "block {0} overwrites {1}, which block {2} reads",
+                w.label.name,
+                b.name,
+                block.name,
+                at=w.label,
+            )
+    outer = (*loops_above(fn, loop), target)
+    needed: dict[Var, Range] = {}
+    for buffer in sorted(outputs, key=lambda b: b.name):
+        ranges = _needed(consumers, buffer, target, outer)
+        _assign(producer, buffer, ranges, needed)
+    position = min(_child_index(target, c.label) for c in consumers)
+    moved = _placed(producer, needed, loop_ranges(outer))
+    return _move(fn, producer, target, position, moved), None
+
+
+def _needed(
+    consumers: Sequence[Block], buffer: Buffer, target: For, outer: Sequence[For]
+) -> list[Range]:
+    """What the consumers inside `target` read of `buffer` in one of its iterations."""
+    regions = []
+    inner: dict[Var, Dim] = {}
+    loops = list(outer)
+    for c in consumers:
+        below = [s for s in _below(target, c.label) if type(s) is For]
+        inner |= {s.var: s.extent for s in below}
+        loops += below
+        regions += bound_regions(c, c.reads, buffer)
+    return covering(regions, inner, loop_ranges(loops))
+
+
+def _assign(block: Block, buffer: Buffer, ranges: Sequence[Range], into: dict[Var, Range]) -> None:
+    """Note which range each iteration variable of `block` needs to write `ranges` of `buffer`.
+
+    A variable that is no plain index of the buffer, or is one of two different ranges, sweeps its
+    whole domain.
+    """
+    spatial = {i.var: i.extent for i in block.iters if i.kind is IterKind.SPATIAL}
+    seen: set[Var] = set()
+    for region in block.writes:
+        if region.buffer is not buffer:
+            continue
+        for r, point in zip(ranges, region.ranges, strict=True):
+            var = point.min
+            if type(var) is Var and var in spatial and point.extent == 1 and var not in seen:
+                seen.add(var)
+                if var in into and into[var] is not r:
+                    into[var] = Range(as_expr(0), spatial[var])
+                else:
+                    into[var] = r
+
+
+@primitive
+def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
+    """Let the consumer `block` compute inside `loop` what the loop's body has just produced.
+
+        for i_0, i_1: B[..] = A[..] + 1        for i_0:
+        for i: C[i] = B[i] * 2            ->     for i_1: B[..] = A[..] + 1
+                                                 for ax0: C[i_0 * 8 + ax0] = B[i_0 * 8 + ax0] * 2
+
+    The block must index what is produced there by plain iteration variables, and the loop must lie
+    outside of the producers' reductions. A block that is itself a reduction (of partial results
+    from `rfactor`) is moved only where each of its points is visited once.
+    """
+    consumer = find_block(fn, block)
+    target = find_loop(fn, loop)
+    require_elsewhere(consumer, target)
+    require_unit(fn, consumer)
+    outputs = region_buffers(consumer.writes)
+    producers = [w for b in region_buffers(consumer.reads) - outputs for w in writers_of(fn, b)]
+    inside = [p for p in producers if find_path(target, p.label) is not None]
+    require(
+        bool(inside),
+        "no producer of block {0} is inside loop {1}",
+        block.name,
+        loop.name,
+        at=loop,
+    )
+    order = order_of(fn)
+    first = min(order[p.label] for p in inside)
+    for p in producers:
+        require(
+            p in inside or order[p.label] < first,
+            "block {0}, which block {1} needs, is computed after loop {2}",
+            p.label.name,
+            block.name,
+            loop.name,
+            at=p.label,
+        )
+    for b in readers_of(fn, outputs, but=block):
+        require(
+            order[b.label] > order[block],
+            "block {0} reads what block {1} overwrites",
+            b.label.name,
+            block.name,
+            at=b.label,
+        )
+    outer = (*loops_above(fn, loop), target)
+    outer_vars = {s.var for s in outer}
+    needed: dict[Var, Range] = {}
+    for p in inside:
+        open_reduction = feeding(p, IterKind.REDUCE) & outer_vars
+        require(
+            not open_reduction,
+            "block {0} is still being reduced over loop {1} at loop {2}",
+            p.label.name,
+            lambda: ", ".join(v.name for v in open_reduction),  # noqa: B023
+            loop.name,
+            at=p.label,
+            hint="choose a loop outside of the reduction, or split the reduction with rfactor",
+        )
+        below = [s for s in _below(target, p.label) if type(s) is For]
+        ranges = loop_ranges((*outer, *below))
+        inner = {s.var: s.extent for s in below}
+        for buffer in region_buffers(p.writes) & region_buffers(consumer.reads):
+            produced = covering(bound_regions(p, p.writes, buffer), inner, ranges)
+            if has_reduction(consumer):
+                _require_partition(consumer, p, produced, inner)
+            _match_reads(consumer, buffer, produced, needed, ranges)
+    position = max(_child_index(target, p.label) for p in inside) + 1
+    moved = _placed(consumer, needed, loop_ranges(outer))
+    return _move(fn, consumer, target, position, moved), None
+
+
+def _require_partition(
+    consumer: Block, producer: Block, produced: Sequence[Range], inner: dict[Var, Dim]
+) -> None:
+    """Require that different iterations of the outer loops produce different elements."""
+    spatial = feeding(producer, IterKind.SPATIAL)
+    visited = product([n for v, n in inner.items() if v in spatial])
+    require(
+        has_reduction(producer) and product([r.extent for r in produced]) == visited,
+        "it cannot be shown that block {0} would visit each point of its reduction once",
+        consumer.label.name,
+        at=consumer.label,
+    )
+
+
+def _match_reads(
+    consumer: Block,
+    buffer: Buffer,
+    produced: Sequence[Range],
+    needed: dict[Var, Range],
+    ranges: Ranges,
+) -> None:
+    """Note the range of each iteration variable that indexes `buffer` in the consumer."""
+    extents = {i.var: i.extent for i in consumer.iters}
+    for region in (r for r in consumer.reads if r.buffer is buffer):
+        for r, point in zip(produced, region.ranges, strict=True):
+            var = point.min
+            if type(var) is not Var:
+                whole = buffer.shape[list(region.ranges).index(point)]
+                require(
+                    r.extent is whole or r.extent == whole,
+                    "block {0} reads {1} at {2}; expected a plain iteration variable",
+                    consumer.label.name,
+                    buffer.name,
+                    lambda: repr(point.min),  # noqa: B023
+                    at=consumer.label,
+                )
+                continue
+            if var in needed:
+                same = simplify(needed[var].min - r.min, ranges)
+                require(
+                    same == 0,
+                    "block {0} reads {1} at two places of what is produced",
+                    consumer.label.name,
+                    buffer.name,
+                    at=consumer.label,
+                )
+            elif var in extents:
+                needed[var] = r
+
+
+def require_elsewhere(block: Block, target: For) -> None:
+    require(
+        find_path(target, block.label) is None,
+        "block {0} is inside loop {1} already",
+        block.label.name,
+        target.var.name,
+        at=block.label,
+    )
+
+
+def _below(target: For, label: Label) -> tuple[Stmt, ...]:
+    """The statements between a loop and a block in it, both left out."""
+    path = find_path(target, label)
+    assert path is not None
+    return path[1:-1]
+
+
+def _child_index(target: For, label: Label) -> int:
+    children = target.body.stmts if type(target.body) is Seq else (target.body,)
+    return next(n for n, s in enumerate(children) if find_path(s, label) is not None)
+
+
+def _placed(block: Block, needed: dict[Var, Range], outer: Ranges) -> Stmt:
+    """`block` in new loops over `needed`, its other iteration variables over their domains."""
+    loops: list[tuple[Var, Dim]] = []
+    iters: list[Iter] = []
+    conditions: list[Expr] = []
+    ranges = dict(outer)
+    for n, i in enumerate(block.iters):
+        r = needed.get(i.var)
+        var = Var(f"ax{n}")
+        extent = i.extent if r is None else r.extent
+        loops.append((var, extent))
+        ranges[var] = (0, extent - 1)
+        value = var if r is None else simplify(r.min + var, ranges)
+        iters.append(_replace(i, value=value))
+        if r is not None:
+            conditions += domain_conditions(value, i.extent, ranges)
+    moved = _replace(block, iters=tuple(iters), predicate=conjunction(conditions))
+    return nest(loops, moved)
+
+
+def _move(fn: Func, block: Block, target: For, position: int, moved: Stmt) -> Func:
+    """`fn` with the block taken from where it was and `moved` put into the body of `target`."""
+    children = target.body.stmts if type(target.body) is Seq else (target.body,)
+    body = seq(*children[:position], moved, *children[position:])
+    # The moved block keeps its label: it is cut out of the program before it is put in again.
+    cut = remove_block(fn.body, block.label)
+    assert cut is not None
+    fn = _replace(fn, body=cut)
+    path = path_to(fn, target.var)
+    return replace(fn, path[-1], _replace(target, body=body))

@@ -1,0 +1,374 @@
+"""Reductions taken apart: `decompose_reduction`, `rfactor`, `fuse_reduction_epilogue`."""
+
+from __future__ import annotations
+
+from dataclasses import replace as _replace
+from typing import NamedTuple
+
+from ...tir.ir import (
+    Binary,
+    Block,
+    Buffer,
+    Dim,
+    Expr,
+    For,
+    Func,
+    Iter,
+    IterKind,
+    Label,
+    Load,
+    Op,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    binary,
+    const,
+    load,
+    seq,
+)
+from ...tir.prove import prove
+from ...tir.visit import substitute, walk
+from ..blocks import (
+    Reduction,
+    conjunction,
+    conjuncts,
+    feeding,
+    free_vars,
+    has_reduction,
+    loop_ranges,
+    match_reduction,
+    nest,
+    readers_of,
+    remove_block,
+    require_unit,
+    with_regions,
+)
+from ..find import find_block, find_loop, find_path, loops_above, path_to, replace
+from ..primitive import primitive
+from ..require import require
+
+
+@primitive
+def decompose_reduction(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]:
+    """Give the init of a reduction a nest of its own, right before `loop`.
+
+        for i, k:                              for i:
+          with init: C[i] = 0             ->     C[i] = 0
+          C[i] = C[i] + A[i, k]                  for k: C[i] = C[i] + A[i, k]
+
+    No loop around `loop` may be part of the reduction. Gives the label of the init's block; the
+    handle `block` stays with the update.
+    """
+    found = find_block(fn, block)
+    require_unit(fn, found)
+    require(has_reduction(found), "block {0} is no reduction", block.name, at=block)
+    assert found.init is not None
+    loops = loops_above(fn, block)
+    position = _loop_position(loops, loop, block)
+    spatial, reduce = feeding(found, IterKind.SPATIAL), feeding(found, IterKind.REDUCE)
+    around = [s.var.name for s in loops[:position] if s.var in reduce]
+    require(
+        not around,
+        "loop {0} of the reduction is outside of loop {1}; the init would run again in each of "
+        "its iterations",
+        lambda: ", ".join(around),
+        loop.name,
+        at=loop,
+    )
+    inner = [s for s in loops[position:] if s.var in spatial]
+    mixed = [s.var.name for s in inner if s.var in reduce]
+    require(
+        not mixed,
+        "loop {0} is part of both the reduction and the elements",
+        lambda: ", ".join(mixed),
+        at=loop,
+    )
+    renamed = {s.var: Var(f"{s.var.name}_init") for s in inner}
+    kept: list[Expr] = []
+    for c in conjuncts(found.predicate):
+        used = free_vars(c)
+        require(
+            not (used & reduce) or not (used & spatial),
+            "a guard of block {0} depends on both its elements and its reduction",
+            block.name,
+            at=block,
+        )
+        if not used & reduce:
+            kept.append(c)
+    label = Label(f"{block.name}_init")
+    fresh = {i.var: Var(i.var.name) for i in found.iters}
+    iters = tuple(
+        Iter(fresh[i.var], i.extent, i.kind, substitute(i.value, renamed))
+        for i in found.iters
+        if i.kind is IterKind.SPATIAL
+    )
+    predicate = conjunction([substitute(c, renamed) for c in kept])
+    init = with_regions(Block(label, iters, (), (), substitute(found.init, fresh), None, predicate))
+    stmt: Stmt = init
+    for s in reversed(inner):
+        stmt = For(renamed[s.var], s.extent, stmt, s.kind, s.thread, s.annotations)
+    fn = replace(fn, found, with_regions(_replace(found, init=None)))
+    target = find_loop(fn, loop)
+    return replace(fn, target, seq(stmt, target)), label
+
+
+def _loop_position(loops: tuple[For, ...], loop: Var, block: Label) -> int:
+    for n, s in enumerate(loops):
+        if s.var is loop:
+            return n
+    require(False, "loop {0} is not around block {1}", loop.name, block.name, at=block)
+    raise AssertionError
+
+
+@primitive
+def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
+    """Keep a partial result for each iteration of a reduction's `loop`, and combine them after.
+
+        for k_0, k_1: C[] += A[k_0 * 8 + k_1]   ->   for k_0, k_1: C_rf[k_1] += A[k_0 * 8 + k_1]
+                                                     for k_1: C[] += C_rf[k_1]
+
+    The partial results are an internal buffer with a new dimension at `factor_axis`. Gives the
+    label of the block that computes them; the block's old handle stays with the combination.
+    For sum, prod, min and max.
+    """
+    target = find_loop(fn, loop)
+    chain: Stmt = target.body
+    while type(chain) is For:
+        chain = chain.body
+    require(
+        type(chain) is Block,
+        "loop {0} must contain a single block, perfectly nested",
+        loop.name,
+        at=loop,
+    )
+    assert isinstance(chain, Block)
+    block = chain
+    require_unit(fn, block)
+    reduction = match_reduction(block)
+    require(
+        reduction is not None,
+        "block {0} must be a reduction by sum, prod, min or max",
+        block.label.name,
+        at=block.label,
+    )
+    assert reduction is not None
+    spatial, reduce = feeding(block, IterKind.SPATIAL), feeding(block, IterKind.REDUCE)
+    require(
+        loop in reduce and loop not in spatial,
+        "loop {0} is no loop of the reduction of block {1}",
+        loop.name,
+        block.label.name,
+        at=loop,
+    )
+    rank = len(reduction.buffer.shape)
+    require(
+        -rank - 1 <= factor_axis <= rank,
+        "factor_axis {0} is outside of -{1} .. {2}",
+        factor_axis,
+        rank + 1,
+        rank,
+        at=loop,
+    )
+    axis = factor_axis if factor_axis >= 0 else factor_axis + rank + 1
+    path = path_to(fn, block.label)
+    first = max((n + 1 for n, s in enumerate(path) if type(s) is Seq), default=0)
+    nest_root = path[first]
+    loops = [s for s in path[first:-1] if isinstance(s, For)]
+    around = [s.var.name for s in path[:first] if type(s) is For and s.var in reduce]
+    require(
+        not around,
+        "loop {0} of the reduction is shared with other blocks",
+        lambda: ", ".join(around),
+        at=loop,
+    )
+    _require_zero_point(fn, block, loop, reduce)
+    partial = _partial(block, reduction, loop, target.extent, axis, loops)
+    combined = _combined(block, reduction, partial, loop, axis, loops)
+    rebuilt = replace(fn, block, partial.block)
+    below = find_path(rebuilt.body, partial.block.label)
+    assert below is not None
+    root = below[first]
+    assert nest_root is not root
+    fn = replace(rebuilt, root, seq(root, combined), partial.buffer)
+    return fn, partial.block.label
+
+
+class _Partial(NamedTuple):
+    """The block of partial results and the buffer that it fills."""
+
+    block: Block
+    buffer: Buffer
+
+
+def _require_zero_point(fn: Func, block: Block, loop: Var, reduce: set[Var]) -> None:
+    """Require that the guards hold at the first visit of each iteration of `loop`."""
+    ranges = loop_ranges(loops_above(fn, block.label))
+    zero = {v: const(0) for v in reduce if v is not loop}
+    for c in conjuncts(block.predicate):
+        if free_vars(c) & reduce:
+            require(
+                prove(substitute(c, zero), ranges) is True,
+                "some iteration of loop {0} is guarded off altogether, so that its partial result "
+                "would never be initialised",
+                loop.name,
+                at=loop,
+                hint="choose a factor that divides the extent",
+            )
+
+
+def _partial(
+    block: Block, reduction: Reduction, loop: Var, extent: Dim, axis: int, loops: list[For]
+) -> _Partial:
+    """The block with `loop` as a spatial iteration, each other loop of the reduction as its own."""
+    extents = {s.var: s.extent for s in loops}
+    factor = Iter(Var(f"v{loop.name}"), extent, IterKind.SPATIAL, loop)
+    fresh = {i.var: Var(i.var.name) for i in block.iters if i.kind is IterKind.SPATIAL}
+    mapping: dict[Var, Expr] = dict(fresh)
+    new_reduce: dict[Var, Iter] = {}
+    for i in block.iters:
+        if i.kind is not IterKind.REDUCE:
+            continue
+        values: dict[Var, Expr] = {loop: factor.var}
+        used = free_vars(i.value) - {loop}
+        for v in (v for v in extents if v in used):
+            if v not in new_reduce:
+                new_reduce[v] = Iter(Var(f"v{v.name}"), extents[v], IterKind.REDUCE, v)
+            values[v] = new_reduce[v].var
+        mapping[i.var] = substitute(i.value, values)
+    shape = list(reduction.buffer.shape)
+    shape.insert(axis, extent)
+    buffer = Buffer(f"{reduction.buffer.name}_rf", tuple(shape), reduction.buffer.dtype)
+    indices = [substitute(e, mapping) for e in reduction.indices]
+    indices.insert(axis, factor.var)
+    where = tuple(indices)
+    old = load(buffer, where)
+    value = substitute(reduction.value, mapping)
+    body = Store(buffer, where, reduction.combiner.combine((old,), (value,))[0])
+    (identity,) = reduction.combiner.identity((buffer.dtype,))
+    spatial = tuple(
+        _replace(i, var=fresh[i.var]) for i in block.iters if i.kind is IterKind.SPATIAL
+    )
+    iters = (*spatial[:axis], factor, *spatial[axis:], *new_reduce.values())
+    if not new_reduce:
+        body = Store(buffer, where, reduction.combiner.combine((identity,), (value,))[0])
+    made = Block(
+        Label(f"{block.label.name}_rf"),
+        iters,
+        (),
+        (),
+        body,
+        Store(buffer, where, identity) if new_reduce else None,
+        block.predicate,
+        block.annotations,
+    )
+    return _Partial(with_regions(made), buffer)
+
+
+def _combined(
+    block: Block,
+    reduction: Reduction,
+    partial: _Partial,
+    loop: Var,
+    axis: int,
+    loops: list[For],
+) -> Stmt:
+    """The nest that combines the partial results into the block's output."""
+    spatial, reduce = feeding(block, IterKind.SPATIAL), feeding(block, IterKind.REDUCE)
+    kept = [s for s in loops if s.var in spatial or s.var is loop]
+    renamed = {s.var: Var(s.var.name) for s in kept}
+    factor_var = Var(f"v{loop.name}")
+    extent = next(s.extent for s in loops if s.var is loop)
+    iters = (
+        *(
+            _replace(i, value=substitute(i.value, renamed))
+            for i in block.iters
+            if i.kind is IterKind.SPATIAL
+        ),
+        Iter(factor_var, extent, IterKind.REDUCE, renamed[loop]),
+    )
+    indices = list(reduction.indices)
+    indices.insert(axis, factor_var)
+    value = load(partial.buffer, tuple(indices))
+    old = load(reduction.buffer, reduction.indices)
+    body = Store(
+        reduction.buffer,
+        reduction.indices,
+        reduction.combiner.combine((old,), (value,))[0],
+    )
+    guards = [substitute(c, renamed) for c in conjuncts(block.predicate)
+              if not free_vars(c) & reduce]  # fmt: skip
+    made = Block(block.label, iters, (), (), body, block.init, conjunction(guards))
+    return nest([(renamed[s.var], s.extent) for s in kept], with_regions(made))
+
+
+@primitive
+def fuse_reduction_epilogue(fn: Func, reduction: Label, epilogue: Label) -> tuple[Func, None]:
+    """Let a sum start from what its consumer adds to it, and drop the consumer.
+
+        for i, k: with init: C[i] = 0            for i, k: with init: D[i] = E[i]
+                  C[i] = C[i] + A[i, k]     ->             D[i] = D[i] + A[i, k]
+        for i: D[i] = C[i] + E[i]
+
+    The consumer must be spatial and add one term, free of the sum, at plain iteration variables.
+    """
+    block = find_block(fn, reduction)
+    consumer = find_block(fn, epilogue)
+    require_unit(fn, block)
+    require_unit(fn, consumer)
+    matched = match_reduction(block)
+    require(
+        matched is not None and matched.combiner.name == "sum" and matched.buffer in fn.allocs,
+        "block {0} must be a sum into an internal buffer",
+        reduction.name,
+        at=reduction,
+    )
+    assert matched is not None
+    require(
+        [b.label for b in readers_of(fn, {matched.buffer}, but=reduction)] == [epilogue],
+        "{0} must be read by block {1} alone",
+        matched.buffer.name,
+        epilogue.name,
+        at=reduction,
+    )
+    term, variables = _added_term(consumer, matched.buffer)
+    assert isinstance(consumer.body, Store)
+    target = consumer.body.buffer
+    require(
+        target.dtype == matched.buffer.dtype,
+        "the sum is of {0} and the result of {1}",
+        matched.buffer.dtype,
+        target.dtype,
+        at=epilogue,
+    )
+    mapping = dict(zip(variables, matched.indices, strict=True))
+    where = tuple(substitute(e, mapping) for e in consumer.body.indices)
+    body = Store(target, where, binary(Op.ADD, load(target, where), matched.value))
+    init = Store(target, where, substitute(term, mapping))
+    fused = with_regions(_replace(block, body=body, init=init))
+    cut = remove_block(fn.body, epilogue)
+    assert cut is not None
+    fn = _replace(fn, body=cut, allocs=tuple(b for b in fn.allocs if b is not matched.buffer))
+    return replace(fn, find_block(fn, reduction), fused), None
+
+
+def _added_term(consumer: Block, buffer: Buffer) -> tuple[Expr, tuple[Var, ...]]:
+    """What a consumer adds to an element of `buffer`, and the variables that index the element."""
+    body = consumer.body
+    if type(body) is Store and type(body.value) is Binary and body.value.op is Op.ADD:
+        for sum_, term in ((body.value.a, body.value.b), (body.value.b, body.value.a)):
+            if type(sum_) is Load and sum_.buffer is buffer:
+                variables = [e for e in sum_.indices if type(e) is Var]
+                clean = not any(type(n) is Load and n.buffer is buffer for n in walk(term))
+                own = {i.var for i in consumer.iters}
+                if clean and len(set(variables)) == len(sum_.indices) and own <= set(variables):
+                    return term, tuple(variables)
+    require(
+        False,
+        "block {0} must add one term to the elements of {1}, at plain iteration variables",
+        consumer.label.name,
+        buffer.name,
+        at=consumer.label,
+        hint="reverse_compute_at can still move it into the nest of the reduction",
+    )
+    raise AssertionError
