@@ -169,15 +169,18 @@ def _or_none(decode: Callable[[Json], Any]) -> Callable[[Json], Any]:
     return lambda value: None if value is None else decode(value)
 
 
+def _number(value: Json) -> float:
+    return float(_exactly(int, float)(value))
+
+
 def _numbers(value: Json) -> tuple[float, ...]:
-    number = _DECODE["float"]
-    return tuple(number(v) for v in _exactly(list)(value))
+    return tuple(map(_number, _exactly(list)(value)))
 
 
 _DECODE: dict[str, Callable[[Json], Any]] = {
     "str": _exactly(str),
     "int": _exactly(int),
-    "float": _exactly(int, float),
+    "float": _number,
     "bool": _exactly(bool),
     "datetime": _time,
     "tuple[float, ...]": _numbers,

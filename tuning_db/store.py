@@ -218,8 +218,9 @@ class TuningDatabase:
 
         Raises `DatabaseError` where none has.
         """
-        for _, connection in self._each():
-            found = get(connection, kind, id)
+        for layer in self._layers:
+            with layer.reading() as connection:
+                found = get(connection, kind, id)
             if found is not None:
                 return found
         raise DatabaseError("there is no {0} {1:.12} in {2}", kind.kind, id, self.location)
@@ -232,8 +233,9 @@ class TuningDatabase:
         if len(prefix) < 4 or not set(prefix) <= set("0123456789abcdef"):
             raise DatabaseError("{0!r} is no id: expected at least 4 hexadecimal digits", prefix)
         found: dict[str, AnyRecord] = {}
-        for _, connection in self._each():
-            found |= {r.id: r for r in with_prefix(connection, prefix, 5) if r.id not in found}
+        for layer in self._layers:
+            with layer.reading() as connection:
+                found |= {r.id: r for r in with_prefix(connection, prefix, 5) if r.id not in found}
         if len(found) == 1:
             return next(iter(found.values()))
         if not found:
@@ -244,9 +246,10 @@ class TuningDatabase:
     def records(self, kind: type[R]) -> list[R]:
         """Every record of a kind, of all layers, ordered by id."""
         found: dict[str, R] = {}
-        for _, connection in self._each():
-            for record in scan(connection, kind):
-                found.setdefault(record.id, record)
+        for layer in self._layers:
+            with layer.reading() as connection:
+                for record in scan(connection, kind):
+                    found.setdefault(record.id, record)
         return [found[id] for id in sorted(found)]
 
     def measurements(
@@ -292,10 +295,11 @@ class TuningDatabase:
             .limit(limit)
         )
         found: dict[str, tuple[Measurement, ScheduleRecord]] = {}
-        for _, connection in self._each():
-            for row in connection.execute(wanted):
-                measured, scheduled = pair(row)
-                found.setdefault(measured.id, (measured, scheduled))
+        for layer in self._layers:
+            with layer.reading() as connection:
+                for row in connection.execute(wanted):
+                    measured, scheduled = pair(row)
+                    found.setdefault(measured.id, (measured, scheduled))
         newest = sorted(found.values(), key=lambda p: (-p[0].created.timestamp(), p[0].id))
         return newest[:limit]
 
@@ -309,8 +313,9 @@ class TuningDatabase:
 
         Of the uppermost layer that has one.
         """
-        for _, connection in self._each():
-            found = lookup.newest_model(connection, target.comparable, feature_version)
+        for layer in self._layers:
+            with layer.reading() as connection:
+                found = lookup.newest_model(connection, target.comparable, feature_version)
             if found is not None:
                 return found
         return None
@@ -371,11 +376,6 @@ class TuningDatabase:
         """
         with self._layers[0].writing() as connection:
             return transfer.import_lines(connection, file)
-
-    def _each(self) -> Iterator[tuple[str, Connection]]:
-        for layer in self._layers:
-            with layer.reading() as connection:
-                yield layer.location, connection
 
     @contextmanager
     def _connections(self) -> Iterator[list[tuple[str, Connection]]]:

@@ -8,6 +8,7 @@ says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from itertools import groupby
 from typing import Any
 
@@ -74,13 +75,17 @@ def _write_batch(connection: Connection, kind: str, batch: list[AnyRecord], repi
     statement = _insert(connection.dialect.name, kind, repin)
     try:
         with connection.begin_nested():
-            count = connection.execute(statement, rows).rowcount
+            done = connection.execute(statement, rows, execution_options=_COUNTED)
     except IntegrityError as error:
         raise _missing_reference(connection, kind, batch) or error from error
     if kind == Verification.kind:
         keys = [f"v_{name}" for name in _CHECKED]
         connection.execute(_VERIFY, [{key: row[key] for key in keys} for row in rows])
-    return count
+    return done.rowcount
+
+
+# SQLAlchemy keeps the driver's count of inserted rows only where it is asked to.
+_COUNTED = {"preserve_rowcount": True}
 
 
 def _row(record: AnyRecord) -> dict[str, Any]:
@@ -95,6 +100,7 @@ def _bind(table: Table, name: str) -> BindParameter[Any]:
     return bindparam(f"v_{name}", type_=table.c[name].type)
 
 
+@cache
 def _insert(dialect: str, kind: str, repin: bool) -> Any:
     table = TABLES[kind]
     values: dict[str, Any] = {c.name: _bind(table, c.name) for c in table.columns}

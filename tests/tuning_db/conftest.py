@@ -1,0 +1,142 @@
+"""Every backend that the contract tests run on.
+
+PostgreSQL is the server of the URL in TILEWRIGHT_TEST_POSTGRES, else one that is started here from
+the `initdb` and `postgres` found on this machine; without either those tests are skipped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, make_url, text
+from sqlalchemy.exc import OperationalError
+
+from tilewright.tuning_db import TuningDatabase
+
+from .samples import Clock, fill
+
+_NUMBER = itertools.count()
+Place = Callable[[], str]
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """The URL of a PostgreSQL server."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    given = os.environ.get("TILEWRIGHT_TEST_POSTGRES")
+    if given:
+        yield given
+        return
+    binaries = _binaries()
+    if binaries is None:
+        pytest.skip("no PostgreSQL: set TILEWRIGHT_TEST_POSTGRES to a URL, or install a server")
+    with _server(binaries) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """Gives the URL of a new, empty database at each call."""
+    if request.param == "sqlite":
+        yield lambda: f"sqlite:///{tmp_path}/tuning{next(_NUMBER)}.db"
+        return
+    server = make_url(request.getfixturevalue("postgres_url"))
+    engine = create_engine(server)
+    made: list[str] = []
+
+    def new() -> str:
+        made.append(f"tuning_{os.getpid()}_{next(_NUMBER)}")
+        with engine.begin() as connection:
+            connection.execute(text(f"CREATE SCHEMA {made[-1]}"))
+        options = {"options": f"-csearch_path={made[-1]}"}
+        return server.update_query_dict(options).render_as_string(hide_password=False)
+
+    yield new
+    with engine.begin() as connection:
+        for schema in made:
+            connection.execute(text(f"DROP SCHEMA {schema} CASCADE"))
+    engine.dispose()
+
+
+@pytest.fixture
+def place(new_place: Place) -> str:
+    """The URL of a new, empty database."""
+    return new_place()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def db(place: str, clock: Clock) -> Iterator[TuningDatabase]:
+    """A database that holds everything measurements refer to, and no measurement."""
+    with TuningDatabase(place, clock=clock) as opened:
+        fill(opened)
+        yield opened
+
+
+def _binaries() -> Path | None:
+    """The folder of the server's programs."""
+    found = shutil.which("initdb")
+    if found is not None:
+        return Path(found).resolve().parent
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return installed[-1].parent if installed else None
+
+
+@contextmanager
+def _server(binaries: Path) -> Iterator[str]:
+    # The server refuses to run as root.
+    user = "nobody" if os.geteuid() == 0 else None
+    home = Path(tempfile.mkdtemp(prefix="tilewright-postgres-"))
+    if user is not None:
+        shutil.chown(home, user)
+    data = home / "data"
+    subprocess.run(
+        [binaries / "initdb", "-D", data, "-U", "tilewright", "-A", "trust", "-E", "UTF8", "-N"],
+        check=True,
+        user=user,
+        cwd=home,
+        stdout=subprocess.DEVNULL,
+    )
+    quiet = ["-c", "listen_addresses=", "-c", "fsync=off", "-c", "logging_collector=off"]
+    with (home / "log").open("wb") as log:
+        server = subprocess.Popen(
+            [binaries / "postgres", "-D", data, "-k", home, *quiet],
+            user=user,
+            cwd=home,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        url = f"postgresql+psycopg://tilewright@/postgres?host={home}"
+        _wait(url, server)
+        yield url
+    finally:
+        server.terminate()
+        server.wait()
+        shutil.rmtree(home)
+
+
+def _wait(url: str, server: subprocess.Popen[bytes]) -> None:
+    engine = create_engine(url)
+    for _ in range(300):
+        try:
+            engine.connect().close()
+        except OperationalError:
+            assert server.poll() is None, "the PostgreSQL server did not start"
+            time.sleep(0.1)
+        else:
+            break
+    engine.dispose()

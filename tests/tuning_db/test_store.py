@@ -1,0 +1,253 @@
+"""The contract of the store, on every backend: what is put is there, once, and comes back equal."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tilewright.errors import DatabaseError
+from tilewright.tuning_db import (
+    AnyRecord,
+    CostModelRecord,
+    Measurement,
+    Outcome,
+    ScheduleRecord,
+    Session,
+    TargetRecord,
+    TuningDatabase,
+    Workload,
+)
+from tilewright.tuning_db.values import KINDS
+
+from .samples import (
+    ARM,
+    BASE,
+    CPU,
+    HOST,
+    LLVM,
+    MATMUL,
+    NOON,
+    ONE_OF_EACH,
+    SAME_CPU,
+    SESSION,
+    SLOW_CPU,
+    WIDER,
+    Clock,
+    measurement,
+    schedule,
+    verification,
+)
+
+
+def test_every_record_comes_back_equal(place: str) -> None:
+    with TuningDatabase(place) as db:
+        assert db.put(*ONE_OF_EACH) == len(ONE_OF_EACH)
+    with TuningDatabase(place) as db:
+        for record in ONE_OF_EACH:
+            back = db.get(type(record), record.id)
+            assert back == record
+            assert back.id == record.id
+            assert db.records(type(record)) == [record]
+
+
+def test_every_optional_field_comes_back(db: TuningDatabase) -> None:
+    full = dataclasses.replace(
+        measurement(8, None),
+        error="signal 11: \u00e9\u4e2d\U0001f600 {0} %s ' \" ; --",
+        features=(0.1, -1e300, 5e-324, 0.0),
+        feature_version="1",
+    )
+    program = dataclasses.replace(MATMUL, id="d" * 64, flops=2**63 - 1, ir="\u00e9\n" * 1000)
+    child = ScheduleRecord('["x"]', 3, schedule(8).id, "crossover")
+    db.put(full, schedule(8), program, child)
+    assert db.get(Measurement, full.id) == full
+    assert db.get(Workload, program.id) == program
+    assert db.get(ScheduleRecord, child.id) == child
+
+
+def test_put_takes_any_order_and_counts_what_is_new(place: str) -> None:
+    with TuningDatabase(place) as db:
+        assert db.put(*reversed(ONE_OF_EACH)) == len(ONE_OF_EACH)
+        assert db.put(*ONE_OF_EACH) == 0
+        assert db.put(measurement(8, 0.125), measurement(8, 0.25)) == 1
+        assert db.put() == 0
+        assert len(db.measurements()) == 2
+
+
+def test_the_first_of_two_records_with_one_id_stays(db: TuningDatabase) -> None:
+    renamed = dataclasses.replace(MATMUL, name="mm")
+    assert db.put(renamed) == 0
+    assert db.get(Workload, MATMUL.id) == MATMUL
+
+
+def test_more_than_a_batch_goes_in(db: TuningDatabase) -> None:
+    many = [measurement(8, 1.0 + n) for n in range(1234)]
+    assert db.put(schedule(8), *many, many[0]) == 1235
+    assert db.put(*many) == 0
+    assert db.trials(SESSION.id) == 1234
+
+
+@pytest.mark.parametrize(
+    "missing", ["session", "schedule", "workload", "target", "toolchain", "environment"]
+)
+def test_a_reference_to_nothing_is_refused_and_nothing_is_written(
+    db: TuningDatabase, missing: str
+) -> None:
+    lost = dataclasses.replace(measurement(8, 1.0), **{missing: "0" * 64})  # type: ignore[arg-type]
+    with pytest.raises(
+        DatabaseError, match=f"refers to {missing} 000000000000, which is not in the"
+    ):
+        db.put(schedule(8), measurement(8, 2.0), lost)
+    assert db.records(Measurement) == []
+    assert db.records(ScheduleRecord) == []
+
+
+def test_a_bad_record_among_good_ones_writes_nothing(db: TuningDatabase) -> None:
+    bad = dataclasses.replace(measurement(8, 1.0), outcome=Outcome.CRASH)
+    with pytest.raises(DatabaseError, match="measurement crash has seconds=1.0"):
+        db.put(schedule(8), measurement(8, 2.0), bad)
+    assert db.records(ScheduleRecord) == []
+
+
+def test_measurements_are_filtered_and_newest_first(db: TuningDatabase) -> None:
+    other = dataclasses.replace(SESSION, nonce="4567")
+    first = measurement(8, 1.0)
+    second = measurement(16, 2.0, target=SAME_CPU, after=1)
+    third = measurement(16, None, target=ARM, after=2)
+    fourth = dataclasses.replace(measurement(8, 4.0, workload=WIDER, after=3), session=other.id)
+    db.put(schedule(8), schedule(16), other, third, first, fourth, second)
+    assert db.measurements() == [fourth, third, second, first]
+    assert db.measurements(limit=2) == [fourth, third]
+    assert db.measurements(workload=MATMUL.id) == [third, second, first]
+    assert db.measurements(target=CPU) == [fourth, second, first]
+    assert db.measurements(target=SLOW_CPU) == []
+    assert db.measurements(session=other.id) == [fourth]
+    assert db.measurements(schedule=schedule(16).id) == [third, second]
+    assert db.measurements(outcome=Outcome.CRASH) == [third]
+    assert db.measurements(workload=MATMUL.id, target=CPU, limit=1) == [second]
+    assert db.history(outcome=Outcome.CRASH) == [(third, schedule(16))]
+    assert db.trials(SESSION.id) == 3
+
+
+def test_get_of_what_is_not_there(db: TuningDatabase) -> None:
+    with pytest.raises(DatabaseError, match="there is no measurement 000000000000 in"):
+        db.get(Measurement, "0" * 64)
+
+
+def test_find_by_the_first_digits_of_an_id(db: TuningDatabase) -> None:
+    assert db.find("aaaa") == MATMUL
+    assert db.find(CPU.id) == CPU
+    assert db.find(LLVM.id[:12]) == LLVM
+    with pytest.raises(DatabaseError, match="there is no record 00001111"):
+        db.find("00001111")
+    with pytest.raises(DatabaseError, match="'aaa' is no id: expected at least 4"):
+        db.find("aaa")
+    with pytest.raises(DatabaseError, match="'%%%%%' is no id"):
+        db.find("%%%%%")
+    db.put(dataclasses.replace(MATMUL, id="a" * 10 + "b" * 54))
+    with pytest.raises(
+        DatabaseError, match="aaaa may be any of workload aaaaaaaa, workload aaaaaaaa"
+    ):
+        db.find("aaaa")
+
+
+def test_the_newest_cost_model_of_comparable_targets(db: TuningDatabase) -> None:
+    def model(version: str, target: TargetRecord, day: int) -> CostModelRecord:
+        return CostModelRecord(target.id, version, f'"{day}"', day, NOON.replace(day=day))
+
+    old, new = model("1", CPU, 1), model("1", SAME_CPU, 2)
+    db.put(new, old, model("1", ARM, 3), model("2", CPU, 4))
+    assert db.cost_model(CPU, "1") == new
+    assert db.cost_model(SLOW_CPU, "1") is None
+    assert db.cost_model(CPU, "3") is None
+
+
+def test_two_databases_do_not_see_each_other(new_place: Callable[[], str]) -> None:
+    with TuningDatabase(new_place()) as one, TuningDatabase(new_place()) as two:
+        one.put(*BASE)
+        assert two.records(Session) == []
+
+
+def test_a_closed_database_opens_again(db: TuningDatabase) -> None:
+    db.close()
+    assert db.get(Workload, MATMUL.id) == MATMUL
+
+
+def test_opening_twice_and_with_create_false(place: str) -> None:
+    with pytest.raises(DatabaseError, match="no tuning database at|is empty"):
+        TuningDatabase(place, create=False)
+    TuningDatabase(place).close()
+    with TuningDatabase(place, create=False) as db:
+        assert db.put(MATMUL) == 1
+
+
+def test_read_only_reads_and_refuses_to_write(place: str) -> None:
+    with pytest.raises(DatabaseError, match="no tuning database at|is empty"):
+        TuningDatabase(place, read_only=True)
+    with TuningDatabase(place) as db:
+        db.put(*ONE_OF_EACH)
+    with TuningDatabase(place, read_only=True) as db:
+        assert db.get(Workload, MATMUL.id) == MATMUL
+        assert db.best(MATMUL.id, CPU) is not None
+        writes: list[Callable[[], object]] = [
+            lambda: db.put(WIDER),
+            lambda: db.pin(MATMUL.id, CPU, schedule(8).id),
+            lambda: db.unpin(MATMUL.id, CPU),
+            lambda: db.heartbeat(SESSION.id),
+            lambda: db.finish_session(SESSION.id),
+            lambda: db.resume_session(SESSION.id),
+            lambda: db.merge(place),
+        ]
+        for write in writes:
+            with pytest.raises(DatabaseError, match="is open read-only"):
+                write()
+
+
+def test_many_threads_write_and_read_at_once(db: TuningDatabase) -> None:
+    db.put(schedule(8), verification(8))
+    failures: list[BaseException] = []
+
+    def work(worker: int) -> None:
+        try:
+            for n in range(20):
+                mine = measurement(8, 1.0 + worker + n / 100)
+                assert db.put(mine) == 1
+                assert db.get(Measurement, mine.id) == mine
+                assert db.best(MATMUL.id, CPU) is not None
+        except BaseException as error:  # noqa: BLE001
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert db.trials(SESSION.id) == 160
+
+
+def test_records_of_every_kind_are_read(db: TuningDatabase) -> None:
+    db.put(*ONE_OF_EACH)
+    listed: list[AnyRecord] = [record for kind in KINDS.values() for record in db.records(kind)]
+    assert {record.id for record in listed} >= {record.id for record in ONE_OF_EACH}
+    assert HOST in listed
+
+
+def test_a_database_in_memory(clock: Clock) -> None:
+    with TuningDatabase("sqlite://", clock=clock) as db:
+        db.put(*ONE_OF_EACH)
+        assert db.location == "memory"
+        assert db.best(MATMUL.id, CPU) is not None
+
+
+def test_the_password_is_not_shown(new_place: Callable[[], str]) -> None:
+    place = new_place()
+    with TuningDatabase(place) as db:
+        assert "secret" not in repr(db)
+    with pytest.raises(DatabaseError) as refused:
+        TuningDatabase("postgresql+psycopg://me:secret@127.0.0.1:1/none")
+    assert "secret" not in str(refused.value)
+    assert "cannot be reached" in str(refused.value) or "psycopg" in str(refused.value)

@@ -1,0 +1,243 @@
+"""Records: content digests, normalisation, and the way to JSON and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright.errors import DatabaseError
+from tilewright.tuning_db import (
+    AnyRecord,
+    Environment,
+    Measurement,
+    Outcome,
+    ScheduleRecord,
+    SessionStatus,
+    TargetRecord,
+    Workload,
+    canonical_json,
+)
+from tilewright.tuning_db.codec import LIMITS, check, from_plain
+from tilewright.tuning_db.values import ERROR_LIMIT, KINDS, printable, to_plain
+
+from .samples import CPU, NOON, ONE_OF_EACH, SAME_CPU, SESSION, SLOW_CPU, measurement, schedule
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def test_samples_have_every_kind() -> None:
+    assert {record.kind for record in ONE_OF_EACH} == set(KINDS)
+
+
+def test_ids_are_the_same_everywhere_and_always() -> None:
+    """A digest that changes orphans every database that people have: never edit these."""
+    assert {record.kind: record.id for record in ONE_OF_EACH} == {
+        "workload": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "target": "212b750fb119d2aec06ca58b718ea6186fa3960a9b8c5f8f0c1c5b0ca5a98c87",
+        "toolchain": "f9de4f1275ba5d8175ebab088ab137e90bcaa2bb113d4d1f285920a6bdaebf78",
+        "environment": "7da10b4a43f854b32b3aa0deb5f2fb0598ed31df41304a9980d30c390de48019",
+        "session": "0d337aefd6b4bbdcb764df9164264c22e28ea6863a38a8cc2801452bd5252098",
+        "schedule": "4890c9ad4220435065a13f0a4800a466e2515f22699cdf82f04f8b293091f864",
+        "measurement": "d6111d5bc0485eeb6216c17f1fbd61007e110fd99bc5d836ffb5f43b60ca5a55",
+        "verification": "89c129451b0979171c0b89dadf074c3044519350d82585e593ddaff845ed134a",
+        "cost_model": "ba57e35704b6971838d10445224476f97e0c7da6d7e25ac62eea20f95aeb3c78",
+        "pin": "8b3210fd5d6f47c0eb97e3c7d87a22b2853d43d37748d13a2883db064bc81aa5",
+    }
+
+
+@pytest.mark.parametrize("record", ONE_OF_EACH, ids=lambda r: r.kind)
+def test_every_field_that_is_not_state_is_in_the_id(record: AnyRecord) -> None:
+    if isinstance(record, Workload):
+        pytest.skip("a workload's id is given")
+    outside = {"parent", "generator"} if isinstance(record, ScheduleRecord) else record.outside_id
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        other = dataclasses.replace(record, **{field.name: _different(field.name, value)})
+        assert (other.id == record.id) == (field.name in outside), field.name
+
+
+@pytest.mark.parametrize("record", ONE_OF_EACH, ids=lambda r: r.kind)
+def test_to_json_and_back(record: AnyRecord) -> None:
+    back = from_plain(type(record), to_plain(record))
+    assert back == record
+    assert back.id == record.id
+
+
+@given(facts=st.dictionaries(st.text(), JSON))
+def test_any_json_object_goes_to_json_and_back(facts: dict[str, Any]) -> None:
+    record = Environment(facts)
+    assert Environment(**to_plain(record)) == record
+    assert Environment(**to_plain(record)).id == record.id
+
+
+def test_the_id_of_a_schedule_ignores_white_space_and_order_of_keys() -> None:
+    compact = ScheduleRecord('[{"factor":8,"step":"split"}]', 1)
+    assert compact.id == ScheduleRecord('[ {"step": "split",\n "factor": 8} ]', 1).id
+    assert compact.id != ScheduleRecord('[{"factor":8,"step":"split"}]', 2).id
+
+
+def test_construction_normalises() -> None:
+    eastern = datetime(2026, 3, 1, 17, 30, 0, 123456, tzinfo=timezone(timedelta(hours=5.5)))
+    given = dataclasses.replace(measurement(8, 1.0), seconds=1, samples=[1, 1.5], created=eastern)
+    assert given == measurement(8, 1.0)
+    assert given.id == measurement(8, 1.0).id
+    assert given.created.tzinfo is UTC
+    assert dataclasses.replace(SESSION, search={"population": 512, "mutation": 0.5}) == SESSION
+    assert Environment({"shape": (1, 2)}) == Environment({"shape": [1, 2]})
+
+
+def test_a_time_without_a_zone_is_refused() -> None:
+    with pytest.raises(DatabaseError, match="no time zone"):
+        dataclasses.replace(measurement(8, 1.0), created=NOON.replace(tzinfo=None))
+
+
+def test_targets_are_comparable_by_both_classes() -> None:
+    assert CPU.id != SAME_CPU.id
+    assert CPU.comparable == SAME_CPU.comparable
+    assert CPU.comparable != SLOW_CPU.comparable
+    assert CPU.comparable != TargetRecord(CPU.text, "x86_64 avx2", CPU.perf).comparable
+
+
+def test_an_error_text_of_any_bytes_and_length_is_held() -> None:
+    garbage = "a\0b\udc80" + "x" * 40_000 + "the end"
+    held = dataclasses.replace(measurement(8, None), error=garbage)
+    check(held)
+    assert held.error is not None
+    assert held.error.startswith("a\ufffdb?xxx")
+    assert held.error.endswith("the end")
+    assert "characters left out" in held.error
+    assert printable("x" * ERROR_LIMIT) == "x" * ERROR_LIMIT
+
+
+def test_an_error_that_is_not_finite_is_none() -> None:
+    verification = next(r for r in ONE_OF_EACH if r.kind == "verification")
+    assert dataclasses.replace(verification, max_error=math.inf).max_error is None  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, {1, 2}, b"x", {"a": -math.inf}])
+def test_what_json_cannot_hold_is_refused(value: object) -> None:
+    with pytest.raises(DatabaseError, match="not a JSON value"):
+        canonical_json(value)
+
+
+def test_canonical_json() -> None:
+    assert canonical_json({"b": [1, 2.50], "a": "é"}) == '{"a":"\\u00e9","b":[1,2.5]}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        ("workload", {"id": "A" * 64}, "workload.id is 'AAAA.*expected a digest"),
+        ("workload", {"id": "a" * 63}, "expected a digest"),
+        ("workload", {"flops": 2**63}, "workload.flops is 9223372036854775808, beyond 64 bits"),
+        ("workload", {"flops": "many"}, "workload.flops is 'many', expected int"),
+        ("workload", {"flops": True}, "workload.flops is True, expected int"),
+        ("workload", {"name": "x" * 1001}, "workload.name has 1001 characters, at most 1000"),
+        ("workload", {"name": "a\0b"}, "workload.name has a NUL"),
+        ("workload", {"name": "a\udc80b"}, "workload.name is not valid Unicode"),
+        ("workload", {"name": None}, "workload.name is None, expected str"),
+        ("target", {"facts": []}, r"target.facts is \[\], expected Mapping"),
+        ("target", {"facts": {"a": "x" * 70_000}}, "target.facts has 70008 characters"),
+        ("schedule", {"trace": "[1,"}, "not valid JSON"),
+        ("schedule", {"trace": "[NaN]"}, "not valid JSON: NaN"),
+        ("schedule", {"trace": "[" * 50_000 + "]" * 50_000}, "not valid JSON"),
+        ("schedule", {"trace": f'"{"x" * 1_000_000}"'}, "schedule.trace has 1000002 characters"),
+        ("session", {"started": "yesterday"}, "session.started is 'yesterday', expected datetime"),
+        ("session", {"started": "2026-03-01T12:00:00"}, "expected datetime"),
+        ("session", {"status": "lost"}, "session.status is 'lost', expected SessionStatus"),
+        ("measurement", {"outcome": "fine"}, "measurement.outcome is 'fine', expected Outcome"),
+        ("measurement", {"outcome": "crash"}, "measurement crash has seconds=0.125 and 2 samples"),
+        ("measurement", {"seconds": None}, "measurement ok has seconds=None and 2 samples"),
+        ("measurement", {"samples": []}, "measurement ok has seconds=0.125 and 0 samples"),
+        ("measurement", {"samples": [0.0]}, "not positive and finite"),
+        ("measurement", {"samples": ["1"]}, "measurement.samples is"),
+        ("measurement", {"samples": "11"}, "measurement.samples is '11'"),
+        ("measurement", {"samples": [1.0] * 100_001}, "measurement.samples has 100001 elements"),
+        ("measurement", {"seconds": -1.0}, "not positive and finite"),
+        ("measurement", {"seconds": 10**400}, "measurement.seconds is"),
+        ("measurement", {"features": [1.0]}, "features without their version"),
+        ("verification", {"passed": 1}, "verification.passed is 1, expected bool"),
+    ],
+)
+def test_bad_json_is_refused(kind: str, changes: dict[str, Any], message: str) -> None:
+    record = next(r for r in ONE_OF_EACH if r.kind == kind)
+    with pytest.raises(DatabaseError, match=message):
+        from_plain(type(record), to_plain(record) | changes)
+
+
+def test_missing_and_unknown_fields_are_refused() -> None:
+    plain = to_plain(CPU)
+    with pytest.raises(DatabaseError, match="target has fields compat, facts, perf, text, x"):
+        from_plain(TargetRecord, plain | {"x": 1})
+    del plain["perf"]
+    with pytest.raises(DatabaseError, match="target has fields compat, facts, text, expected"):
+        from_plain(TargetRecord, plain)
+    with pytest.raises(DatabaseError, match="target is list, expected an object"):
+        from_plain(TargetRecord, [])
+
+
+def test_every_limit_names_a_field() -> None:
+    for where in LIMITS:
+        kind, field = where.split(".")
+        assert field in {f.name for f in dataclasses.fields(KINDS[kind])}, where
+
+
+def test_features_that_are_not_finite_are_refused() -> None:
+    held = dataclasses.replace(measurement(8, 1.0), features=(math.nan,), feature_version="1")
+    with pytest.raises(DatabaseError, match="not a JSON value"):
+        check(held)
+
+
+def test_outcomes() -> None:
+    assert [outcome.value for outcome in Outcome] == [
+        "ok",
+        "illegal",
+        "build_error",
+        "build_timeout",
+        "run_timeout",
+        "crash",
+        "out_of_memory",
+        "wrong_result",
+    ]
+
+
+def _different(name: str, value: object) -> object:
+    if name == "features":
+        return (1.0,)
+    match value:
+        case None:
+            return 1.0 if name in ("seconds", "max_error") else NOON if name == "ended" else "x"
+        case bool():
+            return not value
+        case datetime():
+            return value + timedelta(microseconds=1)
+        case Outcome():
+            return Outcome.ILLEGAL
+        case SessionStatus():
+            return SessionStatus.FINISHED
+        case str() if value.startswith("["):
+            return schedule(999).trace
+        case str():
+            return value + "x"
+        case int() | float():
+            return value + 1
+        case tuple():
+            return (*value, 9.0)
+        case dict():
+            return {**value, "another": 1}
+        case _:
+            raise AssertionError(value)
