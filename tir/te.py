@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import keyword
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 
@@ -32,6 +32,7 @@ __all__ = [
     "Axis",
     "Expr",
     "Func",
+    "Operand",
     "Tensor",
     "Var",
     "abs",
@@ -115,22 +116,47 @@ def reduce_axis(extent: int, name: str = "r") -> Axis:
     return Axis(name, extent=_extent(name, extent), reduce=True)
 
 
+@overload
 def compute(
-    shape: Sequence[int], fn: Callable[..., Any], *, name: str | tuple[str, ...] = "T"
-) -> Any:
+    shape: Sequence[int],
+    fn: Callable[..., tuple[Operand, ...]],
+    *,
+    name: str | tuple[str, ...] = "T",
+    axes: Sequence[str] | None = None,
+) -> tuple[Tensor, ...]: ...
+
+
+@overload
+def compute(
+    shape: Sequence[int],
+    fn: Callable[..., Operand],
+    *,
+    name: str = "T",
+    axes: Sequence[str] | None = None,
+) -> Tensor: ...
+
+
+def compute(
+    shape: Sequence[int],
+    fn: Callable[..., Any],
+    *,
+    name: str | tuple[str, ...] = "T",
+    axes: Sequence[str] | None = None,
+) -> Tensor | tuple[Tensor, ...]:
     """The tensor of `shape` whose element at i, j, .. is `fn(i, j, ..)`.
 
     Where `fn` returns a tuple, a tuple of tensors that are computed together; `name` may then be
-    a tuple too. Loops are named after the parameters of `fn`. Raises `IRError` for a wrong number
-    of parameters, a result that is no expression, and an axis that is out of its scope.
+    a tuple too. Loops are named `axes`, by default after the parameters of `fn`. Raises `IRError`
+    for a wrong number of parameters, a result that is no expression, and an axis that is out of
+    its scope.
     """
     own = name if isinstance(name, str) else name[0]
     for n in (name,) if isinstance(name, str) else name:
         _check_name(n)
     extents = _shape(own, shape)
-    parameters = _parameters(own, fn, len(extents))
-    axes = tuple(Axis(p, extent=e) for p, e in zip(parameters, extents, strict=True))
-    value = fn(*axes)
+    parameters = _parameters(own, fn, len(extents), axes)
+    indices = tuple(Axis(p, extent=e) for p, e in zip(parameters, extents, strict=True))
+    value = fn(*indices)
     values = value if isinstance(value, tuple) else (value,)
     results = tuple(ir.as_expr(v) for v in values)
     if not results:
@@ -141,7 +167,7 @@ def compute(
         names = (name,) if len(results) == 1 else tuple(f"{name}_{k}" for k in range(len(results)))
     if len(names) != len(results):
         raise IRError("{0}: {1} names for {2} results", own, len(names), len(results))
-    tensors = compute_stages(own, names, axes, results)[: len(results)]
+    tensors = compute_stages(own, names, indices, results)[: len(results)]
     return tensors if isinstance(value, tuple) else tensors[0]
 
 
@@ -321,8 +347,10 @@ def _axes(combiner: str, axis: Axes) -> tuple[Axis, ...]:
     return axes
 
 
-def _parameters(name: str, fn: Callable[..., Any], count: int) -> list[str]:
-    """The names of the index variables: `fn`'s parameters, `i0, i1, ..` for `*indices`."""
+def _parameters(
+    name: str, fn: Callable[..., Any], count: int, given: Sequence[str] | None
+) -> list[str]:
+    """The names of the index variables: `given`, else `fn`'s, with `i0, i1, ..` for `*indices`."""
     names: list[str] = []
     variadic = False
     for p in inspect.signature(fn).parameters.values():
@@ -331,13 +359,16 @@ def _parameters(name: str, fn: Callable[..., Any], count: int) -> list[str]:
         variadic = variadic or p.kind is p.VAR_POSITIONAL
     if variadic:
         names += [f"i{k}" for k in range(len(names), count)]
-    if len(names) != count:
-        raise IRError(
-            "{0}: the function takes {1} indices, the shape has {2} dimensions",
-            name, len(names), count,
-        )  # fmt: skip
+    for found in (names, names if given is None else given):
+        if len(found) != count:
+            raise IRError(
+                "{0}: {1} index variables ({2}) for a shape of {3} dimensions",
+                name, len(found), ", ".join(found), count,
+            )  # fmt: skip
+    for n in given or ():
+        _check_name(n)
     taken: set[str] = set()
-    return [unique(n.strip("_") or "i", taken) for n in names]
+    return [unique(n.strip("_") or "i", taken) for n in given or names]
 
 
 def _check_argument(name: str, argument: object) -> None:

@@ -1,0 +1,78 @@
+"""Operators on tensors of `te`, and `<operator>_func`s that make whole programs of them.
+
+C = ops.matmul(A, B, bias=bias, epilogue="relu")        # a tensor of a larger program
+func = ops.matmul_func(512, 512, 512)                   # a program of its own
+"""
+
+from __future__ import annotations
+
+from .attention import attention, attention_func
+from .conv2d import conv2d, conv2d_func, depthwise_conv2d, depthwise_conv2d_func
+from .elementwise import (
+    ACTIVATIONS,
+    activation,
+    activation_func,
+    add,
+    add_relu,
+    add_relu_func,
+    bias_add,
+    divide,
+    elementwise,
+    gelu,
+    multiply,
+    relu,
+    sigmoid,
+    subtract,
+    tanh,
+)
+from .layer_norm import layer_norm, layer_norm_func
+from .matmul import int8_matmul_func, matmul, matmul_func
+from .pooling import avg_pool2d, global_avg_pool2d, max_pool2d, pool2d_func
+from .reductions import argmax, argmin, max, mean, min, prod, reduction_func, sum
+from .softmax import softmax, softmax_func
+from .transpose import transpose, transpose_func
+
+__all__ = [
+    "ACTIVATIONS",
+    "activation",
+    "activation_func",
+    "add",
+    "add_relu",
+    "add_relu_func",
+    "argmax",
+    "argmin",
+    "attention",
+    "attention_func",
+    "avg_pool2d",
+    "bias_add",
+    "conv2d",
+    "conv2d_func",
+    "depthwise_conv2d",
+    "depthwise_conv2d_func",
+    "divide",
+    "elementwise",
+    "gelu",
+    "global_avg_pool2d",
+    "int8_matmul_func",
+    "layer_norm",
+    "layer_norm_func",
+    "matmul",
+    "matmul_func",
+    "max",
+    "max_pool2d",
+    "mean",
+    "min",
+    "multiply",
+    "pool2d_func",
+    "prod",
+    "reduction_func",
+    "relu",
+    "sigmoid",
+    "softmax",
+    "softmax_func",
+    "subtract",
+    "sum",
+    "tanh",
+    "transpose",
+    "transpose_func",
+]

@@ -1,0 +1,171 @@
+"""Pooling of images: the largest or the mean element of each window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal, TypeAlias
+
+from .. import dtypes
+from ..errors import IRError
+from ..tir import te
+from ..tir.te import Axis, Expr, Func, Operand, Tensor
+from .window import Layout, Padding, Pair, Window, pad, spatial_axes, windows
+
+Pairs: TypeAlias = tuple[Window, Window]
+
+
+def max_pool2d(
+    x: Tensor,
+    kernel: Pair,
+    *,
+    stride: Pair | None = None,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    ceil_mode: bool = False,
+    layout: Layout = "NCHW",
+    name: str = "max_pool",
+) -> Tensor:
+    """The largest element of each window; NaN if there is one. `stride` is `kernel` by default.
+
+    Padding never wins. With `ceil_mode` a last window that only starts inside counts too.
+    """
+    declared = _windows(name, x, kernel, stride, padding, dilation, layout)
+    pair = _ceil(declared) if ceil_mode else declared
+
+    def element(value: Expr, axes: list[Axis], *_: Expr) -> Expr:
+        return te.max(value, axis=axes)
+
+    return _pool(x, te.lowest(x.dtype), pair, layout, element, name)
+
+
+def avg_pool2d(
+    x: Tensor,
+    kernel: Pair,
+    *,
+    stride: Pair | None = None,
+    padding: Padding = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    layout: Layout = "NCHW",
+    name: str = "avg_pool",
+) -> Tensor:
+    """The mean of each window of floats. `stride` is `kernel` by default.
+
+    With `count_include_pad` zeros of the padding count as elements. Elements beyond the padding,
+    which `ceil_mode` can reach, never count.
+    """
+    if not dtypes.is_float(x.dtype):
+        raise IRError("{0} takes floats, found {1}", name, x.dtype, hint="cast the input")
+    declared = _windows(name, x, kernel, stride, padding, 1, layout)
+    pair = _ceil(declared) if ceil_mode else declared
+
+    def element(value: Expr, axes: list[Axis], y: Expr, z: Expr) -> Expr:
+        total = te.sum(value, axis=axes)
+        down, across = (
+            _count(reached, given, count_include_pad, i)
+            for reached, given, i in zip(pair, declared, (y, z), strict=True)
+        )
+        count = te.cast(te.const(1) * down * across, total.dtype)
+        return te.cast(total / count, x.dtype)
+
+    return _pool(x, 0.0, pair, layout, element, name)
+
+
+def global_avg_pool2d(x: Tensor, *, layout: Layout = "NCHW", name: str = "global_avg") -> Tensor:
+    """The mean over height and width of floats; both stay as dimensions of 1."""
+    height, width = (x.extents[d] for d in spatial_axes(layout))
+    return avg_pool2d(x, (height, width), layout=layout, name=name)
+
+
+def _pool(
+    x: Tensor,
+    padding: Operand,
+    pair: Pairs,
+    layout: Layout,
+    element: Callable[..., Expr],
+    name: str,
+) -> Tensor:
+    """The tensor of `element` of the value at an offset of a window, its axes, and its place."""
+    padded = pad(x, padding, spatial_axes(layout), pair, f"{name}_pad")
+    ry, rx = te.reduce_axis(pair[0].kernel, "ry"), te.reduce_axis(pair[1].kernel, "rx")
+
+    def at(n: Expr, c: Expr, y: Expr, z: Expr) -> Expr:
+        row, column = pair[0].position(y, ry), pair[1].position(z, rx)
+        value = padded[n, c, row, column] if layout == "NCHW" else padded[n, row, column, c]
+        return element(value, [ry, rx], y, z)
+
+    size = pair[0].outputs, pair[1].outputs
+    if layout == "NCHW":
+        return te.compute((*x.extents[:2], *size), at, name=name, axes=["n", "c", "y", "x"])
+    shape = (x.extents[0], *size, x.extents[3])
+    return te.compute(shape, lambda n, y, x, c: at(n, c, y, x), name=name)
+
+
+def _windows(
+    name: str,
+    x: Tensor,
+    kernel: Pair,
+    stride: Pair | None,
+    padding: Padding,
+    dilation: Pair,
+    layout: Layout,
+) -> Pairs:
+    if x.ndim != 4:
+        raise IRError("{0}: {1} has shape {2}; expected four dimensions", name, x.name, x.extents)
+    down, across = spatial_axes(layout)
+    extents = x.extents[down], x.extents[across]
+    pair = windows(name, extents, kernel, kernel if stride is None else stride, padding, dilation)
+    for w in pair:
+        if max(w.before, w.after) >= w.span:
+            raise IRError(
+                "{0}: padding {1} holds a whole window of {2}; expected less",
+                name, (w.before, w.after), w.span,
+            )  # fmt: skip
+    return pair
+
+
+def _ceil(pair: Pairs) -> Pairs:
+    """The windows, with one more at the end where it starts before the padding there."""
+
+    def extended(w: Window) -> Window:
+        start = w.outputs * w.stride
+        after = start + w.span - w.extent - w.before
+        inside = start < w.extent + w.before
+        return replace(w, after=after) if inside and after < w.after + w.stride else w
+
+    return extended(pair[0]), extended(pair[1])
+
+
+def _count(reached: Window, given: Window, include_pad: bool, output: Expr) -> Operand:
+    """How many elements of a window count: those of the input, or of the input and its padding."""
+    low = 0 if include_pad else given.before
+    high = given.before + given.extent + (given.after if include_pad else 0)
+    start = output * given.stride
+    last = (reached.outputs - 1) * given.stride + given.kernel
+    if low == 0 and last <= high:
+        return given.kernel
+    end = start + given.kernel
+    return (te.minimum(end, high) if last > high else end) - (
+        te.maximum(start, low) if low > 0 else start
+    )
+
+
+def pool2d_func(
+    kind: Literal["max", "avg"] = "max",
+    n: int = 1,
+    c: int = 64,
+    h: int = 112,
+    w: int = 112,
+    kernel: int = 3,
+    stride: int = 2,
+    padding: int = 1,
+    dtype: str = "float32",
+    *,
+    layout: Layout = "NCHW",
+) -> Func:
+    """Pooling of X (`layout`) over square windows."""
+    x = te.placeholder((n, c, h, w) if layout == "NCHW" else (n, h, w, c), dtype, name="X")
+    pool = max_pool2d if kind == "max" else avg_pool2d
+    y = pool(x, kernel, stride=stride, padding=padding, layout=layout, name="Y")
+    return te.func([x, y], name=f"{kind}_pool2d")
