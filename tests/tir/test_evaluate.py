@@ -1,0 +1,96 @@
+"""Columns of values: numpy code equals Python arithmetic row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewright.errors import IRError
+from tilewright.tir.evaluate import compile_columns, evaluate
+from tilewright.tir.ir import Buffer, Expr, Op, Var, binary, call, cast, ceildiv, const, select
+
+from .expressions import conditions, integers, value
+
+A, B, C = Var("a"), Var("b"), Var("c")
+SIZES = st.one_of(
+    st.integers(-20, 20), st.integers(-(2**62), 2**62), st.integers(2**51 - 3, 2**51 + 3)
+)
+
+
+@given(
+    st.lists(st.one_of(integers((A, B, C)), conditions((A, B, C))), min_size=1, max_size=4),
+    st.lists(st.tuples(SIZES, SIZES, SIZES), min_size=1, max_size=6),
+)
+@settings(max_examples=300)
+def test_columns_equal_rows(exprs: list[Expr], rows: list[tuple[int, int, int]]) -> None:
+    matrix = np.array(rows, dtype=np.int64)
+    found = compile_columns(exprs, (A, B, C))(matrix)
+    for r, row in enumerate(rows):
+        assignment = dict(zip((A, B, C), row, strict=True))
+        for j, e in enumerate(exprs):
+            try:
+                expected = value(e, assignment)
+            except ZeroDivisionError:
+                continue
+            assert int(found[r, j]) == int(expected)
+
+
+@given(st.integers(-(2**51), 2**51), st.integers(1, 2**51))
+@settings(max_examples=500)
+def test_divisions_near_the_limit_are_exact(a: int, b: int) -> None:
+    q, r = A // B, A % B
+    near = [a, a // b * b, a // b * b - 1]
+    columns = {A: np.array(near), B: np.array([b] * 3)}
+    assert evaluate(q, columns).tolist() == [x // b for x in near]
+    assert evaluate(r, columns).tolist() == [x % b for x in near]
+
+
+def test_shares_equal_subexpressions() -> None:
+    from tilewright.tir.evaluate import _Program
+
+    once = _Program([ceildiv(A, B) * C], (A, B, C))
+    both = _Program([ceildiv(A, B) * C, C * ((A + (B - 1)) // B)], (A, B, C))
+    assert len(once.steps) == len(both.steps)
+
+
+def test_a_side_of_select_that_is_not_taken_may_divide_by_zero() -> None:
+    e = select(binary(Op.NE, A, 0), binary(Op.FLOORDIV, B, A), const(-1))
+    assert evaluate(e, {A: np.array([0, 3]), B: np.array([7, 7])}).tolist() == [-1, 2]
+
+
+def test_integers_for_columns_and_no_rows() -> None:
+    assert evaluate(A * 3 + 1, {A: 4}).shape == ()
+    assert int(evaluate(A * 3 + 1, {A: 4})) == 13
+    assert evaluate(A // B, {A: np.arange(6), B: 4}).tolist() == [0, 0, 0, 0, 1, 1]
+    assert evaluate(7, {A: np.arange(2)}).tolist() == [7, 7]
+    assert evaluate(A < B, {A: np.arange(0), B: 3}).dtype == np.bool_
+    assert compile_columns([A, A + 1], (A,))(np.empty((0, 1), np.int64)).shape == (0, 2)
+
+
+def test_many_rows_are_done_in_slices() -> None:
+    matrix = np.arange(60_000, dtype=np.int64).reshape(-1, 2)
+    found = compile_columns([A // 7 + B % 5, binary(Op.MIN, A, 100)], (A, B))(matrix)
+    a, b = matrix.T
+    assert np.array_equal(found, np.stack([a // 7 + b % 5, np.minimum(a, 100)], axis=1))
+
+
+def test_floats() -> None:
+    x = cast("float64", A)
+    found = compile_columns([call("log", x) / 2.0, A], (A,))(np.array([[1], [8]]))
+    assert found.dtype == np.float64
+    assert np.array_equal(found, [[0.0, 1.0], [np.log(8.0) / 2, 8.0]])
+    limits = cast("int64", x * const(1e300, "float64") / const(3.0, "float64"))
+    assert evaluate(limits, {A: np.array([-1, 0, 1])}).tolist() == [-(2**63), 0, 2**63 - 1]
+    half = cast("int64", x / const(2.0, "float64"))
+    assert evaluate(half, {A: np.array([-3, 3])}).tolist() == [-1, 1]
+
+
+def test_refuses_what_it_does_not_evaluate() -> None:
+    with pytest.raises(IRError, match="no column for variable b"):
+        evaluate(A + B, {A: 1})
+    with pytest.raises(IRError, match="found float32"):
+        evaluate(Buffer("x", (4,), "float32")[A], {A: 1})
+    with pytest.raises(IRError, match="not evaluated over columns"):
+        evaluate(Buffer("x", (4,), "int64")[A], {A: 1})
