@@ -6,6 +6,7 @@ somebody reads it. It carries data, so that a notebook or a program can show it 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
@@ -14,10 +15,19 @@ class TilewrightError(Exception):
 
     `message` is a `str.format` template for the positional `arguments`; a callable argument is
     called for its text when the error is read. `hint` says what to do about it. Further keyword
-    arguments are kept in `data`.
+    arguments are kept in `data`. `detail`, set by whoever knows more of the circumstances, gives
+    lines that are shown below.
     """
 
-    def __init__(self, message: str, *arguments: Any, hint: str | None = None, **data: Any) -> None:
+    detail: Callable[[], str] | None = None
+
+    def __init__(
+        self,
+        message: str,
+        *arguments: Any,
+        hint: str | Callable[[], str] | None = None,
+        **data: Any,
+    ) -> None:
         super().__init__(message, *arguments)
         self.message = message
         self.arguments = arguments
@@ -28,7 +38,9 @@ class TilewrightError(Exception):
         text = self.message
         if self.arguments:
             text = text.format(*(a() if callable(a) else a for a in self.arguments))
-        return text if self.hint is None else f"{text}\n  hint: {self.hint}"
+        if self.hint is not None:
+            text += f"\n  hint: {self.hint() if callable(self.hint) else self.hint}"
+        return text if self.detail is None else f"{text}\n{self.detail()}"
 
 
 class IRError(TilewrightError):

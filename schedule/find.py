@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace as _replace
 
 from ..errors import ScheduleError
-from ..tir.ir import Alloc, Block, For, Func, If, Label, Let, Seq, Stmt, Var
+from ..tir.ir import Alloc, Block, Buffer, For, Func, If, Label, Let, Seq, Stmt, Var
 from ..tir.visit import map_tuple
 
 _NESTED = {
@@ -42,7 +42,9 @@ def path_to(fn: Func, wanted: Var | Label) -> tuple[Stmt, ...]:
     path = find_path(fn.body, wanted)
     if path is None:
         what = "loop" if type(wanted) is Var else "block"
-        raise ScheduleError("there is no {0} {1} in the program (any more)", what, wanted.name)
+        raise ScheduleError(
+            "there is no {0} {1} in the program (any more)", what, wanted.name, dead=wanted
+        )
     return path
 
 
@@ -89,13 +91,36 @@ def with_children(stmt: Stmt, children: tuple[Stmt, ...]) -> Stmt:
     """`stmt` with other statements directly below it, in the order of `nested`."""
     match stmt:
         case For():
-            return _replace(stmt, body=children[0])
+            return with_body(stmt, children[0])
         case Seq():
             return Seq(children)
         case If():
             return If(stmt.cond, children[0], children[1] if len(children) > 1 else None)
         case _:
             return _replace(stmt, body=children[0])  # type: ignore[call-arg]
+
+
+def with_body(loop: For, body: Stmt) -> For:
+    """`loop` with another body."""
+    return For(loop.var, loop.extent, body, loop.kind, loop.thread, loop.annotations)
+
+
+def with_func_body(fn: Func, body: Stmt) -> Func:
+    """`fn` with another body."""
+    return Func(fn.name, fn.params, fn.allocs, body, fn.inplace, fn.annotations)
+
+
+def rebuild(fn: Func, path: tuple[Stmt, ...], new: Stmt) -> Func:
+    """`fn` with the last statement of `path` (as `path_to` gives it) replaced by `new`."""
+    child = path[-1]
+    for parent in reversed(path[:-1]):
+        if type(parent) is For:
+            new = with_body(parent, new)
+        else:
+            below = tuple([new if s is child else s for s in nested(parent)])
+            new = with_children(parent, below)
+        child = parent
+    return with_func_body(fn, new)
 
 
 def replace_stmt(root: Stmt, old: Stmt, new: Stmt) -> Stmt:
@@ -107,9 +132,8 @@ def replace_stmt(root: Stmt, old: Stmt, new: Stmt) -> Stmt:
     return root if changed is below else with_children(root, changed)
 
 
-def replace(fn: Func, old: Stmt, new: Stmt, *allocs: object) -> Func:
+def replace(fn: Func, old: Stmt, new: Stmt, *allocs: Buffer) -> Func:
     """`fn` with `old` replaced by `new` (and, where given, buffers added to its `allocs`)."""
     body = replace_stmt(fn.body, old, new)
-    return _replace(fn, body=body, allocs=(*fn.allocs, *allocs)) if allocs else _replace(
-        fn, body=body
-    )
+    fn = with_func_body(fn, body)
+    return _replace(fn, allocs=(*fn.allocs, *allocs)) if allocs else fn

@@ -8,7 +8,7 @@ collected over a trace are the validity check of a row of decisions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ from typing import Any
 from ..errors import ScheduleError
 from ..tir.ir import Expr, Label, Var
 from ..tir.prove import prove
+from ..tir.simplify import same
 
 
 @dataclass(frozen=True)
@@ -30,16 +31,51 @@ class Constraint:
 
 @dataclass
 class Space:
-    """The decisions of a symbolic schedule: their inclusive bounds, and the constraints on them."""
+    """The decisions of a symbolic schedule and the constraints on them.
+
+    `bounds` has the inclusive bounds of each decision, in the order in which they are made, and
+    `values` the values that it can take, ascending. `facts` follow from the constraints.
+    """
 
     bounds: dict[Var, tuple[int, int]] = field(default_factory=dict)
+    values: dict[Var, Sequence[int]] = field(default_factory=dict)
     constraints: list[Constraint] = field(default_factory=list)
+    facts: list[Expr] = field(default_factory=list)
 
     def declare(self, name: str, low: int, high: int) -> Var:
         """A new decision variable with values `low` to `high`, both inclusive."""
+        return self.declare_among(name, range(low, high + 1))
+
+    def declare_among(self, name: str, values: Sequence[int]) -> Var:
+        """A new decision variable that takes one of `values`, which ascend."""
         var = Var(name)
-        self.bounds[var] = (low, high)
+        self.bounds[var] = (values[0], values[-1])
+        self.values[var] = values
         return var
+
+    def decide(self, condition: Expr) -> bool | None:
+        """Whether `condition` holds for all decisions, for none, or neither is known."""
+        decided = prove(condition, self.bounds)
+        if decided is None and (
+            any(same(condition, c.condition) for c in self.constraints)
+            or any(same(condition, fact) for fact in self.facts)
+        ):
+            return True
+        return decided
+
+    def copy(self) -> Space:
+        """A space that grows on its own, with the same variables."""
+        return Space(dict(self.bounds), dict(self.values), list(self.constraints), list(self.facts))
+
+    def mark(self) -> tuple[int, int, int]:
+        """What `rollback` takes to come back to this state."""
+        return len(self.bounds), len(self.constraints), len(self.facts)
+
+    def rollback(self, mark: tuple[int, int, int]) -> None:
+        """Forget what was declared and recorded since `mark`."""
+        for var in list(self.bounds)[mark[0] :]:
+            del self.bounds[var], self.values[var]
+        del self.constraints[mark[1] :], self.facts[mark[2] :]
 
 
 _space: ContextVar[Space | None] = ContextVar("tilewright_space", default=None)
@@ -75,7 +111,7 @@ def require(
         return
     if isinstance(condition, Expr):
         space = _space.get()
-        decided = prove(condition, {} if space is None else space.bounds)
+        decided = prove(condition) if space is None else space.decide(condition)
         if decided is True:
             return
         if decided is None and space is not None:
@@ -90,5 +126,12 @@ def certain(condition: bool | Expr) -> bool:
     """Whether `condition` is known to hold, for choosing between equivalent forms of a program."""
     if isinstance(condition, Expr):
         space = _space.get()
-        return prove(condition, {} if space is None else space.bounds) is True
+        return (prove(condition) if space is None else space.decide(condition)) is True
     return bool(condition)
+
+
+def imply(condition: bool | Expr) -> None:
+    """Note what follows from the constraints, where `prove` would not find it by itself."""
+    space = _space.get()
+    if space is not None and isinstance(condition, Expr):
+        space.facts.append(condition)

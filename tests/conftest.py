@@ -36,6 +36,10 @@ class RootIsNoTestPackage:
         return pytest.Dir.from_parent(parent, path=path) if path == ROOT else None
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update", action="store_true", help="write golden files anew")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RootIsNoTestPackage())
 

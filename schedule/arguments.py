@@ -1,0 +1,300 @@
+"""Arguments as a trace holds them: references to outputs of earlier steps, and plain data.
+
+| live value | in a trace | in JSON |
+| --- | --- | --- |
+| a loop, a block, a sampled integer | `Ref` | `{"v": "l3"}` |
+| arithmetic on sampled integers | `Derived` | `{"e": ["*", {"v": "t5"}, 2]}` |
+| an index map | `Lambda` | `{"map": "lambda i, j: (j, i)"}` |
+| a dict | `Record` | `{"dict": {...}}` |
+| a sequence | tuple | a list |
+| None, bool, int, float, str | itself | itself |
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import math
+import operator
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias, Union, get_args, get_origin
+
+from ..errors import ScheduleError
+from ..tir.ir import Dim, Expr, Label, Op, Operand, Var, binary
+from .index_map import MAX_TEXT, IndexMap
+
+Argument: TypeAlias = Any
+"""A value of the middle column of the table above."""
+Check: TypeAlias = Callable[[Argument], bool]
+
+KINDS = {"l": "loop", "b": "block", "t": "sampled integer"}
+MAX_ITEMS = 256
+MAX_DEPTH = 16
+MAX_INT = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """The output number `index` of a trace, counted over all its steps."""
+
+    kind: str
+    index: int
+
+    def __repr__(self) -> str:
+        return f"{self.kind}{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """Arithmetic on sampled integers; `args` are `Ref`, `Derived` and integers."""
+
+    op: str
+    args: tuple[Argument, ...]
+
+    def __repr__(self) -> str:
+        if len(self.args) == 1:
+            return f"-{self.args[0]!r}"
+        return f"({self.args[0]!r} {self.op} {self.args[1]!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Lambda:
+    """The text of an index map, in which sampled integers go by the name of their reference."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A dict with string keys."""
+
+    items: tuple[tuple[str, Argument], ...]
+
+
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+}
+_EXPR_OPERATORS = {op: symbol for symbol in OPERATORS for op in [Op(symbol)]}
+
+
+class Sampled(int):
+    """An integer that was sampled, or computed from sampled ones; it knows where it came from.
+
+    A step that takes it is recorded with the reference instead of the number, so that the trace
+    can be replayed with other decisions.
+    """
+
+    source: Ref | Derived
+
+    def __new__(cls, value: int, source: Ref | Derived) -> Sampled:
+        self = super().__new__(cls, value)
+        self.source = source
+        return self
+
+
+def _arithmetic(symbol: str, reflected: bool) -> Callable[[Sampled, Any], Any]:
+    operate = OPERATORS[symbol]
+
+    def method(self: Sampled, other: Any) -> Any:
+        if not isinstance(other, int) or isinstance(other, bool):
+            return NotImplemented
+        mine, theirs = self.source, other.source if isinstance(other, Sampled) else int(other)
+        a, b = (int(other), int(self)) if reflected else (int(self), int(other))
+        return Sampled(
+            operate(a, b), Derived(symbol, (theirs, mine) if reflected else (mine, theirs))
+        )
+
+    return method
+
+
+for _symbol, _name in [("+", "add"), ("-", "sub"), ("*", "mul"), ("//", "floordiv"), ("%", "mod")]:
+    setattr(Sampled, f"__{_name}__", _arithmetic(_symbol, reflected=False))
+    setattr(Sampled, f"__r{_name}__", _arithmetic(_symbol, reflected=True))
+Sampled.__neg__ = lambda self: 0 - self
+
+
+def evaluate(derived: Derived, value: Callable[[Ref], Operand]) -> Any:
+    """The integer or expression that `derived` stands for, given the values of references."""
+    args = [
+        a if type(a) is int else value(a) if type(a) is Ref else evaluate(a, value)
+        for a in derived.args
+    ]
+    if any(isinstance(a, Expr) for a in args):
+        return binary(Op(derived.op), *args)
+    try:
+        return OPERATORS[derived.op](*args)
+    except ZeroDivisionError as error:
+        raise ScheduleError("{0!r} divides by zero", derived) from error
+
+
+def expr_parts(e: Expr) -> tuple[str, Expr, Expr] | None:
+    """Symbol and operands of an expression that a `Derived` can write down."""
+    symbol = _EXPR_OPERATORS.get(getattr(e, "op", None))  # type: ignore[arg-type]
+    return None if symbol is None else (symbol, e.a, e.b)  # type: ignore[attr-defined]
+
+
+def _is_dim(v: Argument) -> bool:
+    kind = type(v)
+    return kind is int or kind is Derived or (kind is Ref and v.kind == "t")
+
+
+def is_json(v: Argument) -> bool:
+    """Whether `v` is plain data."""
+    if type(v) is tuple:
+        return all(is_json(x) for x in v)
+    if type(v) is Record:
+        return all(is_json(x) for _, x in v.items)
+    return v is None or type(v) in (bool, int, float, str)
+
+
+_SIMPLE: dict[Any, Check] = {
+    Var: lambda v: type(v) is Ref and v.kind == "l",
+    Label: lambda v: type(v) is Ref and v.kind == "b",
+    Expr: _is_dim,
+    int: lambda v: type(v) is int,
+    float: lambda v: type(v) in (int, float),
+    bool: lambda v: type(v) is bool,
+    str: lambda v: type(v) is str,
+    None: lambda v: v is None,
+    type(None): lambda v: v is None,
+    IndexMap: lambda v: type(v) is Lambda,
+    Any: is_json,
+}
+_WORDS: dict[Any, str] = {
+    Var: "a loop",
+    Label: "a block",
+    Dim: "an integer",
+    int: "a plain integer",
+    float: "a number",
+    bool: "a bool",
+    str: "a text",
+    None: "None",
+    type(None): "None",
+    IndexMap: "an index map",
+    Any: "a JSON value",
+}
+
+
+def _is_sequence(hint: Any) -> bool:
+    return get_origin(hint) in (collections.abc.Sequence, tuple, list)
+
+
+def _is_callable(hint: Any) -> bool:
+    return get_origin(hint) is collections.abc.Callable
+
+
+def _is_union(hint: Any) -> bool:
+    return get_origin(hint) in (types.UnionType, Union)
+
+
+def checker(hint: Any) -> Check:
+    """Whether an argument is of the type `hint`. Raises `ScheduleError` for an unknown type."""
+    if hint in _SIMPLE:
+        return _SIMPLE[hint]
+    if _is_callable(hint):
+        return _SIMPLE[IndexMap]
+    if _is_union(hint):
+        options = [checker(h) for h in get_args(hint)]
+        return lambda v: any(option(v) for option in options)
+    if _is_sequence(hint):
+        one = checker(next(h for h in get_args(hint) if h is not ...))
+        return lambda v: type(v) is tuple and all(one(x) for x in v)
+    raise ScheduleError("a primitive has a parameter of type {0}, which no trace can hold", hint)
+
+
+def describe(hint: Any) -> str:
+    """`hint` in words, for errors."""
+    if hint in _WORDS:
+        return _WORDS[hint]
+    if _is_callable(hint):
+        return _WORDS[IndexMap]
+    if _is_union(hint):
+        words = [describe(h) for h in get_args(hint) if h is not Expr]
+        return " or ".join(dict.fromkeys(words))
+    return f"a sequence with each {describe(get_args(hint)[0])}"
+
+
+def to_json(v: Argument) -> Any:
+    """An argument as JSON data."""
+    match v:
+        case tuple():
+            return [to_json(x) for x in v]
+        case Ref():
+            return {"v": repr(v)}
+        case Derived():
+            return {"e": [v.op, *(to_json(a) for a in v.args)]}
+        case Lambda():
+            return {"map": v.text}
+        case Record():
+            return {"dict": {k: to_json(x) for k, x in v.items}}
+        case _:
+            return v
+
+
+def from_json(data: Any, outputs: str, depth: int = 0) -> Argument:
+    """The argument that JSON data writes down; `outputs` are the kinds of the outputs so far.
+
+    Raises `ScheduleError` for anything else, and for sizes that make no sense.
+    """
+    if depth > MAX_DEPTH:
+        raise ScheduleError("an argument is nested more than {0} deep", MAX_DEPTH)
+    match data:
+        case None | bool():
+            return data
+        case int():
+            if abs(data) > MAX_INT:
+                raise ScheduleError("the number {0:e} is out of range", data)
+            return data
+        case float() if math.isfinite(data):
+            return data
+        case str():
+            if len(data) > MAX_TEXT:
+                raise ScheduleError("a text of {0} characters; at most {1}", len(data), MAX_TEXT)
+            return data
+        case list():
+            if len(data) > MAX_ITEMS:
+                raise ScheduleError("a list of {0} items; at most {1}", len(data), MAX_ITEMS)
+            return tuple(from_json(x, outputs, depth + 1) for x in data)
+        case {"v": str(name)} if len(data) == 1:
+            return parse_ref(name, outputs)
+        case {"e": [str(op), *args]} if len(data) == 1 and op in OPERATORS and len(args) == 2:
+            parts = tuple(from_json(a, outputs, depth + 1) for a in args)
+            if all(_is_dim(p) for p in parts):
+                return Derived(op, parts)
+        case {"map": str(text)} if len(data) == 1:
+            return Lambda(text)
+        case {"dict": dict(items)} if len(data) == 1 and len(items) <= MAX_ITEMS:
+            return Record(tuple((k, from_json(x, outputs, depth + 1)) for k, x in items.items()))
+    raise ScheduleError("a trace cannot hold {0!r}", data)
+
+
+def parse_ref(name: str, outputs: str) -> Ref:
+    """The reference called `name`. Raises `ScheduleError` where no such output exists yet."""
+    number = name[1:]
+    if (
+        number.isascii()
+        and number.isdecimal()
+        and len(number) < 7
+        and int(number) < len(outputs)
+        and outputs[int(number)] == name[:1]
+    ):
+        return Ref(name[0], int(number))
+    raise ScheduleError("there is no output {0!r} of an earlier step", name)
+
+
+def to_python(v: Argument) -> str:
+    """An argument as Python text."""
+    match v:
+        case tuple():
+            return "[" + ", ".join(to_python(x) for x in v) + "]"
+        case Lambda():
+            return v.text
+        case Record():
+            return "{" + ", ".join(f"{k!r}: {to_python(x)}" for k, x in v.items) + "}"
+        case _:
+            return repr(v)

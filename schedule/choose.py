@@ -1,0 +1,115 @@
+"""How a schedule takes decisions: by a random generator, from a record, or not yet.
+
+A sampling primitive asks `choose(name, values, fits)` for one integer at a time. `fits` says which
+of the values go with the choices made before; on a symbolic choice it gives the condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from ..errors import ScheduleError
+from ..tir.ir import Dim, Expr
+from .require import Space, require
+
+Fits = Callable[[Dim], bool | Expr]
+
+
+class Choose(Protocol):
+    """Takes one decision: one of `values` (ascending) for which `fits` holds."""
+
+    def __call__(
+        self,
+        name: str,
+        values: Sequence[int],
+        fits: Fits,
+        weights: Sequence[float] | None = None,
+    ) -> Dim: ...
+
+
+@dataclass
+class Decide:
+    """Takes the decisions that are given, and draws those that are open from `rng`."""
+
+    given: Sequence[int | None]
+    rng: Callable[[], np.random.Generator]
+    taken: list[int] = field(default_factory=list)
+
+    def __call__(
+        self,
+        name: str,
+        values: Sequence[int],
+        fits: Fits,
+        weights: Sequence[float] | None = None,
+    ) -> Dim:
+        place = len(self.taken)
+        value = self.given[place] if place < len(self.given) else None
+        if value is None:
+            value = self._draw(name, values, fits, weights)
+        elif value not in values or not fits(value):
+            raise ScheduleError(
+                "the decision {0} = {1} is not possible here; possible: {2}",
+                name,
+                value,
+                lambda: _some([v for v in values if fits(v)]),
+            )
+        self.taken.append(value)
+        return value
+
+    def _draw(
+        self, name: str, values: Sequence[int], fits: Fits, weights: Sequence[float] | None
+    ) -> int:
+        places = [k for k, v in enumerate(values) if fits(v)]
+        if not places:
+            raise ScheduleError("no value is possible for {0}", name)
+        if weights is None:
+            return values[places[int(self.rng().integers(len(places)))]]
+        shares = np.array([weights[k] for k in places], dtype=np.float64)
+        if not shares.sum() > 0:
+            return values[places[int(self.rng().integers(len(places)))]]
+        return values[places[int(self.rng().choice(len(places), p=shares / shares.sum()))]]
+
+    @property
+    def decision(self) -> tuple[int | None, ...]:
+        """What was decided. Raises `ScheduleError` where more was given than there is to decide."""
+        if len(self.given) > len(self.taken):
+            raise ScheduleError(
+                "{0} decisions given, the step takes {1}", len(self.given), len(self.taken)
+            )
+        return tuple(self.taken)
+
+
+@dataclass
+class Declare:
+    """Leaves each decision open: it becomes a variable of the `space`."""
+
+    space: Space
+    declared: int = 0
+
+    def __call__(
+        self,
+        name: str,
+        values: Sequence[int],
+        fits: Fits,
+        weights: Sequence[float] | None = None,
+    ) -> Dim:
+        if not values:
+            raise ScheduleError("no value is possible for {0}", name)
+        var = self.space.declare_among(name, values)
+        self.declared += 1
+        require(fits(var), "the decision {0} does not go with those before it", name)
+        return var
+
+    @property
+    def decision(self) -> tuple[int | None, ...]:
+        """As many open decisions as were declared."""
+        return (None,) * self.declared
+
+
+def _some(values: Sequence[int]) -> str:
+    shown = ", ".join(map(str, values[:12]))
+    return shown + ", ..." if len(values) > 12 else shown or "none"

@@ -1,0 +1,176 @@
+"""Whether different iterations of loops touch different elements, by affine structure.
+
+Index expressions are taken apart into sums of coefficient times *atom*, where an atom is a variable
+or a quotient or remainder. A sum determines its atoms if each coefficient is larger than what all
+smaller terms can add up to (mixed radix). The quotient and remainder of one expression together
+determine it. If the elements touched determine the loop variable, iterations are distinct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..tir.bounds import bound
+from ..tir.ir import Binary, Const, Dim, Expr, For, Op, Range, Var, as_dim
+from .blocks import Ranges, expr_key, free_vars
+from .require import certain
+
+
+@dataclass(frozen=True)
+class Access:
+    """A box of elements that a block touches, while the loops `inner` (with extents) sweep."""
+
+    ranges: tuple[Range, ...]
+    inner: Mapping[Var, Dim]
+
+
+@dataclass(frozen=True)
+class Term:
+    """`scale` times `atom`, which takes values from 0 to `span`.
+
+    Without an atom it is a slack of that span: what accesses differ by.
+    """
+
+    atom: Expr | None
+    scale: Dim
+    span: Dim
+
+
+def distinct(accesses: Sequence[Access], loops: Sequence[For], ranges: Ranges) -> bool:
+    """Whether no two accesses in different iterations of `loops` touch the same element.
+
+    The loops outside of `loops` are at one iteration; `ranges` has them and `loops`.
+    """
+    wanted = {s.var for s in loops if not certain(s.extent == 1)}
+    dimensions = len(accesses[0].ranges)
+    sums = [_common(accesses, d, ranges) for d in range(dimensions)]
+    return wanted <= _determined([s for s in sums if s is not None], wanted, ranges)
+
+
+def _common(accesses: Sequence[Access], d: int, ranges: Ranges) -> list[Term] | None:
+    """Dimension `d` of all accesses as one sum, their differences as a slack; `None` if not one."""
+    shared: dict[object, Term] | None = None
+    low: Dim | None = None
+    high: Dim | None = None
+    for access in accesses:
+        r = access.ranges[d]
+        own = {**ranges, **{v: (0, e - 1) for v, e in access.inner.items()}}
+        terms, rest = _terms(r.min, own)
+        outer: dict[object, Term] = {}
+        least = most = rest
+        for t in terms:
+            assert t.atom is not None
+            if free_vars(t.atom).isdisjoint(access.inner):
+                outer[expr_key(t.atom)] = t
+            elif certain(t.scale >= 0):
+                most = most + t.scale * t.span
+            else:
+                return None
+        most = most + (r.extent - 1)
+        if shared is None or low is None or high is None:
+            shared, low, high = outer, least, most
+            continue
+        if outer.keys() != shared.keys() or not all(
+            certain(outer[k].scale == shared[k].scale) for k in outer
+        ):
+            return None
+        low = least if certain(least < low) else low
+        high = most if certain(most > high) else high
+        if not (certain(low <= least) and certain(high >= most)):
+            return None
+    assert shared is not None and low is not None and high is not None
+    return [*shared.values(), Term(None, 1, high - low)]
+
+
+def _terms(e: Expr, ranges: Ranges) -> tuple[list[Term], Dim]:
+    """`e` as a sum of terms whose atoms start at zero, and a constant."""
+    scales: dict[object, tuple[Expr, Dim]] = {}
+    rest = _collect(e, 1, scales)
+    terms = []
+    for atom, scale in scales.values():
+        low, high = bound(atom, ranges)
+        if low is None or high is None or not certain(low == 0):
+            low, high = 0, 1 << 62
+        terms.append(Term(atom, scale, high))
+    return terms, rest
+
+
+def _collect(e: Expr, scale: Dim, into: dict[object, tuple[Expr, Dim]]) -> Dim:
+    if type(e) is Const:
+        return scale * int(e.value)
+    if type(e) is Binary:
+        if e.op is Op.ADD:
+            return _collect(e.a, scale, into) + _collect(e.b, scale, into)
+        if e.op is Op.SUB:
+            return _collect(e.a, scale, into) + _collect(e.b, 0 - scale, into)
+        if e.op is Op.MUL and type(e.b) is Const:
+            return _collect(e.a, scale * int(e.b.value), into)
+        if e.op is Op.MUL and type(e.a) is Const:
+            return _collect(e.b, scale * int(e.a.value), into)
+    key = expr_key(e)
+    old = into[key][1] if key in into else 0
+    into[key] = (e, old + scale)
+    return 0
+
+
+def _determined(sums: list[list[Term]], wanted: set[Var], ranges: Ranges) -> set[Var]:
+    """The variables of `wanted` that the values of `sums` determine."""
+    found: set[Var] = set()
+    pending = list(sums)
+    quotients: dict[object, tuple[Expr, list[tuple[Dim, Dim | None]]]] = {}
+    while pending:
+        for atom in _mixed_radix(pending.pop(), wanted):
+            if type(atom) is Var:
+                found.add(atom)
+                continue
+            whole, low, size = _digit(atom)
+            digits = quotients.setdefault(expr_key(whole), (whole, []))[1]
+            digits.append((low, size))
+            if _complete(digits, whole, ranges):
+                digits.clear()
+                pending.append(_terms(whole, ranges)[0])
+    return found & wanted
+
+
+def _mixed_radix(terms: list[Term], wanted: set[Var]) -> list[Expr]:
+    """The atoms that the sum of `terms` determines; those free of `wanted` are known anyway."""
+    moving = [t for t in terms if t.atom is not None and free_vars(t.atom) & wanted]
+    span = next((t.span for t in terms if t.atom is None), 0)
+    atoms: list[Expr] = []
+    while moving:
+        least = next(
+            (t for t in moving if all(t is u or certain(t.scale <= u.scale) for u in moving)), None
+        )
+        if least is None or least.atom is None or not certain(least.scale > span):
+            return []
+        moving.remove(least)
+        span = span + least.scale * least.span
+        atoms.append(least.atom)
+    return atoms
+
+
+def _digit(atom: Expr) -> tuple[Expr, Dim, Dim | None]:
+    """`atom` as `whole // low % size`; no size means that nothing is cut off above."""
+    whole, low, size = atom, 1, None
+    if type(whole) is Binary and whole.op is Op.MOD:
+        whole, size = whole.a, as_dim(whole.b)
+    if type(whole) is Binary and whole.op is Op.FLOORDIV:
+        return whole.a, as_dim(whole.b), size
+    return whole, low, size
+
+
+def _complete(digits: list[tuple[Dim, Dim | None]], whole: Expr, ranges: Ranges) -> bool:
+    """Whether the digits of `whole` determine it."""
+    if all(low == 1 and size is None for low, size in digits):
+        return False
+    high = bound(whole, ranges)[1]
+    reached: Dim = 1
+    while True:
+        step = next((d for d in digits if certain(d[0] == reached)), None)
+        if step is None:
+            return high is not None and certain(high < reached)
+        if step[1] is None:
+            return True
+        reached = reached * step[1]
+        digits = [d for d in digits if d is not step]

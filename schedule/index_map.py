@@ -1,0 +1,144 @@
+"""Maps of indices, such as a change of layout, and their text form.
+
+    lambda i, j: (i // 8, j, i % 8)
+
+The text is read as an expression over the parameters, integers and named sizes; nothing in it is
+ever executed.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ..errors import IRError, ScheduleError
+from ..tir.ir import Binary, Const, Dim, Expr, Op, Var, as_expr
+from ..tir.visit import substitute
+
+MAX_TEXT = 4096
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_PRECEDENCE = {Op.ADD: 1, Op.SUB: 1, Op.MUL: 2, Op.FLOORDIV: 2, Op.MOD: 2}
+
+
+@dataclass(frozen=True, eq=False)
+class IndexMap:
+    """`outputs` are index expressions over `inputs` (and sizes that are decision variables)."""
+
+    inputs: tuple[Var, ...]
+    outputs: tuple[Expr, ...]
+
+    @staticmethod
+    def of(function: Callable[..., Any]) -> IndexMap:
+        """The map that a Python function of index variables computes.
+
+        Raises `ScheduleError` where it takes a variable number of arguments, or gives no indices.
+        """
+        parameters = inspect.signature(function).parameters.values()
+        if any(p.kind not in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters):
+            raise ScheduleError("an index map takes one named parameter per dimension")
+        inputs = tuple(Var(p.name) for p in parameters)
+        result = function(*inputs)
+        results = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+        try:
+            return IndexMap(inputs, tuple(as_expr(r) for r in results))
+        except IRError as error:
+            raise ScheduleError("an index map gives indices, found {0!r}", result) from error
+
+    def apply(self, indices: tuple[Expr | int, ...]) -> tuple[Expr, ...]:
+        """The outputs at `indices`. Raises `ScheduleError` for a wrong number of them."""
+        if len(indices) != len(self.inputs):
+            raise ScheduleError(
+                "the index map takes {0} indices, found {1}", len(self.inputs), len(indices)
+            )
+        values = {v: as_expr(i) for v, i in zip(self.inputs, indices, strict=True)}
+        return tuple(substitute(o, values) for o in self.outputs)
+
+    def text(self, name: Callable[[Var], str] = lambda v: v.name) -> str:
+        """The map as a Python lambda; `name` names the variables in it that are no inputs."""
+        names = _distinct(self.inputs)
+
+        def var(v: Var) -> str:
+            return names[v] if v in names else name(v)
+
+        outputs = ", ".join(_text(o, var, 0) for o in self.outputs)
+        comma = "," if len(self.outputs) == 1 else ""
+        return f"lambda {', '.join(names.values())}: ({outputs}{comma})"
+
+    def __repr__(self) -> str:
+        return self.text()
+
+
+def parse_index_map(text: str, sizes: Mapping[str, Dim] | None = None) -> IndexMap:
+    """The map that `text` writes down; `sizes` are the names it may use beside its parameters.
+
+    Raises `ScheduleError` where the text is anything but a lambda over index arithmetic.
+    """
+    parameters, body = _lambda(text)
+    inputs = tuple(Var(p) for p in parameters)
+    names: dict[str, Any] = {**(sizes or {}), **dict(zip(parameters, inputs, strict=True))}
+    parts = body.elts if isinstance(body, ast.Tuple) else [body]
+    try:
+        return IndexMap(inputs, tuple(as_expr(_expression(p, names, text)) for p in parts))
+    except (IRError, RecursionError, ZeroDivisionError) as error:
+        raise ScheduleError("no index map: {0!r}", text) from error
+
+
+@lru_cache(maxsize=256)
+def _lambda(text: str) -> tuple[tuple[str, ...], ast.expr]:
+    if len(text) > MAX_TEXT:
+        raise ScheduleError("an index map of {0} characters; at most {1}", len(text), MAX_TEXT)
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ScheduleError("no index map: {0!r}", text) from error
+    if not isinstance(tree, ast.Lambda):
+        raise ScheduleError("an index map is a lambda, found {0!r}", text)
+    a = tree.args
+    if a.vararg or a.kwarg or a.kwonlyargs or a.defaults or a.posonlyargs:
+        raise ScheduleError("an index map takes one named parameter per dimension: {0!r}", text)
+    return tuple(x.arg for x in a.args), tree.body
+
+
+def _expression(tree: ast.expr, names: Mapping[str, Any], text: str) -> Any:
+    match tree:
+        case ast.Constant(value=int() as value) if not isinstance(value, bool):
+            return value
+        case ast.Name(id=name) if name in names:
+            return names[name]
+        case ast.BinOp(left=a, op=op, right=b) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_expression(a, names, text), _expression(b, names, text))
+        case ast.UnaryOp(op=ast.USub(), operand=a):
+            return 0 - _expression(a, names, text)
+        case _:
+            raise ScheduleError(
+                "{0!r} has no place in an index map: {1!r}", lambda: ast.unparse(tree), text
+            )
+
+
+def _distinct(inputs: tuple[Var, ...]) -> dict[Var, str]:
+    return {v: v.name if v.name.isidentifier() else f"i{k}" for k, v in enumerate(inputs)}
+
+
+def _text(e: Expr, name: Callable[[Var], str], outer: int) -> str:
+    match e:
+        case Var():
+            return name(e)
+        case Const():
+            return str(e.value) if int(e.value) >= 0 else f"({e.value})"
+        case Binary(op=op, a=a, b=b) if op in _PRECEDENCE:
+            own = _PRECEDENCE[op]
+            text = f"{_text(a, name, own)} {op.value} {_text(b, name, own + 1)}"
+            return f"({text})" if own < outer else text
+        case _:
+            raise ScheduleError("an index map is made of + - * // %, found {0}", e)

@@ -1,0 +1,210 @@
+"""Whether the iterations of loops may run at once, or in another order.
+
+What is looked at is the structure: kinds of iteration variables, single writers, and the elements
+that blocks touch as affine functions of the loops. What cannot be shown so is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..tir.ir import Block, Buffer, Dim, For, Func, IterKind, Label, Range, Stmt, Var
+from ..tir.ir import ForKind, Op, as_expr, binary
+from ..tir.prove import prove
+from .blocks import Ranges, bound_regions, covering, feeding, has_reduction, loop_ranges
+from .distinct import Access, distinct
+from .find import blocks_in, find_path, loops_in
+from .require import require
+
+
+def require_permutable(fn: Func, above: Sequence[Stmt], chain: Sequence[For]) -> None:
+    """Require that the perfectly nested loops of `chain` may run in any order.
+
+    `chain` is in its new order; `above` are the statements around it.
+    """
+    loops = {s.var for s in chain}
+    for s in chain[:-1]:
+        require(
+            s.kind is not ForKind.VECTOR,
+            "loop {0} is vectorized and must stay innermost",
+            s.var.name,
+            at=s.var,
+        )
+    innermost = {id(s.body): s.body for s in chain}
+    below = {id(s) for s in chain}
+    body = next(b for b in innermost.values() if id(b) not in below)
+    blocks = list(blocks_in(body))
+    for block in blocks:
+        opaque = loops & feeding(block, IterKind.OPAQUE)
+        require(
+            not opaque,
+            "block {0} must run in the order of loop {1}: its iterations are opaque",
+            block.label.name,
+            lambda o=opaque: _names(o),
+            at=block.label,
+        )
+        if block.init is not None:
+            mixed = loops & feeding(block, IterKind.REDUCE) & feeding(block, IterKind.SPATIAL)
+            require(
+                not mixed,
+                "loop {0} is part of both spatial and reduction iterations of block {1}",
+                lambda m=mixed: _names(m),
+                block.label.name,
+                at=block.label,
+            )
+    if len(blocks) > 1:
+        _require_self_contained(above, chain, body, blocks)
+
+
+def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bool = True) -> None:
+    """Require that the iterations of the loop at the end of `path` may run at once.
+
+    With `private`, a buffer that only one iteration's own statements use is one per iteration.
+    """
+    loop = path[-1]
+    assert isinstance(loop, For)
+    blocks = list(blocks_in(loop.body))
+    for block in blocks:
+        for kind in (IterKind.REDUCE, IterKind.OPAQUE):
+            require(
+                loop.var not in feeding(block, kind),
+                "loop {0} cannot {1}: it is part of the {2} iterations of block {3}",
+                loop.var.name,
+                what,
+                kind.value,
+                block.label.name,
+                at=loop.var,
+                hint=(lambda k=kind, p=path: _candidates(p)) if kind is IterKind.REDUCE else None,
+            )
+    ranges = loop_ranges(s for s in path if type(s) is For)
+    for buffer, users in _shared(blocks).items():
+        if len(users) == 1 and not _updates(users[0], buffer):
+            continue
+        accesses = [a for b in users for a in _accesses(b, buffer, loop.body)]
+        if distinct(accesses, [loop], ranges):
+            continue
+        require(
+            private
+            and buffer in fn.allocs
+            and not _used_elsewhere(fn, buffer, users)
+            and _covered(users, buffer, loop.body, ranges),
+            "loop {0} cannot {1}: its iterations are not known to write different elements of "
+            "{2} (blocks {3})",
+            loop.var.name,
+            what,
+            buffer.name,
+            lambda u=users: ", ".join(b.label.name for b in u),
+            at=loop.var,
+        )
+
+
+def _require_self_contained(
+    above: Sequence[Stmt], chain: Sequence[For], body: Stmt, blocks: list[Block]
+) -> None:
+    """Require that no element carries a value from one iteration of `chain` to another."""
+    ranges = loop_ranges(s for s in (*above, *chain) if type(s) is For)
+    loops = {s.var for s in chain}
+    for buffer, users in _shared(blocks).items():
+        if len(users) == 1:
+            continue
+        accumulated = [
+            b.label.name
+            for b in users
+            if buffer in _buffers(b, writes=True) and loops & feeding(b, IterKind.REDUCE)
+        ]
+        safe = not accumulated and (
+            distinct([a for b in users for a in _accesses(b, buffer, body)], chain, ranges)
+            or _covered(users, buffer, body, ranges)
+        )
+        require(
+            safe,
+            "the order of loops {0} matters: {1} carries values between their iterations "
+            "(blocks {2})",
+            lambda: ", ".join(s.var.name for s in chain),
+            buffer.name,
+            lambda u=users: ", ".join(b.label.name for b in u),
+            at=chain[0].var,
+        )
+
+
+def _shared(blocks: Sequence[Block]) -> dict[Buffer, list[Block]]:
+    """The buffers that some of `blocks` write, with all of them that touch it, in order."""
+    written = {r.buffer: None for b in blocks for r in b.writes}
+    return {
+        buffer: [b for b in blocks if buffer in _buffers(b) or buffer in _buffers(b, writes=True)]
+        for buffer in written
+    }
+
+
+def _buffers(block: Block, *, writes: bool = False) -> set[Buffer]:
+    return {r.buffer for r in (block.writes if writes else block.reads)}
+
+
+def _updates(block: Block, buffer: Buffer) -> bool:
+    """Whether what `block` writes to `buffer` depends on what was there."""
+    return has_reduction(block) or buffer in _buffers(block)
+
+
+def _used_elsewhere(fn: Func, buffer: Buffer, users: list[Block]) -> bool:
+    labels: set[Label] = {b.label for b in users}
+    return any(
+        b.label not in labels and (buffer in _buffers(b) or buffer in _buffers(b, writes=True))
+        for b in blocks_in(fn.body)
+    )
+
+
+def _inner_loops(body: Stmt, block: Block) -> dict[Var, Dim]:
+    """The loops between `body` and `block`, with their extents."""
+    path = find_path(body, block.label) or ()
+    return {s.var: s.extent for s in path if type(s) is For}
+
+
+def _accesses(block: Block, buffer: Buffer, body: Stmt) -> list[Access]:
+    inner = _inner_loops(body, block)
+    regions = bound_regions(block, (*block.writes, *block.reads), buffer)
+    return [Access(r.ranges, inner) for r in regions]
+
+
+def _covered(users: list[Block], buffer: Buffer, body: Stmt, ranges: Ranges) -> bool:
+    """Whether each iteration writes all elements of `buffer` that it uses, before it uses them."""
+    first = users[0]
+    if buffer in _buffers(first) and first.init is None:
+        return False
+    written = _hull(first, buffer, body, ranges, writes=True)
+    return written is not None and all(
+        _within(_hull(b, buffer, body, ranges, writes=w), written, ranges)
+        for b in users
+        for w in (False, True)
+    )
+
+
+def _hull(
+    block: Block, buffer: Buffer, body: Stmt, ranges: Ranges, *, writes: bool
+) -> list[Range] | None:
+    regions = bound_regions(block, block.writes if writes else block.reads, buffer)
+    return covering(regions, _inner_loops(body, block), ranges) if regions else None
+
+
+def _within(inner: list[Range] | None, outer: list[Range], ranges: Ranges) -> bool:
+    if inner is None:
+        return True
+    return all(
+        prove(binary(Op.GE, i.min, o.min), ranges) is True
+        and prove(binary(Op.LE, i.min + as_expr(i.extent), o.min + as_expr(o.extent)), ranges)
+        is True
+        for i, o in zip(inner, outer, strict=True)
+    )
+
+
+def _names(loops: set[Var]) -> str:
+    return ", ".join(sorted(v.name for v in loops))
+
+
+def _candidates(path: Sequence[Stmt]) -> str:
+    """The loops around and below that only feed spatial iterations."""
+    top = next(s for s in path if type(s) is For)
+    reducing: set[Var] = set()
+    for block in blocks_in(top):
+        reducing |= feeding(block, IterKind.REDUCE) | feeding(block, IterKind.OPAQUE)
+    found = [s.var.name for s in loops_in(top) if s.var not in reducing]
+    return f"loops that feed only spatial iterations: {', '.join(found) or 'none'}"

@@ -1,0 +1,43 @@
+"""The schedule primitives, a family of them per file. Importing them registers them."""
+
+from .annotate import annotate, bind, parallel, set_scope, unroll, vectorize
+from .cache import cache_read, cache_write
+from .inline import compute_inline, reverse_compute_inline
+from .loops import fuse, loop_partition, reorder, split, tile
+from .pack import pack, transform_layout
+from .place import compute_at, reverse_compute_at
+from .query import get_block, get_consumers, get_loops, get_producers
+from .reduction import decompose_reduction, fuse_reduction_epilogue, rfactor
+from .sample import sample_categorical, sample_perfect_tile, sample_tile
+
+__all__ = [
+    "annotate",
+    "bind",
+    "cache_read",
+    "cache_write",
+    "compute_at",
+    "compute_inline",
+    "decompose_reduction",
+    "fuse",
+    "fuse_reduction_epilogue",
+    "get_block",
+    "get_consumers",
+    "get_loops",
+    "get_producers",
+    "loop_partition",
+    "pack",
+    "parallel",
+    "reorder",
+    "reverse_compute_at",
+    "reverse_compute_inline",
+    "rfactor",
+    "sample_categorical",
+    "sample_perfect_tile",
+    "sample_tile",
+    "set_scope",
+    "split",
+    "tile",
+    "transform_layout",
+    "unroll",
+    "vectorize",
+]

@@ -1,0 +1,227 @@
+"""How loops run, and notes: `parallel`, `vectorize`, `unroll`, `bind`, `annotate`, `set_scope`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace as _replace
+from typing import Any
+
+from ...tir.ir import Block, Dim, For, ForKind, Func, Label, Stmt, Var, product
+from ...tir.visit import substitute_func
+from ..find import blocks_in, find_block, find_path, loops_in, path_to, rebuild
+from ..legality import require_concurrent
+from ..primitive import primitive
+from ..require import require
+from .cache import require_scope
+
+UNROLL_LIMIT = 4096
+VECTOR_LIMIT = 1024
+NOTE_LIMIT = 4096
+THREAD_AXES = tuple(f"{unit}Idx.{axis}" for unit in ("block", "thread") for axis in "xyz")
+
+
+@primitive
+def parallel(fn: Func, loop: Var) -> tuple[Func, None]:
+    """Run the iterations of a loop on several threads.
+
+    No iteration may depend on another: the loop feeds only spatial iteration variables, and what
+    one iteration writes no other one touches, unless the buffer is used nowhere else.
+    """
+    path, old = _serial_loop(fn, loop, "parallel")
+    for s in path[:-1]:
+        require(
+            not (type(s) is For and s.kind is ForKind.PARALLEL),
+            "loop {0} around it is parallel already",
+            lambda s=s: s.var.name,
+            at=loop,
+            hint="fuse the two loops and make the fused one parallel",
+        )
+    for inner in loops_in(old.body):
+        require(
+            inner.kind is not ForKind.PARALLEL,
+            "loop {0} below it is parallel already",
+            inner.var.name,
+            at=inner.var,
+        )
+    require_concurrent(fn, path, "run in parallel")
+    return rebuild(fn, path, _of_kind(old, ForKind.PARALLEL)), None
+
+
+@primitive
+def vectorize(fn: Func, loop: Var) -> tuple[Func, None]:
+    """Run the iterations of a loop as the lanes of vectors; a tail predicate becomes a mask.
+
+    No iteration may depend on another, and below it only unrolled loops may stand.
+    """
+    path, old = _serial_loop(fn, loop, "vectorized")
+    for inner in loops_in(old.body):
+        require(
+            inner.kind is ForKind.UNROLL,
+            "loop {0} is inside; only unrolled loops may be inside a vectorized one",
+            inner.var.name,
+            at=inner.var,
+            hint="reorder the loop to the innermost place",
+        )
+    require(
+        old.extent <= VECTOR_LIMIT,
+        "a vector of {0} lanes; at most {1}",
+        old.extent,
+        VECTOR_LIMIT,
+        at=loop,
+        hint="split the loop first",
+    )
+    require_concurrent(fn, path, "be vectorized", private=False)
+    return rebuild(fn, path, _of_kind(old, ForKind.VECTOR)), None
+
+
+@primitive
+def unroll(fn: Func, loop: Var) -> tuple[Func, None]:
+    """Write the iterations of a loop out one after the other, at most 4096 statements in all."""
+    path, old = _serial_loop(fn, loop, "unrolled")
+    unrolled = _of_kind(old, ForKind.UNROLL)
+    above = product([s.extent for s in path[:-1] if type(s) is For and s.kind is ForKind.UNROLL])
+    copies = above * _statements(unrolled)
+    require(
+        copies <= UNROLL_LIMIT,
+        "unrolling makes {0} statements; at most {1}",
+        copies,
+        UNROLL_LIMIT,
+        at=loop,
+        hint="split the loop and unroll the inner part",
+    )
+    return rebuild(fn, path, unrolled), None
+
+
+@primitive
+def bind(fn: Func, loop: Var, thread_axis: str) -> tuple[Func, None]:
+    """Let the iterations of a loop run on the threads or thread blocks along a hardware axis.
+
+    No iteration may depend on another. An axis is bound once on the way to a block, and has one
+    extent in all of a kernel.
+    """
+    require(
+        thread_axis in THREAD_AXES,
+        "unknown thread axis {0!r}; expected one of {1}",
+        thread_axis,
+        ", ".join(THREAD_AXES),
+        at=loop,
+    )
+    path, old = _serial_loop(fn, loop, "bound")
+    for s in (*path[:-1], *loops_in(old.body)):
+        require(
+            not (type(s) is For and s.thread == thread_axis),
+            "{0} is bound to loop {1} on the same path",
+            thread_axis,
+            lambda s=s: s.var.name,
+            at=loop,
+        )
+    for s in loops_in(_kernel(path)):
+        if s.thread == thread_axis:
+            require(
+                s.extent == old.extent,
+                "{0} has {1} iterations at loop {2} of the same kernel, here {3}",
+                thread_axis,
+                s.extent,
+                s.var.name,
+                old.extent,
+                at=loop,
+            )
+    require_concurrent(fn, path, "be bound to threads")
+    bound = For(old.var, old.extent, old.body, ForKind.THREAD, thread_axis, old.annotations)
+    return rebuild(fn, path, bound), None
+
+
+@primitive
+def annotate(fn: Func, target: Var | Label, key: str, value: Any) -> tuple[Func, None]:
+    """Attach a JSON value to a loop or block under `key`, for passes that look for it."""
+    path = path_to(fn, target)
+    old = path[-1]
+    assert isinstance(old, (For, Block))
+    require(
+        0 < len(key) <= 64 and key.isprintable(),
+        "{0!r} is no key: up to 64 characters",
+        key,
+        at=target,
+    )
+    require(
+        len(json.dumps(value)) <= NOTE_LIMIT,
+        "the value of {0} takes more than {1} characters",
+        key,
+        NOTE_LIMIT,
+        at=target,
+    )
+    require(
+        all(k != key for k, _ in old.annotations),
+        "{0} is annotated with {1} already",
+        target.name,
+        key,
+        at=target,
+    )
+    notes = tuple(sorted((*old.annotations, (key, value)), key=lambda pair: pair[0]))
+    return rebuild(fn, path, _replace(old, annotations=notes)), None
+
+
+@primitive
+def set_scope(
+    fn: Func, block: Label, write_buffer_index: int, storage_scope: str
+) -> tuple[Func, None]:
+    """Choose where a buffer that a block writes lives: global, shared, local or register.
+
+    The buffer must be internal to the function.
+    """
+    written = list(dict.fromkeys(r.buffer for r in find_block(fn, block).writes))
+    require(
+        0 <= write_buffer_index < len(written),
+        "block {0} writes {1} buffers; there is no {2}",
+        block.name,
+        len(written),
+        write_buffer_index,
+        at=block,
+    )
+    old = written[write_buffer_index]
+    require_scope(storage_scope)
+    require(
+        old in fn.allocs,
+        "{0} is a parameter of the function; it stays in global memory",
+        old.name,
+        at=block,
+        hint="cache_write gives the block an internal buffer",
+    )
+    if old.scope == storage_scope:
+        return fn, None
+    return substitute_func(fn, {old: _replace(old, scope=storage_scope)}), None
+
+
+def _serial_loop(fn: Func, loop: Var, what: str) -> tuple[tuple[Stmt, ...], For]:
+    path = path_to(fn, loop)
+    old = path[-1]
+    assert isinstance(old, For)
+    require(
+        old.kind is ForKind.SERIAL,
+        "loop {0} is {1}; it cannot be {2} too",
+        loop.name,
+        old.kind.value,
+        what,
+        at=loop,
+    )
+    return path, old
+
+
+def _of_kind(loop: For, kind: ForKind) -> For:
+    return For(loop.var, loop.extent, loop.body, kind, None, loop.annotations)
+
+
+def _statements(loop: For) -> Dim:
+    """How many statements the unrolled loops in `loop`, itself included, make."""
+    total: Dim = 0
+    for block in blocks_in(loop):
+        path = find_path(loop, block.label) or ()
+        total = total + product(
+            [s.extent for s in path if type(s) is For and s.kind is ForKind.UNROLL]
+        )
+    return total
+
+
+def _kernel(path: tuple[Stmt, ...]) -> Stmt:
+    """The outermost loop around the end of `path`."""
+    return next(s for s in path if type(s) is For)

@@ -1,0 +1,68 @@
+"""Finding one's way in a program: `get_block`, `get_loops`, `get_producers`, `get_consumers`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...errors import ScheduleError
+from ...tir.ir import Block, For, Func, Label, Var
+from ..blocks import readers_of, region_buffers
+from ..find import blocks_in, find_block, path_to
+from ..primitive import primitive
+from ..require import require
+
+
+@primitive
+def get_block(fn: Func, block: str | int) -> tuple[Func, Label]:
+    """The block of that name, or at that position in program order, counted from 0.
+
+    Raises `ScheduleError` where there is none, or where several have the name.
+    """
+    blocks = list(blocks_in(fn.body))
+    if isinstance(block, str):
+        found = [b for b in blocks if b.label.name == block]
+        require(
+            len(found) > 0,
+            "there is no block {0!r}; there are {1}",
+            block,
+            lambda: ", ".join(b.label.name for b in blocks),
+        )
+        require(
+            len(found) == 1,
+            "{0} blocks are called {1!r}",
+            len(found),
+            block,
+            hint=lambda: f"give the position: {_positions(blocks, block)}",
+        )
+        return fn, found[0].label
+    if not 0 <= block < len(blocks):
+        raise ScheduleError("there is no block {0}; there are {1}", block, len(blocks))
+    return fn, blocks[block].label
+
+
+def _positions(blocks: list[Block], name: str) -> str:
+    return ", ".join(str(k) for k, b in enumerate(blocks) if b.label.name == name)
+
+
+@primitive
+def get_loops(fn: Func, block: Label) -> tuple[Func, tuple[Var, ...]]:
+    """The loops around a block, outermost first."""
+    return fn, tuple([s.var for s in path_to(fn, block) if type(s) is For])
+
+
+@primitive
+def get_producers(fn: Func, block: Label) -> tuple[Func, tuple[Label, ...]]:
+    """The other blocks that write what a block reads, in program order."""
+    wanted = region_buffers(find_block(fn, block).reads)
+    return fn, tuple(b.label for b in _writers(fn, wanted) if b.label is not block)
+
+
+@primitive
+def get_consumers(fn: Func, block: Label) -> tuple[Func, tuple[Label, ...]]:
+    """The other blocks that read what a block writes, in program order."""
+    written = region_buffers(find_block(fn, block).writes)
+    return fn, tuple(b.label for b in readers_of(fn, written, but=block))
+
+
+def _writers(fn: Func, buffers: set[object]) -> Iterator[Block]:
+    return (b for b in blocks_in(fn.body) if not buffers.isdisjoint(region_buffers(b.writes)))

@@ -1,0 +1,132 @@
+"""Decisions: `sample_perfect_tile`, `sample_tile`, `sample_categorical`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...errors import ScheduleError
+from ...tir.bounds import bound
+from ...tir.ir import Dim, Expr, Func, Var, ceildiv, product
+from ..choose import Choose, Fits
+from ..find import find_loop
+from ..primitive import primitive
+from ..require import current_space, imply, require
+
+MAX_PARTS = 16
+MAX_CANDIDATES = 4096
+
+
+@primitive
+def sample_perfect_tile(
+    fn: Func, choose: Choose, loop: Var, n: int, max_innermost_factor: int = 16
+) -> tuple[Func, tuple[Dim, ...]]:
+    """`n` factors whose product is the extent of `loop`, the innermost at most the maximum.
+
+        sch.sample_perfect_tile(i, n=3)   ->   (16, 8, 8) for an extent of 1024
+
+    The inner `n - 1` factors are decided, innermost first; the outermost follows.
+    """
+    extent = _require_parts(fn, loop, n, max_innermost_factor)
+    factors: tuple[Dim, ...] = ()
+    for k in range(n - 1, 0, -1):
+        most = max_innermost_factor if k == n - 1 else _most(extent)
+        values = [d for d in _divisors(extent) if d <= most]
+        factors = (choose(f"{loop.name}_{k}", values, _divides(extent, factors)), *factors)
+    inner = product(factors)
+    outer = extent // inner
+    imply(product((outer, *factors)) == extent)
+    return fn, (outer, *factors)
+
+
+@primitive
+def sample_tile(
+    fn: Func, choose: Choose, loop: Var, n: int, max_factor: int = 64
+) -> tuple[Func, tuple[Dim, ...]]:
+    """`n` factors whose product covers the extent of `loop`, dividing it or not.
+
+        sch.sample_tile(i, n=2)   ->   (9, 12) for an extent of 97
+
+    The inner `n - 1` factors, each at most `max_factor`, are decided, innermost first; their
+    product is at most the extent. The outermost is what it takes to cover the extent.
+    """
+    extent = _require_parts(fn, loop, n, max_factor)
+    factors: tuple[Dim, ...] = ()
+    for k in range(n - 1, 0, -1):
+        values = range(1, max(1, min(max_factor, _most(extent))) + 1)
+        factors = (choose(f"{loop.name}_{k}", values, _at_most(extent, factors)), *factors)
+    return fn, (ceildiv(extent, product(factors)), *factors)
+
+
+@primitive
+def sample_categorical(
+    fn: Func, choose: Choose, candidates: Sequence[int], probs: Sequence[float] | None = None
+) -> tuple[Func, Dim]:
+    """One of the integers `candidates`, with probabilities `probs` (equal ones by default).
+
+    sch.sample_categorical([0, 16, 64])   ->   16
+    """
+    require(
+        0 < len(candidates) <= MAX_CANDIDATES,
+        "{0} candidates; expected 1 to {1}",
+        len(candidates),
+        MAX_CANDIDATES,
+    )
+    require(len(set(candidates)) == len(candidates), "candidates repeat: {0}", list(candidates))
+    weights = [1.0] * len(candidates) if probs is None else [float(q) for q in probs]
+    require(
+        len(weights) == len(candidates),
+        "{0} probabilities for {1} candidates",
+        len(weights),
+        len(candidates),
+    )
+    require(
+        all(math.isfinite(w) and w >= 0 for w in weights) and sum(weights) > 0,
+        "probabilities must be positive numbers, found {0}",
+        weights,
+    )
+    order = sorted(range(len(candidates)), key=lambda k: candidates[k])
+    values = [candidates[k] for k in order]
+    return fn, choose("choice", values, lambda _: True, [weights[k] for k in order])
+
+
+def _require_parts(fn: Func, loop: Var, n: int, most: int) -> Dim:
+    """The extent of the loop, once the number of parts and the largest factor make sense."""
+    extent = find_loop(fn, loop).extent
+    require(1 <= n <= MAX_PARTS, "{0} parts; expected 1 to {1}", n, MAX_PARTS)
+    require(most >= 1, "the largest factor must be positive, found {0}", most)
+    require(extent >= 1, "loop {0} has no iterations to tile", loop.name, at=loop)
+    return extent
+
+
+def _most(extent: Dim) -> int:
+    """The largest value of an extent."""
+    if isinstance(extent, int):
+        return extent
+    space = current_space()
+    high = bound(extent, {} if space is None else space.bounds)[1]
+    if not isinstance(high, int):
+        raise ScheduleError("the extent {0} has no known bound", extent)
+    return high
+
+
+def _divisors(extent: Dim) -> Sequence[int]:
+    """The divisors of an extent, ascending; every number up to its bound where it is symbolic."""
+    if not isinstance(extent, int):
+        return range(1, _most(extent) + 1)
+    low = [d for d in range(1, math.isqrt(extent) + 1) if extent % d == 0]
+    return low + [extent // d for d in reversed(low) if d * d != extent]
+
+
+def _divides(extent: Dim, factors: tuple[Dim, ...]) -> Fits:
+    def fits(value: Dim) -> bool | Expr:
+        return extent % product((value, *factors)) == 0
+
+    return fits
+
+
+def _at_most(extent: Dim, factors: tuple[Dim, ...]) -> Fits:
+    def fits(value: Dim) -> bool | Expr:
+        return product((value, *factors)) <= extent
+
+    return fits

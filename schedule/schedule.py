@@ -1,0 +1,378 @@
+"""`Schedule`: a program, the steps that were applied to it, and the decisions they took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+
+from ..errors import IRError, ScheduleError
+from ..tir.ir import Const, Dim, Expr, Func, Label, Var
+from . import primitives as p
+from .arguments import (
+    Argument,
+    Derived,
+    Lambda,
+    Record,
+    Ref,
+    Sampled,
+    evaluate,
+    expr_parts,
+)
+from .choose import Decide, Declare
+from .find import blocks_in, find_path
+from .index_map import IndexMap, parse_index_map
+from .primitive import PRIMITIVES, Primitive, find_primitive
+from .render import explain
+from .require import Space, collecting
+from .trace import Step, Trace
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Decision = Sequence[int | None]
+
+
+def method(
+    function: Callable[Concatenate[Func, P], tuple[Func, R]],
+) -> Callable[Concatenate[Schedule, P], R]:
+    """The method of `Schedule` for a primitive: the same parameters, the result alone."""
+    primitive = PRIMITIVES[function.__name__]
+
+    def call(self: Schedule, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._call(primitive, args, kwargs)  # type: ignore[no-any-return]
+
+    call.__name__ = primitive.name
+    call.__qualname__ = f"Schedule.{primitive.name}"
+    call.__doc__ = function.__doc__
+    return call
+
+
+class Schedule:
+    """Applies primitives to a program one after the other, and records them.
+
+    Handles are the `Var` of a loop and the `Label` of a block; a step that consumes a loop returns
+    the new ones. A step either preserves the meaning of the program or raises `ScheduleError` and
+    leaves the schedule as it was.
+
+    `seed` is for sampling. With `symbolic=True` sampled integers are variables of `space`, which
+    collects the conditions on them.
+    """
+
+    def __init__(self, func: Func, *, seed: int = 0, symbolic: bool = False) -> None:
+        self.space: Space | None = Space() if symbolic else None
+        self._seed = seed
+        self._generator: np.random.Generator | None = None
+        self._history = [func]
+        self._steps: list[Step] = []
+        self._outputs: list[Any] = []
+        self._refs: dict[Any, Ref] = {}
+
+    @property
+    def func(self) -> Func:
+        """The program as it is now."""
+        return self._history[-1]
+
+    @property
+    def original(self) -> Func:
+        """The program that the schedule started from."""
+        return self._history[0]
+
+    @property
+    def trace(self) -> Trace:
+        """The steps so far."""
+        return Trace(tuple(self._steps))
+
+    def __repr__(self) -> str:
+        return f"{self.func!r}\n\n# {len(self._steps)} steps\n{self.trace}"
+
+    def copy(self) -> Schedule:
+        """An independent schedule in the same state; handles are valid in both.
+
+        The copy of a symbolic schedule has a space of its own, with the same variables.
+        """
+        new = Schedule(self.original, seed=self._seed)
+        new.space = None if self.space is None else self.space.copy()
+        new._history, new._steps = list(self._history), list(self._steps)
+        new._outputs, new._refs = list(self._outputs), dict(self._refs)
+        if self._generator is not None:
+            new._generator = np.random.default_rng(self._seed)
+            new._generator.bit_generator.state = self._generator.bit_generator.state
+        return new
+
+    # The primitives; each one that is registered by this package has its line.
+
+    def get_block(self, block: str | int) -> Label:
+        """The block of that name in the program, or at that position in the original program.
+
+        Raises `ScheduleError` where there is none, or several of that name.
+        """
+        if isinstance(block, str):
+            _, label = self._guard("get_block", (("block", block),), p.get_block, self.func, block)
+            blocks = [b.label for b in blocks_in(self.original.body)]
+            if label not in blocks:
+                if label in self._refs:
+                    return label
+                raise ScheduleError(
+                    "block {0} was made by a step that did not return it; it cannot be referred to",
+                    block,
+                )
+            block = blocks.index(label)
+        step = (("block", int(block)),)
+        _, label = self._guard("get_block", step, p.get_block, self.original, int(block))
+        if find_path(self.func.body, label) is None:
+            self._guard("get_block", step, p.get_loops, self.func, label)
+        self._record(Step("get_block", step, "b", (), label.name), self.func, [label])
+        return label
+
+    get_loops = method(p.get_loops)
+    get_producers = method(p.get_producers)
+    get_consumers = method(p.get_consumers)
+
+    split = method(p.split)
+    fuse = method(p.fuse)
+    reorder = method(p.reorder)
+    tile = method(p.tile)
+    loop_partition = method(p.loop_partition)
+
+    parallel = method(p.parallel)
+    vectorize = method(p.vectorize)
+    unroll = method(p.unroll)
+    bind = method(p.bind)
+    annotate = method(p.annotate)
+    set_scope = method(p.set_scope)
+
+    cache_read = method(p.cache_read)
+    cache_write = method(p.cache_write)
+    pack = method(p.pack)
+    transform_layout = method(p.transform_layout)
+
+    compute_at = method(p.compute_at)
+    reverse_compute_at = method(p.reverse_compute_at)
+    compute_inline = method(p.compute_inline)
+    reverse_compute_inline = method(p.reverse_compute_inline)
+
+    decompose_reduction = method(p.decompose_reduction)
+    rfactor = method(p.rfactor)
+    fuse_reduction_epilogue = method(p.fuse_reduction_epilogue)
+
+    def sample_perfect_tile(
+        self,
+        loop: Var,
+        n: int,
+        max_innermost_factor: int = 16,
+        *,
+        decision: Decision = (),
+    ) -> tuple[Dim, ...]:
+        """`n` factors whose product is the extent of `loop`; the innermost is bounded."""
+        args = (loop, n, max_innermost_factor)
+        return self._sample("sample_perfect_tile", args, decision)  # type: ignore[no-any-return]
+
+    def sample_tile(
+        self, loop: Var, n: int, max_factor: int = 64, *, decision: Decision = ()
+    ) -> tuple[Dim, ...]:
+        """`n` factors that cover the extent of `loop`, dividing it or not; inner ones bounded."""
+        args = (loop, n, max_factor)
+        return self._sample("sample_tile", args, decision)  # type: ignore[no-any-return]
+
+    def sample_categorical(
+        self,
+        candidates: Sequence[int],
+        probs: Sequence[float] | None = None,
+        *,
+        decision: Decision = (),
+    ) -> Dim:
+        """One of the integers `candidates`, with probabilities `probs`."""
+        args = (candidates, probs)
+        return self._sample("sample_categorical", args, decision)  # type: ignore[no-any-return]
+
+    def __getattr__(self, name: str) -> Any:
+        """Primitives that were registered from outside."""
+        primitive = PRIMITIVES.get(name)
+        if primitive is None:
+            raise AttributeError(f"there is no primitive {name!r}")
+
+        def call(*args: Any, decision: Decision = (), **kwargs: Any) -> Any:
+            return self._call(primitive, args, kwargs, decision)
+
+        return call
+
+    def replay(self, step: Step) -> Any:
+        """Apply a recorded step, its references meaning the outputs of this schedule's steps."""
+        if step.op == "get_block":
+            return self.get_block(dict(step.arguments)["block"])
+        return self._run(find_primitive(step.op), step.arguments, step.decision, step.note)
+
+    def _sample(self, name: str, args: tuple[Any, ...], decision: Decision) -> Any:
+        return self._call(PRIMITIVES[name], args, {}, decision)
+
+    def _call(
+        self,
+        primitive: Primitive,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        decision: Decision = (),
+    ) -> Any:
+        bound = primitive.bind(args, kwargs)
+        encoded = tuple([(n, self._encode(v, primitive.name)) for n, v in bound.items()])
+        return self._run(primitive, encoded, tuple(decision), None)
+
+    def _run(
+        self,
+        primitive: Primitive,
+        encoded: tuple[tuple[str, Argument], ...],
+        decision: tuple[int | None, ...],
+        note: str | None,
+    ) -> Any:
+        choose: Decide | Declare | None = None
+        if primitive.samples:
+            space = self.space
+            choose = Decide(decision, self._rng) if space is None else Declare(space)
+        func, result = self._guard(
+            primitive.name, encoded, self._invoke, primitive, choose, encoded
+        )
+        if choose is None:
+            outputs, kinds = _flatten(result)
+        else:
+            decision = choose.decision
+            start = len(self._outputs)
+            values = result if type(result) is tuple else (result,)
+            outputs = [_sampled(v, start + k) for k, v in enumerate(values)]
+            kinds = "t" * len(outputs)
+            result = tuple(outputs) if type(result) is tuple else outputs[0]
+        self._record(Step(primitive.name, encoded, kinds, decision, note), func, outputs)
+        return result
+
+    def _invoke(
+        self,
+        primitive: Primitive,
+        choose: Decide | Declare | None,
+        encoded: tuple[tuple[str, Argument], ...],
+    ) -> tuple[Func, Any]:
+        primitive.check_types(dict(encoded))
+        decoded = {name: self._decode(value) for name, value in encoded}
+        func, result = primitive.call(self.func, choose, decoded)
+        if choose is not None:
+            _ = choose.decision
+        return func, result
+
+    def _guard(
+        self,
+        name: str,
+        encoded: tuple[tuple[str, Argument], ...],
+        function: Callable[..., tuple[Func, R]],
+        *args: Any,
+    ) -> tuple[Func, R]:
+        """Call `function`; what it refuses is explained and leaves no constraint behind."""
+        space = self.space
+        mark = None if space is None else space.mark()
+        try:
+            with collecting(space):
+                return function(*args)
+        except (ScheduleError, IRError) as error:
+            if space is not None and mark is not None:
+                space.rollback(mark)
+            refusal = error
+            if not isinstance(refusal, ScheduleError):
+                refusal = ScheduleError("{0}: {1}", name, error)
+            explain(refusal, Step(name, encoded), tuple(self._history), tuple(self._steps))
+            if refusal is error:
+                raise
+            raise refusal from error
+
+    def _record(self, step: Step, func: Func, outputs: list[Any]) -> None:
+        start = len(self._outputs)
+        for k, (value, kind) in enumerate(zip(outputs, step.outputs, strict=True)):
+            if type(value) is not Sampled:
+                self._refs[value] = Ref(kind, start + k)
+        self._outputs.extend(outputs)
+        self._steps.append(step)
+        self._history.append(func)
+
+    def _encode(self, value: Any, name: str) -> Argument:
+        kind = type(value)
+        if kind is int or kind is str or kind is bool or value is None or kind is float:
+            return value
+        if kind is Sampled:
+            if int(self._value(value.source)) != int(value):
+                raise ScheduleError(
+                    "{0}: the sampled integer {1} is of another schedule", name, int(value)
+                )
+            return value.source
+        if isinstance(value, (Expr, Label)):
+            return self._encode_handle(value, name)
+        if kind is list or kind is tuple:
+            return tuple([self._encode(v, name) for v in value])
+        if kind is dict:
+            return Record(tuple((str(k), self._encode(v, name)) for k, v in value.items()))
+        if kind is IndexMap or callable(value):
+            index_map = value if kind is IndexMap else IndexMap.of(value)
+            return Lambda(index_map.text(lambda v: repr(self._encode_handle(v, name))))
+        if isinstance(value, np.generic):
+            return value.item()
+        raise ScheduleError(
+            "{0}: an argument {1!r} of type {2} cannot be recorded", name, value, kind.__name__
+        )
+
+    def _encode_handle(self, value: Expr | Label, name: str) -> Argument:
+        ref = self._refs.get(value)
+        if ref is not None:
+            return ref
+        if type(value) is Const:
+            return int(value.value)
+        parts = None if isinstance(value, Label) else expr_parts(value)
+        if parts is not None:
+            symbol, a, b = parts
+            return Derived(symbol, (self._encode_handle(a, name), self._encode_handle(b, name)))
+        raise ScheduleError(
+            "{0}: the handle {1} is not of this schedule",
+            name,
+            getattr(value, "name", value),
+            hint="handles come from steps of the same schedule, such as get_block and get_loops",
+        )
+
+    def _decode(self, value: Argument) -> Any:
+        kind = type(value)
+        if kind is Ref or kind is Derived:
+            return self._value(value)
+        if kind is tuple:
+            return tuple([self._decode(v) for v in value])
+        if kind is Record:
+            return {k: self._decode(v) for k, v in value.items}
+        if kind is Lambda:
+            sizes = {
+                f"t{k}": int(v) if isinstance(v, int) else v
+                for k, v in enumerate(self._outputs)
+                if (isinstance(v, (int, Expr)) and type(v) is not Var) or self._is_decision(v)
+            }
+            return parse_index_map(value.text, sizes)
+        return value
+
+    def _is_decision(self, value: Any) -> bool:
+        return self.space is not None and type(value) is Var and value in self.space.bounds
+
+    def _value(self, source: Ref | Derived) -> Any:
+        """The handle, integer or expression that a reference stands for in this schedule."""
+        if type(source) is Derived:
+            return evaluate(source, self._value)
+        if source.index >= len(self._outputs):
+            raise ScheduleError("there is no output {0} of an earlier step", source)
+        value = self._outputs[source.index]
+        return int(value) if type(value) is Sampled else value
+
+    def _rng(self) -> np.random.Generator:
+        if self._generator is None:
+            self._generator = np.random.default_rng(self._seed)
+        return self._generator
+
+
+def _sampled(value: Dim, index: int) -> Any:
+    return Sampled(value, Ref("t", index)) if isinstance(value, int) else value
+
+
+def _flatten(result: Any) -> tuple[list[Any], str]:
+    """The handles in the result of a primitive, and their kinds."""
+    if result is None:
+        return [], ""
+    outputs = list(result) if type(result) is tuple else [result]
+    return outputs, "".join(["l" if type(v) is Var else "b" for v in outputs])

@@ -1,0 +1,249 @@
+"""The trace of a schedule: its steps as data, to and from JSON, as Python, and their replay.
+
+A block of the original program is written as its position there, never by its name, so that
+renaming a tensor orphans no record. Nothing that comes from JSON is ever executed: a step is the
+name of a registered primitive with checked arguments.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ScheduleError
+from .arguments import KINDS, MAX_INT, Argument, Ref, from_json, to_json, to_python
+from .primitive import PRIMITIVES, find_primitive
+
+if TYPE_CHECKING:
+    from ..tir.ir import Func
+    from .schedule import Schedule
+
+VERSION = 1
+MAX_STEPS = 4096
+MAX_OUTPUTS = 1024
+MAX_JSON = 4 << 20
+_KEYS = {"op", "args", "out", "decision", "note"}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of a primitive.
+
+    `outputs` has a letter for each handle or number that came out: `l` loop, `b` block, `t` sampled
+    integer. `decision` has the integers that a sampling step chose, `None` where it is open. `note`
+    is for display only and no part of equality.
+    """
+
+    op: str
+    arguments: tuple[tuple[str, Argument], ...]
+    outputs: str = ""
+    decision: tuple[int | None, ...] = ()
+    note: str | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The steps that made a schedule. Prints as runnable Python."""
+
+    steps: tuple[Step, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    def __str__(self) -> str:
+        return self.as_python()
+
+    def apply(self, func: Func, *, seed: int = 0, symbolic: bool = False) -> Schedule:
+        """Replay on `func`. Open decisions are drawn with `seed`; all are open when `symbolic`.
+
+        Raises `ScheduleError` at the first step that is refused.
+        """
+        from .schedule import Schedule
+
+        schedule = Schedule(func, seed=seed, symbolic=symbolic)
+        for step in self.steps:
+            schedule.replay(step)
+        return schedule
+
+    @property
+    def decisions(self) -> dict[int, tuple[int | None, ...]]:
+        """The decisions by the number of the step that takes them."""
+        return {k: s.decision for k, s in enumerate(self.steps) if s.decision}
+
+    def with_decisions(self, decisions: Mapping[int, Sequence[int | None]]) -> Trace:
+        """The trace with other decisions for some of its sampling steps, by number of the step.
+
+        Raises `ScheduleError` where a step takes none, or another number of them.
+        """
+        steps = list(self.steps)
+        for k, decision in decisions.items():
+            found = len(steps[k].decision) if 0 <= k < len(steps) else 0
+            if not decision or len(decision) != found:
+                raise ScheduleError(
+                    "step {0} takes {1} decisions, found {2}", k, found, len(decision)
+                )
+            steps[k] = replace(steps[k], decision=tuple(decision))
+        return Trace(tuple(steps))
+
+    def with_row(self, row: Sequence[int]) -> Trace:
+        """The trace with all decisions taken from `row`, in the order in which they are made.
+
+        A row has one integer per variable of the `Space` of the symbolic schedule.
+        """
+        decisions: dict[int, Sequence[int]] = {}
+        start = 0
+        for k, decision in self.decisions.items():
+            decisions[k] = [int(v) for v in row[start : start + len(decision)]]
+            start += len(decision)
+        if start != len(row):
+            raise ScheduleError("the trace takes {0} decisions, found {1}", start, len(row))
+        return self.with_decisions(decisions)
+
+    def to_json(self, *, notes: bool = True) -> str:
+        """The trace as JSON text. Without `notes` it says nothing but what is done."""
+        steps: list[dict[str, Any]] = []
+        count = 0
+        for step in self.steps:
+            data: dict[str, Any] = {
+                "op": step.op,
+                "args": {name: to_json(value) for name, value in step.arguments},
+            }
+            if step.outputs:
+                data["out"] = [f"{kind}{count + k}" for k, kind in enumerate(step.outputs)]
+                count += len(step.outputs)
+            if step.decision:
+                data["decision"] = list(step.decision)
+            if notes and step.note is not None:
+                data["note"] = step.note
+            steps.append(data)
+        return json.dumps({"version": VERSION, "steps": steps}, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> Trace:
+        """The trace in a JSON text.
+
+        Raises `ScheduleError` for anything that is not one: damaged text, a newer version, unknown
+        primitives, arguments of wrong types, sizes that make no sense.
+        """
+        return Trace(tuple(_read_steps(_read_document(text))))
+
+    def as_python(self, name: str = "sch") -> str:
+        """The trace as Python statements on a `Schedule` called `name`."""
+        lines = []
+        count = 0
+        for step in self.steps:
+            outputs = [f"{kind}{count + k}" for k, kind in enumerate(step.outputs)]
+            count += len(outputs)
+            lines.append(step_text(step, outputs, name))
+        return "\n".join(lines)
+
+
+def step_text(step: Step, outputs: Sequence[str], schedule: str = "sch") -> str:
+    """A step as a Python statement."""
+    args = _python_arguments(step)
+    if any(v is not None for v in step.decision):
+        args.append(f"decision={list(step.decision)}")
+    unpack = "," if len(outputs) == 1 and _returns_tuple(step.op) else ""
+    left = f"{', '.join(outputs)}{unpack} = " if outputs else ""
+    note = "" if step.note is None else f"  # {step.note}"
+    return f"{left}{schedule}.{step.op}({', '.join(args)}){note}"
+
+
+def _returns_tuple(op: str) -> bool:
+    returned = str(find_primitive(op).function.__annotations__["return"])
+    return "tuple[" in returned.removeprefix("tuple[")
+
+
+def _python_arguments(step: Step) -> list[str]:
+    """Handles first and by position, the rest by name."""
+    primitive = PRIMITIVES.get(step.op)
+    variadic = None if primitive is None else primitive.variadic
+    args = []
+    leading = True
+    for name, value in step.arguments:
+        if name == variadic:
+            args.extend(to_python(v) for v in value)
+            continue
+        leading = leading and (
+            (type(value) is Ref and value.kind in "lb") or step.op == "get_block"
+        )
+        args.append(to_python(value) if leading else f"{name}={to_python(value)}")
+    return args
+
+
+def _read_document(text: str) -> list[Any]:
+    if len(text) > MAX_JSON:
+        raise ScheduleError("a trace of {0} bytes; at most {1}", len(text), MAX_JSON)
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ScheduleError("the trace is not JSON: {0}", error) from error
+    if not isinstance(data, dict) or type(data.get("version")) is not int:
+        raise ScheduleError("no trace: expected an object with `version` and `steps`")
+    if data["version"] > VERSION:
+        raise ScheduleError(
+            "the trace is of version {0}, this program reads up to {1}",
+            data["version"],
+            VERSION,
+            hint="update tilewright",
+        )
+    steps = data.get("steps")
+    if data["version"] < 1 or set(data) != {"version", "steps"} or not isinstance(steps, list):
+        raise ScheduleError("no trace: expected an object with `version` and `steps`")
+    if len(steps) > MAX_STEPS:
+        raise ScheduleError("a trace of {0} steps; at most {1}", len(steps), MAX_STEPS)
+    return steps
+
+
+def _read_steps(steps: list[Any]) -> Iterator[Step]:
+    outputs = ""
+    for number, data in enumerate(steps):
+        try:
+            step = _read_step(data, outputs)
+        except ScheduleError as error:
+            raise ScheduleError("step {0} of the trace: {1}", number, error) from error
+        outputs += step.outputs
+        yield step
+
+
+def _read_step(data: Any, outputs: str) -> Step:
+    if not isinstance(data, dict) or not data.keys() <= _KEYS:
+        raise ScheduleError("no step: {0!r}", data)
+    op, args = data.get("op"), data.get("args")
+    if not isinstance(op, str) or not isinstance(args, dict):
+        raise ScheduleError("a step has `op`, a text, and `args`, an object")
+    primitive = find_primitive(op)
+    primitive.check_names(args)
+    bound = {name: from_json(args[name], outputs) for name in primitive.names if name in args}
+    primitive.check_types(bound)
+    note = data.get("note")
+    if note is not None and not (isinstance(note, str) and len(note) < 256 and note.isprintable()):
+        raise ScheduleError("`note` is a short printable text")
+    made = _read_outputs(data.get("out", []), len(outputs))
+    decision = _read_decision(data.get("decision", []))
+    if decision and not primitive.samples:
+        raise ScheduleError("{0} takes no decision", op)
+    return Step(op, tuple(bound.items()), made, decision, note)
+
+
+def _read_outputs(data: Any, count: int) -> str:
+    if not isinstance(data, list) or len(data) > MAX_OUTPUTS:
+        raise ScheduleError("`out` is a list of at most {0} names", MAX_OUTPUTS)
+    for k, name in enumerate(data):
+        if not isinstance(name, str) or name[:1] not in KINDS or name[1:] != str(count + k):
+            raise ScheduleError("output {0!r} is out of order", name)
+    return "".join(name[0] for name in data)
+
+
+def _read_decision(data: Any) -> tuple[int | None, ...]:
+    if not isinstance(data, list) or len(data) > MAX_OUTPUTS:
+        raise ScheduleError("`decision` is a list of integers")
+    for value in data:
+        if value is not None and (type(value) is not int or abs(value) > MAX_INT):
+            raise ScheduleError("`decision` is a list of integers, found {0!r}", value)
+    return tuple(data)

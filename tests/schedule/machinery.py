@@ -1,0 +1,107 @@
+"""What golden and property tests do with a schedule: compare text, meaning, and replays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright import dtypes
+from tilewright.schedule import Schedule, Trace
+from tilewright.tir.equality import first_difference
+from tilewright.tir.interpreter import interpret
+from tilewright.tir.ir import Buffer, Func, Store, Var
+from tilewright.tir.printer import func_text
+from tilewright.tir.visit import walk
+
+RULE = "-" * 40
+
+
+def check(path: Path, func: Func, script: Callable[[Schedule], Any], *, update: bool) -> Schedule:
+    """Run `script` on a schedule of `func`; compare with the golden file, the meaning, the replays."""
+    schedule = Schedule(func)
+    script(schedule)
+    text = golden_text(func, schedule)
+    if update:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert path.exists(), f"there is no {path.name}; write it with pytest --update"
+    assert text == path.read_text(encoding="utf-8"), "the golden file differs: pytest --update"
+    check_replays(func, schedule)
+    check_meaning(func, schedule.func)
+    return schedule
+
+
+def golden_text(func: Func, schedule: Schedule) -> str:
+    """Before, script and after."""
+    parts = [func_text(func), schedule.trace.as_python(), func_text(schedule.func)]
+    return f"\n{RULE}\n".join(parts) + "\n"
+
+
+def check_replays(func: Func, schedule: Schedule) -> None:
+    """The trace gives the same program when replayed, through JSON, and as Python text."""
+    trace = schedule.trace
+    again = Trace.from_json(trace.to_json())
+    assert again == trace
+    assert_same(again.apply(func).func, schedule.func)
+    fresh = Schedule(func)
+    exec(trace.as_python(), {"sch": fresh})  # our own text
+    assert fresh.trace == trace
+    assert_same(fresh.func, schedule.func)
+
+
+def assert_same(a: Func, b: Func) -> None:
+    assert (difference := first_difference(a, b)) is None, difference
+
+
+def check_meaning(before: Func, after: Func, seed: int = 0) -> None:
+    """Both programs compute the same: integers exactly, floats within rounding."""
+    expected = run(before, seed)
+    for order in ("forward", "shuffled"):
+        found = run(after, seed, order)
+        for name, want in expected.items():
+            if want.dtype.kind in "iub":
+                np.testing.assert_array_equal(found[name], want, err_msg=name)
+            else:
+                tolerance = 2e-6 if want.dtype == np.float64 else 2e-3
+                if want.dtype == np.float32:
+                    tolerance = 2e-5
+                np.testing.assert_allclose(
+                    found[name].astype(np.float64),
+                    want.astype(np.float64),
+                    rtol=tolerance,
+                    atol=tolerance,
+                    err_msg=name,
+                )
+
+
+def run(func: Func, seed: int = 0, order: Any = "forward") -> dict[str, np.ndarray]:
+    """The outputs of `func` on random inputs, by name."""
+    rng = np.random.default_rng(seed)
+    stored = {n.buffer for n in walk(func) if type(n) is Store}
+    arguments: list[Any] = []
+    outputs: dict[str, np.ndarray] = {}
+    for p in func.params:
+        value = 2 if type(p) is Var else random_array(p, rng)  # type: ignore[arg-type]
+        arguments.append(value)
+        if p in stored:
+            outputs[p.name] = value  # type: ignore[assignment]
+    interpret(func, *arguments, order=order, seed=seed)
+    return outputs
+
+
+def random_array(buffer: Buffer, rng: np.random.Generator) -> np.ndarray:
+    """Values for a parameter: small, and within its declared range."""
+    shape = tuple(int(n) for n in buffer.shape)  # type: ignore[arg-type]
+    facts = dtypes.info(buffer.dtype)
+    if buffer.value_range is not None:
+        values: np.ndarray = rng.integers(*buffer.value_range, size=shape)
+    elif facts.kind == "float":
+        values = rng.standard_normal(shape)
+    elif facts.kind == "bool":
+        values = rng.integers(0, 2, size=shape)
+    else:
+        values = rng.integers(-9 if facts.kind == "int" else 0, 10, size=shape)
+    return values.astype(dtypes.to_numpy(buffer.dtype))
