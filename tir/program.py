@@ -31,7 +31,7 @@ from .ir import (
 )
 from .reduction import COMBINERS
 from .stages import group
-from .tensor import Axis, Stage, Tensor, fingerprint, key
+from .tensor import Stage, Tensor, fingerprint, key
 from .visit import CHILDREN, walk
 
 Buffers = Mapping[object, Buffer]
@@ -109,27 +109,29 @@ def _check_arguments(
 ) -> None:
     keys: dict[object, Tensor | Var] = {}
     for a in args:
-        if keys.setdefault(key(a) if isinstance(a, Tensor) else a, a) is not a:
+        same = key(a) if isinstance(a, Tensor) else a
+        if same in keys:
             raise IRError(
                 "{0}: argument {1!r} is given twice", name, a.name, hint="list each argument once"
             )
+        keys[same] = a
     if not order:
         raise IRError(
             "{0}: no argument is computed; expected at least one output", name,
             hint="list the results of te.compute among the arguments",
         )  # fmt: skip
-    used = {key(t): t for stage in order for t in stage.inputs if t.stage is None}
-    scalars = {v: v for stage in order for v in stage.scalars}
-    wanted: dict[object, Tensor | Var] = {**used, **scalars}
-    for k, needed in wanted.items():
+    used: dict[object, Tensor | Var] = {}
+    for stage in order:
+        used.update((key(t), t) for t in stage.inputs if t.stage is None)
+        used.update((v, v) for v in stage.scalars)
+    for k, needed in used.items():
         if k not in keys:
             raise IRError(
                 "{0}: {1!r} is used but is no argument", name, needed.name,
                 hint="add it to the arguments of te.func",
             )  # fmt: skip
     for k, a in keys.items():
-        computed = isinstance(a, Tensor) and a.stage is not None
-        if not computed and k not in used and k not in scalars:
+        if k not in used and not (isinstance(a, Tensor) and a.stage is not None):
             raise IRError(
                 "{0}: argument {1!r} is used by no computation", name, a.name,
                 hint="leave it out, or list the result that uses it",
@@ -173,14 +175,14 @@ def _is_point(access: Load, stage: Stage) -> bool:
 def _nest(stage: Stage, buffers: Buffers, scalars: Mapping[Any, Var], taken: set[str]) -> Stmt:
     """The loops of a stage around its block."""
     names = set(taken)
-    axes = stage.axes + stage.reduce_axes
     empty = any(a.extent == 0 for a in stage.reduce_axes)
-    if empty:
-        axes = stage.axes
+    reduce_axes = () if empty else stage.reduce_axes
+    axes = stage.axes + reduce_axes
     loops = [Var(unique(a.name, names)) for a in axes]
+    kinds = [IterKind.SPATIAL] * len(stage.axes) + [IterKind.REDUCE] * len(reduce_axes)
     iters = tuple(
-        Iter(Var(unique(f"v{loop.name}", names)), a.extent, _kind(a), loop)
-        for a, loop in zip(axes, loops, strict=True)
+        Iter(Var(unique(f"v{loop.name}", names)), a.extent, kind, loop)
+        for a, loop, kind in zip(axes, loops, kinds, strict=True)
     )
     inside: dict[Any, Any] = {**scalars}
     inside.update((a, i.var) for a, i in zip(axes, iters, strict=True))
@@ -209,10 +211,6 @@ def _nest(stage: Stage, buffers: Buffers, scalars: Mapping[Any, Var], taken: set
     for a, loop in reversed(list(zip(axes, loops, strict=True))):
         nest = For(loop, a.extent, nest)
     return nest
-
-
-def _kind(axis: Axis) -> IterKind:
-    return IterKind.REDUCE if axis.reduce else IterKind.SPATIAL
 
 
 def _groups(stage: Stage) -> list[list[tuple[int, Reduce]]]:
