@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from .expr_printer import ExprPrinter
+from .infer import element_regions, same_regions
 from .ir import (
     INDEX,
     Alloc,
@@ -281,8 +282,10 @@ class _Printer:
         self._iters(s.iters, inside)
         if s.predicate is not None:
             self.line(inside, f"T.where({self.expr.text(s.predicate)})")
-        self.line(inside, f"T.reads({', '.join(map(self.expr.region, s.reads))})")
-        self.line(inside, f"T.writes({', '.join(map(self.expr.region, s.writes))})")
+        reads, writes = element_regions(s.body, s.init) or (None, None)
+        for name, declared, inferred in (("reads", s.reads, reads), ("writes", s.writes, writes)):
+            if inferred is None or not same_regions(declared, inferred):
+                self.line(inside, f"T.{name}({', '.join(map(self.expr.region, declared))})")
         if s.annotations:
             self.line(inside, f"T.block_attr({annotations_text(s.annotations)})")
         if s.init is not None:

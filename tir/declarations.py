@@ -1,0 +1,343 @@
+"""What program text declares: parameters, buffers, loops, axes, regions, annotations."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from .. import dtypes
+from .equality import structural_equal
+from .expr_parser import NAMESPACE, ExprParser
+from .ir import (
+    INDEX,
+    Annotations,
+    Buffer,
+    Dim,
+    Expr,
+    ForKind,
+    Iter,
+    IterKind,
+    Range,
+    Region,
+    Var,
+    as_dim,
+    const,
+)
+from .source import Source
+
+LOOPS = {
+    "serial": ForKind.SERIAL,
+    "parallel": ForKind.PARALLEL,
+    "vectorized": ForKind.VECTOR,
+    "unrolled": ForKind.UNROLL,
+    "thread": ForKind.THREAD,
+}
+REMAP = {"S": IterKind.SPATIAL, "R": IterKind.REDUCE, "O": IterKind.OPAQUE}
+BUFFER_OPTIONS = ("strides", "scope", "constant", "value_range")
+
+
+class Header(NamedTuple):
+    """What a function declares before its body."""
+
+    annotations: Annotations
+    inplace: tuple[Buffer, ...]
+    allocs: tuple[Buffer, ...]
+
+
+class Loop(NamedTuple):
+    """A loop without its variable and body."""
+
+    extent: Dim
+    kind: ForKind
+    dtype: str
+    thread: str | None
+    annotations: Annotations
+
+
+class Declarations(ExprParser):
+    """Parses declarations. `extents` are those of the loops in scope."""
+
+    def __init__(
+        self, source: Source, names: Mapping[str, Any], outside: Callable[[str], Any]
+    ) -> None:
+        super().__init__(source, names, outside)
+        self.extents: dict[Var, Dim] = {}
+
+    # -- functions
+
+    def signature(self, node: ast.FunctionDef) -> tuple[Buffer | Var, ...]:
+        """Binds parameters and decisions; returns the parameters."""
+        args = node.args
+        for odd in (*args.posonlyargs, args.vararg, args.kwarg):
+            if odd is not None:
+                raise self.source.error(odd, "a parameter is NAME: T.Buffer(..) or NAME: T.float32")
+        for a in args.kwonlyargs:
+            self.bind(a, a.arg, Var(a.arg, self._decision(a)))
+        defaults: list[ast.expr | None] = [None] * (len(args.args) - len(args.defaults))
+        params: list[Buffer | Var] = []
+        for a, default in zip(args.args, [*defaults, *args.defaults], strict=True):
+            params.append(self._param(a, default))
+        for a, p in zip(args.args, params, strict=True):
+            self.bind(a, a.arg, p)
+        return tuple(params)
+
+    def _decision(self, node: ast.arg) -> str:
+        kind = node.annotation
+        if isinstance(kind, ast.Call) and self.namespaced(kind.func) == "decision":
+            return self.dtype(self.arguments(kind, 1)[0][0])
+        if kind is None or self.namespaced(kind) != "decision":
+            raise self.source.error(
+                node, "{0} stands behind *, expected NAME: T.decision", node.arg
+            )
+        return INDEX
+
+    def _param(self, node: ast.arg, default: ast.expr | None) -> Buffer | Var:
+        kind = node.annotation
+        name = None if kind is None else self.namespaced(kind)
+        if name == "Buffer" and default is not None:
+            kind, default = default, None
+        if isinstance(kind, ast.Call) and default is None and self.is_call(kind, "Buffer"):
+            return self.declared(node.arg, kind)
+        if name in dtypes.SCALARS and default is None:
+            return Var(node.arg, name)
+        raise self.source.error(
+            node, "the parameter {0} has no type; expected {0}: T.Buffer(shape, dtype) or "
+            "{0}: T.float32", node.arg,
+        )  # fmt: skip
+
+    def header(self, node: ast.FunctionDef) -> tuple[list[ast.stmt], Header]:
+        """What the function declares at its top, and the rest of its statements."""
+        annotations: Annotations | None = None
+        inplace: tuple[Buffer, ...] | None = None
+        allocs: list[Buffer] = []
+        rest = node.body
+        if ast.get_docstring(node, clean=False) is not None:
+            rest = rest[1:]
+        for count, stmt in enumerate(rest):
+            match stmt:
+                case ast.Expr(value=ast.Call() as call) if (
+                    self.is_call(call, "func_attr") and annotations is None
+                ):
+                    annotations = self.annotations(self.arguments(call, 1)[0][0])
+                case ast.Expr(value=ast.Call() as call) if (
+                    self.is_call(call, "inplace") and inplace is None
+                ):
+                    inplace = tuple([self.buffer(a) for a in call.args])
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if (
+                    self.is_call(call, "alloc")
+                ):
+                    allocs.append(self.declared(name, call))
+                    self.bind(stmt, name, allocs[-1])
+                case _:
+                    rest = rest[count:]
+                    break
+        else:
+            rest = []
+        return rest, Header(annotations or (), inplace or (), tuple(allocs))
+
+    # -- buffers
+
+    def declared(self, name: str, node: ast.Call) -> Buffer:
+        """`T.Buffer(shape, dtype, ..)`, and others that take the same arguments."""
+        (shape, dtype), options = self.arguments(node, 2, *BUFFER_OPTIONS)
+        scalar = self.dtype(dtype)
+        if dtypes.info(scalar).lanes > 1:
+            raise self.source.error(dtype, "a buffer has a scalar dtype, found {0}", scalar)
+        dims = tuple([self.dim(d) for d in self.items(shape, "a shape such as (16, 16)")])
+        strides = value_range = None
+        if "strides" in options:
+            strides = self._integers(options["strides"], len(dims), "one stride per dimension")
+        if "value_range" in options:
+            low, high = self._integers(options["value_range"], 2, "a range (low, high)")
+            value_range = low, high
+        scope, constant = "global", False
+        if "scope" in options:
+            scope = self.string(options["scope"], "the name of a scope, in quotes")
+        if "constant" in options:
+            flag = options["constant"]
+            if not isinstance(flag, ast.Constant) or not isinstance(flag.value, bool):
+                raise self.wrong(flag, "True or False")
+            constant = flag.value
+        return Buffer(name, dims, scalar, strides, scope, constant, value_range)
+
+    def items(self, node: ast.expr, expected: str) -> list[ast.expr]:
+        """The parts of a tuple, of which the text or the Python around has the value."""
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return node.elts
+        value = self.lookup(node) if isinstance(node, ast.Name) else None
+        if not isinstance(value, (tuple, list)):
+            raise self.wrong(node, expected)
+        return [ast.copy_location(ast.Constant(v), node) for v in value]
+
+    def _integers(self, node: ast.expr, count: int, expected: str) -> tuple[int, ...]:
+        values = tuple([self.integer(i) for i in self.items(node, expected)])
+        if len(values) != count:
+            raise self.wrong(node, expected)
+        return values
+
+    # -- loops and blocks
+
+    def loops(self, node: ast.expr) -> list[Loop]:
+        """The loops that stand behind `in`."""
+        if not isinstance(node, ast.Call):
+            raise self.wrong(node, "range(n), T.grid(n, m) or T.parallel(n)")
+        if isinstance(node.func, ast.Name) and node.func.id == "range":
+            extent = self.dim(self.arguments(node, 1)[0][0])
+            return [Loop(extent, ForKind.SERIAL, INDEX, None, ())]
+        name = self.namespaced(node.func)
+        if name == "grid" and node.args:
+            args = self.arguments(node, len(node.args))[0]
+            return [Loop(self.dim(a), ForKind.SERIAL, INDEX, None, ()) for a in args]
+        kind = None if name is None else LOOPS.get(name)
+        if kind is None:
+            raise self.wrong(node, f"range(n), T.grid(n, m) or one of T.{', T.'.join(LOOPS)}")
+        count = 2 if kind is ForKind.THREAD else 1
+        args, options = self.arguments(node, count, "dtype", "annotations")
+        extent = self.dim(args[-1])
+        thread = None
+        if kind is ForKind.THREAD and not _is_none(args[0]):
+            thread = self.string(args[0], 'a hardware axis such as "threadIdx.x"')
+        dtype = self.dtype(options["dtype"]) if "dtype" in options else INDEX
+        annotations = self.annotations(options["annotations"]) if "annotations" in options else ()
+        return [Loop(extent, kind, dtype, thread, annotations)]
+
+    def axes(self, node: ast.Assign) -> list[Iter]:
+        """`vi = T.axis.spatial(n, i)` or `vi, vr = T.axis.remap("SR", [i, r])`."""
+        call = node.value
+        assert isinstance(call, ast.Call)
+        kind = (self.namespaced(call.func) or "").removeprefix("axis.")
+        target = node.targets[0]
+        names = target.elts if isinstance(target, ast.Tuple) else [target]
+        if len(node.targets) > 1 or not all(isinstance(n, ast.Name) for n in names):
+            raise self.wrong(target, "names of iteration variables")
+        idents = [n.id for n in names if isinstance(n, ast.Name)]
+        if kind == "remap":
+            iters = self._remap(call, idents)
+        elif kind in list(IterKind):
+            args, options = self.arguments(call, 2, "dtype")
+            extent, value = self.dim(args[0]), self.expr(args[1])
+            dtype = self.dtype(options["dtype"]) if "dtype" in options else INDEX
+            if len(idents) != 1:
+                raise self.wrong(target, "one name")
+            iters = [Iter(Var(idents[0], dtype), extent, IterKind(kind), value)]
+        else:
+            raise self.wrong(call, f"T.axis.remap or T.axis.{', T.axis.'.join(IterKind)}")
+        for name, i in zip(idents, iters, strict=True):
+            self.bind(node, name, i.var)
+        return iters
+
+    def _remap(self, call: ast.Call, names: list[str]) -> list[Iter]:
+        kinds, loops = self.arguments(call, 2)[0]
+        letters = self.string(kinds, 'a letter per axis, such as "SSR"')
+        values = self.items(loops, "a list of loop variables")
+        if not (len(names) == len(letters) == len(values)) or set(letters) - set(REMAP):
+            raise self.wrong(
+                call, f"{len(names)} letters of {''.join(REMAP)}, and as many loop variables"
+            )
+        iters: list[Iter] = []
+        for name, letter, node in zip(names, letters, values, strict=True):
+            loop = self.expr(node)
+            extent = self.extents.get(loop) if isinstance(loop, Var) else None
+            if extent is None:
+                raise self.wrong(node, "the variable of a loop around the block")
+            iters.append(Iter(Var(name), extent, REMAP[letter], loop))
+        return iters
+
+    def context(self, node: ast.With) -> tuple[ast.Call, ast.Name | None]:
+        """The call behind `with`, and the name behind `as`."""
+        item = node.items[0]
+        call, name = item.context_expr, item.optional_vars
+        if len(node.items) > 1 or not isinstance(call, ast.Call):
+            raise self.wrong(node, 'one of T.block("name"), T.init(), T.let(x) as y')
+        if name is not None and not isinstance(name, ast.Name):
+            raise self.wrong(name, "a name")
+        return call, name
+
+    def is_call(self, node: ast.AST, *names: str) -> bool:
+        return isinstance(node, ast.Call) and self.namespaced(node.func) in names
+
+    def is_axis(self, node: ast.AST) -> bool:
+        name = self.namespaced(node.func) if isinstance(node, ast.Call) else None
+        return name is not None and name.startswith("axis.")
+
+    def region(self, node: ast.AST) -> Region:
+        """`A[i, lo : lo + extent, :]`."""
+        if not isinstance(node, ast.Subscript):
+            raise self.wrong(node, "a region such as A[i, 0:16]")
+        buffer = self.buffer(node.value)
+        items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if len(items) != len(buffer.shape):
+            raise self.source.error(
+                node, "{0} has {1} dimensions, found {2} ranges",
+                buffer.name, len(buffer.shape), len(items),
+            )  # fmt: skip
+        return Region(
+            buffer,
+            tuple([self._range(i, d) for i, d in zip(items, buffer.shape, strict=True)]),
+        )
+
+    def _range(self, node: ast.AST, dim: Dim) -> Range:
+        if not isinstance(node, ast.Slice):
+            return Range(self._index(node), 1)
+        if node.step is not None or (node.lower is None) != (node.upper is None):
+            raise self.wrong(node, "low : low + extent, or :")
+        if node.lower is None or node.upper is None:
+            return Range(const(0), dim)
+        low, upper = self._index(node.lower), node.upper
+        if (
+            isinstance(upper, ast.BinOp)
+            and isinstance(upper.op, ast.Add)
+            and structural_equal(self.expr(upper.left), low)
+        ):
+            return Range(low, self.dim(upper.right))
+        first, end = as_dim(low), self.dim(upper)
+        if first == 0 and isinstance(first, int):
+            return Range(low, end)
+        if not isinstance(first, int) or not isinstance(end, int) or end < first:
+            raise self.wrong(node, "low : low + extent, with low spelled the same twice")
+        return Range(low, end - first)
+
+    def _index(self, node: ast.AST) -> Expr:
+        expr = self.expr(node)
+        if expr.dtype != INDEX:
+            raise self.source.error(node, "found an index of {0}, expected int64", expr.dtype)
+        return expr
+
+    # -- annotations
+
+    def annotations(self, node: ast.expr) -> Annotations:
+        """A dict display of JSON values."""
+        value = self._json(node)
+        if not isinstance(value, dict):
+            raise self.wrong(node, 'a dict such as {"name": 1}')
+        return tuple(sorted(value.items()))
+
+    def _json(self, node: ast.AST) -> Any:
+        match node:
+            case ast.Constant(value=str() | int() | float() | None as value):
+                return value
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+                return -value
+            case ast.List():
+                return [self._json(e) for e in node.elts]
+            case ast.Name() if node.id not in self.names and node.id != NAMESPACE:
+                value = self.lookup(node)
+                if isinstance(value, (str, int, float)):
+                    return value
+            case ast.Dict():
+                pairs = {}
+                for k, v in zip(node.keys, node.values, strict=True):
+                    if not isinstance(k, ast.Constant) or not isinstance(k.value, str):
+                        raise self.wrong(node, "names in quotes before each colon")
+                    if k.value in pairs:
+                        raise self.source.error(k, "{0} stands twice", k.value)
+                    pairs[k.value] = self._json(v)
+                return pairs
+            case _:
+                pass
+        raise self.wrong(node, "a JSON value")
+
+
+def _is_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None

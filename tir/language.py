@@ -1,0 +1,211 @@
+"""What program text calls `T`: stand-ins with types, so that decorated functions pass linters.
+
+    import tilewright as tw
+    from tilewright import T
+
+Nothing here computes: `tw.script` reads the source of a function. Type checkers accept no call as
+an annotation; where they look, write `A: T.Buffer = T.Buffer((16,), "float32")`.
+"""
+
+# ruff: noqa: ARG001, ARG002, ARG004  (what stands in for syntax has arguments and uses none)
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NoReturn, TypeAlias
+
+from ..errors import IRError
+from .ir import Dim, Expr, Operand
+
+Json: TypeAlias = Mapping[str, Any]
+Index: TypeAlias = Operand | slice
+
+
+def _unread() -> NoReturn:
+    raise IRError(
+        "T stands for program text and computes nothing",
+        hint="decorate the function around it with @tw.script",
+    )
+
+
+class Buffer:
+    """A parameter: `T.Buffer((16, 16), "float32")`; shape, dtype and facts as in `ir.Buffer`."""
+
+    def __init__(
+        self,
+        shape: Sequence[Dim],
+        dtype: str,
+        *,
+        strides: tuple[int, ...] | None = None,
+        scope: str = "global",
+        constant: builtins.bool = False,
+        value_range: tuple[int, int] | None = None,
+    ) -> None:
+        """Annotations are evaluated when a function is defined, so this one may be called."""
+
+    def __getitem__(self, indices: Index | tuple[Index, ...]) -> Expr:
+        _unread()
+
+    def __setitem__(self, indices: Operand | tuple[Operand, ...], value: Operand) -> None:
+        _unread()
+
+    def __enter__(self) -> Buffer:
+        _unread()
+
+    def __exit__(self, *exception: object) -> None:
+        _unread()
+
+
+alloc = scratch = Buffer
+"""An internal buffer of the function; one that lives in the rest of its suite."""
+
+
+class Value(Expr):
+    """As an annotation a scalar parameter; called, a constant or a cast."""
+
+    __slots__ = ()
+
+    def __init__(self, value: Operand | str) -> None:
+        _unread()
+
+
+bool = int8 = int16 = int32 = int64 = uint8 = uint16 = uint32 = uint64 = Value
+float8_e4m3fn = float8_e5m2 = float16 = bfloat16 = float32 = float64 = Value
+
+decision = Expr
+"""The type of a free variable of a program, such as a tile size that is chosen later."""
+
+
+def inplace(*outputs: Buffer) -> None:
+    """The outputs whose contents at entry are read."""
+    _unread()
+
+
+def func_attr(annotations: Json) -> None:
+    """Annotations of the function."""
+    _unread()
+
+
+def grid(*extents: Operand) -> Iterator[tuple[Expr, ...]]:
+    """Serial loops in each other."""
+    _unread()
+
+
+def serial(
+    extent: Operand, *, dtype: str = "int64", annotations: Json | None = None
+) -> Iterator[Expr]:
+    """A loop, here with a dtype or annotations; `range(extent)` is one without."""
+    _unread()
+
+
+parallel = vectorized = unrolled = serial
+
+
+def thread(
+    axis: str | None, extent: Operand, *, dtype: str = "int64", annotations: Json | None = None
+) -> Iterator[Expr]:
+    """A loop over a hardware axis such as `threadIdx.x`."""
+    _unread()
+
+
+def block(name: str) -> AbstractContextManager[None]:
+    """A block: its axes and directives come first, then its body."""
+    _unread()
+
+
+def init() -> AbstractContextManager[None]:
+    """What a block does at the zero point of its reduction, before its body."""
+    _unread()
+
+
+class axis:
+    """The iteration variables of a block: extent, and value in terms of the loops."""
+
+    @staticmethod
+    def spatial(extent: Operand, value: Operand, *, dtype: str = "int64") -> Expr:
+        _unread()
+
+    reduce = opaque = spatial
+
+    @staticmethod
+    def remap(kinds: str, loops: Sequence[Operand]) -> tuple[Expr, ...]:
+        """Axes that are just loops: a letter each, S(patial), R(educe) or O(paque)."""
+        _unread()
+
+
+def where(condition: Operand) -> None:
+    """The predicate of a block."""
+    _unread()
+
+
+def reads(*regions: Expr) -> None:
+    """The regions that a block reads."""
+    _unread()
+
+
+def writes(*regions: Expr) -> None:
+    """The regions that a block writes."""
+    _unread()
+
+
+def block_attr(annotations: Json) -> None:
+    """Annotations of a block."""
+    _unread()
+
+
+def let(value: Operand) -> AbstractContextManager[Expr]:
+    """Binds a name to a value in a suite."""
+    _unread()
+
+
+def load(element: Expr, *, dtype: str | None = None, mask: Operand = True) -> Expr:
+    """An element, or a vector of them where an index is one; 0 in lanes that are off."""
+    _unread()
+
+
+def store(element: Expr, value: Operand, *, mask: Operand = True) -> None:
+    """`element = value` in the lanes that are on."""
+    _unread()
+
+
+def ramp(base: Operand, stride: Operand, lanes: int) -> Expr:
+    """The vector base, base + stride, .."""
+    _unread()
+
+
+def broadcast(value: Operand, lanes: int) -> Expr:
+    """The vector value, value, .."""
+    _unread()
+
+
+def cast(dtype: str, value: Operand) -> Expr:
+    """`value` as `dtype`; a constant of it where `value` is a number."""
+    _unread()
+
+
+def select(condition: Operand, then: Operand, other: Operand) -> Expr:
+    """`then` where the condition holds, else `other`."""
+    _unread()
+
+
+def minimum(a: Operand, b: Operand) -> Expr:
+    """The smaller of two values; NaN if one of them is."""
+    _unread()
+
+
+maximum = minimum
+
+
+def exp(value: Operand) -> Expr:
+    """A function of one number; see `ir.FUNCTIONS`."""
+    _unread()
+
+
+log = sqrt = rsqrt = tanh = erf = sigmoid = floor = ceil = trunc = abs = exp
+
+
+def pow(base: Operand, exponent: Operand) -> Expr:
+    """`base` to the power of `exponent`."""
+    _unread()
