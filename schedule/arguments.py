@@ -91,6 +91,9 @@ class Sampled(int):
 
     source: Ref | Derived
 
+    def __neg__(self) -> Any:
+        return 0 - self
+
     def __new__(cls, value: int, source: Ref | Derived) -> Sampled:
         self = super().__new__(cls, value)
         self.source = source
@@ -115,7 +118,6 @@ def _arithmetic(symbol: str, reflected: bool) -> Callable[[Sampled, Any], Any]:
 for _symbol, _name in [("+", "add"), ("-", "sub"), ("*", "mul"), ("//", "floordiv"), ("%", "mod")]:
     setattr(Sampled, f"__{_name}__", _arithmetic(_symbol, reflected=False))
     setattr(Sampled, f"__r{_name}__", _arithmetic(_symbol, reflected=True))
-Sampled.__neg__ = lambda self: 0 - self
 
 
 def evaluate(derived: Derived, value: Callable[[Ref], Operand]) -> Any:
@@ -201,6 +203,13 @@ def checker(hint: Any) -> Check:
     if _is_union(hint):
         options = [checker(h) for h in get_args(hint)]
         return lambda v: any(option(v) for option in options)
+    if get_origin(hint) is tuple and ... not in get_args(hint):
+        parts = [checker(h) for h in get_args(hint)]
+        return lambda v: (
+            type(v) is tuple
+            and len(v) == len(parts)
+            and all(part(x) for part, x in zip(parts, v, strict=True))
+        )
     if _is_sequence(hint):
         one = checker(next(h for h in get_args(hint) if h is not ...))
         return lambda v: type(v) is tuple and all(one(x) for x in v)
@@ -216,6 +225,8 @@ def describe(hint: Any) -> str:
     if _is_union(hint):
         words = [describe(h) for h in get_args(hint) if h is not Expr]
         return " or ".join(dict.fromkeys(words))
+    if get_origin(hint) is tuple and ... not in get_args(hint):
+        return f"({', '.join(describe(h) for h in get_args(hint))})"
     return f"a sequence with each {describe(get_args(hint)[0])}"
 
 

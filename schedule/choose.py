@@ -97,7 +97,7 @@ class Declare:
         fits: Fits,
         weights: Sequence[float] | None = None,
     ) -> Dim:
-        if not values:
+        if not values or (weights is not None and not any(weights)):
             raise ScheduleError("no value is possible for {0}", name)
         var = self.space.declare_among(name, values)
         self.declared += 1

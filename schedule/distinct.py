@@ -79,7 +79,9 @@ def _common(accesses: Sequence[Access], d: int, ranges: Ranges) -> list[Term] | 
         high = most if certain(most > high) else high
         if not (certain(low <= least) and certain(high >= most)):
             return None
-    assert shared is not None and low is not None and high is not None
+    assert shared is not None
+    assert low is not None
+    assert high is not None
     return [*shared.values(), Term(None, 1, high - low)]
 
 
@@ -152,11 +154,15 @@ def _mixed_radix(terms: list[Term], wanted: set[Var]) -> list[Expr]:
 
 def _digit(atom: Expr) -> tuple[Expr, Dim, Dim | None]:
     """`atom` as `whole // low % size`; no size means that nothing is cut off above."""
-    whole, low, size = atom, 1, None
+    whole: Expr = atom
+    low: Dim = 1
+    size: Dim | None = None
     if type(whole) is Binary and whole.op is Op.MOD:
-        whole, size = whole.a, as_dim(whole.b)
+        size = as_dim(whole.b)
+        whole = whole.a
     if type(whole) is Binary and whole.op is Op.FLOORDIV:
-        return whole.a, as_dim(whole.b), size
+        low = as_dim(whole.b)
+        whole = whole.a
     return whole, low, size
 
 

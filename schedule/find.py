@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace as _replace
+from typing import Any
 
 from ..errors import ScheduleError
 from ..tir.ir import Alloc, Block, Buffer, For, Func, If, Label, Let, Seq, Stmt, Var
 from ..tir.visit import map_tuple
 
-_NESTED = {
+_NESTED: dict[type, Callable[[Any], tuple[Stmt, ...]]] = {
     For: lambda s: (s.body,),
     Seq: lambda s: s.stmts,
     If: lambda s: (s.then,) if s.other is None else (s.then, s.other),
@@ -26,14 +27,17 @@ def nested(stmt: Stmt) -> tuple[Stmt, ...]:
 
 def find_path(root: Stmt, wanted: Var | Label) -> tuple[Stmt, ...] | None:
     """Statements from `root` down to the loop over a variable or the block with a label."""
-    kind = For if type(wanted) is Var else Block
-    stack: list[tuple[Stmt, tuple[Stmt, ...]]] = [(root, ())]
-    while stack:
-        stmt, above = stack.pop()
-        path = (*above, stmt)
-        if type(stmt) is kind and (stmt.var if kind is For else stmt.label) is wanted:  # type: ignore[attr-defined]
-            return path
-        stack.extend((s, path) for s in reversed(nested(stmt)))
+    if type(root) is For:
+        if root.var is wanted:
+            return (root,)
+        below = find_path(root.body, wanted)
+        return None if below is None else (root, *below)
+    if type(root) is Block:
+        return (root,) if root.label is wanted else None
+    for stmt in nested(root):
+        below = find_path(stmt, wanted)
+        if below is not None:
+            return (root, *below)
     return None
 
 
@@ -96,8 +100,12 @@ def with_children(stmt: Stmt, children: tuple[Stmt, ...]) -> Stmt:
             return Seq(children)
         case If():
             return If(stmt.cond, children[0], children[1] if len(children) > 1 else None)
+        case Let():
+            return Let(stmt.var, stmt.value, children[0])
+        case Alloc():
+            return Alloc(stmt.buffer, children[0])
         case _:
-            return _replace(stmt, body=children[0])  # type: ignore[call-arg]
+            raise TypeError(f"a {type(stmt).__name__} has no place in a schedule")
 
 
 def with_body(loop: For, body: Stmt) -> For:

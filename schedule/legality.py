@@ -7,9 +7,24 @@ that blocks touch as affine functions of the loops. What cannot be shown so is r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from ..tir.ir import Block, Buffer, Dim, For, Func, IterKind, Label, Range, Stmt, Var
-from ..tir.ir import ForKind, Op, as_expr, binary
+from ..tir.ir import (
+    Block,
+    Buffer,
+    Dim,
+    For,
+    ForKind,
+    Func,
+    IterKind,
+    Label,
+    Op,
+    Range,
+    Stmt,
+    Var,
+    as_expr,
+    binary,
+)
 from ..tir.prove import prove
 from .blocks import Ranges, bound_regions, covering, feeding, has_reduction, loop_ranges
 from .distinct import Access, distinct
@@ -17,8 +32,8 @@ from .find import blocks_in, find_path, loops_in
 from .require import require
 
 
-def require_permutable(fn: Func, above: Sequence[Stmt], chain: Sequence[For]) -> None:
-    """Require that the perfectly nested loops of `chain` may run in any order.
+def require_permutable(above: Sequence[Stmt], chain: Sequence[For], body: Stmt) -> None:
+    """Require that the perfectly nested loops of `chain` around `body` may run in any order.
 
     `chain` is in its new order; `above` are the statements around it.
     """
@@ -30,9 +45,6 @@ def require_permutable(fn: Func, above: Sequence[Stmt], chain: Sequence[For]) ->
             s.var.name,
             at=s.var,
         )
-    innermost = {id(s.body): s.body for s in chain}
-    below = {id(s) for s in chain}
-    body = next(b for b in innermost.values() if id(b) not in below)
     blocks = list(blocks_in(body))
     for block in blocks:
         opaque = loops & feeding(block, IterKind.OPAQUE)
@@ -74,7 +86,7 @@ def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bo
                 kind.value,
                 block.label.name,
                 at=loop.var,
-                hint=(lambda k=kind, p=path: _candidates(p)) if kind is IterKind.REDUCE else None,
+                hint=partial(_candidates, path),
             )
     ranges = loop_ranges(s for s in path if type(s) is For)
     for buffer, users in _shared(blocks).items():

@@ -97,7 +97,7 @@ def collecting(space: Space | None) -> Iterator[None]:
 
 
 def require(
-    condition: bool | Expr,
+    condition: object,
     message: str,
     *arguments: Any,
     at: Var | Label | None = None,
@@ -117,7 +117,7 @@ def require(
         if decided is None and space is not None:
             space.constraints.append(Constraint(condition, message, arguments))
             return
-    elif condition:
+    elif condition:  # numpy's booleans
         return
     raise ScheduleError(message, *arguments, at=at, hint=hint)
 

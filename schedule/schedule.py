@@ -39,7 +39,7 @@ def method(
     """The method of `Schedule` for a primitive: the same parameters, the result alone."""
     primitive = PRIMITIVES[function.__name__]
 
-    def call(self: Schedule, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(self: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._call(primitive, args, kwargs)  # type: ignore[no-any-return]
 
     call.__name__ = primitive.name
@@ -353,7 +353,7 @@ class Schedule:
 
     def _value(self, source: Ref | Derived) -> Any:
         """The handle, integer or expression that a reference stands for in this schedule."""
-        if type(source) is Derived:
+        if isinstance(source, Derived):
             return evaluate(source, self._value)
         if source.index >= len(self._outputs):
             raise ScheduleError("there is no output {0} of an earlier step", source)

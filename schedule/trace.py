@@ -163,7 +163,7 @@ def _python_arguments(step: Step) -> list[str]:
     """Handles first and by position, the rest by name."""
     primitive = PRIMITIVES.get(step.op)
     variadic = None if primitive is None else primitive.variadic
-    args = []
+    args: list[str] = []
     leading = True
     for name, value in step.arguments:
         if name == variadic:

@@ -3,8 +3,9 @@
 from .annotate import annotate, bind, parallel, set_scope, unroll, vectorize
 from .cache import cache_read, cache_write
 from .inline import compute_inline, reverse_compute_inline
-from .loops import fuse, loop_partition, reorder, split, tile
+from .loops import fuse, reorder, split, tile
 from .pack import pack, transform_layout
+from .partition import loop_partition
 from .place import compute_at, reverse_compute_at
 from .query import get_block, get_consumers, get_loops, get_producers
 from .reduction import decompose_reduction, fuse_reduction_epilogue, rfactor

@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from ...errors import ScheduleError
-from ...tir.bounds import bound
 from ...tir.ir import (
-    Binary,
-    Block,
-    Const,
     Dim,
     Expr,
     For,
     ForKind,
     Func,
-    If,
-    Iter,
     Label,
     Op,
-    Seq,
     Stmt,
     Var,
     as_expr,
     binary,
     ceildiv,
     product,
-    seq,
 )
-from ...tir.linear import linear
-from ...tir.prove import prove
-from ...tir.simplify import Simplifier
-from ...tir.visit import map_tuple, substitute
-from ..blocks import Ranges, conjunction, conjuncts, loop_ranges
-from ..find import blocks_in, find_path, path_to, rebuild, with_body
+from ..blocks import loop_ranges
+from ..find import find_path, path_to, rebuild, with_body
 from ..legality import require_permutable
 from ..primitive import primitive
+from ..rebind import rebound
 from ..require import certain, require
 
 MAX_PARTS = 16
@@ -175,25 +164,17 @@ def reorder(fn: Func, *loops: Var) -> tuple[Func, None]:
     path = _path_through(fn, loops)
     wanted = set(loops)
     places = [k for k, s in enumerate(path) if type(s) is For and s.var in wanted]
-    top, bottom = places[0], places[-1]
-    old = {s.var: s for s in path[top:] if type(s) is For}
-    for above, s in zip(path[top:bottom], path[top + 1 : bottom + 1], strict=True):
-        require(
-            type(s) is For and type(above) is For,
-            "loops {0} and {1} are not perfectly nested: other statements are between them",
-            loops[0].name,
-            loops[-1].name,
-            at=path[top].var,
-        )  # type: ignore[attr-defined]
-    order = [path[k].var for k in places]  # type: ignore[attr-defined]
-    if all(a is b for a, b in zip(order, loops, strict=True)):
+    top = places[0]
+    nest = _chain(path[top : places[-1] + 1])
+    moved = {n.var: n for n in nest if n.var in wanted}
+    if all(a is b for a, b in zip(moved, loops, strict=True)):
         return fn, None
-    new: dict[int, For] = {k: old[v] for k, v in zip(places, loops, strict=True)}
-    chain = [new.get(k, path[k]) for k in range(top, bottom + 1)]
-    require_permutable(fn, path[:top], chain)  # type: ignore[arg-type]
-    body = path[bottom].body  # type: ignore[attr-defined]
-    for s in reversed(chain):
-        body = with_body(s, body)  # type: ignore[arg-type]
+    order = iter(loops)
+    chain = [moved[next(order)] if n.var in wanted else n for n in nest]
+    require_permutable(path[:top], chain, nest[-1].body)
+    body = nest[-1].body
+    for n in reversed(chain):
+        body = with_body(n, body)
     return rebuild(fn, path[: top + 1], body), None
 
 
@@ -230,225 +211,6 @@ def tile(
         inner.append(i)
     fn, _ = reorder(fn, *outer, *inner)
     return fn, (*outer, *inner)
-
-
-@primitive
-def loop_partition(
-    fn: Func, loop: Var, at: Dim | None = None
-) -> tuple[Func, tuple[Var | Label, ...]]:
-    """Cut a loop in two at iteration `at`, and drop the predicates that hold in each part.
-
-        for i in 13: where i * 8 < 100: A[i]   ->   for i in 12: A[i]
-                                                    for i_tail in 1: where i_tail * 8 < 4: ...
-
-    By default `at` is where the first predicate begins to fail. The blocks of the first part keep
-    their labels, and the loop its variable. Returns the tail's loop and the labels of its blocks.
-    """
-    path = path_to(fn, loop)
-    old = path[-1]
-    assert isinstance(old, For)
-    require(
-        old.kind is not ForKind.THREAD, "loop {0} is bound to a thread axis", loop.name, at=loop
-    )
-    if at is None:
-        at = _first_failure(path, old)
-    require(at >= 1, "the first part, [0, {0}), is empty", at, at=loop)
-    require(
-        at < old.extent,
-        "nothing is left for the tail: the loop has {0} iterations",
-        old.extent,
-        at=loop,
-    )
-    outer = loop_ranges(s for s in path[:-1] if type(s) is For)
-    main = For(
-        loop,
-        at,
-        tidied(old.body, {**outer, loop: (0, at - 1)}),
-        old.kind,
-        old.thread,
-        old.annotations,
-    )
-    tail_var = Var(f"{loop.name}_tail")
-    rest = old.extent - at
-    labels: list[Label] = []
-    body = _fresh(old.body, {loop: tail_var + at}, labels)
-    tail = For(
-        tail_var,
-        rest,
-        tidied(body, {**outer, tail_var: (0, rest - 1)}),
-        old.kind,
-        old.thread,
-        old.annotations,
-    )
-    both = seq(main, tail)
-    parent = path[-2] if len(path) > 1 else None
-    if type(parent) is Seq:
-        stmts = [both if s is old else s for s in parent.stmts]
-        return rebuild(fn, path[:-1], seq(*stmts)), (tail_var, *labels)
-    return rebuild(fn, path, both), (tail_var, *labels)
-
-
-def rebound(
-    stmt: Stmt, values: Mapping[Var, Expr], guard: Expr | None, ranges: dict[Var, tuple[Dim, Dim]]
-) -> Stmt:
-    """`stmt` with loop variables replaced in what blocks are bound to, and a condition added.
-
-    `ranges` are those of the loops around `stmt`.
-    """
-    match stmt:
-        case For():
-            inner = {**ranges, stmt.var: (0, stmt.extent - 1)}
-            return with_body(stmt, rebound(stmt.body, values, guard, inner))
-        case Block():
-            iters = map_tuple(stmt.iters, lambda i: _rebound_iter(i, values, ranges))
-            old = stmt.predicate
-            new = None if old is None else _value(old, values, ranges)
-            conditions = [c for c in conjuncts(new) if type(c) is not Const]
-            if guard is not None:
-                conditions.append(guard)
-            return Block(
-                stmt.label,
-                iters,
-                stmt.reads,
-                stmt.writes,
-                stmt.body,
-                stmt.init,
-                conjunction(conditions),
-                stmt.annotations,
-            )
-        case Seq():
-            return Seq(tuple([rebound(s, values, guard, ranges) for s in stmt.stmts]))
-        case If():
-            cond = _value(stmt.cond, values, ranges)
-            then = rebound(stmt.then, values, guard, ranges)
-            other = None if stmt.other is None else rebound(stmt.other, values, guard, ranges)
-            return If(cond, then, other)
-        case _:
-            raise ScheduleError("a statement outside of any block cannot be scheduled: {0}", stmt)
-
-
-def _rebound_iter(i: Iter, values: Mapping[Var, Expr], ranges: Ranges) -> Iter:
-    new = _value(i.value, values, ranges)
-    return i if new is i.value else Iter(i.var, i.extent, i.kind, new)
-
-
-def _value(e: Expr, values: Mapping[Var, Expr], ranges: Ranges) -> Expr:
-    """`e` with variables replaced; what quotients and remainders are in it is simplified."""
-    if type(e) is Var:
-        return values.get(e, e)
-    new = substitute(e, values)
-    if new is not e and _has_quotient(new):
-        return Simplifier(ranges)(new)
-    return new
-
-
-def _has_quotient(e: Expr) -> bool:
-    if type(e) is not Binary:
-        return False
-    if e.op is Op.FLOORDIV or e.op is Op.MOD:
-        return True
-    return _has_quotient(e.a) or _has_quotient(e.b)
-
-
-def tidied(stmt: Stmt, ranges: dict[Var, tuple[Dim, Dim]]) -> Stmt:
-    """`stmt` without the predicates that hold for all of `ranges`, those of the loops around it."""
-    match stmt:
-        case For():
-            inner = {**ranges, stmt.var: (0, stmt.extent - 1)}
-            body = tidied(stmt.body, inner)
-            return stmt if body is stmt.body else with_body(stmt, body)
-        case Block() if stmt.predicate is not None:
-            old = conjuncts(stmt.predicate)
-            kept = [c for c in old if prove(c, ranges) is not True]
-            if len(kept) == len(old):
-                return stmt
-            return Block(
-                stmt.label,
-                stmt.iters,
-                stmt.reads,
-                stmt.writes,
-                stmt.body,
-                stmt.init,
-                conjunction(kept),
-                stmt.annotations,
-            )
-        case Seq():
-            stmts = map_tuple(stmt.stmts, lambda s: tidied(s, ranges))
-            return stmt if stmts is stmt.stmts else Seq(stmts)
-        case _:
-            return stmt
-
-
-def _fresh(stmt: Stmt, values: dict[Var, Expr], labels: list[Label]) -> Stmt:
-    """A copy of `stmt` with loops and blocks of its own, and variables replaced."""
-    match stmt:
-        case For():
-            var = Var(f"{stmt.var.name}_tail")
-            body = _fresh(stmt.body, {**values, stmt.var: var}, labels)
-            return For(var, stmt.extent, body, stmt.kind, stmt.thread, stmt.annotations)
-        case Block():
-            label = Label(f"{stmt.label.name}_tail")
-            labels.append(label)
-            own: dict[Var, Expr] = {i.var: Var(i.var.name) for i in stmt.iters}
-            iters = tuple(
-                Iter(own[i.var], i.extent, i.kind, substitute(i.value, values))  # type: ignore[arg-type]
-                for i in stmt.iters
-            )
-            inside = Block(label, (), stmt.reads, stmt.writes, stmt.body, stmt.init)
-            inside = substitute(inside, own)
-            predicate = None if stmt.predicate is None else substitute(stmt.predicate, values)
-            return Block(
-                label,
-                iters,
-                inside.reads,
-                inside.writes,
-                inside.body,
-                inside.init,
-                predicate,
-                stmt.annotations,
-            )
-        case Seq():
-            return Seq(tuple(_fresh(s, values, labels) for s in stmt.stmts))
-        case If():
-            other = None if stmt.other is None else _fresh(stmt.other, values, labels)
-            return If(substitute(stmt.cond, values), _fresh(stmt.then, values, labels), other)
-        case _:
-            raise ScheduleError("a statement outside of any block cannot be scheduled: {0}", stmt)
-
-
-def _first_failure(path: tuple[Stmt, ...], loop: For) -> Dim:
-    """The first iteration in which a predicate of a block below may fail."""
-    found: Dim | None = None
-    outer = loop_ranges(s for s in path[:-1] if type(s) is For)
-    for block in blocks_in(loop.body):
-        below = find_path(loop.body, block.label) or ()
-        ranges = {**outer, **loop_ranges(s for s in below if type(s) is For)}
-        for c in conjuncts(block.predicate):
-            limit = _limit(c, loop.var, ranges)
-            if limit is not None and (found is None or certain(limit < found)):
-                found = limit
-    if found is None:
-        raise ScheduleError(
-            "no block below loop {0} has a predicate of the form index < size to peel",
-            loop.var.name,
-            at=loop.var,
-            hint="say where to cut: loop_partition(loop, at=...)",
-        )
-    return found
-
-
-def _limit(condition: Expr, loop: Var, ranges: Ranges) -> Dim | None:
-    """The number of first iterations for which `condition`, some `x < n`, is sure to hold."""
-    if type(condition) is not Binary or condition.op is not Op.LT:
-        return None
-    parts = linear(condition.a - condition.b, (loop,))
-    if parts is None or loop not in parts.coefficients:
-        return None
-    scale = parts.coefficients[loop]
-    most = bound(parts.constant, ranges)[1]
-    if most is None or not certain(scale >= 1):
-        return None
-    return (scale - 1 - most) // scale
 
 
 def _plain_loop(path: tuple[Stmt, ...], what: str, serial_only: bool = True) -> For:
@@ -508,9 +270,23 @@ def _path_through(fn: Func, loops: Sequence[Var]) -> tuple[Stmt, ...]:
         below = find_path(path[-1], v)
         if below is None:
             path_to(fn, v)
-            raise ScheduleError("loops {0} and {1} are not nested", path[-1].var.name, v.name, at=v)  # type: ignore[attr-defined]
+            raise ScheduleError("loop {0} is not nested with the others", v.name, at=v)
         path += below[1:]
     return path
+
+
+def _chain(stmts: Sequence[Stmt]) -> list[For]:
+    """The statements as loops, each directly in the one before."""
+    chain: list[For] = []
+    for s in stmts:
+        if type(s) is not For:
+            raise ScheduleError(
+                "there are other statements in loop {0}; the loops must be perfectly nested",
+                chain[-1].var.name,
+                at=chain[-1].var,
+            )
+        chain.append(s)
+    return chain
 
 
 def _ranges(path: tuple[Stmt, ...], new: Iterable[tuple[Var, Dim]]) -> dict[Var, tuple[Dim, Dim]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...errors import ScheduleError
-from ...tir.ir import Block, For, Func, Label, Var
+from ...tir.ir import Block, Buffer, For, Func, Label, Var
 from ..blocks import readers_of, region_buffers
 from ..find import blocks_in, find_block, path_to
 from ..primitive import primitive
@@ -64,5 +64,5 @@ def get_consumers(fn: Func, block: Label) -> tuple[Func, tuple[Label, ...]]:
     return fn, tuple(b.label for b in readers_of(fn, written, but=block))
 
 
-def _writers(fn: Func, buffers: set[object]) -> Iterator[Block]:
+def _writers(fn: Func, buffers: set[Buffer]) -> Iterator[Block]:
     return (b for b in blocks_in(fn.body) if not buffers.isdisjoint(region_buffers(b.writes)))

@@ -20,7 +20,7 @@ RULE = "-" * 40
 
 
 def check(path: Path, func: Func, script: Callable[[Schedule], Any], *, update: bool) -> Schedule:
-    """Run `script` on a schedule of `func`; compare with the golden file, the meaning, the replays."""
+    """Run `script` on a schedule of `func`; compare with the golden file, replay, interpret."""
     schedule = Schedule(func)
     script(schedule)
     text = golden_text(func, schedule)

@@ -1,0 +1,187 @@
+"""`loop_partition`: a loop cut in two, and the predicates that hold dropped in each part."""
+
+from __future__ import annotations
+
+from ...errors import ScheduleError
+from ...tir.bounds import bound
+from ...tir.ir import (
+    Binary,
+    Block,
+    Dim,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    If,
+    Iter,
+    Label,
+    Op,
+    Seq,
+    Stmt,
+    Var,
+    seq,
+)
+from ...tir.linear import linear
+from ...tir.prove import prove
+from ...tir.visit import map_tuple, substitute
+from ..blocks import Ranges, conjunction, conjuncts, loop_ranges
+from ..find import blocks_in, find_path, path_to, rebuild, with_body
+from ..primitive import primitive
+from ..require import certain, require
+
+
+@primitive
+def loop_partition(
+    fn: Func, loop: Var, at: Dim | None = None
+) -> tuple[Func, tuple[Var | Label, ...]]:
+    """Cut a loop in two at iteration `at`, and drop the predicates that hold in each part.
+
+        for i in 13: where i * 8 < 100: A[i]   ->   for i in 12: A[i]
+                                                    for i_tail in 1: where i_tail * 8 < 4: ...
+
+    By default `at` is where the first predicate begins to fail. The blocks of the first part keep
+    their labels, and the loop its variable. Returns the tail's loop and the labels of its blocks.
+    """
+    path = path_to(fn, loop)
+    old = path[-1]
+    assert isinstance(old, For)
+    require(
+        old.kind is not ForKind.THREAD, "loop {0} is bound to a thread axis", loop.name, at=loop
+    )
+    if at is None:
+        at = _first_failure(path, old)
+    require(at >= 1, "the first part, [0, {0}), is empty", at, at=loop)
+    require(
+        at < old.extent,
+        "nothing is left for the tail: the loop has {0} iterations",
+        old.extent,
+        at=loop,
+    )
+    outer = loop_ranges(s for s in path[:-1] if type(s) is For)
+    main = For(
+        loop,
+        at,
+        tidied(old.body, {**outer, loop: (0, at - 1)}),
+        old.kind,
+        old.thread,
+        old.annotations,
+    )
+    tail_var = Var(f"{loop.name}_tail")
+    rest = old.extent - at
+    labels: list[Label] = []
+    body = _fresh(old.body, {loop: tail_var + at}, labels)
+    tail = For(
+        tail_var,
+        rest,
+        tidied(body, {**outer, tail_var: (0, rest - 1)}),
+        old.kind,
+        old.thread,
+        old.annotations,
+    )
+    both = seq(main, tail)
+    parent = path[-2] if len(path) > 1 else None
+    if type(parent) is Seq:
+        stmts = [both if s is old else s for s in parent.stmts]
+        return rebuild(fn, path[:-1], seq(*stmts)), (tail_var, *labels)
+    return rebuild(fn, path, both), (tail_var, *labels)
+
+
+def tidied(stmt: Stmt, ranges: dict[Var, tuple[Dim, Dim]]) -> Stmt:
+    """`stmt` without the predicates that hold for all of `ranges`, those of the loops around it."""
+    match stmt:
+        case For():
+            inner = {**ranges, stmt.var: (0, stmt.extent - 1)}
+            body = tidied(stmt.body, inner)
+            return stmt if body is stmt.body else with_body(stmt, body)
+        case Block() if stmt.predicate is not None:
+            old = conjuncts(stmt.predicate)
+            kept = [c for c in old if prove(c, ranges) is not True]
+            if len(kept) == len(old):
+                return stmt
+            return Block(
+                stmt.label,
+                stmt.iters,
+                stmt.reads,
+                stmt.writes,
+                stmt.body,
+                stmt.init,
+                conjunction(kept),
+                stmt.annotations,
+            )
+        case Seq():
+            stmts = map_tuple(stmt.stmts, lambda s: tidied(s, ranges))
+            return stmt if stmts is stmt.stmts else Seq(stmts)
+        case _:
+            return stmt
+
+
+def _fresh(stmt: Stmt, values: dict[Var, Expr], labels: list[Label]) -> Stmt:
+    """A copy of `stmt` with loops and blocks of its own, and variables replaced."""
+    match stmt:
+        case For():
+            var = Var(f"{stmt.var.name}_tail")
+            body = _fresh(stmt.body, {**values, stmt.var: var}, labels)
+            return For(var, stmt.extent, body, stmt.kind, stmt.thread, stmt.annotations)
+        case Block():
+            label = Label(f"{stmt.label.name}_tail")
+            labels.append(label)
+            own: dict[Var, Expr] = {i.var: Var(i.var.name) for i in stmt.iters}
+            iters = tuple(
+                Iter(own[i.var], i.extent, i.kind, substitute(i.value, values))  # type: ignore[arg-type]
+                for i in stmt.iters
+            )
+            inside = Block(label, (), stmt.reads, stmt.writes, stmt.body, stmt.init)
+            inside = substitute(inside, own)
+            predicate = None if stmt.predicate is None else substitute(stmt.predicate, values)
+            return Block(
+                label,
+                iters,
+                inside.reads,
+                inside.writes,
+                inside.body,
+                inside.init,
+                predicate,
+                stmt.annotations,
+            )
+        case Seq():
+            return Seq(tuple(_fresh(s, values, labels) for s in stmt.stmts))
+        case If():
+            other = None if stmt.other is None else _fresh(stmt.other, values, labels)
+            return If(substitute(stmt.cond, values), _fresh(stmt.then, values, labels), other)
+        case _:
+            raise ScheduleError("a statement outside of any block cannot be scheduled: {0}", stmt)
+
+
+def _first_failure(path: tuple[Stmt, ...], loop: For) -> Dim:
+    """The first iteration in which a predicate of a block below may fail."""
+    found: Dim | None = None
+    outer = loop_ranges(s for s in path[:-1] if type(s) is For)
+    for block in blocks_in(loop.body):
+        below = find_path(loop.body, block.label) or ()
+        ranges = {**outer, **loop_ranges(s for s in below if type(s) is For)}
+        for c in conjuncts(block.predicate):
+            limit = _limit(c, loop.var, ranges)
+            if limit is not None and (found is None or certain(limit < found)):
+                found = limit
+    if found is None:
+        raise ScheduleError(
+            "no block below loop {0} has a predicate of the form index < size to peel",
+            loop.var.name,
+            at=loop.var,
+            hint="say where to cut: loop_partition(loop, at=...)",
+        )
+    return found
+
+
+def _limit(condition: Expr, loop: Var, ranges: Ranges) -> Dim | None:
+    """The number of first iterations for which `condition`, some `x < n`, is sure to hold."""
+    if type(condition) is not Binary or condition.op is not Op.LT:
+        return None
+    parts = linear(condition.a - condition.b, (loop,))
+    if parts is None or loop not in parts.coefficients:
+        return None
+    scale = parts.coefficients[loop]
+    most = bound(parts.constant, ranges)[1]
+    if most is None or not certain(scale >= 1):
+        return None
+    return (scale - 1 - most) // scale

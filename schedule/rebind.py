@@ -1,0 +1,74 @@
+"""Blocks bound to other loops: what `split` and `fuse` do to everything below a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..errors import ScheduleError
+from ..tir.ir import Binary, Block, Const, Dim, Expr, For, If, Iter, Op, Seq, Stmt, Var
+from ..tir.simplify import Simplifier
+from ..tir.visit import map_tuple, substitute
+from .blocks import Ranges, conjunction, conjuncts
+from .find import with_body
+
+
+def rebound(
+    stmt: Stmt, values: Mapping[Var, Expr], guard: Expr | None, ranges: dict[Var, tuple[Dim, Dim]]
+) -> Stmt:
+    """`stmt` with loop variables replaced in what blocks are bound to, and a condition added.
+
+    `ranges` are those of the loops around `stmt`.
+    """
+    match stmt:
+        case For():
+            inner = {**ranges, stmt.var: (0, stmt.extent - 1)}
+            return with_body(stmt, rebound(stmt.body, values, guard, inner))
+        case Block():
+            iters = map_tuple(stmt.iters, lambda i: _rebound_iter(i, values, ranges))
+            old = stmt.predicate
+            new = None if old is None else _value(old, values, ranges)
+            conditions = [c for c in conjuncts(new) if type(c) is not Const]
+            if guard is not None:
+                conditions.append(guard)
+            return Block(
+                stmt.label,
+                iters,
+                stmt.reads,
+                stmt.writes,
+                stmt.body,
+                stmt.init,
+                conjunction(conditions),
+                stmt.annotations,
+            )
+        case Seq():
+            return Seq(tuple([rebound(s, values, guard, ranges) for s in stmt.stmts]))
+        case If():
+            cond = _value(stmt.cond, values, ranges)
+            then = rebound(stmt.then, values, guard, ranges)
+            other = None if stmt.other is None else rebound(stmt.other, values, guard, ranges)
+            return If(cond, then, other)
+        case _:
+            raise ScheduleError("a statement outside of any block cannot be scheduled: {0}", stmt)
+
+
+def _rebound_iter(i: Iter, values: Mapping[Var, Expr], ranges: Ranges) -> Iter:
+    new = _value(i.value, values, ranges)
+    return i if new is i.value else Iter(i.var, i.extent, i.kind, new)
+
+
+def _value(e: Expr, values: Mapping[Var, Expr], ranges: Ranges) -> Expr:
+    """`e` with variables replaced; what quotients and remainders are in it is simplified."""
+    if type(e) is Var:
+        return values.get(e, e)
+    new = substitute(e, values)
+    if new is not e and _has_quotient(new):
+        return Simplifier(ranges)(new)
+    return new
+
+
+def _has_quotient(e: Expr) -> bool:
+    if type(e) is not Binary:
+        return False
+    if e.op is Op.FLOORDIV or e.op is Op.MOD:
+        return True
+    return _has_quotient(e.a) or _has_quotient(e.b)
