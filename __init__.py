@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .runtime import Module
     from .schedule import Schedule, Trace
     from .target import Target
+    from .tir import language as T
     from .tir import te
     from .tir.ir import Func
     from .tir.script import script
@@ -53,6 +54,7 @@ __all__ = [
     "ParseError",
     "Schedule",
     "ScheduleError",
+    "T",
     "Target",
     "TargetError",
     "TilewrightError",
@@ -68,7 +70,7 @@ __all__ = [
     "tune",
 ]
 
-_MODULES = {"ops": ".ops", "te": ".tir.te"}
+_MODULES = {"T": ".tir.language", "ops": ".ops", "te": ".tir.te"}
 _HOMES = {
     "Func": ".tir.ir",
     "Module": ".runtime",
