@@ -7,38 +7,40 @@ is handed over, arguments and all, to the checked entry in Python, which accepts
 subclass, memory that only seems to overlap) or raises the error that says what is wrong. So the
 glue decides nothing on its own, it only knows the common case when it sees it.
 
-The layout of the array object is part of numpy's C interface (ndarraytypes.h); all the same it is
-compared with what Python reports before the first use, and without a match there is no glue.
+Where the array object is not laid out as expected (see `runtime.ndarray`) there is no glue.
 """
 
 from __future__ import annotations
 
 import ctypes
-import logging
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from .. import dtypes
+from ..runtime.ndarray import (
+    C_CONTIGUOUS,
+    DATA,
+    DESCR,
+    DIMENSIONS,
+    FLAGS,
+    HEADER,
+    NDIM,
+    STRIDES,
+    TYPE,
+    WRITEABLE,
+    layout_is_known,
+)
 from ..runtime.signature import Argument, Signature
 
-_log = logging.getLogger(__name__)
-
 _METH_FASTCALL = 0x0080
-_C_CONTIGUOUS = 0x0001
-_WRITEABLE = 0x0400
 _ENTRY = "tilewright_glue"
-
-_HEADER = object.__basicsize__
-_TYPE = _HEADER - 8
-_DATA, _NDIM, _DIMENSIONS, _STRIDES, _DESCR, _FLAGS = (_HEADER + n for n in (0, 8, 16, 24, 40, 48))
-_FLOAT_VALUE = _HEADER
-
+_FLOAT_VALUE = HEADER
 _INFINITY = "0x7FF0000000000000"
 _MINUS_INFINITY = "0xFFF0000000000000"
 _LLVM_TYPES = {"float32": "float", "float64": "double"}
@@ -57,7 +59,7 @@ def make_glue(
     code alive (by what `fallback` refers to). `None` for scalars of narrow floats, and where
     the interpreter's or numpy's objects are laid out in a way that is not known.
     """
-    if not _layout_is_known() or any(_is_narrow_scalar(a) for a in signature.arguments):
+    if not layout_is_known() or any(_is_narrow_scalar(a) for a in signature.arguments):
         return None
     code = _compile(tuple(replace(a, name="") for a in signature.arguments))
     name = ctypes.c_char_p(signature.name.encode())
@@ -85,46 +87,6 @@ _MethodDef._fields_ = [
 _new_builtin = ctypes.pythonapi.PyCFunction_NewEx
 _new_builtin.restype = ctypes.py_object
 _new_builtin.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-
-
-@cache
-def _layout_is_known() -> bool:
-    known = sys.implementation.name == "cpython" and ctypes.sizeof(ctypes.c_void_p) == 8
-    known = known and all(_reads_back(array) for array in _probes())
-    if not known:
-        _log.warning("array objects of an unknown layout: calls go through Python, 10 us slower")
-    return known
-
-
-def _probes() -> tuple[np.ndarray[Any, Any], ...]:
-    read_only = np.zeros((3, 2), np.int16)
-    read_only.flags.writeable = False
-    return np.zeros((2, 3, 5), np.float32)[:, ::2, 1:], read_only, np.zeros((), np.float64)
-
-
-def _reads_back(array: np.ndarray[Any, Any]) -> bool:
-    def word(address: int) -> int:
-        return ctypes.c_int64.from_address(address).value
-
-    def words(field: int) -> tuple[int, ...]:
-        return tuple(word(word(base + field) + 8 * i) for i in range(array.ndim))
-
-    base = id(array)
-    if (
-        word(base + _TYPE) != id(np.ndarray)
-        or np.ndarray.__basicsize__ < _FLAGS + 4 - _HEADER
-        or ctypes.c_int32.from_address(base + _NDIM).value != array.ndim
-    ):
-        return False
-    flags = ctypes.c_int32.from_address(base + _FLAGS).value
-    return (
-        word(base + _DATA) == array.ctypes.data
-        and words(_DIMENSIONS) == array.shape
-        and words(_STRIDES) == array.strides
-        and word(base + _DESCR) == id(array.dtype)
-        and bool(flags & _C_CONTIGUOUS) == array.flags.c_contiguous
-        and bool(flags & _WRITEABLE) == array.flags.writeable
-    )
 
 
 def _is_narrow_scalar(argument: Argument) -> bool:
@@ -208,21 +170,19 @@ class _Emitter:
     def tensor(self, index: int, argument: Argument) -> str:
         """Checks of one array; the result is the pointer to its data."""
         value = self.load("ptr", "%args", 8 * index)
-        self.equal("ptr", self.load("ptr", value, _TYPE), _object(np.ndarray))
-        self.equal("ptr", self.load("ptr", value, _DESCR), _object(dtypes.to_numpy(argument.dtype)))
-        self.equal("i32", self.load("i32", value, _NDIM), str(len(argument.shape)))
+        self.equal("ptr", self.load("ptr", value, TYPE), _object(np.ndarray))
+        self.equal("ptr", self.load("ptr", value, DESCR), _object(dtypes.to_numpy(argument.dtype)))
+        self.equal("i32", self.load("i32", value, NDIM), str(len(argument.shape)))
         compact = argument.strides is None
-        mask = (_C_CONTIGUOUS if compact else 0) | (_WRITEABLE if argument.written else 0)
+        mask = (C_CONTIGUOUS if compact else 0) | (WRITEABLE if argument.written else 0)
         if mask:
-            flags = self.let(f"and i32 {self.load('i32', value, _FLAGS)}, {mask}")
+            flags = self.let(f"and i32 {self.load('i32', value, FLAGS)}, {mask}")
             self.equal("i32", flags, str(mask))
-        self.words(value, _DIMENSIONS, dict(enumerate(argument.shape)))
+        self.words(value, DIMENSIONS, dict(enumerate(argument.shape)))
         if argument.strides is not None and argument.size:
             strides = enumerate(zip(argument.shape, argument.strides, strict=True))
-            self.words(
-                value, _STRIDES, {i: s * argument.itemsize for i, (n, s) in strides if n > 1}
-            )
-        data = self.load("ptr", value, _DATA)
+            self.words(value, STRIDES, {i: s * argument.itemsize for i, (n, s) in strides if n > 1})
+        data = self.load("ptr", value, DATA)
         if argument.itemsize > 1 and argument.size:
             address = self.let(f"ptrtoint ptr {data} to i64")
             low = self.let(f"and i64 {address}, {argument.itemsize - 1}")
@@ -245,7 +205,7 @@ class _Emitter:
             self.require(f"or i1 {yes}, {no}")
             return self.let(f"zext i1 {yes} to i8")
         python_type = float if kind == "float" else int
-        self.equal("ptr", self.load("ptr", value, _TYPE), _object(python_type))
+        self.equal("ptr", self.load("ptr", value, TYPE), _object(python_type))
         if kind == "float":
             return self.float(self.load("double", value, _FLOAT_VALUE), argument.dtype)
         low, high = dtypes.int_limits(argument.dtype)

@@ -19,6 +19,7 @@ from .. import dtypes
 from ..errors import ArgumentError
 from .dlpack import View
 from .dlpack import view as dlpack_view
+from .ndarray import address_reader
 from .signature import Argument, Signature
 
 C_SCALARS: dict[str, type[Any]] = {
@@ -40,6 +41,9 @@ C_SCALARS: dict[str, type[Any]] = {
 }
 
 Binder = Callable[[Sequence[Any]], tuple[list[Any], list[Any]]]
+OneBinder = Callable[[Any, list[Any]], Any]
+"""From one argument to the value for the kernel; what has to be held is added to the list."""
+
 _OVERLAP_WORK = 10_000
 
 
@@ -65,15 +69,13 @@ def make_binder(signature: Signature) -> Binder:
         if signature.arguments[i].written or signature.arguments[j].written
     ]
     spans = [a.span_bytes for a in signature.arguments]
+    count = len(binders)
 
     def bind(values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        if len(values) != len(binders):
+        if len(values) != count:
             raise _count_error(signature, values)
-        bound, owners = [], []
-        for value, binder in zip(values, binders, strict=True):
-            converted, owner = binder(value)
-            bound.append(converted)
-            owners.append(owner)
+        owners: list[Any] = [values]
+        bound = [bind_one(value, owners) for bind_one, value in zip(binders, values, strict=True)]
         for i, j in pairs:
             if bound[i] < bound[j] + spans[j] and bound[j] < bound[i] + spans[i]:
                 _check_overlap(signature.arguments[i], bound[i], signature.arguments[j], bound[j])
@@ -93,27 +95,28 @@ def _count_error(signature: Signature, values: Sequence[Any]) -> ArgumentError:
     )
 
 
-def _tensor_binder(argument: Argument) -> Callable[[Any], tuple[int, object]]:
+def _tensor_binder(argument: Argument) -> OneBinder:
     strides = tuple(n * argument.itemsize for n in argument.element_strides)
     name, dtype, shape = argument.name, argument.dtype, argument.shape
     wide = tuple(i for i, n in enumerate(shape) if n > 1) if argument.size else ()
     mask = argument.itemsize - 1
     numpy_dtype = dtypes.to_numpy(dtype) if dtype not in dtypes.ML_DTYPES else None
     written = argument.written
+    address = address_reader()
 
-    def bind(value: Any) -> tuple[int, object]:
+    def bind(value: Any, owners: list[Any]) -> int:
         if (
             type(value) is np.ndarray
             and value.dtype is numpy_dtype
             and value.shape == shape
             and value.strides == strides
         ):
-            pointer, read_only = value.__array_interface__["data"]
-            if not (pointer & mask or (written and read_only)):
-                return pointer, value
-        return bind_any(value)
+            pointer = address(value)
+            if not pointer & mask and (not written or value.flags.writeable):
+                return pointer
+        return bind_any(value, owners)
 
-    def bind_any(value: Any) -> tuple[int, object]:
+    def bind_any(value: Any, owners: list[Any]) -> int:
         view = _view(value, name)
         if view.dtype != dtype:
             raise _dtype_error(argument, view.dtype)
@@ -130,7 +133,8 @@ def _tensor_binder(argument: Argument) -> Callable[[Any], tuple[int, object]]:
                 name,
                 hint=f"{name} is an output: pass an array of your own, {_empty(argument)}",
             )
-        return view.pointer, view.owner
+        owners.append(view.owner)
+        return view.pointer
 
     return bind
 
@@ -262,20 +266,20 @@ def _bytes(arena: np.ndarray[Any, Any], argument: Argument, offset: int) -> np.n
     return np.lib.stride_tricks.as_strided(arena[offset:], shape, strides)
 
 
-def _scalar_binder(argument: Argument) -> Callable[[Any], tuple[Any, object]]:
+def _scalar_binder(argument: Argument) -> OneBinder:
     name, dtype = argument.name, argument.dtype
     facts = dtypes.info(dtype)
     low, high = dtypes.int_limits(dtype) if facts.kind in ("int", "uint") else (0, 0)
     if argument.value_range is not None:
         low, high = max(low, argument.value_range[0]), min(high, argument.value_range[1] - 1)
 
-    def bind_bool(value: Any) -> tuple[Any, object]:
+    def bind_bool(value: Any, _owners: list[Any]) -> Any:
         item = _item(value, argument)
         if not isinstance(item, bool):
             raise _scalar_error(argument, value)
-        return int(item), None
+        return int(item)
 
-    def bind_integer(value: Any) -> tuple[Any, object]:
+    def bind_integer(value: Any, _owners: list[Any]) -> Any:
         try:
             number = operator.index(_item(value, argument))
         except TypeError:
@@ -289,9 +293,9 @@ def _scalar_binder(argument: Argument) -> Callable[[Any], tuple[Any, object]]:
                 high,
                 lambda: _show(number),
             )
-        return number, None
+        return number
 
-    def bind_float(value: Any) -> tuple[Any, object]:
+    def bind_float(value: Any, _owners: list[Any]) -> Any:
         item = _item(value, argument)
         if isinstance(item, bool) or not isinstance(item, (int, float)):
             raise _scalar_error(argument, value)
@@ -299,7 +303,7 @@ def _scalar_binder(argument: Argument) -> Callable[[Any], tuple[Any, object]]:
             number = float(item)
         except OverflowError:
             raise _range_error(argument, item) from None
-        return _float_bits(number, argument), None
+        return _float_bits(number, argument)
 
     return {"bool": bind_bool, "float": bind_float}.get(facts.kind, bind_integer)
 

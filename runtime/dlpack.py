@@ -9,6 +9,7 @@ Source: the DLPack specification, versions 0 and 1 (dlpack.h).
 from __future__ import annotations
 
 import ctypes
+import struct
 from typing import Any, NamedTuple
 
 from ..errors import ArgumentError
@@ -49,36 +50,10 @@ class View(NamedTuple):
     owner: object
 
 
-class _Tensor(ctypes.Structure):
-    """DLTensor."""
-
-
-_Tensor._fields_ = [
-    ("data", ctypes.c_void_p),
-    ("device_type", ctypes.c_int32),
-    ("device_id", ctypes.c_int32),
-    ("ndim", ctypes.c_int32),
-    ("code", ctypes.c_uint8),
-    ("bits", ctypes.c_uint8),
-    ("lanes", ctypes.c_uint16),
-    ("shape", ctypes.POINTER(ctypes.c_int64)),
-    ("strides", ctypes.POINTER(ctypes.c_int64)),
-    ("byte_offset", ctypes.c_uint64),
-]
-
-
-class _Versioned(ctypes.Structure):
-    """DLManagedTensorVersioned."""
-
-
-_Versioned._fields_ = [
-    ("major", ctypes.c_uint32),
-    ("minor", ctypes.c_uint32),
-    ("context", ctypes.c_void_p),
-    ("deleter", ctypes.c_void_p),
-    ("flags", ctypes.c_uint64),
-    ("tensor", _Tensor),
-]
+# DLTensor: data, device type and index, rank, type code, bits, lanes, shape, strides, byte offset.
+TENSOR = struct.Struct("=QiiiBBHQQQ")
+# What comes before it in DLManagedTensorVersioned: major, minor, context, deleter, flags.
+VERSION = struct.Struct("=IIQQQ")
 
 _DTYPES = {
     **{(0, bits): f"int{bits}" for bits in (8, 16, 32, 64)},
@@ -93,9 +68,9 @@ _DTYPES = {
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _get_pointer.restype = ctypes.c_void_p
 _get_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
-_is_valid = ctypes.pythonapi.PyCapsule_IsValid
-_is_valid.restype = ctypes.c_int
-_is_valid.argtypes = (ctypes.py_object, ctypes.c_char_p)
+_RANKS = [ctypes.c_int64 * rank for rank in range(_MAX_DIMENSIONS + 1)]
+_HEAD = ctypes.c_char * VERSION.size
+_BODY = ctypes.c_char * TENSOR.size
 
 
 def device_name(device: tuple[int, int]) -> str:
@@ -110,7 +85,7 @@ def view(value: Any, name: str) -> View:
     the CPU and for an object that does not export itself.
     """
     kind, index = value.__dlpack_device__()
-    if int(kind) != CPU:
+    if kind != CPU:
         raise ArgumentError(
             "argument {0}: expected memory on the CPU, found an array on {1}",
             name,
@@ -118,21 +93,26 @@ def view(value: Any, name: str) -> View:
             hint=f"copy it to the CPU first, {name}.cpu() for instance",
         )
     capsule = _export(value, name)
-    if _is_valid(capsule, b"dltensor_versioned"):
-        managed = _Versioned.from_address(_get_pointer(capsule, b"dltensor_versioned"))
-        if managed.major > _MAX_MAJOR:
-            raise ArgumentError(
-                "argument {0}: exported as DLPack {1}, known up to {2}",
-                name,
-                managed.major,
-                _MAX_MAJOR,
-            )
-        return _view(managed.tensor, bool(managed.flags & _READ_ONLY), capsule, name)
-    if _is_valid(capsule, b"dltensor"):
-        return _view(_Tensor.from_address(_get_pointer(capsule, b"dltensor")), False, capsule, name)
-    raise ArgumentError(
-        "argument {0}: __dlpack__ of {1} gives no tensor", name, type(value).__name__
-    )
+    try:
+        address = _get_pointer(capsule, b"dltensor_versioned")
+    except ValueError:
+        return _unversioned(capsule, value, name)
+    major, _, _, _, flags = VERSION.unpack(_HEAD.from_address(address))
+    if major > _MAX_MAJOR:
+        raise ArgumentError(
+            "argument {0}: exported as DLPack {1}, known up to {2}", name, major, _MAX_MAJOR
+        )
+    return _view(address + VERSION.size, bool(flags & _READ_ONLY), capsule, name)
+
+
+def _unversioned(capsule: object, value: object, name: str) -> View:
+    try:
+        address = _get_pointer(capsule, b"dltensor")
+    except ValueError:
+        raise ArgumentError(
+            "argument {0}: __dlpack__ of {1} gives no tensor", name, type(value).__name__
+        ) from None
+    return _view(address, False, capsule, name)
 
 
 def _export(value: Any, name: str) -> object:
@@ -147,21 +127,21 @@ def _export(value: Any, name: str) -> object:
         ) from error
 
 
-def _view(tensor: _Tensor, read_only: bool, capsule: object, name: str) -> View:
-    rank = tensor.ndim
+def _view(address: int, read_only: bool, capsule: object, name: str) -> View:
+    data, _, _, rank, code, bits, lanes, shape, strides, offset = TENSOR.unpack(
+        _BODY.from_address(address)
+    )
     if not 0 <= rank <= _MAX_DIMENSIONS:
         raise ArgumentError("argument {0}: exported with {1} dimensions", name, rank)
-    dtype = _DTYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
+    dtype = _DTYPES.get((code, bits)) if lanes == 1 else None
     if dtype is None:
-        dtype = f"DLPack type {tensor.code} of {tensor.bits} bits and {tensor.lanes} lanes"
-    strides = None
-    if tensor.strides:
-        strides = tuple(tensor.strides[i] * (tensor.bits // 8) for i in range(rank))
+        dtype = f"DLPack type {code} of {bits} bits and {lanes} lanes"
+    words, itemsize = _RANKS[rank], bits // 8
     return View(
-        pointer=(tensor.data or 0) + tensor.byte_offset,
-        dtype=dtype,
-        shape=tuple(tensor.shape[i] for i in range(rank)),
-        strides=strides,
-        read_only=read_only,
-        owner=capsule,
+        data + offset,
+        dtype,
+        tuple(words.from_address(shape)[:]) if rank else (),
+        tuple([n * itemsize for n in words.from_address(strides)[:]]) if strides else None,
+        read_only,
+        capsule,
     )

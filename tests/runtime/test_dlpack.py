@@ -13,7 +13,7 @@ import pytest
 
 from tilewright.errors import ArgumentError
 from tilewright.runtime import Argument
-from tilewright.runtime.dlpack import _Tensor, _Versioned, view
+from tilewright.runtime.dlpack import TENSOR, VERSION, view
 
 Make = Callable[..., Any]
 A = Argument("a", "float32", (3, 4))
@@ -119,17 +119,9 @@ class Raw:
     def __init__(self, code: int, bits: int, shape: tuple[int, ...], major: int = 1) -> None:
         self.memory = (ctypes.c_uint8 * 64)()
         self.shape = (ctypes.c_int64 * len(shape))(*shape)
-        tensor = _Tensor(
-            data=ctypes.addressof(self.memory),
-            device_type=1,
-            ndim=len(shape),
-            code=code,
-            bits=bits,
-            lanes=1,
-            shape=ctypes.cast(self.shape, ctypes.POINTER(ctypes.c_int64)),
-            byte_offset=16,
-        )
-        self.managed = _Versioned(major=major, tensor=tensor)
+        data, extents = ctypes.addressof(self.memory), ctypes.addressof(self.shape)
+        tensor = TENSOR.pack(data, 1, 0, len(shape), code, bits, 1, extents, 0, 16)
+        self.managed = ctypes.create_string_buffer(VERSION.pack(major, 0, 0, 0, 0) + tensor)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0
