@@ -28,7 +28,7 @@ from .errors import (
 
 if TYPE_CHECKING:
     from . import ops
-    from .autotune import tune
+    from .autotune.tune import tune
     from .compile import build
     from .runtime import Module
     from .schedule import Schedule, Trace
@@ -80,7 +80,7 @@ _HOMES = {
     "TuningDatabase": ".tuning_db",
     "build": ".compile",
     "script": ".tir.script",
-    "tune": ".autotune",
+    "tune": ".autotune.tune",
 }
 
 
