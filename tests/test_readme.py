@@ -1,0 +1,47 @@
+"""The Python of README.md runs as it stands, but for smaller numbers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+SMALLER = {"1024": "48", "trials=64": "trials=2"}
+
+
+@pytest.fixture(scope="module")
+def blocks(root: Path) -> list[str]:
+    """The fenced Python blocks in order."""
+    return re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.DOTALL)
+
+
+def test_readme_runs(blocks: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "readme"}
+    for source in blocks:
+        text = source
+        for old, new in SMALLER.items():
+            text = text.replace(old, new)
+        exec(compile(text, "README.md", "exec"), names)
+    assert len(blocks) == 2
+    assert (tmp_path / "tuning.db").is_file()
+    np.testing.assert_array_equal(names["c"], 48)
+    names["c"][:] = 0
+    names["mod"](names["a"], names["b"], names["c"])
+    np.testing.assert_array_equal(names["c"], 48)
+
+
+def test_readme_opens_with_the_two_commands(root: Path) -> None:
+    indented = re.findall(
+        r"^    (make .*?)\s*(?:#.*)?$", (root / "README.md").read_text(), re.MULTILINE
+    )
+    assert indented[:2] == ["make demo", "make test"]
+
+
+def test_readme_links_lead_somewhere(root: Path) -> None:
+    links = re.findall(r"\]\(([^)]+)\)", (root / "README.md").read_text())
+    assert links
+    assert [link for link in links if not (root / link).exists()] == []
