@@ -33,6 +33,7 @@ from ..blocks import (
     Reduction,
     conjunction,
     conjuncts,
+    domain_conditions,
     feeding,
     free_vars,
     has_reduction,
@@ -85,17 +86,12 @@ def decompose_reduction(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]
         at=loop,
     )
     renamed = {s.var: Var(f"{s.var.name}_init") for s in inner}
-    kept: list[Expr] = []
-    for c in conjuncts(found.predicate):
-        used = free_vars(c)
-        require(
-            not (used & reduce) or not (used & spatial),
-            "a guard of block {0} depends on both its elements and its reduction",
-            block.name,
-            at=block,
-        )
-        if not used & reduce:
-            kept.append(c)
+    kept = [c for c in conjuncts(found.predicate) if not free_vars(c) & reduce]
+    if any(free_vars(c) & reduce and free_vars(c) & spatial for c in conjuncts(found.predicate)):
+        ranges = loop_ranges(loops)
+        for i in found.iters:
+            if i.kind is IterKind.SPATIAL:
+                kept += domain_conditions(i.value, i.extent, ranges)
     label = Label(f"{block.name}_init")
     fresh = {i.var: Var(i.var.name) for i in found.iters}
     iters = tuple(

@@ -1,0 +1,29 @@
+"""The sketch rules, one file each, and how they are combined for a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice, product
+
+from ...target import Target
+from ...tir.ir import Func
+from ..sketch import Rule
+from .groups import groups
+
+MAX_SKETCHES = 12
+
+__all__ = ["MAX_SKETCHES", "plans"]
+
+
+def plans(func: Func, target: Target) -> Iterator[tuple[str, Rule]]:
+    """The combinations of one variant for each group of blocks, by name."""
+    prepared, found = groups(func, target)
+    for choice in islice(product(*found), MAX_SKETCHES):
+        name = "+".join(variant.name for variant in choice)
+
+        def rule(draft, choice=choice):  # type: ignore[no-untyped-def]
+            prepared(draft)
+            for variant in choice:
+                variant.apply(draft)
+
+        yield name, rule

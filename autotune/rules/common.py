@@ -1,0 +1,36 @@
+"""Steps that several rules share."""
+
+from __future__ import annotations
+
+from ... import dtypes
+from ...target import Target
+from ...tir.ir import Block, Buffer, Func, Label
+
+
+def lanes_for(target: Target, dtype: str, extent: int) -> int:
+    """Lanes of a native vector of `dtype`, fewer where the extent is less than that."""
+    lanes = max(1, target.vector_bits // dtypes.info(dtype).bits)
+    while lanes > 1 and lanes >= 2 * extent:
+        lanes //= 2
+    return lanes
+
+
+def widest(block: Block) -> str:
+    """The widest dtype that a block reads or writes, which decides how many lanes fit."""
+    buffers: list[Buffer] = [r.buffer for r in (*block.reads, *block.writes)]
+    return max((b.dtype for b in buffers), key=dtypes.nbytes)
+
+
+def tile_weights(values: list[int], extent: int, favoured: int) -> list[float]:
+    """Probabilities of tile sizes: more for those that waste little of `extent`."""
+    weights = []
+    for v in values:
+        waste = -(-extent // v) * v / extent - 1
+        weights.append(round(1 / (1 + 8 * waste) + (0.5 if v == favoured else 0), 2))
+    return weights
+
+
+def label_at(func: Func, position: int) -> Label:
+    from ...schedule.find import blocks_in
+
+    return list(blocks_in(func.body))[position].label

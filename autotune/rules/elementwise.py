@@ -1,0 +1,124 @@
+"""Spatial blocks: parallel outside, vectors inside, and tiles where an access runs across."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...schedule.find import find_block
+from ...target import Target
+from ...tir.ir import Block, Func, Label, Var
+from ..sketch import Draft, Rule
+from ..structure import Input, extents, inputs_of, output_of
+from .common import lanes_for, widest
+
+MAX_UNROLL = 8
+
+
+def elementwise_variants(
+    func: Func, block: Block, position: int, target: Target
+) -> Iterator[tuple[str, Rule]]:
+    """One loop for all elements, or rows of vectors, or tiles where an input is transposed."""
+
+    def rows(draft: Draft) -> None:
+        schedule_elementwise(draft, draft.schedule.get_block(position), target)
+
+    def tiled(draft: Draft) -> None:
+        schedule_transposing(draft, draft.schedule.get_block(position), target)
+
+    if _across(block) is not None:
+        yield "tiles", tiled
+    yield "rows", rows
+
+
+def schedule_elementwise(draft: Draft, label: Label, target: Target) -> None:
+    """Fuse what is contiguous, run the outer part in parallel and the inner in vectors."""
+    sch = draft.schedule
+    block = find_block(sch.func, label)
+    sizes = extents(block)
+    variables = [i.var for i in block.iters]
+    loops = list(sch.get_loops(label))[-len(variables) :]
+    if not loops:
+        return
+    last_extent = sizes[variables[-1]]
+    if len(loops) > 1 and is_flat(block):
+        last_extent = 1
+        for v in variables:
+            last_extent *= sizes[v]
+        loops = [sch.fuse(*loops)]
+    lanes = lanes_for(target, widest(block), last_extent)
+    counts = [u for u in (1, 2, 4, MAX_UNROLL) if u * lanes <= last_extent]
+    if lanes == 1 or not counts:
+        sch.parallel(sch.fuse(*loops) if len(loops) > 1 else loops[0])
+        return
+    unroll = sch.sample_categorical(counts)
+    outer, inner, vector = sch.split(loops[-1], factors=[None, unroll, lanes])
+    sch.vectorize(vector)
+    sch.unroll(inner)
+    around = [*loops[:-1], outer] if len(loops) == 1 else loops[:-1]
+    sch.parallel(sch.fuse(*around) if len(around) > 1 else around[0])
+
+
+def schedule_transposing(draft: Draft, label: Label, target: Target) -> None:
+    """Tile the variable that runs along the output and the one that runs along an input."""
+    sch = draft.schedule
+    block = find_block(sch.func, label)
+    sizes = extents(block)
+    across = _across(block)
+    assert across is not None
+    along, other = across
+    loops = dict(zip([i.var for i in block.iters], sch.get_loops(label), strict=True))
+    lanes = lanes_for(target, widest(block), sizes[along])
+    counts = [u for u in (1, 2, 4) if u * lanes <= sizes[along]]
+    rows = [u for u in (1, 4, 8, 16, 32, 64) if u <= sizes[other]]
+    count = sch.sample_categorical(counts or [1])
+    tall = sch.sample_categorical(rows)
+    a, b, c = sch.split(loops[along], factors=[None, count, lanes])
+    d, e = sch.split(loops[other], factors=[None, tall])
+    rest = [loop for v, loop in loops.items() if v is not along and v is not other]
+    sch.reorder(*rest, d, a, e, b, c)
+    sch.vectorize(c)
+    sch.unroll(b)
+    sch.parallel(sch.fuse(*rest, d))
+
+
+def is_flat(block: Block) -> bool:
+    """Whether all accesses of a block go through memory element by element in the same order."""
+    out = output_of(block)
+    if out is None:
+        return False
+    return all(_same_order(i, block) for i in (out, *inputs_of(block)))
+
+
+def _same_order(access: Input, block: Block) -> bool:
+    variables = [i.var for i in block.iters]
+    sizes = extents(block)
+    step = 1
+    for v in reversed(variables):
+        if access.plain.get(v) is None or access.strides[v] != step:
+            return False
+        step *= sizes[v]
+    return access.buffer.strides is None and step == _size(access)
+
+
+def _size(access: Input) -> int:
+    total = 1
+    for n in access.buffer.shape:
+        total *= n if isinstance(n, int) else 0
+    return total
+
+
+def _across(block: Block) -> tuple[Var, Var] | None:
+    """The variable along the output's rows and that along an input's, where they differ."""
+    out = output_of(block)
+    if out is None:
+        return None
+    along = [v for v, s in out.strides.items() if s == 1 and v in out.plain]
+    if not along:
+        return None
+    for i in inputs_of(block):
+        if i.strides.get(along[0]) in (0, 1, None):
+            continue
+        other = [v for v, s in i.strides.items() if s == 1 and v in i.plain]
+        if other and other[0] is not along[0]:
+            return along[0], other[0]
+    return None

@@ -1,0 +1,154 @@
+"""Which blocks are inlined, and which are scheduled together.
+
+Spatial blocks that cost little are computed where they are read. What is left is taken apart into
+groups, each with an anchor: a contraction with the spatial block that follows it, a chain that
+shares its rows (softmax, layer_norm), a spatial block alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...errors import ScheduleError
+from ...schedule import Schedule
+from ...schedule.blocks import has_reduction, region_buffers
+from ...schedule.primitives.inline import compute_inline
+from ...target import Target
+from ...tir.ir import Block, Func, Label
+from ..sketch import Draft, Rule
+from ..structure import (
+    consumers,
+    extents,
+    has_guard,
+    in_order,
+    inputs_of,
+    is_expensive,
+    is_injective,
+    reuses,
+    vector_choices,
+)
+from .contraction import contraction_variants
+from .elementwise import elementwise_variants
+from .rows import row_dimensions, rows_variants
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to schedule a group."""
+
+    name: str
+    apply: Rule
+
+
+def groups(func: Func, target: Target) -> tuple[Callable[[Draft], None], list[list[Variant]]]:
+    """The step that inlines, and the variants of each group of the blocks that are left."""
+    inlined, left = _inline(func)
+    names = {b.label: n for n, b in enumerate(in_order(func))}
+
+    def prepare(draft: Draft) -> None:
+        for label in inlined:
+            draft.schedule.compute_inline(draft.schedule.get_block(names[label]))
+
+    taken: set[Label] = set()
+    result: list[list[Variant]] = []
+    for block in reversed(in_order(left)):
+        if block.label in taken:
+            continue
+        members = _members(left, block, taken)
+        taken |= {m.label for m in members}
+        result.append(_variants(left, members, names, target))
+    return prepare, result
+
+
+def _inline(func: Func) -> tuple[list[Label], Func]:
+    """The blocks to inline, and the program without them."""
+    done: list[Label] = []
+    for block in in_order(func):
+        readers = consumers(func, block)
+        if not (readers and is_injective(block) and _worth_inlining(block, readers)):
+            continue
+        try:
+            func, _ = compute_inline(func, block.label)
+        except ScheduleError:
+            continue
+        done.append(block.label)
+    return done, func
+
+
+def _worth_inlining(block: Block, readers: list[Block]) -> bool:
+    """Whether computing an element at each place where it is read costs little."""
+    again = any(has_reduction(r) and reuses(r) for r in readers)
+    if again and (has_guard(block) or is_expensive(block)):
+        return False
+    return not (is_expensive(block) and (len(readers) > 1 or any(map(has_reduction, readers))))
+
+
+def _members(func: Func, block: Block, taken: set[Label]) -> list[Block]:
+    """The group that a block is the last of, in program order."""
+    if is_injective(block):
+        free = {b.label: b for b in in_order(func) if b.label not in taken}
+        reads = region_buffers(block.reads)
+        producers = [b for b in free.values() if reads & region_buffers(b.writes)]
+        for p in producers:
+            if _is_contraction(p) and [c.label for c in consumers(func, p)] == [block.label]:
+                return [p, block]
+        chain = _chain(func, block, list(free.values()))
+        if any(has_reduction(b) for b in chain):
+            return chain
+    return [block]
+
+
+def _is_contraction(block: Block) -> bool:
+    if not has_reduction(block):
+        return False
+    choices = vector_choices(block)
+    if not choices:
+        return False
+    inputs = inputs_of(block)
+    contiguous = any(i.strides.get(v) == 1 for i in inputs for v in choices)
+    sizes = extents(block)
+    wide = {i.var for i in block.iters if i.kind.value == "spatial" and sizes.get(i.var, 2) > 1}
+    missing = sum(1 for i in inputs if wide - i.used)
+    return contiguous or missing >= 2
+
+
+def _chain(func: Func, last: Block, free: list[Block]) -> list[Block]:
+    """The blocks whose results reach `last` alone, row by row."""
+    rows = row_dimensions(func, last)
+    if rows is None:
+        return [last]
+    chain = [last]
+    labels = {last.label}
+    for b in reversed(free):
+        readers = consumers(func, b)
+        if (
+            b.label not in labels
+            and readers
+            and all(r.label in labels for r in readers)
+            and not (has_reduction(b) and _is_contraction(b))
+            and region_buffers(b.writes) <= set(func.allocs)
+        ):
+            chain.append(b)
+            labels.add(b.label)
+    return chain[::-1]
+
+
+def _variants(
+    func: Func, members: list[Block], names: dict[Label, int], target: Target
+) -> list[Variant]:
+    positions = [names[m.label] for m in members]
+    anchor = members[0] if _is_contraction(members[0]) else members[-1]
+    if _is_contraction(anchor):
+        made = contraction_variants(func, members, positions, target)
+    elif any(has_reduction(m) for m in members):
+        made = rows_variants(func, members, positions, target)
+    else:
+        made = elementwise_variants(func, members[-1], positions[-1], target)
+    return [Variant(name, rule) for name, rule in made]
+
+
+def loops_of(schedule: Schedule, position: int) -> tuple[Label, tuple[object, ...]]:
+    """A block by its position in the original program, and its loops."""
+    label = schedule.get_block(position)
+    return label, schedule.get_loops(label)

@@ -1,0 +1,130 @@
+"""Chains that share their rows: row reductions, softmax, layer_norm.
+
+for rows (parallel):
+  for each stage of the chain:
+    partial results in vectors, combined at the end of the row; or the row in vectors
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...schedule import Schedule
+from ...schedule.blocks import feeding, has_reduction, match_reduction, region_buffers
+from ...schedule.find import find_block
+from ...target import Target
+from ...tir.ir import Block, Func, IterKind, Label, Var
+from ..sketch import Draft, Rule
+from ..structure import extents, in_order, spatial
+from .common import lanes_for, widest
+
+
+def row_dimensions(func: Func, last: Block) -> int | None:
+    """How many of the first iteration variables of `last` number its rows; `None` if it has none.
+
+    A reduction's rows are its spatial variables. For a spatial block they are the variables that
+    index the results of reductions.
+    """
+    if has_reduction(last):
+        return len(spatial(last))
+    reductions = {
+        b: block
+        for block in in_order(func)
+        if has_reduction(block)
+        for b in region_buffers(block.writes)
+    }
+    variables = [i.var for i in last.iters]
+    rows: set[Var] = set()
+    found = False
+    for region in last.reads:
+        if region.buffer in reductions:
+            found = True
+            rows |= {r.min for r in region.ranges if type(r.min) is Var}
+    if not found or set(variables[: len(rows)]) != rows:
+        return None
+    return len(rows)
+
+
+def rows_variants(
+    func: Func, members: list[Block], positions: list[int], target: Target
+) -> Iterator[tuple[str, Rule]]:
+    """The chain computed row by row."""
+    count = row_dimensions(func, members[-1]) or 0
+
+    def apply(draft: Draft) -> None:
+        sch = draft.schedule
+        root = sch.get_block(positions[-1])
+        rows = list(sch.get_loops(root)[:count])
+        if rows:
+            top = sch.fuse(*rows) if len(rows) > 1 else rows[0]
+            for position in reversed(positions[:-1]):
+                sch.compute_at(sch.get_block(position), top)
+            sch.parallel(top)
+        for position in positions:
+            label = sch.get_block(position)
+            if has_reduction(find_block(sch.func, label)):
+                schedule_reduction(draft, label, target)
+            else:
+                _schedule_spatial(draft, label, target, skip=1 if rows else 0)
+
+    yield "rows", apply
+
+
+def schedule_reduction(draft: Draft, label: Label, target: Target) -> None:
+    """Reduce in vectors of partial results, which are combined at the end."""
+    sch = draft.schedule
+    block = find_block(sch.func, label)
+    reduce = feeding(block, IterKind.REDUCE)
+    loops = [v for v in sch.get_loops(label) if v in reduce]
+    sizes = extents(block)
+    extent = 1
+    for i in block.iters:
+        if i.kind is IterKind.REDUCE:
+            extent *= sizes[i.var]
+    lanes = lanes_for(target, widest(block), extent)
+    counts = [u for u in (1, 2, 4, 8) if u * lanes <= extent]
+    if match_reduction(block) is None or lanes == 1 or not counts:
+        return
+    loop = sch.fuse(*loops) if len(loops) > 1 else loops[0]
+    count = sch.sample_categorical(counts)
+    outer, inner = sch.split(loop, factors=[None, count * lanes])
+    rank = len(next(iter(block.writes)).buffer.shape)
+    partial = sch.rfactor(inner, rank)
+    _partial_results(sch, partial, lanes)
+    final = sch.get_loops(label)[-1]
+    _, vector = sch.split(final, factors=[None, lanes])
+    lanewise = sch.rfactor(vector, rank)
+    parts = sch.get_loops(lanewise)[-2]
+    _partial_results(sch, lanewise, lanes)
+    sch.unroll(parts)
+    sch.unroll(sch.get_loops(label)[-1])
+
+
+def _partial_results(sch: Schedule, label: Label, lanes: int) -> None:
+    """Hold the partial results of a block in vector registers while it reduces."""
+    reduce = feeding(find_block(sch.func, label), IterKind.REDUCE)
+    *around, last = sch.get_loops(label)
+    reducing = [v for v in around if v in reduce]
+    sch.set_scope(label, 0, "register")
+    count, vector = sch.split(last, factors=[None, lanes])
+    sch.vectorize(vector)
+    sch.unroll(count)
+    if reducing:
+        sch.decompose_reduction(label, reducing[0])
+
+
+def _schedule_spatial(draft: Draft, label: Label, target: Target, skip: int) -> None:
+    sch = draft.schedule
+    block = find_block(sch.func, label)
+    loops = sch.get_loops(label)
+    if len(loops) <= skip:
+        return
+    extent = extents(block)[block.iters[-1].var]
+    lanes = lanes_for(target, widest(block), extent)
+    counts = [u for u in (1, 2, 4) if u * lanes <= extent]
+    if lanes == 1 or not counts:
+        return
+    count = sch.sample_categorical(counts)
+    _, inner, vector = sch.split(loops[-1], factors=[None, count, lanes])
+    sch.vectorize(vector)
+    sch.unroll(inner)

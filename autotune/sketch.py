@@ -1,0 +1,91 @@
+"""Sketches: schedules whose decisions are open.
+
+A sketch is scheduled once with symbolic extents. A candidate is a row of integers, one for each
+variable of the sketch's space; the constraints that the primitives recorded say which rows are
+legal, `prune` which of them are worth a measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..errors import ScheduleError
+from ..schedule import Schedule, Trace
+from ..schedule.require import Space
+from ..target import Target
+from ..tir.ir import Dim, Expr, Func, Var
+
+
+@dataclass
+class Draft:
+    """A schedule that rules are at work on, and the limits that they put on its decisions."""
+
+    schedule: Schedule
+    target: Target
+    prune: list[tuple[str, Expr]] = field(default_factory=list)
+
+    def limit(self, name: str, condition: bool | Expr) -> None:
+        """Call rows hopeless for which `condition` does not hold.
+
+        Raises `ScheduleError` where it holds for none.
+        """
+        if isinstance(condition, Expr):
+            self.prune.append((name, condition))
+        elif not condition:
+            raise ScheduleError("no candidate is worth measuring: {0}", name)
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """A trace with open decisions, and the symbolically scheduled program.
+
+    Rows of `space.bounds` (the variables in the order of the trace's decisions) are its candidates.
+    """
+
+    name: str
+    trace: Trace
+    func: Func
+    space: Space
+    prune: tuple[tuple[str, Expr], ...]
+
+    @property
+    def variables(self) -> tuple[Var, ...]:
+        return tuple(self.space.bounds)
+
+
+Rule = Callable[[Draft], None]
+
+
+def sketches(func: Func, target: Target) -> tuple[Sketch, ...]:
+    """The sketches of a concrete program, the most promising first.
+
+    Raises `ScheduleError` where no rule makes one.
+    """
+    from .rules import plans
+
+    made = []
+    refused: list[str] = []
+    for name, rule in plans(func, target):
+        draft = Draft(Schedule(func, symbolic=True), target)
+        try:
+            rule(draft)
+        except ScheduleError as error:
+            refused.append(f"{name}: {error}")
+            continue
+        space = draft.schedule.space
+        assert space is not None
+        made.append(
+            Sketch(name, draft.schedule.trace, draft.schedule.func, space, tuple(draft.prune))
+        )
+    if not made:
+        raise ScheduleError("no rule makes a schedule for {0}:\n{1}", func.name, "\n".join(refused))
+    return tuple(made)
+
+
+def powers(most: Dim) -> list[int]:
+    """1, 2, 4, .. up to `most`."""
+    values = [1]
+    while values[-1] * 2 <= most if isinstance(most, int) else False:
+        values.append(values[-1] * 2)
+    return values

@@ -1,0 +1,188 @@
+"""What the sketch rules ask of a program: how blocks use their inputs, and which belong together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from ..schedule.blocks import expr_key, has_reduction, match_reduction, readers_of, region_buffers
+from ..schedule.find import blocks_in
+from ..tir.ir import Block, Buffer, Call, Expr, Func, IterKind, Load, Select, Var
+from ..tir.linear import linear
+from ..tir.visit import walk
+
+WORTH_PACKING = 8
+"""Packing an input pays only if each element is read at least so many times."""
+EXPENSIVE = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "pow", "sqrt", "rsqrt"})
+
+
+@dataclass(frozen=True)
+class Input:
+    """How a block reads one of its input buffers.
+
+    `used` are the iteration variables in its indices. `plain` maps those that are an index by
+    themselves to their dimension. `strides` has the step in elements that one iteration makes,
+    `None` where it is not constant.
+    """
+
+    buffer: Buffer
+    used: frozenset[Var]
+    plain: dict[Var, int]
+    strides: dict[Var, int | None]
+
+
+def inputs_of(block: Block) -> list[Input]:
+    """The inputs of a block in the order in which they are first read, its own outputs left out."""
+    written = region_buffers(block.writes)
+    variables = [i.var for i in block.iters]
+    found: dict[Buffer, list[tuple[Expr, ...]]] = {}
+    for region in block.reads:
+        if region.buffer not in written:
+            found.setdefault(region.buffer, []).append(tuple(r.min for r in region.ranges))
+    return [_input(b, accesses, variables) for b, accesses in found.items()]
+
+
+def _input(buffer: Buffer, accesses: list[tuple[Expr, ...]], variables: list[Var]) -> Input:
+    used = {n for a in accesses for e in a for n in walk(e) if type(n) is Var}
+    first = accesses[0]
+    same = all(tuple(map(expr_key, a)) == tuple(map(expr_key, first)) for a in accesses)
+    own = set(variables)
+    counted = Counter(n for e in first for n in walk(e) if type(n) is Var)
+    plain = {
+        e: d
+        for d, e in enumerate(first)
+        if same and type(e) is Var and e in own and counted[e] == 1
+    }
+    indexing = [v for v in variables if v in used]
+    strides: dict[Var, int | None] = {v: _stride(buffer, first, v) for v in indexing}
+    for a in accesses[1:]:
+        for v in indexing:
+            if _stride(buffer, a, v) != strides[v]:
+                strides[v] = None
+    return Input(buffer, frozenset(indexing), plain, strides)
+
+
+def _stride(buffer: Buffer, indices: tuple[Expr, ...], var: Var) -> int | None:
+    """Elements by which an access moves when `var` advances by one."""
+    total = 0
+    step = 1
+    for d in range(len(indices) - 1, -1, -1):
+        parts = linear(indices[d], [var])
+        if parts is None:
+            return None
+        coefficient = parts.coefficients.get(var, 0)
+        if not isinstance(coefficient, int):
+            return None
+        total += coefficient * (step if buffer.strides is None else buffer.strides[d])
+        extent = buffer.shape[d]
+        step *= extent if isinstance(extent, int) else 1
+    return total
+
+
+def output_of(block: Block) -> Input | None:
+    """How a block indexes its output; `None` where it has several."""
+    buffers = region_buffers(block.writes)
+    if len(buffers) != 1:
+        return None
+    accesses = [tuple(r.min for r in region.ranges) for region in block.writes]
+    return _input(buffers.pop(), accesses, [i.var for i in block.iters])
+
+
+def spatial(block: Block) -> list[Var]:
+    return [i.var for i in block.iters if i.kind is IterKind.SPATIAL]
+
+
+def reduced(block: Block) -> list[Var]:
+    return [i.var for i in block.iters if i.kind is IterKind.REDUCE]
+
+
+def extents(block: Block) -> dict[Var, int]:
+    """The extents of a block's iteration variables in a concrete program."""
+    return {i.var: i.extent for i in block.iters if isinstance(i.extent, int)}
+
+
+def is_injective(block: Block) -> bool:
+    """Whether a block is spatial and has one output, of which each element is written once."""
+    return not has_reduction(block) and len(region_buffers(block.writes)) == 1
+
+
+def is_expensive(block: Block) -> bool:
+    """Whether the block calls functions that cost tens of instructions an element."""
+    return any(type(n) is Call and n.fn in EXPENSIVE for n in walk(block.body))
+
+
+def has_guard(block: Block) -> bool:
+    """Whether the block chooses between values, as padding does."""
+    return any(type(n) is Select for n in walk(block.body))
+
+
+def loads(block: Block, buffer: Buffer) -> int:
+    """In how many places a block reads a buffer."""
+    return sum(1 for n in walk(block.body) if type(n) is Load and n.buffer is buffer)
+
+
+def reuses(block: Block) -> bool:
+    """Whether a reduction reads elements of an input for several of its results."""
+    if match_reduction(block) is None or not has_reduction(block):
+        return False
+    sizes = extents(block)
+    wide = {v for v in spatial(block) if sizes.get(v, 2) > 1}
+    return any(wide - i.used for i in inputs_of(block)) or _slides(block)
+
+
+def _slides(block: Block) -> bool:
+    """Whether an index of an input mixes a spatial and a reduced variable, as windows do."""
+    inner = set(reduced(block))
+    outer = set(spatial(block))
+    for region in block.reads:
+        for r in region.ranges:
+            used = {n for n in walk(r.min) if type(n) is Var}
+            if used & inner and used & outer:
+                return True
+    return False
+
+
+def vector_choices(block: Block) -> list[Var]:
+    """The spatial variables along which a reduction can be vectorised, best first.
+
+    Along each, every input is contiguous, or the same for all lanes, or can be packed to be
+    contiguous; the first choices also write contiguously.
+    """
+    out = output_of(block)
+    if out is None:
+        return []
+    sizes = extents(block)
+    reading = inputs_of(block)
+    good, possible = [], []
+    for v in spatial(block):
+        if sizes.get(v, 1) < 2:
+            continue
+        fits = all(
+            v not in i.used
+            or i.strides[v] == 1
+            or (v in i.plain and reuse(block, i) >= WORTH_PACKING)
+            for i in reading
+        )
+        if not fits:
+            continue
+        packs = sum(1 for i in reading if v in i.used and i.strides[v] != 1)
+        (good if out.strides.get(v) == 1 else possible).append((packs, v))
+    ordered = [v for _, v in sorted(good, key=lambda x: x[0])]
+    return ordered + [v for _, v in sorted(possible, key=lambda x: x[0])]
+
+
+def reuse(block: Block, source: Input) -> int:
+    """For how many results each element of an input is read."""
+    sizes = extents(block)
+    total = 1
+    for v in spatial(block):
+        total *= 1 if v in source.used else sizes[v]
+    return total
+
+
+def consumers(func: Func, block: Block) -> list[Block]:
+    return readers_of(func, region_buffers(block.writes), but=block.label)
+
+
+def in_order(func: Func) -> list[Block]:
+    return list(blocks_in(func.body))
