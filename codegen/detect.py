@@ -56,9 +56,11 @@ def resolve(target: Target | str) -> Target:
         raise TargetError("no machine of kind {0!r} can be detected", wanted.kind)
     host = host_target()
     threads = wanted.threads or host.threads
-    if wanted.mcpu == NATIVE or replace(wanted, threads=host.threads) == host:
+    if wanted.mcpu == NATIVE:
         return replace(host, threads=threads)
-    return replace(wanted, threads=threads, cores=max(wanted.cores, threads))
+    if (wanted.mcpu, wanted.triple) == (host.mcpu, host.triple):
+        return replace(host, threads=threads, features=wanted.features)
+    return replace(wanted, threads=threads, cores=threads)
 
 
 def check_runnable(target: Target) -> None:

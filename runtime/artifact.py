@@ -107,7 +107,10 @@ def write_artifact(
     measurement_id: str | None = None,
     toolchain: Mapping[str, str] | None = None,
 ) -> Manifest:
-    """Write the manifest and the C header of an existing shared library beside it."""
+    """Write the manifest and the C header of an existing shared library beside it.
+
+    Raises `ArtifactError` for what could not be read back, a name that is none in C for instance.
+    """
     code = library.read_bytes()
     manifest = Manifest(
         signature=signature,
@@ -121,6 +124,7 @@ def write_artifact(
         measurement_id=measurement_id,
         toolchain=toolchain or {},
     )
+    Manifest.from_json(manifest.to_json())
     library.with_suffix(".h").write_text(c_header(signature), encoding="utf-8")
     text = json.dumps(manifest.to_json(), indent=2) + "\n"
     manifest_path(library).write_text(text, encoding="utf-8")
@@ -180,7 +184,7 @@ def check_library(library: Path, manifest: Manifest) -> None:
 def c_header(signature: Signature) -> str:
     """A C header that declares the kernel and says what its arguments are."""
     guard = f"TILEWRIGHT_{signature.name.upper()}_H"
-    lines = [_describe(a) for a in signature.arguments]
+    lines = [_describe(a).replace("*/", "* /") for a in signature.arguments]
     return "\n".join(
         [
             f"#ifndef {guard}",

@@ -47,6 +47,15 @@ C_TYPES: dict[str, str] = {
     "float64": "double",
 }
 
+_KEYWORDS = """
+and asm auto bool break case catch char class const continue default delete do double else enum
+explicit export extern false float for friend goto if inline int long mutable namespace new not
+operator or private protected public register restrict return short signed sizeof static struct
+switch template this throw true try typedef typename union unsigned using virtual void volatile
+while xor
+"""
+_C_KEYWORDS = frozenset(_KEYWORDS.split())  # and those of C++, which reads the header too
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -142,13 +151,13 @@ class Signature:
         if not isinstance(arguments, list):
             raise ArtifactError("signature: expected a list of arguments, found {0!r}", arguments)
         name = _text(fields, "name")
-        if not name.isidentifier() or not name.isascii():
+        if not _is_c_name(name):
             raise ArtifactError("signature: {0!r} is not the name of a C function", name)
         return Signature(name, tuple(Argument.from_json(a) for a in arguments))
 
     def c_declaration(self) -> str:
         """The C prototype, without a semicolon."""
-        parameters = ", ".join(_c_parameter(a) for a in self.arguments)
+        parameters = ", ".join(_c_parameter(i, a) for i, a in enumerate(self.arguments))
         return f"int32_t {self.name}({parameters or 'void'})"
 
 
@@ -162,12 +171,18 @@ def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _c_parameter(argument: Argument) -> str:
-    c_type = C_TYPES[argument.dtype]
+def _c_parameter(index: int, argument: Argument) -> str:
+    name, c_type = argument.name, C_TYPES[argument.dtype]
+    if not _is_c_name(name):
+        name = f"argument{index}"
     if argument.kind == "scalar":
-        return f"{c_type} {argument.name}"
+        return f"{c_type} {name}"
     const = "" if argument.written else "const "
-    return f"{const}{c_type} *{argument.name}"
+    return f"{const}{c_type} *{name}"
+
+
+def _is_c_name(name: str) -> bool:
+    return name.isidentifier() and name.isascii() and name not in _C_KEYWORDS
 
 
 def _validated(argument: Argument) -> Argument:
@@ -177,8 +192,6 @@ def _validated(argument: Argument) -> Argument:
         raise ArtifactError("argument {0}: {1}", argument.name, str(error)) from error
     if argument.dtype not in C_TYPES:
         raise ArtifactError("argument {0}: dtype {1} has lanes", argument.name, argument.dtype)
-    if not argument.name.isidentifier() or not argument.name.isascii():
-        raise ArtifactError("{0!r} is not the name of a C parameter", argument.name)
     if argument.strides is not None and len(argument.strides) != len(argument.shape):
         raise ArtifactError(
             "argument {0}: {1} strides for {2} dimensions",

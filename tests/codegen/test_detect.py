@@ -62,6 +62,9 @@ def test_resolve_fills_in_the_host() -> None:
     assert (one.threads, one.mcpu, one.model) == (1, host.mcpu, host.model)
     same = detect.resolve(f"{host.with_threads(7)}")
     assert (same.threads, same.l3_bytes, same.model) == (7, host.l3_bytes, host.model)
+    less = detect.resolve(f"cpu -mcpu={host.mcpu} -mattr=-{host.features[-1]}")
+    assert host.features[-1] not in less.features
+    assert (less.threads, less.l3_bytes, less.model) == (host.threads, host.l3_bytes, host.model)
 
 
 def test_resolve_leaves_the_facts_of_another_processor_to_the_table() -> None:

@@ -162,6 +162,12 @@ def test_the_processor_must_have_the_features(library: Path) -> None:
         check_machine(manifest, flags - {"fma", "avx2"})
 
 
+def test_what_could_not_be_read_back_is_not_written(library: Path) -> None:
+    with pytest.raises(ArtifactError, match="'max value' is not the name of a C function"):
+        write(library, signature=Signature("max value", ()))
+    assert read_manifest(library).signature == SIGNATURE
+
+
 def test_unknown_flags_are_announced(library: Path, caplog: pytest.LogCaptureFixture) -> None:
     check_machine(read_manifest(library), None)
     assert "they are not checked" in caplog.text
