@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .inequality import nonnegative
 from .ir import COMPARISONS, FALSE, TRUE, Binary, Expr, Op
-from .polynomial import ONE, Context, Poly, add, negated, shifted
+from .polynomial import ONE, Context, Poly, add, negated, number, shifted
 
 if TYPE_CHECKING:
     from .simplify import Simplifier
@@ -76,17 +76,14 @@ def _reduced(s: Simplifier, op: Op, difference: Poly) -> tuple[Op, Expr, Expr] |
     left = {k: -c for k, c in difference.items() if c < 0 and k is not ONE}
     right = {k: c for k, c in difference.items() if c > 0 and k is not ONE}
     offset = difference.get(ONE, 0)
-    if op is Op.LE and (offset > 0 or not left):
-        if left:
+    if op is Op.LE:
+        if not left:
+            return _checked(s, Op.GE, right, number(-offset))
+        if offset == -1 or (offset > 0 and not right):
             op, offset = Op.LT, offset + 1
-        else:
-            # 0 <= right + offset
-            return _checked(s, Op.GE, right, {ONE: -offset} if offset else {})
     if offset >= 0 or not right:
-        right = add(right, {ONE: offset}) if offset else right
-    else:
-        left = add(left, {ONE: -offset})
-    return _checked(s, op, left, right)
+        return _checked(s, op, left, shifted(right, offset))
+    return _checked(s, op, shifted(left, -offset), right)
 
 
 def _checked(s: Simplifier, op: Op, left: Poly, right: Poly) -> tuple[Op, Expr, Expr] | None:

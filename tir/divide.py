@@ -33,8 +33,7 @@ def quotient(context: Context, a: Poly, b: Poly, shown: Expr | None = None) -> P
         common = gcd(scale, *(c for k, c in r.items() if k is not ONE))
         if common > 1:
             r = {k: c // common for k, c in r.items() if c // common}
-            scale //= common
-            b = {ONE: scale}
+            return add(q, quotient(context, r, {ONE: scale // common}))
     inner = _nested(context, r, b)
     if inner is not None:
         return add(q, inner)
@@ -63,19 +62,25 @@ def remainder(context: Context, a: Poly, b: Poly, shown: Expr | None = None) -> 
             unwrapped = add(add(r, {k: -c}), definition[1], c)
             if context.fits(unwrapped):
                 return remainder(context, unwrapped, b)
-    offset = r.get(ONE, 0)
-    if part is ONE and abs(offset) >= scale:
-        moved = shifted(r, offset % scale - offset)
-        if context.fits(moved):
-            r = moved
+    if part is ONE:
+        smaller = {k: _residue(k, c, scale) for k, c in r.items()}
+        if smaller != r and context.fits(smaller):
+            return remainder(context, smaller, b)
     if part is ONE:
         common = gcd(scale, *r.values())
         if common > 1:
             r = {k: c // common for k, c in r.items()}
-            smaller = {ONE: scale // common}
-            return {k: c * common for k, c in remainder(context, r, smaller).items()}
+            inner = remainder(context, r, {ONE: scale // common})
+            return {k: c * common for k, c in inner.items()}
     same = not q and r == a
     return {_atom(context, Op.MOD, r, b, shown if same else None): 1}
+
+
+def _residue(k: Key, c: int, scale: int) -> int:
+    """A coefficient smaller than `scale`; its sign is kept, except where it is the constant."""
+    if abs(c) < scale:
+        return c
+    return c % scale if k is ONE or c > 0 else -(-c % scale)
 
 
 def rejoin(context: Context, p: Poly) -> Poly:
@@ -174,7 +179,7 @@ def _nested(context: Context, r: Poly, b: Poly) -> Poly | None:
     if not positive(context, bottom):
         return None
     over = add(top, bottom, r.get(ONE, 0))
-    under = context.times(bottom, b)
+    under = context.times(bottom, b, written=True)
     if not (context.fits(over) and context.fits(under) and context.fits(top)):
         return None
     return quotient(context, over, under)

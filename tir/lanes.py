@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import TYPE_CHECKING
 
 from .. import dtypes
 from . import ir
 from .ir import COMPARISONS, INDEX, TRUE, Binary, Broadcast, Expr, Op, Ramp
-from .polynomial import ONE, constant
+from .polynomial import ONE, Poly, constant
 
 if TYPE_CHECKING:
     from .simplify import Simplifier
@@ -23,9 +24,8 @@ def binary(s: Simplifier, op: Op, a: Expr, b: Expr, dtype: str) -> Expr | None:
         return None
     if op in (Op.ADD, Op.SUB, Op.MUL):
         return _ramp(s, op, a, b, lanes, dtype)
-    if type(a) is Ramp and type(b) is Broadcast:
-        if op in (Op.FLOORDIV, Op.MOD):
-            return _divided(s, op, a, b, dtype)
+    if type(a) is Ramp and type(b) is Broadcast and op in (Op.FLOORDIV, Op.MOD):
+        return _divided(s, op, a, b, dtype)
     if op in COMPARISONS and _uniform(s, op, a, b, lanes):
         return Broadcast(TRUE, lanes, dtype)
     return None
@@ -63,10 +63,8 @@ def _divided(s: Simplifier, op: Op, a: Ramp, b: Broadcast, dtype: str) -> Expr |
     scale = constant(s.poly(b.value))
     if stride is None or scale is None or scale <= 0 or not s.fits(base):
         return None
-    rest = {k: c for k, c in base.items() if c % scale}
-    low, high = s.interval(rest)
     last = stride * (a.lanes - 1)
-    if min(low, low + last) // scale != max(high, high + last) // scale:
+    if not (_aligned(base, last, scale) or _within(s, base, last, scale)):
         return None
     whole = {**base, ONE: base.get(ONE, 0) + last}
     if not s.fits(whole):
@@ -74,6 +72,18 @@ def _divided(s: Simplifier, op: Op, a: Ramp, b: Broadcast, dtype: str) -> Expr |
     if op is Op.FLOORDIV:
         return Broadcast(s.visit(Binary(op, a.base, b.value, INDEX)), a.lanes, dtype)
     return _make(s, Binary(op, a.base, b.value, INDEX), a.stride, a.lanes, dtype)
+
+
+def _aligned(base: Poly, last: int, scale: int) -> bool:
+    """Whether all lanes lie between two multiples of a number that divides `scale`."""
+    step = gcd(scale, *(c for k, c in base.items() if k is not ONE))
+    return last >= 0 and base.get(ONE, 0) % step + last < step
+
+
+def _within(s: Simplifier, base: Poly, last: int, scale: int) -> bool:
+    """Whether all lanes lie between two multiples of `scale` by the interval of `base`."""
+    low, high = s.interval({k: c for k, c in base.items() if c % scale})
+    return min(low, low + last) // scale == max(high, high + last) // scale
 
 
 def _uniform(s: Simplifier, op: Op, a: Expr, b: Expr, lanes: int) -> bool:

@@ -91,6 +91,7 @@ class Context(ABC):
         self.definitions: dict[Expr, tuple[Op, Poly, Poly]] = {}
         self.intervals: dict[Key, Interval] = {}
         self._orders: dict[tuple[Expr, ...], tuple[Expr, ...]] = {}
+        self._written: set[tuple[Expr, ...]] = set()
 
     @abstractmethod
     def poly(self, e: Expr) -> Poly:
@@ -166,27 +167,30 @@ class Context(ABC):
                 self.intervals[e] = ends
         return found
 
-    def product(self, a: Key, b: Key) -> Key:
-        """The product of two products."""
+    def product(self, a: Key, b: Key, written: bool = False) -> Key:
+        """The product of two products; its factors are shown in the order first written."""
         if a is ONE:
             return b
         if b is ONE:
             return a
         order = (*self._order(a), *self._order(b))
         key = tuple(sorted(order, key=id))
-        self._orders.setdefault(key, order)
+        if key not in self._orders or (written and key not in self._written):
+            self._orders[key] = order
+        if written:
+            self._written.add(key)
         return key
 
     def _order(self, k: Key) -> tuple[Expr, ...]:
         """The factors of `k` in the order in which they are written."""
         return (k,) if not isinstance(k, tuple) else self._orders[k] if k else ()
 
-    def times(self, p: Poly, q: Poly) -> Poly:
-        """`p * q`."""
+    def times(self, p: Poly, q: Poly, written: bool = False) -> Poly:
+        """`p * q`; `written` if it is part of a result and not only of an argument."""
         result: Poly = {}
         for k, c in p.items():
             for m, d in q.items():
-                key = self.product(k, m)
+                key = self.product(k, m, written)
                 total = result.get(key, 0) + c * d
                 if total:
                     result[key] = total
@@ -249,14 +253,14 @@ class Context(ABC):
         terms = [(k, c) for k, c in p.items() if k is not ONE]
         if not terms:
             return const(offset)
-        if terms[0][1] < 0:
-            for i, term in enumerate(terms):
-                if term[1] > 0:
-                    terms.insert(0, terms.pop(i))
-                    break
         result: Expr | None = None
-        if terms[0][1] < 0 and offset > 0:
-            result, offset = const(offset), 0
+        if terms[0][1] < 0:
+            first = next((i for i, term in enumerate(terms) if term[1] > 0), -1)
+            if first < 0 and offset:
+                result, offset = const(offset), 0
+            elif first < 0:
+                first = next((i for i, term in enumerate(terms) if term[1] != -1), 0)
+            terms.insert(0, terms.pop(max(first, 0)))
         for k, c in terms:
             e = k if type(k) is not tuple else self._product_expr(k)
             if result is None:

@@ -84,7 +84,6 @@ class Simplifier(Context):
         super().__init__(ranges)
         self._done: dict[Expr, Expr] = {}
         self._polys: dict[Expr, Poly] = {}
-        self._grown = False
         for condition in assuming:
             self.assume(condition)
 
@@ -111,36 +110,33 @@ class Simplifier(Context):
         found = self._done.get(e)
         if found is not None:
             return found
-        if kind is Binary and e.dtype == INDEX and e.op in _SUMS:  # type: ignore[attr-defined]
-            new = self._sum(e)
-        elif kind is Binary and e.dtype == INDEX and e.op in _INTEGER:  # type: ignore[attr-defined]
-            p = self.poly(e)
-            new = self.build(p)
-            if same(new, e):
-                new = e
+        if kind is Binary and e.dtype == INDEX and (e.op in _SUMS or e.op in _INTEGER):  # type: ignore[attr-defined]
+            new = self.build(self.poly(e))
         else:
             new = _RULES[kind](self, e)
+        if new is not e:
+            if same(new, e):
+                new = e
+            elif size(new) > size(e):
+                new = self._kept(e)
         self._done[e] = new
         return new
 
-    def _sum(self, e: Expr) -> Expr:
-        outer, self._grown = self._grown, False
-        new = self.build(self.poly(e))
-        if same(new, e):
-            new = e
-        elif self._grown:
-            kept = rewrite_children(e, self.visit)
-            if size(kept) < size(new):
-                new = kept
-        self._grown = outer or self._grown
-        return new
+    def _kept(self, e: Expr) -> Expr:
+        """`e` itself with its operands simplified."""
+        if type(e) is not Binary:
+            return rewrite_children(e, lambda n: self.visit(n) if isinstance(n, Expr) else n)  # type: ignore[no-any-return]
+        a, b = self.visit(e.a), self.visit(e.b)
+        return e if a is e.a and b is e.b else Binary(e.op, a, b, e.dtype)
 
     def poly(self, e: Expr) -> Poly:
         """The polynomial of an int64 expression."""
         p: Poly = {}
         self._collect(e, 1, p)
-        if not all(p.values()):
-            p = {k: c for k, c in p.items() if c}
+        for c in p.values():
+            if c == 0 or c > HIGH or c < LOW:
+                p = {k: w for k, x in p.items() if (w := wrapped(x))}
+                break
         if len(p) > 1 and self.has_remainders:
             p = rejoin(self, p)
         return p
@@ -168,14 +164,10 @@ class Simplifier(Context):
                 if type(a) is Const:
                     a, b = b, a
                 if type(b) is Const:
-                    if type(a) is Binary and a.op in _SUMS:
-                        self._grown = True
                     self._collect(a, scale * b.value, into)
                     return
                 p, q = self.poly(a), self.poly(b)
-                if len(p) > 1 or len(q) > 1:
-                    self._grown = True
-                merge(into, self.times(p, q), scale)
+                merge(into, self.times(p, q, written=True), scale)
                 return
         elif kind is Call and e.fn == "neg":
             self._collect(e.args[0], -scale, into)
@@ -190,15 +182,7 @@ class Simplifier(Context):
                 found = rule(self, e)
             else:
                 new = _RULES[type(e)](self, e)
-                if (
-                    type(new) is Var
-                    or type(new) is Const
-                    or (
-                        new is not e
-                        and type(new) is Binary
-                        and (new.op in _SUMS or new.op in _INTEGER)
-                    )
-                ):
+                if new is not e and _is_arithmetic(new):
                     found = self.poly(new)
                 else:
                     found = {self.atom(key_of(self, new), new, atom_ends(self, new)): 1}
@@ -209,6 +193,19 @@ class Simplifier(Context):
     def has_remainders(self) -> bool:
         """Whether a remainder has been met."""
         return bool(self.definitions)
+
+
+def _is_arithmetic(e: Expr) -> bool:
+    """Whether an int64 expression is more than an atom to `Simplifier.poly`."""
+    match e:
+        case Var() | Const():
+            return True
+        case Binary(op=op):
+            return op in _SUMS or op in _INTEGER
+        case Call(fn=fn):
+            return fn == "neg"
+        case _:
+            return False
 
 
 def _operands(s: Simplifier, e: Binary) -> tuple[Poly, Poly, Expr]:
@@ -230,7 +227,6 @@ def _floordiv(s: Simplifier, e: Binary) -> Poly:
             return a
         if y == -1:
             return negated(a)
-        s._grown = True
     elif a == b and s.interval(b)[0] > 0:
         return {ONE: 1}
     return quotient(s, a, b, shown)
@@ -247,7 +243,6 @@ def _mod(s: Simplifier, e: Binary) -> Poly:
             return number(x % y)
         if y in (1, -1):
             return {}
-        s._grown = True
     return remainder(s, a, b, shown)
 
 
@@ -394,7 +389,7 @@ def _value(e: Expr) -> Any:
 
 def _call(s: Simplifier, e: Call) -> Expr:
     if e.fn == "neg" and e.dtype == INDEX:
-        return s._sum(e)
+        return s.build(s.poly(e))
     args = map_tuple(e.args, s.visit)
     if all(type(a) is Const for a in args):
         folded = fold_call(e.fn, args)  # type: ignore[arg-type]
