@@ -50,6 +50,8 @@ import math
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from .. import dtypes
 from ..errors import IRError
 from .node import node
@@ -495,14 +497,14 @@ def as_expr(value: Operand, dtype: str | None = None) -> Expr:
     """`value` as an expression. A Python scalar gets `dtype`, or bool, int64, float32."""
     if isinstance(value, Expr):
         return value
+    if isinstance(value, np.generic):  # before float: numpy.float64 is one
+        return const(value.item(), dtypes.from_numpy(value.dtype))
     if isinstance(value, bool):
         return const(value, dtype or "bool")
     if isinstance(value, int):
         return const(value, dtype or INDEX)
     if isinstance(value, float):
         return const(value, dtype or "float32")
-    if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0:
-        return const(value.item(), dtypes.from_numpy(value.dtype))
     raise IRError(
         "{0!r} of type {1} is no expression; expected an expression or a number",
         value,
@@ -513,10 +515,14 @@ def as_expr(value: Operand, dtype: str | None = None) -> Expr:
 def unify(a: Operand, b: Operand) -> tuple[Expr, Expr]:
     """Both operands in their common dtype: Python scalars are weak, numpy 2 promotes the rest."""
     if not isinstance(a, Expr):
+        if isinstance(a, np.generic):
+            return unify(as_expr(a), b)
         if isinstance(b, Expr):
             return _weak(a, b), b if _keeps(a, b) else cast("float64", b)
         return unify(as_expr(a), b)
     if not isinstance(b, Expr):
+        if isinstance(b, np.generic):
+            return unify(a, as_expr(b))
         return (a if _keeps(b, a) else cast("float64", a)), _weak(b, a)
     if a.dtype == b.dtype:
         return a, b
@@ -529,7 +535,7 @@ def unify(a: Operand, b: Operand) -> tuple[Expr, Expr]:
 
 
 def _keeps(scalar: Operand, other: Expr) -> bool:
-    """Whether `other` keeps its dtype beside a Python scalar: an integer does not beside a float."""
+    """Whether `other` keeps its dtype beside a Python scalar: integers do not beside a float."""
     return not isinstance(scalar, float) or dtypes.is_float(other.dtype)
 
 
@@ -650,10 +656,10 @@ def call(fn: str, *args: Operand) -> Expr:
 
 
 def cast(dtype: str, value: Operand) -> Expr:
-    """`value` as `dtype`; a scalar `dtype` keeps the lanes of `value`. The same dtype is no node."""
+    """`value` as `dtype`; a scalar `dtype` keeps the lanes of `value`. No node without a change."""
     expr = as_expr(value)
-    lanes = dtypes.info(expr.dtype).lanes
-    wanted = dtypes.vector(dtype, lanes) if lanes > 1 else dtypes.info(dtype) and dtype
+    lanes, own = dtypes.info(expr.dtype).lanes, dtypes.info(dtype).lanes
+    wanted = dtypes.vector(dtype, max(lanes, own))
     return expr if wanted == expr.dtype else Cast(expr, wanted)
 
 
@@ -690,12 +696,15 @@ def store(buffer: Buffer, indices: tuple[Operand, ...], value: Operand) -> Store
 def index_exprs(buffer: Buffer, indices: tuple[Operand, ...]) -> tuple[Expr, ...]:
     if len(indices) != len(buffer.shape):
         raise IRError(
-            "{0} has {1} dimensions, found {2} indices", buffer.name, len(buffer.shape), len(indices)
-        )
+            "{0} has {1} dimensions, found {2} indices",
+            buffer.name, len(buffer.shape), len(indices),
+        )  # fmt: skip
     exprs = tuple(as_expr(i) for i in indices)
     for e in exprs:
         if not dtypes.is_integer(e.dtype):
-            raise IRError("an index of {0} has dtype {1}; expected an integer", buffer.name, e.dtype)
+            raise IRError(
+                "an index of {0} has dtype {1}; expected an integer", buffer.name, e.dtype
+            )
     return tuple(e if dtypes.info(e.dtype).scalar == INDEX else cast(INDEX, e) for e in exprs)
 
 
