@@ -32,7 +32,9 @@ def check(func: Func, arguments: tuple[Any, ...], outputs: set[Buffer]) -> None:
 
 def _check_array(param: Buffer, argument: Any) -> None:
     if not isinstance(argument, np.ndarray):
-        raise ArgumentError("{0} is a {1}, expected a numpy array", param.name, type(argument))
+        raise ArgumentError(
+            "{0} is a {1}, expected a numpy array", param.name, type(argument).__name__
+        )
     if argument.shape != shape_of(param):
         raise ArgumentError(
             "{0} has shape {1}, expected {2}", param.name, argument.shape, param.shape

@@ -243,6 +243,8 @@ def minimum(a: Operand, b: Operand) -> Expr:
 
 def cast(value: Operand, dtype: str) -> Expr:
     """`value` as `dtype`: floats to integers saturate, integers to narrower ones wrap."""
+    if isinstance(value, (int, float)) and dtypes.is_float(_dtype(dtype)):
+        return const(float(value), dtype)
     return ir.cast(_dtype(dtype), value)
 
 
