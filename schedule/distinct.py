@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..tir.bounds import bound
 from ..tir.ir import Binary, Const, Dim, Expr, For, Op, Range, Var, as_dim
 from .blocks import Ranges, expr_key, free_vars
-from .require import certain
+from .require import certain, current_space
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _terms(e: Expr, ranges: Ranges) -> tuple[list[Term], Dim]:
     rest = _collect(e, 1, scales)
     terms = []
     for atom, scale in scales.values():
-        low, high = bound(atom, ranges)
+        low, high = ranges[atom] if type(atom) is Var and atom in ranges else bound(atom, ranges)
         if low is None or high is None or not certain(low == 0):
             low, high = 0, 1 << 62
         terms.append(Term(atom, scale, high))
@@ -99,21 +99,29 @@ def _terms(e: Expr, ranges: Ranges) -> tuple[list[Term], Dim]:
 
 
 def _collect(e: Expr, scale: Dim, into: dict[object, tuple[Expr, Dim]]) -> Dim:
-    if type(e) is Const:
-        return scale * int(e.value)
+    if _is_size(e):
+        return scale * as_dim(e)
     if type(e) is Binary:
         if e.op is Op.ADD:
             return _collect(e.a, scale, into) + _collect(e.b, scale, into)
         if e.op is Op.SUB:
             return _collect(e.a, scale, into) + _collect(e.b, 0 - scale, into)
-        if e.op is Op.MUL and type(e.b) is Const:
-            return _collect(e.a, scale * int(e.b.value), into)
-        if e.op is Op.MUL and type(e.a) is Const:
-            return _collect(e.b, scale * int(e.a.value), into)
+        if e.op is Op.MUL and _is_size(e.b):
+            return _collect(e.a, scale * as_dim(e.b), into)
+        if e.op is Op.MUL and _is_size(e.a):
+            return _collect(e.b, scale * as_dim(e.a), into)
     key = expr_key(e)
     old = into[key][1] if key in into else 0
     into[key] = (e, old + scale)
     return 0
+
+
+def _is_size(e: Expr) -> bool:
+    """Whether `e` is a number, or depends on decisions only."""
+    if type(e) is Const:
+        return True
+    space = current_space()
+    return space is not None and all(v in space.bounds for v in free_vars(e))
 
 
 def _determined(sums: list[list[Term]], wanted: set[Var], ranges: Ranges) -> set[Var]:

@@ -26,7 +26,7 @@ from ..tir.ir import (
     binary,
 )
 from ..tir.prove import prove
-from .blocks import Ranges, bound_regions, covering, feeding, has_reduction, loop_ranges
+from .blocks import Ranges, bound_regions, covering, expr_key, feeding, has_reduction, loop_ranges
 from .distinct import Access, distinct
 from .find import blocks_in, find_path, loops_in
 from .require import require
@@ -173,8 +173,16 @@ def _inner_loops(body: Stmt, block: Block) -> dict[Var, Dim]:
 
 def _accesses(block: Block, buffer: Buffer, body: Stmt) -> list[Access]:
     inner = _inner_loops(body, block)
-    regions = bound_regions(block, (*block.writes, *block.reads), buffer)
-    return [Access(r.ranges, inner) for r in regions]
+    seen = {
+        tuple(map(_range_key, r.ranges)): r
+        for r in (*block.writes, *block.reads)
+        if r.buffer is buffer
+    }
+    return [Access(r.ranges, inner) for r in bound_regions(block, seen.values(), buffer)]
+
+
+def _range_key(r: Range) -> object:
+    return expr_key(r.min), r.extent if isinstance(r.extent, int) else id(r.extent)
 
 
 def _covered(users: list[Block], buffer: Buffer, body: Stmt, ranges: Ranges) -> bool:

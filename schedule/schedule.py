@@ -164,14 +164,20 @@ class Schedule:
         *,
         decision: Decision = (),
     ) -> tuple[Dim, ...]:
-        """`n` factors whose product is the extent of `loop`; the innermost is bounded."""
+        """`n` factors whose product is the extent of `loop`; the innermost is bounded.
+
+        A `decision` has the inner `n - 1` of them, innermost first; `None` is drawn.
+        """
         args = (loop, n, max_innermost_factor)
         return self._sample("sample_perfect_tile", args, decision)  # type: ignore[no-any-return]
 
     def sample_tile(
         self, loop: Var, n: int, max_factor: int = 64, *, decision: Decision = ()
     ) -> tuple[Dim, ...]:
-        """`n` factors that cover the extent of `loop`, dividing it or not; inner ones bounded."""
+        """`n` factors that cover the extent of `loop`, dividing it or not; inner ones bounded.
+
+        A `decision` has the inner `n - 1` of them, innermost first; `None` is drawn.
+        """
         args = (loop, n, max_factor)
         return self._sample("sample_tile", args, decision)  # type: ignore[no-any-return]
 
@@ -183,7 +189,7 @@ class Schedule:
         decision: Decision = (),
     ) -> Dim:
         """One of the integers `candidates`, with probabilities `probs`."""
-        args = (candidates, probs)
+        args = (candidates,) if probs is None else (candidates, probs)
         return self._sample("sample_categorical", args, decision)  # type: ignore[no-any-return]
 
     def __getattr__(self, name: str) -> Any:

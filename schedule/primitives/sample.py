@@ -25,17 +25,18 @@ def sample_perfect_tile(
 
         sch.sample_perfect_tile(i, n=3)   ->   (16, 8, 8) for an extent of 1024
 
-    The inner `n - 1` factors are decided, innermost first; the outermost follows.
+    The decision has the inner `n - 1` factors, innermost first; the outermost follows.
     """
     extent = _require_parts(fn, loop, n, max_innermost_factor)
     factors: tuple[Dim, ...] = ()
     for k in range(n - 1, 0, -1):
         most = max_innermost_factor if k == n - 1 else _most(extent)
         values = [d for d in _divisors(extent) if d <= most]
-        factors = (choose(f"{loop.name}_{k}", values, _divides(extent, factors)), *factors)
+        factors = (choose(f"{loop.name}_t{k}", values, _divides(extent, factors)), *factors)
     inner = product(factors)
     outer = extent // inner
     imply(product((outer, *factors)) == extent)
+    imply(outer >= 1)
     return fn, (outer, *factors)
 
 
@@ -47,14 +48,14 @@ def sample_tile(
 
         sch.sample_tile(i, n=2)   ->   (9, 12) for an extent of 97
 
-    The inner `n - 1` factors, each at most `max_factor`, are decided, innermost first; their
+    The decision has the inner `n - 1` factors, innermost first, each at most `max_factor`; their
     product is at most the extent. The outermost is what it takes to cover the extent.
     """
     extent = _require_parts(fn, loop, n, max_factor)
     factors: tuple[Dim, ...] = ()
     for k in range(n - 1, 0, -1):
         values = range(1, max(1, min(max_factor, _most(extent))) + 1)
-        factors = (choose(f"{loop.name}_{k}", values, _at_most(extent, factors)), *factors)
+        factors = (choose(f"{loop.name}_t{k}", values, _at_most(extent, factors)), *factors)
     return fn, (ceildiv(extent, product(factors)), *factors)
 
 
