@@ -1,0 +1,92 @@
+"""Compiling: from a scheduled `Func` to machine code, and from that to a callable module."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from ..runtime import openmp
+from ..runtime.module import Module, Origin
+from ..runtime.signature import Signature
+from ..target import Target
+from ..tir.ir import Func
+from . import llvm
+from .detect import check_runnable, resolve
+from .glue import make_glue
+from .jit import load_object
+from .lower import Trace, lower
+from .signature import signature_of
+
+_OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled kernel as data.
+
+    `object_code` is an object file that defines the function `signature.name`; `parallel` says that
+    it calls OpenMP's runtime. `llvm_text` is the optimised module, `lowered` the program it is of.
+    """
+
+    signature: Signature
+    target: Target
+    lowered: Func
+    llvm_text: str
+    object_code: bytes
+    parallel: bool
+
+    def assembly(self) -> str:
+        """The code as assembly text."""
+        module = llvm.parse(self.llvm_text)
+        return llvm.assembly(module, self.target)
+
+
+def compile_func(
+    func: Func,
+    target: Target | str,
+    *,
+    strict_fp: bool = False,
+    name: str | None = None,
+    trace: Trace | None = None,
+) -> Compiled:
+    """Compile a scheduled function for `target`.
+
+    `strict_fp` forbids fma contraction. `name` is that of the C function, by default the
+    function's. `trace` sees the program after each lowering pass. Raises `BuildError`.
+    """
+    target = resolve(target)
+    if target.threads > 1 and openmp.load() is None:
+        target = target.with_threads(1)
+    signature = signature_of(func, name)
+    lowered = lower(func, target, trace=trace)
+    text, parallel = llvm.emit(lowered, signature, target, strict_fp=strict_fp)
+    module = llvm.optimise(text, target)
+    code = llvm.object_code(module, target)
+    return Compiled(signature, target, lowered, str(module), code, parallel)
+
+
+def to_module(compiled: Compiled, origin: Origin | None = None) -> Module:
+    """Load compiled code into this process.
+
+    Raises `TargetError` if it is for another machine, `BuildError` if it does not load.
+    """
+    check_runnable(compiled.target)
+    imports: dict[str, int] = {}
+    if compiled.parallel:
+        runtime = openmp.load()
+        assert runtime is not None, "parallel code is compiled only where there is a runtime"
+        imports = {symbol: runtime.symbol_address(symbol) for symbol in _OPENMP}
+    loaded = load_object(compiled.object_code, compiled.signature.name, imports)
+    return Module(
+        compiled.signature,
+        loaded.address,
+        compiled.target,
+        origin=Origin("schedule") if origin is None else origin,
+        sources={
+            "tir": partial(repr, compiled.lowered),
+            "llvm": lambda: compiled.llvm_text,
+            "asm": compiled.assembly,
+        },
+        glue=make_glue,
+        owner=loaded.owner,
+    )

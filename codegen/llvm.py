@@ -1,0 +1,140 @@
+"""From a lowered `Func` to an LLVM module, and from that to machine code."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from llvmlite import binding
+
+from .. import dtypes
+from ..errors import BuildError
+from ..runtime.signature import Signature
+from ..target import Target
+from ..tir.ir import Buffer, Func, Store, Var
+from ..tir.visit import walk
+from . import llvm_expr as _expressions  # noqa: F401  fills the table of expressions
+from . import llvm_stmt as _statements  # noqa: F401  fills the table of statements
+from .llvm_loop import stmt
+from .llvm_memory import allocate, finish, local_buffers
+from .llvm_text import Builder, Module, value_type
+
+
+def emit(
+    func: Func, signature: Signature, target: Target, *, strict_fp: bool = False
+) -> tuple[str, bool]:
+    """The LLVM module of a lowered function, not optimised, and whether it needs OpenMP."""
+    module = Module(signature.name, target, strict_fp)
+    written = {s.buffer for s in walk(func) if type(s) is Store}
+    module.inputs = frozenset(p for p in func.params if type(p) is Buffer and p not in written)
+    b = Builder(module)
+    parameters = []
+    for number, (p, argument) in enumerate(zip(func.params, signature.arguments, strict=True)):
+        operand = f"%a{number}"
+        if isinstance(p, Var):
+            parameters.append(_scalar(b, p, operand))
+            continue
+        b.pointers[p] = operand
+        facts = ["ptr noalias captures(none)"]
+        if p in module.inputs:
+            facts.append("readonly")
+        if argument.size:
+            facts += [f"nonnull align {argument.itemsize} dereferenceable({argument.span_bytes})"]
+        parameters.append(f"{' '.join(facts)} {operand}")
+    heap = allocate(b, local_buffers(func.body, into_parallel=target.threads == 1))
+    stmt(b, func.body)
+    finish(b, heap)
+    main = f"define i32 @{signature.name}({', '.join(parameters)}) #0 {{\n{b.text()}\n}}"
+    parts = [
+        f'target triple = "{target.triple}"',
+        *module.declarations.values(),
+        *module.functions,
+        main,
+        f"attributes #0 = {{ {_attributes(target)} }}",
+        "!0 = !{}",
+    ]
+    return "\n\n".join(parts) + "\n", module.parallel
+
+
+def optimise(text: str, target: Target, *, level: int = 2) -> binding.ModuleRef:
+    """The module of a text, verified and optimised; see `parse` for what it raises."""
+    machine = target_machine(target)
+    module = parse(text)
+    options = binding.create_pipeline_tuning_options(speed_level=level)
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    options.loop_unrolling = False
+    options.loop_interleaving = False
+    builder = binding.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def parse(text: str) -> binding.ModuleRef:
+    """The module of a text. Raises `BuildError` where it is none, which is this package's fault."""
+    try:
+        module = binding.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        raise BuildError("LLVM refuses the generated code: {0}", error, text=text) from error
+    return module
+
+
+def object_code(module: binding.ModuleRef, target: Target) -> bytes:
+    """The object file of a module."""
+    code: bytes = target_machine(target).emit_object(module)
+    return code
+
+
+def assembly(module: binding.ModuleRef, target: Target) -> str:
+    """The assembly text of a module."""
+    text: str = target_machine(target).emit_assembly(module)
+    return text
+
+
+@cache
+def target_machine(target: Target) -> Any:
+    """LLVM's description of a resolved target. Raises `BuildError` if LLVM does not know it."""
+    initialize()
+    try:
+        found = binding.Target.from_triple(target.triple)
+    except RuntimeError as error:
+        raise BuildError("LLVM has no code generator for {0}", target.triple) from error
+    return found.create_target_machine(
+        cpu=target.mcpu,
+        features=target.llvm_features,
+        opt=3,
+        reloc="pic",
+        codemodel="default",
+    )
+
+
+@cache
+def initialize() -> None:
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+
+
+def _scalar(b: Builder, p: Var, operand: str) -> str:
+    """A parameter by value: bool as a byte, narrow floats as their bits."""
+    if dtypes.is_bool(p.dtype):
+        b.values[p] = (b.op(f"icmp ne i8 {operand}, 0"), 0)
+        return f"i8 zeroext {operand}"
+    b.values[p] = (operand, 0)
+    facts = dtypes.info(p.dtype)
+    extension = ""
+    if facts.bits < 32:
+        extension = " signext" if facts.kind == "int" else " zeroext"
+    return f"{value_type(p.dtype)}{extension} {operand}"
+
+
+def _attributes(target: Target) -> str:
+    width = target.vector_bits
+    pairs = {
+        "target-cpu": target.mcpu,
+        "target-features": target.llvm_features,
+        "prefer-vector-width": str(width),
+        "min-legal-vector-width": str(width),
+        "no-trapping-math": "true",
+    }
+    return "nounwind " + " ".join(f'"{k}"="{v}"' for k, v in pairs.items())

@@ -1,0 +1,54 @@
+"""Lowering: the flat list of passes from a scheduled `Func` to one that compiles line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from ..errors import BuildError
+from ..target import Target
+from ..tir.ir import Buffer, Func
+from .passes.allocate import allocate
+from .passes.blocks import blocks
+from .passes.flatten import flatten
+from .passes.scope import loops
+
+Pass: TypeAlias = Callable[[Func, Target], Func]
+Trace: TypeAlias = Callable[[str, Func], object]
+"""Is called with the name of each pass and its result, and with `""` and the program before."""
+
+PASSES: tuple[Pass, ...] = (
+    blocks,
+    allocate,
+    flatten,
+)
+
+
+def lower(func: Func, target: Target, *, trace: Trace | None = None) -> Func:
+    """`func` without blocks, with one index per access, explicit vectors and unrolled loops.
+
+    Raises `BuildError` for a program whose extents or shapes are not known, or one that is too
+    large to be unrolled.
+    """
+    check_concrete(func)
+    if trace is not None:
+        trace("", func)
+    for run in PASSES:
+        func = run(func, target)
+        if trace is not None:
+            trace(run.__name__, func)
+    return func
+
+
+def check_concrete(func: Func) -> None:
+    """Raise `BuildError` unless all extents of loops and shapes of buffers are integers."""
+    for loop in loops(func.body):
+        if not isinstance(loop.extent, int):
+            raise BuildError("the extent of the loop {0} is not known", loop.var.name, hint=_HINT)
+    buffers = [p for p in (*func.params, *func.allocs) if type(p) is Buffer]
+    for b in buffers:
+        if not all(isinstance(n, int) for n in b.shape):
+            raise BuildError("the shape of {0} is not known: {1}", b.name, b.shape, hint=_HINT)
+
+
+_HINT = "give the decisions of the schedule their values before building it"

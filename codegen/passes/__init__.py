@@ -1,0 +1,1 @@
+"""Lowering passes: each takes a `Func` and a `Target` and returns a `Func`."""

@@ -1,0 +1,149 @@
+"""Blocks become plain statements: their variables are replaced by the values they are bound to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from ...target import Target
+from ...tir.ir import (
+    TRUE,
+    Block,
+    Const,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    If,
+    IterKind,
+    Op,
+    Stmt,
+    Var,
+    binary,
+    const,
+    seq,
+)
+from ...tir.polynomial import ONE
+from ...tir.simplify import Simplifier
+from ...tir.visit import substitute
+from .scope import fresh_loops, map_exprs, map_stmts, simplifier_of, with_body
+
+
+def blocks(func: Func, target: Target) -> Func:
+    """Replace each block by its body, and put its init before the loops that reduce.
+
+    for i in 8:                                     for i in 8:
+        for k in 4:                                     C[i] = 0
+            with block("C"):                            for k in 4:
+                v, r = axis.spatial(8, i), ...  ->          C[i] = C[i] + A[i, k]
+                with init(): C[v] = 0
+                C[v] = C[v] + A[v, r]
+
+    Where the loops that reduce are not around this block alone, the init stays where it is, under
+    the condition that the values of all reduce variables are zero.
+    """
+    del target
+    s = simplifier_of(func)
+    return with_body(func, _settled(_visit(func.body, s)))
+
+
+class _Part(NamedTuple):
+    """A statement, and an init that belongs before the loops over `zero`, not yet placed."""
+
+    stmt: Stmt
+    init: Stmt | None = None
+    zero: frozenset[Var] = frozenset()
+
+
+def _settled(part: _Part) -> Stmt:
+    """The init placed right here, at the iterations where the `zero` variables are zero."""
+    if part.init is None:
+        return part.stmt
+    condition: Expr = TRUE
+    for v in sorted(part.zero, key=lambda v: v.name):
+        here = binary(Op.EQ, v, const(0))
+        condition = here if condition is TRUE else condition & here
+    return seq(_if(condition, part.init), part.stmt)
+
+
+def _visit(stmt: Stmt, s: Simplifier) -> _Part:
+    if type(stmt) is Block:
+        return _block(stmt, s)
+    if type(stmt) is For:
+        return _for(stmt, s)
+    return _Part(map_stmts(stmt, lambda c: _settled(_visit(c, s))))
+
+
+def _for(loop: For, s: Simplifier) -> _Part:
+    body, init, zero = _visit(loop.body, s)
+    if init is not None and loop.var not in zero and not zero:
+        body, init = seq(init, body), None
+    new = loop if body is loop.body else replace(loop, body=body)
+    if init is None:
+        return _Part(new)
+    if loop.var not in zero:
+        return _Part(new, fresh_loops(replace(loop, body=init)), zero)
+    in_order = loop.kind in (ForKind.SERIAL, ForKind.UNROLL)
+    if not (in_order and isinstance(loop.extent, int)):
+        return _Part(replace(loop, body=_settled(_Part(body, init, zero))))
+    init = fresh_loops(substitute(init, {loop.var: const(0)}))
+    if loop.extent == 0:
+        return _Part(new)
+    if len(zero) == 1:
+        return _Part(seq(init, new))
+    return _Part(new, init, zero - {loop.var})
+
+
+def _block(block: Block, s: Simplifier) -> _Part:
+    values = {i.var: s(i.value) for i in block.iters}
+    predicate = TRUE if block.predicate is None else s(block.predicate)
+    body = _if(predicate, _simplified(_inner(block.body, values, s), s))
+    if block.init is None:
+        return _Part(body)
+    init = _if(predicate, _simplified(_inner(block.init, values, s), s))
+    zero: set[Var] = set()
+    for i in block.iters:
+        if i.kind is not IterKind.REDUCE:
+            continue
+        variables = _zero_together(values[i.var], s)
+        if variables is None:
+            return _Part(seq(_if(_all_zero(block, values, s), init), body))
+        zero |= variables
+    if not zero:
+        return _Part(seq(init, body))
+    return _Part(body, init, frozenset(zero))
+
+
+def _inner(stmt: Stmt, values: dict[Var, Expr], s: Simplifier) -> Stmt:
+    return _settled(_visit(substitute(stmt, values), s))
+
+
+def _simplified(stmt: Stmt, s: Simplifier) -> Stmt:
+    return map_exprs(stmt, s)
+
+
+def _zero_together(value: Expr, s: Simplifier) -> set[Var] | None:
+    """The loop variables that are all zero exactly where `value` is; `None` if not known."""
+    variables: set[Var] = set()
+    for atom, coefficient in s.poly(value).items():
+        if type(atom) is not Var or atom is ONE or coefficient < 0:
+            return None
+        if s.ranges.get(atom, (None,))[0] != 0:
+            return None
+        variables.add(atom)
+    return variables
+
+
+def _all_zero(block: Block, values: dict[Var, Expr], s: Simplifier) -> Expr:
+    condition: Expr = TRUE
+    for i in block.iters:
+        if i.kind is IterKind.REDUCE:
+            here = binary(Op.EQ, values[i.var], const(0))
+            condition = here if condition is TRUE else condition & here
+    return s(condition)
+
+
+def _if(condition: Expr, then: Stmt) -> Stmt:
+    if condition is TRUE or (type(condition) is Const and condition.value):
+        return then
+    return If(condition, then)

@@ -1,0 +1,74 @@
+"""Accesses get one index: the offset in elements from the start of their buffer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from ...runtime.signature import compact_strides
+from ...target import Target
+from ...tir.ir import Alloc, Buffer, Const, Expr, Func, Load, Stmt, Store, const
+from ...tir.simplify import Simplifier
+from ...tir.visit import rewrite_children
+from .scope import simplifier_of
+
+
+def flatten(func: Func, target: Target) -> Func:
+    """Give all buffers one dimension.
+
+    C[i, j] = A[j, i]  ->  C[i * 16 + j] = A[j * 8 + i]
+    """
+    del target
+    s = simplifier_of(func)
+    flat: dict[Buffer, Buffer] = {}
+
+    def buffer(b: Buffer) -> Buffer:
+        if b not in flat:
+            flat[b] = replace(b, shape=(_span(b),), strides=None)
+        return flat[b]
+
+    def visit(n: object) -> object:
+        match n:
+            case Load():
+                mask = None if n.mask is None else visit(n.mask)
+                indices = tuple(visit(i) for i in n.indices)
+                return Load(buffer(n.buffer), (_offset(n.buffer, indices, s),), n.dtype, mask)  # type: ignore[arg-type]
+            case Store():
+                mask = None if n.mask is None else visit(n.mask)
+                indices = tuple(visit(i) for i in n.indices)
+                offset = _offset(n.buffer, indices, s)  # type: ignore[arg-type]
+                return Store(buffer(n.buffer), (offset,), visit(n.value), mask)  # type: ignore[arg-type]
+            case Alloc():
+                return Alloc(buffer(n.buffer), visit(n.body))  # type: ignore[arg-type]
+            case Expr() | Stmt():
+                return rewrite_children(n, visit)
+            case _:
+                return n
+
+    body = visit(func.body)
+    params = tuple(buffer(p) if type(p) is Buffer else p for p in func.params)
+    inplace = tuple(buffer(p) for p in func.inplace)
+    allocs = tuple(buffer(p) for p in func.allocs)
+    return replace(func, params=params, body=body, inplace=inplace, allocs=allocs)  # type: ignore[arg-type]
+
+
+def strides_of(b: Buffer) -> tuple[int, ...]:
+    """Strides in elements of a buffer whose shape is known."""
+    return compact_strides(b.shape) if b.strides is None else b.strides  # type: ignore[arg-type]
+
+
+def _span(b: Buffer) -> int:
+    """Elements from the first to the last."""
+    if 0 in b.shape:
+        return 0
+    if b.strides is None:
+        return math.prod(b.shape)  # type: ignore[arg-type]
+    return 1 + sum((n - 1) * step for n, step in zip(b.shape, b.strides, strict=True))  # type: ignore[misc]
+
+
+def _offset(b: Buffer, indices: tuple[Expr, ...], s: Simplifier) -> Expr:
+    total: Expr = const(0)
+    for i, step in zip(indices, strides_of(b), strict=True):
+        if not (type(i) is Const and i.value == 0):
+            total = total + i * step
+    return s(total)

@@ -1,0 +1,78 @@
+"""What passes share: ranges of loop variables, fresh copies, and rewriting of statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from ...tir.ir import Alloc, Expr, For, Func, If, Let, Seq, Stmt, Var
+from ...tir.simplify import Simplifier
+from ...tir.visit import rewrite_children, substitute
+
+Ranges = dict[Var, tuple[int, int]]
+
+_NESTED: dict[type, Callable[..., tuple[Stmt, ...]]] = {
+    For: lambda s: (s.body,),
+    Seq: lambda s: s.stmts,
+    If: lambda s: (s.then,) if s.other is None else (s.then, s.other),
+    Let: lambda s: (s.body,),
+    Alloc: lambda s: (s.body,),
+}
+
+
+def nested(s: Stmt) -> tuple[Stmt, ...]:
+    """The statements directly below `s`, blocks not entered."""
+    below = _NESTED.get(type(s))
+    return () if below is None else below(s)
+
+
+def loops(s: Stmt) -> Iterator[For]:
+    """All loops in `s`."""
+    pending = [s]
+    while pending:
+        top = pending.pop()
+        if type(top) is For:
+            yield top
+        pending.extend(nested(top))
+
+
+def ranges_of(s: Stmt) -> Ranges:
+    """Inclusive ranges of the variables of all loops in `s`."""
+    return {f.var: (0, f.extent - 1) for f in loops(s) if type(f.extent) is int}
+
+
+def simplifier_of(func: Func) -> Simplifier:
+    """A simplifier that knows the range of every loop of `func`."""
+    return Simplifier(ranges_of(func.body))
+
+
+def map_stmts(s: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
+    """`s` with `f` applied to the statements directly below it."""
+    return rewrite_children(s, lambda c: f(c) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
+
+
+def map_exprs(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
+    """`s` with `f` applied to the expressions directly in all statements of it."""
+
+    def visit(c: object) -> object:
+        if isinstance(c, Expr):
+            return f(c)
+        return rewrite_children(c, visit) if isinstance(c, Stmt) else c
+
+    return rewrite_children(s, visit)  # type: ignore[no-any-return]
+
+
+def with_body(func: Func, body: Stmt) -> Func:
+    """`func` with another body."""
+    return func if body is func.body else replace(func, body=body)
+
+
+def fresh_loops(s: Stmt) -> Stmt:
+    """`s` with variables of its own for its loops and lets: a variable has one binder."""
+    match s:
+        case For() | Let():
+            var = Var(s.var.name, s.var.dtype)
+            body = substitute(fresh_loops(s.body), {s.var: var})
+            return replace(s, var=var, body=body)
+        case _:
+            return map_stmts(s, fresh_loops)
