@@ -1,4 +1,4 @@
-"""What the sketch rules ask of a program: how blocks use their inputs, and which belong together."""
+"""What the sketch rules ask of a program: how blocks use their inputs, and what follows what."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...target import Target
-from ...tir.ir import Block, Dim, Func, Label, Var, product
+from ...tir.ir import Block, Dim, Label, Var, product
 from ..sketch import Draft, Rule
 from ..structure import (
     WORTH_PACKING,
@@ -49,12 +49,12 @@ class Plan:
 
 
 def contraction_variants(
-    func: Func, members: list[Block], positions: list[int], target: Target
+    members: list[Block], positions: list[int], target: Target
 ) -> Iterator[tuple[str, Rule]]:
     """A variant for each way of vectorising and packing."""
     main = members[0]
     for n, vector in enumerate(vector_choices(main)[:2]):
-        for packs in _packings(main, vector):
+        for packs in dict.fromkeys(_packings(main, vector)):
             names = [inputs_of(main)[i].buffer.name for i, _ in packs]
             name = "tiled" + (f"_v{n}" if n else "") + "".join(f"_pack{x}" for x in names)
             yield name, _rule(Plan(vector, packs), members, positions, target)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...schedule.find import find_block
 from ...target import Target
-from ...tir.ir import Block, Func, Label, Var
+from ...tir.ir import Block, Label, Var
 from ..sketch import Draft, Rule
 from ..structure import Input, extents, inputs_of, output_of
 from .common import lanes_for, widest
@@ -14,9 +14,7 @@ from .common import lanes_for, widest
 MAX_UNROLL = 8
 
 
-def elementwise_variants(
-    func: Func, block: Block, position: int, target: Target
-) -> Iterator[tuple[str, Rule]]:
+def elementwise_variants(block: Block, position: int, target: Target) -> Iterator[tuple[str, Rule]]:
     """One loop for all elements, or rows of vectors, or tiles where an input is transposed."""
 
     def rows(draft: Draft) -> None:

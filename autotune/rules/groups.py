@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...errors import ScheduleError
-from ...schedule import Schedule
 from ...schedule.blocks import has_reduction, region_buffers
 from ...schedule.primitives.inline import compute_inline
 from ...target import Target
@@ -140,15 +139,9 @@ def _variants(
     positions = [names[m.label] for m in members]
     anchor = members[0] if _is_contraction(members[0]) else members[-1]
     if _is_contraction(anchor):
-        made = contraction_variants(func, members, positions, target)
+        made = contraction_variants(members, positions, target)
     elif any(has_reduction(m) for m in members):
         made = rows_variants(func, members, positions, target)
     else:
-        made = elementwise_variants(func, members[-1], positions[-1], target)
+        made = elementwise_variants(members[-1], positions[-1], target)
     return [Variant(name, rule) for name, rule in made]
-
-
-def loops_of(schedule: Schedule, position: int) -> tuple[Label, tuple[object, ...]]:
-    """A block by its position in the original program, and its loops."""
-    label = schedule.get_block(position)
-    return label, schedule.get_loops(label)

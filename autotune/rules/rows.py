@@ -87,7 +87,7 @@ def schedule_reduction(draft: Draft, label: Label, target: Target) -> None:
         return
     loop = sch.fuse(*loops) if len(loops) > 1 else loops[0]
     count = sch.sample_categorical(counts)
-    outer, inner = sch.split(loop, factors=[None, count * lanes])
+    _, inner = sch.split(loop, factors=[None, count * lanes])
     rank = len(next(iter(block.writes)).buffer.shape)
     partial = sch.rfactor(inner, rank)
     _partial_results(sch, partial, lanes)
