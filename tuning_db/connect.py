@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from sqlalchemy import (
     URL,
     Connection,
     Engine,
+    NullPool,
     PoolProxiedConnection,
     QueuePool,
     create_engine,
@@ -132,21 +133,33 @@ def _url(path_or_url: str | os.PathLike[str] | URL) -> URL:
 
 
 def _open_sqlite(url: URL, create: bool, read_only: bool) -> Opened:
-    timeout = float(str(url.query.get("timeout", BUSY_TIMEOUT)))
+    timeout = _timeout(url)
     if url.database in (None, "", ":memory:"):
         if read_only:
             raise DatabaseError("a database in memory cannot be read-only")
-        return _sqlite_engine("file:tilewright?mode=memory", "memory", timeout, read_only)
+        return _sqlite_engine(lambda: "file:tilewright?mode=memory", "memory", timeout, read_only)
     path = Path(str(url.database)).absolute()
-    _check_file(path, create)
-    mode = "ro" if read_only else "rwc" if create else "rw"
-    address = f"file:{quote(str(path))}?mode={mode}"
-    if read_only and _is_frozen(path):
-        address += "&immutable=1"
-    return _sqlite_engine(address, str(path), timeout, read_only)
+    _check_file(path, create, read_only)
+    if read_only:
+        return _sqlite_engine(lambda: _reading_address(path), str(path), timeout, read_only)
+    address = f"file:{quote(str(path))}?mode={'rwc' if create else 'rw'}"
+    return _sqlite_engine(lambda: address, str(path), timeout, read_only)
 
 
-def _check_file(path: Path, create: bool) -> None:
+def _timeout(url: URL) -> float:
+    options = {"timeout": str(BUSY_TIMEOUT), **url.query}
+    try:
+        timeout = float(str(options.pop("timeout")))
+    except ValueError as error:
+        raise DatabaseError("database URL {0}: timeout is no number", url) from error
+    if options:
+        raise DatabaseError(
+            "database URL {0} has the option {1}; expected timeout", url, ", ".join(options)
+        )
+    return timeout
+
+
+def _check_file(path: Path, create: bool, read_only: bool) -> None:
     if path.is_dir():
         raise DatabaseError("database {0} is a directory; expected a file", path)
     if not path.parent.is_dir():
@@ -162,39 +175,52 @@ def _check_file(path: Path, create: bool) -> None:
             path,
             hint="check the path, or create it by tuning",
         )
-    if path.exists() and 0 < path.stat().st_size < _HEADER:
+    size = path.stat().st_size if path.exists() else 0
+    if 0 < size < _HEADER:
         raise DatabaseError(
-            "database {0} is not a tuning database, or truncated: it has {1} bytes",
-            path,
-            path.stat().st_size,
+            "database {0} is not a tuning database, or truncated: it has {1} bytes", path, size
         )
+    if not read_only:
+        _require_writable(path)
 
 
-def _is_frozen(path: Path) -> bool:
-    """Nobody can write here and nothing waits in a log: SQLite may read without its side files."""
+def _require_writable(path: Path) -> None:
+    for place in (path, path.parent):
+        if place.exists() and not os.access(place, os.W_OK):
+            raise DatabaseError(
+                "database {0} cannot be written: {1} is read-only",
+                path,
+                place,
+                hint="open it with read_only=True, or attach it as a layer to one of your own",
+            )
+
+
+def _reading_address(path: Path) -> str:
+    """Where SQLite cannot make its side files and none is there, it reads without them."""
     wal = path.with_name(path.name + "-wal")
-    return not os.access(path.parent, os.W_OK) and not wal.exists()
+    alone = not os.access(path.parent, os.W_OK) and not wal.exists()
+    return f"file:{quote(str(path))}?mode=ro{'&immutable=1' if alone else ''}"
 
 
-def _sqlite_engine(address: str, location: str, timeout: float, read_only: bool) -> Opened:
+def _sqlite_engine(
+    address: Callable[[], str], location: str, timeout: float, read_only: bool
+) -> Opened:
     memory = location == "memory"
 
     def connect() -> sqlite3.Connection:
         # isolation_level=None: transactions are begun below, not guessed by the driver.
         return sqlite3.connect(
-            address, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
+            address(), uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
         )
 
     # In memory each connection would be a database of its own: all threads share one in turn.
-    size = 1 if memory else 5
-    engine = create_engine(
-        "sqlite://",
-        creator=connect,
-        poolclass=QueuePool,
-        pool_size=size,
-        max_overflow=0 if memory else 32,
-        pool_reset_on_return="rollback",
-    )
+    # What others may write and we may only read is opened anew each time, see _reading_address.
+    pool: dict[str, Any] = {"poolclass": QueuePool, "max_overflow": 32}
+    if memory:
+        pool = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0}
+    elif read_only and not os.access(Path(location).parent, os.W_OK):
+        pool = {"poolclass": NullPool}
+    engine = create_engine("sqlite://", creator=connect, **pool)
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _: object) -> None:

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from ..errors import DatabaseError
@@ -48,6 +48,7 @@ _SQLITE: dict[int, tuple[str, str]] = {
 
 # PostgreSQL's SQLSTATE, or its class of two characters.
 _POSTGRES: dict[str, tuple[str, str]] = {
+    "40": ("was written by another process at the same moment", "run again"),
     "53100": _SQLITE[sqlite3.SQLITE_FULL],
     "55P03": ("is locked by another writer", "end it, or run again"),
     "25006": _SQLITE[sqlite3.SQLITE_READONLY],
@@ -83,7 +84,7 @@ def translate(error: DBAPIError, location: str) -> DatabaseError:
         found = _SQLITE.get(code & 0xFF)
     elif state is not None:
         found = _POSTGRES.get(state, _POSTGRES.get(state[:2]))
-    elif error.connection_invalidated or isinstance(cause, ConnectionError):
+    elif isinstance(error, OperationalError):
         found = ("cannot be reached", "check that the server runs and that the URL is right")
     else:
         found = None

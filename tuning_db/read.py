@@ -64,11 +64,10 @@ def get(connection: Connection, kind: type[R], id: str) -> R | None:
 def scan(connection: Connection, kind: type[R]) -> Iterator[R]:
     """Every record of a kind, by id, a thousand at a time."""
     table = TABLES[kind.kind]
-    found = connection.execution_options(yield_per=1000).execute(
-        select(*COLUMNS[kind.kind]).order_by(table.c.id)
-    )
-    for row in found.mappings():
-        yield to_record(kind, cast(Mapping[str, Any], row))
+    every = select(*COLUMNS[kind.kind]).order_by(table.c.id)
+    with connection.execute(every, execution_options={"yield_per": 1000}) as found:
+        for row in found.mappings():
+            yield to_record(kind, cast(Mapping[str, Any], row))
 
 
 def with_prefix(connection: Connection, prefix: str, limit: int) -> list[AnyRecord]:

@@ -1,7 +1,12 @@
-"""The schema's revision: checked when a database is opened, brought up to date where allowed."""
+"""The schema's revision: checked when a database is opened, brought up to date where allowed.
+
+To change the schema: change the models, add `migrations/versions/NNNN_what.py` that brings an older
+database there, set `HEAD`, and keep a database of the older revision among the tests.
+"""
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from sqlalchemy import Connection, Text, column, inspect, select, table, text
@@ -12,6 +17,9 @@ from .models import HEAD, VERSION_TABLE
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 _LOCK = 0x54574442  # a PostgreSQL advisory lock: one process migrates at a time
+
+
+_ALEMBIC = threading.Lock()  # alembic keeps what it migrates in a global variable
 
 
 def prepare(opened: Opened, create: bool) -> None:
@@ -49,7 +57,8 @@ def migrate(connection: Connection, revision: str) -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes.update(connection=connection, version_table=VERSION_TABLE)
-    command.upgrade(config, revision)
+    with _ALEMBIC:
+        command.upgrade(config, revision)
 
 
 def _revision(connection: Connection, opened: Opened) -> str | None:

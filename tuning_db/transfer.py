@@ -109,11 +109,13 @@ class _Reader:
         count = 0
         while "end" not in (line := self._next()):
             count += 1
-            if line.keys() != {"kind", "id", "value"} or line["kind"] not in KINDS:
+            kind = line.get("kind")
+            fields = {"kind", "id", "value"}
+            if not isinstance(kind, str) or kind not in KINDS or line.keys() != fields:
                 raise DatabaseError(
                     "expected an object with kind (one of {0}), id and value", ", ".join(KINDS)
                 )
-            record = _checked(KINDS[line["kind"]], line["id"], line["value"], self._name)
+            record = _checked(KINDS[kind], line["id"], line["value"], self._name)
             if len(self._pending) > 2 * BATCH:
                 del self._pending[next(iter(self._pending))]
             self._pending[record.id] = self._number

@@ -8,6 +8,7 @@ says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from itertools import groupby
 from typing import Any
@@ -47,8 +48,11 @@ verification = TABLES["verification"]
 
 
 def in_order(records: Iterable[AnyRecord]) -> list[AnyRecord]:
-    """The records sorted so that each comes after those it refers to."""
-    return sorted(records, key=lambda record: _RANK[record.kind])
+    """The records sorted so that each comes after those it refers to.
+
+    Within a kind they are in the order of ids, so that two writers cannot wait for each other.
+    """
+    return sorted(records, key=lambda record: (_RANK[record.kind], record.id))
 
 
 def write(connection: Connection, records: Iterable[AnyRecord], repin: bool) -> dict[str, int]:
@@ -74,7 +78,7 @@ def _write_batch(connection: Connection, kind: str, batch: list[AnyRecord], repi
     rows = [_row(record) for record in batch]
     statement = _insert(connection.dialect.name, kind, repin)
     try:
-        with connection.begin_nested():
+        with _undoable(connection):
             done = connection.execute(statement, rows, execution_options=_COUNTED)
     except IntegrityError as error:
         raise _missing_reference(connection, kind, batch) or error from error
@@ -82,6 +86,14 @@ def _write_batch(connection: Connection, kind: str, batch: list[AnyRecord], repi
         keys = [f"v_{name}" for name in _CHECKED]
         connection.execute(_VERIFY, [{key: row[key] for key in keys} for row in rows])
     return done.rowcount
+
+
+def _undoable(connection: Connection) -> AbstractContextManager[object]:
+    """What the statement inside does is undone if it fails, and the transaction goes on.
+
+    SQLite does so by itself; a savepoint would hide a full disk, which ends the transaction.
+    """
+    return nullcontext() if connection.dialect.name == "sqlite" else connection.begin_nested()
 
 
 # SQLAlchemy keeps the driver's count of inserted rows only where it is asked to.

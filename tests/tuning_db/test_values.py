@@ -15,7 +15,6 @@ from tilewright.errors import DatabaseError
 from tilewright.tuning_db import (
     AnyRecord,
     Environment,
-    Measurement,
     Outcome,
     ScheduleRecord,
     SessionStatus,
@@ -26,7 +25,17 @@ from tilewright.tuning_db import (
 from tilewright.tuning_db.codec import LIMITS, check, from_plain
 from tilewright.tuning_db.values import ERROR_LIMIT, KINDS, printable, to_plain
 
-from .samples import CPU, NOON, ONE_OF_EACH, SAME_CPU, SESSION, SLOW_CPU, measurement, schedule
+from .samples import (
+    CPU,
+    NOON,
+    ONE_OF_EACH,
+    SAME_CPU,
+    SESSION,
+    SLOW_CPU,
+    measurement,
+    schedule,
+    verification,
+)
 
 JSON = st.recursive(
     st.none()
@@ -66,7 +75,8 @@ def test_every_field_that_is_not_state_is_in_the_id(record: AnyRecord) -> None:
     outside = {"parent", "generator"} if isinstance(record, ScheduleRecord) else record.outside_id
     for field in dataclasses.fields(record):
         value = getattr(record, field.name)
-        other = dataclasses.replace(record, **{field.name: _different(field.name, value)})
+        changed = {field.name: _different(field.name, value)}
+        other = dataclasses.replace(record, **changed)  # type: ignore[arg-type]
         assert (other.id == record.id) == (field.name in outside), field.name
 
 
@@ -92,7 +102,7 @@ def test_the_id_of_a_schedule_ignores_white_space_and_order_of_keys() -> None:
 
 def test_construction_normalises() -> None:
     eastern = datetime(2026, 3, 1, 17, 30, 0, 123456, tzinfo=timezone(timedelta(hours=5.5)))
-    given = dataclasses.replace(measurement(8, 1.0), seconds=1, samples=[1, 1.5], created=eastern)
+    given = dataclasses.replace(measurement(8, 1.0), seconds=1, samples=[1, 1.5], created=eastern)  # type: ignore[arg-type]
     assert given == measurement(8, 1.0)
     assert given.id == measurement(8, 1.0).id
     assert given.created.tzinfo is UTC
@@ -124,8 +134,8 @@ def test_an_error_text_of_any_bytes_and_length_is_held() -> None:
 
 
 def test_an_error_that_is_not_finite_is_none() -> None:
-    verification = next(r for r in ONE_OF_EACH if r.kind == "verification")
-    assert dataclasses.replace(verification, max_error=math.inf).max_error is None  # type: ignore[call-arg]
+    assert dataclasses.replace(verification(8), max_error=math.inf).max_error is None
+    assert dataclasses.replace(verification(8), max_error=math.nan).max_error is None
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, {1, 2}, b"x", {"a": -math.inf}])

@@ -1,0 +1,147 @@
+"""Explanations: every reason for a refusal, near shapes, and the text that people read."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from tilewright.tuning_db import Best, Outcome, Reason, Refused, TuningDatabase
+
+from .samples import (
+    ARM,
+    CPU,
+    LLVM,
+    MATMUL,
+    OLD_LLVM,
+    SLOW_CPU,
+    SOFTMAX,
+    WIDER,
+    fill,
+    measurement,
+    schedule,
+    verification,
+    verified,
+)
+
+
+def refused(db: TuningDatabase) -> dict[Reason, Refused]:
+    """The refusals for the matmul on the CPU, by reason (which occur once here)."""
+    found = db.explain(MATMUL, CPU, LLVM).refused
+    by_reason = {group.reason: group for group in found}
+    assert len(by_reason) == len(found)
+    return by_reason
+
+
+def test_every_reason_is_told(db: TuningDatabase) -> None:
+    db.put(*verified(1, 0.1, target=ARM))
+    db.put(*verified(2, 0.2, target=SLOW_CPU))
+    db.put(*verified(3, 0.3, toolchain=OLD_LLVM))
+    db.put(schedule(4), measurement(4, None, outcome=Outcome.RUN_TIMEOUT))
+    db.put(schedule(5), measurement(5, 0.5), verification(5, passed=False))
+    db.put(schedule(6), measurement(6, 0.6))
+    db.put(*verified(7, 0.7), *verified(8, 0.8))
+    story = db.explain(MATMUL, CPU, LLVM)
+    assert story.best == Best(schedule(7), measurement(7, 0.7), False, db.location)
+    groups = refused(db)
+    assert set(groups) == set(Reason)
+    assert [groups[reason].seconds for reason in Reason] == [0.1, 0.2, 0.3, None, 0.5, 0.6, 0.8]
+    assert all(group.count == len(group.examples) == 1 for group in groups.values())
+    assert groups[Reason.OTHER_COMPAT].detail == (
+        "measured on cpu (aarch64 neon), wanted x86_64 avx512f"
+    )
+    assert groups[Reason.OTHER_PERF].detail == (
+        "measured on cpu -threads=1 (Xeon, 1 thread), wanted Xeon, 2 threads"
+    )
+    assert groups[Reason.OTHER_GENERATION].detail == "measured with llvm 21, wanted llvm 22"
+    assert groups[Reason.NOT_OK].detail == "run_timeout"
+    assert groups[Reason.NOT_CHOSEN].examples == (measurement(8, 0.8).id,)
+
+
+def test_records_of_one_fate_are_one_group(db: TuningDatabase) -> None:
+    db.put(schedule(1), *(measurement(1, 1.0 + n) for n in range(20)))
+    groups = refused(db)
+    assert set(groups) == {Reason.NOT_VERIFIED}
+    group = groups[Reason.NOT_VERIFIED]
+    assert (group.count, group.seconds) == (20, 1.0)
+    assert group.examples == tuple(measurement(1, 1.0 + n).id for n in range(3))
+
+
+def test_near_shapes_of_the_same_operator(db: TuningDatabase) -> None:
+    far = dataclasses.replace(MATMUL, id="e" * 64, shape="A[64,64] B[64,4096]")
+    other = dataclasses.replace(MATMUL, id="f" * 64, shape="A[64] B[64]")
+    db.put(far, other)
+    db.put(*verified(8, 1.0, workload=WIDER), *verified(16, 2.0, workload=WIDER))
+    db.put(*verified(8, 9.0, workload=far), *verified(8, 1.0, workload=SOFTMAX))
+    db.put(*verified(8, 1.0, workload=other, target=ARM))
+    near = db.explain(MATMUL, CPU).near
+    assert [(n.workload, n.count, n.seconds) for n in near] == [
+        (WIDER.id, 2, 1.0),
+        (far.id, 1, 9.0),
+        (other.id, 0, None),
+    ]
+
+
+def test_a_workload_never_put_still_has_near_shapes(db: TuningDatabase) -> None:
+    db.put(*verified(8, 1.0, workload=WIDER))
+    novel = dataclasses.replace(MATMUL, id="9" * 64, shape="A[64,64] B[64,130]")
+    story = db.explain(novel, CPU)
+    assert [n.workload for n in story.near] == [WIDER.id, MATMUL.id]
+    by_id = db.explain(novel.id, CPU)
+    assert (by_id.name, by_id.near, by_id.best) == (None, (), None)
+    assert "a workload never seen" in str(by_id)
+
+
+def test_the_explanation_agrees_with_the_lookup(db: TuningDatabase) -> None:
+    db.put(*verified(8, 1.0), *verified(16, 2.0))
+    db.pin(MATMUL.id, CPU, schedule(16).id)
+    story = db.explain(MATMUL.id, CPU, LLVM)
+    assert story.best == db.best(MATMUL.id, CPU, LLVM)
+    assert [group.examples for group in story.refused] == [(measurement(8, 1.0).id,)]
+
+
+def test_layers_tell_their_own_refusals(new_place: Callable[[], str]) -> None:
+    place = new_place()
+    with TuningDatabase(place) as team:
+        fill(team)
+        team.put(schedule(8), measurement(8, 1.0))
+    with TuningDatabase(new_place(), layers=[place]) as db:
+        fill(db)
+        db.put(*verified(16, 2.0), *verified(32, 3.0))
+        story = db.explain(MATMUL, CPU)
+        assert len(story.layers) == 2
+        assert [(g.reason, g.layer) for g in story.refused] == [
+            (Reason.NOT_CHOSEN, story.layers[0]),
+            (Reason.NOT_VERIFIED, story.layers[1]),
+        ]
+
+
+def test_the_text(db: TuningDatabase) -> None:
+    db.put(schedule(8), *(measurement(8, 0.001 * n) for n in range(1, 6)))
+    db.put(*verified(8, 0.0005, workload=WIDER))
+    db.put(measurement(8, None))
+    ids = ", ".join(measurement(8, 0.001 * n).id[:12] for n in (1, 2, 3))
+    assert str(db.explain(MATMUL, CPU, LLVM)).splitlines() == [
+        "matmul (aaaaaaaaaaaa) on cpu -threads=2",
+        "toolchain: llvm 22",
+        f"searched: {db.location}",
+        "found: nothing usable",
+        f"  1 record: it failed (crash): {measurement(8, None).id[:12]}",
+        "  5 records, at best 1 ms: not verified: no numeric check of its schedule passed: "
+        f"{ids}, ...",
+        "near shapes of matmul:",
+        "  A[64,64] B[64,128] (bbbbbbbbbbbb): 1 usable, at best 0.5 ms",
+    ]
+    db.put(verification(8))
+    text = str(db.explain(MATMUL, CPU, LLVM))
+    assert f"found: schedule {schedule(8).id[:12]}, fastest verified, 1 ms, from" in text
+    assert "4 records, at best 2 ms: usable, but not the choice" in text
+
+
+def test_the_text_of_an_empty_database(new_place: Callable[[], str]) -> None:
+    with TuningDatabase(new_place()) as db:
+        assert str(db.explain(MATMUL, CPU)).splitlines() == [
+            "matmul (aaaaaaaaaaaa) on cpu -threads=2",
+            f"searched: {db.location}",
+            "found: nothing usable",
+            "  there are no measurements of this workload",
+        ]

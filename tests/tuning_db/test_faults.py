@@ -1,0 +1,268 @@
+"""Faults, each made for real: kills, two writers, locks, full disks, damaged and foreign files."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+
+from tilewright.errors import DatabaseError
+from tilewright.tuning_db import Measurement, TuningDatabase
+
+from .samples import BASE, CPU, MATMUL, SESSION, fill, measurement, schedule, verified
+
+
+@contextmanager
+def child(root: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that runs a task of `children.py`."""
+    command = [sys.executable, "-m", "tests.tuning_db.children", *arguments]
+    with subprocess.Popen(
+        command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def said(process: subprocess.Popen[str], lines: int) -> list[str]:
+    assert process.stdout is not None
+    return [process.stdout.readline().rstrip("\n") for _ in range(lines)]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A SQLite database with one good measurement, closed."""
+    path = tmp_path / "tuning.db"
+    with TuningDatabase(path) as db:
+        db.put(*BASE, *verified(8, 1.0))
+    return path
+
+
+def test_a_killed_writer_loses_no_measurement_that_it_recorded(place: str, root: Path) -> None:
+    with child(root, "write", place, "0", "1000000") as writer:
+        recorded = said(writer, 40)
+        writer.kill()
+        assert writer.stdout is not None
+        recorded += [line for line in writer.stdout.read().split("\n") if len(line) == 64]
+    assert len(recorded) >= 40
+    with TuningDatabase(place) as db:
+        kept = {record.id for record in db.measurements()}
+        assert set(recorded) <= kept
+        assert len(kept) <= len(recorded) + 1
+        best = db.best(MATMUL.id, CPU)
+        assert best is not None
+        assert best.seconds == 1.0
+
+
+def test_two_processes_create_and_write_at_once(place: str, root: Path) -> None:
+    with (
+        child(root, "write", place, "0", "60") as one,
+        child(root, "write", place, "60", "60") as two,
+    ):
+        recorded = {*said(one, 60), *said(two, 60)}
+    with TuningDatabase(place) as db:
+        assert {record.id for record in db.measurements()} == recorded
+        assert len(recorded) == 120
+
+
+def test_a_lock_held_for_too_long(file: Path, root: Path) -> None:
+    with (
+        child(root, "hold", str(file)) as holder,
+        TuningDatabase(f"sqlite:///{file}?timeout=0.1") as db,
+    ):
+        assert said(holder, 1) == ["locked"]
+        with pytest.raises(DatabaseError) as refused:
+            db.put(measurement(8, 2.0))
+        assert str(refused.value).startswith(
+            f"database {file} is locked: another process is writing"
+        )
+        assert db.best(MATMUL.id, CPU) is not None, "readers do not wait"
+        holder.kill()
+        holder.wait()
+        assert db.put(measurement(8, 2.0)) == 1
+
+
+def test_a_forked_child_is_told_to_open_its_own(file: Path, root: Path) -> None:
+    with child(root, "fork", str(file)) as forking:
+        (line,) = said(forking, 1)
+    assert f"database {file} was opened by process {forking.pid} and is used in its fork" in line
+
+
+def test_a_full_disk_keeps_what_was_recorded(tmp_path: Path) -> None:
+    with TuningDatabase(tmp_path / "small.db") as db:
+        fill(db)
+        db.put(schedule(8))
+        db.close()
+
+        @event.listens_for(db._layers[0].engine, "connect")
+        def limit(connection: sqlite3.Connection, _: object) -> None:
+            pages = connection.execute("PRAGMA page_count").fetchone()[0]
+            connection.execute(f"PRAGMA max_page_count={pages + 8}")
+
+        recorded = []
+        with pytest.raises(DatabaseError) as refused:
+            for n in range(10_000):
+                db.put(measurement(8, 1.0 + n))
+                recorded.append(measurement(8, 1.0 + n).id)
+        assert "cannot grow: the disk is full" in str(refused.value)
+        assert len(recorded) > 0
+        assert {record.id for record in db.records(Measurement)} == set(recorded)
+    with TuningDatabase(tmp_path / "small.db") as db:
+        assert db.trials(SESSION.id) == len(recorded)
+        assert db.put(measurement(8, 0.5)) == 1
+
+
+@pytest.fixture
+def shared_folder() -> Iterator[Path]:
+    """A folder that other users can reach, which pytest's are not."""
+    folder = Path(tempfile.mkdtemp(prefix="tilewright-"))
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("file_mode", "folder_mode", "named"), [(0o444, 0o777, "tuning.db"), (0o666, 0o555, "")]
+)
+def test_what_is_read_only_is_read(
+    shared_folder: Path, root: Path, file_mode: int, folder_mode: int, named: str
+) -> None:
+    path = shared_folder / "tuning.db"
+    with TuningDatabase(path) as db:
+        db.put(*BASE, *verified(8, 1.0))
+    path.chmod(file_mode)
+    shared_folder.chmod(folder_mode)
+    with child(root, "read_only", str(path)) as reader:
+        refused, best, best_of_layer = said(reader, 3)
+    assert refused == f"database {path} cannot be written: {shared_folder / named} is read-only"
+    assert (best, best_of_layer) == ("True", "True")
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match=r"there is no tuning database at .*none\.db\n  hint"):
+        TuningDatabase(tmp_path / "none.db", create=False)
+    with pytest.raises(DatabaseError, match=r"no\.db: there is no directory .*/no\n  hint: mkdir"):
+        TuningDatabase(tmp_path / "no" / "no.db")
+    with pytest.raises(DatabaseError, match="is a directory; expected a file"):
+        TuningDatabase(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"kernel,ms\n", "is not a tuning database, or truncated: it has 10 bytes"),
+        (
+            b"kernel,ms\n" * 5000,
+            "is not a tuning database: expected a SQLite file, found something",
+        ),
+        (b"\0" * 50_000, "is not a tuning database: expected a SQLite file, found something"),
+    ],
+)
+def test_what_is_no_database_is_left_alone(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "other.db"
+    path.write_bytes(content)
+    for read_only in (False, True):
+        with pytest.raises(DatabaseError, match=message):
+            TuningDatabase(path, read_only=read_only)
+    assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_empty_file_is_a_new_database_only_where_one_may_be_created(tmp_path: Path) -> None:
+    path = tmp_path / "empty.db"
+    path.touch()
+    with pytest.raises(DatabaseError, match="is empty; expected a tuning database"):
+        TuningDatabase(path, create=False)
+    with pytest.raises(DatabaseError, match="is empty; expected a tuning database"):
+        TuningDatabase(path, read_only=True)
+    assert path.stat().st_size == 0
+    with TuningDatabase(path) as db:
+        assert db.put(MATMUL) == 1
+
+
+@pytest.mark.parametrize("kept", [100, 4096, 20_000])
+def test_a_truncated_database(file: Path, kept: int) -> None:
+    content = file.read_bytes()[:kept]
+    file.write_bytes(content)
+    for read_only in (False, True):
+        with pytest.raises(DatabaseError) as refused:
+            TuningDatabase(file, read_only=read_only)
+        assert f"database {file} is damaged: it is truncated" in str(refused.value)
+    assert file.read_bytes() == content
+
+
+def test_a_database_overwritten_in_its_middle(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[8192:] = b"\xff" * len(content[8192:])
+    file.write_bytes(content)
+    with pytest.raises(DatabaseError, match="is damaged"), TuningDatabase(file) as db:
+        db.best(MATMUL.id, CPU)
+        db.measurements()
+        db.records(type(MATMUL))
+
+
+def test_somebody_elses_sqlite_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE orders (id)")
+    connection.close()
+    content = path.read_bytes()
+    with pytest.raises(DatabaseError, match="is not a tuning database: it holds the tables orders"):
+        TuningDatabase(path)
+    assert path.read_bytes() == content
+
+
+def test_a_newer_database_is_left_alone(place: str) -> None:
+    with TuningDatabase(place) as db:
+        db.put(*BASE)
+        with db._layers[0].writing() as connection:
+            connection.exec_driver_sql("UPDATE tuning_db_revision SET version_num = '9999'")
+    for read_only in (False, True):
+        with pytest.raises(DatabaseError) as refused:
+            TuningDatabase(place, read_only=read_only)
+        assert "was written by a newer version of Tilewright: its schema is revision 9999" in str(
+            refused.value
+        )
+    with pytest.raises(DatabaseError, match="newer version"):
+        TuningDatabase("sqlite://", layers=[place])
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("mysql://localhost/x", "no tuning database on mysql; expected sqlite or postgresql"),
+        ("what://", "no tuning database on what; expected sqlite or postgresql"),
+        ("://", "does not parse"),
+        ("sqlite:///x.db?timeout=long", "timeout is no number"),
+        ("sqlite:///x.db?mode=ro", "has the option mode; expected timeout"),
+        ("postgresql+nodriver://localhost/x", "needs a driver that is not installed"),
+    ],
+)
+def test_urls_that_mean_nothing(url: str, message: str) -> None:
+    with pytest.raises(DatabaseError, match=message):
+        TuningDatabase(url)
+
+
+def test_a_server_that_is_not_there() -> None:
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    with pytest.raises(DatabaseError, match="cannot be reached") as refused:
+        TuningDatabase("postgresql+psycopg://me:secret@127.0.0.1:1/none")
+    assert "secret" not in str(refused.value)
+
+
+def test_a_failed_opening_leaves_no_connection_open(new_place: Callable[[], str]) -> None:
+    """An open one would be reported as a leak, which fails the test."""
+    place = new_place()
+    for _ in range(3):
+        with pytest.raises(DatabaseError):
+            TuningDatabase(place, layers=[new_place()])

@@ -1,0 +1,259 @@
+"""The contract of `best`: the fastest verified, comparable measurement; layers and pins over it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from itertools import permutations
+
+import pytest
+
+from tilewright.errors import DatabaseError
+from tilewright.tuning_db import AnyRecord, Best, Outcome, TuningDatabase
+from tilewright.tuning_db.explain import distance
+
+from .samples import (
+    ARM,
+    BASE,
+    CPU,
+    LLVM,
+    MATMUL,
+    OLD_LLVM,
+    SAME_CPU,
+    SLOW_CPU,
+    WIDER,
+    Clock,
+    fill,
+    measurement,
+    schedule,
+    verification,
+    verified,
+)
+
+Place = Callable[[], str]
+
+
+def seconds(best: Best | None) -> float | None:
+    return None if best is None else best.seconds
+
+
+@pytest.fixture
+def team(new_place: Place, clock: Clock) -> Iterator[TuningDatabase]:
+    """A second database, to be a layer of others."""
+    with TuningDatabase(new_place(), clock=clock) as opened:
+        fill(opened)
+        yield opened
+
+
+def url(db: TuningDatabase) -> str:
+    location = db.location
+    return location if "://" in location else f"sqlite:///{location}"
+
+
+def test_nothing_at_first(db: TuningDatabase) -> None:
+    assert db.best(MATMUL.id, CPU) is None
+    assert db.best("0" * 64, CPU) is None
+
+
+def test_the_fastest_verified_wins(db: TuningDatabase) -> None:
+    db.put(*verified(8, 2.0), *verified(16, 1.0), *verified(32, 3.0))
+    best = db.best(MATMUL.id, CPU)
+    assert best == Best(schedule(16), measurement(16, 1.0), pinned=False, layer=db.location)
+    assert best is not None
+    assert best.seconds == 1.0
+
+
+def test_verification_counts_whenever_it_comes(new_place: Place) -> None:
+    """In one call or three, in any order, the outcome is the same."""
+    parts: list[AnyRecord] = [measurement(8, 2.0), verification(8), measurement(8, 1.0)]
+    for order in permutations(parts):
+        with TuningDatabase(new_place()) as db:
+            db.put(*BASE, schedule(8))
+            for part in order:
+                db.put(part)
+            assert seconds(db.best(MATMUL.id, CPU)) == 1.0
+
+
+def test_what_is_not_verified_does_not_count(db: TuningDatabase) -> None:
+    db.put(*verified(8, 2.0), schedule(16), measurement(16, 1.0))
+    assert seconds(db.best(MATMUL.id, CPU)) == 2.0
+
+
+def test_a_check_of_something_else_does_not_verify(db: TuningDatabase) -> None:
+    db.put(
+        schedule(8),
+        schedule(16),
+        measurement(8, 1.0),
+        verification(16),
+        verification(8, workload=WIDER),
+        verification(8, target=SAME_CPU),
+        verification(8, toolchain=OLD_LLVM),
+    )
+    assert db.best(MATMUL.id, CPU) is None
+    db.put(verification(8))
+    assert seconds(db.best(MATMUL.id, CPU)) == 1.0
+
+
+def test_one_failed_check_refuses(db: TuningDatabase) -> None:
+    db.put(*verified(8, 1.0), *verified(16, 2.0))
+    db.put(verification(8, passed=False))
+    assert seconds(db.best(MATMUL.id, CPU)) == 2.0
+    db.put(dataclasses.replace(verification(8), tolerance=0.5))
+    db.put(measurement(8, 0.5))
+    assert seconds(db.best(MATMUL.id, CPU)) == 2.0
+
+
+def test_failures_do_not_count(db: TuningDatabase) -> None:
+    db.put(*verified(8, 1.0))
+    for outcome in Outcome:
+        if outcome is not Outcome.OK:
+            db.put(measurement(8, None, outcome=outcome))
+    assert seconds(db.best(MATMUL.id, CPU)) == 1.0
+
+
+def test_only_comparable_targets_count(db: TuningDatabase) -> None:
+    db.put(*verified(8, 2.0, target=SAME_CPU))
+    db.put(*verified(16, 1.0, target=SLOW_CPU), *verified(32, 0.5, target=ARM))
+    assert seconds(db.best(MATMUL.id, CPU)) == 2.0
+    assert seconds(db.best(MATMUL.id, SLOW_CPU)) == 1.0
+    assert seconds(db.best(MATMUL.id, ARM)) == 0.5
+
+
+def test_only_that_workload_counts(db: TuningDatabase) -> None:
+    db.put(*verified(8, 1.0, workload=WIDER))
+    assert db.best(MATMUL.id, CPU) is None
+
+
+def test_only_that_generation_of_the_toolchain_counts_where_one_is_given(
+    db: TuningDatabase,
+) -> None:
+    db.put(*verified(8, 1.0, toolchain=OLD_LLVM), *verified(16, 2.0))
+    newer = dataclasses.replace(LLVM, versions={"llvmlite": "0.50.1"})
+    assert seconds(db.best(MATMUL.id, CPU)) == 1.0
+    assert seconds(db.best(MATMUL.id, CPU, LLVM)) == 2.0
+    assert seconds(db.best(MATMUL.id, CPU, newer)) == 2.0
+    assert seconds(db.best(MATMUL.id, CPU, OLD_LLVM)) == 1.0
+
+
+def test_a_tie_is_decided_the_same_way_always(db: TuningDatabase) -> None:
+    db.put(*verified(8, 1.0), *verified(16, 1.0))
+    best = db.best(MATMUL.id, CPU)
+    assert best is not None
+    assert best.measurement is not None
+    assert best.measurement.id == min(measurement(8, 1.0).id, measurement(16, 1.0).id)
+
+
+def test_a_pin_wins(db: TuningDatabase, clock: Clock) -> None:
+    db.put(*verified(8, 1.0), *verified(16, 2.0), schedule(32))
+    pin = db.pin(MATMUL.id, CPU, schedule(16).id)
+    assert (pin.schedule, pin.created) == (schedule(16).id, clock.now)
+    best = db.best(MATMUL.id, SAME_CPU)
+    assert best == Best(schedule(16), measurement(16, 2.0), pinned=True, layer=db.location)
+    assert seconds(db.best(MATMUL.id, SLOW_CPU)) is None
+    clock.tick()
+    db.pin(MATMUL.id, CPU, schedule(32).id)
+    assert db.best(MATMUL.id, CPU) == Best(schedule(32), None, True, db.location)
+    clock.tick()
+    db.pin(MATMUL.id, SAME_CPU, schedule(8).id)
+    assert db.best(MATMUL.id, CPU) == Best(schedule(8), measurement(8, 1.0), True, db.location)
+    assert db.unpin(MATMUL.id, CPU)
+    assert db.best(MATMUL.id, CPU) == Best(schedule(8), measurement(8, 1.0), False, db.location)
+    assert not db.unpin(MATMUL.id, CPU)
+
+
+def test_a_pin_of_what_is_not_there(db: TuningDatabase) -> None:
+    with pytest.raises(DatabaseError, match="there is no schedule"):
+        db.pin(MATMUL.id, CPU, schedule(8).id)
+    db.put(schedule(8))
+    with pytest.raises(DatabaseError, match="there is no workload"):
+        db.pin("0" * 64, CPU, schedule(8).id)
+
+
+def test_layers_are_read_too(db: TuningDatabase, team: TuningDatabase) -> None:
+    team.put(*verified(8, 1.0), *verified(16, 2.0, workload=WIDER))
+    db.put(*verified(32, 1.5), *verified(64, 3.0, workload=WIDER))
+    with TuningDatabase(url(db), layers=[url(team)]) as both:
+        assert both.best(MATMUL.id, CPU) == Best(
+            schedule(8), measurement(8, 1.0), pinned=False, layer=team.location
+        )
+        assert seconds(both.best(WIDER.id, CPU)) == 2.0
+        assert both.get(type(schedule(8)), schedule(8).id) == schedule(8)
+        assert both.find(schedule(8).id) == schedule(8)
+        assert len(both.measurements()) == 4
+        assert len(both.records(type(MATMUL))) == 3
+        both.put(*verified(128, 0.5))
+        assert seconds(both.best(MATMUL.id, CPU)) == 0.5
+    assert seconds(team.best(MATMUL.id, CPU)) == 1.0, "layers are never written"
+
+
+def test_on_a_tie_the_upper_layer_wins(db: TuningDatabase, team: TuningDatabase) -> None:
+    db.put(*verified(8, 1.0))
+    team.put(*verified(8, 1.0))
+    with TuningDatabase(url(db), layers=[url(team)]) as both:
+        best = both.best(MATMUL.id, CPU)
+        assert best is not None
+        assert best.layer == db.location
+        assert len(both.measurements()) == 1
+
+
+def test_a_failed_check_in_one_layer_refuses_in_all(
+    db: TuningDatabase, team: TuningDatabase
+) -> None:
+    team.put(*verified(8, 1.0), *verified(16, 2.0))
+    db.put(schedule(8), verification(8, passed=False))
+    with TuningDatabase(url(db), layers=[url(team)]) as both:
+        assert seconds(both.best(MATMUL.id, CPU)) == 2.0
+        assert seconds(both.best(MATMUL.id, CPU, LLVM)) == 2.0
+    with TuningDatabase(url(team), layers=[url(db)]) as both:
+        assert seconds(both.best(MATMUL.id, CPU)) == 2.0
+
+
+def test_pins_of_upper_layers_come_first(db: TuningDatabase, team: TuningDatabase) -> None:
+    team.put(*verified(8, 1.0), *verified(16, 2.0))
+    team.pin(MATMUL.id, CPU, schedule(16).id)
+    with TuningDatabase(url(db), layers=[url(team)]) as both:
+        assert both.best(MATMUL.id, CPU) == Best(
+            schedule(16), measurement(16, 2.0), pinned=True, layer=team.location
+        )
+        both.pin(MATMUL.id, CPU, schedule(8).id)
+        assert both.best(MATMUL.id, CPU) == Best(
+            schedule(8), measurement(8, 1.0), pinned=True, layer=db.location
+        )
+
+
+def test_a_layer_that_is_not_there(new_place: Place) -> None:
+    with pytest.raises(DatabaseError, match="no tuning database at|is empty"):
+        TuningDatabase(new_place(), layers=[new_place()])
+
+
+def test_the_lookup_is_one_seek_in_the_index(db: TuningDatabase) -> None:
+    """Whatever the number of measurements: the plan names the index, and all its columns."""
+    from tilewright.tuning_db import lookup
+
+    if db.location.startswith("postgresql"):
+        pytest.skip("the plan depends on the server's statistics")
+    with db._layers[0].reading() as connection:
+        statement = lookup._BEST.compile(connection.engine)
+        values = statement.construct_params({"workload": MATMUL.id, "comparable": CPU.comparable})
+        plan = connection.exec_driver_sql(
+            f"EXPLAIN QUERY PLAN {statement}", tuple(values[n] for n in statement.positiontup or ())
+        )
+        steps = [row[3] for row in plan]
+    seek = "ix_measurement_best (workload=? AND comparable=? AND outcome=? AND verified=?)"
+    assert seek in steps[0]
+    assert not any("SCAN" in step for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("shape", "other", "expected"),
+    [
+        ("A[64,64]", "A[64,64]", 0.0),
+        ("A[63,64]", "A[127,64]", 1.0),
+        ("A[127,0]", "A[63,1]", 2.0),
+        ("A[64]", "A[64,64]", float("inf")),
+        ("A[64]", "B[64]", float("inf")),
+    ],
+)
+def test_distance_of_shapes(shape: str, other: str, expected: float) -> None:
+    assert distance(shape, other) == expected
+    assert distance(other, shape) == expected

@@ -1,0 +1,173 @@
+"""The contract of sessions: budgets, heartbeats, and who may go on with what a kill left."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import socket
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+
+from tilewright.errors import DatabaseError
+from tilewright.tuning_db import Session, SessionStatus, TuningDatabase
+
+from .samples import CPU, MATMUL, NOON, SESSION, SLOW_CPU, WIDER, Clock
+
+
+def start(db: TuningDatabase, trials: int | None = 64, seconds: float | None = None) -> Session:
+    return db.start_session(
+        MATMUL.id,
+        CPU.id,
+        trials=trials,
+        seconds=seconds,
+        seed=0,
+        search={"population": 8},
+        model={"trees": 10},
+    )
+
+
+def unfinished(
+    db: TuningDatabase, trials: int | None = 64, seconds: float | None = None
+) -> Session | None:
+    return db.unfinished_session(MATMUL.id, CPU.id, trials=trials, seconds=seconds)
+
+
+@pytest.fixture
+def ended_pid() -> int:
+    """The id of a process that is gone."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return process.pid
+
+
+def of_process(db: TuningDatabase, pid: int, host: str | None = None) -> Session:
+    """A session as another process left it running."""
+    session = dataclasses.replace(
+        SESSION, nonce=f"of {pid}", pid=pid, host=host or socket.gethostname()
+    )
+    db.put(session)
+    return session
+
+
+@pytest.fixture(autouse=True)
+def _finish_sample(db: TuningDatabase, clock: Clock) -> None:
+    clock.tick()
+    db.finish_session(SESSION.id)
+
+
+def test_a_session_is_started_by_this_process_now(db: TuningDatabase, clock: Clock) -> None:
+    session = start(db, seconds=60)
+    assert db.get(Session, session.id) == session
+    assert session.status is SessionStatus.RUNNING
+    assert (session.host, session.pid) == (socket.gethostname(), os.getpid())
+    assert session.started == session.heartbeat == clock.now
+    assert (session.trials, session.seconds, session.ended) == (64, 60.0, None)
+
+
+def test_two_sessions_of_one_moment_are_two(db: TuningDatabase) -> None:
+    assert start(db).id != start(db).id
+
+
+def test_a_heartbeat_moves_and_an_end_ends(db: TuningDatabase, clock: Clock) -> None:
+    session = start(db)
+    clock.tick(5)
+    db.heartbeat(session.id)
+    assert db.get(Session, session.id).heartbeat == NOON + timedelta(seconds=6)
+    clock.tick(5)
+    ended = db.finish_session(session.id)
+    assert ended == db.get(Session, session.id)
+    assert ended.status is SessionStatus.FINISHED
+    assert ended.ended == ended.heartbeat == clock.now
+    assert ended.id == session.id
+
+
+def test_an_interrupted_session_is_found_and_resumed(db: TuningDatabase, clock: Clock) -> None:
+    session = start(db)
+    assert unfinished(db) is None, "it still runs"
+    db.finish_session(session.id, SessionStatus.INTERRUPTED)
+    found = unfinished(db)
+    assert found is not None
+    assert found.id == session.id
+    clock.tick(100)
+    resumed = db.resume_session(found.id)
+    assert resumed.status is SessionStatus.RUNNING
+    assert (resumed.ended, resumed.heartbeat) == (None, clock.now)
+    assert unfinished(db) is None
+
+
+def test_only_one_process_resumes(db: TuningDatabase) -> None:
+    session = start(db)
+    with pytest.raises(DatabaseError, match="cannot be resumed: running"):
+        db.resume_session(session.id)
+    db.finish_session(session.id, SessionStatus.INTERRUPTED)
+    db.resume_session(session.id)
+    with pytest.raises(DatabaseError, match=f"process {os.getpid()} on {socket.gethostname()}"):
+        db.resume_session(session.id)
+
+
+def test_a_finished_session_is_done(db: TuningDatabase) -> None:
+    session = start(db)
+    db.finish_session(session.id)
+    assert unfinished(db) is None
+    with pytest.raises(DatabaseError, match="cannot be resumed: finished"):
+        db.resume_session(session.id)
+
+
+def test_a_killed_session_of_this_host_is_found_at_once(db: TuningDatabase, ended_pid: int) -> None:
+    session = of_process(db, ended_pid)
+    assert unfinished(db) == session
+    assert db.resume_session(session.id).pid == os.getpid()
+
+
+def test_a_process_of_this_host_that_is_silent_for_long_is_dead(
+    db: TuningDatabase, clock: Clock
+) -> None:
+    """Its id may be another process's by now."""
+    session = of_process(db, os.getpid())
+    clock.tick(58)
+    assert unfinished(db) is None
+    clock.tick(1)
+    assert unfinished(db) == session
+
+
+def test_a_session_of_another_host_is_dead_when_silent(
+    db: TuningDatabase, clock: Clock, ended_pid: int
+) -> None:
+    session = of_process(db, ended_pid, host="elsewhere")
+    assert unfinished(db) is None
+    clock.tick(59)
+    assert unfinished(db) == session
+
+
+def test_the_last_session_of_that_budget_is_found(db: TuningDatabase, clock: Clock) -> None:
+    sessions = {}
+    for trials, seconds in [(64, None), (64, None), (64, 60.0), (None, 60.0), (None, None)]:
+        clock.tick()
+        sessions[trials, seconds] = start(db, trials, seconds)
+        db.finish_session(sessions[trials, seconds].id, SessionStatus.INTERRUPTED)
+    for (trials, seconds), session in sessions.items():
+        found = unfinished(db, trials, seconds)
+        assert found is not None
+        assert found.id == session.id
+    assert unfinished(db, 65) is None
+    assert db.unfinished_session(MATMUL.id, SLOW_CPU.id, trials=64, seconds=None) is None
+    assert db.unfinished_session(WIDER.id, CPU.id, trials=64, seconds=None) is None
+
+
+def test_sessions_that_are_not_there(db: TuningDatabase) -> None:
+    for use in (db.heartbeat, db.finish_session, db.resume_session):
+        with pytest.raises(DatabaseError, match="there is no session 000000000000"):
+            use("0" * 64)
+
+
+def test_a_session_does_not_end_running(db: TuningDatabase) -> None:
+    with pytest.raises(DatabaseError, match="ends finished or interrupted, not running"):
+        db.finish_session(start(db).id, SessionStatus.RUNNING)
+
+
+def test_a_session_of_what_was_never_put(db: TuningDatabase) -> None:
+    with pytest.raises(DatabaseError, match="refers to workload 000000000000"):
+        db.start_session("0" * 64, CPU.id, trials=1, seconds=None, seed=0, search={}, model={})

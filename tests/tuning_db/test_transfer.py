@@ -1,0 +1,262 @@
+"""Moving records: export, import and merge; and what comes in a file from somebody else."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilewright.errors import DatabaseError
+from tilewright.tuning_db import (
+    Measurement,
+    ScheduleRecord,
+    Session,
+    SessionStatus,
+    TuningDatabase,
+    Workload,
+    canonical_json,
+)
+from tilewright.tuning_db.values import KINDS
+
+from .samples import (
+    BASE,
+    CPU,
+    MATMUL,
+    ONE_OF_EACH,
+    SESSION,
+    WIDER,
+    Clock,
+    measurement,
+    schedule,
+    verification,
+    verified,
+)
+
+Place = Callable[[], str]
+Line = dict[str, Any]
+HEADER = '{"format":"tilewright-tuning-records","version":1}'
+
+
+def dump(db: TuningDatabase) -> str:
+    text = io.StringIO()
+    db.export_lines(text)
+    return text.getvalue()
+
+
+def load(db: TuningDatabase, content: list[Line] | str) -> dict[str, int]:
+    if not isinstance(content, str):
+        content = "".join(canonical_json(line) + "\n" for line in content)
+    return db.import_lines(io.StringIO(content))
+
+
+@pytest.fixture
+def memory() -> Iterator[TuningDatabase]:
+    with TuningDatabase("sqlite://") as opened:
+        yield opened
+
+
+@pytest.fixture
+def full() -> list[Line]:
+    """The export of one record of each kind."""
+    with TuningDatabase("sqlite://") as db:
+        db.put(*ONE_OF_EACH)
+        return [json.loads(line) for line in dump(db).splitlines()]
+
+
+def test_the_format(full: list[Line]) -> None:
+    assert full[0] == {"format": "tilewright-tuning-records", "version": 1}
+    assert full[-1] == {"end": len(ONE_OF_EACH)}
+    assert [line["kind"] for line in full[1:-1]] == list(KINDS)
+
+
+def test_an_import_of_an_export_is_the_same_database(
+    db: TuningDatabase, new_place: Place, tmp_path: Path
+) -> None:
+    db.put(*ONE_OF_EACH, *verified(16, 2.0), schedule(32), measurement(32, None))
+    file = tmp_path / "records.jsonl"
+    count = db.export_lines(file)
+    assert count == len(file.read_text().splitlines()) - 2
+    with TuningDatabase(new_place()) as copy:
+        assert sum(copy.import_lines(file).values()) == count
+        assert dump(copy) == dump(db)
+        best = db.best(MATMUL.id, CPU)
+        assert best is not None
+        assert copy.best(MATMUL.id, CPU) == dataclasses.replace(best, layer=copy.location)
+        assert sum(copy.import_lines(file).values()) == 0
+        assert dump(copy) == dump(db)
+    assert [path.name for path in tmp_path.glob("records*")] == ["records.jsonl"]
+
+
+def test_merging_is_idempotent_and_in_any_order(new_place: Place) -> None:
+    with (
+        TuningDatabase(new_place()) as one,
+        TuningDatabase(new_place()) as two,
+        TuningDatabase(new_place()) as three,
+    ):
+        one.put(*BASE, *verified(8, 1.0), schedule(16), measurement(16, 0.5))
+        two.put(*BASE, WIDER, *verified(8, 3.0, workload=WIDER), schedule(16), verification(16))
+        counts = one.merge(two)
+        assert (counts["workload"], counts["measurement"], counts["schedule"]) == (1, 1, 0)
+        assert sum(one.merge(two).values()) == 0
+        two.merge(one)
+        assert dump(one) == dump(two)
+        three.merge(two)
+        three.merge(one)
+        assert dump(three) == dump(one)
+        for db in (one, two, three):
+            best = db.best(MATMUL.id, CPU)
+            assert best is not None
+            assert best.seconds == 0.5, "a check from one verifies the measurement of the other"
+
+
+def test_merging_by_path_and_more_than_a_batch(db: TuningDatabase, new_place: Place) -> None:
+    place = new_place()
+    with TuningDatabase(place) as other:
+        other.put(*BASE, schedule(8), *(measurement(8, 1.0 + n) for n in range(1100)))
+    assert db.merge(place)["measurement"] == 1100
+    assert db.trials(SESSION.id) == 1100
+    with pytest.raises(DatabaseError, match="no tuning database at|is empty"):
+        db.merge(new_place())
+
+
+def test_the_later_state_of_a_session_stays(new_place: Place, clock: Clock) -> None:
+    with (
+        TuningDatabase(new_place(), clock=clock) as one,
+        TuningDatabase(new_place(), clock=clock) as two,
+    ):
+        one.put(*BASE)
+        two.put(*BASE)
+        clock.tick(30)
+        one.finish_session(SESSION.id)
+        clock.tick(-10)
+        two.heartbeat(SESSION.id)
+        assert two.merge(one)["session"] == 1
+        assert two.get(Session, SESSION.id).status is SessionStatus.FINISHED
+        clock.tick(-10)
+        assert one.merge(two)["session"] == 0
+        assert one.get(Session, SESSION.id) == two.get(Session, SESSION.id)
+
+
+def test_a_pin_that_is_here_stays(new_place: Place, clock: Clock) -> None:
+    with (
+        TuningDatabase(new_place(), clock=clock) as one,
+        TuningDatabase(new_place(), clock=clock) as two,
+        TuningDatabase(new_place(), clock=clock) as three,
+    ):
+        for db, tile in ((one, 8), (two, 16)):
+            db.put(*BASE, schedule(tile))
+            db.pin(MATMUL.id, CPU, schedule(tile).id)
+        assert one.merge(two)["pin"] == 0
+        assert three.merge(two)["pin"] == 1
+        for db, tile in ((one, 8), (three, 16)):
+            best = db.best(MATMUL.id, CPU)
+            assert best is not None
+            assert best.schedule == schedule(tile)
+
+
+def test_a_failed_import_writes_nothing(db: TuningDatabase, full: list[Line]) -> None:
+    before = dump(db)
+    full[-2]["value"]["schedule"] = "0" * 64
+    with pytest.raises(DatabaseError, match="line 11"):
+        load(db, full)
+    assert dump(db) == before
+    assert sum(load(db, [*full[:-2], {"end": len(full) - 3}]).values()) > 0
+
+
+def corrupt(content: list[Line], kind: str, **changes: object) -> list[Line]:
+    for line in content:
+        if line.get("kind") == kind:
+            line["value"].update(changes)
+    return content
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c[1:], "line 1: not an export of tuning records"),
+        (lambda _: [], "line 1: the file ends here, expected an end line"),
+        (lambda c: [c[0] | {"version": 2}, *c[1:]], "line 1: written in version 2 of the format"),
+        (lambda c: [c[0] | {"version": "1"}, *c[1:]], "line 1: written in version '1'"),
+        (lambda c: c[:-1], "line 12: the file ends here, expected an end line"),
+        (lambda c: [*c[:9], *c[10:]], "line 11: found 9 records, expected 10"),
+        (lambda c: [*c, c[1]], "line 12: there is more after the end"),
+        (lambda c: [c[0], c[1] | {"kind": "pickle"}], "line 2: expected an object with kind"),
+        (lambda c: [c[0], c[1] | {"kind": ["workload"]}], "line 2: expected an object with kind"),
+        (lambda c: [c[0], c[1] | {"more": 1}], "line 2: expected an object with kind"),
+        (lambda c: [c[0], c[1] | {"id": "b" * 64}], "line 2: .* has digest aaaaaaaaaaaa"),
+        (lambda c: [c[0], c[1] | {"id": None}], "line 2: .* workload None has digest"),
+        (lambda c: [c[0], c[1] | {"value": None}], "line 2: workload is NoneType, expected an obj"),
+        (lambda c: corrupt(c, "measurement", seconds=0.001), "line 9: .* was damaged or changed"),
+        (lambda c: corrupt(c, "schedule", trace="[1]"), "line 6: .* was damaged or changed"),
+        (lambda c: corrupt(c, "target", perf="mine"), "line 3: .* was damaged or changed"),
+        (lambda c: corrupt(c, "workload", flops=1e3), "line 2: workload.flops is 1000.0, expected"),
+        (lambda c: [c[0], *c[2:]], "line 6: session 0d337aefd6b4 refers to workload aaaaaaaaaaaa"),
+    ],
+)
+def test_a_bad_line_is_named(
+    full: list[Line], change: Callable[[list[Line]], list[Line]], message: str
+) -> None:
+    with TuningDatabase("sqlite://") as empty:
+        with pytest.raises(DatabaseError, match=message) as refused:
+            load(empty, change(full))
+        assert refused.value.data["line"] >= 1
+        assert all(empty.records(kind) == [] for kind in KINDS.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("hello", "not valid JSON"),
+        ("[1]", "expected a JSON object, found list"),
+        ("[" * 100_000, "not valid JSON"),
+        ('{"kind": NaN}', "NaN is not JSON"),
+        ('{"kind": 1' + "0" * 5000 + "}", "not valid JSON"),
+        ('{"kind": "workload", "id": "a", "val', "not valid JSON"),
+        ("", "not valid JSON"),
+        ("cos\nsystem\n(S'echo'\ntR.", "not valid JSON"),
+    ],
+)
+def test_a_damaged_line_is_named(memory: TuningDatabase, text: str, message: str) -> None:
+    with pytest.raises(DatabaseError, match=f"line 2: .*{message}"):
+        load(memory, f"{HEADER}\n{text}\n")
+
+
+def test_a_line_too_long_is_not_read(
+    memory: TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tilewright.tuning_db.transfer.LONGEST_LINE", 1000)
+    with pytest.raises(DatabaseError, match="line 2: longer than 1000 characters"):
+        load(memory, HEADER + "\n" + '{"a":"' + "x" * 1000)
+
+
+def test_files_that_are_not_text_or_not_there(memory: TuningDatabase, tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\x80\x04\x95")
+    with pytest.raises(DatabaseError, match="binary, line 1: is not UTF-8 text"):
+        memory.import_lines(tmp_path / "binary")
+    with pytest.raises(DatabaseError, match=r"import of .*none failed: .*No such file"):
+        memory.import_lines(tmp_path / "none")
+    with pytest.raises(DatabaseError, match=r"export to .*failed: .*No such file"):
+        memory.export_lines(tmp_path / "no" / "directory")
+
+
+def test_a_damaged_record_in_a_merged_database_is_refused(
+    db: TuningDatabase, new_place: Place
+) -> None:
+    with TuningDatabase(new_place()) as other:
+        other.put(*BASE, schedule(8), measurement(8, 1.0))
+        with other._layers[0].writing() as connection:
+            connection.exec_driver_sql("UPDATE measurement SET seconds = 0.25")
+        with pytest.raises(DatabaseError, match="was damaged or changed"):
+            db.merge(other)
+    assert db.records(Measurement) == []
+    assert db.records(ScheduleRecord) == []
+
+
+def test_the_import_of_a_name_that_differs_keeps_ours(db: TuningDatabase, full: list[Line]) -> None:
+    load(db, corrupt(full, "workload", name="mm"))
+    assert db.get(Workload, MATMUL.id).name == "matmul"
