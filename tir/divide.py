@@ -203,7 +203,7 @@ def _ends(context: Context, op: Op, a: Poly, b: Poly) -> Interval:
     bottom, top = context.interval(b)
     bottom = max(bottom, 1)
     if op is Op.MOD:
-        if 0 <= low and high < bottom:
+        if low >= 0 and high < bottom:
             return low, high
         return 0, min(top - 1, high) if low >= 0 else top - 1
     return min(low // bottom, low // top), max(high // bottom, high // top)

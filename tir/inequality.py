@@ -84,7 +84,7 @@ def _bounds_below(context: Context, p: Poly, atom: Expr) -> tuple[bool, list[Pol
             return False, [r]
         top = shifted(definition[2], -1)
         polys = [add(r, context.times(q, top))]
-        if nonnegative(context, definition[1]):
+        if context.interval(definition[1])[0] >= 0:
             polys.append(add(r, context.times(q, definition[1])))
         return False, polys
     low, high = context.symbolic_ends(atom)

@@ -8,22 +8,16 @@ integers or expressions over decision variables, never over loop variables.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from .accesses import Access, Accesses
-from .divide import quotient
 from .inequality import nonnegative
-from .ir import Buffer, Dim, Expr, Op, Range, Region, Stmt, Var, as_dim, as_expr, binary, const
-from .polynomial import Key, Poly, Ranges, add, constant, factors, negated, number, shifted
-from .simplify import NO_RANGES, Simplifier
-from .visit import walk
+from .ir import Buffer, Dim, Expr, Op, Range, Region, Stmt, Var, as_dim, as_expr, const
+from .polynomial import Poly, Ranges, add, negated, number, shifted
+from .simplify import NO_RANGES
+from .windows import FREE, Sweeper, Window, variables
 
 NO_SWEEP: Mapping[Var, Dim] = {}
-FREE = (-(1 << 40), 1 << 40)
-"""What variables of unknown range are taken to lie in: far beyond any index of a buffer."""
-
-Window = tuple[Poly, Poly]
-"""First and last index."""
 
 
 def hull(expr: Expr, sweep: Mapping[Var, Dim], ranges: Ranges = NO_RANGES) -> Range | None:
@@ -76,8 +70,8 @@ def whole(buffer: Buffer) -> Region:
     return Region(buffer, tuple([Range(const(0), n) for n in buffer.shape]))
 
 
-class _Sweeper(Simplifier):
-    """A simplifier in which some variables are swept.
+class _Sweeper(Sweeper):
+    """Sweeps variables from 0 to their extent.
 
     `dims` are dimensions: their variables, and those in extents of the sweep, are decisions.
     """
@@ -92,21 +86,15 @@ class _Sweeper(Simplifier):
         known: dict[Var, tuple[Dim, Dim]] = dict(ranges)
         self.decisions: set[Var] = set()
         for n in (*sweep.values(), *dims):
-            if type(n) is not int:
-                self.decisions.update(_variables(n))  # type: ignore[arg-type]
+            self.decisions.update(variables(n))
         for v in self.decisions:
             known.setdefault(v, (0, FREE[1]))
         for v, extent in sweep.items():
             known[v] = (0, extent - 1)
         for e in exprs:
-            for v in _variables(e):
+            for v in variables(e):
                 known.setdefault(v, FREE)
-        super().__init__(known)
-        self.sweep = sweep
-
-    def moves(self, e: Expr) -> bool:
-        """Whether `e` depends on a variable that is swept."""
-        return any(v in self.sweep for v in _variables(e))
+        super().__init__(known, sweep)
 
     def windows(self, access: Access) -> list[Window | None]:
         """First and last index per dimension."""
@@ -118,64 +106,8 @@ class _Sweeper(Simplifier):
             result.append(window)
         return result
 
-    def window(self, p: Poly) -> Window | None:
-        """The first and last value of `p` over the sweep; `None` where they are not known."""
-        low: Poly = {}
-        high: Poly = {}
-        for k, c in p.items():
-            ends = self._term(k, c)
-            if ends is None:
-                return None
-            low, high = add(low, ends[0]), add(high, ends[1])
-        return low, high
-
-    def _term(self, k: Key, c: int) -> Window | None:
-        moving = [a for a in factors(k) if self.moves(a)]
-        if not moving:
-            return {k: c}, {k: c}
-        rest = self.without(k, moving[0])
-        assert rest is not None
-        scale = {rest: c}
-        bottom, top = self.interval(scale)
-        one_sign = bottom >= 0 or top <= 0
-        ends = self._ends_of(moving[0]) if len(moving) == 1 and one_sign else None
-        if ends is None:
-            low, high = self.interval({k: c})
-            return (number(low), number(high)) if FREE[0] < low and high < FREE[1] else None
-        first, last = (self.times(scale, e) for e in ends)
-        return (first, last) if bottom >= 0 else (last, first)
-
-    def _ends_of(self, atom: Expr) -> Window | None:
-        if type(atom) is Var:
-            return {}, self.symbolic_ends(atom)[1]
-        definition = self.definitions.get(atom)
-        if definition is None:
-            return None
-        op, a, b = definition
-        over = self.window(a)
-        if over is None:
-            return None
-        if op in (Op.MIN, Op.MAX):
-            other = self.window(b)
-            if other is None:
-                return None
-            return self.extremum(op, over[0], other[0]), self.extremum(op, over[1], other[1])
-        if any(self.moves(x) for x in self.atoms_of(b)):
-            return None
-        if op is Op.MOD:
-            return {}, shifted(b, -1)
-        low, high = quotient(self, over[0], b), quotient(self, over[1], b)
-        if constant(add(high, low, -1)) is None:
-            width = add(over[1], over[0], -1)
-            high = add(low, quotient(self, shifted(add(width, b), -1), b))
-        return low, high
-
-    def extremum(self, op: Op, a: Poly, b: Poly) -> Poly:
-        """The polynomial of a minimum or maximum."""
-        return self.poly(binary(op, self.build(a), self.build(b)))
-
     def unions(
-        self, first: list[Window | None], second: list[Window | None]
+        self, first: Sequence[Window | None], second: Sequence[Window | None]
     ) -> list[Window | None]:
         """The hull of two windows in each dimension."""
         return [self._union(a, b) for a, b in zip(first, second, strict=True)]
@@ -203,7 +135,7 @@ class _Sweeper(Simplifier):
     def _make(self, low: Poly, extent: Poly) -> Range:
         return Range(self(self.build(low)), as_dim(self(self.build(extent))))
 
-    def region(self, buffer: Buffer, windows: list[Window | None]) -> Region:
+    def region(self, buffer: Buffer, windows: Sequence[Window | None]) -> Region:
         """A region within the shape of the buffer."""
         pairs = zip(windows, buffer.shape, strict=True)
         return Region(buffer, tuple([self._clamped(w, n) for w, n in pairs]))
@@ -214,7 +146,7 @@ class _Sweeper(Simplifier):
             return Range(const(0), size)
         low, high = window
         extent = shifted(add(high, low, -1), 1)
-        if any(v not in self.decisions for a in self.atoms_of(extent) for v in _variables(a)):
+        if any(v not in self.decisions for a in self.atoms_of(extent) for v in variables(a)):
             extent = number(self.interval(extent)[1])
         room = add(self.poly(as_expr(size)), extent, -1)
         if nonnegative(self, negated(room)):
@@ -227,7 +159,3 @@ class _Sweeper(Simplifier):
         if not nonnegative(self, add(room, low, -1)):
             low = self.extremum(Op.MIN, low, room)
         return self._make(low, extent)
-
-
-def _variables(e: Expr) -> list[Var]:
-    return [e] if type(e) is Var else [n for n in walk(e) if type(n) is Var]

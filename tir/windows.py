@@ -1,0 +1,99 @@
+"""First and last values of index expressions while some variables sweep over their ranges.
+
+The others stay: a window is a pair of polynomials over them. Used for regions of buffers (loops
+inside sweep, loops outside stay) and for symbolic bounds (loops sweep, decisions stay).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import TypeAlias
+
+from .divide import quotient
+from .ir import Dim, Expr, Op, Var, binary
+from .polynomial import Key, Poly, Ranges, add, constant, factors, number, shifted
+from .simplify import Simplifier
+from .visit import walk
+
+FREE = (-(1 << 40), 1 << 40)
+"""What variables of unknown range are taken to lie in: far beyond any index of a buffer."""
+
+Window: TypeAlias = tuple[Poly, Poly]
+"""First and last value."""
+
+
+class Sweeper(Simplifier):
+    """A simplifier in which some variables are swept."""
+
+    def __init__(self, ranges: Ranges, swept: Container[Var]) -> None:
+        super().__init__(ranges)
+        self.swept = swept
+
+    def moves(self, e: Expr) -> bool:
+        """Whether `e` depends on a variable that is swept."""
+        return any(v in self.swept for v in variables(e))
+
+    def window(self, p: Poly) -> Window | None:
+        """The first and last value of `p` over the sweep; `None` where they are not known."""
+        low: Poly = {}
+        high: Poly = {}
+        for k, c in p.items():
+            ends = self._term(k, c)
+            if ends is None:
+                return None
+            low, high = add(low, ends[0]), add(high, ends[1])
+        return low, high
+
+    def _term(self, k: Key, c: int) -> Window | None:
+        moving = [a for a in factors(k) if self.moves(a)]
+        if not moving:
+            return {k: c}, {k: c}
+        rest = self.without(k, moving[0])
+        assert rest is not None
+        scale = {rest: c}
+        bottom, top = self.interval(scale)
+        one_sign = bottom >= 0 or top <= 0
+        ends = self._ends_of(moving[0]) if len(moving) == 1 and one_sign else None
+        if ends is None:
+            low, high = self.interval({k: c})
+            return (number(low), number(high)) if FREE[0] < low and high < FREE[1] else None
+        first, last = (self.times(scale, e) for e in ends)
+        return (first, last) if bottom >= 0 else (last, first)
+
+    def _ends_of(self, atom: Expr) -> Window | None:
+        if type(atom) is Var:
+            bottom, top = self.symbolic_ends(atom)
+            first, last = self.window(bottom), self.window(top)
+            return None if first is None or last is None else (first[0], last[1])
+        definition = self.definitions.get(atom)
+        if definition is None:
+            return None
+        op, a, b = definition
+        over = self.window(a)
+        if over is None:
+            return None
+        if op in (Op.MIN, Op.MAX):
+            other = self.window(b)
+            if other is None:
+                return None
+            return self.extremum(op, over[0], other[0]), self.extremum(op, over[1], other[1])
+        if any(self.moves(x) for x in self.atoms_of(b)):
+            return None
+        if op is Op.MOD:
+            return {}, shifted(b, -1)
+        low, high = quotient(self, over[0], b), quotient(self, over[1], b)
+        if constant(add(high, low, -1)) is None:
+            width = add(over[1], over[0], -1)
+            high = add(low, quotient(self, shifted(add(width, b), -1), b))
+        return low, high
+
+    def extremum(self, op: Op, a: Poly, b: Poly) -> Poly:
+        """The polynomial of a minimum or maximum."""
+        return self.poly(binary(op, self.build(a), self.build(b)))
+
+
+def variables(e: Dim) -> list[Var]:
+    """The variables in an expression or dimension."""
+    if isinstance(e, int):
+        return []
+    return [e] if type(e) is Var else [n for n in walk(e) if type(n) is Var]
