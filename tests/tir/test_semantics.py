@@ -333,8 +333,9 @@ class TestPromotion:
         assert (x[0] * np.float64(0.5)).dtype == "float64"
 
     def test_casts_of_python_numbers_lose_nothing(self) -> None:
-        assert evaluate(lambda a: te.cast(0.1, "float64"), np.zeros(1)) == 0.1
-        assert evaluate(lambda a: te.cast(1e10, "int32"), np.zeros(1)) == 2**31 - 1
+        assert evaluate(lambda a: a + te.cast(0.1, "float64"), np.zeros(1)) == 0.1
+        x = np.zeros(1, np.int32)
+        assert evaluate(lambda a: a + te.cast(1e10, "int32"), x) == 2**31 - 1
 
     def test_index_arithmetic_folds(self) -> None:
         assert isinstance(te.const(6) // 4 + 2, Const)
