@@ -22,7 +22,7 @@ def bound(expr: Dim, ranges: Ranges = NO_RANGES) -> tuple[Dim | None, Dim | None
         s = Simplifier(ranges)
         p = s.poly(expr)
         return _known(s.interval(p), s.fits(p))
-    sweeper = Sweeper(ranges, ranges.keys() - decisions)
+    sweeper = Sweeper(ranges, ranges.keys() - decisions, decisions)
     p = sweeper.poly(expr)
     window = sweeper.window(p) if sweeper.fits(p) else None
     if window is None:

@@ -14,7 +14,20 @@ from math import gcd
 
 from .inequality import nonnegative, positive
 from .ir import INDEX, Binary, Expr, Op
-from .polynomial import ONE, Context, Interval, Key, Poly, add, constant, identity, shifted
+from .polynomial import (
+    ONE,
+    Context,
+    Interval,
+    Key,
+    Poly,
+    add,
+    constant,
+    identity,
+    multiplied,
+    shifted,
+    times,
+    without,
+)
 
 
 def quotient(context: Context, a: Poly, b: Poly, shown: Expr | None = None) -> Poly:
@@ -23,7 +36,7 @@ def quotient(context: Context, a: Poly, b: Poly, shown: Expr | None = None) -> P
     if whole is None:
         return {_atom(context, Op.FLOORDIV, a, b, shown): 1}
     part, scale = whole
-    q, r = _parts(context, a, part, scale)
+    q, r = _parts(a, part, scale)
     fixed = _constant_quotient(context, r, b)
     if fixed is not None:
         return shifted(q, fixed)
@@ -47,7 +60,7 @@ def remainder(context: Context, a: Poly, b: Poly, shown: Expr | None = None) -> 
     if whole is None:
         return {_atom(context, Op.MOD, a, b, shown): 1}
     part, scale = whole
-    q, r = _parts(context, a, part, scale)
+    q, r = _parts(a, part, scale)
     fixed = _constant_quotient(context, r, b)
     if fixed is not None:
         return add(r, b, -fixed) if fixed else r
@@ -94,8 +107,8 @@ def rejoin(context: Context, p: Poly) -> Poly:
             continue
         ((part, scale),) = bottom.items()
         partner = context.atoms.get((Op.FLOORDIV, identity(top), identity(bottom)))
-        if partner is not None and p.get(context.product(part, partner)) == c * scale:
-            rest = add(add(p, {k: -c}), {context.product(part, partner): -c * scale})
+        if partner is not None and p.get(multiplied(part, partner)) == c * scale:
+            rest = add(add(p, {k: -c}), {multiplied(part, partner): -c * scale})
             return rejoin(context, add(rest, top, c))
         if part is ONE:
             joined = _join_digits(context, p, k, c, top, scale)
@@ -137,12 +150,12 @@ def _whole(context: Context, a: Poly, b: Poly) -> tuple[Key, int] | None:
     return (part, scale) if scale > 0 and positive(context, b) and context.fits(b) else None
 
 
-def _parts(context: Context, a: Poly, part: Key, scale: int) -> tuple[Poly, Poly]:
+def _parts(a: Poly, part: Key, scale: int) -> tuple[Poly, Poly]:
     """(q, r) with `a == q * part * scale + r`, as much as possible in q."""
     q: Poly = {}
     r: Poly = {}
     for k, c in a.items():
-        rest = context.without(k, part) if c % scale == 0 else None
+        rest = without(k, part) if c % scale == 0 else None
         if rest is None:
             r[k] = c
         else:
@@ -179,7 +192,7 @@ def _nested(context: Context, r: Poly, b: Poly) -> Poly | None:
     if not positive(context, bottom):
         return None
     over = add(top, bottom, r.get(ONE, 0))
-    under = context.times(bottom, b, written=True)
+    under = times(bottom, b)
     if not (context.fits(over) and context.fits(under) and context.fits(top)):
         return None
     return quotient(context, over, under)

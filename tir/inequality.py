@@ -8,7 +8,7 @@ The search is bounded, so that an answer of `False` (not shown) comes in bounded
 from __future__ import annotations
 
 from .ir import Expr, Op, Var
-from .polynomial import ONE, Context, Poly, add, constant, shifted
+from .polynomial import ONE, Context, Poly, add, constant, shifted, times, without
 
 BUDGET = 48
 """Polynomials looked at for one question."""
@@ -71,7 +71,7 @@ def _bounds_below(context: Context, p: Poly, atom: Expr) -> tuple[bool, list[Pol
     definition = context.definitions.get(atom)
     if definition is not None and definition[0] in (Op.MIN, Op.MAX):
         sign = _sign(context, q)
-        polys = [add(r, context.times(q, x)) for x in definition[1:]]
+        polys = [add(r, times(q, x)) for x in definition[1:]]
         either = sign < 0 if definition[0] is Op.MIN else sign > 0
         return not either, polys
     if definition is not None and definition[0] is Op.FLOORDIV:
@@ -83,40 +83,40 @@ def _bounds_below(context: Context, p: Poly, atom: Expr) -> tuple[bool, list[Pol
         if sign > 0:
             return False, [r]
         top = shifted(definition[2], -1)
-        polys = [add(r, context.times(q, top))]
+        polys = [add(r, times(q, top))]
         if context.interval(definition[1])[0] >= 0:
-            polys.append(add(r, context.times(q, definition[1])))
+            polys.append(add(r, times(q, definition[1])))
         return False, polys
     low, high = context.symbolic_ends(atom)
     end = low if sign > 0 else high
     if constant(q) is not None and constant(end) is not None:
         return None  # the interval has it already
-    return False, [add(r, context.times(q, end))]
+    return False, [add(r, times(q, end))]
 
 
 def _quotient_below(
     context: Context, q: Poly, r: Poly, top: Poly, bottom: Poly
 ) -> tuple[bool, list[Poly]] | None:
     """For `p = q * (top // bottom) + r`, with `bottom > 0`."""
-    divided = _exact_quotient(context, q, bottom)
+    divided = _exact_quotient(q, bottom)
     sign = _sign(context, q if divided is None else divided)
     if sign == 0:
         return None
     end = top if sign < 0 else shifted(add(top, bottom, -1), 1)
     if divided is not None:
-        return False, [add(r, context.times(divided, end))]
-    scaled = add(context.times(r, bottom), context.times(q, end))
+        return False, [add(r, times(divided, end))]
+    scaled = add(times(r, bottom), times(q, end))
     return False, [shifted(add(scaled, bottom), -1)]
 
 
-def _exact_quotient(context: Context, q: Poly, bottom: Poly) -> Poly | None:
+def _exact_quotient(q: Poly, bottom: Poly) -> Poly | None:
     """`q / bottom` for a `bottom` of one term; `None` where there is none."""
     if len(bottom) != 1:
         return None
     ((part, scale),) = bottom.items()
     result: Poly = {}
     for k, c in q.items():
-        rest = context.without(k, part)
+        rest = without(k, part)
         if rest is None or c % scale:
             return None
         result[rest] = c // scale

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from .ir import Dim, Expr, Var, as_dim
-from .polynomial import ONE, Poly, Ranges, factors
+from .polynomial import ONE, Poly, Ranges, factors, without
 from .simplify import NO_RANGES, Simplifier
 from .visit import walk
 
@@ -38,7 +38,7 @@ def linear(expr: Expr, variables: Collection[Var], ranges: Ranges = NO_RANGES) -
         atom = inside[0]
         if len(inside) > 1 or type(atom) is not Var:
             return None
-        remaining = s.without(k, atom)
+        remaining = without(k, atom)
         assert remaining is not None
         parts.setdefault(atom, {})[remaining] = c
     return Linear({v: as_dim(s.build(p)) for v, p in parts.items()}, s.build(rest))

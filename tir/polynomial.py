@@ -73,6 +73,44 @@ def factors(k: Key) -> tuple[Expr, ...]:
     return k if type(k) is tuple else (k,)  # type: ignore[return-value]
 
 
+def multiplied(a: Key, b: Key) -> Key:
+    """The product of two products."""
+    if a is ONE:
+        return b
+    return a if b is ONE else tuple(sorted(factors(a) + factors(b), key=id))
+
+
+def times(p: Poly, q: Poly) -> Poly:
+    """`p * q`."""
+    result: Poly = {}
+    for k, c in p.items():
+        for m, d in q.items():
+            key = multiplied(k, m)
+            total = result.get(key, 0) + c * d
+            if total:
+                result[key] = total
+            else:
+                del result[key]
+    return result
+
+
+def without(k: Key, part: Key) -> Key | None:
+    """`k` with the factors in `part` taken out once; `None` where they are not all in it."""
+    if part is ONE:
+        return k
+    if k is part:
+        return ONE
+    rest = list(factors(k))
+    for atom in factors(part):
+        for i, x in enumerate(rest):
+            if x is atom:
+                del rest[i]
+                break
+        else:
+            return None
+    return tuple(rest) if len(rest) > 1 else rest[0] if rest else ONE
+
+
 def identity(p: Poly) -> frozenset[tuple[Key, int]]:
     """A key under which equal polynomials of one context are found."""
     return frozenset(p.items())
@@ -90,8 +128,6 @@ class Context(ABC):
         self.atoms: dict[object, Expr] = {}
         self.definitions: dict[Expr, tuple[Op, Poly, Poly]] = {}
         self.intervals: dict[Key, Interval] = {}
-        self._orders: dict[tuple[Expr, ...], tuple[Expr, ...]] = {}
-        self._written: set[tuple[Expr, ...]] = set()
 
     @abstractmethod
     def poly(self, e: Expr) -> Poly:
@@ -167,59 +203,6 @@ class Context(ABC):
                 self.intervals[e] = ends
         return found
 
-    def product(self, a: Key, b: Key, written: bool = False) -> Key:
-        """The product of two products; its factors are shown in the order first written."""
-        if a is ONE:
-            return b
-        if b is ONE:
-            return a
-        order = (*self._order(a), *self._order(b))
-        key = tuple(sorted(order, key=id))
-        if key not in self._orders or (written and key not in self._written):
-            self._orders[key] = order
-        if written:
-            self._written.add(key)
-        return key
-
-    def _order(self, k: Key) -> tuple[Expr, ...]:
-        """The factors of `k` in the order in which they are written."""
-        return (k,) if not isinstance(k, tuple) else self._orders[k] if k else ()
-
-    def times(self, p: Poly, q: Poly, written: bool = False) -> Poly:
-        """`p * q`; `written` if it is part of a result and not only of an argument."""
-        result: Poly = {}
-        for k, c in p.items():
-            for m, d in q.items():
-                key = self.product(k, m, written)
-                total = result.get(key, 0) + c * d
-                if total:
-                    result[key] = total
-                else:
-                    del result[key]
-        return result
-
-    def without(self, k: Key, part: Key) -> Key | None:
-        """`k` with the factors in `part` taken out once; `None` where they are not all in it."""
-        if part is ONE:
-            return k
-        if k is part:
-            return ONE
-        if type(k) is not tuple:
-            return None
-        rest = list(self._orders[k]) if k is not ONE else []
-        for atom in factors(part):
-            for i, x in enumerate(rest):
-                if x is atom:
-                    del rest[i]
-                    break
-            else:
-                return None
-        if len(rest) <= 1:
-            return rest[0] if rest else ONE
-        key = tuple(sorted(rest, key=id))
-        self._orders.setdefault(key, tuple(rest))
-        return key
-
     def coefficient(self, p: Poly, atom: Expr) -> tuple[Poly, Poly] | None:
         """(q, r) with `p == q * atom + r` and no `atom` in either; `None` where there is none."""
         q: Poly = {}
@@ -228,7 +211,7 @@ class Context(ABC):
             if k is atom:
                 q[ONE] = c
             elif type(k) is tuple and any(x is atom for x in k):
-                rest = self.without(k, atom)
+                rest = without(k, atom)
                 if rest is None or rest is atom:
                     return None
                 if type(rest) is tuple and any(x is atom for x in rest):
@@ -241,7 +224,7 @@ class Context(ABC):
     def replaced(self, p: Poly, atom: Expr, by: Poly) -> Poly | None:
         """`p` with a polynomial in the place of `atom`; `None` where it has a power of `atom`."""
         parts = self.coefficient(p, atom)
-        return None if parts is None else add(parts[1], self.times(parts[0], by))
+        return None if parts is None else add(parts[1], times(parts[0], by))
 
     def atoms_of(self, p: Poly) -> list[Expr]:
         """The atoms of `p` in the order in which they appear."""
@@ -262,7 +245,7 @@ class Context(ABC):
                 first = next((i for i, term in enumerate(terms) if term[1] != -1), 0)
             terms.insert(0, terms.pop(max(first, 0)))
         for k, c in terms:
-            e = k if type(k) is not tuple else self._product_expr(k)
+            e = k if type(k) is not tuple else written(k)
             if result is None:
                 if c == 1:
                     result = e  # type: ignore[assignment]
@@ -282,14 +265,16 @@ class Context(ABC):
             return Binary(Op.ADD, result, const(offset), INDEX)
         return result if offset == 0 else Binary(Op.SUB, result, const(-offset), INDEX)
 
-    def _product_expr(self, k: tuple[Expr, ...]) -> Expr:
-        order = self._orders[k]
-        result = order[0]
-        for atom in order[1:]:
-            result = Binary(Op.MUL, result, atom, INDEX)
-        return result
-
 
 def wrapped(value: int) -> int:
     """The int64 that is congruent to `value`."""
     return value if LOW <= value <= HIGH else (value - LOW) % (1 << 64) + LOW
+
+
+def written(k: tuple[Expr, ...]) -> Expr:
+    """A product as an expression: variables in order of name, then other atoms."""
+    first, *rest = sorted(k, key=lambda e: (0, e.name) if type(e) is Var else (1, repr(e)))
+    result = first
+    for atom in rest:
+        result = Binary(Op.MUL, result, atom, INDEX)
+    return result

@@ -84,17 +84,17 @@ class _Sweeper(Sweeper):
         dims: Iterable[Dim],
     ) -> None:
         known: dict[Var, tuple[Dim, Dim]] = dict(ranges)
-        self.decisions: set[Var] = set()
+        decisions: set[Var] = set()
         for n in (*sweep.values(), *dims):
-            self.decisions.update(variables(n))
-        for v in self.decisions:
+            decisions.update(variables(n))
+        for v in decisions:
             known.setdefault(v, (0, FREE[1]))
         for v, extent in sweep.items():
             known[v] = (0, extent - 1)
         for e in exprs:
             for v in variables(e):
                 known.setdefault(v, FREE)
-        super().__init__(known, sweep)
+        super().__init__(known, sweep, decisions)
 
     def windows(self, access: Access) -> list[Window | None]:
         """First and last index per dimension."""
@@ -146,7 +146,7 @@ class _Sweeper(Sweeper):
             return Range(const(0), size)
         low, high = window
         extent = shifted(add(high, low, -1), 1)
-        if any(v not in self.decisions for a in self.atoms_of(extent) for v in variables(a)):
+        if not self.is_extent(extent):
             extent = number(self.interval(extent)[1])
         room = add(self.poly(as_expr(size)), extent, -1)
         if nonnegative(self, negated(room)):

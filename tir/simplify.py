@@ -52,6 +52,7 @@ from .polynomial import (
     merge,
     negated,
     number,
+    times,
     wrapped,
 )
 from .visit import map_tuple, rewrite_children
@@ -167,7 +168,7 @@ class Simplifier(Context):
                     self._collect(a, scale * b.value, into)
                     return
                 p, q = self.poly(a), self.poly(b)
-                merge(into, self.times(p, q, written=True), scale)
+                merge(into, times(p, q), scale)
                 return
         elif kind is Call and e.fn == "neg":
             self._collect(e.args[0], -scale, into)

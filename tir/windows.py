@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from .divide import quotient
 from .ir import Dim, Expr, Op, Var, binary
-from .polynomial import Key, Poly, Ranges, add, constant, factors, number, shifted
+from .polynomial import Key, Poly, Ranges, add, factors, number, shifted, times, without
 from .simplify import Simplifier
 from .visit import walk
 
@@ -23,11 +23,16 @@ Window: TypeAlias = tuple[Poly, Poly]
 
 
 class Sweeper(Simplifier):
-    """A simplifier in which some variables are swept."""
+    """A simplifier in which some variables are swept. Extents may be over `decisions` only."""
 
-    def __init__(self, ranges: Ranges, swept: Container[Var]) -> None:
+    def __init__(self, ranges: Ranges, swept: Container[Var], decisions: Container[Var]) -> None:
         super().__init__(ranges)
         self.swept = swept
+        self.decisions = decisions
+
+    def is_extent(self, p: Poly) -> bool:
+        """Whether `p` is over decisions only."""
+        return all(v in self.decisions for a in self.atoms_of(p) for v in variables(a))
 
     def moves(self, e: Expr) -> bool:
         """Whether `e` depends on a variable that is swept."""
@@ -48,7 +53,7 @@ class Sweeper(Simplifier):
         moving = [a for a in factors(k) if self.moves(a)]
         if not moving:
             return {k: c}, {k: c}
-        rest = self.without(k, moving[0])
+        rest = without(k, moving[0])
         assert rest is not None
         scale = {rest: c}
         bottom, top = self.interval(scale)
@@ -57,7 +62,7 @@ class Sweeper(Simplifier):
         if ends is None:
             low, high = self.interval({k: c})
             return (number(low), number(high)) if FREE[0] < low and high < FREE[1] else None
-        first, last = (self.times(scale, e) for e in ends)
+        first, last = (times(scale, e) for e in ends)
         return (first, last) if bottom >= 0 else (last, first)
 
     def _ends_of(self, atom: Expr) -> Window | None:
@@ -76,13 +81,17 @@ class Sweeper(Simplifier):
             other = self.window(b)
             if other is None:
                 return None
-            return self.extremum(op, over[0], other[0]), self.extremum(op, over[1], other[1])
+            low, high = (self.extremum(op, x, y) for x, y in zip(over, other, strict=True))
+            if not self.is_extent(add(high, low, -1)):
+                widths = [add(w[1], w[0], -1) for w in (over, other)]
+                high = add(low, self.extremum(Op.MAX, *widths))
+            return low, high
         if any(self.moves(x) for x in self.atoms_of(b)):
             return None
         if op is Op.MOD:
             return {}, shifted(b, -1)
         low, high = quotient(self, over[0], b), quotient(self, over[1], b)
-        if constant(add(high, low, -1)) is None:
+        if not self.is_extent(add(high, low, -1)):
             width = add(over[1], over[0], -1)
             high = add(low, quotient(self, shifted(add(width, b), -1), b))
         return low, high
