@@ -1,0 +1,81 @@
+"""The learned part of a prediction: xgboost on what the analytic estimate gets wrong.
+
+The model predicts log2(seconds) and starts from the analytic estimate as its margin, so that it
+knows something before the first measurement and learns the machine's deviations from there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .analytic import FEATURES, VERSION
+
+Floats = npt.NDArray[np.float64]
+PARAMETERS: dict[str, Any] = {
+    "objective": "reg:squarederror",
+    "max_depth": 5,
+    "eta": 0.25,
+    "min_child_weight": 1.0,
+    "lambda": 2.0,
+    "subsample": 1.0,
+    "base_score": 0.0,
+    "nthread": 1,
+    "verbosity": 0,
+    "tree_method": "hist",
+    "max_bin": 64,
+}
+ROUNDS = 40
+ENOUGH = 6
+"""Measurements before the model says anything."""
+
+
+class CostModel:
+    """Predicts log2 of seconds from rows of features, whose first column is the estimate's."""
+
+    feature_version = f"{VERSION}/{len(FEATURES)}"
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self._booster: Any = None
+        self._offset = 0.0
+
+    @property
+    def trained(self) -> bool:
+        return self._booster is not None
+
+    def fit(self, features: Floats, seconds: Floats, weights: Floats | None = None) -> None:
+        """Learn from measured rows; too few of them only shift the estimate."""
+        if len(seconds) == 0:
+            return
+        target = np.log2(seconds)
+        residual = target - features[:, 0]
+        self._offset = float(np.median(residual))
+        if len(seconds) < ENOUGH:
+            return
+        import xgboost
+
+        data = xgboost.DMatrix(
+            features, label=target, base_margin=features[:, 0] + self._offset, weight=weights
+        )
+        self._booster = xgboost.train(
+            {**PARAMETERS, "seed": self._seed}, data, num_boost_round=ROUNDS
+        )
+
+    def predict(self, features: Floats) -> Floats:
+        """Predicted log2 of seconds."""
+        margin = features[:, 0] + self._offset
+        if self._booster is None or len(features) == 0:
+            return margin
+        import xgboost
+
+        data = xgboost.DMatrix(features, base_margin=margin)
+        return np.asarray(self._booster.predict(data), dtype=np.float64)
+
+    def to_text(self) -> str | None:
+        """The booster as xgboost's JSON, `None` before it is trained."""
+        if self._booster is None:
+            return None
+        return bytes(self._booster.save_raw("json")).decode()

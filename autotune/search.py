@@ -1,0 +1,239 @@
+"""The search: asked for candidates, told what became of them; it measures nothing itself.
+
+Rows of all sketches are scored as arrays by the cost model. A batch takes the best predicted rows,
+spread over different tiles, and a share of random ones; the rows are redrawn around the best ones
+measured after every batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..schedule import Trace
+from ..target import Target
+from ..tir.ir import Func
+from ..tuning_db.values import Outcome
+from .analytic import estimate
+from .candidates import Rows, Rowspace
+from .cost_model import CostModel
+from .profile import profile
+from .sketch import Sketch, sketches
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A schedule to measure. `predicted` is log2 of seconds; `key` identifies the trace."""
+
+    sketch: int
+    row: tuple[int, ...]
+    trace: Trace
+    features: tuple[float, ...]
+    predicted: float
+    key: str
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What became of a schedule. `features` may be empty: then it does not train the model."""
+
+    key: str
+    trace: Trace
+    features: tuple[float, ...]
+    outcome: Outcome
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """`pool` rows of a sketch are scored at a time; `random` is the share of a batch drawn blindly.
+
+    `model=False` searches by the analytic estimate alone.
+    """
+
+    pool: int = 12000
+    children: int = 4000
+    random: float = 0.1
+    model: bool = True
+
+
+@dataclass
+class _Pool:
+    """The rows of one sketch under consideration, with their features."""
+
+    space: Rowspace
+    profile: object
+    rows: Rows
+    features: np.ndarray  # type: ignore[type-arg]
+    keys: set[tuple[int, ...]] = field(default_factory=set)
+
+
+class Search:
+    """Ask/tell search over the sketches of a program. Deterministic for a seed."""
+
+    def __init__(
+        self,
+        func: Func,
+        target: Target,
+        *,
+        seed: int = 0,
+        config: SearchConfig | None = None,
+        made: Sequence[Sketch] | None = None,
+        known: Sequence[Observation] = (),
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.config = config or SearchConfig()
+        self.target = target
+        self.sketches = tuple(made) if made is not None else sketches(func, target)
+        self.model = CostModel(seed)
+        self.seconds_in_model = 0.0
+        self._clock = clock
+        self._rng = np.random.default_rng(seed)
+        self._asked: set[str] = set()
+        self._observed: list[Observation] = []
+        self._pools: list[_Pool] = []
+        for sketch in self.sketches:
+            space = Rowspace(sketch)
+            read = profile(sketch.func, sketch.variables, sketch.space.bounds)
+            empty = np.empty((0, len(sketch.variables)), dtype=np.int64)
+            self._pools.append(_Pool(space, read, empty, np.empty((0, 0))))
+        for pool in self._pools:
+            self._add(pool, pool.space.sample(self._rng, self.config.pool))
+        if known:
+            self.tell(known)
+
+    @property
+    def best(self) -> Observation | None:
+        """The fastest schedule told of so far."""
+        timed = [o for o in self._observed if o.outcome is Outcome.OK and o.seconds is not None]
+        return min(timed, key=lambda o: o.seconds or 0.0) if timed else None
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every candidate of every sketch has been asked for."""
+        return all(len(p.rows) == 0 for p in self._pools)
+
+    def ask(self, count: int) -> list[Candidate]:
+        """At most `count` new candidates, the most promising first."""
+        scored = [self._predict(p) for p in self._pools]
+        batch: list[Candidate] = []
+        order = sorted(
+            (float(score), s, r)
+            for s, scores in enumerate(scored)
+            for r, score in _best_of(scores, 8 * count)
+        )
+        greedy = count - int(self._rng.binomial(count, self.config.random)) if count > 1 else 1
+        taken: dict[int, list[int]] = {}
+        for score, s, r in order:
+            if len(batch) >= greedy:
+                break
+            self._take(batch, taken, s, r, score)
+        for _ in range(8 * count):
+            if len(batch) >= count:
+                break
+            s = int(self._rng.integers(len(self._pools)))
+            if len(self._pools[s].rows):
+                r = int(self._rng.integers(len(self._pools[s].rows)))
+                self._take(batch, taken, s, r, float(scored[s][r]))
+        for s, gone in taken.items():
+            self._drop(self._pools[s], gone)
+        return batch
+
+    def tell(self, observations: Sequence[Observation]) -> None:
+        """Learn from outcomes, and redraw the rows around the best."""
+        for o in observations:
+            self._asked.add(o.key)
+        self._observed.extend(observations)
+        start = self._clock()
+        if self.config.model:
+            usable = [
+                o
+                for o in self._observed
+                if o.seconds is not None and o.outcome is Outcome.OK and o.features
+            ]
+            if usable:
+                self.model.fit(
+                    np.array([o.features for o in usable]),
+                    np.array([o.seconds for o in usable], dtype=np.float64),
+                )
+        self.seconds_in_model += self._clock() - start
+        self._evolve()
+
+    def _take(
+        self, batch: list[Candidate], taken: dict[int, list[int]], s: int, r: int, score: float
+    ) -> None:
+        pool = self._pools[s]
+        if r in taken.get(s, ()):
+            return
+        row = tuple(int(v) for v in pool.rows[r])
+        trace = self.sketches[s].trace.with_row(row)
+        key = trace_key(trace)
+        taken.setdefault(s, []).append(r)
+        if key in self._asked:
+            return
+        self._asked.add(key)
+        features = tuple(float(v) for v in pool.features[r])
+        batch.append(Candidate(s, row, trace, features, score, key))
+
+    def _predict(self, pool: _Pool) -> np.ndarray:  # type: ignore[type-arg]
+        start = self._clock()
+        if len(pool.rows) == 0:
+            return np.empty(0)
+        scores = self.model.predict(pool.features)
+        self.seconds_in_model += self._clock() - start
+        return scores
+
+    def _add(self, pool: _Pool, rows: Rows) -> None:
+        """Put new rows into a pool."""
+        fresh = [r for r in rows if tuple(r.tolist()) not in pool.keys]
+        if not fresh:
+            return
+        new = np.array(fresh, dtype=np.int64).reshape(len(fresh), rows.shape[1])
+        pool.keys.update(tuple(r.tolist()) for r in new)
+        features = estimate(pool.profile, new, self.target).features  # type: ignore[arg-type]
+        if len(pool.rows) == 0:
+            pool.rows, pool.features = new, features
+        else:
+            pool.rows = np.concatenate([pool.rows, new])
+            pool.features = np.concatenate([pool.features, features])
+
+    def _drop(self, pool: _Pool, gone: list[int]) -> None:
+        keep = np.ones(len(pool.rows), dtype=np.bool_)
+        keep[gone] = False
+        pool.rows, pool.features = pool.rows[keep], pool.features[keep]
+
+    def _evolve(self) -> None:
+        """Children of the rows predicted best, where a space is too large to hold whole."""
+        for pool in self._pools:
+            if pool.space.size <= self.config.pool or len(pool.rows) == 0:
+                continue
+            scores = self._predict(pool)
+            elite = pool.rows[np.argsort(scores, kind="stable")[:256]]
+            self._add(pool, pool.space.mutate(self._rng, elite, self.config.children))
+            if len(pool.rows) > 2 * self.config.pool:
+                order = np.argsort(self._predict(pool), kind="stable")[: self.config.pool]
+                pool.rows, pool.features = pool.rows[order], pool.features[order]
+
+
+def _best_of(scores: np.ndarray, count: int) -> list[tuple[int, float]]:  # type: ignore[type-arg]
+    """The positions and values of the `count` smallest scores."""
+    if len(scores) > count:
+        places = np.argpartition(scores, count)[:count]
+    else:
+        places = np.arange(len(scores))
+    return [(int(p), float(scores[p])) for p in places]
+
+
+def trace_key(trace: Trace) -> str:
+    """A digest of what a trace does."""
+    return hashlib.sha256(trace.to_json(notes=False).encode()).hexdigest()
+
+
+def default_trace(func: Func, target: Target, *, seed: int = 0) -> Trace:
+    """The schedule that the analytic estimate likes best: no measurement, no learned model."""
+    search = Search(func, target, seed=seed, config=SearchConfig(model=False, random=0.0))
+    return search.ask(1)[0].trace
