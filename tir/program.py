@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from ..errors import IRError
+from .infer import infer_regions
 from .ir import (
     Block,
     Buffer,
     Const,
-    Dim,
-    Expr,
     For,
     Func,
     Iter,
@@ -19,19 +18,15 @@ from .ir import (
     Label,
     Let,
     Load,
-    Range,
     Reduce,
-    Region,
     Stmt,
-    Store,
     Var,
-    const,
     seq,
     store,
 )
 from .reduction import COMBINERS
 from .stages import group
-from .tensor import Stage, Tensor, fingerprint, key
+from .tensor import Stage, Tensor, key
 from .visit import CHILDREN, walk
 
 Buffers = Mapping[object, Buffer]
@@ -204,9 +199,7 @@ def _nest(stage: Stage, buffers: Buffers, scalars: Mapping[Any, Var], taken: set
     else:
         values = [lower(r) for r in stage.results]
         body = seq(*(store(t, point, v) for t, v in zip(targets, values, strict=True)))
-    nodes = [*walk(body), *(walk(init) if init is not None else ())]
-    reads = _regions([n for n in nodes if type(n) is Load])
-    writes = _regions([n for n in nodes if type(n) is Store])
+    reads, writes = infer_regions(iters, body, init)
     nest: Stmt = Block(Label(stage.name), iters, reads, writes, body, init)
     for a, loop in reversed(list(zip(axes, loops, strict=True))):
         nest = For(loop, a.extent, nest)
@@ -259,23 +252,3 @@ def _update(
             update = Let(var, value, update)
         updates.append(update)
     return seq(*updates)
-
-
-def _regions(accesses: Sequence[Load | Store]) -> tuple[Region, ...]:
-    """One region per distinct access, in order of appearance."""
-    seen: dict[object, Region] = {}
-    for access in accesses:
-        ranges = tuple(
-            _range(i, d) for i, d in zip(access.indices, access.buffer.shape, strict=True)
-        )
-        seen.setdefault(
-            (access.buffer, *(fingerprint(r.min) for r in ranges)), Region(access.buffer, ranges)
-        )
-    return tuple(seen.values())
-
-
-def _range(index: Expr, dim: Dim) -> Range:
-    """The element at `index`, or the whole dimension where the index is itself read."""
-    if any(type(n) is Load for n in walk(index)):
-        return Range(const(0), dim)
-    return Range(index, 1)
