@@ -192,10 +192,7 @@ def _tile_level(kinds: tuple[ForKind, ...]) -> int:
 
 
 def _traffic(
-    data: Evaluated,
-    n: Numbers,
-    accesses: list,
-    parallels: list[int],  # type: ignore[type-arg]
+    data: Evaluated, n: Numbers, accesses: list[Access]
 ) -> tuple[list[Floats], list[Floats]]:
     """For each loop level: bytes moved if what is below fits, and the bytes that must fit."""
     depth = len(n.extents)
