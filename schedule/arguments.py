@@ -223,7 +223,12 @@ def describe(hint: Any) -> str:
     if _is_callable(hint):
         return _WORDS[IndexMap]
     if _is_union(hint):
-        words = [describe(h) for h in get_args(hint) if h is not Expr]
+        sampled = Expr in get_args(hint)
+        words = [
+            "an integer" if h is int and sampled else describe(h)
+            for h in get_args(hint)
+            if h is not Expr
+        ]
         return " or ".join(dict.fromkeys(words))
     if get_origin(hint) is tuple and ... not in get_args(hint):
         return f"({', '.join(describe(h) for h in get_args(hint))})"

@@ -48,7 +48,10 @@ class IndexMap:
         if any(p.kind not in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters):
             raise ScheduleError("an index map takes one named parameter per dimension")
         inputs = tuple(Var(p.name) for p in parameters)
-        result = function(*inputs)
+        try:
+            result = function(*inputs)
+        except IRError as error:
+            raise ScheduleError("an index map is made of + - * // %: {0}", error) from error
         results = tuple(result) if isinstance(result, (tuple, list)) else (result,)
         try:
             return IndexMap(inputs, tuple(as_expr(r) for r in results))

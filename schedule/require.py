@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import ScheduleError
 from ..tir.ir import Expr, Label, Var
 from ..tir.prove import prove
-from ..tir.simplify import same
+from ..tir.structure import same
 
 
 @dataclass(frozen=True)

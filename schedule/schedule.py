@@ -206,8 +206,18 @@ class Schedule:
     def replay(self, step: Step) -> Any:
         """Apply a recorded step, its references meaning the outputs of this schedule's steps."""
         if step.op == "get_block":
-            return self.get_block(dict(step.arguments)["block"])
-        return self._run(find_primitive(step.op), step.arguments, step.decision, step.note)
+            result: Any = self.get_block(dict(step.arguments)["block"])
+        else:
+            result = self._run(find_primitive(step.op), step.arguments, step.decision, step.note)
+        found = self._steps[-1].outputs
+        if found != step.outputs:
+            raise ScheduleError(
+                "{0} gives {1} outputs, the trace says {2}",
+                step.op,
+                len(found),
+                len(step.outputs),
+            )
+        return result
 
     def _sample(self, name: str, args: tuple[Any, ...], decision: Decision) -> Any:
         return self._call(PRIMITIVES[name], args, {}, decision)
@@ -380,5 +390,7 @@ def _flatten(result: Any) -> tuple[list[Any], str]:
     """The handles in the result of a primitive, and their kinds."""
     if result is None:
         return [], ""
-    outputs = list(result) if type(result) is tuple else [result]
-    return outputs, "".join(["l" if type(v) is Var else "b" for v in outputs])
+    if type(result) is not tuple:
+        return [result], "l" if type(result) is Var else "b"
+    parts = [_flatten(part) for part in result]
+    return [v for outputs, _ in parts for v in outputs], "".join(kinds for _, kinds in parts)

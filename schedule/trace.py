@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from ..errors import ScheduleError
 from .arguments import KINDS, MAX_INT, Argument, Ref, from_json, to_json, to_python
@@ -148,15 +148,27 @@ def step_text(step: Step, outputs: Sequence[str], schedule: str = "sch") -> str:
     args = _python_arguments(step)
     if any(v is not None for v in step.decision):
         args.append(f"decision={list(step.decision)}")
-    unpack = "," if len(outputs) == 1 and _returns_tuple(step.op) else ""
-    left = f"{', '.join(outputs)}{unpack} = " if outputs else ""
+    left = ""
+    if outputs:
+        result = get_args(find_primitive(step.op).types["return"])[1]
+        left = f"{_targets(result, iter(outputs))} = "
     note = "" if step.note is None else f"  # {step.note}"
     return f"{left}{schedule}.{step.op}({', '.join(args)}){note}"
 
 
-def _returns_tuple(op: str) -> bool:
-    returned = str(find_primitive(op).function.__annotations__["return"])
-    return "tuple[" in returned.removeprefix("tuple[")
+def _targets(result: Any, names: Iterator[str]) -> str:
+    """What a result of that type is unpacked into."""
+    if get_origin(result) is not tuple:
+        return next(names)
+    parts = get_args(result)
+    if parts[-1] is ...:
+        targets = list(names)
+    else:
+        targets = [
+            f"({_targets(part, names)})" if get_origin(part) is tuple else next(names)
+            for part in parts
+        ]
+    return ", ".join(targets) + ("," if len(targets) == 1 else "")
 
 
 def _python_arguments(step: Step) -> list[str]:

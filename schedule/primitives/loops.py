@@ -28,6 +28,7 @@ from ..rebind import rebound
 from ..require import certain, require
 
 MAX_PARTS = 16
+MAX_PRODUCT = 1 << 48
 
 
 @primitive
@@ -61,6 +62,13 @@ def split(
     for f in given:
         require(f >= 1, "factor {0} is not positive", f, at=loop)
     inner = product(given)
+    require(
+        not isinstance(inner, int) or inner <= MAX_PRODUCT,
+        "the factors multiply to {0}; at most {1}",
+        inner,
+        MAX_PRODUCT,
+        at=loop,
+    )
     if len(given) < len(factors):
         exact = certain(extent % inner == 0)
         if perfect and not exact:

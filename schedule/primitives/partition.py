@@ -33,7 +33,7 @@ from ..require import certain, require
 @primitive
 def loop_partition(
     fn: Func, loop: Var, at: Dim | None = None
-) -> tuple[Func, tuple[Var | Label, ...]]:
+) -> tuple[Func, tuple[Var, tuple[Label, ...]]]:
     """Cut a loop in two at iteration `at`, and drop the predicates that hold in each part.
 
         for i in 13: where i * 8 < 100: A[i]   ->   for i in 12: A[i]
@@ -82,8 +82,8 @@ def loop_partition(
     parent = path[-2] if len(path) > 1 else None
     if type(parent) is Seq:
         stmts = [both if s is old else s for s in parent.stmts]
-        return rebuild(fn, path[:-1], seq(*stmts)), (tail_var, *labels)
-    return rebuild(fn, path, both), (tail_var, *labels)
+        return rebuild(fn, path[:-1], seq(*stmts)), (tail_var, tuple(labels))
+    return rebuild(fn, path, both), (tail_var, tuple(labels))
 
 
 def tidied(stmt: Stmt, ranges: dict[Var, tuple[Dim, Dim]]) -> Stmt:

@@ -13,6 +13,7 @@ from tilewright.schedule import Schedule, Trace
 from tilewright.tir.equality import first_difference
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Buffer, Func, Store, Var
+from tilewright.tir.parser import parse
 from tilewright.tir.printer import func_text
 from tilewright.tir.visit import walk
 
@@ -29,6 +30,7 @@ def check(path: Path, func: Func, script: Callable[[Schedule], Any], *, update: 
         path.write_text(text, encoding="utf-8")
     assert path.exists(), f"there is no {path.name}; write it with pytest --update"
     assert text == path.read_text(encoding="utf-8"), "the golden file differs: pytest --update"
+    assert_same(parse(func_text(schedule.func)), schedule.func)
     check_replays(func, schedule)
     check_meaning(func, schedule.func)
     return schedule

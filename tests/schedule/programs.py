@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tilewright.schedule import Schedule
 from tilewright.tir import te
-from tilewright.tir.ir import Func
+from tilewright.tir.ir import Func, Var
 
 
 def matmul(n: int = 8, m: int = 12, k: int = 10, dtype: str = "int32") -> Func:
@@ -55,3 +56,8 @@ def rowsum(n: int = 8, m: int = 12, dtype: str = "int32") -> Func:
     r = te.reduce_axis(m, name="r")
     s = te.compute((n,), lambda i: te.sum(a[i, r], axis=r), name="S")
     return te.func([a, s], name="rowsum")
+
+
+def loops(sch: Schedule, block: str) -> tuple[Var, ...]:
+    """The loops around the block of that name."""
+    return sch.get_loops(sch.get_block(block))

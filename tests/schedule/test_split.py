@@ -8,23 +8,95 @@ from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 
 from .conftest import Golden
-from .programs import elementwise, matmul
+from .programs import elementwise, loops, matmul
 
 
-def loops(sch: Schedule, name: str = "B"):  # type: ignore[no-untyped-def]
-    return sch.get_loops(sch.get_block(name))
+def test_factors_that_divide(golden: Golden) -> None:
+    golden("split/divides", elementwise(), lambda sch: sch.split(loops(sch, "B")[0], [None, 2, 4]))
 
 
-def test_split_that_divides(golden: Golden) -> None:
-    golden("split/divides", elementwise(), lambda sch: sch.split(loops(sch)[0], [None, 2, 4]))
-
-
-def test_split_with_a_tail(golden: Golden) -> None:
+def test_a_tail_gets_a_predicate(golden: Golden) -> None:
     golden("split/tail", matmul(), lambda sch: sch.split(loops(sch, "C")[2], [None, 4]))
 
 
-def test_split_by_a_factor_of_zero_is_refused() -> None:
+def test_tails_add_up(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        _, inner = sch.split(loops(sch, "B")[0], factors=[None, 7])
+        sch.split(inner, factors=[2, None])
+        sch.split(inner_of(sch), factors=[5, 3])
+
+    def inner_of(sch: Schedule):  # type: ignore[no-untyped-def]
+        return loops(sch, "B")[-1]
+
+    golden("split/tails", elementwise(), script)
+
+
+def test_the_missing_factor_may_be_anywhere() -> None:
+    sch = Schedule(elementwise(24, 1))
+    i, _ = loops(sch, "B")
+    sch.split(i, factors=[2, None, 3])
+    extents = [loop.extent for loop in nest(sch)]
+    assert extents == [2, 4, 3, 1]
+
+
+def test_a_factor_beyond_the_extent_leaves_a_single_iteration() -> None:
+    sch = Schedule(elementwise(5, 1))
+    sch.split(loops(sch, "B")[0], factors=[None, 8])
+    assert [loop.extent for loop in nest(sch)] == [1, 8, 1]
+
+
+def nest(sch: Schedule):  # type: ignore[no-untyped-def]
+    from tilewright.schedule.find import loops_in
+
+    return list(loops_in(sch.func.body))
+
+
+@pytest.mark.parametrize(
+    ("factors", "message"),
+    [
+        ([None, 0], "factor 0 is not positive"),
+        ([None, -4], "factor -4 is not positive"),
+        ([None, None], "at most one factor may be None"),
+        ([], "0 factors; expected 1 to 16"),
+        ([3, 5], "multiply to 15, less than the extent 16"),
+        ([None] + [1] * 16, "17 factors"),
+        ([None, 2.0], "factors must be a sequence with each an integer or None"),
+        ([None, True], "factors must be"),
+        (8, "factors must be"),
+    ],
+)
+def test_factors_that_make_no_sense_are_refused(factors: object, message: str) -> None:
     sch = Schedule(elementwise())
-    i, _ = loops(sch)
-    with pytest.raises(ScheduleError, match="factor 0 is not positive"):
-        sch.split(i, factors=[None, 0])
+    i, _ = loops(sch, "B")
+    before = sch.func
+    with pytest.raises(ScheduleError, match=message):
+        sch.split(i, factors=factors)  # type: ignore[arg-type]
+    assert sch.func is before
+    assert len(sch.trace) == 2
+
+
+def test_perfect_refuses_a_tail_and_names_divisors() -> None:
+    sch = Schedule(elementwise())
+    i, j = loops(sch, "B")
+    sch.split(i, factors=[None, 4], perfect=True)
+    with pytest.raises(ScheduleError, match="factor 5 does not divide extent 12") as refusal:
+        sch.split(j, factors=[None, 5], perfect=True)
+    assert "divide 12: 2, 3, 4, 6" in str(refusal.value)
+    with pytest.raises(ScheduleError, match="multiply to 15, the extent is 12"):
+        sch.split(j, factors=[3, 5], perfect=True)
+
+
+def test_a_loop_that_is_parallel_already_is_refused() -> None:
+    sch = Schedule(elementwise())
+    i, _ = loops(sch, "B")
+    sch.parallel(i)
+    with pytest.raises(ScheduleError, match="loop i is parallel already"):
+        sch.split(i, factors=[None, 4])
+
+
+def test_an_annotated_loop_is_refused() -> None:
+    sch = Schedule(elementwise())
+    i, _ = loops(sch, "B")
+    sch.annotate(i, "note", 1)
+    with pytest.raises(ScheduleError, match="annotated with note, which would be lost"):
+        sch.split(i, factors=[None, 4])

@@ -1,0 +1,94 @@
+"""fuse: index arithmetic that later steps see through, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.errors import ScheduleError
+from tilewright.schedule import Schedule
+
+from .conftest import Golden
+from .programs import chain, elementwise, loops, matmul
+
+
+def test_quotient_and_remainder(golden: Golden) -> None:
+    golden("fuse/two", elementwise(), lambda sch: sch.fuse(*loops(sch, "B")))
+
+
+def test_three_loops_spatial_and_reduction(golden: Golden) -> None:
+    golden("fuse/three", matmul(2, 3, 4), lambda sch: sch.fuse(*loops(sch, "C")))
+
+
+def test_fuse_undoes_split(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        sch.fuse(*sch.split(loops(sch, "B")[0], factors=[None, 4]))
+
+    after = golden("fuse/undoes_split", elementwise(), script)
+    assert "//" not in str(after.func)
+
+
+def test_fuse_undoes_a_split_with_a_tail(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        sch.fuse(*sch.split(loops(sch, "B")[0], factors=[None, 5]))
+
+    golden("fuse/tail", elementwise(), script)
+
+
+def test_split_of_a_fused_loop(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        fused = sch.fuse(*loops(sch, "B"))
+        outer, _ = sch.split(fused, factors=[None, 12])
+        sch.parallel(outer)
+
+    after = golden("fuse/split_again", elementwise(), script)
+    assert "//" not in str(after.func)
+
+
+def test_fused_tiles_run_in_parallel() -> None:
+    sch = Schedule(matmul())
+    i0, j0, _, _ = sch.tile(sch.get_block("C"), (4, 4))
+    sch.parallel(sch.fuse(i0, j0))
+
+
+def test_one_loop_stays() -> None:
+    sch = Schedule(elementwise())
+    i, _ = loops(sch, "B")
+    before = sch.func
+    assert sch.fuse(i) is i
+    assert sch.func is before
+
+
+def test_loops_not_nested_are_refused() -> None:
+    sch = Schedule(chain())
+    (i,), (j,) = loops(sch, "B"), loops(sch, "C")
+    with pytest.raises(ScheduleError, match="is not directly inside loop"):
+        sch.fuse(i, j)
+
+
+def test_the_wrong_order_is_refused() -> None:
+    sch = Schedule(elementwise())
+    i, j = loops(sch, "B")
+    with pytest.raises(ScheduleError, match="loop i is not directly inside loop j"):
+        sch.fuse(j, i)
+
+
+def test_different_kinds_are_refused() -> None:
+    sch = Schedule(elementwise())
+    i, j = loops(sch, "B")
+    sch.parallel(i)
+    with pytest.raises(ScheduleError, match="i is parallel and j is serial"):
+        sch.fuse(i, j)
+
+
+def test_thread_loops_are_refused() -> None:
+    sch = Schedule(elementwise())
+    i, j = loops(sch, "B")
+    sch.bind(i, "blockIdx.x")
+    sch.bind(j, "threadIdx.x")
+    with pytest.raises(ScheduleError, match="bound to a thread axis"):
+        sch.fuse(i, j)
+
+
+def test_no_loop_is_refused() -> None:
+    with pytest.raises(ScheduleError, match="at least one loop"):
+        Schedule(elementwise()).fuse()

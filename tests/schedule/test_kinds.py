@@ -1,0 +1,232 @@
+"""parallel, vectorize, unroll and bind: which loops may run how."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.errors import ScheduleError
+from tilewright.schedule import Schedule
+from tilewright.tir.parser import parse
+
+from .conftest import Golden
+from .machinery import check_meaning
+from .programs import chain, elementwise, loops, matmul, matmul_relu, rowsum, stencil
+
+
+def test_parallel(golden: Golden) -> None:
+    golden("parallel/outer", matmul(), lambda sch: sch.parallel(loops(sch, "C")[0]))
+
+
+def test_parallel_with_a_buffer_per_iteration(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        c, d = sch.get_block("C"), sch.get_block("D")
+        i, _ = sch.get_loops(d)
+        i0, _ = sch.split(i, factors=[None, 3])
+        sch.compute_at(c, i0)
+        sch.parallel(i0)
+
+    golden("parallel/producer_inside", matmul_relu(4, 6, 3), script)
+
+
+def test_parallel_with_overlapping_private_regions() -> None:
+    sch = Schedule(stencil())
+    b, c = sch.get_block("B"), sch.get_block("C")
+    i0, _ = sch.split(sch.get_loops(c)[0], factors=[None, 4])
+    sch.compute_at(b, i0)
+    sch.parallel(i0)
+    check_meaning(sch.original, sch.func)
+
+
+def test_vectorize(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        _, inner = sch.split(loops(sch, "B")[1], factors=[None, 8])
+        sch.vectorize(inner)
+
+    golden("vectorize/tail", elementwise(), script)
+
+
+def test_vectorize_around_an_unrolled_loop(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        i, j = loops(sch, "B")
+        sch.reorder(j, i)
+        sch.unroll(i)
+        sch.vectorize(j)
+
+    golden("vectorize/unrolled_inside", elementwise(2, 8), script)
+
+
+def test_unroll(golden: Golden) -> None:
+    golden("unroll/inner", matmul(), lambda sch: sch.unroll(loops(sch, "C")[2]))
+
+
+def test_bind(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        i0, j0, i1, j1 = sch.tile(sch.get_block("C"), (4, 6))
+        sch.bind(i0, "blockIdx.y")
+        sch.bind(j0, "blockIdx.x")
+        sch.bind(i1, "threadIdx.y")
+        sch.bind(j1, "threadIdx.x")
+
+    golden("bind/tile", matmul(), script)
+
+
+@pytest.mark.parametrize("kind", ["parallel", "vectorize", "bind"])
+def test_a_reduction_loop_cannot_run_at_once(kind: str) -> None:
+    sch = Schedule(rowsum())
+    i, r = loops(sch, "S")
+    args = ("threadIdx.x",) if kind == "bind" else ()
+    with pytest.raises(ScheduleError, match="part of the reduce iterations of block S") as refusal:
+        getattr(sch, kind)(r, *args)
+    assert "loops that feed only spatial iterations: i" in str(refusal.value)
+    assert i.name in str(refusal.value)
+
+
+def test_a_fused_loop_with_a_part_of_the_reduction_cannot_run_at_once() -> None:
+    sch = Schedule(rowsum())
+    fused = sch.fuse(*loops(sch, "S"))
+    with pytest.raises(ScheduleError, match="part of the reduce iterations"):
+        sch.parallel(fused)
+
+
+SCAN = """
+@tw.script
+def scan(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+    for i in T.serial(8):
+        with T.block("scan"):
+            vi = T.axis.opaque(8, i)
+            B[vi] = T.select(vi > 0, B[vi - 1], 0) + A[vi]
+"""
+
+
+def test_an_opaque_loop_cannot_run_at_once() -> None:
+    sch = Schedule(parse(SCAN))
+    with pytest.raises(ScheduleError, match="part of the opaque iterations of block scan"):
+        sch.parallel(loops(sch, "scan")[0])
+
+
+NEIGHBOURS = """
+@tw.script
+def neighbours(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
+    B = T.alloc((9,), "int32")
+    for i in T.serial(8):
+        with T.block("first"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+        with T.block("second"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = T.select(vi > 0, B[vi - 1], 0)
+"""
+
+
+def test_a_value_from_the_iteration_before_is_a_dependence() -> None:
+    sch = Schedule(parse(NEIGHBOURS))
+    with pytest.raises(ScheduleError, match="not known to write different elements of B"):
+        sch.parallel(loops(sch, "first")[0])
+
+
+def test_a_running_sum_read_by_another_block_is_a_dependence() -> None:
+    sch = Schedule(matmul_relu(4, 6, 3))
+    c, d = sch.get_block("C"), sch.get_block("D")
+    i, _ = sch.get_loops(c)[:2]
+    sch.reverse_compute_at(d, i)
+    sch.parallel(i)
+    check_meaning(sch.original, sch.func)
+
+
+def test_a_private_buffer_is_not_for_vectors() -> None:
+    sch = Schedule(stencil())
+    b, c = sch.get_block("B"), sch.get_block("C")
+    (i,) = sch.get_loops(c)
+    sch.compute_at(b, i)
+    for loop in sch.get_loops(b)[1:]:
+        sch.unroll(loop)
+    with pytest.raises(ScheduleError, match="not known to write different elements of B"):
+        sch.vectorize(i)
+
+
+@pytest.mark.parametrize("first", ["parallel", "vectorize", "unroll"])
+def test_a_loop_has_one_kind(first: str) -> None:
+    sch = Schedule(elementwise(1, 8))
+    _, j = loops(sch, "B")
+    getattr(sch, first)(j)
+    for second in ("parallel", "vectorize", "unroll"):
+        with pytest.raises(ScheduleError, match="cannot be"):
+            getattr(sch, second)(j)
+
+
+def test_parallel_loops_do_not_nest() -> None:
+    for outer_first in (True, False):
+        sch = Schedule(elementwise())
+        i, j = loops(sch, "B")
+        a, b = (i, j) if outer_first else (j, i)
+        sch.parallel(a)
+        with pytest.raises(ScheduleError, match="is parallel already"):
+            sch.parallel(b)
+
+
+def test_only_unrolled_loops_inside_a_vector() -> None:
+    sch = Schedule(elementwise())
+    i, _ = loops(sch, "B")
+    with pytest.raises(ScheduleError, match="loop j is inside") as refusal:
+        sch.vectorize(i)
+    assert "# <-- here" in str(refusal.value)
+
+
+def test_vectors_are_bounded() -> None:
+    sch = Schedule(elementwise(1, 1025))
+    with pytest.raises(ScheduleError, match="a vector of 1025 lanes; at most 1024"):
+        sch.vectorize(loops(sch, "B")[1])
+
+
+def test_unrolling_is_bounded() -> None:
+    sch = Schedule(elementwise(64, 65))
+    i, j = loops(sch, "B")
+    sch.unroll(j)
+    with pytest.raises(ScheduleError, match="unrolling makes 4160 statements; at most 4096"):
+        sch.unroll(i)
+    sch = Schedule(elementwise(64, 65))
+    i, j = loops(sch, "B")
+    sch.unroll(i)
+    with pytest.raises(ScheduleError, match="4160"):
+        sch.unroll(j)
+
+
+def test_unrolling_of_a_billion_is_refused() -> None:
+    sch = Schedule(elementwise(10**9, 1))
+    with pytest.raises(ScheduleError, match="1000000000 statements"):
+        sch.unroll(loops(sch, "B")[0])
+
+
+def test_an_unknown_axis_is_refused() -> None:
+    sch = Schedule(elementwise())
+    with pytest.raises(ScheduleError, match="unknown thread axis 'threadIdx.w'"):
+        sch.bind(loops(sch, "B")[0], "threadIdx.w")
+
+
+def test_an_axis_is_bound_once_on_a_path() -> None:
+    for k in (0, 1):
+        sch = Schedule(elementwise())
+        both = loops(sch, "B")
+        sch.bind(both[k], "threadIdx.x")
+        with pytest.raises(ScheduleError, match="threadIdx.x is bound to loop [ij] on the same"):
+            sch.bind(both[1 - k], "threadIdx.x")
+
+
+def test_extents_of_an_axis_agree_within_a_kernel() -> None:
+    sch = Schedule(matmul_relu(4, 6, 3))
+    c, d = sch.get_block("C"), sch.get_block("D")
+    i, j = sch.get_loops(d)
+    sch.compute_at(c, i)
+    sch.bind(j, "threadIdx.x")
+    c_loops = sch.get_loops(c)
+    outer, _ = sch.split(c_loops[1], factors=[None, 2])
+    with pytest.raises(ScheduleError, match="threadIdx.x has 6 iterations at loop j"):
+        sch.bind(outer, "threadIdx.x")
+
+
+def test_kernels_of_their_own_have_their_own_extents() -> None:
+    sch = Schedule(chain())
+    (i,), (j,) = loops(sch, "B"), loops(sch, "C")
+    outer, _ = sch.split(j, factors=[None, 4])
+    sch.bind(i, "threadIdx.x")
+    sch.bind(outer, "threadIdx.x")

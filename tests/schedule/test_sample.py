@@ -1,0 +1,209 @@
+"""sample_perfect_tile, sample_tile, sample_categorical: drawn, given, refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from tilewright.errors import ScheduleError
+from tilewright.schedule import Schedule, Trace
+from tilewright.schedule.arguments import evaluate
+
+from .conftest import Golden
+from .machinery import check_meaning
+from .programs import elementwise, loops
+
+
+def test_perfect_tile(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        i, _ = loops(sch, "B")
+        sch.split(i, factors=sch.sample_perfect_tile(i, n=3, max_innermost_factor=4))
+
+    golden("sample_perfect_tile/three", elementwise(), script)
+
+
+def test_tile(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        i, _ = loops(sch, "B")
+        sch.split(i, factors=sch.sample_tile(i, n=3, max_factor=5, decision=[3, 5]))
+
+    golden("sample_tile/three", elementwise(), script)
+
+
+def test_categorical(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        i, _ = loops(sch, "B")
+        width = sch.sample_categorical([2, 4, 8], [0.5, 0.25, 0.25])
+        sch.split(i, factors=[None, width * 2 - 1])
+
+    golden("sample_categorical/computed", elementwise(), script)
+
+
+def test_perfect_tiles_multiply_to_the_extent() -> None:
+    seen = set()
+    for seed in range(40):
+        sch = Schedule(elementwise(60, 1), seed=seed)
+        i, _ = loops(sch, "B")
+        factors = sch.sample_perfect_tile(i, n=3, max_innermost_factor=6)
+        assert math.prod(factors) == 60
+        assert factors[-1] <= 6
+        seen.add(tuple(factors))
+    assert len(seen) > 15
+
+
+def test_tiles_cover_the_extent() -> None:
+    seen = set()
+    for seed in range(40):
+        sch = Schedule(elementwise(37, 1), seed=seed)
+        i, _ = loops(sch, "B")
+        outer, a, b = sch.sample_tile(i, n=3, max_factor=8)
+        assert outer * a * b >= 37 > (outer - 1) * a * b
+        assert max(a, b) <= 8
+        seen.add((a, b))
+    assert len(seen) > 15
+
+
+def test_a_prime_extent_is_tiled_without_dividing() -> None:
+    sch = Schedule(elementwise(37, 1))
+    i, _ = loops(sch, "B")
+    sch.split(i, factors=sch.sample_tile(i, n=2, decision=[8]))
+    check_meaning(sch.original, sch.func)
+
+
+def test_probabilities_are_kept() -> None:
+    drawn = [Schedule(elementwise(), seed=s).sample_categorical([7, 3], [0, 1]) for s in range(9)]
+    assert drawn == [3] * 9
+
+
+def test_the_seed_decides() -> None:
+    def sample(seed: int) -> list[Any]:
+        sch = Schedule(elementwise(1024, 1), seed=seed)
+        i, _ = loops(sch, "B")
+        return [sch.sample_perfect_tile(i, n=4) for _ in range(4)]
+
+    assert sample(3) == sample(3)
+    assert sample(3) != sample(4)
+
+
+def test_a_replay_takes_the_recorded_decisions() -> None:
+    sch = Schedule(elementwise(64, 1), seed=5)
+    i, _ = loops(sch, "B")
+    sch.split(i, factors=sch.sample_perfect_tile(i, n=3))
+    assert sch.trace.apply(sch.original, seed=99).trace == sch.trace
+
+
+def test_other_decisions_go_through_to_later_steps() -> None:
+    sch = Schedule(elementwise(64, 1))
+    i, _ = loops(sch, "B")
+    _, inner = sch.sample_perfect_tile(i, n=2, decision=[4])
+    sch.split(i, factors=[None, inner * 2])
+    (step,) = sch.trace.decisions
+    other = sch.trace.with_decisions({step: [8]})
+    assert "4, 16" in str(other.apply(sch.original).func)
+    assert "8, 8" in str(sch.func)
+
+
+def test_open_decisions_are_drawn_when_replayed() -> None:
+    sch = Schedule(elementwise(64, 1), seed=1)
+    i, _ = loops(sch, "B")
+    sch.sample_tile(i, n=4, max_factor=4)
+    (step,) = sch.trace.decisions
+    opened = sch.trace.with_decisions({step: [None, 2, None]})
+    again = opened.apply(sch.original, seed=2).trace.decisions[step]
+    assert again[1] == 2
+    assert None not in again
+
+
+def test_rows_fill_all_decisions_in_order() -> None:
+    sch = Schedule(elementwise(64, 8))
+    i, j = loops(sch, "B")
+    sch.sample_perfect_tile(i, n=3, decision=[4, 2])
+    sch.sample_tile(j, n=2, decision=[5])
+    trace = sch.trace.with_row([2, 8, 3])
+    assert list(trace.decisions.values()) == [(2, 8), (3,)]
+    with pytest.raises(ScheduleError, match="takes 3 decisions, found 2"):
+        sch.trace.with_row([2, 8])
+
+
+@pytest.mark.parametrize("decision", [[3], [32], [0], [-2]])
+def test_decisions_that_are_not_possible_are_refused(decision: list[int]) -> None:
+    sch = Schedule(elementwise(64, 1))
+    i, _ = loops(sch, "B")
+    with pytest.raises(ScheduleError, match="is not possible here; possible: 1, 2, 4, 8, 16"):
+        sch.sample_perfect_tile(i, n=2, decision=decision)
+
+
+def test_a_wrong_number_of_decisions_is_refused() -> None:
+    sch = Schedule(elementwise(64, 1))
+    i, _ = loops(sch, "B")
+    with pytest.raises(ScheduleError, match="3 decisions given, the step takes 2"):
+        sch.sample_perfect_tile(i, n=3, decision=[1, 1, 1])
+    sch.sample_perfect_tile(i, n=3, decision=[1, 1])
+    with pytest.raises(ScheduleError, match="step 2 takes 2 decisions, found 1"):
+        sch.trace.with_decisions({2: [1]})
+    with pytest.raises(ScheduleError, match="step 0 takes 0 decisions"):
+        sch.trace.with_decisions({0: [1]})
+
+
+@pytest.mark.parametrize(
+    ("candidates", "probs", "message"),
+    [
+        ([], None, "0 candidates"),
+        ([1, 1], None, "candidates repeat"),
+        ([1, 2], [1.0], "1 probabilities for 2"),
+        ([1, 2], [0.0, 0.0], "must be positive"),
+        ([1, 2], [-1.0, 2.0], "must be positive"),
+        (["a"], None, "candidates must be a sequence with each a plain integer"),
+    ],
+)
+def test_candidates_make_sense(candidates: Any, probs: Any, message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        Schedule(elementwise()).sample_categorical(candidates, probs)
+
+
+@pytest.mark.parametrize(("n", "most"), [(0, 4), (17, 4), (2, 0)])
+def test_parts_make_sense(n: int, most: int) -> None:
+    sch = Schedule(elementwise())
+    i, _ = loops(sch, "B")
+    with pytest.raises(ScheduleError, match="parts; expected|must be positive"):
+        sch.sample_perfect_tile(i, n, most)
+    with pytest.raises(ScheduleError, match="parts; expected|must be positive"):
+        sch.sample_tile(i, n, most)
+
+
+def test_a_sampled_number_of_another_schedule_is_refused() -> None:
+    one, two = Schedule(elementwise(64, 1)), Schedule(elementwise(64, 1))
+    i, _ = loops(one, "B")
+    j, _ = loops(two, "B")
+    outer, inner = one.sample_perfect_tile(i, n=2, decision=[4])
+    with pytest.raises(ScheduleError, match="no output t3 of an earlier step"):
+        two.split(j, factors=[outer, inner])
+
+
+def test_arithmetic_on_sampled_numbers_is_recorded() -> None:
+    sch = Schedule(elementwise(64, 1))
+    i, _ = loops(sch, "B")
+    t = sch.sample_categorical([4])
+    sch.split(i, factors=[None, (9 - t) * 2 // 3 + 7 % t])
+    assert "(((9 - t3) * 2) // 3) + (7 % t3)" in str(sch.trace)
+    again = Trace.from_json(sch.trace.to_json())
+    assert again == sch.trace
+    assert again.apply(sch.original).trace == sch.trace
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda t: t + 1, lambda t: 1 + t, lambda t: t - 1, lambda t: 9 - t, lambda t: t * 2,
+        lambda t: 2 * t, lambda t: t // 3, lambda t: 9 // t, lambda t: t % 3, lambda t: 9 % t,
+        lambda t: -t, lambda t: t * t,
+    ],
+)  # fmt: skip
+def test_arithmetic_on_sampled_numbers_is_that_of_integers(function: Any) -> None:
+    sch = Schedule(elementwise())
+    t: Any = function(sch.sample_categorical([4]))
+    assert t == function(4)
+    assert isinstance(t, int)
+    assert evaluate(t.source, lambda ref: 4) == t
