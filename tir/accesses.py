@@ -56,6 +56,8 @@ class Accesses:
                 self._add(s.buffer, True, s.indices, values)
             case Block():
                 self._block(s, values)
+            case _:
+                raise TypeError(f"{type(s).__name__} is no statement")
 
     def _block(self, s: Block, values: dict[Var, Expr]) -> None:
         for i in s.iters:

@@ -75,7 +75,7 @@ def cast(source: str, target: str) -> Function:
             if y.bits == 64:
                 return lambda a: number(wide(a))
             return lambda a: number(wide(a).astype(np.float32))
-        return number
+        return rounding(target) if source == "float64" else number
     if y.kind == "bool":
         return lambda a: bool(a != 0)
     if x.kind == "float":
@@ -87,8 +87,29 @@ def cast(source: str, target: str) -> Function:
 def constant(value: float | bool, dtype: str) -> Any:
     """The value of a `Const` node."""
     if dtypes.is_float(dtype):
-        return dtypes.to_numpy(dtype).type(value)
+        return rounding(dtype)(value)
     return bool(value) if dtypes.is_bool(dtype) else int(value)
+
+
+@cache
+def rounding(dtype: str) -> Function:
+    """Conversion of a float64 (or a Python float) to a float dtype, rounded once."""
+    number = dtypes.to_numpy(dtype).type
+    if dtype not in dtypes.ML_DTYPES:
+        return number
+    return lambda a: number(_to_odd(float(a)))  # ml_dtypes would round to float32 and again
+
+
+def _to_odd(value: float) -> np.float32:
+    """The float32 of `value`; of two neighbours the one with an odd last bit.
+
+    That bit tells a later rounding to fewer digits on which side of a tie the value was.
+    """
+    near = np.float32(value)
+    if float(near) == value or not math.isfinite(value):
+        return near
+    inner = np.nextafter(near, np.float32(0)) if abs(float(near)) > abs(value) else near
+    return (inner.view(np.uint32) | np.uint32(1)).view(np.float32)
 
 
 @cache
@@ -220,5 +241,5 @@ _MATH: dict[str, Callable[..., float]] = {
 
 
 def _rounded(fn: str, dtype: str) -> Function:
-    function, number = _MATH[fn], dtypes.to_numpy(dtype).type
+    function, number = _MATH[fn], rounding(dtype)
     return lambda *args: number(function(*[float(a) for a in args]))

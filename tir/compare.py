@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .inequality import nonnegative
 from .ir import COMPARISONS, FALSE, TRUE, Binary, Expr, Op
 from .polynomial import ONE, Context, Poly, add, negated, number, shifted
+from .structure import size
 
 if TYPE_CHECKING:
     from .simplify import Simplifier
@@ -44,8 +45,6 @@ def decide(context: Context, op: Op, a: Poly, b: Poly) -> bool | None:
 
 def compare(s: Simplifier, op: Op, a: Expr, b: Expr, e: Binary) -> Expr:
     """`a op b` of simplified operands; `e` is given back where it is that."""
-    from .simplify import size
-
     assert op in COMPARISONS
     p, q = s.poly(a), s.poly(b)
     decided = decide(s, op, p, q)

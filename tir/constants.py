@@ -1,4 +1,4 @@
-"""Constants as values of their dtype: rounding, and the shortest text that reads back the same."""
+"""Constants as values of their dtype, and as Python literals that read back the same."""
 
 from __future__ import annotations
 
@@ -37,6 +37,12 @@ def literal(value: float, dtype: str) -> str:
             return '"nan"' if math.isnan(value) else f'"{value}"'
         return "-" * (math.copysign(1, value) < 0) + _digits(abs(value), dtype)
     return repr(bool(value)) if kind == "bool" else str(int(value))
+
+
+def quoted(text: str) -> str:
+    """A Python string literal in ASCII, with double quotes where it needs no escapes."""
+    plain = text.isascii() and text.isprintable() and not set(text) & {'"', "\\"}
+    return f'"{text}"' if plain else ascii(text)
 
 
 @lru_cache(4096)

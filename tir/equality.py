@@ -39,6 +39,7 @@ from .ir import (
     Region,
     Select,
     Seq,
+    Stmt,
     Store,
     Var,
 )
@@ -73,6 +74,16 @@ def first_difference(a: Node, b: Node, *, match_free: bool = False) -> str | Non
     pairs = enumerate(zip(left.out, right.out, strict=False))
     at = next((k for k, (x, y) in pairs if x != y), min(len(left.out), len(right.out)))
     return f"{left.place(at)}\n  is different from\n{right.place(at)}"
+
+
+def flat(s: Stmt) -> list[Stmt]:
+    """The statements of a sequence, and of sequences in it, in order; others by themselves."""
+    if not isinstance(s, Seq):
+        return [s]
+    found: list[Stmt] = []
+    for x in s.stmts:
+        found.extend(flat(x))
+    return found
 
 
 def _tokens(node: Node, match_free: bool) -> list[str]:
@@ -127,16 +138,16 @@ class _Encoder:
         self.out.append(self.numbers.get(b) or self.free(b))
 
     def declare(self, b: Buffer) -> None:
-        self.out.append(f"buffer {len(b.shape)} {b.dtype} {b.strides} {int(b.constant)}")
-        self.out.append(f"{json.dumps(b.scope)} {b.value_range}")
+        self.out.append(f"buffer {len(b.shape)} {b.dtype} {json.dumps(b.scope)}")
+        self.out.append(json.dumps([b.strides, b.constant, b.value_range]))
         for d in b.shape:
             self.dim(d)
 
     def dim(self, dim: Dim) -> None:
-        if isinstance(dim, int):
+        if type(dim) is int:
             self.out.append(str(dim))
-        elif type(dim) is Const:
-            self.out.append(str(int(dim.value)))
+        elif isinstance(dim, (int, Const)):
+            self.out.append(str(int(dim if isinstance(dim, int) else dim.value)))
         else:
             self.node(dim)
 
@@ -266,12 +277,12 @@ class _Encoder:
             self.dim(x.extent)
 
     def seq(self, s: Seq) -> None:
-        flat = _flat(s)
-        if len(flat) == 1:
-            self.node(flat[0])
+        stmts = flat(s)
+        if len(stmts) == 1:
+            self.node(stmts[0])
             return
-        self.out.append(f"seq {len(flat)}")
-        for x in flat:
+        self.out.append(f"seq {len(stmts)}")
+        for x in stmts:
             self.node(x)
 
     def branch(self, s: If) -> None:
@@ -313,14 +324,6 @@ _ENCODE: dict[type, Callable[[_Encoder, Any], None]] = {
     Let: _Encoder.let,
     Alloc: _Encoder.alloc,
 }
-
-
-def _flat(s: Seq) -> list[Any]:
-    """The statements of a sequence without those that are sequences themselves."""
-    flat: list[Any] = []
-    for x in s.stmts:
-        flat.extend(_flat(x) if type(x) is Seq else (x,))
-    return flat
 
 
 class _Traced(_Encoder):

@@ -180,8 +180,8 @@ class _Program:
                     return self._slot("saturate", (self._visit(inner),), e.dtype)
                 return self._slot("cast", (self._visit(inner),), e.dtype)
             case Select():
-                args = (self._visit(e.cond), self._visit(e.then), self._visit(e.other))
-                return self._slot("select", args, e.dtype)
+                sides = (self._visit(e.cond), self._visit(e.then), self._visit(e.other))
+                return self._slot("select", sides, e.dtype)
             case _:
                 raise IRError("this is not evaluated over columns: {0}", e)
 

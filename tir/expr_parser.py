@@ -288,8 +288,7 @@ class ExprParser:
         if name in FUNCTIONS:
             args = self.arguments(node, FUNCTIONS[name])[0]
             exprs = self._together(node, *args) if len(args) == 2 else (self.expr(args[0]),)
-            checked: Expr = self.checked(node, lambda: call(name, *exprs))
-            return Call(name, exprs, checked.dtype)
+            return self._function(node, name, *exprs)
         if dtypes.SCALARS.count(name.partition("x")[0]):
             return self._as(node, self._dtype(node.func, name), self.arguments(node, 1)[0][0])
         near = difflib.get_close_matches(name, [*_SPECIAL, *FUNCTIONS, *dtypes.SCALARS], 1)
@@ -413,15 +412,16 @@ class ExprParser:
         if isinstance(node.op, ast.USub):
             if isinstance(value, Number):
                 return Number(-value.value, value.outside)
-            return self._unary(node, "neg", value)
+            return self._function(node, "neg", value)
         if isinstance(node.op, ast.Invert) and not isinstance(value, Number):
-            return self._unary(node, "not", value)
+            return self._function(node, "not", value)
         kind: type = type(node.op)
         raise self.wrong(node, "-x, or ~x of a condition or an integer", HINTS.get(kind))
 
-    def _unary(self, node: ast.AST, fn: str, value: Expr) -> Expr:
-        self.checked(node, lambda: call(fn, value))
-        return Call(fn, (value,), value.dtype)
+    def _function(self, node: ast.AST, fn: str, *args: Expr) -> Expr:
+        if not (fn == "neg" and args[0].dtype == INDEX):  # a constant would be folded
+            self.checked(node, lambda: call(fn, *args))
+        return Call(fn, args, args[0].dtype)
 
     def _together(self, node: ast.AST, *operands: ast.AST) -> tuple[Expr, Expr]:
         a, b = [v.value if isinstance(v, Number) else v for v in map(self.value, operands)]

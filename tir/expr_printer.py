@@ -93,13 +93,14 @@ class ExprPrinter:
         return f"{self.names.of(region.buffer, region.buffer.name)}[{inside}]"
 
     def _range(self, low: Expr, extent: Dim) -> str:
-        if type(extent) is int:
-            if extent == 1:
-                return self.text(low)
-            if type(low) is Const:
+        if type(extent) is int and extent == 1:
+            return self.text(low)
+        if type(low) is Const:
+            if isinstance(extent, int) and 0 <= low.value + extent < 1 << 63:
                 return f"{self.text(low)}:{int(low.value) + extent}"
-        elif type(low) is Const and low.value == 0:
-            return f"0:{self.dim(extent)}"
+            starts_with_zero = type(extent) is Binary and type(extent.a) is Const
+            if low.value == 0 and not isinstance(extent, int) and not starts_with_zero:
+                return f"0:{self.text(extent)}"
         add = PRECEDENCE[Op.ADD]
         length = str(extent) if isinstance(extent, int) else self.text(extent, add + 0.1)
         return f"{self.text(low)}:{self.text(low, add)} + {length}"

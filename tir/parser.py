@@ -69,10 +69,13 @@ from .ir import (
     seq,
     store,
 )
-from .source import Source, guarded, syntax_tree
+from .source import Source, guarded, syntax_tree, too_deep
+from .visit import rewrite_children
 
 Outside = Callable[[str], Any]
 
+MAX_DEPTH = 200
+"""Of nodes in each other; Python's own limits are 100 levels of indentation and 200 of brackets."""
 DIRECTIVES = ("where", "reads", "writes", "block_attr")
 HINTS: dict[type, str] = {
     ast.AugAssign: "write A[i] = A[i] + x",
@@ -107,12 +110,33 @@ def parse_expr(text: str, names: Mapping[str, Expr | Buffer | int | float]) -> E
         raise ParseError("{0!r} is no expression", text[:80])
     value = module.body[0].value
     scope = {k: v for k, v in names.items() if isinstance(v, (Expr, Buffer))}
-    return guarded(source, lambda: ExprParser(source, scope, names.__getitem__).expr(value))
+    expr = guarded(source, lambda: ExprParser(source, scope, names.__getitem__).expr(value))
+    _check_depth(source, expr)
+    return expr
 
 
 def parse_function(source: Source, function: ast.FunctionDef, outside: Outside) -> Func:
     """The program of a function definition. `outside` finds names or raises `KeyError`."""
-    return guarded(source, lambda: _Parser(source, {}, outside).func(function))
+    func = guarded(source, lambda: _Parser(source, {}, outside).func(function))
+    _check_depth(source, func.body)
+    return func
+
+
+def _check_depth(source: Source, root: Expr | Stmt) -> None:
+    """Refuse trees on which a recursive pass would run out of stack."""
+    stack: list[tuple[Any, int]] = [(root, 1)]
+    while stack:
+        node, depth = stack.pop()
+        if depth > MAX_DEPTH:
+            raise too_deep(source, MAX_DEPTH)
+        children: list[Any] = []
+
+        def see(child: Any, into: list[Any] = children) -> Any:
+            into.append(child)
+            return child
+
+        rewrite_children(node, see)
+        stack += [(c, depth + 1) for c in children]
 
 
 def _nothing(name: str) -> Any:

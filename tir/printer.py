@@ -5,10 +5,11 @@ The grammar stands in `parser.py`. Printing never fails on a well-built tree, ve
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from .constants import quoted
+from .equality import flat, structural_equal
 from .expr_printer import ExprPrinter
 from .infer import element_regions, same_regions
 from .ir import (
@@ -32,6 +33,7 @@ from .ir import (
     Stmt,
     Store,
     Var,
+    as_expr,
 )
 from .names import Names, identifier
 from .visit import walk
@@ -161,10 +163,11 @@ class _Printer:
         while True:
             match inner:
                 case Seq():
-                    for s in inner.stmts[:-1]:
+                    stmts = flat(inner)
+                    for s in stmts[:-1]:
                         self.stmt(s, indent, False)
-                    if inner.stmts:
-                        inner = inner.stmts[-1]
+                    if stmts:
+                        inner = stmts[-1]
                         continue
                 case Let() | Alloc():
                     thing = inner.var if isinstance(inner, Let) else inner.buffer
@@ -209,7 +212,7 @@ class _Printer:
         if b.strides is not None:
             parts.append(f"strides={self.expr.shape(b.strides)}")
         if b.scope != "global":
-            parts.append(f"scope={json.dumps(b.scope)}")
+            parts.append(f"scope={quoted(b.scope)}")
         if b.constant:
             parts.append("constant=True")
         if b.value_range is not None:
@@ -227,11 +230,11 @@ class _Printer:
     def _if(self, s: If, indent: int) -> None:
         self.line(indent, f"if {self.expr.text(s.cond)}:", s)
         self.suite(s.then, indent + 1)
-        other = s.other
+        other = None if s.other is None else _alone(s.other)
         while type(other) is If:
             self.line(indent, f"elif {self.expr.text(other.cond)}:", other)
             self.suite(other.then, indent + 1)
-            other = other.other
+            other = None if other.other is None else _alone(other.other)
         if other is not None:
             self.line(indent, "else:")
             self.suite(other, indent + 1)
@@ -254,7 +257,7 @@ class _Printer:
     def _grid(self, s: For) -> Iterator[For]:
         """The loops inside `s` that go onto one line with it."""
         outer = {s.var}
-        inner = s.body
+        inner = _alone(s.body)
         while _plain(s) and isinstance(inner, For) and _plain(inner):
             if inner is self.mark or inner.var is self.mark or inner.var in outer:
                 return
@@ -262,7 +265,7 @@ class _Printer:
                 return
             yield inner
             outer.add(inner.var)
-            inner = inner.body
+            inner = _alone(inner.body)
 
     def _loop(self, s: For, extent: str) -> str:
         options = ""
@@ -273,11 +276,11 @@ class _Printer:
         if s.kind is ForKind.SERIAL and not options:
             return f"range({extent})"
         if s.kind is ForKind.THREAD:
-            extent = f"{json.dumps(s.thread)}, {extent}"
+            extent = f"{None if s.thread is None else quoted(s.thread)}, {extent}"
         return f"T.{LOOPS[s.kind]}({extent}{options})"
 
     def _block(self, s: Block, indent: int) -> None:
-        self.line(indent, f"with T.block({json.dumps(s.label.name)}):", s, s.label)
+        self.line(indent, f"with T.block({quoted(s.label.name)}):", s, s.label)
         inside = indent + 1
         self._iters(s.iters, inside)
         if s.predicate is not None:
@@ -313,7 +316,13 @@ class _Printer:
         if type(i.value) is not Var or i.var.dtype != INDEX:
             return False
         extent = self.extents.get(i.value)
-        return extent is i.extent or (isinstance(extent, int) and extent == i.extent)
+        return extent is not None and structural_equal(as_expr(extent), as_expr(i.extent))
+
+
+def _alone(s: Stmt) -> Stmt:
+    """The statement itself where it is a sequence of just one."""
+    stmts = flat(s)
+    return stmts[0] if len(stmts) == 1 else s
 
 
 def _plain(s: For) -> bool:
@@ -322,15 +331,15 @@ def _plain(s: For) -> bool:
 
 def annotations_text(annotations: Annotations) -> str:
     """Annotations as a Python dict display."""
-    return "{" + ", ".join([f"{json.dumps(k)}: {json_text(v)}" for k, v in annotations]) + "}"
+    return "{" + ", ".join([f"{quoted(k)}: {json_text(v)}" for k, v in annotations]) + "}"
 
 
 def json_text(value: Any) -> str:
     """A JSON value as a Python literal; other values by their `repr`."""
     if isinstance(value, str):
-        return json.dumps(value)
+        return quoted(value)
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(json_text, value))}]"
     if isinstance(value, dict):
-        return "{" + ", ".join([f"{json.dumps(k)}: {json_text(v)}" for k, v in value.items()]) + "}"
+        return "{" + ", ".join([f"{quoted(k)}: {json_text(v)}" for k, v in value.items()]) + "}"
     return repr(value)

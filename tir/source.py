@@ -13,6 +13,7 @@ T = TypeVar("T")
 
 MAX_CHARACTERS = 1 << 22
 MAX_SHOWN = 120
+MAX_QUOTED = 40
 
 
 class Source(NamedTuple):
@@ -54,9 +55,11 @@ class Source(NamedTuple):
 
     def show(self, node: ast.AST) -> str:
         """The text of `node`, shortened."""
-        text = ast.get_source_segment(self.text, node) or type(node).__name__
-        first, *rest = text.split("\n")
-        return first if not rest and len(first) <= 40 else f"{first[:40]} .."
+        first, last = getattr(node, "lineno", 1), getattr(node, "end_lineno", 1)
+        end = getattr(node, "end_col_offset", 0) if first == last else None
+        text = self.line(first).encode()[getattr(node, "col_offset", 0) : end]
+        short = text[:MAX_QUOTED].decode(errors="ignore")
+        return short if first == last and len(text) <= MAX_QUOTED else f"{short} .."
 
 
 def syntax_tree(source: Source) -> ast.Module:
@@ -89,5 +92,9 @@ def guarded(source: Source, parse: Callable[[], T]) -> T:
         raise too_deep(source) from e
 
 
-def too_deep(source: Source) -> ParseError:
-    return ParseError("{0}: the program is nested too deeply to be read", source.file)
+def too_deep(source: Source, limit: int | None = None) -> ParseError:
+    detail = "" if limit is None else f" (more than {limit} levels)"
+    return ParseError(
+        "{0}: the program is nested too deeply to be read{1}", source.file, detail,
+        hint="store intermediate values in a buffer",
+    )  # fmt: skip

@@ -9,6 +9,7 @@ from tilewright.tir.bounds import bound
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Buffer, Const, Expr, Op, Var, binary, cast, ceildiv, const
 from tilewright.tir.linear import linear
+from tilewright.tir.polynomial import Ranges
 
 from .expressions import SEEDS, Maker, value
 
@@ -37,7 +38,7 @@ def test_contain_all_values(seed: int) -> None:
 @settings(max_examples=200)
 def test_symbolic_ends_contain_all_values(seed: int) -> None:
     maker = Maker(seed, (X, Y, T, U))
-    ranges = {T: (1, 64), U: (1, 16), X: (0, T - 1), Y: (T, T * U)}
+    ranges: Ranges = {T: (1, 64), U: (1, 16), X: (0, T - 1), Y: (T, T * U)}
     e = maker.integer(4)
     low, high = bound(e, ranges)
     for row in maker.rows({T: (1, 64), U: (1, 16)}, 12):
@@ -77,7 +78,7 @@ def test_like_terms_are_collected_first() -> None:
 
 
 def test_symbolic_ends() -> None:
-    ranges = {T: (1, 64), U: (1, 64), X: (0, T - 1), Y: (0, U - 1)}
+    ranges: Ranges = {T: (1, 64), U: (1, 64), X: (0, T - 1), Y: (0, U - 1)}
     low, high = bound(X * U + Y, ranges)
     assert low == 0
     assert isinstance(high, Expr)

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given, settings
 
 from tilewright.tir.ir import Buffer, Expr, Op, Var, binary, ceildiv, const, select
+from tilewright.tir.polynomial import Ranges
 from tilewright.tir.prove import prove
 
 from .expressions import SEEDS, Maker, value
 
 X, Y, Z, N, T, U = (Var(v) for v in "xyzntu")
-SYMBOLIC = {T: (1, 64), U: (1, 64), N: (1, 4096), X: (0, T - 1), Y: (0, U - 1)}
+SYMBOLIC: Ranges = {T: (1, 64), U: (1, 64), N: (1, 4096), X: (0, T - 1), Y: (0, U - 1)}
 
 
 def decided(conditions: list[bool]) -> set[bool | None]:
@@ -65,8 +66,8 @@ def test_never_wrong_with_assumptions(seed: int) -> None:
 
 
 TRUTHS: list[Expr] = [
-    ceildiv(N, T) * T >= N,  # type: ignore[operator,list-item]
-    ceildiv(N, T) * T < N + T,  # type: ignore[operator,list-item]
+    ceildiv(N, T) * T >= N,
+    ceildiv(N, T) * T < N + T,
     X * U + Y < T * U,
     X + 1 <= T,
     N // T * T <= N,

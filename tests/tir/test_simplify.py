@@ -34,7 +34,8 @@ from tilewright.tir.ir import (
     const,
     select,
 )
-from tilewright.tir.simplify import Simplifier, same, simplify, simplify_dim, size
+from tilewright.tir.simplify import Simplifier, simplify, simplify_dim
+from tilewright.tir.structure import same, size
 
 from .expressions import SEEDS, Maker, raw, value
 
@@ -232,7 +233,7 @@ def test_constants_fold_as_numpy_computes(dtype: str, data: st.DataObject) -> No
         numbers = st.floats(width=16) | st.sampled_from([0.0, -0.0, 0.1, 1e-30, math.inf])
         ops = [Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.LT, Op.EQ, Op.NE]
     else:
-        numbers = st.integers(*dtypes.int_limits(dtype))  # type: ignore[assignment]
+        numbers = st.integers(*dtypes.int_limits(dtype))
         ops = [Op.ADD, Op.SUB, Op.MUL, Op.FLOORDIV, Op.MOD, Op.MIN, Op.XOR, Op.LT, Op.EQ]
     a, b, op = data.draw(numbers), data.draw(numbers), data.draw(st.sampled_from(ops))
     x, y = Const(a, dtype), Const(b, dtype)
