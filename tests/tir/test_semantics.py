@@ -237,6 +237,17 @@ class TestCasts:
         x = array([1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20], "float32")
         check(evaluate(lambda a: a.astype("bfloat16"), x), [1, 1 + 2**-6, 1 + 2**-7])
 
+    @pytest.mark.parametrize("target", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+    @pytest.mark.parametrize("sign", [1, -1])
+    def test_float64_is_rounded_once(self, target: str, sign: int) -> None:
+        half = 2.0 ** -(dtypes.info(target).mantissa + 1)
+        x = sign * np.array([1 + half, 1 + half + 2**-40, 1 + 3 * half - 2**-40, 1 + 3 * half])
+        wanted = sign * np.array([1, 1 + 2 * half, 1 + 2 * half, 1 + 4 * half])
+        check(evaluate(lambda a: a.astype(target), x), wanted.tolist())
+        check(evaluate(lambda a: a.astype(target), np.array([NAN, 1e-60, 0.0])), [NAN, 0, 0])
+        huge = evaluate(lambda a: a.astype(target), np.array([1e300, -INF])).astype(np.float64)
+        assert not np.isfinite(huge).any()
+
 
 FUNCTIONS: dict[str, Callable[[float], float]] = {
     "exp": math.exp,
