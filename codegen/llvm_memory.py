@@ -45,9 +45,13 @@ def allocate(b: Builder, buffers: Iterable[Buffer]) -> list[str]:
     values are computed after this.
     """
     stack, heap = 0, list[str]()
-    for buffer in buffers:
+    for buffer in dict.fromkeys(buffers):
         size = nbytes(buffer)
-        if size <= STACK_BUFFER_BYTES and stack + size <= STACK_BYTES:
+        if buffer.scope == "register":
+            lanes = size // dtypes.nbytes(buffer.dtype)
+            whole = memory_type(dtypes.vector(buffer.dtype, lanes))
+            b.pointers[buffer] = b.alloca(whole, 1, ALIGNMENT)
+        elif size <= STACK_BUFFER_BYTES and stack + size <= STACK_BYTES:
             stack += size
             count = max(size // dtypes.nbytes(buffer.dtype), 1)
             b.pointers[buffer] = b.alloca(memory_type(buffer.dtype), count, ALIGNMENT)

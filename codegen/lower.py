@@ -8,10 +8,13 @@ from typing import TypeAlias
 from ..errors import BuildError
 from ..target import Target
 from ..tir.ir import Buffer, Func
-from .passes.allocate import allocate
 from .passes.blocks import blocks
+from .passes.compact import compact
 from .passes.flatten import flatten
+from .passes.registers import registers
 from .passes.scope import loops
+from .passes.unroll import unroll
+from .passes.vectorize import vectorize
 
 Pass: TypeAlias = Callable[[Func, Target], Func]
 Trace: TypeAlias = Callable[[str, Func], object]
@@ -19,8 +22,11 @@ Trace: TypeAlias = Callable[[str, Func], object]
 
 PASSES: tuple[Pass, ...] = (
     blocks,
-    allocate,
+    compact,
     flatten,
+    vectorize,
+    unroll,
+    registers,
 )
 
 

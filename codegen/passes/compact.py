@@ -1,0 +1,251 @@
+"""Internal buffers shrink to what is alive at once, and are made where they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ...target import Target
+from ...tir.ir import (
+    Alloc,
+    Binary,
+    Buffer,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    If,
+    Load,
+    Op,
+    Stmt,
+    Store,
+    Var,
+)
+from ...tir.polynomial import ONE, Poly, add, factors, negated
+from ...tir.simplify import Simplifier
+from ...tir.visit import rewrite_children, walk
+from .scope import nested, simplifier_of
+
+
+def compact(func: Func, target: Target) -> Func:
+    """Give each internal buffer the lowest loop that all its accesses are in, and only the shape
+    that one iteration of it touches.
+
+    B of 64 elements                         for i in 8:
+    for i in 8:                                  alloc B of 8 elements
+        for j in 8: B[i * 8 + j] = ...    ->     for j in 8: B[j] = ...
+        for j in 8: C[..] = B[i * 8 + j]         for j in 8: C[..] = B[j]
+
+    A buffer is not moved into a loop whose iterations hand elements of it on to each other, nor
+    into a vectorized loop.
+    """
+    del target
+    if not func.allocs:
+        return func
+    s = simplifier_of(func)
+    scalars = frozenset(p for p in func.params if isinstance(p, Var))
+    accesses = _accesses(func)
+    plans = {b: _plan(b, accesses[b], scalars, s) for b in func.allocs if accesses[b]}
+    made: dict[Stmt | None, list[Buffer]] = {}
+    for plan in plans.values():
+        made.setdefault(plan.at, []).append(plan.buffer)
+
+    def visit(n: Any) -> Any:
+        if isinstance(n, Load | Store) and n.buffer in plans:
+            plan = plans[n.buffer]
+            indices = tuple(
+                visit(s.build(add(s.poly(i), low, -1)) if low else i)
+                for i, low in zip(n.indices, plan.low, strict=True)
+            )
+            if isinstance(n, Load):
+                return Load(plan.buffer, indices, n.dtype, n.mask)
+            return Store(plan.buffer, indices, visit(n.value), n.mask)
+        if not isinstance(n, Expr | Stmt):
+            return n
+        new = rewrite_children(n, visit)
+        if n in made and isinstance(n, For):
+            return replace(new, body=_alloc(made[n], new.body))
+        return new
+
+    body = _alloc(made.get(None, []), visit(func.body))
+    return replace(func, body=body, allocs=())
+
+
+def _alloc(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
+    for buffer in reversed(buffers):
+        body = Alloc(buffer, body)
+    return body
+
+
+class _Access(NamedTuple):
+    """The indices of a load or store, and the statements around it, outermost first."""
+
+    indices: tuple[Expr, ...]
+    writes: bool
+    path: tuple[Stmt, ...]
+
+
+class _Plan(NamedTuple):
+    """The new buffer, the loop whose body it lives in, and what to take from each index."""
+
+    buffer: Buffer
+    at: For | None
+    low: tuple[Poly, ...]
+
+
+def _accesses(func: Func) -> dict[Buffer, list[_Access]]:
+    """The accesses of each internal buffer, in the order of execution."""
+    found: dict[Buffer, list[_Access]] = {b: [] for b in func.allocs}
+
+    def loads(e: Any, path: tuple[Stmt, ...]) -> None:
+        for n in walk(e):
+            if type(n) is Load and n.buffer in found:
+                found[n.buffer].append(_Access(n.indices, False, path))
+
+    def visit(s: Stmt, above: tuple[Stmt, ...]) -> None:
+        path = (*above, s)
+        for e in _expressions(s):
+            loads(e, path)
+        if type(s) is Store and s.buffer in found:
+            found[s.buffer].append(_Access(s.indices, True, path))
+        for c in nested(s):
+            visit(c, path)
+
+    visit(func.body, ())
+    return found
+
+
+def _expressions(s: Stmt) -> Iterator[Expr]:
+    """The expressions directly in a statement."""
+    found: list[Expr] = []
+
+    def see(c: Any) -> Any:
+        if isinstance(c, Expr):
+            found.append(c)
+        return c
+
+    rewrite_children(s, see)
+    yield from found
+
+
+def _plan(b: Buffer, accesses: list[_Access], scalars: frozenset[Var], s: Simplifier) -> _Plan:
+    around: list[For] = []
+    for level in zip(*(a.path for a in accesses), strict=False):
+        if any(stmt is not level[0] for stmt in level):
+            break
+        if type(level[0]) is For:
+            if level[0].kind is ForKind.VECTOR:
+                break
+            around.append(level[0])
+    while True:
+        fixed = scalars | {f.var for f in around}
+        dims = [_span(b, d, accesses, fixed, s) for d in range(len(b.shape))]
+        if _keeps_apart(around, dims, s) or _is_filled_first(accesses, around, dims, fixed, s):
+            break
+        around.pop()
+    buffer = replace(b, shape=tuple(d.extent for d in dims), strides=None)
+    return _Plan(buffer, around[-1] if around else None, tuple(d.low for d in dims))
+
+
+class _Span(NamedTuple):
+    """What is touched of a dimension: `extent` elements from `low` on, in terms of outer loops."""
+
+    low: Poly
+    extent: int
+
+
+def _span(
+    b: Buffer, dim: int, accesses: Sequence[_Access], fixed: frozenset[Var], s: Simplifier
+) -> _Span:
+    whole = _Span({}, b.shape[dim])  # type: ignore[arg-type]
+    base: Poly | None = None
+    low = high = 0
+    for access in accesses:
+        start: Poly = {}
+        least = most = 0
+        for key, c in s.poly(access.indices[dim]).items():
+            if key is not ONE and _is_fixed(key, fixed):
+                start[key] = c
+                continue
+            ends = (1, 1) if key is ONE else s.ends(key)
+            least += c * (ends[0] if c > 0 else ends[1])
+            most += c * (ends[1] if c > 0 else ends[0])
+        if base is None:
+            base, low, high = start, least, most
+        elif base != start:
+            return whole
+        else:
+            low, high = min(low, least), max(high, most)
+    extent = high - low + 1
+    if base is None or extent > whole.extent or (not base and extent == whole.extent):
+        return whole
+    return _Span(add(base, {ONE: low} if low else {}), extent)
+
+
+def _is_fixed(key: Any, fixed: frozenset[Var]) -> bool:
+    return all(
+        n in fixed for f in factors(key) for n in walk(f) if type(n) is Var or type(n) is Load
+    )
+
+
+def _moving(dims: Sequence[_Span]) -> set[Var]:
+    """The loop variables that any of the spans start with."""
+    return {n for d in dims for k in d.low for f in factors(k) for n in walk(f) if type(n) is Var}
+
+
+def _keeps_apart(around: Sequence[For], dims: Sequence[_Span], s: Simplifier) -> bool:
+    """Whether different iterations of the loops that move the spans touch different elements."""
+    apart: set[Var] = {f.var for f in around if f.kind is ForKind.PARALLEL}
+    for d in dims:
+        below = d.extent
+        terms = [(abs(c), k) for k, c in d.low.items() if type(k) is Var]
+        for step, var in sorted(terms, key=lambda t: t[0]):
+            if step < below:
+                break
+            low, high = s.ends(var)
+            below += step * (high - low)
+            apart.add(var)
+    return _moving(dims) <= apart
+
+
+def _is_filled_first(
+    accesses: Sequence[_Access],
+    around: Sequence[For],
+    dims: Sequence[_Span],
+    fixed: frozenset[Var],
+    s: Simplifier,
+) -> bool:
+    """Whether each iteration of the innermost loop writes everything it reads before reading it.
+
+    Conditions other than equalities (inits run on one) only cut off what is not read either.
+    """
+    first = accesses[0]
+    if not first.writes or not around:
+        return False
+    inside = first.path[first.path.index(around[-1]) + 1 :]
+    if any(
+        type(n) is Binary and n.op is Op.EQ for c in inside if type(c) is If for n in walk(c.cond)
+    ):
+        return False
+    for d, span in enumerate(dims):
+        own = _span_of(first, d, fixed, s)
+        if own is None or add(own.low, negated(span.low)) or own.extent != span.extent:
+            return False
+    return True
+
+
+def _span_of(access: _Access, dim: int, fixed: frozenset[Var], s: Simplifier) -> _Span | None:
+    low: Poly = {}
+    extent = 1
+    least = 0
+    for key, c in s.poly(access.indices[dim]).items():
+        if key is ONE:
+            least += c
+        elif _is_fixed(key, fixed):
+            low[key] = c
+        else:
+            ends = s.ends(key)
+            least += c * (ends[0] if c > 0 else ends[1])
+            extent += abs(c) * (ends[1] - ends[0])
+    return _Span(add(low, {ONE: least} if least else {}), extent)

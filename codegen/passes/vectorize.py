@@ -1,0 +1,354 @@
+"""Vectorized loops become vector expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from ... import dtypes
+from ...errors import BuildError
+from ...target import Target
+from ...tir.ir import (
+    COMPARISONS,
+    INDEX,
+    Alloc,
+    Binary,
+    Broadcast,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    If,
+    Let,
+    Load,
+    Op,
+    Ramp,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    const,
+    seq,
+)
+from ...tir.polynomial import ONE, Poly, factors
+from ...tir.simplify import Simplifier
+from ...tir.visit import map_tuple, substitute, walk
+from .scope import map_stmts, simplifier_of, with_body
+
+MAX_UNROLLED_CHUNKS = 16
+
+
+def vectorize(func: Func, target: Target) -> Func:
+    """Make vector statements of each vectorized loop, in chunks of the target's vector width.
+
+    for j in vectorized(20): C[j] = A[j]   ->   C[ramp(0, 1, 16)] = A[ramp(0, 1, 16)]
+                                                C[ramp(16, 1, 4)] = A[ramp(16, 1, 4)]
+
+    What is left over is masked where the target has masks, and else done in smaller vectors. A
+    condition that differs between lanes masks the loads and stores below it.
+    """
+    s = simplifier_of(func)
+
+    def visit(stmt: Stmt) -> Stmt:
+        if type(stmt) is For and stmt.kind is ForKind.VECTOR:
+            return _loop(stmt, target, s)
+        return map_stmts(stmt, visit)
+
+    return with_body(func, visit(func.body))
+
+
+def native_lanes(body: Stmt, target: Target) -> int:
+    """How many lanes of the widest element that `body` accesses fit a vector register."""
+    bits = [dtypes.info(n.dtype).bits for n in walk(body) if type(n) is Buffer]
+    return max(target.vector_bits // max(bits, default=32), 2)
+
+
+def chunks(extent: int, lanes: int, masked: bool) -> Iterator[tuple[int, int, int]]:
+    """The vectors that cover `extent` elements: start, lanes, and how many of them are on."""
+    full = extent // lanes * lanes
+    yield from ((start, lanes, lanes) for start in range(0, full, lanes))
+    rest = extent - full
+    while rest:
+        width = 1 << (rest.bit_length() - 1)
+        if masked and width < rest:
+            yield full, 2 * width, rest
+            return
+        yield full, width, width
+        full, rest = full + width, rest - width
+
+
+def _loop(loop: For, target: Target, s: Simplifier) -> Stmt:
+    assert isinstance(loop.extent, int)
+    lanes = native_lanes(loop.body, target)
+    widest = lanes * MAX_UNROLLED_CHUNKS
+    if loop.extent < widest + lanes or _holds_registers(loop.body):
+        return _chunks(loop, 0, loop.extent, lanes, target, s)
+    full = loop.extent // lanes
+    chunk = Var(f"{loop.var.name}_chunk")
+    s.ranges = {**s.ranges, chunk: (0, full - 1)}
+    many = For(chunk, full, _vector(loop, chunk * lanes, lanes, lanes, s))
+    if full * lanes == loop.extent:
+        return many
+    return seq(many, _chunks(loop, full * lanes, loop.extent, lanes, target, s))
+
+
+def _chunks(loop: For, start: int, end: int, lanes: int, target: Target, s: Simplifier) -> Stmt:
+    parts = chunks(end - start, lanes, _has_masks(loop.body, target))
+    return seq(*(_vector(loop, const(start + at), n, on, s) for at, n, on in parts))
+
+
+def _has_masks(body: Stmt, target: Target) -> bool:
+    bits = {dtypes.info(n.dtype).bits for n in walk(body) if type(n) is Buffer}
+    if "avx512f" in target.features:
+        return min(bits, default=32) >= 32 or "avx512bw" in target.features
+    return "avx" in target.features and min(bits, default=32) >= 32
+
+
+def _holds_registers(body: Stmt) -> bool:
+    return any(type(n) is Buffer and n.scope == "register" for n in walk(body))
+
+
+def _vector(loop: For, base: Expr, lanes: int, on: int, s: Simplifier) -> Stmt:
+    """The body of `loop` for the iterations from `base` on, those after the first `on` off."""
+    if lanes == 1:
+        return substitute(_plain(loop.body), {loop.var: base})
+    numbers = Ramp(const(0), const(1), lanes, dtypes.vector(INDEX, lanes))
+    mask = (
+        None
+        if on == lanes
+        else _compare(Op.LT, numbers, Broadcast(const(on), lanes, numbers.dtype))
+    )
+    v = _Vectorizer(loop.var, base, lanes, s)
+    return v.stmt(loop.body, mask)
+
+
+def _plain(s: Stmt) -> Stmt:
+    """Without vectors: a loop in a vectorized loop runs in order."""
+    if type(s) is For and s.kind is not ForKind.SERIAL and s.kind is not ForKind.UNROLL:
+        s = replace(s, kind=ForKind.SERIAL)
+    return map_stmts(s, _plain)
+
+
+Mask = Expr | None
+
+
+class _Vectorizer:
+    """Rewrites what depends on one loop variable to vectors; the rest is left scalar."""
+
+    def __init__(self, var: Var, base: Expr, lanes: int, s: Simplifier) -> None:
+        self.lanes = lanes
+        self.s = s
+        self.var = var
+        self.base = base
+        self.index = dtypes.vector(INDEX, lanes)
+        self.vectors: dict[Var, Expr] = {var: Ramp(base, const(1), lanes, self.index)}
+
+    def stmt(self, s: Stmt, mask: Mask) -> Stmt:
+        match s:
+            case Store():
+                return self.store(s, mask)
+            case Seq():
+                return seq(*(self.stmt(c, mask) for c in s.stmts))
+            case For():
+                kind = s.kind if s.kind is ForKind.UNROLL else ForKind.SERIAL
+                return replace(s, kind=kind, body=self.stmt(s.body, mask))
+            case If():
+                return self.branch(s, mask)
+            case Let():
+                return self.let(s, mask)
+            case Alloc():
+                return replace(s, body=self.stmt(s.body, mask))
+            case _:
+                raise BuildError("{0} cannot be vectorized", type(s).__name__)
+
+    def store(self, s: Store, mask: Mask) -> Stmt:
+        if s.mask is not None:
+            raise BuildError("a masked store to {0} cannot be vectorized again", s.buffer.name)
+        (offset,) = (self.expr(i, mask) for i in s.indices)
+        value = self.expr(s.value, mask)
+        if offset.dtype == INDEX:
+            if value.dtype == s.buffer.dtype and mask is None:
+                return Store(s.buffer, (offset,), value)
+            raise BuildError(
+                "the vectorized loop {0} stores to one element of {1} in all iterations",
+                self.var.name,
+                s.buffer.name,
+                hint="vectorize a loop that the index of the store depends on",
+            )
+        return Store(s.buffer, (offset,), self.wide(value), mask)
+
+    def branch(self, s: If, mask: Mask) -> Stmt:
+        cond = self.condition(s.cond, mask)
+        if dtypes.info(cond.dtype).lanes == 1:
+            other = None if s.other is None else self.stmt(s.other, mask)
+            return If(cond, self.stmt(s.then, mask), other)
+        then = self.stmt(s.then, _both(mask, cond))
+        if s.other is None:
+            return then
+        return seq(then, self.stmt(s.other, _both(mask, self.negation(cond))))
+
+    def let(self, s: Let, mask: Mask) -> Stmt:
+        value = self.expr(s.value, mask)
+        if value is s.value:
+            return replace(s, body=self.stmt(s.body, mask))
+        var = Var(s.var.name, value.dtype)
+        self.vectors[s.var] = var
+        return Let(var, value, self.stmt(s.body, mask))
+
+    def expr(self, e: Expr, mask: Mask) -> Expr:
+        """`e` with a value for each lane, or as it is where all lanes agree."""
+        if e.dtype == INDEX:
+            ramp = self.linear(e)
+            if ramp is not None:
+                return ramp
+        return _EXPR[type(e)](self, e, mask)
+
+    def linear(self, e: Expr) -> Expr | None:
+        """An index that is linear in the loop's variable, as a ramp."""
+        if type(e) is Const:
+            return e
+        step = 0
+        for key, coefficient in self.s.poly(e).items():
+            if key is self.var:
+                step = coefficient
+            elif self.depends(key):
+                return None
+        if step == 0:
+            return e
+        base = self.s(substitute(e, {self.var: self.base}))
+        return Ramp(base, const(step), self.lanes, self.index)
+
+    def depends(self, key: Any) -> bool:
+        return key is not ONE and any(
+            type(n) is Var and n in self.vectors for f in factors(key) for n in walk(f)
+        )
+
+    def wide(self, e: Expr) -> Expr:
+        """`e` with lanes."""
+        facts = dtypes.info(e.dtype)
+        if facts.lanes > 1:
+            return e
+        return Broadcast(e, self.lanes, dtypes.vector(e.dtype, self.lanes))
+
+    def negation(self, cond: Expr) -> Expr:
+        return Call("not", (cond,), cond.dtype)
+
+    def condition(self, cond: Expr, mask: Mask) -> Expr:
+        """A condition; comparisons of indices become comparisons with the numbers of the lanes."""
+        match cond:
+            case Binary(op=Op.AND | Op.OR) if cond.dtype == "bool":
+                a, b = self.condition(cond.a, mask), self.condition(cond.b, mask)
+                if a is cond.a and b is cond.b:
+                    return cond
+                return _logic(cond.op, self.wide(a), self.wide(b))
+            case Binary() if cond.op in _BOUNDS and cond.a.dtype == INDEX:
+                found = self.lane_bound(cond)
+                if found is not None:
+                    return found
+        return self.expr(cond, mask)
+
+    def lane_bound(self, cond: Binary) -> Expr | None:
+        """`a < b` with `a - b` linear with a step of one or minus one, as a bound on the lane."""
+        p: Poly = dict(self.s.poly(cond.a - cond.b))
+        step = p.pop(self.var, 0)
+        if step not in (1, -1) or any(self.depends(k) for k in p):
+            return None
+        op = cond.op if step == 1 else _MIRROR[cond.op]
+        rest = {k: -c * step for k, c in p.items()}
+        limit = self.s(self.s.build(rest) - self.base)
+        limit = self.s(_clamp(limit, -1, self.lanes))
+        small = dtypes.vector("int32", self.lanes)
+        numbers = Ramp(Const(0, "int32"), Const(1, "int32"), self.lanes, small)
+        return _compare(op, numbers, Broadcast(limit.astype("int32"), self.lanes, small))
+
+
+def _clamp(e: Expr, low: int, high: int) -> Expr:
+    bounded = Binary(Op.MAX, e, const(low), INDEX)
+    return Binary(Op.MIN, bounded, const(high), INDEX)
+
+
+_BOUNDS = frozenset({Op.LT, Op.LE, Op.GT, Op.GE})
+_MIRROR = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
+
+
+def _compare(op: Op, a: Expr, b: Expr) -> Expr:
+    return Binary(op, a, b, dtypes.vector("bool", dtypes.info(a.dtype).lanes))
+
+
+def _logic(op: Op, a: Expr, b: Expr) -> Expr:
+    return Binary(op, a, b, a.dtype)
+
+
+def _both(mask: Mask, cond: Expr) -> Expr:
+    return cond if mask is None else _logic(Op.AND, mask, cond)
+
+
+def _leaf(v: _Vectorizer, e: Expr, mask: Mask) -> Expr:
+    del mask
+    return v.vectors.get(e, e) if type(e) is Var else e
+
+
+def _binary(v: _Vectorizer, e: Binary, mask: Mask) -> Expr:
+    a, b = v.expr(e.a, mask), v.expr(e.b, mask)
+    if a is e.a and b is e.b:
+        return e
+    a, b = v.wide(a), v.wide(b)
+    if (
+        mask is not None
+        and e.op in (Op.FLOORDIV, Op.MOD)
+        and not dtypes.is_float(e.dtype)
+        and not (type(e.b) is Const and e.b.value != 0)
+    ):
+        one = Broadcast(const(1, e.dtype), v.lanes, b.dtype)
+        b = Select(mask, b, one, b.dtype)
+    scalar = "bool" if e.op in COMPARISONS else e.dtype
+    return Binary(e.op, a, b, dtypes.vector(scalar, v.lanes))
+
+
+def _call(v: _Vectorizer, e: Call, mask: Mask) -> Expr:
+    args = map_tuple(e.args, lambda a: v.expr(a, mask))
+    if args is e.args:
+        return e
+    return Call(e.fn, tuple(v.wide(a) for a in args), dtypes.vector(e.dtype, v.lanes))
+
+
+def _cast(v: _Vectorizer, e: Cast, mask: Mask) -> Expr:
+    value = v.expr(e.value, mask)
+    return e if value is e.value else Cast(value, dtypes.vector(e.dtype, v.lanes))
+
+
+def _select(v: _Vectorizer, e: Select, mask: Mask) -> Expr:
+    cond = v.condition(e.cond, mask)
+    if dtypes.info(cond.dtype).lanes == 1:
+        then, other = v.expr(e.then, mask), v.expr(e.other, mask)
+        if cond is e.cond and then is e.then and other is e.other:
+            return e
+        then, other = v.wide(then), v.wide(other)
+        return Select(cond, then, other, then.dtype)
+    then = v.wide(v.expr(e.then, _both(mask, cond)))
+    other = v.wide(v.expr(e.other, _both(mask, v.negation(cond))))
+    return Select(cond, then, other, then.dtype)
+
+
+def _load(v: _Vectorizer, e: Load, mask: Mask) -> Expr:
+    (offset,) = (v.expr(i, mask) for i in e.indices)
+    if offset.dtype == INDEX and mask is None:
+        return e if offset is e.indices[0] else Load(e.buffer, (offset,), e.dtype)
+    return Load(e.buffer, (v.wide(offset),), dtypes.vector(e.dtype, v.lanes), mask)
+
+
+_EXPR: dict[type, Callable[[_Vectorizer, Any, Mask], Expr]] = {
+    Var: _leaf,
+    Const: _leaf,
+    Binary: _binary,
+    Call: _call,
+    Cast: _cast,
+    Select: _select,
+    Load: _load,
+}
