@@ -138,7 +138,7 @@ class ExprPrinter:
 
     def _call(self, e: Call) -> tuple[str, float]:
         if e.fn in PREFIX and len(e.args) == 1:
-            return PREFIX[e.fn] + self.typed(e.args[0], UNARY), UNARY
+            return PREFIX[e.fn] + self.typed(e.args[0], ATOM), UNARY
         if len(e.args) == 2:
             return f"T.{e.fn}({', '.join(self.pair(*e.args))})", ATOM
         return f"T.{e.fn}({', '.join([self.text(a) for a in e.args])})", ATOM
