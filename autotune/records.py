@@ -1,0 +1,102 @@
+"""Programs, targets and tools as the records of the tuning database."""
+
+from __future__ import annotations
+
+import os
+import platform
+from functools import cache
+from importlib.metadata import version
+from math import prod
+
+import numpy as np
+
+from .. import dtypes
+from ..codegen.detect import host_target, usable_memory, usable_processors
+from ..target import Target
+from ..tir.equality import structural_hash
+from ..tir.ir import Buffer, Func, Var
+from ..tuning_db.values import Environment, TargetRecord, Toolchain, Workload
+from .profile import Evaluated, profile
+
+
+def workload_record(func: Func) -> Workload:
+    """The record of an unscheduled program; its id is the structural digest."""
+    shapes = []
+    size = 0
+    for p in func.params:
+        if isinstance(p, Var):
+            shapes.append(f"{p.name}:{p.dtype}")
+            continue
+        shapes.append(f"{p.name}:{p.dtype}[{','.join(map(str, p.shape))}]")
+        size += _bytes(p)
+    return Workload(
+        id=structural_hash(func),
+        name=func.name,
+        ir=repr(func),
+        shape=" ".join(shapes),
+        flops=flops(func),
+        bytes=size,
+    )
+
+
+def flops(func: Func) -> int:
+    """Arithmetic operations on floats in one call of a concrete program."""
+    source = profile(func)
+    data = Evaluated(source, np.zeros((1, 0), dtype=np.int64))
+    return int(
+        sum(
+            (v.visit.operations + v.visit.expensive) * v.product(lambda _: True)[0]
+            for v in data.visits
+        )
+    )
+
+
+def target_record(target: Target) -> TargetRecord:
+    """The record of a resolved target; timings compare within this machine's model and threads."""
+    return TargetRecord(
+        text=str(target),
+        compat=target.compat_class,
+        perf=host_target().with_threads(target.threads).perf_class,
+    )
+
+
+@cache
+def toolchain_record() -> Toolchain:
+    """The versions that make the code. Timings compare within a major version of LLVM."""
+    import llvmlite.binding
+
+    llvm = ".".join(map(str, llvmlite.binding.llvm_version_info))
+    from .. import __version__
+
+    return Toolchain(
+        generation=f"llvm {llvm.partition('.')[0]}",
+        versions={
+            "tilewright": __version__,
+            "llvm": llvm,
+            "llvmlite": version("llvmlite"),
+            "numpy": version("numpy"),
+            "python": platform.python_version(),
+        },
+    )
+
+
+def environment_record(target: Target) -> Environment:
+    """Facts of this machine now."""
+    host = host_target()
+    return Environment(
+        facts={
+            "host": platform.node(),
+            "model": host.model,
+            "mcpu": host.mcpu,
+            "processors": usable_processors(),
+            "threads": target.threads,
+            "memory": usable_memory(),
+            "load": round(os.getloadavg()[0], 2),
+            "system": platform.system(),
+            "release": platform.release(),
+        }
+    )
+
+
+def _bytes(buffer: Buffer) -> int:
+    return prod(n for n in buffer.shape if isinstance(n, int)) * dtypes.nbytes(buffer.dtype)
