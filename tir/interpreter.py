@@ -18,6 +18,7 @@ from ..errors import VerifyError
 from . import arithmetic
 from .arguments import check, elements, scalar, shape_of, write_back
 from .ir import (
+    INDEX,
     Alloc,
     Binary,
     Block,
@@ -32,6 +33,7 @@ from .ir import (
     ForKind,
     Func,
     If,
+    Iter,
     IterKind,
     Let,
     Load,
@@ -93,7 +95,8 @@ class _Machine:
         self.slots: list[Any] = [0]
         self.data: dict[Buffer, list[Any]] = {}
         self.rng = rng
-        self._slot: dict[Var, int] = {}
+        self._slot: dict[Expr, int] = {}
+        self._extents: dict[Expr, Dim] = {}
         self._place = "outside of blocks"
 
     def slot(self, var: Var) -> int:
@@ -128,6 +131,7 @@ class _Machine:
 
     def loop(self, s: For) -> Action:
         extent, slots, k = self.dim(s.extent), self.slots, self.slot(s.var)
+        self._extents[s.var] = s.extent
         body = self.statement(s.body)
         rng = self.rng if s.kind in UNORDERED else None
 
@@ -143,7 +147,7 @@ class _Machine:
         place, self._place = self._place, f"in block {s.label.name!r}"
         here = self._place
         predicate = None if s.predicate is None else self.expr(s.predicate)
-        iters = [(self.slot(i.var), self.expr(i.value), self.dim(i.extent), i) for i in s.iters]
+        iters = [(self.slot(i.var), *self.binding(i)) for i in s.iters if not self.same(i)]
         zero = [self.slot(i.var) for i in s.iters if i.kind is IterKind.REDUCE]
         body = self.statement(s.body)
         init = None if s.init is None else self.statement(s.init)
@@ -153,18 +157,33 @@ class _Machine:
         def run() -> None:
             if predicate is not None and not predicate():
                 return
-            for k, value, extent, i in iters:
+            for k, name, value, extent in iters:
                 x = value()
                 if not 0 <= x < extent():
                     raise VerifyError(
-                        "{0} {1} is {2}, expected within [0, {3})", here, i.var.name, x, extent()
+                        "{0} {1} is {2}, expected within [0, {3})", here, name, x, extent()
                     )
                 slots[k] = x
-            if init is not None and not any(slots[k] for k in zero):
-                init()
+            if init is not None:
+                for k in zero:
+                    if slots[k]:
+                        break
+                else:
+                    init()
             body()
 
         return run
+
+    def binding(self, i: Iter) -> tuple[str, Value, Value]:
+        return i.var.name, self.expr(i.value), self.dim(i.extent)
+
+    def same(self, i: Iter) -> bool:
+        """Whether an iteration variable is a loop's, within its extent; it then shares its slot."""
+        loop, extent = self._extents.get(i.value), i.extent
+        if not (isinstance(loop, int) and isinstance(extent, int) and loop <= extent):
+            return False
+        self._slot[i.var] = self._slot[i.value]
+        return True
 
     def store(self, s: Store) -> Action:
         data, position = self.data[s.buffer], self.position(s.buffer, s.indices)
@@ -245,13 +264,16 @@ class _Machine:
         return self.expr(d)
 
     def var(self, e: Var) -> Value:
-        slots = self.slots
-        if e not in self._slot:
-            raise VerifyError("variable {0} has no value {1}", e.name, self._place)
-        k = self._slot[e]
+        slots, k = self.slots, self.bound(e)
         if dtypes.info(e.dtype).lanes == 1:
             return lambda: slots[k]
         return lambda: slots[k][slots[0]]
+
+    def bound(self, e: Expr) -> int:
+        """The slot of a variable that has a value."""
+        if e not in self._slot:
+            raise VerifyError("variable {0} has no value {1}", e, self._place)
+        return self._slot[e]
 
     def const(self, e: Const) -> Value:
         value = arithmetic.constant(e.value, dtypes.info(e.dtype).scalar)
@@ -344,23 +366,8 @@ class _Machine:
                 _text([v() for v in values]), place, shape,
             )  # fmt: skip
 
-        if len(shape) == 1:
-            (value,), (size,) = values, shape
-
-            def line() -> int:
-                i: int = value()
-                return i if 0 <= i < size else fail()
-
-            return line
-        if len(shape) == 2:
-            (row, column), (height, width) = values, shape
-
-            def plane() -> int:
-                i: int = row()
-                j: int = column()
-                return i * width + j if 0 <= i < height and 0 <= j < width else fail()
-
-            return plane
+        if all(type(i) is Var and i.dtype == INDEX for i in indices):
+            return self.direct([self.bound(i) for i in indices], shape, steps, fail)
         dims = list(zip(values, shape, steps, strict=True))
 
         def run() -> int:
@@ -371,6 +378,23 @@ class _Machine:
                     fail()
                 k += i * step
             return k
+
+        return run
+
+    def direct(
+        self, places: list[int], shape: tuple[int, ...], steps: list[int], fail: Value
+    ) -> Value:
+        """The flat position where each index is a variable."""
+        slots, dims = self.slots, list(zip(places, shape, steps, strict=True))
+
+        def run() -> int:
+            at = 0
+            for k, size, step in dims:
+                i = slots[k]
+                if not 0 <= i < size:
+                    fail()
+                at += i * step
+            return at
 
         return run
 

@@ -188,6 +188,8 @@ class TestChecks:
     def test_unbound_variables_and_foreign_nodes(self) -> None:
         with pytest.raises(VerifyError, match="variable j has no value"):
             run(program(store(Y, (J,), 1.0), Y))
+        with pytest.raises(VerifyError, match="variable j has no value"):
+            run(program(store(Y, (J + 1,), 1.0), Y))
         total = Reduce("sum", (const(1.0, "float32"),), (), 0, "float32")
         with pytest.raises(VerifyError, match="Reduce cannot be run"):
             run(program(store(Y, (0,), total), Y))
