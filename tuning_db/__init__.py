@@ -40,8 +40,9 @@ A measurement counts for `best` only once its schedule was verified: at least on
 the same workload, target, schedule and toolchain passed and none failed, put before or after it.
 
 Records (`values.py`) are frozen and equal by content; `record.id` is the digest of it, and fields
-that name other records hold their ids. Every failure is a `DatabaseError`. The guarantees are at
-`TuningDatabase`.
+that name other records hold their ids; `to_plain(record)` (also of a `Best` or an `Explanation`) is
+ready for `json.dumps`. Sessions are resumed by target id, so a target's facts should be the same in
+every run. Every failure is a `DatabaseError`. The guarantees are at `TuningDatabase`.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ from .values import (
     Verification,
     Workload,
     canonical_json,
+    to_plain,
     utc_now,
 )
 
@@ -90,5 +92,6 @@ __all__ = [
     "Verification",
     "Workload",
     "canonical_json",
+    "to_plain",
     "utc_now",
 ]

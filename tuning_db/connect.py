@@ -31,7 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 
 from ..errors import DatabaseError
-from .failures import translated
+from .failures import sensible, translated
 
 BUSY_TIMEOUT = 30.0
 _HEADER = 100
@@ -51,7 +51,11 @@ class Opened:
     def reading(self) -> Iterator[Connection]:
         """A connection in a transaction that sees one state of the database."""
         self._require_process()
-        with translated(self.location), self.engine.connect() as connection:
+        with (
+            translated(self.location),
+            self.engine.connect() as connection,
+            sensible(self.location),
+        ):
             yield connection
 
     @contextmanager

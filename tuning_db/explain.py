@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, bindparam, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, false, func, select
 
-from .lookup import best
+from .lookup import CHECKED, Check, Layers, best, failed_checks
 from .models import TABLES
 from .read import get
 from .values import Best, Outcome, TargetRecord, Workload
@@ -24,7 +24,6 @@ EXAMPLES = 3
 NEAR = 5
 
 measurement = TABLES["measurement"]
-verification = TABLES["verification"]
 target = TABLES["target"]
 toolchain = TABLES["toolchain"]
 workload = TABLES["workload"]
@@ -58,14 +57,15 @@ class Refused:
 class Near:
     """Another workload of the same operator name, with its usable measurements for the target.
 
-    `distance` is the sum of |log2| of the ratios of the numbers in the two shapes, or infinite.
+    `distance` is the sum of |log2| of the ratios of the numbers in the two shapes; None where they
+    differ in more than numbers.
     """
 
     workload: str
     shape: str
     count: int
     seconds: float | None
-    distance: float
+    distance: float | None
     layer: str
 
 
@@ -87,7 +87,7 @@ class Explanation:
 
 
 def explain(
-    layers: list[tuple[str, Connection]],
+    layers: Layers,
     wanted: Workload | str,
     goal: TargetRecord,
     generation: str | None,
@@ -99,13 +99,14 @@ def explain(
     id = wanted if isinstance(wanted, str) else wanted.id
     known = wanted if isinstance(wanted, Workload) else _first(layers, id)
     chosen = best(layers, id, goal.comparable, generation)
+    checks = failed_checks(layers, id)
     refused: list[Refused] = []
     near: list[Near] = []
     for layer, connection in layers:
-        refused += _refused(connection, layer, id, goal, generation, chosen)
+        refused += _refused(connection, layer, id, goal, generation, chosen, checks)
         if known is not None:
             near += _near(connection, layer, known, goal)
-    near.sort(key=lambda n: (n.count == 0, n.distance, n.workload))
+    near.sort(key=lambda n: (n.count == 0, n.distance is None, n.distance, n.workload))
     return Explanation(
         workload=id,
         name=None if known is None else known.name,
@@ -118,21 +119,13 @@ def explain(
     )
 
 
-def _first(layers: list[tuple[str, Connection]], id: str) -> Workload | None:
+def _first(layers: Layers, id: str) -> Workload | None:
     found = (get(connection, Workload, id) for _, connection in layers)
     return next((w for w in found if w is not None), None)
 
 
-def _numbered() -> Select[Any]:
-    failed = (
-        select(verification.c.id)
-        .where(
-            verification.c.workload == measurement.c.workload,
-            verification.c.schedule == measurement.c.schedule,
-            ~verification.c.passed,
-        )
-        .exists()
-    )
+def _numbered(failed: ColumnElement[bool]) -> Select[Any]:
+    """The first measurements of each group of a workload, with the size of the group."""
     rows = (
         select(
             measurement.c.id,
@@ -152,7 +145,6 @@ def _numbered() -> Select[Any]:
     numbered = select(
         rows,
         func.count().over(partition_by=group).label("number"),
-        func.min(rows.c.seconds).over(partition_by=group).label("fastest"),
         func.row_number()
         .over(partition_by=group, order_by=[rows.c.seconds, rows.c.id])
         .label("place"),
@@ -172,10 +164,6 @@ def _numbered() -> Select[Any]:
     )
 
 
-# The first rows of each group of a workload's measurements, with the group's size and fastest time.
-_GROUPS = _numbered()
-
-
 def _refused(
     connection: Connection,
     layer: str,
@@ -183,23 +171,26 @@ def _refused(
     goal: TargetRecord,
     generation: str | None,
     chosen: Best | None,
+    checks: set[Check],
 ) -> list[Refused]:
+    failed = CHECKED.in_(sorted(checks)) if checks else false()
     mine = "" if chosen is None or chosen.measurement is None else chosen.measurement.id
-    rows = connection.execute(_GROUPS, {"wanted": id, "chosen": mine}).all()
-    groups: dict[tuple[Any, ...], list[Row[Any]]] = {}
-    for row in rows:
-        key = (row.target, row.toolchain, row.outcome, row.verified, row.failed)
-        groups.setdefault(key, []).append(row)
-    return [
-        Refused(
-            *_judge(group[0], goal, generation),
-            count=group[0].number,
-            seconds=group[0].fastest,
-            examples=tuple(row.id for row in group),
-            layer=layer,
-        )
-        for group in groups.values()
-    ]
+    groups: dict[tuple[Reason, str], list[Row[Any]]] = {}
+    for row in connection.execute(_numbered(failed), {"wanted": id, "chosen": mine}):
+        groups.setdefault(_judge(row, goal, generation), []).append(row)
+    return [_group(*why, rows, layer) for why, rows in groups.items()]
+
+
+def _group(reason: Reason, detail: str, rows: list[Row[Any]], layer: str) -> Refused:
+    rows = sorted(rows, key=lambda row: (row.seconds is None, row.seconds, row.id))
+    return Refused(
+        reason,
+        detail,
+        count=sum(row.number for row in rows if row.place == 1),
+        seconds=rows[0].seconds,
+        examples=tuple(row.id for row in rows[:EXAMPLES]),
+        layer=layer,
+    )
 
 
 def _judge(row: Row[Any], goal: TargetRecord, generation: str | None) -> tuple[Reason, str]:
@@ -242,10 +233,10 @@ def _near(connection: Connection, layer: str, known: Workload, goal: TargetRecor
     ]
 
 
-def distance(shape: str, other: str) -> float:
-    """How far apart two shape summaries are: infinite unless they differ in numbers only."""
+def distance(shape: str, other: str) -> float | None:
+    """How far apart two shape summaries are; None if they differ in more than numbers."""
     if _NUMBER.split(shape) != _NUMBER.split(other):
-        return math.inf
+        return None
     pairs = zip(_NUMBER.findall(shape), _NUMBER.findall(other), strict=True)
     return sum(abs(math.log2((int(a) + 1) / (int(b) + 1))) for a, b in pairs)
 

@@ -75,6 +75,20 @@ def translated(location: str) -> Iterator[None]:
         raise DatabaseError("database {0}: {1}", location, error) from error
 
 
+@contextmanager
+def sensible(location: str) -> Iterator[None]:
+    """Raise `DatabaseError` where what is read is no value of its column: text for a time, say."""
+    try:
+        yield
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise DatabaseError(
+            "database {0} holds a value that does not belong there: {1}",
+            location,
+            error,
+            hint="it was damaged or changed by something else",
+        ) from error
+
+
 def translate(error: DBAPIError, location: str) -> DatabaseError:
     """The `DatabaseError` that says what a driver's error means."""
     cause = error.orig

@@ -11,17 +11,25 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from sqlalchemy import Connection, Select, bindparam, literal_column, select
+from sqlalchemy import Connection, Select, bindparam, literal_column, select, tuple_
 
 from .models import TABLES
 from .read import COLUMNS, get, pair, to_record, with_schedule
 from .values import Best, CostModelRecord, Measurement, Outcome, Pin, ScheduleRecord
+
+# The location and a connection of each database, uppermost first.
+Layers = list[tuple[str, Connection]]
 
 measurement = TABLES["measurement"]
 verification = TABLES["verification"]
 target = TABLES["target"]
 toolchain = TABLES["toolchain"]
 pin = TABLES["pin"]
+
+
+# What a numeric check speaks for, of one workload.
+CHECKED = tuple_(measurement.c.schedule, measurement.c.target, measurement.c.toolchain)
+Check = tuple[str, str, str]
 
 
 def _usable() -> Select[Any]:
@@ -45,9 +53,9 @@ _BEST_OF_GENERATION = _usable().where(
         select(toolchain.c.id).where(toolchain.c.generation == bindparam("generation"))
     )
 )
-_NOT_FAILED = measurement.c.schedule.not_in(bindparam("failed", expanding=True))
+_NOT_FAILED = CHECKED.not_in(bindparam("failed", expanding=True))
 _OF_SCHEDULE = measurement.c.schedule == bindparam("schedule")
-_FAILED = select(verification.c.schedule).where(
+_FAILED = select(verification.c.schedule, verification.c.target, verification.c.toolchain).where(
     verification.c.workload == bindparam("workload"), ~verification.c.passed
 )
 _PIN = (
@@ -64,12 +72,12 @@ def fastest(
     workload: str,
     comparable: str,
     generation: str | None,
-    failed: Iterable[str],
+    failed: Iterable[Check],
     schedule: str | None = None,
 ) -> tuple[Measurement, ScheduleRecord] | None:
     """The fastest usable measurement of one database.
 
-    `failed` are schedules refused by other layers; `schedule` asks for that schedule only.
+    `failed` are the checks that failed in any layer; `schedule` asks for that schedule only.
     """
     statement = _BEST if generation is None else _BEST_OF_GENERATION
     values: dict[str, Any] = {"workload": workload, "comparable": comparable}
@@ -85,9 +93,13 @@ def fastest(
     return None if row is None else pair(row)
 
 
-def failed_schedules(connection: Connection, workload: str) -> set[str]:
-    """The schedules of a workload that a numeric check of this database failed."""
-    return set(connection.execute(_FAILED, {"workload": workload}).scalars())
+def failed_checks(layers: Layers, workload: str) -> set[Check]:
+    """What of a workload failed a numeric check in any layer."""
+    return {
+        (row.schedule, row.target, row.toolchain)
+        for _, connection in layers
+        for row in connection.execute(_FAILED, {"workload": workload})
+    }
 
 
 def pinned(connection: Connection, workload: str, comparable: str) -> Pin | None:
@@ -97,17 +109,14 @@ def pinned(connection: Connection, workload: str, comparable: str) -> Pin | None
     return None if row is None else to_record(Pin, cast(Mapping[str, Any], row))
 
 
-def best(
-    layers: list[tuple[str, Connection]], workload: str, comparable: str, generation: str | None
-) -> Best | None:
+def best(layers: Layers, workload: str, comparable: str, generation: str | None) -> Best | None:
     """The best of all layers, the uppermost first where they tie; pins of upper layers first."""
-    failed: set[str] = set()
-    if len(layers) > 1:
-        failed = set().union(*(failed_schedules(c, workload) for _, c in layers))
+    # Of one database alone, `verified` says it already.
+    failed = failed_checks(layers, workload) if len(layers) > 1 else set()
     for location, connection in layers:
         choice = pinned(connection, workload, comparable)
         if choice is not None:
-            return _of_pin(layers, location, choice, comparable, generation)
+            return _of_pin(layers, location, choice, comparable, generation, failed)
     found: Best | None = None
     for location, connection in layers:
         usable = fastest(connection, workload, comparable, generation, failed)
@@ -121,17 +130,20 @@ def _time(record: Measurement | None) -> float:
 
 
 def _of_pin(
-    layers: list[tuple[str, Connection]],
+    layers: Layers,
     location: str,
     choice: Pin,
     comparable: str,
     generation: str | None,
+    failed: set[Check],
 ) -> Best | None:
     schedule: ScheduleRecord | None = None
     measured: Measurement | None = None
     for _, connection in layers:
         schedule = schedule or get(connection, ScheduleRecord, choice.schedule)
-        found = fastest(connection, choice.workload, comparable, generation, (), choice.schedule)
+        found = fastest(
+            connection, choice.workload, comparable, generation, failed, choice.schedule
+        )
         if found is not None and _time(found[0]) < _time(measured):
             measured = found[0]
     return None if schedule is None else Best(schedule, measured, True, location)

@@ -21,9 +21,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache, cached_property
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ..errors import DatabaseError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Json = Any
 
@@ -347,8 +350,8 @@ def digest(value: object) -> str:
     return hashlib.sha256(canonical_json(value).encode("ascii")).hexdigest()
 
 
-def to_plain(record: Record) -> dict[str, Json]:
-    """The fields of a record as JSON values."""
+def to_plain(record: DataclassInstance) -> dict[str, Json]:
+    """The fields of a record, or of any other value of this package, as JSON values."""
     return {f.name: _plain(getattr(record, f.name)) for f in dataclasses.fields(record)}
 
 
@@ -367,15 +370,15 @@ def _refuse_constant(text: str) -> Json:
 
 
 def _plain(value: object) -> Json:
-    match value:
-        case datetime():
-            return value.isoformat(timespec="microseconds")
-        case StrEnum():
-            return value.value
-        case tuple():
-            return list(value)
-        case _:
-            return value
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="microseconds")
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return to_plain(value)
+    return value
 
 
 def _utc(value: datetime) -> datetime:

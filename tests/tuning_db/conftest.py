@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.exc import OperationalError
 
 from tilewright.tuning_db import TuningDatabase
@@ -43,14 +43,21 @@ def postgres_url() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def postgres(postgres_url: str) -> Iterator[Engine]:
+    """Makes and drops what tests use on the server."""
+    engine = create_engine(postgres_url)
+    yield engine
+    engine.dispose()
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Gives the URL of a new, empty database at each call."""
     if request.param == "sqlite":
         yield lambda: f"sqlite:///{tmp_path}/tuning{next(_NUMBER)}.db"
         return
-    server = make_url(request.getfixturevalue("postgres_url"))
-    engine = create_engine(server)
+    engine: Engine = request.getfixturevalue("postgres")
     made: list[str] = []
 
     def new() -> str:
@@ -58,13 +65,12 @@ def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]
         with engine.begin() as connection:
             connection.execute(text(f"CREATE SCHEMA {made[-1]}"))
         options = {"options": f"-csearch_path={made[-1]}"}
-        return server.update_query_dict(options).render_as_string(hide_password=False)
+        return engine.url.update_query_dict(options).render_as_string(hide_password=False)
 
     yield new
     with engine.begin() as connection:
         for schema in made:
             connection.execute(text(f"DROP SCHEMA {schema} CASCADE"))
-    engine.dispose()
 
 
 @pytest.fixture
@@ -110,10 +116,11 @@ def _server(binaries: Path) -> Iterator[str]:
         cwd=home,
         stdout=subprocess.DEVNULL,
     )
-    quiet = ["-c", "listen_addresses=", "-c", "fsync=off", "-c", "logging_collector=off"]
+    settings = ["listen_addresses=", "fsync=off", "synchronous_commit=off", "logging_collector=off"]
+    options = [word for setting in settings for word in ("-c", setting)]
     with (home / "log").open("wb") as log:
         server = subprocess.Popen(
-            [binaries / "postgres", "-D", data, "-k", home, *quiet],
+            [binaries / "postgres", "-D", data, "-k", home, *options],
             user=user,
             cwd=home,
             stdout=log,

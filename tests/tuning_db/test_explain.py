@@ -115,6 +115,28 @@ def test_layers_tell_their_own_refusals(new_place: Callable[[], str]) -> None:
         ]
 
 
+def test_a_check_that_failed_in_a_layer_is_told_in_all(new_place: Callable[[], str]) -> None:
+    place = new_place()
+    with TuningDatabase(place) as team:
+        fill(team)
+        team.put(*verified(8, 1.0))
+    with TuningDatabase(new_place(), layers=[place]) as db:
+        fill(db)
+        db.put(schedule(8), verification(8, passed=False), verification(8, target=ARM))
+        story = db.explain(MATMUL, CPU)
+        assert story.best is None
+        assert [group.reason for group in story.refused] == [Reason.CHECK_FAILED]
+
+
+def test_a_check_that_failed_elsewhere_refuses_nothing_here(db: TuningDatabase) -> None:
+    db.put(*verified(8, 1.0), *verified(16, 2.0))
+    db.put(verification(8, passed=False, target=ARM), verification(16, passed=False, target=ARM))
+    story = db.explain(MATMUL, CPU)
+    assert story.best is not None
+    assert story.best.seconds == 1.0
+    assert [group.reason for group in story.refused] == [Reason.NOT_CHOSEN]
+
+
 def test_the_text(db: TuningDatabase) -> None:
     db.put(schedule(8), *(measurement(8, 0.001 * n) for n in range(1, 6)))
     db.put(*verified(8, 0.0005, workload=WIDER))

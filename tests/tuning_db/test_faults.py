@@ -65,13 +65,13 @@ def test_a_killed_writer_loses_no_measurement_that_it_recorded(place: str, root:
 
 def test_two_processes_create_and_write_at_once(place: str, root: Path) -> None:
     with (
-        child(root, "write", place, "0", "60") as one,
-        child(root, "write", place, "60", "60") as two,
+        child(root, "write", place, "0", "30") as one,
+        child(root, "write", place, "30", "30") as two,
     ):
-        recorded = {*said(one, 60), *said(two, 60)}
+        recorded = {*said(one, 30), *said(two, 30)}
     with TuningDatabase(place) as db:
         assert {record.id for record in db.measurements()} == recorded
-        assert len(recorded) == 120
+        assert len(recorded) == 60
 
 
 def test_a_lock_held_for_too_long(file: Path, root: Path) -> None:
@@ -209,6 +209,29 @@ def test_a_database_overwritten_in_its_middle(file: Path) -> None:
         db.best(MATMUL.id, CPU)
         db.measurements()
         db.records(type(MATMUL))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "outcome = 'fine'",
+        "seconds = 'soon'",
+        "created = 'today'",
+        "samples = '1'",
+        "samples = '[NaN]'",
+    ],
+)
+def test_values_that_do_not_belong_there(file: Path, change: str) -> None:
+    with sqlite3.connect(file) as connection:
+        connection.execute(f"UPDATE measurement SET {change}")
+    connection.close()
+    with (
+        TuningDatabase(file) as db,
+        pytest.raises(DatabaseError, match="not belong there|not valid"),
+    ):
+        db.measurements()
+    with TuningDatabase("sqlite://") as db, pytest.raises(DatabaseError):
+        db.merge(file)
 
 
 def test_somebody_elses_sqlite_database_is_left_alone(tmp_path: Path) -> None:

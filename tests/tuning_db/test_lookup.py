@@ -208,6 +208,15 @@ def test_a_failed_check_in_one_layer_refuses_in_all(
         assert seconds(both.best(MATMUL.id, CPU)) == 2.0
 
 
+def test_a_check_that_failed_on_another_target_does_not_refuse(
+    db: TuningDatabase, team: TuningDatabase
+) -> None:
+    team.put(*verified(8, 1.0), *verified(16, 2.0))
+    db.put(schedule(8), verification(8, passed=False, target=ARM))
+    with TuningDatabase(url(db), layers=[url(team)]) as both:
+        assert seconds(both.best(MATMUL.id, CPU)) == 1.0
+
+
 def test_pins_of_upper_layers_come_first(db: TuningDatabase, team: TuningDatabase) -> None:
     team.put(*verified(8, 1.0), *verified(16, 2.0))
     team.pin(MATMUL.id, CPU, schedule(16).id)
@@ -250,10 +259,10 @@ def test_the_lookup_is_one_seek_in_the_index(db: TuningDatabase) -> None:
         ("A[64,64]", "A[64,64]", 0.0),
         ("A[63,64]", "A[127,64]", 1.0),
         ("A[127,0]", "A[63,1]", 2.0),
-        ("A[64]", "A[64,64]", float("inf")),
-        ("A[64]", "B[64]", float("inf")),
+        ("A[64]", "A[64,64]", None),
+        ("A[64]", "B[64]", None),
     ],
 )
-def test_distance_of_shapes(shape: str, other: str, expected: float) -> None:
+def test_distance_of_shapes(shape: str, other: str, expected: float | None) -> None:
     assert distance(shape, other) == expected
     assert distance(other, shape) == expected
