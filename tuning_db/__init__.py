@@ -47,8 +47,9 @@ every run. Every failure is a `DatabaseError`. The guarantees are at `TuningData
 
 from __future__ import annotations
 
-from .explain import Explanation, Near, Reason, Refused
-from .store import TuningDatabase
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from .values import (
     AnyRecord,
     Best,
@@ -69,6 +70,10 @@ from .values import (
     to_plain,
     utc_now,
 )
+
+if TYPE_CHECKING:
+    from .explain import Explanation, Near, Reason, Refused
+    from .store import TuningDatabase
 
 __all__ = [
     "AnyRecord",
@@ -95,3 +100,18 @@ __all__ = [
     "to_plain",
     "utc_now",
 ]
+
+# Loaded on first use: with them comes SQLAlchemy, which those who need only the records do without.
+_LAZY = {
+    "Explanation": ".explain",
+    "Near": ".explain",
+    "Reason": ".explain",
+    "Refused": ".explain",
+    "TuningDatabase": ".store",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name], __name__), name)

@@ -21,12 +21,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from ..errors import DatabaseError
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 Json = Any
 
@@ -350,8 +347,8 @@ def digest(value: object) -> str:
     return hashlib.sha256(canonical_json(value).encode("ascii")).hexdigest()
 
 
-def to_plain(record: DataclassInstance) -> dict[str, Json]:
-    """The fields of a record, or of any other value of this package, as JSON values."""
+def to_plain(record: Any) -> dict[str, Json]:
+    """The fields of a record, a `Best`, an `Explanation` or any other dataclass as JSON values."""
     return {f.name: _plain(getattr(record, f.name)) for f in dataclasses.fields(record)}
 
 
