@@ -24,7 +24,7 @@ from ...tir.ir import (
 from ...tir.linear import linear
 from ...tir.prove import prove
 from ...tir.visit import map_tuple, substitute
-from ..blocks import Ranges, conjunction, conjuncts, loop_ranges
+from ..blocks import Ranges, conjunction, conjuncts, free_vars, loop_ranges
 from ..find import blocks_in, find_path, path_to, rebuild, with_body
 from ..primitive import primitive
 from ..require import certain, require
@@ -36,11 +36,12 @@ def loop_partition(
 ) -> tuple[Func, tuple[Var, tuple[Label, ...]]]:
     """Cut a loop in two at iteration `at`, and drop the predicates that hold in each part.
 
-        for i in 13: where i * 8 < 100: A[i]   ->   for i in 12: A[i]
-                                                    for i_tail in 1: where i_tail * 8 < 4: ...
+        for i in 13: for j in 8:           ->   for i in 12: for j in 8: A[i * 8 + j]
+          where i * 8 + j < 100: A[..]          for i_tail in 1: for j_tail in 4: A[96 + j_tail]
 
     By default `at` is where the first predicate begins to fail. The blocks of the first part keep
-    their labels, and the loop its variable. Returns the tail's loop and the labels of its blocks.
+    their labels, and the loop its variable. Loops of the tail end where their predicates do.
+    Returns the tail's loop and the labels of its blocks.
     """
     path = path_to(fn, loop)
     old = path[-1]
@@ -73,7 +74,7 @@ def loop_partition(
     tail = For(
         tail_var,
         rest,
-        tidied(body, {**outer, tail_var: (0, rest - 1)}),
+        trimmed(body, {**outer, tail_var: (0, rest - 1)}),
         old.kind,
         old.thread,
         old.annotations,
@@ -113,6 +114,34 @@ def tidied(stmt: Stmt, ranges: dict[Var, tuple[Dim, Dim]]) -> Stmt:
             return stmt if stmts is stmt.stmts else Seq(stmts)
         case _:
             return stmt
+
+
+def trimmed(stmt: Stmt, ranges: dict[Var, tuple[Dim, Dim]]) -> Stmt:
+    """`tidied`, with loops cut to the iterations in which some block below runs."""
+    match stmt:
+        case For():
+            extent = stmt.extent
+            last = {**ranges, stmt.var: (0, extent - 1)}
+            most = [_iterations(b, stmt, last) for b in blocks_in(stmt.body)]
+            if isinstance(extent, int) and all(isinstance(n, int) and n >= 1 for n in most):
+                extent = min(extent, max(n for n in most if isinstance(n, int)))
+            body = trimmed(stmt.body, {**ranges, stmt.var: (0, extent - 1)})
+            return For(stmt.var, extent, body, stmt.kind, stmt.thread, stmt.annotations)
+        case Seq():
+            stmts = map_tuple(stmt.stmts, lambda s: trimmed(s, ranges))
+            return stmt if stmts is stmt.stmts else Seq(stmts)
+        case _:
+            return tidied(stmt, ranges)
+
+
+def _iterations(block: Block, loop: For, ranges: Ranges) -> Dim | None:
+    """How many first iterations of `loop` run `block`, where its predicate says just that."""
+    counts = [
+        _limit(c, loop.var, ranges)
+        for c in conjuncts(block.predicate)
+        if all(ranges.get(v) == (0, 0) for v in free_vars(c) if v is not loop.var)
+    ]
+    return min((n for n in counts if isinstance(n, int)), default=None)
 
 
 def _fresh(stmt: Stmt, values: dict[Var, Expr], labels: list[Label]) -> Stmt:

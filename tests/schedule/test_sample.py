@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule, Trace
-from tilewright.schedule.arguments import evaluate
+from tilewright.schedule.arguments import Derived, Sampled, evaluate
 
 from .conftest import Golden
 from .machinery import check_meaning
@@ -203,7 +203,8 @@ def test_arithmetic_on_sampled_numbers_is_recorded() -> None:
 )  # fmt: skip
 def test_arithmetic_on_sampled_numbers_is_that_of_integers(function: Any) -> None:
     sch = Schedule(elementwise())
-    t: Any = function(sch.sample_categorical([4]))
+    t = function(sch.sample_categorical([4]))
     assert t == function(4)
-    assert isinstance(t, int)
+    assert isinstance(t, Sampled)
+    assert isinstance(t.source, Derived)
     assert evaluate(t.source, lambda ref: 4) == t
