@@ -1,0 +1,1 @@
+"""Lowering passes and code generation."""
