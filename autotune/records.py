@@ -63,11 +63,10 @@ def target_record(target: Target) -> TargetRecord:
 @cache
 def toolchain_record() -> Toolchain:
     """The versions that make the code. Timings compare within a major version of LLVM."""
-    import llvmlite.binding
-
-    llvm = ".".join(map(str, llvmlite.binding.llvm_version_info))
     from .. import __version__
+    from ..codegen.llvm import version
 
+    llvm = version()
     return Toolchain(
         generation=f"llvm {llvm.partition('.')[0]}",
         versions={

@@ -115,6 +115,11 @@ def initialize() -> None:
     binding.initialize_all_asmprinters()
 
 
+def version() -> str:
+    """The LLVM that makes the code, such as `22.1.0`."""
+    return ".".join(map(str, binding.llvm_version_info))
+
+
 def _scalar(b: Builder, p: Var, operand: str) -> str:
     """A parameter by value: bool as a byte, narrow floats as their bits."""
     if dtypes.is_bool(p.dtype):
