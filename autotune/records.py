@@ -64,9 +64,9 @@ def target_record(target: Target) -> TargetRecord:
 def toolchain_record() -> Toolchain:
     """The versions that make the code. Timings compare within a major version of LLVM."""
     from .. import __version__
-    from ..codegen.llvm import version
+    from ..codegen.llvm import llvm_version
 
-    llvm = version()
+    llvm = llvm_version()
     return Toolchain(
         generation=f"llvm {llvm.partition('.')[0]}",
         versions={

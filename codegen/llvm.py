@@ -115,7 +115,7 @@ def initialize() -> None:
     binding.initialize_all_asmprinters()
 
 
-def version() -> str:
+def llvm_version() -> str:
     """The LLVM that makes the code, such as `22.1.0`."""
     return ".".join(map(str, binding.llvm_version_info))
 
