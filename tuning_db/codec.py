@@ -136,6 +136,12 @@ def _check_measurement(record: Measurement) -> None:
             record.seconds,
             len(record.samples),
         )
+    if (record.error is None) != (record.outcome is Outcome.OK):
+        raise DatabaseError(
+            "measurement {0} has error={1!r:.40}; ok has none, others a text that says why",
+            record.outcome.value,
+            record.error,
+        )
     times = record.samples if record.seconds is None else (record.seconds, *record.samples)
     if not all(0 < t < float("inf") for t in times):
         raise DatabaseError("measurement has a time that is not positive and finite: {0}", times)

@@ -1,8 +1,11 @@
 """Opening: from a path or URL to an engine on a database of the current schema.
 
 SQLite runs in WAL mode with foreign keys on and synchronous=NORMAL: a commit survives the death of
-any process; a power cut may lose the last moments, and never damages the file. Writers take turns
-(BEGIN IMMEDIATE, with a busy timeout of 30 s unless the URL has `?timeout=`); readers never wait.
+any process; a power cut may lose the last moments, and never damages the file.
+
+Writers take turns on every backend (BEGIN IMMEDIATE, an advisory lock), so that what a writer has
+read is still so when it writes; they wait for at most the busy timeout. Readers never wait, and see
+one state of the database for as long as they read.
 """
 
 from __future__ import annotations
@@ -34,6 +37,11 @@ from ..errors import DatabaseError
 from .failures import sensible, translated
 
 BUSY_TIMEOUT = 30.0
+_LOCK = 0x54574442  # the advisory lock that PostgreSQL's writers take
+_READING: dict[str, dict[str, Any]] = {
+    "sqlite": {},
+    "postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
+}
 _HEADER = 100
 
 
@@ -56,7 +64,7 @@ class Opened:
             self.engine.connect() as connection,
             sensible(self.location),
         ):
-            yield connection
+            yield connection.execution_options(**_READING[connection.dialect.name])
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -71,6 +79,10 @@ class Opened:
         with translated(self.location), self.engine.connect() as connection:
             connection = connection.execution_options(tilewright_write=True)
             with connection.begin():
+                if connection.dialect.name == "postgresql":
+                    wait = f"SET LOCAL lock_timeout = '{self.timeout:.3f}s'"
+                    connection.exec_driver_sql(wait)
+                    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
                 yield connection
 
     def _require_process(self) -> None:
@@ -115,12 +127,17 @@ def use_wal(opened: Opened) -> None:
 
 def _try_wal(raw: PoolProxiedConnection, give_up: float) -> bool:
     try:
-        raw.cursor().execute("PRAGMA journal_mode=WAL")
+        mode = raw.cursor().execute("PRAGMA journal_mode=WAL").fetchone()[0]
     except sqlite3.DatabaseError as error:
         busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
         if busy and time.monotonic() < give_up:
             return False
         raise OperationalError("PRAGMA journal_mode=WAL", {}, error) from error
+    if mode not in ("wal", "memory"):
+        raise DatabaseError(
+            "the file system cannot hold a SQLite database that several processes use at once",
+            hint="put it on a local disk, or use PostgreSQL",
+        )
     return True
 
 
@@ -242,9 +259,7 @@ def _sqlite_engine(
 def _open_postgres(url: URL, read_only: bool) -> Opened:
     location = url.render_as_string(hide_password=True)
     try:
-        engine = create_engine(
-            url, pool_pre_ping=True, execution_options={"postgresql_readonly": read_only}
-        )
+        engine = create_engine(url, pool_pre_ping=True)
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise DatabaseError(
             "database {0} needs a driver that is not installed: {1}",

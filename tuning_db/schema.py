@@ -9,14 +9,13 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from sqlalchemy import Connection, Text, column, inspect, select, table, text
+from sqlalchemy import Connection, Text, column, inspect, select, table
 
 from ..errors import DatabaseError
 from .connect import Opened, use_wal
 from .models import HEAD, VERSION_TABLE
 
 MIGRATIONS = Path(__file__).with_name("migrations")
-_LOCK = 0x54574442  # a PostgreSQL advisory lock: one process migrates at a time
 
 
 _ALEMBIC = threading.Lock()  # alembic keeps what it migrates in a global variable
@@ -42,8 +41,6 @@ def prepare(opened: Opened, create: bool) -> None:
         _require_older(opened, revision)
     use_wal(opened)
     with opened.writing() as connection:
-        if connection.dialect.name == "postgresql":
-            connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
         if _revision(connection, opened) != HEAD:
             migrate(connection, HEAD)
 

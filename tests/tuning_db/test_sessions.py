@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from datetime import timedelta
 
 import pytest
@@ -106,6 +107,26 @@ def test_only_one_process_resumes(db: TuningDatabase) -> None:
     db.resume_session(session.id)
     with pytest.raises(DatabaseError, match=f"process {os.getpid()} on {socket.gethostname()}"):
         db.resume_session(session.id)
+
+
+def test_of_many_that_resume_at_once_one_does(db: TuningDatabase) -> None:
+    session = start(db)
+    db.finish_session(session.id, SessionStatus.INTERRUPTED)
+    resumed: list[Session] = []
+    refused: list[DatabaseError] = []
+
+    def work() -> None:
+        try:
+            resumed.append(db.resume_session(session.id))
+        except DatabaseError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(resumed), len(refused)) == (1, 5)
 
 
 def test_a_finished_session_is_done(db: TuningDatabase) -> None:

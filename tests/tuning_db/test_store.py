@@ -14,12 +14,14 @@ from tilewright.tuning_db import (
     CostModelRecord,
     Measurement,
     Outcome,
+    Reason,
     ScheduleRecord,
     Session,
     TargetRecord,
     TuningDatabase,
     Workload,
 )
+from tilewright.tuning_db.read import get
 from tilewright.tuning_db.values import KINDS
 
 from .samples import (
@@ -227,6 +229,34 @@ def test_many_threads_write_and_read_at_once(db: TuningDatabase) -> None:
         thread.join()
     assert failures == []
     assert db.trials(SESSION.id) == 160
+
+
+def test_checks_and_measurements_that_are_written_at_once_find_each_other(
+    db: TuningDatabase,
+) -> None:
+    db.put(*(schedule(n) for n in range(20)))
+    meet = threading.Barrier(2)
+
+    def work(record: Callable[[int], AnyRecord]) -> None:
+        for n in range(20):
+            meet.wait()
+            db.put(record(n))
+
+    halves = (lambda n: measurement(n, 1.0 + n), verification)
+    threads = [threading.Thread(target=work, args=(half,)) for half in halves]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {group.reason for group in db.explain(MATMUL, CPU).refused} == {Reason.NOT_CHOSEN}
+
+
+def test_a_reader_sees_one_state(db: TuningDatabase) -> None:
+    with db._layers[0].reading() as connection:
+        assert get(connection, Workload, "d" * 64) is None
+        db.put(dataclasses.replace(MATMUL, id="d" * 64))
+        assert get(connection, Workload, "d" * 64) is None
+    assert db.get(Workload, "d" * 64).name == MATMUL.name
 
 
 def test_records_of_every_kind_are_read(db: TuningDatabase) -> None:

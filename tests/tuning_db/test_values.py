@@ -172,6 +172,7 @@ def test_canonical_json() -> None:
         ("measurement", {"outcome": "fine"}, "measurement.outcome is 'fine', expected Outcome"),
         ("measurement", {"outcome": "crash"}, "measurement crash has seconds=0.125 and 2 samples"),
         ("measurement", {"seconds": None}, "measurement ok has seconds=None and 2 samples"),
+        ("measurement", {"error": "slow"}, "measurement ok has error='slow'; ok has none"),
         ("measurement", {"samples": []}, "measurement ok has seconds=0.125 and 0 samples"),
         ("measurement", {"samples": [0.0]}, "not positive and finite"),
         ("measurement", {"samples": ["1"]}, "measurement.samples is"),
