@@ -13,6 +13,7 @@ from .passes.compact import compact
 from .passes.flatten import flatten
 from .passes.registers import registers
 from .passes.scope import loops
+from .passes.tails import tails
 from .passes.unroll import unroll
 from .passes.vectorize import vectorize
 
@@ -23,6 +24,7 @@ Trace: TypeAlias = Callable[[str, Func], object]
 PASSES: tuple[Pass, ...] = (
     blocks,
     compact,
+    tails,
     flatten,
     vectorize,
     unroll,

@@ -26,7 +26,7 @@ from ...tir.ir import (
 from ...tir.polynomial import ONE
 from ...tir.simplify import Simplifier
 from ...tir.visit import substitute
-from .scope import fresh_loops, map_exprs, map_stmts, simplifier_of, with_body
+from .scope import fresh, map_exprs, map_stmts, simplifier_of, with_body
 
 
 def blocks(func: Func, target: Target) -> Func:
@@ -40,7 +40,7 @@ def blocks(func: Func, target: Target) -> Func:
                 C[v] = C[v] + A[v, r]
 
     Where the loops that reduce are not around this block alone, the init stays where it is, under
-    the condition that the values of all reduce variables are zero.
+    the condition that the values of all reduce variables are zero. Loops of one iteration go.
     """
     del target
     s = simplifier_of(func)
@@ -75,6 +75,8 @@ def _visit(stmt: Stmt, s: Simplifier) -> _Part:
 
 
 def _for(loop: For, s: Simplifier) -> _Part:
+    if type(loop.extent) is int and loop.extent == 1:
+        return _visit(substitute(loop.body, {loop.var: const(0)}), s)
     body, init, zero = _visit(loop.body, s)
     if init is not None and loop.var not in zero and not zero:
         body, init = seq(init, body), None
@@ -82,11 +84,11 @@ def _for(loop: For, s: Simplifier) -> _Part:
     if init is None:
         return _Part(new)
     if loop.var not in zero:
-        return _Part(new, fresh_loops(replace(loop, body=init)), zero)
+        return _Part(new, fresh(replace(loop, body=init)), zero)
     in_order = loop.kind in (ForKind.SERIAL, ForKind.UNROLL)
     if not (in_order and isinstance(loop.extent, int)):
         return _Part(replace(loop, body=_settled(_Part(body, init, zero))))
-    init = fresh_loops(substitute(init, {loop.var: const(0)}))
+    init = fresh(substitute(init, {loop.var: const(0)}))
     if loop.extent == 0:
         return _Part(new)
     if len(zero) == 1:

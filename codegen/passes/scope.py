@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from ...tir.ir import Alloc, Expr, For, Func, If, Let, Seq, Stmt, Var
+from ...tir.ir import Alloc, Const, Expr, For, Func, If, Let, Seq, Stmt, Var, seq
 from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children, substitute
 
@@ -67,12 +67,37 @@ def with_body(func: Func, body: Stmt) -> Func:
     return func if body is func.body else replace(func, body=body)
 
 
-def fresh_loops(s: Stmt) -> Stmt:
-    """`s` with variables of its own for its loops and lets: a variable has one binder."""
+def fresh(s: Stmt) -> Stmt:
+    """A copy of `s` with loops, lets and internal buffers of its own: each has one binder."""
     match s:
         case For() | Let():
             var = Var(s.var.name, s.var.dtype)
-            body = substitute(fresh_loops(s.body), {s.var: var})
-            return replace(s, var=var, body=body)
+            return replace(s, var=var, body=substitute(fresh(s.body), {s.var: var}))
+        case Alloc():
+            buffer = replace(s.buffer)
+            return Alloc(buffer, substitute(fresh(s.body), {s.buffer: buffer}))
         case _:
-            return map_stmts(s, fresh_loops)
+            return map_stmts(s, fresh)
+
+
+def decided(s: Stmt) -> Stmt:
+    """`s` without the branches that constant conditions never take, and without empty loops."""
+    match s:
+        case If(cond=Const(value=holds)):
+            if holds:
+                return decided(s.then)
+            return Seq(()) if s.other is None else decided(s.other)
+        case Seq():
+            return seq_of([decided(c) for c in s.stmts], s)
+        case For():
+            new = map_stmts(s, decided)
+            return Seq(()) if type(new.body) is Seq and not new.body.stmts else new  # type: ignore[attr-defined]
+        case _:
+            return map_stmts(s, decided)
+
+
+def seq_of(stmts: list[Stmt], old: Seq | None = None) -> Stmt:
+    """The statements in order; `old` if they are those of it."""
+    if old is not None and all(a is b for a, b in zip(stmts, old.stmts, strict=True)):
+        return old
+    return seq(*stmts)

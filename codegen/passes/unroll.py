@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...errors import BuildError
 from ...target import Target
-from ...tir.ir import Const, For, ForKind, Func, If, Seq, Stmt, Store, const, seq
+from ...tir.ir import For, ForKind, Func, Stmt, Store, const, seq
 from ...tir.visit import substitute
-from .scope import map_stmts, nested, with_body
+from .scope import decided, map_stmts, nested, with_body
 
 MAX_STORES = 8192
 
@@ -50,16 +50,3 @@ def _visit(s: Stmt) -> Stmt:
         return s
     assert isinstance(s.extent, int)
     return seq(*(decided(substitute(s.body, {s.var: const(i)})) for i in range(s.extent)))
-
-
-def decided(s: Stmt) -> Stmt:
-    """`s` without the branches that constant conditions never take."""
-    match s:
-        case If(cond=Const(value=holds)):
-            if holds:
-                return decided(s.then)
-            return Seq(()) if s.other is None else decided(s.other)
-        case Seq():
-            return seq(*(decided(c) for c in s.stmts))
-        case _:
-            return map_stmts(s, decided)
