@@ -1,0 +1,136 @@
+"""Exact questions about quasi-affine accesses, answered by the integer set library.
+
+Used where simple structure does not decide: it takes a millisecond a question. All functions give
+`None` where an expression is not quasi-affine (it depends on data, or multiplies variables).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from ..errors import VerifyError
+from .ir import Binary, Call, Const, Dim, Expr, Op, Var
+
+if TYPE_CHECKING:
+    import islpy
+
+    Elements: TypeAlias = islpy.Map
+
+_TEXT = {
+    Op.ADD: "({0} + {1})",
+    Op.SUB: "({0} - {1})",
+    Op.MIN: "min({0}, {1})",
+    Op.MAX: "max({0}, {1})",
+    Op.LT: "({0} < {1})",
+    Op.LE: "({0} <= {1})",
+    Op.GT: "({0} > {1})",
+    Op.GE: "({0} >= {1})",
+    Op.EQ: "({0} = {1})",
+    Op.NE: "({0} != {1})",
+    Op.AND: "({0} and {1})",
+    Op.OR: "({0} or {1})",
+}
+_DIVISIONS = {Op.FLOORDIV: "floor(({0}) / {1})", Op.MOD: "(({0}) mod {1})"}
+
+
+class Box(NamedTuple):
+    """Variables with their extents, and conditions on them."""
+
+    extents: Mapping[Var, int]
+    conditions: Sequence[Expr]
+
+
+def text(e: Expr, names: Mapping[Var, str]) -> str | None:
+    """`e` in the notation of the library; `None` where it is not quasi-affine."""
+    match e:
+        case Var():
+            return names.get(e)
+        case Const(value=value):
+            return str(value).lower() if isinstance(value, bool) else str(value)
+        case Binary(op=op):
+            a, b = text(e.a, names), text(e.b, names)
+            if a is None or b is None:
+                return None
+            if op is Op.MUL:
+                return f"({a} * {b})" if type(e.a) is Const or type(e.b) is Const else None
+            if op in _DIVISIONS:
+                positive = type(e.b) is Const and e.b.value > 0
+                return _DIVISIONS[op].format(a, b) if positive else None
+            template = _TEXT.get(op)
+            return None if template is None else template.format(a, b)
+        case Call(fn="neg", args=(a,)):
+            inner = text(a, names)
+            return None if inner is None else f"(-{inner})"
+        case Call(fn="not", args=(a,)):
+            inner = text(a, names)
+            return None if inner is None else f"(not {inner})"
+        case _:
+            return None
+
+
+def elements(
+    indices: Sequence[Expr],
+    shape: Sequence[Dim],
+    box: Box,
+    shared: Sequence[Var],
+    certain: bool,
+) -> Elements | None:
+    """The map from the variables in `shared` to the elements within `shape` that an access touches.
+
+    With `certain`, only what is surely touched: `None` where that is not quasi-affine. Otherwise
+    all that may be touched: conditions and indices that are not quasi-affine may be anything.
+    """
+    names = {v: f"v{k}" for k, v in enumerate(box.extents)}
+    facts = [text(c, names) for c in box.conditions]
+    places = [text(i, names) for i in indices]
+    if certain and None in (*facts, *places):
+        return None
+    limits = [f"0 <= {names[v]} < {n}" for v, n in box.extents.items()]
+    limits += [f for f in facts if f is not None]
+    outputs = [f"e{d}" for d in range(len(places))]
+    for output, place, size in zip(outputs, places, shape, strict=True):
+        limits.append(f"0 <= {output} < {size}")
+        if place is not None:
+            limits.append(f"{output} = {place}")
+    fixed = ", ".join(names[v] for v in shared)
+    moving = ", ".join(names[v] for v in box.extents if v not in shared)
+    exists = f"exists {moving}: " if moving else ""
+    body = " and ".join(limits) or "true"
+    return _isl().Map(f"{{ [{fixed}] -> [{', '.join(outputs)}] : {exists}{body} }}")
+
+
+def covered(read: Elements, writes: Iterable[Elements]) -> bool:
+    """Whether every element that `read` touches is one that a map in `writes` touches."""
+    rest = read
+    for w in writes:
+        rest = rest.subtract(w)
+        if rest.is_empty():
+            return True
+    return bool(rest.is_empty())
+
+
+def overlap(a: Elements, b: Elements, position: int) -> bool:
+    """Whether `a` and `b` touch one element in two iterations that differ first at `position`.
+
+    The variables before `position` are the same in both.
+    """
+    isl = _isl()
+    n = a.dim(isl.dim_type.in_)
+    left = ", ".join(f"x{k}" for k in range(n))
+    right = ", ".join(f"y{k}" for k in range(n))
+    same = " and ".join(f"x{k} = y{k}" for k in range(position)) or "true"
+    apart = isl.Map(f"{{ [{left}] -> [{right}] : {same} and x{position} != y{position} }}")
+    both = a.apply_range(b.reverse())
+    return not both.intersect(apart).is_empty()
+
+
+def _isl() -> Any:
+    try:
+        import islpy
+    except ImportError as error:
+        raise VerifyError(
+            "islpy is needed to decide whether this program is right",
+            hint="install it: pip install islpy",
+        ) from error
+    return islpy

@@ -1,0 +1,187 @@
+"""Every access lies in its buffer, every divisor is not zero, every binding in its domain.
+
+Path-sensitive: what is in a branch of `select` or `If`, under a predicate or a mask, is shown under
+that condition. A block's body is looked at for its whole domain first, and, where that does not do,
+for the values that its iteration variables take in its loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import dtypes
+from ..errors import VerifyError
+from .bounds import bound
+from .compare import decide
+from .ir import INDEX, Binary, Const, Dim, Expr, Op, Range, Region, as_expr, binary, cast, const
+from .polynomial import Poly, add, number
+from .prove import truth
+from .simplify import Simplifier
+from .structure import same
+from .survey import Binding, Division, Place, Survey, Touch
+
+
+class InBounds:
+    """Questions about one surveyed program; simplifiers are kept between them."""
+
+    def __init__(self, survey: Survey) -> None:
+        self.survey = survey
+        self.plain = Simplifier(survey.ranges)
+
+    def check(self) -> None:
+        """Raise `VerifyError` at the first access, division or binding that is not shown safe."""
+        for binding in self.survey.bindings:
+            self._binding(binding)
+        for touch in self.survey.touches:
+            self._touch(touch)
+        for division in self.survey.divisions:
+            self._division(division)
+        for shift in self.survey.shifts:
+            self._shift(shift)
+
+    def within(self, e: Expr, size: Dim, place: Place) -> bool:
+        """Whether `0 <= e < size` is shown at `place`."""
+        p = self.plain.poly(e)
+        low, high = self.plain.interval(p)
+        if low >= 0 and isinstance(size, int) and high < size:
+            return True
+        extent = as_expr(size)
+        return self.holds(binary(Op.GE, e, const(0)), place) and self.holds(
+            binary(Op.LT, e, extent), place
+        )
+
+    def holds(self, condition: Expr, place: Place) -> bool:
+        """Whether `condition` is shown at `place`."""
+        if truth(self.plain, condition) is True:
+            return True
+        survey = self.survey
+        if place.conditions and truth(Simplifier(survey.ranges, place.conditions), condition):
+            return True
+        resolved = survey.resolved(condition)
+        if resolved is condition:
+            return False
+        known = [survey.resolved(c) for c in place.conditions]
+        return truth(Simplifier(survey.ranges, known), resolved) is True
+
+    def _binding(self, binding: Binding) -> None:
+        i, place = binding
+        if self.within(i.value, i.extent, place):
+            return
+        raise VerifyError(
+            "block {0}: the value {1} of {2} {3}; expected 0 to {4} - 1",
+            _name_of(binding, self.survey), i.value, i.var.name, self._lies(i.value, place),
+            i.extent, hint="guard the block by a predicate",
+        )  # fmt: skip
+
+    def _touch(self, touch: Touch) -> None:
+        for d, (e, size) in enumerate(zip(touch.indices, touch.buffer.shape, strict=True)):
+            if self.within(e, size, touch.place):
+                continue
+            raise VerifyError(
+                "{0}: index {1} of {2}{3} {4}; expected 0 to {5} - 1 (shape {6})",
+                touch.place.name, e, touch.buffer.name, f" in dimension {d}",
+                self._lies(e, touch.place), size, list(touch.buffer.shape),
+                hint=self._advice(e),
+            )  # fmt: skip
+
+    def _advice(self, e: Expr) -> str:
+        low, high = self.plain.interval(self.plain.poly(e))
+        if high - low >= 1 << 31:
+            return "declare the range of indices that are read from a buffer: value_range=(0, n)"
+        return "read padding through te.select(condition, a[index], 0), or make the buffer larger"
+
+    def _lies(self, e: Expr, place: Place) -> str:
+        survey = self.survey
+        known = [survey.resolved(c) for c in place.conditions]
+        low, high = bound(survey.resolved(e), survey.ranges)
+        guard = " where " + " and ".join(map(str, known)) if known else ""
+        if low is None and high is None:
+            return f"is not bounded{guard}"
+        return f"is known to lie in [{low}, {high}]{guard}"
+
+    def _division(self, division: Division) -> None:
+        e, place = division
+        if self._not_zero(e.b, place):
+            return
+        what = "zero" if type(e.b) is Const else "not shown to differ from zero"
+        raise VerifyError(
+            "{0}: the divisor {1} of {2} is {3}", place.name, e.b, e, what,
+            hint="guard it: te.select(divisor != 0, a // divisor, 0)",
+        )  # fmt: skip
+
+    def _not_zero(self, e: Expr, place: Place) -> bool:
+        if type(e) is Const:
+            return e.value != 0
+        if self.holds(binary(Op.NE, cast(INDEX, e), const(0)), place):
+            return True
+        if e.dtype == INDEX:
+            return False
+        if type(e) is Binary and e.op is Op.MAX:
+            return any(type(x) is Const and x.value > 0 for x in (e.a, e.b))
+        return any(_excludes_zero(c, e) for c in place.conditions)
+
+    def _shift(self, shift: Division) -> None:
+        e = shift.expr
+        bits = dtypes.info(e.dtype).bits
+        if type(e.b) is Const and not 0 <= e.b.value < bits:
+            raise VerifyError(
+                "{0}: a shift of {1} by {2} bits; expected 0 to {3}", shift.place.name, e.dtype,
+                e.b.value, bits - 1,
+            )  # fmt: skip
+
+    def covered(self, touch: Touch, regions: Sequence[Region]) -> bool:
+        """Whether one of the declared regions covers the access."""
+        return any(
+            r.buffer is touch.buffer
+            and all(
+                self._in_range(e, x, touch.place)
+                for e, x in zip(touch.indices, r.ranges, strict=True)
+            )
+            for r in regions
+        )
+
+    def _in_range(self, e: Expr, r: Range, place: Place) -> bool:
+        if same(e, r.min):
+            return not isinstance(r.extent, int) or r.extent >= 1
+        s = self.plain
+        offset = add(s.poly(e), s.poly(r.min), -1)
+        extent: Poly = number(r.extent) if isinstance(r.extent, int) else s.poly(r.extent)
+        if decide(s, Op.GE, offset, {}) and decide(s, Op.LT, offset, extent):
+            return True
+        return self.holds(binary(Op.GE, e, r.min), place) and self.holds(
+            binary(Op.LT, e, r.min + as_expr(r.extent)), place
+        )
+
+
+def _excludes_zero(condition: Expr, e: Expr) -> bool:
+    """Whether `condition` says of `e` itself that it is not zero."""
+    if type(condition) is not Binary:
+        return False
+    if condition.op is Op.AND:
+        return _excludes_zero(condition.a, e) or _excludes_zero(condition.b, e)
+    a, b, op = condition.a, condition.b, condition.op
+    if same(b, e):
+        a, b, op = b, a, {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE}.get(op, op)
+    if not same(a, e) or type(b) is not Const:
+        return False
+    n: Any = b.value
+    match op:
+        case Op.NE:
+            return bool(n == 0)
+        case Op.GT:
+            return bool(n >= 0)
+        case Op.LT:
+            return bool(n <= 0)
+        case Op.GE:
+            return bool(n > 0)
+        case Op.LE:
+            return bool(n < 0)
+        case Op.EQ:
+            return bool(n != 0)
+        case _:
+            return False
+
+
+def _name_of(binding: Binding, survey: Survey) -> str:
+    return next(b.label.name for b, _ in survey.blocks if binding.iter in b.iters)

@@ -1,0 +1,106 @@
+"""No iteration of a parallel, vectorized or thread loop depends on another.
+
+A buffer that is used only inside the loop is private to each iteration. Of any other buffer that is
+stored to, different iterations must touch different elements. First by structure: in some dimension
+the windows of different iterations lie apart. Where that does not decide, exactly by integer sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import VerifyError
+from . import affine
+from .initialised import elements
+from .ir import Buffer, For, Func, IterKind
+from .polynomial import Poly, add, constant
+from .simplify import Simplifier
+from .survey import Survey, Touch
+from .windows import Sweeper, variables
+
+
+class Independence:
+    """Answers for one surveyed program."""
+
+    def __init__(self, func: Func, survey: Survey) -> None:
+        self.survey = survey
+        self.plain = Simplifier(survey.ranges)
+        self.parameters = set(func.params)
+        self.touches: dict[Buffer, list[Touch]] = {}
+        for t in survey.touches:
+            self.touches.setdefault(t.buffer, []).append(t)
+
+    def check(self) -> None:
+        """Raise `VerifyError` at the first loop that may carry a dependence."""
+        for loop, place in self.survey.parallel:
+            if loop.extent == 1:
+                continue
+            outer = place.loops
+            self._no_reduction(loop)
+            for buffer, touches in self.touches.items():
+                inside = [t for t in touches if loop in t.place.around]
+                private = buffer not in self.parameters and len(inside) == len(touches)
+                if private or not any(t.is_write for t in inside):
+                    continue
+                if not (self._apart(loop, outer, inside) or self._disjoint(loop, outer, inside)):
+                    raise VerifyError(
+                        "{0} loop {1}: its iterations are not shown to touch different elements "
+                        "of {2}, which is stored to ({3})",
+                        loop.kind.value, loop.var.name, buffer.name,
+                        ", ".join(sorted({t.place.name for t in inside})),
+                        hint="make the loop serial, or give each iteration elements of its own",
+                    )  # fmt: skip
+
+    def _no_reduction(self, loop: For) -> None:
+        for block, place in self.survey.blocks:
+            if loop not in place.around:
+                continue
+            for i in block.iters:
+                value = self.survey.resolved(i.value)
+                if i.kind is IterKind.REDUCE and loop.var in variables(value):
+                    raise VerifyError(
+                        "{0} loop {1} drives the reduction over {2} of block {3}: its iterations "
+                        "update the same elements",
+                        loop.kind.value, loop.var.name, i.var.name, block.label.name,
+                        hint="rfactor the reduction first, or choose a loop of spatial iterations",
+                    )  # fmt: skip
+
+    def _apart(self, loop: For, outer: Sequence[For], inside: Sequence[Touch]) -> bool:
+        """Whether in some dimension one iteration's window is narrower than the loop's step."""
+        fixed = {f.var for f in outer} | {loop.var}
+        swept = self.survey.ranges.keys() - fixed
+        sweeper = Sweeper(self.survey.ranges, swept, ())
+        return any(self._apart_in(sweeper, loop, inside, d) for d in range(len(inside[0].indices)))
+
+    def _apart_in(self, sweeper: Sweeper, loop: For, inside: Sequence[Touch], d: int) -> bool:
+        first: Poly | None = None
+        low = high = step = 0
+        for t in inside:
+            window = sweeper.window(sweeper.poly(self.survey.resolved(t.indices[d])))
+            if window is None:
+                return False
+            if first is None:
+                first, step = window[0], window[0].get(loop.var, 0)
+            below = constant(add(window[0], first, -1))
+            above = constant(add(window[1], first, -1))
+            if below is None or above is None:
+                return False
+            low, high = min(low, below), max(high, above)
+        assert first is not None
+        parts = sweeper.coefficient(first, loop.var)
+        alone = parts is not None and not any(
+            loop.var in variables(a) for a in sweeper.atoms_of(parts[1])
+        )
+        return alone and high - low < abs(step)
+
+    def _disjoint(self, loop: For, outer: Sequence[For], inside: Sequence[Touch]) -> bool:
+        shared = [f.var for f in (*outer, loop)]
+        maps = [elements(self.survey, t, shared, certain=False) for t in inside]
+        if any(m is None for m in maps):
+            return False
+        return not any(
+            affine.overlap(maps[i], maps[j], len(outer))
+            for i, a in enumerate(inside)
+            for j, b in enumerate(inside)
+            if i <= j and (a.is_write or b.is_write)
+        )

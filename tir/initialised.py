@@ -1,0 +1,237 @@
+"""Every element of an internal buffer or an output is written before it is read.
+
+For each read, stores that come before it are looked for, in the same iteration of the loops that
+both are in. First by structure: a store that sweeps a dense box, compared with the hull of what is
+read. Where that does not decide, exactly by integer sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..errors import VerifyError
+from . import affine
+from .inequality import nonnegative
+from .ir import Block, Buffer, Expr, For, Func, IterKind, Op, Var, binary, const
+from .polynomial import Poly, add, factors, number
+from .prove import truth
+from .simplify import Simplifier
+from .structure import same
+from .survey import Survey, Touch
+from .windows import Sweeper, variables
+
+
+class Side(NamedTuple):
+    """One dimension of what is surely written: first and last, within 0 .. limit-1."""
+
+    low: Poly
+    high: Poly
+    limit: int
+
+
+class Initialised:
+    """Answers for one surveyed program."""
+
+    def __init__(self, func: Func, survey: Survey) -> None:
+        self.survey = survey
+        self.plain = Simplifier(survey.ranges)
+        self.writes: dict[Buffer, list[Touch]] = {}
+        for t in survey.touches:
+            if t.is_write:
+                self.writes.setdefault(t.buffer, []).append(t)
+        self.inputs = {b for b in func.params if b not in self.writes} | set(func.inplace)
+        self._dense: dict[tuple[int, int], list[Side] | None] = {}
+
+    def check(self) -> None:
+        """Raise `VerifyError` at the first read that is not shown to find something."""
+        for block, _ in self.survey.blocks:
+            if block.init is not None:
+                self._init_runs(block)
+        for t in self.survey.touches:
+            if not t.is_write and t.buffer not in self.inputs:
+                self._read(t)
+
+    def _init_runs(self, block: Block) -> None:
+        for i in block.iters:
+            if i.kind is not IterKind.REDUCE or i.var not in self.survey.ranges:
+                continue
+            value = self.survey.resolved(i.value)
+            low, _ = self.plain.interval(self.plain.poly(value))
+            if low != 0:
+                raise VerifyError(
+                    "block {0}: its init never runs, because {1} = {2} is never zero",
+                    block.label.name, i.var.name, value,
+                    hint="only the part of a reduction that comes first has an init",
+                )  # fmt: skip
+
+    def _read(self, t: Touch) -> None:
+        before = [w for w in self.writes.get(t.buffer, ()) if w.order < t.order]
+        block = t.place.block
+        if not t.in_init and any(
+            w.in_init and w.place.block is block and _same_element(w, t) for w in before
+        ):
+            return
+        before = [w for w in before if not w.in_init or w.place.block is block]
+        if any(self._covers(w, t) for w in before):
+            return
+        if before and self._covered_exactly(t, before):
+            return
+        what = "and nothing is stored to it before"
+        if before:
+            names = sorted({w.place.name for w in before})
+            what = f"which is not shown to be stored by then (stores in {', '.join(names)})"
+        raise VerifyError(
+            "{0}: reads {1}[{2}], {3}", t.place.name, t.buffer.name,
+            lambda: ", ".join(str(self.survey.resolved(i)) for i in t.indices), what,
+            hint="initialise it: give the reduction an init, or name the parameter in `inplace`",
+        )  # fmt: skip
+
+    def _covers(self, w: Touch, t: Touch) -> bool:
+        shared = shared_loops(w, t)
+        key = (w.order, len(shared))
+        if key not in self._dense:
+            self._dense[key] = self._sides(w, shared)
+        sides = self._dense[key]
+        if sides is None:
+            return False
+        if all(self._all(side, n) for side, n in zip(sides, t.buffer.shape, strict=True)):
+            return True
+        swept = {f.var for f in t.place.loops[len(shared) :]}
+        sweeper = Sweeper(self.survey.ranges, swept, ())
+        return all(
+            self._within(sweeper, side, e, n)
+            for side, e, n in zip(sides, t.indices, t.buffer.shape, strict=True)
+        )
+
+    def _all(self, side: Side, size: object) -> bool:
+        assert isinstance(size, int)
+        low, high = self.plain.interval(side.low)[1], self.plain.interval(side.high)[0]
+        return low <= 0 and high >= size - 1 and side.limit >= size
+
+    def _within(self, sweeper: Sweeper, side: Side, e: Expr, size: object) -> bool:
+        assert isinstance(size, int)
+        window = sweeper.window(sweeper.poly(self.survey.resolved(e)))
+        if window is None:
+            return False
+        low, high = window
+        last = number(size - 1)
+        below = _at_most(sweeper, side.low, low) or _at_most(sweeper, side.low, {})
+        above = _at_most(sweeper, high, side.high) or _at_most(sweeper, last, side.high)
+        limit = side.limit >= size or _at_most(sweeper, high, number(side.limit - 1))
+        return below and above and limit
+
+    def _sides(self, w: Touch, shared: Sequence[For]) -> list[Side] | None:
+        """The box that `w` surely stores to in one iteration of `shared`; `None` if not a box."""
+        block = w.place.block
+        domain: list[Expr] = []
+        if block is not None:
+            for i in block.iters:
+                value = self.survey.resolved(i.value)
+                assert isinstance(i.extent, int)
+                domain += [binary(Op.GE, value, const(0)), binary(Op.LT, value, const(i.extent))]
+        open_conditions = [
+            c for c in map(self.survey.resolved, w.place.conditions)
+            if truth(self.plain, c) is not True
+        ]  # fmt: skip
+        if open_conditions:
+            inside = Simplifier(self.survey.ranges, domain)
+            if not all(truth(inside, c) is True for c in open_conditions):
+                return None
+        moving = {f.var: f for f in w.place.loops[len(shared) :]}
+        used: set[Var] = set()
+        sides = []
+        for e in w.indices:
+            limit = self._limit(block, e) if open_conditions else 1 << 62
+            side = None if limit is None else self._side(e, moving, used, limit)
+            if side is None:
+                return None
+            sides.append(side)
+        return sides
+
+    def _limit(self, block: Block | None, e: Expr) -> int | None:
+        """The extent of the iteration variable that `e` is."""
+        iters = () if block is None else block.iters
+        found = next((i.extent for i in iters if i.var is e), None)
+        return found if isinstance(found, int) else None
+
+    def _side(self, e: Expr, moving: dict[Var, For], used: set[Var], limit: int) -> Side | None:
+        p = self.plain.poly(self.survey.resolved(e))
+        steps: list[tuple[int, int]] = []
+        low: Poly = {}
+        high: Poly = {}
+        for k, c in p.items():
+            term = {k: c}
+            if isinstance(k, Var) and k in moving:
+                extent = moving[k].extent
+                if k in used or not isinstance(extent, int):
+                    return None
+                used.add(k)
+                steps.append((abs(c), extent))
+                span = number(c * (extent - 1))
+                low, high = (low, add(high, span)) if c > 0 else (add(low, span), high)
+            elif any(v in moving for a in factors(k) for v in variables(a)):
+                return None
+            else:
+                low, high = add(low, term), add(high, term)
+        reach = 1
+        for c, extent in sorted(steps):
+            if c > reach:
+                return None
+            reach += c * (extent - 1)
+        return Side(low, high, limit)
+
+    def _covered_exactly(self, t: Touch, before: Sequence[Touch]) -> bool:
+        common = max((shared_loops(w, t) for w in before), key=len)
+        shared = [f.var for f in common]
+        read = elements(self.survey, t, shared, certain=False)
+        if read is None:
+            return False
+        stored = [elements(self.survey, w, shared, certain=True) for w in before]
+        return affine.covered(read, [w for w in stored if w is not None])
+
+
+def elements(
+    survey: Survey, t: Touch, shared: Sequence[Var], certain: bool
+) -> affine.Elements | None:
+    """`affine.elements` of an access in terms of loops."""
+    ranges = survey.ranges
+    extents = {v: _extent(ranges[v]) for v in shared}
+    extents |= {f.var: _extent(ranges[f.var]) for f in t.place.loops}
+    indices = [survey.resolved(i) for i in t.indices]
+    conditions = [survey.resolved(c) for c in t.place.conditions]
+    if t.in_init and t.place.block is not None:
+        conditions += [
+            binary(Op.EQ, survey.resolved(i.value), const(0))
+            for i in t.place.block.iters
+            if i.kind is IterKind.REDUCE
+        ]
+    for v in {v for e in (*indices, *conditions) for v in variables(e)} - extents.keys():
+        if v in ranges:
+            extents[v] = _extent(ranges[v])
+    return affine.elements(
+        indices, t.buffer.shape, affine.Box(extents, conditions), shared, certain
+    )
+
+
+def shared_loops(a: Touch, b: Touch) -> list[For]:
+    """The loops that both are in."""
+    shared = []
+    for x, y in zip(a.place.loops, b.place.loops, strict=False):
+        if x is not y:
+            break
+        shared.append(x)
+    return shared
+
+
+def _same_element(a: Touch, b: Touch) -> bool:
+    return all(same(x, y) for x, y in zip(a.indices, b.indices, strict=True))
+
+
+def _at_most(s: Simplifier, a: Poly, b: Poly) -> bool:
+    return nonnegative(s, add(b, a, -1))
+
+
+def _extent(ends: tuple[object, object]) -> int:
+    assert isinstance(ends[1], int)
+    return ends[1] + 1

@@ -1,0 +1,254 @@
+"""One walk over a program that collects what has to be verified, and where it stands.
+
+Vectors are taken one lane at a time: a `Ramp` becomes its base plus stride times a lane variable,
+so that all indices and conditions collected are scalar.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .. import dtypes
+from .ir import (
+    Alloc,
+    Binary,
+    Block,
+    Broadcast,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Dim,
+    Expr,
+    For,
+    Func,
+    If,
+    Iter,
+    Let,
+    Load,
+    Op,
+    Ramp,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    binary,
+    call,
+)
+from .visit import rewrite_children, substitute
+
+
+class Place(NamedTuple):
+    """Where something is: the statements around it, and the conditions under which it runs."""
+
+    around: tuple[Stmt, ...]
+    conditions: tuple[Expr, ...]
+
+    @property
+    def block(self) -> Block | None:
+        """The innermost block."""
+        return next((s for s in reversed(self.around) if type(s) is Block), None)
+
+    @property
+    def name(self) -> str:
+        """The name of the innermost block, for messages."""
+        block = self.block
+        return "the body" if block is None else f"block {block.label.name}"
+
+    @property
+    def loops(self) -> tuple[For, ...]:
+        """The loops around it, outermost first."""
+        return tuple([s for s in self.around if type(s) is For])
+
+
+class Touch(NamedTuple):
+    """An access to one element; `order` is later for what runs later in one iteration."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    is_write: bool
+    place: Place
+    order: int
+    in_init: bool = False
+
+
+class Division(NamedTuple):
+    """An integer quotient or remainder."""
+
+    expr: Binary
+    place: Place
+
+
+class Binding(NamedTuple):
+    """An iteration variable of a block, and where its value is computed."""
+
+    iter: Iter
+    place: Place
+
+
+class Survey:
+    """All accesses, divisions and bindings of `func` that can run.
+
+    `ranges` are those of variables, `values` what iteration variables and `Let` stand for.
+    """
+
+    def __init__(self, func: Func) -> None:
+        self.touches: list[Touch] = []
+        self.divisions: list[Division] = []
+        self.shifts: list[Division] = []
+        self.bindings: list[Binding] = []
+        self.blocks: list[tuple[Block, Place]] = []
+        self.ranges: dict[Var, tuple[Dim, Dim]] = {}
+        self.values: dict[Var, Expr] = {}
+        self.parallel: list[tuple[For, Place]] = []
+        self._in_init = False
+        self._lanes: dict[int, Var] = {}
+        self._stmt(func.body, Place((), ()))
+
+    def resolved(self, e: Expr) -> Expr:
+        """`e` in terms of loop variables and parameters."""
+        while True:
+            new = substitute(e, self.values)
+            if new is e:
+                return e
+            e = new
+
+    def _stmt(self, s: Stmt, place: Place) -> None:
+        match s:
+            case Seq():
+                for child in s.stmts:
+                    self._stmt(child, place)
+            case For():
+                self._for(s, place)
+            case Block():
+                self._block(s, place)
+            case Store():
+                self._store(s, place)
+            case If():
+                self._expr(s.cond, place)
+                self._stmt(s.then, _under(place, s.cond))
+                if s.other is not None:
+                    self._stmt(s.other, _under(place, call("not", s.cond)))
+            case Let():
+                self._expr(s.value, place)
+                self.values[s.var] = s.value
+                self._stmt(s.body, place)
+            case Alloc():
+                self._stmt(s.body, Place((*place.around, s), place.conditions))
+            case _:
+                raise TypeError(f"{type(s).__name__} is no statement")
+
+    def _for(self, s: For, place: Place) -> None:
+        if not isinstance(s.extent, int):
+            self._expr(s.extent, place)
+        elif s.extent <= 0:
+            return
+        self.ranges[s.var] = (0, s.extent - 1)
+        if s.kind.value in ("parallel", "vectorized", "thread"):
+            self.parallel.append((s, place))
+        self._stmt(s.body, Place((*place.around, s), place.conditions))
+
+    def _block(self, s: Block, place: Place) -> None:
+        if s.predicate is not None:
+            self._expr(s.predicate, place)
+            place = _under(place, s.predicate)
+        inside = Place((*place.around, s), place.conditions)
+        self.blocks.append((s, inside))
+        if any(i.extent == 0 for i in s.iters if isinstance(i.extent, int)):
+            return
+        for i in s.iters:
+            self._expr(i.value, place)
+            self.bindings.append(Binding(i, place))
+            self.ranges[i.var] = (0, i.extent - 1)
+            self.values[i.var] = i.value
+        if s.init is not None:
+            self._in_init = True
+            self._stmt(s.init, inside)
+            self._in_init = False
+        self._stmt(s.body, inside)
+
+    def _store(self, s: Store, place: Place) -> None:
+        self._expr(s.value, place)
+        if s.mask is not None:
+            self._expr(s.mask, place)
+            place = _under(place, self.lane_of(s.mask))
+        for i in s.indices:
+            self._expr(i, place)
+        self._touch(s.buffer, s.indices, True, place)
+
+    def _touch(
+        self, buffer: Buffer, indices: tuple[Expr, ...], is_write: bool, place: Place
+    ) -> None:
+        lanes = tuple([self.lane_of(i) for i in indices])
+        order = len(self.touches)
+        self.touches.append(Touch(buffer, lanes, is_write, place, order, self._in_init))
+
+    def _expr(self, e: Expr, place: Place) -> None:
+        match e:
+            case Var() | Const():
+                pass
+            case Select():
+                cond = self.lane_of(e.cond)
+                self._expr(e.cond, place)
+                self._expr(e.then, _under(place, cond))
+                self._expr(e.other, _under(place, call("not", cond)))
+            case Binary():
+                self._expr(e.a, place)
+                self._expr(e.b, place)
+                if e.op in (Op.FLOORDIV, Op.MOD) and dtypes.is_integer(e.dtype):
+                    self.divisions.append(Division(self.lane_of(e), place))  # type: ignore[arg-type]
+                elif e.op in (Op.SHL, Op.SHR):
+                    self.shifts.append(Division(self.lane_of(e), place))  # type: ignore[arg-type]
+            case Load():
+                if e.mask is not None:
+                    self._expr(e.mask, place)
+                    place = _under(place, self.lane_of(e.mask))
+                for i in e.indices:
+                    self._expr(i, place)
+                self._touch(e.buffer, e.indices, False, place)
+            case _:
+                rewrite_children(e, lambda n: self._below(n, place))
+
+    def _below(self, n: Expr, place: Place) -> Expr:
+        if isinstance(n, Expr):
+            self._expr(n, place)
+        return n
+
+    def lane_of(self, e: Expr) -> Expr:
+        """The value of `e` in one lane."""
+        lanes = dtypes.info(e.dtype).lanes
+        return e if lanes == 1 else self._scalar(e, self._lane(lanes))
+
+    def _scalar(self, e: Expr, lane: Var) -> Expr:
+        if dtypes.info(e.dtype).lanes == 1:
+            return e
+        match e:
+            case Ramp():
+                return e.base + lane * e.stride
+            case Broadcast():
+                return e.value
+            case Binary():
+                return binary(e.op, self._scalar(e.a, lane), self._scalar(e.b, lane))
+            case Call():
+                return call(e.fn, *(self._scalar(a, lane) for a in e.args))
+            case Cast():
+                return Cast(self._scalar(e.value, lane), dtypes.vector(e.dtype, 1))
+            case Select():
+                parts = (self._scalar(x, lane) for x in (e.cond, e.then, e.other))
+                return Select(*parts, dtypes.vector(e.dtype, 1))
+            case Load():
+                indices = tuple([self._scalar(i, lane) for i in e.indices])
+                return Load(e.buffer, indices, e.buffer.dtype)
+            case _:
+                return e
+
+    def _lane(self, lanes: int) -> Var:
+        if lanes not in self._lanes:
+            self._lanes[lanes] = lane = Var("lane")
+            self.ranges[lane] = (0, lanes - 1)
+        return self._lanes[lanes]
+
+
+def _under(place: Place, condition: Expr) -> Place:
+    return Place(place.around, (*place.conditions, condition))

@@ -1,0 +1,47 @@
+"""Whether a program is right: `verify` raises for the first rule of the IR that it breaks.
+
+What is checked, in this order: structure (`wellformed.py`); accesses in bounds, divisors not zero,
+iteration variables in their domain (`inbounds.py`); declared regions cover what blocks touch; reads
+find what was written (`initialised.py`); parallel, vectorized and thread loops carry no dependence
+(`independence.py`). All of it is sound: what cannot be shown is refused, with the reason.
+"""
+
+from __future__ import annotations
+
+from ..errors import VerifyError
+from .inbounds import InBounds
+from .independence import Independence
+from .initialised import Initialised
+from .ir import Func
+from .survey import Survey
+from .wellformed import check_structure
+
+
+def verify(func: Func) -> None:
+    """Raise `VerifyError` where `func` breaks a rule of the IR or is not shown to keep it.
+
+    `func` is concrete: symbolic extents are not verified. The error names the place, what was
+    found and what was expected.
+    """
+    check_structure(func)
+    survey = Survey(func)
+    bounds = InBounds(survey)
+    bounds.check()
+    _check_regions(survey, bounds)
+    Initialised(func, survey).check()
+    Independence(func, survey).check()
+
+
+def _check_regions(survey: Survey, bounds: InBounds) -> None:
+    for t in survey.touches:
+        block = t.place.block
+        if block is None:
+            continue
+        declared = block.writes if t.is_write else block.reads
+        if not bounds.covered(t, declared):
+            raise VerifyError(
+                "{0}: {1} {2}[{3}], which its declared {4} do not cover", t.place.name,
+                "stores to" if t.is_write else "reads", t.buffer.name,
+                lambda t=t: ", ".join(map(str, t.indices)), "writes" if t.is_write else "reads",
+                hint="declare the region that the block touches",
+            )  # fmt: skip

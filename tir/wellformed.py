@@ -1,0 +1,317 @@
+"""The structure of programs: what is defined where, dtypes, shapes, unique names of things."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from .. import dtypes
+from ..errors import VerifyError
+from .ir import (
+    BITWISE,
+    COMPARISONS,
+    INDEX,
+    SHIFTS,
+    Alloc,
+    Binary,
+    Block,
+    Broadcast,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Dim,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    If,
+    Label,
+    Let,
+    Load,
+    Op,
+    Ramp,
+    Reduce,
+    Region,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)
+
+
+def check_structure(func: Func) -> None:
+    """Raise `VerifyError` where `func` is not well formed."""
+    checker = _Checker(func)
+    checker.stmt(func.body, checker.parameters)
+
+
+class _Checker:
+    def __init__(self, func: Func) -> None:
+        self.parameters = {p for p in func.params if isinstance(p, Var)}
+        self.buffers: set[Buffer] = set()
+        self.bound: set[Var] = set(self.parameters)
+        self.labels: set[Label] = set()
+        self.where = f"function {func.name}"
+        arrays = [p for p in func.params if isinstance(p, Buffer)]
+        if len(set(func.params)) != len(func.params):
+            self.fail("a parameter appears twice")
+        for b in (*arrays, *func.allocs):
+            self.declare(b)
+        for b in func.inplace:
+            if b not in arrays:
+                self.fail("{0} is in place and no parameter", b.name)
+
+    def fail(self, message: str, *arguments: Any, hint: str | None = None) -> NoReturn:
+        raise VerifyError("{0}: " + _shifted(message), self.where, *arguments, hint=hint)
+
+    def declare(self, b: Buffer) -> None:
+        if b in self.buffers:
+            self.fail("buffer {0} is declared twice", b.name)
+        self.buffers.add(b)
+        if dtypes.info(b.dtype).lanes != 1:
+            self.fail("buffer {0} has elements of {1}; expected a scalar dtype", b.name, b.dtype)
+        for n in b.shape:
+            if isinstance(n, int) and n < 0:
+                self.fail("buffer {0} has the negative shape {1}", b.name, b.shape)
+        if b.strides is not None and len(b.strides) != len(b.shape):
+            self.fail("buffer {0} has {1} strides for {2} dimensions", b.name, len(b.strides),
+                      len(b.shape))  # fmt: skip
+        if b.value_range is not None and not dtypes.is_integer(b.dtype):
+            self.fail("buffer {0} of {1} has a value_range", b.name, b.dtype)
+
+    def bind(self, v: Var, what: str) -> None:
+        if v in self.bound:
+            self.fail("variable {0} is bound twice, here by {1}", v.name, what)
+        self.bound.add(v)
+
+    def stmt(self, s: Stmt, scope: set[Var]) -> None:
+        match s:
+            case Seq():
+                for child in s.stmts:
+                    self.stmt(child, scope)
+            case For():
+                self.loop(s, scope)
+            case Block():
+                self.block(s, scope)
+            case Store():
+                self.access(s.buffer, s.indices, s.mask, scope, "stored to")
+                self.expr(s.value, scope)
+                if dtypes.info(s.value.dtype).scalar != s.buffer.dtype:
+                    self.fail("a value of {0} is stored to {1} of {2}", s.value.dtype,
+                              s.buffer.name, s.buffer.dtype)  # fmt: skip
+            case If():
+                self.condition(s.cond, scope)
+                self.stmt(s.then, scope)
+                if s.other is not None:
+                    self.stmt(s.other, scope)
+            case Let():
+                self.expr(s.value, scope)
+                self.bind(s.var, "a let")
+                if s.value.dtype != s.var.dtype:
+                    self.fail("{0} of {1} is bound to a value of {2}", s.var.name, s.var.dtype,
+                              s.value.dtype)  # fmt: skip
+                self.stmt(s.body, scope | {s.var})
+            case Alloc():
+                self.declare(s.buffer)
+                self.stmt(s.body, scope)
+                if s.buffer.scope == "register":
+                    self.registers(s)
+            case _:
+                self.fail("{0} is no statement", type(s).__name__)
+
+    def loop(self, s: For, scope: set[Var]) -> None:
+        self.dim(s.extent, scope, f"the extent of loop {s.var.name}")
+        self.bind(s.var, "a loop")
+        if s.var.dtype != INDEX:
+            self.fail("loop variable {0} has dtype {1}; expected {2}", s.var.name, s.var.dtype,
+                      INDEX)  # fmt: skip
+        if (s.thread is not None) is not (s.kind is ForKind.THREAD):
+            self.fail("loop {0} is {1} and has thread axis {2}", s.var.name, s.kind.value, s.thread)
+        self.stmt(s.body, scope | {s.var})
+
+    def block(self, s: Block, scope: set[Var]) -> None:
+        before, self.where = self.where, f"block {s.label.name}"
+        if s.label in self.labels:
+            self.fail("its label appears twice")
+        self.labels.add(s.label)
+        if s.predicate is not None:
+            self.condition(s.predicate, scope)
+        for i in s.iters:
+            self.dim(i.extent, scope, f"the extent of {i.var.name}")
+            self.index(i.value, scope, f"the value of {i.var.name}")
+        inner = set(self.parameters)
+        for i in s.iters:
+            self.bind(i.var, "a block")
+            inner.add(i.var)
+        for r in (*s.reads, *s.writes):
+            self.region(r, inner)
+        for body in (s.init, s.body):
+            if body is not None:
+                self.stmt(body, inner)
+        self.where = before
+
+    def region(self, r: Region, scope: set[Var]) -> None:
+        self.known(r.buffer, "declared as accessed")
+        if len(r.ranges) != len(r.buffer.shape):
+            self.fail("a region of {0} has {1} ranges; expected {2}", r.buffer.name, len(r.ranges),
+                      len(r.buffer.shape))  # fmt: skip
+        for x in r.ranges:
+            self.index(x.min, scope, f"a region of {r.buffer.name}")
+            self.dim(x.extent, scope, f"a region of {r.buffer.name}")
+
+    def registers(self, s: Alloc) -> None:
+        """Each index of a register buffer is constant after unrolling and vectorising."""
+        fixed: set[Var] = set()
+
+        def visit(t: Stmt) -> None:
+            match t:
+                case For():
+                    if t.kind in (ForKind.UNROLL, ForKind.VECTOR) or t.extent == 1:
+                        fixed.add(t.var)
+                case Store() if t.buffer is s.buffer:
+                    self.constant_indices(s.buffer, t.indices, fixed)
+                case Block():
+                    return
+                case _:
+                    pass
+            for e in _children(t):
+                if isinstance(e, Stmt):
+                    visit(e)
+                elif isinstance(e, Expr):
+                    expr(e)
+
+        def expr(e: Expr) -> None:
+            if type(e) is Load and e.buffer is s.buffer:
+                self.constant_indices(s.buffer, e.indices, fixed)
+            for x in _children(e):
+                if isinstance(x, Expr):
+                    expr(x)
+
+        visit(s.body)
+
+    def constant_indices(self, b: Buffer, indices: tuple[Expr, ...], fixed: set[Var]) -> None:
+        for i in indices:
+            for v in _free(i):
+                if v not in fixed:
+                    self.fail(
+                        "an index of register buffer {0} depends on {1}", b.name, v.name,
+                        hint=f"unroll or vectorize the loop over {v.name}",
+                    )  # fmt: skip
+
+    def known(self, b: Buffer, how: str) -> None:
+        if b not in self.buffers:
+            self.fail("buffer {0} is {1} and is neither a parameter nor allocated", b.name, how,
+                      hint="add it to the function's params or allocs")  # fmt: skip
+
+    def access(
+        self, b: Buffer, indices: tuple[Expr, ...], mask: Expr | None, scope: set[Var], how: str
+    ) -> None:
+        self.known(b, how)
+        if len(indices) != len(b.shape):
+            self.fail("{0} has {1} dimensions and is {2} with {3} indices", b.name, len(b.shape),
+                      how, len(indices))  # fmt: skip
+        for i in indices:
+            self.index(i, scope, f"an index of {b.name}")
+        if mask is not None:
+            self.condition(mask, scope)
+
+    def dim(self, n: Dim, scope: set[Var], what: str) -> None:
+        if isinstance(n, Expr):
+            self.index(n, scope, what)
+        elif n < 0:
+            self.fail("{0} is {1}; expected at least 0", what, n)
+
+    def index(self, e: Expr, scope: set[Var], what: str) -> None:
+        self.expr(e, scope)
+        if dtypes.info(e.dtype).scalar != INDEX:
+            self.fail("{0} has dtype {1}; expected {2}", what, e.dtype, INDEX)
+
+    def condition(self, e: Expr, scope: set[Var]) -> None:
+        self.expr(e, scope)
+        if not dtypes.is_bool(e.dtype):
+            self.fail("a condition has dtype {0}; expected bool", e.dtype)
+
+    def expr(self, e: Expr, scope: set[Var]) -> None:
+        kind = type(e)
+        if kind is Const:
+            return
+        if kind is Var:
+            if e not in scope:
+                self.undefined(e, scope)  # type: ignore[arg-type]
+            return
+        if kind is Load:
+            self.access(e.buffer, e.indices, e.mask, scope, "loaded from")  # type: ignore[attr-defined]
+            if dtypes.info(e.dtype).scalar != e.buffer.dtype:  # type: ignore[attr-defined]
+                self.fail("a load of {0} from {1} of {2}", e.dtype, e.buffer.name, e.buffer.dtype)  # type: ignore[attr-defined]
+            return
+        if kind is Reduce:
+            self.fail("a reduction expression is left ({0})", e.combiner,  # type: ignore[attr-defined]
+                      hint="te.func makes blocks of reductions")  # fmt: skip
+        for x in _children(e):
+            self.expr(x, scope)
+        self.types(e)
+
+    def undefined(self, v: Var, scope: set[Var]) -> NoReturn:
+        known = ", ".join(sorted({x.name for x in scope})) or "none"
+        if v in self.bound:
+            self.fail(
+                "variable {0} is used outside of what binds it; variables here: {1}", v.name, known,
+                hint="a block's body sees only its iteration variables and scalar parameters",
+            )  # fmt: skip
+        self.fail("variable {0} is not defined; variables here: {1}", v.name, known)
+
+    def types(self, e: Expr) -> None:
+        """The dtypes of operands fit the expression."""
+        match e:
+            case Binary():
+                wrong = e.a.dtype != e.b.dtype or (e.op in COMPARISONS) is not (
+                    dtypes.is_bool(e.dtype) and e.op not in BITWISE and e.op not in (Op.MIN, Op.MAX)
+                )
+                if wrong or (e.op not in COMPARISONS and e.dtype != e.a.dtype):
+                    self.fail("{0} of {1} and {2} gives {3}", e.op.value, e.a.dtype, e.b.dtype,
+                              e.dtype)  # fmt: skip
+                if e.op in SHIFTS and not dtypes.is_integer(e.dtype):
+                    self.fail("{0} of {1}; expected integers", e.op.value, e.dtype)
+            case Select():
+                if not dtypes.is_bool(e.cond.dtype) or not (
+                    e.then.dtype == e.other.dtype == e.dtype
+                ):
+                    self.fail("select by {0} of {1} and {2} gives {3}", e.cond.dtype, e.then.dtype,
+                              e.other.dtype, e.dtype)  # fmt: skip
+            case Call():
+                if any(a.dtype != e.dtype for a in e.args):
+                    self.fail("{0} of {1} gives {2}", e.fn, [a.dtype for a in e.args], e.dtype)
+            case Ramp() | Broadcast():
+                inner = e.base.dtype if isinstance(e, Ramp) else e.value.dtype
+                if dtypes.vector(inner, e.lanes) != e.dtype:
+                    self.fail("{0} lanes of {1} make {2}", e.lanes, inner, e.dtype)
+            case Cast():
+                if dtypes.info(e.value.dtype).lanes != dtypes.info(e.dtype).lanes:
+                    self.fail("a cast of {0} to {1}", e.value.dtype, e.dtype)
+            case _:
+                pass
+
+
+def _children(n: Any) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for name in n.__slots__:
+        value = getattr(n, name)
+        if isinstance(value, (Expr, Stmt)):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found.extend(x for x in value if isinstance(x, (Expr, Stmt)))
+    return tuple(found)
+
+
+def _free(e: Expr) -> set[Var]:
+    if type(e) is Var:
+        return {e}
+    return {v for x in _children(e) for v in _free(x)}
+
+
+def _shifted(message: str) -> str:
+    """A template whose positions start at 1."""
+    for k in range(9, -1, -1):
+        message = message.replace(f"{{{k}}}", f"{{{k + 1}}}")
+    return message
