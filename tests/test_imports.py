@@ -33,7 +33,7 @@ FREE = {"numpy", "_typeshed"}
 LIBRARIES: dict[str, set[str]] = {
     "ml_dtypes": {"dtypes", "tir", "codegen", "runtime"},
     "llvmlite": {"codegen"},
-    "islpy": {"schedule"},
+    "islpy": {"tir"},
     "sqlalchemy": {"tuning_db"},
     "alembic": {"tuning_db"},
     "xgboost": {"autotune"},
@@ -192,6 +192,7 @@ def loaded_after(statement: str) -> set[str]:
 HEAVY = {
     "numpy",
     "llvmlite",
+    "islpy",
     "xgboost",
     "scipy",
     "sqlalchemy",
