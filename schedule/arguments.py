@@ -53,8 +53,6 @@ class Derived:
     args: tuple[Argument, ...]
 
     def __repr__(self) -> str:
-        if len(self.args) == 1:
-            return f"-{self.args[0]!r}"
         return f"({self.args[0]!r} {self.op} {self.args[1]!r})"
 
 
@@ -310,6 +308,8 @@ def to_python(v: Argument) -> str:
             return "[" + ", ".join(to_python(x) for x in v) + "]"
         case Lambda():
             return v.text
+        case Derived():
+            return repr(v)[1:-1]
         case Record():
             return "{" + ", ".join(f"{k!r}: {to_python(x)}" for k, x in v.items) + "}"
         case _:

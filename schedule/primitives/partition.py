@@ -139,9 +139,14 @@ def _iterations(block: Block, loop: For, ranges: Ranges) -> Dim | None:
     counts = [
         _limit(c, loop.var, ranges)
         for c in conjuncts(block.predicate)
-        if all(ranges.get(v) == (0, 0) for v in free_vars(c) if v is not loop.var)
+        if all(v is loop.var or _is_unit(ranges.get(v)) for v in free_vars(c))
     ]
     return min((n for n in counts if isinstance(n, int)), default=None)
+
+
+def _is_unit(values: tuple[Dim, Dim] | None) -> bool:
+    """Whether a loop with these values runs once."""
+    return values is not None and type(values[1]) is int and values[1] == 0
 
 
 def _fresh(stmt: Stmt, values: dict[Var, Expr], labels: list[Label]) -> Stmt:
