@@ -97,7 +97,8 @@ def elements(
     moving = ", ".join(names[v] for v in box.extents if v not in shared)
     exists = f"exists {moving}: " if moving else ""
     body = " and ".join(limits) or "true"
-    return _isl().Map(f"{{ [{fixed}] -> [{', '.join(outputs)}] : {exists}{body} }}")
+    result: Elements = _isl().Map(f"{{ [{fixed}] -> [{', '.join(outputs)}] : {exists}{body} }}")
+    return result
 
 
 def covered(read: Elements, writes: Iterable[Elements]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -292,7 +293,7 @@ class Declarations(ExprParser):
         ):
             return Range(low, self.dim(upper.right))
         first, end = as_dim(low), self.dim(upper)
-        if first == 0 and isinstance(first, int):
+        if isinstance(first, int) and first == 0:
             return Range(low, end)
         if not isinstance(first, int) or not isinstance(end, int) or end < first:
             raise self.wrong(node, "low : low + extent, with low spelled the same twice")
@@ -315,15 +316,17 @@ class Declarations(ExprParser):
 
     def _json(self, node: ast.AST) -> Any:
         match node:
-            case ast.Constant(value=str() | int() | float() | None as value):
+            case ast.Constant(value=str() | int() | float() | None as value) if _finite(value):
                 return value
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+            case ast.UnaryOp(
+                op=ast.USub(), operand=ast.Constant(value=int() | float() as value)
+            ) if _finite(value):
                 return -value
             case ast.List():
                 return [self._json(e) for e in node.elts]
             case ast.Name() if node.id not in self.names and node.id != NAMESPACE:
                 value = self.lookup(node)
-                if isinstance(value, (str, int, float)):
+                if isinstance(value, (str, int, float)) and _finite(value):
                     return value
             case ast.Dict():
                 pairs = {}
@@ -337,6 +340,10 @@ class Declarations(ExprParser):
             case _:
                 pass
         raise self.wrong(node, "a JSON value")
+
+
+def _finite(value: object) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _is_none(node: ast.AST) -> bool:

@@ -358,7 +358,7 @@ class ExprParser:
     # -- details
 
     def _number(self, node: ast.AST, value: Any, outside: bool) -> Number:
-        if outside and hasattr(value, "dtype") and getattr(value, "ndim", None) == 0:
+        if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0:
             value = value.item()
         if not isinstance(value, (int, float)):
             raise self.wrong(node, "a number or an expression")

@@ -154,15 +154,19 @@ class InBounds:
         )
 
 
+_MIRRORED: dict[Op, Op] = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE}
+
+
 def _excludes_zero(condition: Expr, e: Expr) -> bool:
     """Whether `condition` says of `e` itself that it is not zero."""
     if type(condition) is not Binary:
         return False
-    if condition.op is Op.AND:
-        return _excludes_zero(condition.a, e) or _excludes_zero(condition.b, e)
-    a, b, op = condition.a, condition.b, condition.op
+    a, b = condition.a, condition.b
+    op: Op = condition.op
+    if op is Op.AND:
+        return _excludes_zero(a, e) or _excludes_zero(b, e)
     if same(b, e):
-        a, b, op = b, a, {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE}.get(op, op)
+        a, b, op = b, a, _MIRRORED.get(op, op)
     if not same(a, e) or type(b) is not Const:
         return False
     n: Any = b.value

@@ -95,12 +95,15 @@ class Independence:
 
     def _disjoint(self, loop: For, outer: Sequence[For], inside: Sequence[Touch]) -> bool:
         shared = [f.var for f in (*outer, loop)]
-        maps = [elements(self.survey, t, shared, certain=False) for t in inside]
-        if any(m is None for m in maps):
-            return False
+        maps = []
+        for t in inside:
+            touched = elements(self.survey, t, shared, certain=False)
+            if touched is None:
+                return False
+            maps.append((t, touched))
         return not any(
-            affine.overlap(maps[i], maps[j], len(outer))
-            for i, a in enumerate(inside)
-            for j, b in enumerate(inside)
-            if i <= j and (a.is_write or b.is_write)
+            affine.overlap(m, n, len(outer))
+            for i, (a, m) in enumerate(maps)
+            for b, n in maps[i:]
+            if a.is_write or b.is_write
         )

@@ -71,10 +71,23 @@ class Value(Expr):
         _unread()
 
 
-bool = int8 = int16 = int32 = int64 = uint8 = uint16 = uint32 = uint64 = Value
-float8_e4m3fn = float8_e5m2 = float16 = bfloat16 = float32 = float64 = Value
+bool: TypeAlias = Value
+int8: TypeAlias = Value
+int16: TypeAlias = Value
+int32: TypeAlias = Value
+int64: TypeAlias = Value
+uint8: TypeAlias = Value
+uint16: TypeAlias = Value
+uint32: TypeAlias = Value
+uint64: TypeAlias = Value
+float8_e4m3fn: TypeAlias = Value
+float8_e5m2: TypeAlias = Value
+float16: TypeAlias = Value
+bfloat16: TypeAlias = Value
+float32: TypeAlias = Value
+float64: TypeAlias = Value
 
-decision = Expr
+decision: TypeAlias = Expr
 """The type of a free variable of a program, such as a tile size that is chosen later."""
 
 

@@ -235,8 +235,8 @@ class Survey:
             case Cast():
                 return Cast(self._scalar(e.value, lane), dtypes.vector(e.dtype, 1))
             case Select():
-                parts = (self._scalar(x, lane) for x in (e.cond, e.then, e.other))
-                return Select(*parts, dtypes.vector(e.dtype, 1))
+                cond, then, other = (self._scalar(x, lane) for x in (e.cond, e.then, e.other))
+                return Select(cond, then, other, dtypes.vector(e.dtype, 1))
             case Load():
                 indices = tuple([self._scalar(i, lane) for i in e.indices])
                 return Load(e.buffer, indices, e.buffer.dtype)

@@ -101,8 +101,8 @@ class Sweeper(Simplifier):
         return self.poly(binary(op, self.build(a), self.build(b)))
 
 
-def variables(e: Dim) -> list[Var]:
+def variables(e: Dim) -> set[Var]:
     """The variables in an expression or dimension."""
     if isinstance(e, int):
-        return []
-    return [e] if type(e) is Var else [n for n in walk(e) if type(n) is Var]
+        return set()
+    return {e} if type(e) is Var else {n for n in walk(e) if type(n) is Var}
