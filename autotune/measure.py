@@ -1,0 +1,330 @@
+"""Measuring schedules: builds in parallel, then timed runs one after the other.
+
+Builders and the runner are processes of their own (`worker`); a candidate that crashes, hangs or
+takes too much memory costs its process, which is replaced. While a candidate is timed, no builder
+works and this process waits.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import NamedTuple, Self, TypeGuard
+
+from ..codegen.detect import usable_memory, usable_processors
+from ..codegen.signature import signature_of
+from ..errors import TuningError
+from ..schedule import Trace
+from ..target import Target
+from ..tir.equality import structural_hash
+from ..tir.ir import Func
+from ..tuning_db.values import Outcome
+from .measured import Kernel, MeasureConfig, Measured, VerifyResult
+from .pool import Died, Event, Worker, turn
+from .protocol import Message
+from .reference import new_memory
+from .station import Lost, Station, Welcome, describe
+
+_QUIET = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OMP_DYNAMIC": "false",
+    "OMP_MAX_ACTIVE_LEVELS": "1",
+}
+
+
+class Built(NamedTuple):
+    """A candidate that compiled, and how many seconds that took."""
+
+    kernel: Kernel
+    seconds: float
+
+
+class Measurer:
+    """Measures schedules of one program on one target; a context manager.
+
+    `tick` is called at least every 0.2 seconds while it waits, and gives up by raising. Raises
+    `TuningError` where no worker can start or the unscheduled program cannot run. To be used and
+    closed by the thread that opened it.
+
+    `reference_seconds` is the time of the unscheduled program once it has run; `seconds_building`
+    and `seconds_running` are what builds and timed runs have taken.
+    """
+
+    def __init__(
+        self,
+        func: Func,
+        target: Target,
+        config: MeasureConfig | None = None,
+        *,
+        tick: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.config = config or MeasureConfig()
+        self.reference_seconds: float | None = None
+        self.seconds_building = 0.0
+        self.seconds_running = 0.0
+        self._tick = tick
+        self._program = {
+            "do": "program",
+            "text": repr(func),
+            "digest": structural_hash(func),
+            "target": str(target),
+        }
+        self._outputs = new_memory(signature_of(func))
+        self._builders = [
+            Station("builder", {**_QUIET, "OMP_NUM_THREADS": "1"}, self._welcome_builder)
+            for _ in range(self.config.builders or usable_processors())
+        ]
+        threads = {**_QUIET, "OMP_NUM_THREADS": str(target.threads)}
+        self._runner = Station("runner", threads, self._welcome_runner, [self._outputs])
+
+    def __enter__(self) -> Self:
+        """Start the processes; they get ready while the caller goes on."""
+        try:
+            for station in self._stations:
+                station.open()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all processes at once."""
+        for station in self._stations:
+            station.close()
+        if self._outputs >= 0:
+            os.close(self._outputs)
+            self._outputs = -1
+
+    @property
+    def processes(self) -> list[int]:
+        """The ids of the worker processes, the runner's first."""
+        return [s.worker.process.pid for s in self._stations]
+
+    def measure(self, traces: Sequence[Trace], best_seconds: float | None) -> Iterator[Measured]:
+        """What becomes of each schedule, in order; each is handed out as soon as it is known.
+
+        `best_seconds` is the time to beat. A candidate that beats it and all before it is compared
+        with the unscheduled program.
+        """
+        for built in self.build(traces):
+            if isinstance(built, Measured):
+                yield built
+                continue
+            measured = self.run(built, best_seconds)
+            yield measured
+            if measured.check is not None and measured.seconds is not None:
+                best_seconds = measured.seconds
+
+    def build(self, traces: Sequence[Trace]) -> list[Built | Measured]:
+        """Compile schedules, as many at a time as there are builders."""
+        began = time.monotonic()
+        waiting = deque(range(len(traces)))
+        results: dict[int, Built | Measured] = {}
+        at_work: dict[Worker, tuple[Station, int]] = {}
+        free = list(self._builders)
+        while len(results) < len(traces):
+            while free and waiting:
+                station, number = free.pop(), waiting.popleft()
+                request = {"do": "build", "trace": traces[number].to_json(notes=False)}
+                station.ask(Message(request), self.config.build_timeout)
+                at_work[station.worker] = (station, number)
+            for worker, event in turn(list(at_work), self._tick):
+                station, number = at_work[worker]
+                answer = station.receive(event)
+                if answer is None:
+                    continue
+                del at_work[worker]
+                free.append(station)
+                if isinstance(answer, Lost):
+                    waiting.appendleft(number)
+                else:
+                    results[number] = _built(answer)
+        self.seconds_building += time.monotonic() - began
+        return [results[n] for n in range(len(traces))]
+
+    def run(self, built: Built, best_seconds: float | None = None) -> Measured:
+        """Time a compiled candidate, and check it if it beats `best_seconds`."""
+        self.await_reference()
+        began = time.monotonic()
+        measured = self._run(built.kernel, best_seconds)
+        seconds = time.monotonic() - began
+        self.seconds_running += seconds
+        return replace(
+            measured, build_seconds=built.seconds, run_seconds=seconds, kernel=built.kernel
+        )
+
+    def verify(self, kernel: Kernel) -> VerifyResult:
+        """Compare the results of a kernel with those of the unscheduled program."""
+        self.await_reference()
+        verdict = self._check(kernel)
+        if isinstance(verdict, VerifyResult):
+            return verdict
+        _, text = _failure(verdict, Outcome.RUN_TIMEOUT, "checking it")
+        return VerifyResult(False, float("inf"), 0.0, text)
+
+    def interleave(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]] | None:
+        """Samples of kernels taken in turns, in seconds per call; `None` if one of them fails."""
+        began = time.monotonic()
+        fields = {
+            "do": "interleave",
+            "kernels": [(len(k.code), k.parallel) for k in kernels],
+            "rounds": rounds,
+            "sample_seconds": self.config.sample_seconds,
+        }
+        code = b"".join(k.code for k in kernels)
+        answer = self._ask_runner(Message(fields, code), self.config.run_timeout)
+        self.seconds_running += time.monotonic() - began
+        if not isinstance(answer, Message) or "samples" not in answer.fields:
+            return None
+        return [tuple(samples) for samples in answer.fields["samples"]]
+
+    def await_reference(self) -> float:
+        """Wait for the unscheduled program, which the first runner runs; its seconds."""
+        while self.reference_seconds is None:
+            for _, event in turn([self._runner.worker], self._tick):
+                self._runner.receive(event)
+        return self.reference_seconds
+
+    @property
+    def _stations(self) -> list[Station]:
+        return [self._runner, *self._builders]
+
+    def _run(self, kernel: Kernel, best_seconds: float | None) -> Measured:
+        config = self.config
+        fields = {
+            "do": "run",
+            "parallel": kernel.parallel,
+            "stop_above": None if best_seconds is None else config.slack * best_seconds,
+            "min_samples": config.min_samples,
+            "max_samples": config.max_samples,
+            "timing_seconds": config.timing_seconds,
+            "sample_seconds": config.sample_seconds,
+        }
+        answer = self._ask_runner(Message(fields, kernel.code), self._patience(best_seconds))
+        if not _is_ok(answer):
+            return _failed(answer, Outcome.RUN_TIMEOUT, "running it")
+        timed = answer.fields
+        seconds: float = timed["median"]
+        check = None
+        if best_seconds is None or seconds < best_seconds:
+            verdict = self._check(kernel)
+            if not isinstance(verdict, VerifyResult):
+                return _failed(verdict, Outcome.RUN_TIMEOUT, "checking it")
+            if not verdict.passed:
+                return Measured(Outcome.WRONG_RESULT, error=verdict.error, check=verdict)
+            check = verdict
+        samples = tuple(timed["samples"])
+        return Measured(Outcome.OK, seconds, samples, stopped=timed["stopped"], check=check)
+
+    def _check(self, kernel: Kernel) -> VerifyResult | Event:
+        """Compare results; a failure counts if it shows in a new process too.
+
+        A candidate that writes where it should not may spoil the next ones in its process.
+        """
+        verdict = self._check_once(kernel)
+        if isinstance(verdict, VerifyResult) and not verdict.passed:
+            self._runner.close()
+            verdict = self._check_once(kernel)
+            self._runner.close()
+        return verdict
+
+    def _check_once(self, kernel: Kernel) -> VerifyResult | Event:
+        request = Message({"do": "check", "parallel": kernel.parallel}, kernel.code)
+        answer = self._ask_runner(request, self.config.run_timeout)
+        if not _is_ok(answer):
+            return answer
+        fields = answer.fields
+        error = fields["max_error"]
+        return VerifyResult(
+            fields["passed"],
+            float("inf") if error is None else error,
+            fields["tolerance"],
+            fields["error"],
+        )
+
+    def _ask_runner(self, message: Message, timeout: float) -> Event:
+        """The runner's answer, or its death of the request."""
+        while True:
+            self._runner.ask(message, timeout)
+            worker, answer = self._runner.worker, None
+            while answer is None:
+                for _, event in turn([worker], self._tick):
+                    answer = self._runner.receive(event)
+            if not isinstance(answer, Lost):
+                return answer
+
+    def _patience(self, best_seconds: float | None) -> float:
+        """How long a candidate may take in all."""
+        config = self.config
+        known = best_seconds if best_seconds is not None else self.reference_seconds
+        if known is None:
+            return config.run_timeout
+        return min(config.run_timeout, max(config.run_grace, config.patience * known))
+
+    def _welcome_builder(self) -> list[Welcome]:
+        fields = {**self._program, "memory": self.config.build_memory}
+        return [Welcome(Message(fields), self.config.start_timeout, "starting a builder")]
+
+    def _welcome_runner(self) -> list[Welcome]:
+        fields = {
+            **self._program,
+            "memory": self.config.run_memory or usable_memory() // 2,
+            "seed": self.config.seed,
+            "outputs": self._outputs,
+        }
+        welcomes = [Welcome(Message(fields), self.config.start_timeout, "starting the runner")]
+        if self.reference_seconds is None:
+            welcomes.append(
+                Welcome(
+                    Message({"do": "reference"}),
+                    self.config.reference_timeout,
+                    "running the unscheduled program",
+                    self._hear_reference,
+                    once=True,
+                )
+            )
+        return welcomes
+
+    def _hear_reference(self, answer: Message) -> None:
+        self.reference_seconds = float(answer.fields["seconds"])
+
+
+def _is_ok(event: Event) -> TypeGuard[Message]:
+    return isinstance(event, Message) and event.fields.get("outcome") == Outcome.OK
+
+
+def _built(answer: Event) -> Built | Measured:
+    if not _is_ok(answer):
+        return _failed(answer, Outcome.BUILD_TIMEOUT, "building it")
+    kernel = Kernel(answer.data, answer.fields["parallel"])
+    return Built(kernel, answer.fields["seconds"])
+
+
+def _failed(event: Event, late: Outcome, doing: str) -> Measured:
+    outcome, text = _failure(event, late, doing)
+    return Measured(outcome, error=text)
+
+
+def _failure(event: Event, late: Outcome, doing: str) -> tuple[Outcome, str]:
+    """The outcome and reason of a candidate that came to no good; `late` if it took too long."""
+    if isinstance(event, Message):
+        if "outcome" not in event.fields:
+            raise TuningError("{0} failed: {1}", doing, event.fields.get("error"))
+        return Outcome(event.fields["outcome"]), str(event.fields["error"])
+    text = f"{doing}: {describe(event)}"
+    if not isinstance(event, Died):
+        return late, text
+    return (Outcome.OUT_OF_MEMORY if event.out_of_memory else Outcome.CRASH), text

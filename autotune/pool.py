@@ -1,0 +1,278 @@
+"""Worker processes: started, asked, listened to with deadlines, found dead, killed.
+
+A worker is `python -m tilewright.autotune.worker`, never a fork, so it depends on nothing of the
+program that tunes. Requests go to its standard input, replies come through a pipe of their own, and
+whatever it prints ends in a file without a name, whose end explains its death.
+
+A worker dies with the thread that started it (the parent-death signal), or as soon as it finds its
+standard input closed; so a pool is used and closed in the thread that opened it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import TuningError
+from .protocol import Assembler, Message, encode
+
+TAIL = 2000
+_PIECE = 1 << 20
+_TICK = 0.2
+
+
+@dataclass(frozen=True)
+class Died:
+    """A worker that ended while it was at work. `signal` is what killed it, 0 if it left."""
+
+    status: int
+    signal: int
+    out_of_memory: bool
+    output: str
+
+    def __str__(self) -> str:
+        how = f"exit status {self.status}"
+        if self.signal:
+            how = f"signal {self.signal} ({_signal_name(self.signal)})"
+        return f"{how}{', out of memory' if self.out_of_memory else ''}{quoted(self.output)}"
+
+
+@dataclass(frozen=True)
+class TimedOut:
+    """A worker that did not answer in time, and was killed. `seconds` is what it had."""
+
+    seconds: float
+    output: str
+
+
+Event = Message | Died | TimedOut
+
+
+class _Request(NamedTuple):
+    timeout: float
+
+
+class Worker:
+    """One worker process and the requests that it has not answered yet."""
+
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], inherit: Sequence[int] = ()
+    ) -> None:
+        if not sys.executable:
+            raise TuningError(
+                "this process does not know its Python interpreter",
+                hint="set sys.executable to one that has tilewright installed",
+            )
+        self._output = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - lives with the worker
+        fcntl.fcntl(self._output, fcntl.F_SETFL, os.O_APPEND | os.O_RDWR)
+        replies, theirs = os.pipe()
+        self.replies = replies
+        try:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    f"{__package__}.worker",
+                    f"--parent={os.getpid()}",
+                    f"--replies={theirs}",
+                    *arguments,
+                ],
+                stdin=subprocess.PIPE,
+                stdout=self._output,
+                stderr=self._output,
+                pass_fds=[theirs, *inherit],
+                env={**os.environ, "PYTHONPATH": _search_path(), **environment},
+                start_new_session=True,  # an interrupt from the keyboard is the parent's to handle
+            )
+        except OSError as error:
+            os.close(replies)
+            self._output.close()
+            raise TuningError("cannot start a worker process: {0}", error) from error
+        finally:
+            os.close(theirs)
+        assert self.process.stdin is not None
+        self.requests = self.process.stdin.fileno()
+        os.set_blocking(self.requests, False)
+        os.set_blocking(self.replies, False)
+        self._outbox = bytearray()
+        self._pending: deque[_Request] = deque()
+        self._began = 0.0
+        self._kills = 0
+        self._assembler = Assembler()
+        self.dead = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether every request was answered."""
+        return not self._pending
+
+    @property
+    def sending(self) -> bool:
+        return bool(self._outbox)
+
+    @property
+    def deadline(self) -> float:
+        """When the oldest request has to be answered, by `time.monotonic`."""
+        return self._began + self._pending[0].timeout
+
+    def send(self, message: Message, timeout: float) -> None:
+        """Queue a request; its time runs once those before it are answered."""
+        if not self._pending:
+            self._began = time.monotonic()
+            self._kills = _out_of_memory_kills()
+            self._forget_output()
+        self._pending.append(_Request(timeout))
+        self._outbox += encode(message)
+        self.push()
+
+    def push(self) -> None:
+        """Write as much of the requests as the pipe takes."""
+        try:
+            while self._outbox:
+                del self._outbox[: os.write(self.requests, self._outbox[:_PIECE])]
+        except BlockingIOError:
+            pass
+        except BrokenPipeError:
+            self._outbox.clear()  # it is dying: that will be read from its replies
+
+    def pull(self) -> list[Event]:
+        """What has arrived. The last event of a worker is its death."""
+        events: list[Event] = []
+        try:
+            while piece := os.read(self.replies, _PIECE):
+                for message in self._assembler.feed(piece):
+                    self._answered()
+                    events.append(message)
+        except BlockingIOError:
+            return events
+        except TuningError:
+            self.kill()
+        return [*events, self._buried()]
+
+    def expire(self) -> TimedOut:
+        """Kill the worker for being late."""
+        seconds = self._pending[0].timeout
+        output = self.output()
+        self.kill()
+        return TimedOut(seconds, output)
+
+    def output(self) -> str:
+        """The end of what it printed since it was last idle."""
+        size = os.fstat(self._output.fileno()).st_size
+        data = os.pread(self._output.fileno(), TAIL, max(0, size - TAIL))
+        return data.decode("utf-8", "replace").strip()
+
+    def kill(self) -> None:
+        """End the process at once and wait for its end."""
+        if self.dead:
+            return
+        self.dead = True
+        self.process.kill()
+        self._reap()
+
+    def _answered(self) -> None:
+        if not self._pending:
+            raise TuningError("a worker answered more than it was asked")
+        self._pending.popleft()
+        self._began = time.monotonic()
+
+    def _buried(self) -> Died:
+        """The death of a worker that closed its end."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=5)
+        output, kills = self.output(), self._kills
+        self.kill()
+        status = self.process.returncode
+        killed = max(0, -status)
+        return Died(status, killed, _is_out_of_memory(killed, output, kills), output)
+
+    def _reap(self) -> None:
+        self.process.wait()
+        os.close(self.replies)
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self._output.close()
+
+    def _forget_output(self) -> None:
+        os.ftruncate(self._output.fileno(), 0)
+
+
+def turn(workers: Sequence[Worker], tick: Callable[[], None]) -> list[tuple[Worker, Event]]:
+    """Wait until something happens at workers that owe an answer, and say what.
+
+    `tick` is called at least every 0.2 seconds; it may raise to give up waiting.
+    """
+    while True:
+        tick()
+        poll = select.poll()
+        by_fd: dict[int, Worker] = {}
+        for worker in workers:
+            by_fd[worker.replies] = worker
+            poll.register(worker.replies, select.POLLIN)
+            if worker.sending:
+                by_fd[worker.requests] = worker
+                poll.register(worker.requests, select.POLLOUT)
+        nearest = min(w.deadline for w in workers)
+        wait = min(_TICK, max(0.0, nearest - time.monotonic()))
+        events: list[tuple[Worker, Event]] = []
+        for fd, _ in poll.poll(wait * 1000 + 1):
+            worker = by_fd[fd]
+            if fd == worker.requests and not worker.dead:
+                worker.push()
+            elif not worker.dead:
+                events += [(worker, e) for e in worker.pull()]
+        now = time.monotonic()
+        heard = {w for w, _ in events}
+        late = [w for w in workers if w not in heard and not w.dead and now > w.deadline]
+        events += [(w, w.expire()) for w in late]
+        if events:
+            return events
+
+
+def quoted(output: str) -> str:
+    """What a worker printed, as a suffix of a reason."""
+    return f"; it printed: {output}" if output else ""
+
+
+def _search_path() -> str:
+    """This process's module search path, so that a worker finds the same modules."""
+    return os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+def _is_out_of_memory(killed: int, output: str, kills: int) -> bool:
+    """Whether a death was for want of memory: the kernel's doing, or what a library printed."""
+    if killed == signal.SIGKILL:
+        return _out_of_memory_kills() > kills
+    words = ("out of memory", "bad_alloc", "MemoryError", "Cannot allocate memory")
+    return any(word in output for word in words)
+
+
+def _out_of_memory_kills() -> int:
+    """How many processes the kernel has killed for want of memory since it started."""
+    try:
+        text = Path("/proc/vmstat").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    counts = [line.split()[1] for line in text.splitlines() if line.startswith("oom_kill ")]
+    return int(counts[0]) if counts else 0

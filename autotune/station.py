@@ -1,0 +1,104 @@
+"""A place where a worker always is: told the program when it starts, replaced when it dies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..errors import TuningError
+from .pool import Died, Event, TimedOut, Worker, quoted
+from .protocol import Message
+
+_MAX_FAILURES = 3
+
+
+class Lost(NamedTuple):
+    """The worker died before it came to the request, which has to be made again."""
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """A request that every new worker at a station gets first.
+
+    `heard` gets the answer. Where `once` is set, a worker that dies of it is not replaced.
+    """
+
+    message: Message
+    timeout: float
+    what: str
+    heard: Callable[[Message], None] = lambda _: None
+    once: bool = False
+
+
+class Station:
+    """One worker at a time in a role."""
+
+    def __init__(
+        self,
+        role: str,
+        environment: Mapping[str, str],
+        welcomes: Callable[[], Sequence[Welcome]],
+        inherit: Sequence[int] = (),
+    ) -> None:
+        self._role = role
+        self._environment = environment
+        self._welcomes = welcomes
+        self._inherit = inherit
+        self._worker: Worker | None = None
+        self._owed: list[Welcome] = []
+        self._failures = 0
+
+    @property
+    def worker(self) -> Worker:
+        """The worker that is there now, a new one if the last has died."""
+        worker = self._worker
+        if worker is not None and worker.process.poll() is None and not worker.dead:
+            return worker
+        self.close()
+        worker = Worker([self._role], self._environment, self._inherit)
+        self._worker = worker
+        self._owed = list(self._welcomes())
+        for welcome in self._owed:
+            worker.send(welcome.message, welcome.timeout)
+        return worker
+
+    def open(self) -> None:
+        """Start a worker if there is none, and let it get ready."""
+        _ = self.worker
+
+    def ask(self, message: Message, timeout: float) -> None:
+        """Make a request; what comes of it goes through `receive`."""
+        self.worker.send(message, timeout)
+
+    def receive(self, event: Event) -> Event | Lost | None:
+        """What an event of the worker means for the request; `None` if it was not about it.
+
+        Raises `TuningError` where workers cannot start or do not take the program.
+        """
+        if not self._owed:
+            self._failures = 0
+            return event
+        welcome = self._owed[0]
+        if isinstance(event, Message):
+            if event.fields.get("error"):
+                raise TuningError("{0} failed: {1}", welcome.what, event.fields["error"])
+            del self._owed[0]
+            welcome.heard(event)
+            return None
+        self._failures += 1
+        if welcome.once or self._failures >= _MAX_FAILURES:
+            raise TuningError("{0} failed: {1}", welcome.what, describe(event))
+        return Lost()
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker = None
+
+
+def describe(event: Died | TimedOut) -> str:
+    """A death in words."""
+    if isinstance(event, Died):
+        return f"the process ended with {event}"
+    return f"not done within {event.seconds:.3g} s{quoted(event.output)}"
