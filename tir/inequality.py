@@ -17,9 +17,9 @@ DEPTH = 10
 
 def nonnegative(context: Context, p: Poly) -> bool:
     """Whether `p >= 0` is shown; `p` is taken as exact (see `Context.fits`)."""
-    low, high = context.interval(p)
-    if low >= 0 or high < 0:
-        return low >= 0
+    low, _ = context.interval(p)
+    if low >= 0 or context.impossible:
+        return True
     return _search(context, p, context.facts, [BUDGET], DEPTH)
 
 

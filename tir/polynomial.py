@@ -122,6 +122,7 @@ class Context(ABC):
     def __init__(self, ranges: Ranges, facts: Sequence[Poly] = ()) -> None:
         self.ranges = ranges
         self.facts: list[Poly] = list(facts)
+        self.impossible = False
         self.symbolic = bool(facts) or any(
             type(low) is not int or type(high) is not int for low, high in ranges.values()
         )

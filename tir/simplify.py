@@ -97,6 +97,8 @@ class Simplifier(Context):
         for fact in facts_of(self, condition):
             self.facts.append(fact)
             self.symbolic = True
+            if self.interval(fact)[1] < 0:
+                self.impossible = True
 
     def visit(self, e: Expr) -> Expr:
         kind = type(e)
