@@ -94,7 +94,7 @@ def elements(
         if place is not None:
             limits.append(f"{output} = {place}")
     fixed = ", ".join(names[v] for v in shared)
-    moving = ", ".join(names[v] for v in box.extents if v not in shared)
+    moving = ", ".join(names[v] for v in box.extents if v not in set(shared))
     exists = f"exists {moving}: " if moving else ""
     body = " and ".join(limits) or "true"
     result: Elements = _isl().Map(f"{{ [{fixed}] -> [{', '.join(outputs)}] : {exists}{body} }}")

@@ -94,10 +94,9 @@ class Independence:
         return alone and high - low < abs(step)
 
     def _disjoint(self, loop: For, outer: Sequence[For], inside: Sequence[Touch]) -> bool:
-        shared = [f.var for f in (*outer, loop)]
         maps = []
         for t in inside:
-            touched = elements(self.survey, t, shared, certain=False)
+            touched = elements(self.survey, t, (*outer, loop))
             if touched is None:
                 return False
             maps.append((t, touched))

@@ -13,12 +13,13 @@ from typing import NamedTuple
 from ..errors import VerifyError
 from . import affine
 from .inequality import nonnegative
-from .ir import Block, Buffer, Expr, For, Func, IterKind, Op, Var, binary, const
-from .polynomial import Poly, add, factors, number
+from .ir import Block, Buffer, Expr, For, ForKind, Func, IterKind, Op, Var, binary, const
+from .polynomial import Poly, Ranges, add, factors, number
 from .prove import truth
 from .simplify import Simplifier
 from .structure import same
 from .survey import Survey, Touch
+from .visit import substitute
 from .windows import Sweeper, variables
 
 
@@ -45,47 +46,47 @@ class Initialised:
 
     def check(self) -> None:
         """Raise `VerifyError` at the first read that is not shown to find something."""
-        for block, _ in self.survey.blocks:
-            if block.init is not None:
-                self._init_runs(block)
         for t in self.survey.touches:
             if not t.is_write and t.buffer not in self.inputs:
                 self._read(t)
 
-    def _init_runs(self, block: Block) -> None:
-        for i in block.iters:
-            if i.kind is not IterKind.REDUCE or i.var not in self.survey.ranges:
-                continue
-            value = self.survey.resolved(i.value)
-            low, _ = self.plain.interval(self.plain.poly(value))
-            if low != 0:
-                raise VerifyError(
-                    "block {0}: its init never runs, because {1} = {2} is never zero",
-                    block.label.name, i.var.name, value,
-                    hint="only the part of a reduction that comes first has an init",
-                )  # fmt: skip
-
     def _read(self, t: Touch) -> None:
-        before = [w for w in self.writes.get(t.buffer, ()) if w.order < t.order]
         block = t.place.block
-        if not t.in_init and any(
-            w.in_init and w.place.block is block and _same_element(w, t) for w in before
-        ):
+        writes = self.writes.get(t.buffer, [])
+        if block is not None and not t.in_init and self._own_init(t, block, writes):
             return
-        before = [w for w in before if not w.in_init or w.place.block is block]
-        if any(self._covers(w, t) for w in before):
+        before = [w for w in writes if w.order < t.order and not w.in_init]
+        if any(self._covers(w, t) for w in before) or self._covered_exactly(t, writes):
             return
-        if before and self._covered_exactly(t, before):
-            return
-        what = "and nothing is stored to it before"
-        if before:
-            names = sorted({w.place.name for w in before})
+        what = "and nothing is stored to it"
+        if writes:
+            names = sorted({w.place.name for w in writes})
             what = f"which is not shown to be stored by then (stores in {', '.join(names)})"
         raise VerifyError(
             "{0}: reads {1}[{2}], {3}", t.place.name, t.buffer.name,
             lambda: ", ".join(str(self.survey.resolved(i)) for i in t.indices), what,
             hint="initialise it: give the reduction an init, or name the parameter in `inplace`",
         )  # fmt: skip
+
+    def _own_init(self, t: Touch, block: Block, writes: Sequence[Touch]) -> bool:
+        """Whether the block's init, which comes first for each spatial point, stores what is read.
+
+        It does if its reduction starts at zero, in loops of its own.
+        """
+        if not any(w.in_init and w.place.block is block and _same_element(w, t) for w in writes):
+            return False
+        spatial: set[Var] = set()
+        reduce: set[Var] = set()
+        for i in block.iters:
+            value = self.survey.resolved(i.value)
+            (reduce if i.kind is IterKind.REDUCE else spatial).update(variables(value))
+            if i.kind is IterKind.REDUCE and not self._starts_at_zero(value):
+                return False
+        return reduce.isdisjoint(spatial)
+
+    def _starts_at_zero(self, value: Expr) -> bool:
+        p = self.plain.poly(value)
+        return all(isinstance(k, Var) and c > 0 for k, c in p.items())
 
     def _covers(self, w: Touch, t: Touch) -> bool:
         shared = shared_loops(w, t)
@@ -181,24 +182,47 @@ class Initialised:
             reach += c * (extent - 1)
         return Side(low, high, limit)
 
-    def _covered_exactly(self, t: Touch, before: Sequence[Touch]) -> bool:
-        common = max((shared_loops(w, t) for w in before), key=len)
-        shared = [f.var for f in common]
-        read = elements(self.survey, t, shared, certain=False)
+    def _covered_exactly(self, t: Touch, writes: Sequence[Touch]) -> bool:
+        loops = t.place.loops
+        read = elements(self.survey, t, loops)
         if read is None:
             return False
-        stored = [elements(self.survey, w, shared, certain=True) for w in before]
-        return affine.covered(read, [w for w in stored if w is not None])
+        before = [stored_before(self.survey, w, t) for w in writes]
+        return affine.covered(read, [w for w in before if w is not None])
 
 
-def elements(
-    survey: Survey, t: Touch, shared: Sequence[Var], certain: bool
-) -> affine.Elements | None:
-    """`affine.elements` of an access in terms of loops."""
-    ranges = survey.ranges
-    extents = {v: _extent(ranges[v]) for v in shared}
-    extents |= {f.var: _extent(ranges[f.var]) for f in t.place.loops}
+def elements(survey: Survey, t: Touch, loops: Sequence[For]) -> affine.Elements | None:
+    """The elements that `t` may touch in one iteration of `loops`."""
     indices = [survey.resolved(i) for i in t.indices]
+    conditions = _conditions(survey, t)
+    box = _box(survey, [f.var for f in (*loops, *t.place.loops)], indices, conditions)
+    return affine.elements(indices, t.buffer.shape, box, [f.var for f in loops], certain=False)
+
+
+def stored_before(survey: Survey, w: Touch, t: Touch) -> affine.Elements | None:
+    """The elements that `w` surely stores to before `t` runs in one iteration of its loops.
+
+    That is in an earlier iteration of the loops that both are in, or in the same one if `w` comes
+    first. Iterations of parallel, vectorized and thread loops are in no order.
+    """
+    fresh = {f.var: Var(f.var.name) for f in w.place.loops}
+    indices = [substitute(survey.resolved(i), fresh) for i in w.indices]
+    conditions = [substitute(c, fresh) for c in _conditions(survey, w)]
+    earlier: Expr = const(w.order < t.order, "bool")
+    for f in reversed(shared_loops(w, t)):
+        mine, other = fresh[f.var], f.var
+        earlier = binary(Op.AND, binary(Op.EQ, mine, other), earlier)
+        if f.kind in (ForKind.SERIAL, ForKind.UNROLL):
+            earlier = binary(Op.OR, binary(Op.LT, mine, other), earlier)
+    conditions.append(earlier)
+    ranges = {**survey.ranges, **{v: survey.ranges[f] for f, v in fresh.items()}}
+    shared = [f.var for f in t.place.loops]
+    box = _box(survey, [*shared, *fresh.values()], indices, conditions, ranges)
+    return affine.elements(indices, w.buffer.shape, box, shared, certain=True)
+
+
+def _conditions(survey: Survey, t: Touch) -> list[Expr]:
+    """The conditions under which `t` runs, in terms of loops."""
     conditions = [survey.resolved(c) for c in t.place.conditions]
     if t.in_init and t.place.block is not None:
         conditions += [
@@ -206,12 +230,24 @@ def elements(
             for i in t.place.block.iters
             if i.kind is IterKind.REDUCE
         ]
-    for v in {v for e in (*indices, *conditions) for v in variables(e)} - extents.keys():
-        if v in ranges:
-            extents[v] = _extent(ranges[v])
-    return affine.elements(
-        indices, t.buffer.shape, affine.Box(extents, conditions), shared, certain
-    )
+    return conditions
+
+
+def _box(
+    survey: Survey,
+    loops: Sequence[Var],
+    indices: Sequence[Expr],
+    conditions: Sequence[Expr],
+    ranges: Ranges | None = None,
+) -> affine.Box:
+    """The loops, and lanes that indices and conditions mention, with their extents."""
+    ranges = survey.ranges if ranges is None else ranges
+    extents = {v: _extent(ranges[v]) for v in loops}
+    for e in (*indices, *conditions):
+        for v in variables(e):
+            if v in ranges and v not in extents:
+                extents[v] = _extent(ranges[v])
+    return affine.Box(extents, conditions)
 
 
 def shared_loops(a: Touch, b: Touch) -> list[For]:
