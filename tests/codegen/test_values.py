@@ -1,0 +1,216 @@
+"""Values in compiled code: each operator, function and cast in each dtype, scalar and in vectors.
+
+Inputs are chosen where things go wrong: NaN, infinities, zeros of both signs, denormals, limits.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tilewright import dtypes
+from tilewright.codegen.build import compile_func
+from tilewright.schedule import Schedule
+from tilewright.schedule.find import blocks_in
+from tilewright.tir import te
+from tilewright.tir.interpreter import interpret
+from tilewright.tir.ir import Func
+
+from .machinery import Array, run
+
+FLOATS = [d for d in dtypes.SCALARS if dtypes.is_float(d)]
+INTEGERS = [d for d in dtypes.SCALARS if dtypes.is_integer(d)]
+HERE, AVX2, SSE2 = (
+    "cpu -threads=1",
+    "cpu -mcpu=x86-64-v3 -threads=1",
+    "cpu -mcpu=x86-64 -threads=1",
+)
+FLOATS_ON_TARGETS = [
+    *((dtype, HERE) for dtype in FLOATS),
+    ("float32", AVX2),
+    ("bfloat16", AVX2),
+    ("float16", SSE2),
+]
+VECTOR = 16
+
+Function = Callable[..., Any]
+
+
+def special(dtype: str) -> Array:
+    """Values at the edges of a dtype."""
+    number = dtypes.to_numpy(dtype)
+    facts = dtypes.info(dtype)
+    if facts.kind == "bool":
+        return np.array([False, True])
+    if facts.kind != "float":
+        low, high = dtypes.int_limits(dtype)
+        values = {low, low + 1, -1, 0, 1, 2, 7, high // 3, high - 1, high}
+        return np.array(sorted(v for v in values if low <= v <= high), number)
+    limits: Any = ml_dtypes.finfo(number)  # type: ignore[no-untyped-call]
+    tiny, least, most = (float(x) for x in (limits.tiny, limits.smallest_subnormal, limits.max))
+    plain = [0.0, 1.0, 2.5, 0.3, tiny, 3 * least, most, float("inf")]
+    with np.errstate(all="ignore"):
+        return np.array([s * v for s in (1, -1) for v in plain] + [float("nan")]).astype(number)
+
+
+def pairs(dtype: str) -> tuple[Array, Array]:
+    values = special(dtype)
+    values = values[:: 1 + values.size // 14]
+    left, right = zip(*product(values, values), strict=True)
+    return np.array(left, values.dtype), np.array(right, values.dtype)
+
+
+def program(fns: list[Function], *inputs: Array) -> Func:
+    """One output for each function of the elements of the inputs."""
+    tensors = [
+        te.placeholder(x.shape, dtypes.from_numpy(x.dtype), name=f"x{k}")
+        for k, x in enumerate(inputs)
+    ]
+    outputs = [
+        te.compute(inputs[0].shape, lambda i, fn=fn: fn(*(t[i] for t in tensors)), name=f"y{k}")
+        for k, fn in enumerate(fns)
+    ]
+    return te.func([*tensors, *outputs], name="values")
+
+
+def vectorized(func: Func) -> Func:
+    sch = Schedule(func)
+    for block in list(blocks_in(func.body)):
+        (loop,) = sch.get_loops(sch.get_block(block.label.name))
+        sch.vectorize(sch.split(loop, [None, VECTOR])[1])
+    return sch.func
+
+
+def check(fns: list[Function], *inputs: Array, target: str, ulps: float = 0) -> None:
+    func = program(fns, *inputs)
+    outputs = [np.zeros(p.shape, dtypes.to_numpy(p.dtype)) for p in func.params[len(inputs) :]]
+    interpret(func, *inputs, *outputs)
+    for form in (func, vectorized(func)) if target == HERE else (vectorized(func),):
+        found = run(compile_func(form, target, strict_fp=True), [*inputs, *outputs])
+        for number, (x, y) in enumerate(zip(outputs, found[len(inputs) :], strict=True)):
+            compare(x, y, ulps, f"function {number}", inputs)
+
+
+def compare(expected: Array, found: Array, ulps: float, what: str, inputs: tuple[Any, ...]) -> None:
+    """The same bits up to the payload of NaN, or within some units in the last place."""
+    same = found.view(f"u{found.itemsize}") == expected.view(f"u{expected.itemsize}")
+    if dtypes.is_float(dtypes.from_numpy(expected.dtype)):
+        with np.errstate(invalid="ignore"):
+            x, y = expected.astype(np.float64), found.astype(np.float64)
+        same |= np.isnan(x) & np.isnan(y)
+        if ulps:
+            limits: Any = ml_dtypes.finfo(expected.dtype)  # type: ignore[no-untyped-call]
+            with np.errstate(all="ignore"):
+                unit = np.maximum(np.abs(x) * float(limits.eps), float(limits.smallest_subnormal))
+                same |= np.abs(x - y) <= ulps * unit
+    for k in np.nonzero(~same)[0][:3]:
+        at = [x[k] for x in inputs]
+        raise AssertionError(f"{what} of {at}: found {found[k]!r}, expected {expected[k]!r}")
+
+
+@pytest.mark.parametrize(("dtype", "target"), FLOATS_ON_TARGETS)
+def test_float_arithmetic(dtype: str, target: str) -> None:
+    fns: list[Function] = [operator.add, operator.sub, operator.mul, operator.truediv]
+    fns += [te.maximum, te.minimum, lambda a, b: te.maximum(a, 0.0)]
+    fns += [operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge]
+    fns += [lambda a, b: -a, lambda a, b: te.abs(b)]
+    check(fns, *pairs(dtype), target=target)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_float_division_floors(dtype: str) -> None:
+    check([operator.floordiv, operator.mod], *pairs(dtype), target=HERE)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integer_arithmetic(dtype: str) -> None:
+    fns: list[Function] = [operator.add, operator.sub, operator.mul]
+    fns += [operator.and_, operator.or_, operator.xor, te.maximum, te.minimum]
+    fns += [operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge]
+    fns += [lambda a, b: -a, lambda a, b: te.abs(b), lambda a, b: ~a]
+    fns += [lambda a, b: a << 3, lambda a, b: b >> 2]
+    check(fns, *pairs(dtype), target=HERE)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integer_division_floors(dtype: str) -> None:
+    fns: list[Function] = [
+        lambda a, b: te.select(b != 0, a // b, 0),
+        lambda a, b: te.select(b != 0, a % b, 0),
+        lambda a, b: a // 7,
+        lambda a, b: a % 8,
+        lambda a, b: b // 4,
+    ]
+    if dtypes.info(dtype).kind == "int":
+        fns += [lambda a, b: a // -3, lambda a, b: a % -5, lambda a, b: a // -1]
+    check(fns, *pairs(dtype), target=HERE)
+
+
+def test_bool_logic() -> None:
+    fns: list[Function] = [operator.and_, operator.or_, operator.xor]
+    fns += [te.maximum, te.minimum, operator.eq, lambda a, b: ~a]
+    check(fns, *pairs("bool"), target=HERE)
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [*((dtype, HERE) for dtype in dtypes.SCALARS), ("float32", AVX2), ("float64", SSE2)],
+)
+def test_casts(source: str, target: str) -> None:
+    fns: list[Function] = [lambda a, d=d: te.cast(a, d) for d in dtypes.SCALARS if d != source]
+    check(fns, special(source), target=target)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float8_e4m3fn", "float8_e5m2", "bfloat16"])
+def test_every_narrow_float_is_converted_both_ways(dtype: str) -> None:
+    bits = 8 * dtypes.nbytes(dtype)
+    values = np.arange(1 << bits, dtype=f"u{bits // 8}").view(dtypes.to_numpy(dtype))
+    with np.errstate(all="ignore"):
+        middles = values.astype(np.float32)
+        near = np.nextafter(middles, np.float32(0))
+    for target in (HERE, SSE2):
+        func = vectorized(program([lambda a: te.cast(a, "float32")], values))
+        (_, wide) = run(compile_func(func, target), [values, np.zeros(values.shape, "f4")])
+        compare(middles, wide, 0, "widening", (values,))
+        for source in (middles, near):
+            func = vectorized(program([lambda a: te.cast(a, dtype)], source))
+            narrow = np.zeros(values.shape, values.dtype)
+            (_, narrow) = run(compile_func(func, target), [source, narrow])
+            with np.errstate(all="ignore"):
+                compare(source.astype(values.dtype), narrow, 0, "narrowing", (source,))
+
+
+def test_float64_is_rounded_once_to_narrow_floats() -> None:
+    middle = 1 + 2.0**-11
+    values = np.array([middle, middle + 2.0**-40, middle - 2.0**-40, -middle - 2.0**-40], "f8")
+    check([lambda a: te.cast(a, "float16")], values, target=AVX2)
+
+
+@pytest.mark.parametrize(("dtype", "target"), FLOATS_ON_TARGETS)
+def test_functions_at_special_values(dtype: str, target: str) -> None:
+    names = ["exp", "log", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "floor", "ceil", "trunc"]
+    fns: list[Function] = [getattr(te, name) for name in names]
+    check(fns, special(dtype), target=target, ulps=4)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_pow_at_special_values(dtype: str) -> None:
+    check([te.pow], *pairs(dtype), target=HERE, ulps=4)
+
+
+def test_contraction_is_the_callers_choice() -> None:
+    x = np.array([1 + 2.0**-12], "f4")
+    func = program([lambda a: a * a - 1.0], x)
+    for strict_fp in (False, True):
+        (_, found) = run(
+            compile_func(func, "cpu -mcpu=x86-64-v3 -threads=1", strict_fp=strict_fp),
+            [x, np.zeros(1, "f4")],
+        )
+        exact = float(x[0]) ** 2 - 1
+        assert (float(found[0]) == np.float32(exact)) is not strict_fp
