@@ -162,7 +162,7 @@ def lowered() -> Stmt:
     use = seq(inner, Let(t, tmp[0] + 1.0, store(A, (i, 0), t)), store(A, (i, 1), tmp[1]))
     body = seq(
         Store(A, (i, Ramp(n, const(1), 4, "int64x4")),
-              Broadcast(f32(0.0), 4, "float32x4"), Broadcast(const(True, "bool"), 4, "boolx4")),
+              Broadcast(x, 4, "float32x4"), Broadcast(const(True, "bool"), 4, "boolx4")),
         Alloc(tmp, use),
     )  # fmt: skip
     loop = For(i, 8, body, ForKind.PARALLEL, None, (("chunk", 2), ("note", "a")))
