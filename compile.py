@@ -1,8 +1,12 @@
-"""`build`: from a program to a module, with the schedule chosen by a policy that is spelled out."""
+"""Building: from a program to a module or a library, by a policy that is spelled out."""
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .errors import BuildError, NotTunedError, ScheduleError
@@ -10,12 +14,15 @@ from .runtime.module import Origin
 from .target import Target
 
 if TYPE_CHECKING:
+    from .codegen.build import Compiled
     from .runtime import Module
     from .schedule import Schedule
     from .tir.ir import Func
-    from .tuning_db import TuningDatabase
+    from .tuning_db import Best, TuningDatabase
 
 POLICIES = ("record", "default")
+
+_log = logging.getLogger(__name__)
 
 
 def build(
@@ -31,13 +38,85 @@ def build(
     A `Schedule` is compiled as it is. A `Func` gets the first schedule that `allow` permits and
     that there is: `record`, the fastest verified one in `database`; `default`, the one that the
     analytic model prefers. `module.origin` says which it was. `strict_fp` forbids contracting
-    multiplications and additions.
+    multiplications and additions. What was compiled before comes from a cache on disk.
 
-    Raises `NotTunedError` with the explanation of the lookup where no permitted way gives a
-    schedule, and `BuildError` where lowering or compiling fails.
+    Raises `NotTunedError` with the explanation of the lookup (also `error.data["explanation"]`)
+    where no permitted way gives a schedule, and `BuildError` where lowering or compiling fails.
     """
-    from .codegen.build import compile_func, to_module
+    from .codegen.build import to_module
     from .codegen.detect import resolve
+
+    choice = choose(program, resolve(target), database, allow)
+    return to_module(_compile(choice, target, strict_fp=strict_fp), choice.origin)
+
+
+def build_library(
+    program: Func | Schedule,
+    path: str | os.PathLike[str],
+    target: Target | str = "cpu",
+    database: TuningDatabase | None = None,
+    allow: Sequence[str] = POLICIES,
+    *,
+    strict_fp: bool = False,
+    object_file: bool = False,
+) -> tuple[Path, ...]:
+    """Compile one kernel, chosen as by `build`, into a file; return the files written.
+
+    They are a shared library at `path`, its manifest (`<path>.json`) and a C header beside it;
+    `tilewright.runtime.load(path)` gives the module, on machines that have only the runtime and
+    numpy. With `object_file` they are an object file at `path` and the header: that takes no
+    linker. The target may be another machine than this one.
+
+    Raises what `build` raises, and `BuildError` where the files cannot be written or there is no
+    linker.
+    """
+    from .codegen.detect import resolve
+    from .codegen.link import link
+    from .runtime.artifact import c_header, manifest_path, write_artifact
+
+    path = Path(path)
+    choice = choose(program, resolve(target), database, allow)
+    compiled = _compile(choice, target, strict_fp=strict_fp)
+    header = path.with_suffix(".h")
+    try:
+        if object_file:
+            path.write_bytes(compiled.object_code)
+            header.write_text(c_header(compiled.signature), encoding="utf-8")
+            return path, header
+        link(compiled.object_code, path, compiled.target)
+        write_artifact(
+            path,
+            compiled.signature,
+            compiled.target,
+            openmp=compiled.parallel,
+            origin=choice.origin,
+            schedule_id=choice.schedule_id,
+            measurement_id=choice.measurement_id,
+            toolchain=_toolchain(),
+        )
+    except OSError as error:
+        where = error.filename or path
+        raise BuildError("cannot write {0}: {1}", where, error.strerror or error) from error
+    return path, manifest_path(path), header
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A scheduled program, where its schedule comes from, and the ids of the records it is of."""
+
+    func: Func
+    origin: Origin
+    schedule_id: str | None = None
+    measurement_id: str | None = None
+
+
+def choose(
+    program: Func | Schedule,
+    target: Target,
+    database: TuningDatabase | None,
+    allow: Sequence[str],
+) -> Choice:
+    """The schedule that the policy gives for a program on a resolved target; see `build`."""
     from .schedule import Schedule
 
     unknown = [a for a in allow if a not in POLICIES]
@@ -45,57 +124,85 @@ def build(
         raise BuildError(
             "unknown policy {0!r}; expected some of {1}", unknown[0], ", ".join(POLICIES)
         )
-    resolved = resolve(target)
     if isinstance(program, Schedule):
-        compiled = compile_func(program.func, resolved, strict_fp=strict_fp)
-        return to_module(compiled, Origin("schedule"))
-    func, origin = _chosen(program, resolved, database, allow)
-    return to_module(compile_func(func, resolved, strict_fp=strict_fp), origin)
-
-
-def _chosen(
-    func: Func, target: Target, database: TuningDatabase | None, allow: Sequence[str]
-) -> tuple[Func, Origin]:
-    """The scheduled program that the policy gives, and where its schedule comes from."""
-    from .autotune.records import target_record, toolchain_record, workload_record
-
-    explanation = "no database was given"
-    if database is not None:
-        workload, where = workload_record(func), target_record(target)
-        if "record" in allow:
-            best = database.best(workload.id, where, toolchain_record())
-            if best is not None:
-                return _replayed(func, best.schedule.trace, best.schedule.id), Origin(
-                    "record",
-                    best.schedule.id if best.measurement is None else best.measurement.id,
-                    "pinned" if best.pinned else f"measured in {best.layer}",
-                )
-        explanation = str(database.explain(workload, where, toolchain_record()))
+        return Choice(program.func, Origin("schedule"))
+    if database is not None and "record" in allow:
+        found = _lookup(program, target, database)
+        if found is not None:
+            return found
     if "default" in allow:
         from .autotune.search import default_trace
 
-        trace = default_trace(func, target)
-        return trace.apply(func).func, Origin("default", None, "chosen by the analytic model")
-    raise NotTunedError(
-        "no schedule for {0} on {1} is permitted by allow={2}:\n{3}",
-        func.name,
-        str(target),
-        list(allow),
-        explanation,
-        hint="tune the program into the database, or allow 'default'",
+        trace = default_trace(program, target)
+        return Choice(trace.apply(program).func, Origin("default", None, _WHY_DEFAULT))
+    raise _not_tuned(program, target, database, allow)
+
+
+_WHY_DEFAULT = "chosen by the analytic model"
+
+
+def _lookup(func: Func, target: Target, database: TuningDatabase) -> Choice | None:
+    """The best recorded schedule, replayed; `None` where the database has none that is usable."""
+    from .autotune.records import target_record, toolchain_record, workload_record
+
+    workload = workload_record(func)
+    best = database.best(workload.id, target_record(target), toolchain_record())
+    if best is None:
+        _log.info("%s has no usable record of %s on %s", database.location, func.name, target)
+        return None
+    measured = None if best.measurement is None else best.measurement.id
+    origin = Origin(
+        "record",
+        best.schedule.id if measured is None else measured,
+        f"pinned in {best.layer}" if best.pinned else f"measured in {best.layer}",
     )
+    return Choice(_replayed(func, best), origin, best.schedule.id, measured)
 
 
-def _replayed(func: Func, trace: str, schedule: str) -> Func:
+def _replayed(func: Func, best: Best) -> Func:
     from .schedule import Trace
 
     try:
-        return Trace.from_json(trace).apply(func).func
+        return Trace.from_json(best.schedule.trace).apply(func).func
     except ScheduleError as error:
         raise BuildError(
-            "the recorded schedule {0} does not apply to {1}: {2}",
-            schedule[:12],
+            "the recorded schedule {0} of {1} does not apply to {2}: {3}",
+            best.schedule.id[:12],
+            best.layer,
             func.name,
             error,
             hint="tune again, or pin another schedule",
         ) from error
+
+
+def _not_tuned(
+    func: Func, target: Target, database: TuningDatabase | None, allow: Sequence[str]
+) -> NotTunedError:
+    from .autotune.records import target_record, toolchain_record, workload_record
+
+    explanation = None
+    if database is not None:
+        explanation = database.explain(
+            workload_record(func), target_record(target), toolchain_record()
+        )
+    return NotTunedError(
+        "no schedule for {0} on {1} is permitted by allow={2}:\n{3}",
+        func.name,
+        str(target),
+        list(allow),
+        "no database was given" if explanation is None else explanation,
+        hint="tune the program into the database, or allow 'default'",
+        explanation=explanation,
+    )
+
+
+def _compile(choice: Choice, target: Target | str, *, strict_fp: bool) -> Compiled:
+    from .codegen.cache import compile_cached
+
+    return compile_cached(choice.func, target, strict_fp=strict_fp)
+
+
+def _toolchain() -> dict[str, str]:
+    from .autotune.records import toolchain_record
+
+    return {name: str(text) for name, text in toolchain_record().versions.items()}

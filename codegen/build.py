@@ -25,12 +25,13 @@ class Compiled:
     """A compiled kernel as data.
 
     `object_code` is an object file that defines the function `signature.name`; `parallel` says that
-    it calls OpenMP's runtime. `llvm_text` is the optimised module, `lowered` the program it is of.
+    it calls OpenMP's runtime. `llvm_text` is the optimised module, `lowered` the program it is of,
+    or that program's text.
     """
 
     signature: Signature
     target: Target
-    lowered: Func
+    lowered: Func | str
     llvm_text: str
     object_code: bytes
     parallel: bool
@@ -83,7 +84,7 @@ def to_module(compiled: Compiled, origin: Origin | None = None) -> Module:
         compiled.target,
         origin=Origin("schedule") if origin is None else origin,
         sources={
-            "tir": partial(repr, compiled.lowered),
+            "tir": partial(str, compiled.lowered),
             "llvm": lambda: compiled.llvm_text,
             "asm": compiled.assembly,
         },
