@@ -60,12 +60,18 @@ def memory() -> Iterator[TuningDatabase]:
         yield opened
 
 
-@pytest.fixture
-def full() -> list[Line]:
+@pytest.fixture(scope="module")
+def full_text() -> str:
     """The export of one record of each kind."""
     with TuningDatabase("sqlite://") as db:
         db.put(*ONE_OF_EACH)
-        return [json.loads(line) for line in dump(db).splitlines()]
+        return dump(db)
+
+
+@pytest.fixture
+def full(full_text: str) -> list[Line]:
+    """The lines of that export, to be changed at will."""
+    return [json.loads(line) for line in full_text.splitlines()]
 
 
 def test_the_format(full: list[Line]) -> None:
@@ -117,9 +123,9 @@ def test_merging_is_idempotent_and_in_any_order(new_place: Place) -> None:
 def test_merging_by_path_and_more_than_a_batch(db: TuningDatabase, new_place: Place) -> None:
     place = new_place()
     with TuningDatabase(place) as other:
-        other.put(*BASE, schedule(8), *(measurement(8, 1.0 + n) for n in range(1100)))
-    assert db.merge(place)["measurement"] == 1100
-    assert db.trials(SESSION.id) == 1100
+        other.put(*BASE, schedule(8), *(measurement(8, 1.0 + n) for n in range(600)))
+    assert db.merge(place)["measurement"] == 600
+    assert db.trials(SESSION.id) == 600
     with pytest.raises(DatabaseError, match="no tuning database at|is empty"):
         db.merge(new_place())
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.errors import DatabaseError
@@ -87,6 +87,7 @@ def test_to_json_and_back(record: AnyRecord) -> None:
     assert back.id == record.id
 
 
+@settings(max_examples=50)
 @given(facts=st.dictionaries(st.text(), JSON))
 def test_any_json_object_goes_to_json_and_back(facts: dict[str, Any]) -> None:
     record = Environment(facts)
