@@ -9,6 +9,7 @@ import hypothesis
 import pytest
 
 os.environ["TILEWRIGHT_CHECK"] = "1"  # read when tilewright is imported
+os.environ["TILEWRIGHT_CACHE_DIR"] = ""  # compile anew; tests of the cache name a folder
 
 import tilewright
 
