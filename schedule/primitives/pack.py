@@ -270,12 +270,13 @@ def _require_injective(buffer: Buffer, mapping: IndexMap, at: Label) -> None:
         [np.broadcast_to(evaluate(e, columns), grid[0].size) for e in mapping.outputs]
     )
     distinct = np.unique(places, axis=1).shape[1]
+    count = int(grid[0].size)
     require(
         distinct == count,
         "the map moves {0} elements of {1} to {2} places",
-        int(count),
+        count,
         buffer.name,
-        int(distinct),
+        distinct,
         at=at,
     )
 

@@ -1,0 +1,110 @@
+"""`pack` and `transform_layout`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.errors import ScheduleError
+from tilewright.schedule import Schedule
+
+from .conftest import Golden
+from .programs import chain, loops, matmul, matmul_relu
+
+
+def test_panels(golden: Golden) -> None:
+    golden("pack/panels", matmul(), lambda s: s.pack(s.get_block("C"), 1, "BAb", [4]))
+
+
+def test_padding(golden: Golden) -> None:
+    golden("pack/padding", matmul(), lambda s: s.pack(s.get_block("C"), 1, "BAb", [5]))
+
+
+def test_transpose(golden: Golden) -> None:
+    golden("pack/transpose", matmul(), lambda s: s.pack(s.get_block("C"), 0, "BA", []))
+
+
+def test_two_inner_parts(golden: Golden) -> None:
+    golden("pack/tiles", matmul(), lambda s: s.pack(s.get_block("C"), 0, "ABba", [2, 3]))
+
+
+def test_pack_at_a_loop(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        block = sch.get_block("C")
+        packed = sch.pack(block, 1, "BAb", [4])
+        i, j, k = sch.get_loops(block)
+        j0, j1 = sch.split(j, factors=[None, 4])
+        sch.reorder(j0, i, k, j1)
+        sch.compute_at(packed, j0)
+
+    golden("pack/at", matmul(), script)
+
+
+def test_layout_of_an_intermediate(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        block = sch.get_block("C")
+        sch.transform_layout(block, ("write", 0), lambda i, j: (j // 4, i, j % 4))
+
+    golden("transform_layout/panels", matmul_relu(), script)
+
+
+def test_layout_by_a_mix_of_indices(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        sch.transform_layout(sch.get_block("D"), ("read", 0), lambda i, j: (i * 12 + j,))
+
+    golden("transform_layout/flat", matmul_relu(), script)
+
+
+@pytest.mark.parametrize("layout", ["AB1", "AAB", "A", "BAbb", "BAc"])
+def test_layout_that_does_not_name_the_dimensions(layout: str) -> None:
+    sch = Schedule(matmul())
+    with pytest.raises(ScheduleError, match="does not name the 2 dimensions of B"):
+        sch.pack(sch.get_block("C"), 1, layout, [4])
+
+
+def test_number_of_factors() -> None:
+    sch = Schedule(matmul())
+    with pytest.raises(ScheduleError, match="layout 'BAb' has 1 inner parts, found 2 factors"):
+        sch.pack(sch.get_block("C"), 1, "BAb", [4, 2])
+
+
+def test_factor_that_is_not_positive() -> None:
+    sch = Schedule(matmul())
+    with pytest.raises(ScheduleError, match="factor 0 is not positive"):
+        sch.pack(sch.get_block("C"), 1, "BAb", [0])
+
+
+def test_written_in_the_same_nest() -> None:
+    sch = Schedule(chain())
+    sch.compute_at(sch.get_block("B"), loops(sch, "C")[0])
+    with pytest.raises(ScheduleError, match="B is written by block B in the same loop nest"):
+        sch.pack(sch.get_block("C"), 0, "A", [])
+
+
+def test_layout_of_a_parameter() -> None:
+    sch = Schedule(matmul())
+    with pytest.raises(ScheduleError, match="A is a parameter of the function"):
+        sch.transform_layout(sch.get_block("C"), ("read", 0), lambda i, j: (j, i))
+
+
+def test_map_that_loses_elements() -> None:
+    sch = Schedule(matmul_relu())
+    with pytest.raises(ScheduleError, match="the map moves 96 elements of C to 24 places"):
+        sch.transform_layout(sch.get_block("C"), ("write", 0), lambda i, j: (i // 2, j // 2))
+
+
+def test_map_of_another_rank() -> None:
+    sch = Schedule(matmul_relu())
+    with pytest.raises(ScheduleError, match="the map takes 1 indices, C has 2"):
+        sch.transform_layout(sch.get_block("C"), ("write", 0), lambda i: (i,))
+
+
+def test_map_below_zero() -> None:
+    sch = Schedule(matmul_relu())
+    with pytest.raises(ScheduleError, match="has no known range from zero on"):
+        sch.transform_layout(sch.get_block("C"), ("write", 0), lambda i, j: (i - 1, j))
+
+
+def test_what_is_no_buffer() -> None:
+    sch = Schedule(matmul_relu())
+    with pytest.raises(ScheduleError, match=r"buffer must be \('read', n\) or \('write', n\)"):
+        sch.transform_layout(sch.get_block("C"), ("both", 0), lambda i, j: (j, i))

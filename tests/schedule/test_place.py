@@ -1,0 +1,152 @@
+"""`compute_at` and `reverse_compute_at`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.errors import ScheduleError
+from tilewright.schedule import Schedule
+from tilewright.tir import te
+from tilewright.tir.ir import Func
+
+from .conftest import Golden
+from .programs import chain, loops, matmul, matmul_relu, stencil
+
+
+def test_at(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        outer, _ = sch.split(loops(sch, "C")[0], factors=[None, 4])
+        sch.compute_at(sch.get_block("B"), outer)
+
+    golden("compute_at/tile", chain(), script)
+
+
+def test_at_with_a_halo(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        outer, _ = sch.split(loops(sch, "C")[0], factors=[None, 4])
+        sch.compute_at(sch.get_block("B"), outer)
+
+    golden("compute_at/halo", stencil(), script)
+
+
+def test_at_with_a_tail(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        outer, _ = sch.split(loops(sch, "C")[0], factors=[None, 5])
+        sch.compute_at(sch.get_block("B"), outer)
+
+    golden("compute_at/tail", stencil(), script)
+
+
+def test_reduction_at(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        i, _ = loops(sch, "D")
+        outer, _ = sch.split(i, factors=[None, 2])
+        sch.compute_at(sch.get_block("C"), outer)
+
+    golden("compute_at/reduction", matmul_relu(), script)
+
+
+def test_reverse_at(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        outer, _ = sch.split(loops(sch, "B")[0], factors=[None, 5])
+        sch.reverse_compute_at(sch.get_block("C"), outer)
+
+    golden("reverse_compute_at/tail", chain(), script)
+
+
+def test_reverse_at_outside_of_a_reduction(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        _, j, _ = loops(sch, "C")
+        sch.reverse_compute_at(sch.get_block("D"), j)
+
+    golden("reverse_compute_at/reduction", matmul_relu(), script)
+
+
+def test_partial_sums_where_they_are_made(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        block = sch.get_block("C")
+        i, j, k = sch.get_loops(block)
+        outer, _ = sch.split(k, factors=[None, 5])
+        partial = sch.rfactor(outer, 0)
+        i, j, outer, _ = sch.get_loops(partial)
+        sch.reorder(outer, i, j)
+        sch.reverse_compute_at(block, j)
+
+    golden("reverse_compute_at/partial_sums", matmul(), script)
+
+
+def test_without_consumer() -> None:
+    sch = Schedule(chain())
+    with pytest.raises(ScheduleError, match="block C writes C, a parameter"):
+        sch.compute_at(sch.get_block("C"), loops(sch, "B")[0])
+
+
+def test_consumer_elsewhere() -> None:
+    sch = Schedule(fork())
+    with pytest.raises(ScheduleError, match="block D consumes B but is not inside loop i"):
+        sch.compute_at(sch.get_block("B"), loops(sch, "C")[0])
+
+
+def test_already_there() -> None:
+    sch = Schedule(chain())
+    i = loops(sch, "C")[0]
+    sch.compute_at(sch.get_block("B"), i)
+    with pytest.raises(ScheduleError, match="block B is inside loop i already"):
+        sch.compute_at(sch.get_block("B"), i)
+
+
+def test_inside_of_the_reduction() -> None:
+    sch = Schedule(matmul_relu())
+    with pytest.raises(ScheduleError, match="block C is still being reduced over loop r at loop r"):
+        sch.reverse_compute_at(sch.get_block("D"), loops(sch, "C")[2])
+
+
+def test_no_producer_there() -> None:
+    sch = Schedule(fork())
+    with pytest.raises(ScheduleError, match="no producer of block D is inside loop i"):
+        sch.reverse_compute_at(sch.get_block("D"), loops(sch, "C")[0])
+
+
+def test_consumer_of_neighbours() -> None:
+    sch = Schedule(stencil())
+    with pytest.raises(ScheduleError, match="block C reads B at"):
+        sch.reverse_compute_at(sch.get_block("C"), loops(sch, "B")[0])
+
+
+def test_producer_not_computed_yet() -> None:
+    sch = Schedule(late())
+    with pytest.raises(ScheduleError, match="block C, which block D needs, is computed after"):
+        sch.reverse_compute_at(sch.get_block("D"), loops(sch, "B")[0])
+
+
+def test_reduction_that_would_be_repeated() -> None:
+    sch = Schedule(matmul_of_map())
+    with pytest.raises(ScheduleError, match="cannot be shown that block C would visit each point"):
+        sch.reverse_compute_at(sch.get_block("C"), loops(sch, "B")[0])
+
+
+def fork() -> Func:
+    """B = A + 1, read by C = B * 2 and by D = B * 3."""
+    a = te.placeholder((6,), "int32", name="A")
+    b = te.compute((6,), lambda i: a[i] + 1, name="B")
+    c = te.compute((6,), lambda i: b[i] * 2, name="C")
+    d = te.compute((6,), lambda i: b[i] * 3, name="D")
+    return te.func([a, c, d], name="fork")
+
+
+def late() -> Func:
+    """D = B + C of two maps of A."""
+    a = te.placeholder((6,), "int32", name="A")
+    b = te.compute((6,), lambda i: a[i] + 1, name="B")
+    c = te.compute((6,), lambda i: a[i] * 2, name="C")
+    d = te.compute((6,), lambda i: b[i] + c[i], name="D")
+    return te.func([a, d], name="late")
+
+
+def matmul_of_map() -> Func:
+    """B = A + 1, then C = the sums of the rows of B."""
+    a = te.placeholder((6, 4), "int32", name="A")
+    b = te.compute((6, 4), lambda i, j: a[i, j] + 1, name="B")
+    r = te.reduce_axis(4, name="r")
+    c = te.compute((6,), lambda i: te.sum(b[i, r], axis=r), name="C")
+    return te.func([a, c], name="rows")

@@ -1,0 +1,171 @@
+"""`decompose_reduction`, `rfactor` and `fuse_reduction_epilogue`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.errors import ScheduleError
+from tilewright.schedule import Schedule
+from tilewright.tir import te
+from tilewright.tir.ir import Func
+
+from .conftest import Golden
+from .programs import chain, loops, matmul, matmul_relu, rowsum
+
+
+def test_decompose(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        block = sch.get_block("C")
+        sch.decompose_reduction(block, sch.get_loops(block)[2])
+
+    golden("decompose_reduction/innermost", matmul(), script)
+
+
+def test_decompose_above_tiles(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        block = sch.get_block("C")
+        i, j, k = sch.get_loops(block)
+        i0, i1 = sch.split(i, factors=[None, 3])
+        j0, j1 = sch.split(j, factors=[None, 4])
+        sch.reorder(i0, j0, k, i1, j1)
+        sch.vectorize(j1)
+        sch.unroll(i1)
+        sch.decompose_reduction(block, k)
+
+    golden("decompose_reduction/tiles", matmul(), script)
+
+
+def test_decompose_where_a_guard_mixes_elements_and_reduction(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        block = sch.get_block("S")
+        _, k = sch.get_loops(block)
+        _, k1 = sch.split(k, factors=[None, 5])
+        partial = sch.rfactor(k1, 1)
+        sch.decompose_reduction(partial, sch.get_loops(partial)[1])
+
+    golden("decompose_reduction/guarded", rowsum(), script)
+
+
+def test_rfactor_outer(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        _, k = loops(sch, "S")
+        k0, _ = sch.split(k, factors=[None, 4])
+        sch.rfactor(k0, 0)
+
+    golden("rfactor/outer", rowsum(), script)
+
+
+def test_rfactor_of_a_maximum(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        _, k = loops(sch, "M")
+        _, k1 = sch.split(k, factors=[None, 4])
+        sch.rfactor(k1, -1)
+
+    golden("rfactor/maximum", rowmax(), script)
+
+
+def test_rfactor_of_the_whole_reduction(golden: Golden) -> None:
+    golden("rfactor/whole", rowsum(), lambda s: s.rfactor(loops(s, "S")[1], 0))
+
+
+def test_fuse_epilogue(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        sch.fuse_reduction_epilogue(sch.get_block("C"), sch.get_block("D"))
+
+    golden("fuse_reduction_epilogue/bias", biased(), script)
+
+
+def test_decompose_inside_of_the_reduction() -> None:
+    sch = Schedule(matmul())
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    sch.reorder(k, i, j)
+    with pytest.raises(ScheduleError, match="loop r of the reduction is outside of loop i"):
+        sch.decompose_reduction(block, i)
+
+
+def test_decompose_of_a_map() -> None:
+    sch = Schedule(chain())
+    with pytest.raises(ScheduleError, match="block B is no reduction"):
+        sch.decompose_reduction(sch.get_block("B"), loops(sch, "B")[0])
+
+
+def test_decompose_at_a_loop_elsewhere() -> None:
+    sch = Schedule(matmul_relu())
+    with pytest.raises(ScheduleError, match="loop i is not around block C"):
+        sch.decompose_reduction(sch.get_block("C"), loops(sch, "D")[0])
+
+
+def test_decompose_twice() -> None:
+    sch = Schedule(matmul())
+    block, k = sch.get_block("C"), loops(sch, "C")[2]
+    sch.decompose_reduction(block, k)
+    with pytest.raises(ScheduleError, match="also written by block C_init"):
+        sch.decompose_reduction(block, k)
+
+
+def test_decompose_at_a_loop_of_both() -> None:
+    sch = Schedule(rowsum())
+    block = sch.get_block("S")
+    fused = sch.fuse(*sch.get_loops(block))
+    with pytest.raises(ScheduleError, match="is part of both the reduction and the elements"):
+        sch.decompose_reduction(block, fused)
+
+
+def test_rfactor_of_a_spatial_loop() -> None:
+    sch = Schedule(rowsum())
+    with pytest.raises(ScheduleError, match="loop i is no loop of the reduction of block S"):
+        sch.rfactor(loops(sch, "S")[0], 0)
+
+
+def test_rfactor_axis() -> None:
+    sch = Schedule(rowsum())
+    with pytest.raises(ScheduleError, match=r"factor_axis 2 is outside of -2 \.\. 1"):
+        sch.rfactor(loops(sch, "S")[1], 2)
+
+
+def test_rfactor_with_iterations_that_do_nothing() -> None:
+    sch = Schedule(rowsum(8, 3))
+    _, k1 = sch.split(loops(sch, "S")[1], factors=[None, 4])
+    with pytest.raises(ScheduleError, match="would never be initialised"):
+        sch.rfactor(k1, 0)
+
+
+def test_rfactor_of_an_argmax() -> None:
+    a = te.placeholder((4, 8), "float32", name="A")
+    r = te.reduce_axis(8, name="r")
+    m, v = te.compute((4,), lambda i: te.argmax(a[i, r], axis=r), name=("M", "V"))
+    sch = Schedule(te.func([a, m, v], name="argmax"))
+    with pytest.raises(ScheduleError, match="must be a reduction by sum, prod, min or max"):
+        sch.rfactor(sch.get_loops(sch.get_block(0))[1], 0)
+
+
+def test_fuse_epilogue_that_does_not_add() -> None:
+    sch = Schedule(matmul_relu())
+    with pytest.raises(ScheduleError, match="block D must add one term to the elements of C"):
+        sch.fuse_reduction_epilogue(sch.get_block("C"), sch.get_block("D"))
+
+
+def test_fuse_epilogue_of_a_map() -> None:
+    sch = Schedule(chain())
+    with pytest.raises(ScheduleError, match="block B must be a sum into an internal buffer"):
+        sch.fuse_reduction_epilogue(sch.get_block("B"), sch.get_block("C"))
+
+
+def rowmax() -> Func:
+    """The maxima of the rows of A."""
+    a = te.placeholder((6, 12), "float32", name="A")
+    r = te.reduce_axis(12, name="r")
+    m = te.compute((6,), lambda i: te.max(a[i, r], axis=r), name="M")
+    return te.func([a, m], name="rowmax")
+
+
+def biased() -> Func:
+    """D = A @ B + bias."""
+    a = te.placeholder((6, 5), "float32", name="A")
+    b = te.placeholder((5, 4), "float32", name="B")
+    bias = te.placeholder((4,), "float32", name="bias")
+    r = te.reduce_axis(5, name="r")
+    c = te.compute((6, 4), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")
+    d = te.compute((6, 4), lambda i, j: c[i, j] + bias[j], name="D")
+    return te.func([a, b, bias, d], name="biased")
