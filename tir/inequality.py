@@ -7,6 +7,8 @@ The search is bounded, so that an answer of `False` (not shown) comes in bounded
 
 from __future__ import annotations
 
+from math import gcd
+
 from .ir import Expr, Op, Var
 from .polynomial import ONE, Context, Poly, add, constant, shifted, times, without
 
@@ -132,15 +134,18 @@ def _sign(context: Context, q: Poly) -> int:
 
 
 def _less(p: Poly, fact: Poly) -> list[Poly]:
-    """Multiples of `p` less multiples of `fact` such that a term of `p` is gone."""
+    """Multiples of `p` less multiples of `fact` such that a term of `p` is gone.
+
+    An integer is non-negative where `scale` times it is more than `-scale`.
+    """
     result: list[Poly] = []
     for k, c in fact.items():
         d = p.get(k, 0)
         if k is ONE or c * d <= 0:
             continue
-        q = {m: x * abs(c) for m, x in p.items()} if d % c else dict(p)
-        times = abs(d) if d % c else d // c
-        candidate = add(q, fact, -times)
+        scale = abs(c) // gcd(c, d)
+        candidate = shifted({m: x * scale for m, x in p.items()}, scale - 1)
+        candidate = add(candidate, fact, -(abs(d) * scale // abs(c)))
         if candidate not in result:
             result.append(candidate)
     return result

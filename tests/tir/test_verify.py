@@ -1,0 +1,411 @@
+"""The verifier refuses programs that break a rule, says why, and accepts those that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from tilewright import ops
+from tilewright.errors import VerifyError
+from tilewright.tir.interpreter import interpret
+from tilewright.tir.ir import (
+    Alloc,
+    Binary,
+    Block,
+    Broadcast,
+    Buffer,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    If,
+    Iter,
+    IterKind,
+    Label,
+    Let,
+    Load,
+    Op,
+    Ramp,
+    Range,
+    Reduce,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    binary,
+    cast,
+    const,
+    select,
+    seq,
+    store,
+)
+from tilewright.tir.regions import access_regions
+from tilewright.tir.verify import verify
+
+from .expressions import SEEDS, Maker
+
+I, J, K, R = (Var(v) for v in "ijkr")  # noqa: E741
+A = Buffer("A", (16,), "float32")
+B = Buffer("B", (16,), "float32")
+C = Buffer("C", (16,), "float32")
+M = Buffer("M", (8, 16), "float32")
+
+
+def func(body: Stmt, *params: Buffer | Var, allocs: tuple[Buffer, ...] = (), **more: Any) -> Func:
+    return Func("f", params or (A, B), allocs, body, **more)
+
+
+def block(
+    body: Stmt, *iters: tuple[Var, int, IterKind, Expr], name: str = "block", **more: Any
+) -> Block:
+    """A block with the regions that its body touches."""
+    reads, writes = access_regions(body, ranges={v: (0, n - 1) for v, n, _, _ in iters})
+    made = tuple(Iter(*i) for i in iters)
+    return Block(Label(name), made, more.pop("reads", reads), more.pop("writes", writes), body,
+                 **more)  # fmt: skip
+
+
+def copy(value: Expr, extent: int = 16, **more: Any) -> Block:
+    v = Var("v")
+    return block(store(B, (v,), A[v]), (v, extent, IterKind.SPATIAL, value), **more)
+
+
+def refused(program: Func, *words: str) -> None:
+    with pytest.raises(VerifyError) as found:
+        verify(program)
+    for word in words:
+        assert word in str(found.value), str(found.value)
+
+
+OPS: dict[str, Callable[[], Func]] = {
+    "matmul": lambda: ops.matmul_func(7, 9, 5),
+    "batched": lambda: ops.matmul_func(
+        4, 3, 5, batch=2, transpose_a=True, bias=True, epilogue="relu"
+    ),
+    "conv2d": lambda: ops.conv2d_func(1, 4, 9, 7, 8, 3, 2, 1, 2, 2, bias=True),
+    "conv2d_nhwc": lambda: ops.conv2d_func(1, 4, 7, 7, 4, layout="NHWC"),
+    "depthwise": lambda: ops.depthwise_conv2d_func(1, 4, 7, 7),
+    "pool": lambda: ops.pool2d_func("avg", 1, 2, 9, 9),
+    "attention": lambda: ops.attention_func(1, 2, 6, 4, causal=True),
+    "softmax": lambda: ops.softmax_func(4, 5),
+    "layer_norm": lambda: ops.layer_norm_func(4, 5),
+    "transpose": lambda: ops.transpose_func(3, 4),
+    "argmax": lambda: ops.reduction_func("argmax", 4, 5),
+    "prod": lambda: ops.reduction_func("prod", 4, 5, axis=0),
+    "gelu": lambda: ops.activation_func(9, "gelu"),
+    "empty": lambda: ops.matmul_func(0, 3, 2),
+    "ones": lambda: ops.matmul_func(1, 1, 1),
+}
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_operators_are_right(name: str) -> None:
+    verify(OPS[name]())
+
+
+# Structure
+
+
+def test_names_are_defined_and_unique() -> None:
+    refused(func(For(I, 16, store(B, (J,), 0.0))), "variable j is not defined", "variables here: i")
+    twice = seq(For(I, 16, store(B, (I,), 0.0)), For(I, 16, store(B, (I,), 1.0)))
+    refused(func(twice), "variable i is bound twice", "a loop")
+    refused(func(For(I, 16, store(C, (I,), 0.0))), "C is stored to and is neither a parameter")
+    refused(func(Seq(()), A, A), "parameter appears twice")
+    refused(func(Seq(()), allocs=(A,)), "A is declared twice")
+    refused(func(Seq(()), inplace=(C,)), "C is in place and no parameter")
+
+
+def test_blocks_see_only_their_own_variables() -> None:
+    v = Var("v")
+    inner = block(store(B, (I,), 0.0), (v, 16, IterKind.SPATIAL, I * 1))
+    refused(func(For(I, 16, inner)), "block block", "variable i is used outside of what binds it",
+            "only its iteration variables")  # fmt: skip
+    label = Label("same")
+    one, two = (replace(copy(v * 1), label=label) for v in (I, J))
+    refused(func(seq(For(I, 16, one), For(J, 16, two))), "label appears twice")
+
+
+def test_dtypes_fit() -> None:
+    i32 = Var("x", "int32")
+    wrong: list[tuple[Stmt, str]] = [
+        (Store(B, (const(0),), const(1)), "value of int64 is stored to B of float32"),
+        (Store(B, (const(0), const(0)), const(0.0, "float32")), "1 dimensions and is stored to"),
+        (Store(B, (const(0, "int32"),), const(0.0, "float32")), "index of B has dtype int32"),
+        (If(const(1), store(B, (0,), 0.0)), "condition has dtype int64; expected bool"),
+        (Store(B, (const(0),), Load(A, (const(0),), "float64")), "load of float64 from A"),
+        (For(i32, 4, store(B, (0,), 0.0)), "loop variable x has dtype int32"),
+        (For(I, 4, store(B, (0,), 0.0), thread="threadIdx.x"), "has thread axis threadIdx.x"),
+        (For(I, -1, store(B, (0,), 0.0)), "extent of loop i is -1"),
+        (Let(J, const(1, "int32"), store(B, (J,), 0.0)), "is bound to a value of int32"),
+        (
+            store(B, (Binary(Op.ADD, const(0), const(1, "int32"), "int64"),), 0.0),
+            "+ of int64 and int32 gives int64",
+        ),
+        (
+            Store(B, (const(0),), Reduce("sum", (A[0],), (), 0, "float32")),
+            "a reduction expression is left (sum)",
+        ),
+    ]  # fmt: skip
+    for body, words in wrong:
+        refused(func(body), words)
+    bad = Buffer("V", (4,), "float32x4")
+    refused(func(Seq(()), bad), "elements of float32x4")
+    refused(func(Seq(()), Buffer("S", (4, 4), "float32", strides=(4,))), "1 strides for 2")
+    refused(func(Seq(()), Buffer("N", (-4,), "float32")), "negative shape")
+
+
+def test_register_buffers_have_constant_indices() -> None:
+    reg = Buffer("acc", (4,), "float32", scope="register")
+
+    def program(kind: ForKind) -> Func:
+        body = seq(For(I, 4, store(reg, (I,), 0.0), kind), For(J, 4, store(B, (J,), reg[J]), kind))
+        return func(Alloc(reg, body))
+
+    verify(program(ForKind.UNROLL))
+    refused(program(ForKind.SERIAL), "index of register buffer acc depends on i", "unroll")
+
+
+# Bounds
+
+
+def test_accesses_are_in_bounds() -> None:
+    refused(
+        func(For(I, 16, store(B, (I,), A[I + 1]))),
+        "index i + 1 of A in dimension 0 is known to lie in [1, 16]; expected 0 to 16 - 1",
+        "te.select",
+    )
+    refused(func(For(I, 17, store(B, (I,), 0.0))), "index i of B", "[0, 16]", "shape [16]")
+    refused(func(For(I, 4, store(B, (I - 1,), 0.0))), "[-1, 2]")
+    verify(func(For(I, 4, store(M, (I, I * 5), 0.0)), M))
+    refused(func(For(I, 4, store(M, (I * 3, I), 0.0)), M), "dimension 0", "shape [8, 16]")
+
+
+def test_paths_are_followed() -> None:
+    inside = (I >= 2) & (I < 18)
+    verify(func(For(I, 20, If(I < 16, store(B, (I,), select(inside, A[I - 2], 0.0))))))
+    refused(
+        func(For(I, 20, If(I < 16, store(B, (I,), select(I >= 1, A[I - 2], 0.0))))), "index i - 2"
+    )
+    refused(func(For(I, 20, If(I < 17, store(B, (I,), 0.0)))), "index i of B")
+    other = If(I < 4, store(B, (I,), 0.0), store(B, (I - 4,), 0.0))
+    verify(func(For(I, 20, other)))
+    never = select(I > 16, A[I + 5], 0.0)
+    verify(func(For(I, 16, store(B, (I,), never))))
+
+
+def test_lets_and_loops_of_no_iteration() -> None:
+    verify(func(For(I, 4, Let(J, I * 4, For(K, 4, store(B, (J + K,), 0.0))))))
+    refused(func(For(I, 5, Let(J, I * 4, For(K, 4, store(B, (J + K,), 0.0))))), "[0, 19]")
+    verify(func(For(I, 0, store(B, (I + 99,), 0.0))))
+
+
+def test_bindings_are_in_the_domain() -> None:
+    verify(func(For(I, 2, For(J, 8, copy(I * 8 + J)))))
+    tail = For(I, 3, For(J, 6, copy(I * 6 + J, predicate=I * 6 + J < 16)))
+    verify(func(tail))
+    refused(func(For(I, 3, For(J, 6, copy(I * 6 + J)))), "block block", "the value i * 6 + j of v",
+            "[0, 17]", "predicate")  # fmt: skip
+    refused(func(For(I, 3, For(J, 6, copy(I * 6 + J, predicate=I * 6 + J < 17)))), "where")
+
+
+def test_gathers_need_a_declared_range() -> None:
+    def program(index: Buffer) -> Func:
+        return func(For(I, 16, store(B, (I,), A[cast("int64", index[I])])), A, B, index)
+
+    verify(program(Buffer("index", (16,), "int32", value_range=(0, 16))))
+    refused(program(Buffer("index", (16,), "int32")), "index", "of A", "value_range=(0, n)")
+    refused(program(Buffer("index", (16,), "int32", value_range=(0, 17))), "[0, 16]")
+
+
+def test_divisors_are_not_zero() -> None:
+    n = Var("n", "int32")
+    whole = Buffer("whole", (16,), "int32")
+
+    def program(value: Expr) -> Func:
+        return func(For(I, 16, store(whole, (I,), value)), whole, n)
+
+    verify(program(n // 3))
+    verify(program(select(binary(Op.NE, n, 0), n % n, n)))
+    verify(program(select(n > 0, 7 // n, n)))
+    verify(program(n // binary(Op.MAX, n, 1)))
+    verify(program(cast("int32", I // (I + 1))))
+    refused(program(7 // n), "the divisor n of 7 // n is not shown to differ from zero", "select")
+    refused(program(select(n > -1, 7 // n, n)), "the divisor n")
+    refused(program(cast("int32", I % (I - 3))), "the divisor i - 3")
+    refused(program(Binary(Op.MOD, n, const(0, "int32"), "int32")), "is zero")
+    refused(program(Binary(Op.SHL, n, const(32, "int32"), "int32")), "shift of int32 by 32 bits")
+
+
+def test_vectors() -> None:
+    def ramp(base: Expr, lanes: int = 4) -> Ramp:
+        return Ramp(base, const(1), lanes, f"int64x{lanes}")
+
+    def program(base: Expr, mask: Expr | None = None) -> Func:
+        index = ramp(base)
+        load = Load(A, (index,), "float32x4", mask)
+        return func(For(I, 4, Store(B, (index,), load, mask)))
+
+    verify(program(I * 4))
+    refused(program(I * 4 + 1), "[1, 16]")
+    lanes = Broadcast(const(16), 4, "int64x4")
+    verify(program(I * 5, binary(Op.LT, ramp(I * 5), lanes)))
+    refused(program(I * 5 - 1, binary(Op.LT, ramp(I * 5 - 1), lanes)), "[-1, 17]")
+
+
+# Declared regions
+
+
+def test_declared_regions_cover_accesses() -> None:
+    narrow = (Region(A, (Range(const(0), 8),)),)
+    refused(
+        func(For(I, 16, copy(I * 1, reads=narrow))), "block block", "reads A[v]", "do not cover"
+    )
+    refused(func(For(I, 16, copy(I * 1, writes=()))), "stores to B[v]", "declared writes")
+    wide = (Region(A, (Range(const(0), 16),)),)
+    verify(func(For(I, 16, copy(I * 1, reads=wide))))
+
+
+# Initialised data
+
+
+def reduction(init: bool, value: Expr, extent: int = 8, **more: Any) -> Block:
+    v, r = Var("v"), Var("r")
+    body = store(B, (v,), B[v] + M[r, v])
+    start = store(B, (v,), 0.0) if init else None
+    return block(body, (v, 16, IterKind.SPATIAL, I * 1), (r, extent, IterKind.REDUCE, value),
+                 init=start, **more)  # fmt: skip
+
+
+def test_reductions_need_an_init() -> None:
+    verify(func(For(I, 16, For(R, 8, reduction(True, R * 1))), M, B))
+    verify(func(For(R, 8, For(I, 16, reduction(True, R * 1))), M, B))
+    refused(func(For(I, 16, For(R, 8, reduction(False, R * 1))), M, B), "reads B[i]", "initialise")
+    verify(func(For(I, 16, For(R, 8, reduction(False, R * 1))), M, B, inplace=(B,)))
+    separate = seq(For(J, 16, store(B, (J,), 0.0)), For(I, 16, For(R, 8, reduction(False, R * 1))))
+    verify(func(separate, M, B))
+    late = For(I, 16, For(R, 7, reduction(True, R + 1)))
+    refused(func(late, M, B), "reads B[i]", "not shown")
+
+
+def two_stages(first: Stmt, second: Stmt) -> Func:
+    return func(seq(first, second), A, B, allocs=(C,))
+
+
+def test_stages_read_what_was_written() -> None:
+    fill = For(I, 16, store(C, (I,), A[I]))
+    use = For(J, 16, store(B, (J,), C[J]))
+    verify(two_stages(fill, use))
+    refused(two_stages(use, fill), "reads C[j]", "not shown to be stored by then")
+    refused(two_stages(For(I, 15, store(C, (I,), A[I])), use), "reads C[j]")
+    refused(two_stages(For(I, 8, store(C, (I * 2,), A[I])), use), "reads C[j]")
+    refused(two_stages(Seq(()), use), "reads C[j]", "nothing is stored to it")
+    halves = seq(For(I, 8, store(C, (I,), A[I])), For(K, 8, store(C, (K + 8,), A[K])))
+    verify(two_stages(halves, use))
+    strided = For(I, 8, For(K, 2, store(C, (I * 2 + K,), A[I])))
+    verify(two_stages(strided, use))
+    odd = seq(For(I, 8, store(C, (I * 2,), A[I])), For(K, 8, store(C, (K * 2 + 1,), A[K])))
+    verify(two_stages(odd, use))
+    guarded = For(I, 16, If(A[I] > 0.0, store(C, (I,), A[I])))
+    refused(two_stages(guarded, use), "reads C[j]")
+
+
+def test_fused_and_split_loops_cover() -> None:
+    rows = Buffer("rows", (6, 7), "float32")
+    fused = For(I, 42, store(rows, (I // 7, I % 7), 0.0))
+    use = For(J, 6, For(K, 7, store(B, (J,), rows[J, K])))
+    verify(func(seq(fused, use), B, allocs=(rows,)))
+    short = For(I, 41, store(rows, (I // 7, I % 7), 0.0))
+    refused(func(seq(short, use), B, allocs=(rows,)), "reads rows[j, k]")
+    v = Var("v")
+    tail = block(store(C, (v,), A[v]), (v, 16, IterKind.SPATIAL, I * 6 + K),
+                 predicate=I * 6 + K < 16)  # fmt: skip
+    verify(two_stages(For(I, 3, For(K, 6, tail)), For(J, 16, store(B, (J,), C[J]))))
+
+
+def test_producers_in_the_loops_of_consumers() -> None:
+    def program(first: int, count: int) -> Func:
+        fill = For(K, count, store(C, (I * 4 + K + first,), A[I]))
+        use = For(J, 4, store(B, (I * 4 + J,), C[I * 4 + J]))
+        return func(For(I, 4, seq(fill, use)), A, B, allocs=(C,))
+
+    verify(program(0, 4))
+    refused(program(0, 3), "reads C[i * 4 + j]")
+    carried = seq(
+        If(binary(Op.EQ, I, 0), store(C, (I,), 0.0)),
+        If(I > 0, store(C, (I,), C[I - 1])),
+        store(B, (I,), C[I]),
+    )
+    verify(func(For(I, 16, carried), A, B, allocs=(C,)))
+    refused(func(For(I, 16, carried, ForKind.PARALLEL), A, B, allocs=(C,)), "reads C[i - 1]")
+
+
+# Independence
+
+
+def test_parallel_loops_carry_nothing() -> None:
+    for kind in (ForKind.PARALLEL, ForKind.VECTOR):
+        verify(func(For(I, 16, copy(I * 1), kind)))
+        refused(func(For(I, 16, store(B, (0,), A[I]), kind)), "loop i", "elements of B")
+        refused(func(For(I, 8, For(J, 2, store(B, (I + J,), 0.0)), kind)), "loop i")
+        verify(func(For(I, 8, For(J, 2, store(B, (I * 2 + J,), 0.0)), kind)))
+        shift = store(B, (I,), B[I + 1])
+        refused(func(For(I, 15, shift, kind), A, B, inplace=(B,)), f"{kind.value} loop i")
+        verify(func(For(I, 15, shift), A, B, inplace=(B,)))
+        verify(func(For(I, 1, store(B, (0,), A[I]), kind)))
+
+
+def test_reductions_are_not_parallel() -> None:
+    update = For(R, 8, For(I, 16, reduction(True, R * 1)), ForKind.PARALLEL)
+    refused(func(update, M, B), "parallel loop r drives the reduction over r of block", "rfactor")
+    verify(func(For(I, 16, For(R, 8, reduction(True, R * 1)), ForKind.PARALLEL), M, B))
+
+
+def test_buffers_used_in_one_loop_are_private() -> None:
+    def program(kind: ForKind, also: Stmt) -> Func:
+        fill = For(K, 4, store(C, (K,), A[I]))
+        use = For(J, 4, store(M, (I, J), C[J]))
+        return func(seq(For(I, 8, seq(fill, use), kind), also), A, B, M, allocs=(C,))
+
+    later = For(R, 4, store(B, (R,), C[R]))
+    verify(program(ForKind.PARALLEL, Seq(())))
+    verify(program(ForKind.SERIAL, later))
+    refused(program(ForKind.PARALLEL, later), "loop i", "elements of C")
+
+
+def test_fused_parallel_loops() -> None:
+    rows = Buffer("rows", (6, 7), "float32")
+    verify(func(For(I, 42, store(rows, (I // 7, I % 7), 0.0), ForKind.PARALLEL), rows))
+    refused(func(For(I, 42, store(rows, (I // 7, I % 6), 0.0), ForKind.PARALLEL), rows), "rows")
+
+
+@given(SEEDS)
+@settings(max_examples=120)
+def test_what_is_accepted_runs(seed: int) -> None:
+    """No program that is accepted reads or writes out of bounds, or reads what is not written."""
+    maker = Maker(seed, (I, J))
+    size = maker.pick([4, 6])
+    a, b, c = (Buffer(x, (size,), "int64") for x in "abc")
+    other = Maker(seed + 1, (K,))
+    first = For(I, size, For(J, 2, store(c, (_index(maker, size),), a[_index(maker, size)])))
+    second = For(K, maker.pick([2, size]), store(b, (K,), c[_index(other, size)]))
+    program = Func("random", (a, b), (c,), seq(first, second))
+    try:
+        verify(program)
+    except VerifyError:
+        return
+    interpret(program, np.arange(size), np.zeros(size, np.int64))
+
+
+def _index(maker: Maker, size: int) -> Expr:
+    v = maker.variables[0]
+    return maker.pick(
+        [v, v % size, (v * 2) % size, binary(Op.MIN, v + 1, size - 1), size - 1 - v, v - 1,
+         v // 2 * 2 + v % 2, maker.integer(2), binary(Op.MAX, maker.integer(2), 0) % size]
+    )  # fmt: skip
