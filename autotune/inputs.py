@@ -107,7 +107,8 @@ def random_array(argument: Argument, rng: np.random.Generator, *, positive: bool
             wide: Array = rng.random(shape, np.float32) + np.float32(0.5)
             if not positive:
                 np.negative(wide, out=wide, where=rng.integers(0, 2, shape, np.bool_))
-            return wide.astype(target)
+            floats: Array = wide.astype(target)
+            return floats
         case "bool":
             return rng.integers(0, 2, shape, np.bool_)
         case "int":

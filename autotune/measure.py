@@ -51,8 +51,9 @@ class Measurer:
     `TuningError` where no worker can start or the unscheduled program cannot run. To be used and
     closed by the thread that opened it.
 
-    `reference_seconds` is the time of the unscheduled program once it has run; `seconds_building`
-    and `seconds_running` are what builds and timed runs have taken.
+    `reference_seconds` is the time of the unscheduled program once it has run. `seconds_building`,
+    `seconds_running` and `seconds_waiting` are what builds, timed runs and waiting for the
+    unscheduled program have taken. `timing` says that a candidate is running now.
     """
 
     def __init__(
@@ -67,7 +68,9 @@ class Measurer:
         self.reference_seconds: float | None = None
         self.seconds_building = 0.0
         self.seconds_running = 0.0
-        self._tick = tick
+        self.seconds_waiting = 0.0
+        self.timing = False
+        self.tick = tick
         self._program = {
             "do": "program",
             "text": repr(func),
@@ -141,7 +144,7 @@ class Measurer:
                 request = {"do": "build", "trace": traces[number].to_json(notes=False)}
                 station.ask(Message(request), self.config.build_timeout)
                 at_work[station.worker] = (station, number)
-            for worker, event in turn(list(at_work), self._tick):
+            for worker, event in turn(list(at_work), self.tick):
                 station, number = at_work[worker]
                 answer = station.receive(event)
                 if answer is None:
@@ -193,9 +196,11 @@ class Measurer:
 
     def await_reference(self) -> float:
         """Wait for the unscheduled program, which the first runner runs; its seconds."""
+        began = time.monotonic()
         while self.reference_seconds is None:
-            for _, event in turn([self._runner.worker], self._tick):
+            for _, event in turn([self._runner.worker], self.tick):
                 self._runner.receive(event)
+        self.seconds_waiting += time.monotonic() - began
         return self.reference_seconds
 
     @property
@@ -257,14 +262,18 @@ class Measurer:
 
     def _ask_runner(self, message: Message, timeout: float) -> Event:
         """The runner's answer, or its death of the request."""
-        while True:
-            self._runner.ask(message, timeout)
-            worker, answer = self._runner.worker, None
-            while answer is None:
-                for _, event in turn([worker], self._tick):
-                    answer = self._runner.receive(event)
-            if not isinstance(answer, Lost):
-                return answer
+        self.timing = True
+        try:
+            while True:
+                self._runner.ask(message, timeout)
+                worker, answer = self._runner.worker, None
+                while answer is None:
+                    for _, event in turn([worker], self.tick):
+                        answer = self._runner.receive(event)
+                if not isinstance(answer, Lost):
+                    return answer
+        finally:
+            self.timing = False
 
     def _patience(self, best_seconds: float | None) -> float:
         """How long a candidate may take in all."""

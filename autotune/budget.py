@@ -1,0 +1,93 @@
+"""What a tuning session may spend, and what of it is spent."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import TuningError
+
+_MAX_TRIALS = 10_000_000
+
+
+@dataclass(frozen=True)
+class Budget:
+    """New measurements and wall-clock seconds, `None` for as many as it takes.
+
+    A session ends when the first of them is used up. Raises `TuningError` for a budget that is
+    none, or that is nothing at all.
+    """
+
+    trials: int | None = 64
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.trials is None and self.seconds is None:
+            raise TuningError(
+                "a session needs a budget, found trials=None and seconds=None",
+                hint="give trials, seconds or both",
+            )
+        if self.trials is not None:
+            _check("trials", self.trials, isinstance(self.trials, int), _MAX_TRIALS)
+        if self.seconds is not None:
+            _check("seconds", self.seconds, isinstance(self.seconds, (int, float)), math.inf)
+
+
+class Meter:
+    """What is left of a budget; `trials` are those done."""
+
+    def __init__(self, budget: Budget, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.budget = budget
+        self.trials = 0
+        self._clock = clock
+        self._began = clock()
+        self._before = 0.0
+
+    def spend(self, trials: int, seconds: float = 0.0) -> None:
+        """Count what an earlier run has used."""
+        self.trials += trials
+        self._before += seconds
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of this run."""
+        return self._clock() - self._began
+
+    @property
+    def trials_left(self) -> int | None:
+        limit = self.budget.trials
+        return None if limit is None else max(0, limit - self.trials)
+
+    @property
+    def seconds_left(self) -> float | None:
+        limit = self.budget.seconds
+        return None if limit is None else max(0.0, limit - self._before - self.elapsed)
+
+    @property
+    def spent(self) -> str | None:
+        """Which part of the budget is used up, `None` while none is."""
+        if self.trials_left == 0:
+            return f"all {self.budget.trials} trials are done"
+        if self.seconds_left == 0:
+            return f"the {self.budget.seconds:g} seconds are over"
+        return None
+
+    def batch(self, size: int) -> int:
+        """How many of `size` trials the budget allows next."""
+        left = self.trials_left
+        return size if left is None else min(size, left)
+
+
+def _check(name: str, value: Any, is_number: bool, most: float) -> None:
+    if isinstance(value, bool) or not is_number:
+        raise TuningError("{0}: expected a number, found {1!r}", name, value)
+    if not (value > 0 and value <= most and math.isfinite(value)):
+        raise TuningError(
+            "{0}={1!r} is no budget; expected more than 0",
+            name,
+            value,
+            hint="tune measures; `build` without a record chooses a schedule by the model alone",
+        )

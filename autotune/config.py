@@ -1,0 +1,42 @@
+"""The options of a tuning session."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ..errors import TuningError
+from .measured import MeasureConfig
+from .search import SearchConfig
+
+
+@dataclass(frozen=True)
+class TuneConfig:
+    """How a session is run.
+
+    `batch` candidates are built and then timed before the model learns from them. The `finalists`
+    fastest within `margin` of the best are timed in turns at the end, `rounds` samples each; less
+    than two of them is no final. After every `calm` trials one kernel is timed again to see how
+    calm the machine is.
+    """
+
+    batch: int = 8
+    finalists: int = 3
+    margin: float = 1.1
+    rounds: int = 9
+    calm: int = 16
+    measure: MeasureConfig = field(default_factory=MeasureConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+
+    def __post_init__(self) -> None:
+        if self.batch < 1 or self.rounds < 1 or self.calm < 1:
+            raise TuningError(
+                "TuneConfig: expected batch, rounds and calm of at least 1, found {0}, {1}, {2}",
+                self.batch,
+                self.rounds,
+                self.calm,
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """The options as a JSON object."""
+        return asdict(self)

@@ -1,0 +1,75 @@
+"""The fastest kernels of a session: timed in turns at the end, and now and then for drift."""
+
+from __future__ import annotations
+
+import statistics
+from typing import NamedTuple
+
+from ..schedule import Trace
+from .measure import Measurer
+from .measured import Kernel
+
+_ROUNDS = 5
+
+
+class Contender(NamedTuple):
+    """A checked candidate, with its code to time it again; `schedule` is an id."""
+
+    seconds: float
+    schedule: str
+    trace: Trace
+    kernel: Kernel
+
+
+class Contenders:
+    """The `most` fastest of those added."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._ranked: list[Contender] = []
+
+    def add(self, contender: Contender) -> None:
+        self._ranked.append(contender)
+        self._ranked.sort(key=lambda c: c.seconds)
+        del self._ranked[max(1, self._most) :]
+
+    @property
+    def first(self) -> Contender | None:
+        return self._ranked[0] if self._ranked else None
+
+    def close_to(self, seconds: float, margin: float) -> list[Contender]:
+        """Those within `margin` times `seconds`; fewer than two are no contest, and none."""
+        near = [c for c in self._ranked if c.seconds <= margin * seconds]
+        return near if len(near) > 1 and self._most > 1 else []
+
+
+class Sentinel:
+    """One kernel that is timed again after every `every` trials: its time should not change."""
+
+    def __init__(self, every: int) -> None:
+        self.ratios: list[float] = []
+        self._every = every
+        self._due = every
+        self._kernel: Kernel | None = None
+        self._seconds = 0.0
+
+    def watch(self, trials: int, first: Contender | None, measurer: Measurer) -> float | None:
+        """The kernel's time over what it was at first, if it is due after `trials` trials."""
+        if self._kernel is None:
+            if first is not None and (seconds := _median(first.kernel, measurer)):
+                self._kernel, self._seconds = first.kernel, seconds
+                self._due = trials + self._every
+            return None
+        if trials < self._due:
+            return None
+        self._due = trials + self._every
+        seconds = _median(self._kernel, measurer)
+        if seconds is None:
+            return None
+        self.ratios.append(seconds / self._seconds)
+        return self.ratios[-1]
+
+
+def _median(kernel: Kernel, measurer: Measurer) -> float | None:
+    rows = measurer.interleave([kernel], _ROUNDS)
+    return None if rows is None else statistics.median(rows[0])

@@ -1,0 +1,88 @@
+"""What the database knows of a program: warms a search, and what is left of a killed session."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from ..errors import ScheduleError
+from ..schedule import Trace
+from ..tuning_db import TuningDatabase
+from ..tuning_db.values import (
+    Measurement,
+    ScheduleRecord,
+    Session,
+    TargetRecord,
+    Toolchain,
+    Workload,
+)
+from .cost_model import CostModel
+from .result import BestResult
+from .search import Observation, trace_key
+
+_log = logging.getLogger(__name__)
+_PAUSE = timedelta(seconds=60)
+"""A session in which nothing happened for longer was not running all the time."""
+
+
+def known(
+    database: TuningDatabase, workload: Workload, target: TargetRecord, toolchain: Toolchain
+) -> list[Observation]:
+    """One observation for each schedule that was measured before: its fastest time, if it has one.
+
+    Of comparable targets and toolchains. Schedules that cannot be read are left out with a warning.
+    """
+    generations = {t.id: t.generation for t in database.records(Toolchain)}
+    groups: dict[str, tuple[ScheduleRecord, list[Measurement]]] = {}
+    for measured, schedule in database.history(workload=workload.id, target=target):
+        if generations[measured.toolchain] == toolchain.generation:
+            groups.setdefault(schedule.id, (schedule, []))[1].append(measured)
+    return list(_observations(groups.values()))
+
+
+def best_known(
+    database: TuningDatabase, workload: Workload, target: TargetRecord, toolchain: Toolchain
+) -> BestResult | None:
+    """The fastest checked schedule in the database."""
+    best = database.best(workload.id, target, toolchain)
+    if best is None or best.measurement is None or best.seconds is None or best.pinned:
+        return None
+    try:
+        trace = Trace.from_json(best.schedule.trace)
+    except ScheduleError as error:
+        _log.warning("the schedule %.12s cannot be read: %s", best.schedule.id, error)
+        return None
+    return BestResult(best.seconds, trace, best.schedule.id, best.measurement.id)
+
+
+def used(database: TuningDatabase, session: Session) -> tuple[int, float]:
+    """Trials and seconds that a session has used of its budget.
+
+    Its trials are the schedules that it measured: finals measure some of them again. Times in which
+    it was not running are left out.
+    """
+    measured = database.measurements(session=session.id)
+    times = sorted([session.started, *(m.created for m in measured), session.heartbeat])
+    return len({m.schedule for m in measured}), _active(times)
+
+
+def _active(times: list[datetime]) -> float:
+    gaps = (b - a for a, b in pairwise(times))
+    return sum((min(gap, _PAUSE) for gap in gaps), timedelta()).total_seconds()
+
+
+def _observations(
+    groups: Iterable[tuple[ScheduleRecord, list[Measurement]]],
+) -> Iterator[Observation]:
+    for schedule, measurements in groups:
+        try:
+            trace = Trace.from_json(schedule.trace)
+        except ScheduleError as error:
+            _log.warning("the schedule %.12s cannot be read: %s", schedule.id, error)
+            continue
+        fastest = min(measurements, key=lambda m: (m.seconds is None, m.seconds or 0.0))
+        rows = [m.features for m in measurements if m.feature_version == CostModel.feature_version]
+        features = next((row for row in rows if row), ())
+        yield Observation(trace_key(trace), trace, features, fastest.outcome, fastest.seconds)

@@ -1,0 +1,122 @@
+"""Puts what a session measures into the database, each as soon as it is known."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import NamedTuple
+
+from ..schedule.trace import VERSION
+from ..tuning_db import TuningDatabase
+from ..tuning_db.values import (
+    AnyRecord,
+    Environment,
+    Measurement,
+    Outcome,
+    ScheduleRecord,
+    Session,
+    SessionStatus,
+    TargetRecord,
+    Toolchain,
+    Verification,
+    Workload,
+    utc_now,
+)
+from .cost_model import CostModel
+from .measured import Measured
+from .search import Candidate
+
+_BEAT = 15.0
+
+
+class Subject(NamedTuple):
+    """What is tuned, for what, with which tools and where."""
+
+    workload: Workload
+    target: TargetRecord
+    toolchain: Toolchain
+    environment: Environment
+
+
+class Recorder:
+    """The session's hand in the database; what a method has put is durable when it returns."""
+
+    def __init__(self, database: TuningDatabase, subject: Subject, session: Session) -> None:
+        self.subject = subject
+        self.session = session
+        self._database = database
+        self._last_beat = time.monotonic()
+
+    def trial(self, candidate: Candidate, measured: Measured) -> Measurement:
+        """Record what became of a candidate, and its check if there was one."""
+        schedule = ScheduleRecord(
+            trace=candidate.trace.to_json(notes=False),
+            trace_version=VERSION,
+            generator=f"sketch {candidate.sketch}",
+        )
+        measurement = self._measurement(
+            schedule.id,
+            measured.outcome,
+            measured.seconds,
+            measured.samples,
+            measured.error,
+            candidate.features,
+        )
+        records: list[AnyRecord] = [schedule, measurement]
+        if measured.check is not None:
+            records.append(
+                Verification(
+                    workload=self.subject.workload.id,
+                    target=self.subject.target.id,
+                    schedule=schedule.id,
+                    toolchain=self.subject.toolchain.id,
+                    passed=measured.check.passed,
+                    max_error=measured.check.max_error,
+                    tolerance=measured.check.tolerance,
+                    created=measurement.created,
+                )
+            )
+        self._database.put(*records)
+        return measurement
+
+    def again(self, schedule: str, samples: tuple[float, ...]) -> Measurement:
+        """Record that a schedule (id) was timed again."""
+        median = statistics.median(samples)
+        measurement = self._measurement(schedule, Outcome.OK, median, samples, None, ())
+        self._database.put(measurement)
+        return measurement
+
+    def beat(self) -> None:
+        """Say that the session is alive, if it was not said lately."""
+        now = time.monotonic()
+        if now - self._last_beat > _BEAT:
+            self._last_beat = now
+            self._database.heartbeat(self.session.id)
+
+    def end(self, status: SessionStatus) -> None:
+        self._database.finish_session(self.session.id, status)
+
+    def _measurement(
+        self,
+        schedule: str,
+        outcome: Outcome,
+        seconds: float | None,
+        samples: tuple[float, ...],
+        error: str | None,
+        features: tuple[float, ...],
+    ) -> Measurement:
+        return Measurement(
+            session=self.session.id,
+            schedule=schedule,
+            workload=self.subject.workload.id,
+            target=self.subject.target.id,
+            toolchain=self.subject.toolchain.id,
+            environment=self.subject.environment.id,
+            outcome=outcome,
+            seconds=seconds,
+            samples=samples,
+            error=error,
+            created=utc_now(),
+            features=features or None,
+            feature_version=CostModel.feature_version if features else None,
+        )

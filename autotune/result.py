@@ -1,0 +1,72 @@
+"""What tuning gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..runtime.timer import format_seconds
+from ..schedule import Trace
+from ..tuning_db.values import Outcome, SessionStatus
+
+
+@dataclass(frozen=True)
+class BestResult:
+    """The fastest schedule that was found correct.
+
+    `seconds` is the median time of one call; the ids name its records in the database. Printing
+    `trace` gives runnable Python.
+    """
+
+    seconds: float
+    trace: Trace
+    schedule_id: str
+    measurement_id: str
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Where the time of a session went, in seconds.
+
+    `reference` is waiting for the unscheduled program (and for processes to start), `other` the
+    database, the callback and whatever else.
+    """
+
+    search: float
+    model: float
+    reference: float
+    build: float
+    run: float
+    other: float
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """The outcome of a tuning session.
+
+    `best` is `None` only where nothing is known that ran correctly. `trials` were measured by this
+    call, with these `outcomes`. `status` is `INTERRUPTED` if the budget was not used up, and
+    `reason` says why it ended. `drift` has the times of one kernel during the session over its
+    first: far from 1, the machine was not calm and times do not compare well.
+    """
+
+    best: BestResult | None
+    trials: int
+    outcomes: Mapping[Outcome, int]
+    status: SessionStatus
+    reason: str
+    session: str
+    seconds: float
+    spent: Spent
+    drift: tuple[float, ...]
+
+    @property
+    def interrupted(self) -> bool:
+        return self.status is SessionStatus.INTERRUPTED
+
+    def __str__(self) -> str:
+        best = "nothing ran" if self.best is None else f"best {format_seconds(self.best.seconds)}"
+        counts = ", ".join(f"{n} {outcome}" for outcome, n in self.outcomes.items())
+        return (
+            f"{best} after {self.trials} trials ({counts}) in {self.seconds:.1f} s: {self.reason}"
+        )
