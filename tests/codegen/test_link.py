@@ -1,0 +1,96 @@
+"""Object files and shared libraries."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright import te
+from tilewright.codegen.build import Compiled, compile_func
+from tilewright.codegen.link import link, linker
+from tilewright.errors import BuildError
+from tilewright.runtime import openmp
+from tilewright.schedule import Schedule
+
+needs_linker = pytest.mark.skipif(
+    not any(shutil.which(n) for n in ("cc", "gcc", "clang", "ld")), reason="no linker here"
+)
+
+
+def scaled(threads: int) -> Compiled:
+    """y = exp(x) * alpha, the rows in parallel."""
+    x = te.placeholder((4, 5), "float32", name="x")
+    alpha = te.scalar("float32", "alpha")
+    y = te.compute((4, 5), lambda i, j: te.exp(x[i, j]) * alpha, name="y")
+    sch = Schedule(te.func([x, alpha, y], name="scaled"))
+    sch.parallel(sch.get_loops(sch.get_block("y"))[0])
+    return compile_func(sch.func, f"cpu -threads={threads}")
+
+
+@needs_linker
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_library_computes_what_the_module_does(threads: int, tmp_path: Path) -> None:
+    compiled = scaled(threads)
+    assert compiled.parallel is (threads == 2)
+    path = link(compiled.object_code, tmp_path / "scaled.so", compiled.target)
+    assert [p.name for p in tmp_path.iterdir()] == ["scaled.so"]
+    openmp.load()
+    function = ctypes.CDLL(str(path)).scaled
+    x = np.linspace(-1, 1, 20, dtype=np.float32).reshape(4, 5)
+    y = np.zeros_like(x)
+    places = [ctypes.c_void_p(a.ctypes.data) for a in (x, y)]
+    assert function(places[0], ctypes.c_float(2), places[1]) == 0
+    np.testing.assert_allclose(y, 2 * np.exp(x), rtol=1e-6)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler here")
+def test_an_object_file_links_with_a_program_in_c(tmp_path: Path) -> None:
+    (tmp_path / "scaled.o").write_bytes(scaled(1).object_code)
+    (tmp_path / "main.c").write_text(
+        """
+        #include <stdint.h>
+        #include <stdio.h>
+        int32_t scaled(const float *x, float alpha, float *y);
+        int main(void) {
+            float x[20] = {0}, y[20];
+            int32_t status = scaled(x, 3.0f, y);
+            printf("%d %g %g", status, y[0], y[19]);
+            return 0;
+        }
+        """
+    )
+    files = [str(tmp_path / n) for n in ("main.c", "scaled.o", "main")]
+    subprocess.run(["cc", files[0], files[1], "-o", files[2], "-lm"], check=True)
+    done = subprocess.run([files[2]], capture_output=True, text=True, check=True)
+    assert done.stdout == "0 3 3"
+
+
+def test_without_a_linker_the_error_offers_an_object_file(tmp_path: Path) -> None:
+    compiled = scaled(1)
+    with pytest.raises(BuildError, match=r"no linker on this machine[\s\S]*object file"):
+        link(compiled.object_code, tmp_path / "a.so", compiled.target, find=lambda name: None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bare_linker_will_do() -> None:
+    found = linker(lambda name: "/bin/ld" if name == "ld" else None)
+    assert found[:2] == ["/bin/ld", "-shared"]
+
+
+@needs_linker
+def test_a_linker_that_fails_is_quoted(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match=r"failed for the target cpu"):
+        link(b"no object file", tmp_path / "a.so", scaled(1).target)
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_linker
+def test_a_folder_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    compiled = scaled(1)
+    with pytest.raises(BuildError):
+        link(compiled.object_code, tmp_path / "missing" / "a.so", compiled.target)
