@@ -1,0 +1,196 @@
+"""The progress of a session for people: a live picture in a terminal, plain lines elsewhere.
+
+with LiveDisplay() as display:
+    tune(func, database=db, callback=display)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import log
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from ..runtime.timer import format_seconds
+from ..tuning_db.values import Outcome
+from .progress import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+
+_BARS = "▁▂▃▄▅▆▇█"
+_WIDTH = 32
+_ERROR = 120
+
+
+class LiveDisplay:
+    """A callback for `tune` that shows how it goes; a context manager.
+
+    `console` is rich's, by default one on the standard error.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        if console is None:
+            from rich.console import Console
+
+            console = Console(stderr=True)
+        self._console = console
+        self._live: Live | None = None
+        self._picture = Picture()
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            from rich.live import Live
+
+            # Drawn at events only: a thread that draws would disturb what is being timed.
+            self._live = Live(console=self._console, auto_refresh=False, transient=False)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def __call__(self, event: Event) -> None:
+        self._picture.add(event)
+        if self._live is not None:
+            self._live.update(self._picture.render(), refresh=True)
+            return
+        line = self._picture.line(event)
+        if line is not None:
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class Picture:
+    """What there is to show of a session, put together from its events."""
+
+    def __init__(self) -> None:
+        self._started: Started | None = None
+        self._trials = 0
+        self._best: float | None = None
+        self._curve: list[float] = []
+        self._outcomes: Counter[Outcome] = Counter()
+        self._doing = "starting"
+        self._elapsed = 0.0
+        self._error: str | None = None
+
+    def add(self, event: Event) -> None:
+        """Take an event into the picture."""
+        match event:
+            case Started(done=done, best_seconds=best):
+                self._started, self._trials, self._best = event, done, best
+            case Batch(number=number, size=size):
+                self._doing = f"batch {number}: building {size} candidates"
+            case Trial():
+                self._add_trial(event)
+            case Waiting(what=what):
+                self._doing = what
+            case Drift(ratio=ratio):
+                self._doing = f"the machine is at {ratio:.2f} of its first time"
+            case Final(seconds=seconds):
+                self._doing = f"timed the best {len(seconds)} in turns"
+            case Ended(reason=reason, best_seconds=best):
+                self._doing, self._best = reason, best
+        if not isinstance(event, Started):
+            self._elapsed = event.elapsed
+
+    def line(self, event: Event) -> str | None:
+        """A line for those without a terminal, `None` where nothing is worth one."""
+        match event:
+            case Started(workload=workload, target=target, known=known):
+                kept = f", {known} schedules are known" if known else ""
+                return f"tuning {workload} for {target}{kept}"
+            case Trial(number=number, record=True, elapsed=elapsed):
+                return f"trial {number}{self._of()}: {self.rate(self._best)} after {elapsed:.1f} s"
+            case Trial(number=number, error=str(error), outcome=outcome):
+                return f"trial {number}{self._of()}: {outcome}: {_shortened(error)}"
+            case Drift(ratio=ratio) if abs(ratio - 1) > 0.1:
+                return f"the machine is not calm: the same code takes {ratio:.2f} times as long"
+            case Ended(elapsed=elapsed):
+                best = self.rate(self._best)
+                return f"{best} after {self._trials} trials in {elapsed:.1f} s: {self._doing}"
+            case _:
+                return None
+
+    def rate(self, seconds: float | None) -> str:
+        """A time, and the floating-point rate that it means."""
+        if seconds is None:
+            return "nothing ran yet"
+        flops = self._started.flops if self._started is not None else 0
+        speed = f", {flops / seconds / 1e9:.1f} GFLOP/s" if flops and seconds > 0 else ""
+        return f"best {format_seconds(seconds)}{speed}"
+
+    def render(self) -> RenderableType:
+        """The whole picture."""
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        head = Table.grid(padding=(0, 2))
+        if self._started is not None:
+            head.add_row(Text(self._started.workload, "bold"), Text(self._started.target, "dim"))
+        total, done = self._progress()
+        bar = Table.grid(padding=(0, 2))
+        bar.add_row(
+            ProgressBar(total=total, completed=min(done, total), width=_WIDTH),
+            Text(f"trial {self._trials}{self._of()}"),
+            Text(self.rate(self._best), "bold green"),
+            Text(f"{self._elapsed:.0f} s", "dim"),
+        )
+        counts = "  ".join(f"{outcome} {n}" for outcome, n in sorted(self._outcomes.items()))
+        rows: list[RenderableType] = [head, bar]
+        if self._curve:
+            rows.append(Text.assemble((sparkline(self._curve, _WIDTH), "cyan"), "  ", counts))
+        rows.append(Text(self._doing, "dim"))
+        if self._error is not None:
+            rows.append(Text(self._error, "yellow", no_wrap=True, overflow="ellipsis"))
+        return Group(*rows)
+
+    def _add_trial(self, event: Trial) -> None:
+        self._trials, self._best = event.number, event.best_seconds
+        self._outcomes[event.outcome] += 1
+        self._doing = "timing"
+        if event.best_seconds is not None:
+            self._curve.append(event.best_seconds)
+        if event.error is not None:
+            self._error = f"trial {event.number} {event.outcome}: {_shortened(event.error)}"
+
+    def _of(self) -> str:
+        trials = self._started.trials if self._started is not None else None
+        return "" if trials is None else f"/{trials}"
+
+    def _progress(self) -> tuple[float, float]:
+        """The size of the budget and what of it is used, whichever part is nearer to its end."""
+        if self._started is None:
+            return 1.0, 0.0
+        parts = []
+        if self._started.trials is not None:
+            parts.append((float(self._started.trials), float(self._trials)))
+        if self._started.seconds is not None:
+            parts.append((self._started.seconds, self._elapsed))
+        return max(parts, key=lambda part: part[1] / part[0], default=(1.0, 0.0))
+
+
+def sparkline(values: list[float], width: int) -> str:
+    """The course of positive values as at most `width` bars on a logarithmic scale."""
+    step = max(1.0, len(values) / width)
+    picked = [values[min(len(values) - 1, int(k * step))] for k in range(min(width, len(values)))]
+    picked[-1] = values[-1]
+    logs = [log(v) for v in picked]
+    low, high = min(logs), max(logs)
+    if high == low:
+        return _BARS[0] * len(logs)
+    return "".join(_BARS[round((v - low) / (high - low) * (len(_BARS) - 1))] for v in logs)
+
+
+def _shortened(error: str) -> str:
+    line = error.strip().splitlines()[0] if error.strip() else ""
+    return line if len(line) <= _ERROR else f"{line[: _ERROR - 3]}..."
