@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..tir.bounds import bound
-from ..tir.ir import Binary, Const, Dim, Expr, For, Op, Range, Var, as_dim
+from ..tir.ir import Binary, Const, Dim, Expr, For, Op, Range, Var, as_dim, as_expr
 from .blocks import Ranges, expr_key, free_vars
 from .require import certain, current_space
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Access:
     """A box of elements that a block touches, while the loops `inner` (with extents) sweep."""
 
@@ -25,7 +25,7 @@ class Access:
     inner: Mapping[Var, Dim]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Term:
     """`scale` times `atom`, which takes values from 0 to `span`.
 
@@ -46,6 +46,26 @@ def distinct(accesses: Sequence[Access], loops: Sequence[For], ranges: Ranges) -
     dimensions = len(accesses[0].ranges)
     sums = [_common(accesses, d, ranges) for d in range(dimensions)]
     return wanted <= _determined([s for s in sums if s is not None], wanted, ranges)
+
+
+def gapless(r: Range, inner: Mapping[Var, Dim], ranges: Ranges) -> Range | None:
+    """All that `r` passes over while the loops `inner` sweep, if that leaves no gaps."""
+    terms, rest = _terms(r.min, ranges)
+    moving = [t for t in terms if t.atom is not None and not free_vars(t.atom).isdisjoint(inner)]
+    low: Expr = as_expr(rest)
+    for t in terms:
+        if t not in moving and t.atom is not None:
+            low = low + t.atom * t.scale
+    reach: Dim = r.extent
+    while moving:
+        step = next(
+            (t for t in moving if certain(t.scale >= 1) and certain(t.scale <= reach)), None
+        )
+        if step is None or type(step.atom) is not Var:
+            return None
+        moving.remove(step)
+        reach = reach + step.scale * step.span
+    return Range(low, reach)
 
 
 def _common(accesses: Sequence[Access], d: int, ranges: Ranges) -> list[Term] | None:

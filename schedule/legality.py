@@ -10,26 +10,40 @@ from collections.abc import Sequence
 from functools import partial
 
 from ..tir.ir import (
+    Binary,
     Block,
     Buffer,
     Dim,
+    Expr,
     For,
     ForKind,
     Func,
+    Iter,
     IterKind,
     Label,
     Op,
     Range,
     Stmt,
     Var,
+    as_dim,
     as_expr,
     binary,
 )
 from ..tir.prove import prove
-from .blocks import Ranges, bound_regions, covering, expr_key, feeding, has_reduction, loop_ranges
-from .distinct import Access, distinct
+from .blocks import (
+    Ranges,
+    bound_regions,
+    conjuncts,
+    covering,
+    expr_key,
+    feeding,
+    free_vars,
+    has_reduction,
+    loop_ranges,
+)
+from .distinct import Access, distinct, gapless
 from .find import blocks_in, find_path, loops_in
-from .require import require
+from .require import certain, require
 
 
 def require_permutable(above: Sequence[Stmt], chain: Sequence[For], body: Stmt) -> None:
@@ -64,8 +78,29 @@ def require_permutable(above: Sequence[Stmt], chain: Sequence[For], body: Stmt) 
                 block.label.name,
                 at=block.label,
             )
+            if has_reduction(block):
+                inside = find_path(body, block.label) or ()
+                around = loop_ranges(s for s in (*above, *chain, *inside) if type(s) is For)
+                require_visited_once(block, chain, around)
     if len(blocks) > 1:
         _require_self_contained(above, chain, body, blocks)
+
+
+def require_visited_once(block: Block, loops: Sequence[For], ranges: Ranges) -> None:
+    """Require that no two iterations of `loops` visit the same point of a reduction.
+
+    A block that `compute_at` has put into loops that overlap computes some results repeatedly; its
+    init must then stay with its update, and the order of the loops as it is.
+    """
+    visit = Access(tuple(Range(i.value, 1) for i in block.iters), {})
+    require(
+        not block.iters or distinct([visit], loops, ranges),
+        "it cannot be shown that block {0} visits each point of its reduction once in loops {1}",
+        block.label.name,
+        lambda: ", ".join(s.var.name for s in loops),
+        at=block.label,
+        hint="choose loops inside of the one that the block was moved to",
+    )
 
 
 def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bool = True) -> None:
@@ -190,11 +225,66 @@ def _covered(users: list[Block], buffer: Buffer, body: Stmt, ranges: Ranges) -> 
     first = users[0]
     if buffer in _buffers(first) and first.init is None:
         return False
-    written = _hull(first, buffer, body, ranges, writes=True)
+    written = _written(first, users, buffer, body, ranges)
     return written is not None and all(
         _within(_hull(b, buffer, body, ranges, writes=w), written, ranges)
         for b in users
         for w in (False, True)
+    )
+
+
+def _written(
+    first: Block, users: list[Block], buffer: Buffer, body: Stmt, ranges: Ranges
+) -> list[Range] | None:
+    """The box that one iteration of `first` writes without gaps, where that is known.
+
+    It may reach beyond the domain of `first`, and only runs when the predicates do that all
+    `users` share: of neither do others use elements.
+    """
+    shared = [{expr_key(c) for c in conjuncts(b.predicate)} for b in users]
+    everywhere = set.intersection(*shared)
+    if any(
+        expr_key(c) not in everywhere and not _is_domain(c, first, buffer)
+        for c in conjuncts(first.predicate)
+    ):
+        return None
+    regions = bound_regions(first, first.writes, buffer)
+    if len(regions) != 1:
+        return None
+    inner = _inner_loops(body, first)
+    own = {**ranges, **{v: (0, e - 1) for v, e in inner.items()}}
+    box: list[Range] = []
+    seen: set[Var] = set()
+    for r in regions[0].ranges:
+        run = gapless(r, inner, own)
+        if run is None or not seen.isdisjoint(free_vars(r.min) & inner.keys()):
+            return None
+        seen |= free_vars(r.min) & inner.keys()
+        box.append(run)
+    return box
+
+
+def _is_domain(condition: Expr, block: Block, buffer: Buffer) -> bool:
+    """Whether `condition` keeps `block` within `buffer`, or a reduction within its extent."""
+    if type(condition) is not Binary or condition.op not in (Op.LT, Op.GE):
+        return False
+    key = expr_key(condition.a)
+    lower = condition.op is Op.GE
+    return any(
+        expr_key(i.value) == key
+        and certain(as_dim(condition.b) == (0 if lower else i.extent))
+        and (i.kind is IterKind.REDUCE or _spans(i, block, buffer))
+        for i in block.iters
+    )
+
+
+def _spans(i: Iter, block: Block, buffer: Buffer) -> bool:
+    """Whether `block` writes all of a dimension of `buffer` as `i` goes over its extent."""
+    return any(
+        r.min is i.var and certain(i.extent == size)
+        for region in block.writes
+        if region.buffer is buffer
+        for r, size in zip(region.ranges, buffer.shape, strict=True)
     )
 
 

@@ -46,6 +46,7 @@ from ..blocks import (
     with_regions,
 )
 from ..find import find_block, find_loop, find_path, loops_above, path_to, replace
+from ..legality import require_visited_once
 from ..primitive import primitive
 from ..require import require
 
@@ -77,6 +78,7 @@ def decompose_reduction(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]
         loop.name,
         at=loop,
     )
+    require_visited_once(found, loops[position:], loop_ranges(loops))
     inner = [s for s in loops[position:] if s.var in spatial]
     mixed = [s.var.name for s in inner if s.var in reduce]
     require(
@@ -178,6 +180,7 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
         lambda: ", ".join(around),
         at=loop,
     )
+    require_visited_once(block, loops, loop_ranges(loops_above(fn, block.label)))
     _require_zero_point(fn, block, loop, reduce)
     partial = _partial(block, reduction, loop, target.extent, axis, loops)
     combined = _combined(block, reduction, partial, loop, axis, loops)
