@@ -46,7 +46,7 @@ def _simple(name: str, op: Op, identity: Callable[[str], Const]) -> Combiner:
 
 
 def _arg(name: str, op: Op, identity: Callable[[str], Const]) -> Combiner:
-    """Results are (index, value). The first index wins among equal values; NaN wins over numbers."""
+    """Results are (index, value). The first index wins among equals; NaN wins over numbers."""
 
     def combine(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> tuple[Expr, ...]:
         left = binary(op, a[1], b[1])

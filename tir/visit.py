@@ -183,7 +183,7 @@ def _alloc(n: Alloc, f: Rewriter) -> Stmt:
     return n if buffer is n.buffer and body is n.body else Alloc(buffer, body)
 
 
-def _leaf(n: T, f: Rewriter) -> T:
+def _leaf(n: T, _f: Rewriter) -> T:
     return n
 
 
