@@ -15,15 +15,16 @@ class TuneConfig:
     """How a session is run.
 
     `batch` candidates are built and then timed before the model learns from them. The `finalists`
-    fastest within `margin` of the best are timed in turns at the end, `rounds` samples each; less
-    than two of them is no final. After every `calm` trials one kernel is timed again to see how
-    calm the machine is.
+    fastest within `margin` of the best are timed in turns at the end, up to `rounds` samples each
+    in about `final_seconds`; less than two of them is no final. After every `calm` trials one
+    kernel is timed again to see how calm the machine is.
     """
 
     batch: int = 8
-    finalists: int = 3
+    finalists: int = 5
     margin: float = 1.1
     rounds: int = 9
+    final_seconds: float = 2.0
     calm: int = 16
     measure: MeasureConfig = field(default_factory=MeasureConfig)
     search: SearchConfig = field(default_factory=SearchConfig)

@@ -23,7 +23,9 @@ from ..tuning_db.values import (
     utc_now,
 )
 from .cost_model import CostModel
+from .history import best_known
 from .measured import Measured
+from .result import BestResult
 from .search import Candidate
 
 _BEAT = 15.0
@@ -79,12 +81,15 @@ class Recorder:
         self._database.put(*records)
         return measurement
 
-    def again(self, schedule: str, samples: tuple[float, ...]) -> Measurement:
-        """Record that a schedule (id) was timed again."""
+    def again(self, schedule: str, samples: tuple[float, ...]) -> float:
+        """Record that a schedule (id) was timed again; the median."""
         median = statistics.median(samples)
-        measurement = self._measurement(schedule, Outcome.OK, median, samples, None, ())
-        self._database.put(measurement)
-        return measurement
+        self._database.put(self._measurement(schedule, Outcome.OK, median, samples, None, ()))
+        return median
+
+    def best(self) -> BestResult | None:
+        """The fastest checked schedule in the database, whoever measured it."""
+        return best_known(self._database, *self.subject[:3])
 
     def beat(self) -> None:
         """Say that the session is alive, if it was not said lately."""

@@ -218,18 +218,23 @@ class Tuning:
         self._tell(Drift(ratio, self._meter.elapsed))
 
     def _hold_final(self) -> None:
-        """Time the fastest candidates in turns, as measurements of their own."""
+        """Time the fastest candidates in turns.
+
+        These are measurements of their own, and the last word on those schedules: the first times
+        were good by luck too.
+        """
         near = self._contenders.close_to(self._best_seconds or 0.0, self._config.margin)
-        kernels = [c.kernel for c in near]
-        rows = self._measurer.interleave(kernels, self._config.rounds) if near else None
+        turn = sum(c.seconds for c in near)
+        rounds = min(self._config.rounds, int(self._config.final_seconds / turn) if turn else 0)
+        if rounds < 2:
+            return
+        rows = self._measurer.interleave([c.kernel for c in near], rounds)
         if rows is None:
             return
         seconds = {}
         for contender, samples in zip(near, rows, strict=True):
-            again = self._recorder.again(contender.schedule, samples)
-            assert again.seconds is not None
-            seconds[contender.schedule] = again.seconds
-            self._compete(again.seconds, contender.trace, again)
+            seconds[contender.schedule] = self._recorder.again(contender.schedule, samples)
+        self._best = self._recorder.best() or self._best
         ranked = sorted(seconds.items(), key=lambda item: item[1])
         self._tell(Final(tuple(ranked), self._meter.elapsed))
 

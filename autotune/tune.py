@@ -89,18 +89,19 @@ def tune(
             session = database.resume_session(unfinished.id)
         else:
             session = _started(database, subject, meter.budget, seed, options)
+        recorder = Recorder(database, subject, session)
         setting = Setting(
-            recorder=Recorder(database, subject, session),
+            recorder=recorder,
             search=search,
             measurer=measurer,
             meter=meter,
             config=options,
             callback=callback or ignore,
             check_interrupt=interrupts.check,
-            best=history.best_known(database, *subject[:3]),
+            best=recorder.best(),
             search_seconds=search_seconds,
         )
-        return _finished(Tuning(setting), setting.recorder, len(known))
+        return _finished(Tuning(setting), recorder, len(known))
 
 
 def _finished(tuning: Tuning, recorder: Recorder, known: int) -> TuneResult:
