@@ -24,6 +24,8 @@ THREAD_AXES = tuple(f"{unit}Idx.{axis}" for unit in ("block", "thread") for axis
 def parallel(fn: Func, loop: Var) -> tuple[Func, None]:
     """Run the iterations of a loop on several threads.
 
+        for i in 64: A[i] = 0   ->   for i in parallel(64): A[i] = 0
+
     No iteration may depend on another: the loop feeds only spatial iteration variables, and what
     one iteration writes no other one touches, unless the buffer is used nowhere else.
     """
@@ -51,6 +53,8 @@ def parallel(fn: Func, loop: Var) -> tuple[Func, None]:
 def vectorize(fn: Func, loop: Var) -> tuple[Func, None]:
     """Run the iterations of a loop as the lanes of vectors; a tail predicate becomes a mask.
 
+        for i in 64: A[i] = 0   ->   for i in vectorized(64): A[i] = 0
+
     No iteration may depend on another, and below it only unrolled loops may stand.
     """
     path, old = _serial_loop(fn, loop, "vectorized")
@@ -76,7 +80,12 @@ def vectorize(fn: Func, loop: Var) -> tuple[Func, None]:
 
 @primitive
 def unroll(fn: Func, loop: Var) -> tuple[Func, None]:
-    """Write the iterations of a loop out one after the other, at most 4096 statements in all."""
+    """Write the iterations of a loop out one after the other, at most 4096 statements in all.
+
+        for i in 4: A[i] = 0   ->   for i in unrolled(4): A[i] = 0
+
+    They are written out when the program is compiled.
+    """
     path, old = _serial_loop(fn, loop, "unrolled")
     unrolled = _of_kind(old, ForKind.UNROLL)
     above = product([s.extent for s in path[:-1] if type(s) is For and s.kind is ForKind.UNROLL])
@@ -95,6 +104,8 @@ def unroll(fn: Func, loop: Var) -> tuple[Func, None]:
 @primitive
 def bind(fn: Func, loop: Var, thread_axis: str) -> tuple[Func, None]:
     """Let the iterations of a loop run on the threads or thread blocks along a hardware axis.
+
+        for i in 64: A[i] = 0   ->   for i in thread("threadIdx.x", 64): A[i] = 0
 
     No iteration may depend on another. An axis is bound once on the way to a block, and has one
     extent in all of a kernel.
@@ -133,7 +144,10 @@ def bind(fn: Func, loop: Var, thread_axis: str) -> tuple[Func, None]:
 
 @primitive
 def annotate(fn: Func, target: Var | Label, key: str, value: Any) -> tuple[Func, None]:
-    """Attach a JSON value to a loop or block under `key`, for passes that look for it."""
+    """Attach a JSON value to a loop or block under `key`, for passes that look for it.
+
+    for i in 64: A[i] = 0   ->   for i in serial(64, annotations={key: value}): A[i] = 0
+    """
     path = path_to(fn, target)
     old = path[-1]
     assert isinstance(old, (For, Block))
@@ -166,6 +180,8 @@ def set_scope(
     fn: Func, block: Label, write_buffer_index: int, storage_scope: str
 ) -> tuple[Func, None]:
     """Choose where a buffer that a block writes lives: global, shared, local or register.
+
+        B = alloc((64,), "float32")   ->   B = alloc((64,), "float32", scope="local")
 
     The buffer must be internal to the function.
     """

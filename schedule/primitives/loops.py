@@ -1,4 +1,4 @@
-"""Loop structure: `split`, `fuse`, `reorder`, `tile`, `loop_partition`."""
+"""Loop structure: `split`, `fuse`, `reorder`, `tile`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`loop_partition`: a loop cut in two, and the predicates that hold dropped in each part."""
+"""Loops cut in two: `loop_partition`."""
 
 from __future__ import annotations
 
