@@ -27,7 +27,7 @@ def rebound(
             iters = map_tuple(stmt.iters, lambda i: _rebound_iter(i, values, ranges))
             old = stmt.predicate
             new = None if old is None else _value(old, values, ranges)
-            conditions = [c for c in conjuncts(new) if type(c) is not Const]
+            conditions = [c for c in conjuncts(new) if not (type(c) is Const and c.value)]
             if guard is not None:
                 conditions.append(guard)
             return Block(
