@@ -15,6 +15,7 @@ from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Buffer, Func, Store, Var
 from tilewright.tir.parser import parse
 from tilewright.tir.printer import func_text
+from tilewright.tir.verify import verify
 from tilewright.tir.visit import walk
 
 RULE = "-" * 40
@@ -61,6 +62,7 @@ def assert_same(a: Func, b: Func) -> None:
 
 def check_meaning(before: Func, after: Func, seed: int = 0) -> None:
     """Both programs compute the same: integers exactly, floats within rounding."""
+    verify(after)
     expected = run(before, seed)
     for order in ("forward", "shuffled"):
         found = run(after, seed, order)
