@@ -37,7 +37,8 @@
     db.export_lines("records.jsonl"), db.import_lines("records.jsonl")
 
 A measurement counts for `best` only once its schedule was verified: at least one `Verification` of
-the same workload, target, schedule and toolchain passed and none failed, put before or after it.
+the same workload, target, schedule and toolchain passed and none failed, put before or after it. Of
+several measurements of one schedule the last one counts: finalists are timed again, and that stays.
 
 Records (`values.py`) are frozen and equal by content; `record.id` is the digest of it, and fields
 that name other records hold their ids; `to_plain(record)` (also of a `Best` or an `Explanation`) is

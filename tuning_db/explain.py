@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, false, func, select
 
-from .lookup import CHECKED, Check, Layers, best, failed_checks
+from .lookup import CHECKED, SUPERSEDED, Check, Layers, best, failed_checks
 from .models import TABLES
 from .read import get
 from .values import Best, Outcome, TargetRecord, Workload
@@ -38,6 +38,7 @@ class Reason(StrEnum):
     NOT_OK = "it failed"
     CHECK_FAILED = "a numeric check of its schedule failed"
     NOT_VERIFIED = "not verified: no numeric check of its schedule passed"
+    SUPERSEDED = "its schedule was measured again later"
     NOT_CHOSEN = "usable, but not the choice"
 
 
@@ -135,13 +136,15 @@ def _numbered(failed: ColumnElement[bool]) -> Select[Any]:
             measurement.c.outcome,
             measurement.c.verified,
             failed.label("failed"),
+            SUPERSEDED.label("superseded"),
         )
         .where(
             measurement.c.workload == bindparam("wanted"), measurement.c.id != bindparam("chosen")
         )
         .subquery()
     )
-    group = [rows.c.target, rows.c.toolchain, rows.c.outcome, rows.c.verified, rows.c.failed]
+    fate = ("target", "toolchain", "outcome", "verified", "failed", "superseded")
+    group = [rows.c[name] for name in fate]
     numbered = select(
         rows,
         func.count().over(partition_by=group).label("number"),
@@ -206,7 +209,7 @@ def _judge(row: Row[Any], goal: TargetRecord, generation: str | None) -> tuple[R
         return Reason.CHECK_FAILED, ""
     if not row.verified:
         return Reason.NOT_VERIFIED, ""
-    return Reason.NOT_CHOSEN, ""
+    return (Reason.SUPERSEDED if row.superseded else Reason.NOT_CHOSEN), ""
 
 
 def _near(connection: Connection, layer: str, known: Workload, goal: TargetRecord) -> list[Near]:

@@ -1,8 +1,11 @@
 """The best schedule of a workload on a target: a query over verified, comparable measurements.
 
 A measurement is usable if it is of the same workload, of a target of the same compat and perf
-class, of the same toolchain generation (where one is given), ok, and verified. The fastest usable
-one wins; a pin wins over that. It is one seek in the index `ix_measurement_best`.
+class, of the same toolchain generation (where one is given), ok, verified, and not measured again
+later: of several measurements of a schedule the last one speaks for it, else the luckiest of many
+noisy ones would win. The fastest usable one wins; a pin wins over that.
+
+It is a seek in the index `ix_measurement_best`, and a step for each faster one that was superseded.
 """
 
 from __future__ import annotations
@@ -11,7 +14,17 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from sqlalchemy import Connection, Select, bindparam, literal_column, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+)
 
 from .models import TABLES
 from .read import COLUMNS, get, pair, to_record, with_schedule
@@ -32,6 +45,24 @@ CHECKED = tuple_(measurement.c.schedule, measurement.c.target, measurement.c.too
 Check = tuple[str, str, str]
 
 
+def _superseded() -> ColumnElement[bool]:
+    later = measurement.alias("later")
+    same = ("workload", "schedule", "comparable", "toolchain")
+    tie = and_(later.c.created == measurement.c.created, later.c.id > measurement.c.id)
+    return (
+        select(later.c.id)
+        .where(
+            *(later.c[name] == measurement.c[name] for name in same),
+            or_(later.c.created > measurement.c.created, tie),
+        )
+        .exists()
+    )
+
+
+# Whether the same schedule was measured again later, with whatever outcome.
+SUPERSEDED = _superseded()
+
+
 def _usable() -> Select[Any]:
     return (
         with_schedule()
@@ -40,6 +71,7 @@ def _usable() -> Select[Any]:
             measurement.c.comparable == bindparam("comparable"),
             measurement.c.outcome == Outcome.OK,
             measurement.c.verified,
+            ~SUPERSEDED,
         )
         .order_by(measurement.c.seconds, measurement.c.id)
         .limit(literal_column("1"))

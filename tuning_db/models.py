@@ -200,7 +200,7 @@ class MeasurementRow(Base):
     verified: Mapped[bool] = mapped_column(Boolean)
     __table_args__ = (
         Index("ix_measurement_best", "workload", "comparable", "outcome", "verified", "seconds"),
-        Index(None, "schedule"),
+        Index(None, "schedule", "workload"),
         Index(None, "session"),
         Index(None, "created"),
     )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, cast
 
+import psutil  # type: ignore[import-untyped]
 from sqlalchemy import Connection, select, update
 
 from ..errors import DatabaseError
@@ -29,7 +30,7 @@ def is_alive(found: Session, now: datetime) -> bool:
     if found.status is not SessionStatus.RUNNING:
         return False
     if found.host == socket.gethostname():
-        return _exists(found.pid) and now - found.heartbeat < STALE_AFTER
+        return _runs(found.pid) and now - found.heartbeat < STALE_AFTER
     return now - found.heartbeat < STALE_AFTER
 
 
@@ -102,14 +103,11 @@ def require(connection: Connection, id: str) -> Session:
     return found
 
 
-def _exists(pid: int) -> bool:
+def _runs(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
         return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _set(connection: Connection, id: str, **values: object) -> None:

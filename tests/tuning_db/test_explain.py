@@ -40,11 +40,15 @@ def test_every_reason_is_told(db: TuningDatabase) -> None:
     db.put(schedule(5), measurement(5, 0.5), verification(5, passed=False))
     db.put(schedule(6), measurement(6, 0.6))
     db.put(*verified(7, 0.7), *verified(8, 0.8))
+    db.put(measurement(8, 0.75, after=-1))
     story = db.explain(MATMUL, CPU, LLVM)
     assert story.best == Best(schedule(7), measurement(7, 0.7), False, db.location)
     groups = refused(db)
     assert set(groups) == set(Reason)
-    assert [groups[reason].seconds for reason in Reason] == [0.1, 0.2, 0.3, None, 0.5, 0.6, 0.8]
+    assert [groups[reason].seconds for reason in Reason] == [
+        *(0.1, 0.2, 0.3, None, 0.5, 0.6),
+        *(0.75, 0.8),
+    ]
     assert all(group.count == len(group.examples) == 1 for group in groups.values())
     assert groups[Reason.OTHER_COMPAT].detail == (
         "measured on cpu (aarch64 neon), wanted x86_64 avx512f"
@@ -153,10 +157,11 @@ def test_the_text(db: TuningDatabase) -> None:
         "near shapes of matmul:",
         "  A[64,64] B[64,128] (bbbbbbbbbbbb): 1 usable, at best 0.5 ms",
     ]
-    db.put(verification(8))
+    db.put(verification(8), measurement(8, 0.006, after=1), *verified(16, 0.007))
     text = str(db.explain(MATMUL, CPU, LLVM))
-    assert f"found: schedule {schedule(8).id[:12]}, fastest verified, 1 ms, from" in text
-    assert "4 records, at best 2 ms: usable, but not the choice" in text
+    assert f"found: schedule {schedule(8).id[:12]}, fastest verified, 6 ms, from" in text
+    assert "5 records, at best 1 ms: its schedule was measured again later" in text
+    assert "1 record, at best 7 ms: usable, but not the choice" in text
 
 
 def test_the_text_of_an_empty_database(new_place: Callable[[], str]) -> None:

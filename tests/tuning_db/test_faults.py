@@ -59,9 +59,7 @@ def test_a_killed_writer_loses_no_measurement_that_it_recorded(place: str, root:
         kept = {record.id for record in db.measurements()}
         assert set(recorded) <= kept
         assert len(kept) <= len(recorded) + 1
-        best = db.best(MATMUL.id, CPU)
-        assert best is not None
-        assert best.seconds == 1.0
+        assert db.best(MATMUL.id, CPU) is not None
 
 
 def test_two_processes_create_and_write_at_once(place: str, root: Path) -> None:

@@ -68,10 +68,9 @@ def test_ids_are_the_same_everywhere_and_always() -> None:
     }
 
 
-@pytest.mark.parametrize("record", ONE_OF_EACH, ids=lambda r: r.kind)
+@pytest.mark.parametrize("record", ONE_OF_EACH[1:], ids=lambda r: r.kind)
 def test_every_field_that_is_not_state_is_in_the_id(record: AnyRecord) -> None:
-    if isinstance(record, Workload):
-        pytest.skip("a workload's id is given")
+    assert not isinstance(record, Workload), "a workload's id is given"
     outside = {"parent", "generator"} if isinstance(record, ScheduleRecord) else record.outside_id
     for field in dataclasses.fields(record):
         value = getattr(record, field.name)

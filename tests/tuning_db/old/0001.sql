@@ -138,7 +138,7 @@ CREATE INDEX ix_target_comparable ON target (comparable);
 CREATE INDEX ix_session_workload_target ON session (workload, target);
 CREATE INDEX ix_verification_workload_schedule ON verification (workload, schedule);
 CREATE INDEX ix_measurement_best ON measurement (workload, comparable, outcome, verified, seconds);
-CREATE INDEX ix_measurement_schedule ON measurement (schedule);
+CREATE INDEX ix_measurement_schedule_workload ON measurement (schedule, workload);
 CREATE INDEX ix_measurement_session ON measurement (session);
 CREATE INDEX ix_measurement_created ON measurement (created);
 CREATE INDEX ix_cost_model_target_feature_version_created ON cost_model (target, feature_version, created);

@@ -117,7 +117,7 @@ def upgrade() -> None:
         "measurement",
         ["workload", "comparable", "outcome", "verified", "seconds"],
     )
-    index("measurement", "schedule")
+    index("measurement", "schedule", "workload")
     index("measurement", "session")
     index("measurement", "created")
     index("cost_model", "target", "feature_version", "created")
