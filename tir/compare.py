@@ -53,24 +53,39 @@ def compare(s: Simplifier, op: Op, a: Expr, b: Expr, e: Binary) -> Expr:
     kept = e if a is e.a and b is e.b else Binary(op, a, b, e.dtype)
     if not (s.fits(p) and s.fits(q)):
         return kept
-    reduced = _reduced(s, op, add(q, p, -1))
+    reduced = _reduced(s, op, add(q, p, -1), _tidy(p) and _tidy(q) and p.keys().isdisjoint(q))
     if reduced is None:
         return kept
     new = Binary(*reduced, e.dtype)
     return new if size(new) < size(kept) else kept
 
 
-def _reduced(s: Simplifier, op: Op, difference: Poly) -> tuple[Op, Expr, Expr] | None:
-    """`0 op difference` with common factors taken out, positive terms on either side."""
+def _tidy(p: Poly) -> bool:
+    """Whether no term is subtracted."""
+    return all(c > 0 or k is ONE for k, c in p.items())
+
+
+def _reduced(
+    s: Simplifier, op: Op, difference: Poly, is_tidy: bool
+) -> tuple[Op, Expr, Expr] | None:
+    """`0 op difference` with common factors taken out, positive terms on either side.
+
+    `None` where that is no gain; `is_tidy` if terms are on either side already.
+    """
     if op in (Op.GT, Op.GE):
         difference = negated(difference)
         op = Op.LT if op is Op.GT else Op.LE
     if op is Op.LT:
         difference, op = shifted(difference, -1), Op.LE
     if op is Op.LE:
-        difference = _coarser(s, difference)
+        coarser = _coarser(s, difference)
+        if is_tidy and coarser is difference:
+            return None
+        difference = coarser
     else:
         common = gcd(*difference.values())
+        if is_tidy and common == 1:
+            return None
         difference = {k: c // common for k, c in difference.items()}
     left = {k: -c for k, c in difference.items() if c < 0 and k is not ONE}
     right = {k: c for k, c in difference.items() if c > 0 and k is not ONE}

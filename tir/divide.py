@@ -15,6 +15,8 @@ from math import gcd
 from .inequality import nonnegative, positive
 from .ir import INDEX, Binary, Expr, Op
 from .polynomial import (
+    HIGH,
+    LOW,
     ONE,
     Context,
     Interval,
@@ -204,17 +206,16 @@ def _atom(context: Context, op: Op, a: Poly, b: Poly, shown: Expr | None) -> Exp
     if found is not None:
         return found
     e = Binary(op, context.build(a), context.build(b), INDEX) if shown is None else shown
-    exact = context.fits(a) and context.fits(b) and positive(context, b)
-    context.atom(key, e, _ends(context, op, a, b) if exact else None)
+    (low, high), (bottom, top) = context.interval(a), context.interval(b)
+    exact = low >= LOW and high <= HIGH and top <= HIGH and (bottom > 0 or positive(context, b))
+    context.atom(key, e, _ends(op, low, high, max(bottom, 1), top) if exact else None)
     if exact:
         context.definitions[e] = (op, a, b)
     return e
 
 
-def _ends(context: Context, op: Op, a: Poly, b: Poly) -> Interval:
-    low, high = context.interval(a)
-    bottom, top = context.interval(b)
-    bottom = max(bottom, 1)
+def _ends(op: Op, low: int, high: int, bottom: int, top: int) -> Interval:
+    """Ends of a quotient or remainder of low .. high by bottom .. top, which are positive."""
     if op is Op.MOD:
         if low >= 0 and high < bottom:
             return low, high

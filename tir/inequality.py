@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import gcd
 
 from .ir import Expr, Op, Var
-from .polynomial import ONE, Context, Poly, add, constant, shifted, times, without
+from .polynomial import ONE, Context, Key, Poly, add, constant, shifted, times, without
 
 BUDGET = 48
 """Polynomials looked at for one question."""
@@ -22,7 +22,14 @@ def nonnegative(context: Context, p: Poly) -> bool:
     low, _ = context.interval(p)
     if low >= 0 or context.impossible:
         return True
+    if not context.symbolic and not any(_has_structure(context, k) for k in p):
+        return False  # the interval is tight
     return _search(context, p, context.facts, [BUDGET], DEPTH)
+
+
+def _has_structure(context: Context, k: Key) -> bool:
+    """Whether more is known of a product of atoms than its interval."""
+    return k in context.definitions if not isinstance(k, tuple) else k is not ONE
 
 
 def positive(context: Context, p: Poly) -> bool:

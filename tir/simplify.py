@@ -84,13 +84,11 @@ class Simplifier(Context):
 
     def __call__(self, e: Expr) -> Expr:
         """`e` in a simpler form."""
-        for _ in range(8):
+        while True:
             new = self.visit(e)
-            if new is e:
-                return e
-            self._done.setdefault(new, new)
+            if new is e or not self.definitions:
+                return new
             e = new
-        return e
 
     def assume(self, condition: Expr) -> None:
         """Take `condition` for granted in what is asked from now on."""
@@ -127,15 +125,19 @@ class Simplifier(Context):
         return e if a is e.a and b is e.b else Binary(e.op, a, b, e.dtype)
 
     def poly(self, e: Expr) -> Poly:
-        """The polynomial of an int64 expression."""
+        """The polynomial of an int64 expression; it is kept, and must not be changed."""
+        found = self._polys.get(e)
+        if found is not None:
+            return found
         p: Poly = {}
         self._collect(e, 1, p)
         for c in p.values():
             if c == 0 or c > HIGH or c < LOW:
                 p = {k: w for k, x in p.items() if (w := wrapped(x))}
                 break
-        if len(p) > 1 and self.has_remainders:
+        if len(p) > 1 and self.definitions:
             p = rejoin(self, p)
+        self._polys[e] = p
         return p
 
     def _collect(self, e: Any, scale: int, into: Poly) -> None:
@@ -185,11 +187,6 @@ class Simplifier(Context):
                     found = {self.atom(key_of(new), new, atom_ends(self, new)): 1}
             self._polys[e] = found
         return found
-
-    @property
-    def has_remainders(self) -> bool:
-        """Whether a remainder has been met."""
-        return bool(self.definitions)
 
 
 def _is_arithmetic(e: Expr) -> bool:
