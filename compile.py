@@ -59,8 +59,8 @@ def build_library(
     *,
     strict_fp: bool = False,
     object_file: bool = False,
-) -> tuple[Path, ...]:
-    """Compile one kernel, chosen as by `build`, into a file; return the files written.
+) -> Library:
+    """Compile one kernel, chosen as by `build`, into files.
 
     They are a shared library at `path`, its manifest (`<path>.json`) and a C header beside it;
     `tilewright.runtime.load(path)` gives the module, on machines that have only the runtime and
@@ -75,6 +75,8 @@ def build_library(
     from .runtime.artifact import c_header, manifest_path, write_artifact
 
     path = Path(path)
+    if not path.parent.is_dir():
+        raise BuildError("cannot write {0}: there is no folder {1}", path, path.parent)
     choice = choose(program, resolve(target), database, allow)
     compiled = _compile(choice, target, strict_fp=strict_fp)
     header = path.with_suffix(".h")
@@ -82,7 +84,7 @@ def build_library(
         if object_file:
             path.write_bytes(compiled.object_code)
             header.write_text(c_header(compiled.signature), encoding="utf-8")
-            return path, header
+            return Library((path, header), compiled.target, choice.origin)
         link(compiled.object_code, path, compiled.target)
         write_artifact(
             path,
@@ -97,7 +99,17 @@ def build_library(
     except OSError as error:
         where = error.filename or path
         raise BuildError("cannot write {0}: {1}", where, error.strerror or error) from error
-    return path, manifest_path(path), header
+    files = (path, manifest_path(path), header)
+    return Library(files, compiled.target, choice.origin)
+
+
+@dataclass(frozen=True)
+class Library:
+    """The files that were written, the code first, and where the schedule comes from."""
+
+    files: tuple[Path, ...]
+    target: Target
+    origin: Origin
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import tilewright
 
 GROUND = {"errors", "dtypes", "target"}
 FACTS = {"__version__"}  # of the root, known before anything is imported
-TOP = {"__init__", "__main__", "cli", "compile"}
+TOP = {"__init__", "__main__", "cli", "compile", "program_file", "report"}
 ROOMS: dict[str, set[str]] = {
     "tir": set(),
     "runtime": set(),
@@ -38,8 +38,8 @@ LIBRARIES: dict[str, set[str]] = {
     "alembic": {"tuning_db"},
     "xgboost": {"autotune"},
     "psutil": {"codegen", "tuning_db", "autotune"},
-    "rich": {"autotune", "cli"},
-    "typer": {"cli"},
+    "rich": {"autotune", "report"},
+    "typer": {"cli", "report"},
 }
 
 

@@ -7,7 +7,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -104,7 +104,7 @@ def test_key_is_the_same_for_the_same_program(program: Func) -> None:
     assert key(program, SERIAL, strict_fp=False) == key(again, SERIAL, strict_fp=False)
 
 
-DAMAGE = {
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "emptied": lambda content: b"",
     "cut in the middle": lambda content: content[: len(content) // 2],
     "one byte short": lambda content: content[:-1],

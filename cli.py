@@ -1,0 +1,403 @@
+"""The command `tilewright`: tune, build, and look into the database from a shell.
+
+A program is named as `FILE.py:FUNCTION`: the file is run as Python runs any module that is imported
+(so name only files that you trust), and the function is called with the `-p` parameters.
+
+Results go to standard output, as tables or with `--json` as JSON; progress, warnings and errors go
+to standard error. The status is 0, 1 where Tilewright refuses, 2 for wrong usage, 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .errors import TilewrightError
+from .report import (
+    best_rows,
+    measurement_row,
+    names,
+    print_facts,
+    print_json,
+    print_new,
+    print_result,
+    print_table,
+    printable,
+    steps,
+    time_text,
+    tune_row,
+)
+
+if TYPE_CHECKING:
+    from .tir.ir import Func
+    from .tuning_db import TuningDatabase
+
+_OPTIONS: dict[str, Any] = {
+    "no_args_is_help": True,
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": None,  # plain text, and help does not wait for rich
+}
+app = typer.Typer(help="Compile tensor programs to fast kernels, and tune them.", **_OPTIONS)
+db = typer.Typer(help="Look into a tuning database, and move records.", **_OPTIONS)
+app.add_typer(db, name="db")
+
+Program = Annotated[
+    str, typer.Argument(metavar="FILE.py:FUNCTION", help="Makes the program; the file is run.")
+]
+Parameters = Annotated[
+    list[str] | None,
+    typer.Option("-p", "--param", metavar="NAME=VALUE", help="A parameter of the function."),
+]
+Database = Annotated[
+    str, typer.Option("--db", envvar="TILEWRIGHT_DB", help="A file, or an SQLAlchemy URL.")
+]
+TargetText = Annotated[
+    str, typer.Option(help="`cpu` is this machine; or `cpu -mcpu=x86-64-v3 -threads=1`.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        app(prog_name="tilewright")
+    except TilewrightError as error:
+        typer.echo(f"tilewright: {error}", err=True)
+        sys.exit(1)
+    except BrokenPipeError:  # the reader, `head` for instance, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from . import __version__
+
+        typer.echo(f"tilewright {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _every_command(
+    verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, help="Log more.")] = 0,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    levels = (logging.WARNING, logging.INFO, logging.DEBUG)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    logging.getLogger(__package__).setLevel(levels[min(verbose, 2)])
+
+
+@app.command()
+def tune(
+    program: Program,
+    param: Parameters = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(help="New measurements; 64, or with --seconds as many as fit.", min=1),
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(help="Wall-clock time.", min=0)] = None,
+    db: Database = "tuning.db",
+    target: TargetText = "cpu",
+    seed: Annotated[int, typer.Option(help="Makes the search the same again.", min=0)] = 0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a session that did not finish.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find a fast schedule by measuring candidates.
+
+    Every measurement is in the database as soon as it is made; Ctrl-C keeps the best so far.
+    """
+    from .autotune.records import flops
+    from .autotune.tune import tune as run
+
+    func = _program(program, param)
+    options: dict[str, Any] = {
+        "trials": 64 if trials is None and seconds is None else trials,
+        "seconds": seconds,
+        "seed": seed,
+        "resume": resume,
+    }
+    with _open(db, create=True) as database:
+        if as_json:
+            result = run(func, target, database=database, **options)
+            print_json(tune_row(result, flops(func)))
+        else:
+            from .autotune.display import LiveDisplay
+
+            with LiveDisplay() as display:
+                result = run(func, target, database=database, callback=display, **options)
+            print_result(result, flops(func))
+    if result.interrupted:
+        raise typer.Exit(130)
+    if result.best is None:
+        raise typer.Exit(1)
+
+
+@app.command()
+def build(
+    program: Program,
+    output: Annotated[Path, typer.Option("-o", "--output", help="matmul.so for instance.")],
+    param: Parameters = None,
+    db: Annotated[
+        str | None,
+        typer.Option(envvar="TILEWRIGHT_DB", help="Where the schedule is looked up."),
+    ] = None,
+    target: TargetText = "cpu",
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(help="`record`, `default`: where the schedule may come from. Both if left."),
+    ] = None,
+    object_file: Annotated[
+        bool, typer.Option("--object", help="Write an object file, which takes no linker.")
+    ] = False,
+    strict_fp: Annotated[
+        bool, typer.Option("--strict-fp", help="Do not contract products and sums.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compile one kernel to a library; measure nothing.
+
+    Writes the shared library, its manifest (.json) and a C header (.h), or an object file and the
+    header. The schedule is the best recorded one, else the default one.
+    """
+    from .compile import POLICIES, build_library
+
+    func = _program(program, param)
+    with _open(db) as database:
+        made = build_library(
+            func,
+            output,
+            target,
+            database,
+            allow or POLICIES,
+            strict_fp=strict_fp,
+            object_file=object_file,
+        )
+    if database is not None and made.origin.kind == "default":
+        typer.echo(
+            f"warning: {db} has no usable record of {func.name}, this is the default schedule; "
+            f"`tilewright db explain {program}` says why",
+            err=True,
+        )
+    if as_json:
+        from dataclasses import asdict
+
+        files = [str(path) for path in made.files]
+        print_json({"files": files, "target": str(made.target), "origin": asdict(made.origin)})
+        return
+    for path in made.files:
+        typer.echo(path)
+    typer.echo(f"{func.name} for {made.target}, from {made.origin}")
+
+
+@app.command()
+def target(
+    text: Annotated[str, typer.Argument(metavar="[TARGET]")] = "cpu", as_json: AsJson = False
+) -> None:
+    """Show what a target, or this machine, is."""
+    from .codegen.detect import resolve, usable_memory
+    from .codegen.llvm import llvm_version
+    from .runtime import openmp
+
+    found = resolve(text)
+    runtime = openmp.load()
+    facts: dict[str, Any] = {
+        "target": str(found),
+        "model": found.model or None,
+        "triple": found.triple,
+        "threads": found.threads,
+        "cores": found.cores,
+        "vector_bits": found.vector_bits,
+        "vector_registers": found.vector_registers,
+        "l1_bytes": found.l1_bytes,
+        "l2_bytes": found.l2_bytes,
+        "l3_bytes": found.l3_bytes,
+        "line_bytes": found.line_bytes,
+        "memory_bytes": usable_memory(),
+        "features": list(found.features),
+        "compat": found.compat_class,
+        "perf": found.perf_class,
+        "llvm": llvm_version(),
+        "openmp": None if runtime is None else runtime.path,
+    }
+    print_json(facts) if as_json else print_facts(facts)
+
+
+@db.command("list")
+def list_measurements(
+    db: Database = "tuning.db",
+    limit: Annotated[int | None, typer.Option(help="At most so many.", min=1)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Every measurement, the newest first."""
+    with _reading(db) as database:
+        found = database.measurements(limit=limit)
+        named = names(database)
+    if as_json:
+        print_json([measurement_row(m, named) for m in found])
+        return
+    rows = [
+        [
+            m.id[:12],
+            named[m.workload],
+            named[m.target],
+            m.outcome.value,
+            time_text(m.seconds),
+            m.session[:8],
+            f"{m.created:%Y-%m-%d %H:%M}",
+        ]
+        for m in found
+    ]
+    columns = ("id", "~workload", "~target", "outcome", ">time", "session", "created")
+    print_table(columns, rows, f"no measurements in {db}")
+
+
+@db.command()
+def show(
+    id: Annotated[str, typer.Argument(help="The id of any record, or how it begins.")],
+    db: Database = "tuning.db",
+    as_json: AsJson = False,
+) -> None:
+    """Everything that is known of a record; of a schedule also its steps."""
+    from .tuning_db import Measurement, ScheduleRecord, to_plain
+
+    with _reading(db) as database:
+        record = database.find(id)
+        schedule = (
+            database.get(ScheduleRecord, record.schedule)
+            if isinstance(record, Measurement)
+            else record
+        )
+    facts = {"kind": record.kind, "id": record.id, **to_plain(record)}
+    if as_json:
+        print_json(facts)
+        return
+    print_facts({k: v for k, v in facts.items() if k not in ("trace", "ir", "features")})
+    if isinstance(schedule, ScheduleRecord):
+        typer.echo(printable(f"\n{steps(schedule)}"))
+    elif "ir" in facts:
+        typer.echo(printable(f"\n{facts['ir']}"))
+
+
+@db.command()
+def best(db: Database = "tuning.db", as_json: AsJson = False) -> None:
+    """The schedule that `build` takes, of each workload on each target and compiler."""
+    with _reading(db) as database:
+        found = list(best_rows(database))
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        [
+            f"{best['name']} {best['shape']}",
+            best["target"],
+            best["generation"],
+            time_text(best["seconds"]),
+            "" if best["gflops"] is None else f"{best['gflops']:.4g}",
+            "pinned" if best["pinned"] else "verified",
+            (best["measurement"] or "")[:12],
+        ]
+        for best in found
+    ]
+    columns = ("~workload", "~target", "compiler", ">time", ">GFLOP/s", "how", "measurement")
+    print_table(columns, rows, f"nothing usable in {db}")
+
+
+@db.command()
+def export(
+    file: Annotated[str, typer.Argument(help="`-` is standard output.")], db: Database = "tuning.db"
+) -> None:
+    """Write every record as JSON lines."""
+    with _reading(db) as database:
+        count = database.export_lines(sys.stdout if file == "-" else file)
+    typer.echo(f"{count} records written", err=True)
+
+
+@db.command("import")
+def import_records(
+    file: Annotated[str, typer.Argument(help="`-` is standard input.")],
+    db: Database = "tuning.db",
+    as_json: AsJson = False,
+) -> None:
+    """Take over the records of an export; nothing that is there changes."""
+    with _open(db, create=True) as database:
+        new = database.import_lines(sys.stdin if file == "-" else file)
+    print_new(new, as_json)
+
+
+@db.command()
+def merge(
+    other: Annotated[str, typer.Argument(help="The database to take records from.")],
+    db: Database = "tuning.db",
+    as_json: AsJson = False,
+) -> None:
+    """Take over the records of another database; nothing that is there changes."""
+    with _open(db, create=True) as database:
+        new = database.merge(other)
+    print_new(new, as_json)
+
+
+@db.command()
+def explain(
+    program: Program,
+    param: Parameters = None,
+    db: Database = "tuning.db",
+    target: TargetText = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Say which records a build would consider, which it takes, and why it refuses the others."""
+    from .autotune.records import target_record, toolchain_record, workload_record
+    from .codegen.detect import resolve
+    from .tuning_db import to_plain
+
+    func = _program(program, param)
+    with _reading(db) as database:
+        told = database.explain(
+            workload_record(func), target_record(resolve(target)), toolchain_record()
+        )
+    if as_json:
+        print_json(to_plain(told))
+    else:
+        typer.echo(printable(str(told)))
+
+
+# Databases
+
+
+@contextmanager
+def _open(location: str | None, *, create: bool = False) -> Iterator[Any]:
+    """The database at a path or URL, `None` where there is no location."""
+    if location is None:
+        yield None
+        return
+    from .tuning_db import TuningDatabase
+
+    with TuningDatabase(location, create=create, read_only=not create) as database:
+        yield database
+
+
+@contextmanager
+def _reading(location: str) -> Iterator[TuningDatabase]:
+    with _open(location) as database:
+        yield database
+
+
+def _program(name: str, parameters: Sequence[str] | None) -> Func:
+    """The program of `FILE.py:FUNCTION` with `NAME=VALUE` parameters."""
+    from .program_file import UsageError, load_program
+
+    try:
+        return load_program(name, parameters or ())
+    except UsageError as error:
+        raise typer.BadParameter(str(error)) from None

@@ -1,0 +1,185 @@
+"""What the command line shows: results and records as rows of JSON, as tables and as text.
+
+Nothing heavy is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from .errors import ScheduleError
+
+if TYPE_CHECKING:
+    from .autotune.result import TuneResult
+    from .tuning_db import Best, Measurement, ScheduleRecord, TuningDatabase, Workload
+
+_WIDEST = 1000
+
+
+def names(database: TuningDatabase) -> Mapping[str, str]:
+    """What to call the workloads and targets of a database, by id."""
+    from .tuning_db import TargetRecord, Workload
+
+    found = {w.id: f"{w.name} {w.shape}" for w in database.records(Workload)}
+    return found | {t.id: t.text for t in database.records(TargetRecord)}
+
+
+def measurement_row(m: Measurement, named: Mapping[str, str]) -> dict[str, Any]:
+    from .tuning_db import to_plain
+
+    plain = to_plain(m)
+    del plain["features"], plain["feature_version"]
+    names = {"workload_name": named[m.workload], "target_text": named[m.target]}
+    return {"id": m.id, **plain, **names}
+
+
+def best_rows(database: TuningDatabase) -> Iterator[dict[str, Any]]:
+    from .tuning_db import TargetRecord, Toolchain, Workload
+
+    targets = {t.comparable: t for t in database.records(TargetRecord)}
+    compilers = {t.generation: t for t in database.records(Toolchain)}
+    for workload in database.records(Workload):
+        for target in targets.values():
+            for generation, compiler in compilers.items():
+                found = database.best(workload.id, target, compiler)
+                if found is not None:
+                    where = {"target": target.text, "generation": generation}
+                    yield {**_best(workload, found), **where}
+
+
+def _best(workload: Workload, found: Best) -> dict[str, Any]:
+    return {
+        "workload": workload.id,
+        "name": workload.name,
+        "shape": workload.shape,
+        "seconds": found.seconds,
+        "gflops": _rate(workload.flops, found.seconds),
+        "pinned": found.pinned,
+        "schedule": found.schedule.id,
+        "measurement": None if found.measurement is None else found.measurement.id,
+        "layer": found.layer,
+    }
+
+
+def tune_row(result: TuneResult, flops: int) -> dict[str, Any]:
+    best = result.best
+    return {
+        "best": None
+        if best is None
+        else {
+            "seconds": best.seconds,
+            "gflops": _rate(flops, best.seconds),
+            "schedule": best.schedule_id,
+            "measurement": best.measurement_id,
+            "trace": json.loads(best.trace.to_json()),
+        },
+        "trials": result.trials,
+        "outcomes": {outcome.value: count for outcome, count in result.outcomes.items()},
+        "status": result.status.value,
+        "reason": result.reason,
+        "session": result.session,
+        "seconds": result.seconds,
+        "spent": vars(result.spent),
+        "drift": list(result.drift),
+    }
+
+
+def steps(schedule: ScheduleRecord) -> str:
+    """The steps of a recorded schedule as Python, or why they cannot be read."""
+    from .schedule import Trace
+
+    try:
+        return str(Trace.from_json(schedule.trace))
+    except ScheduleError as error:
+        return f"its trace cannot be read: {error}"
+
+
+def _rate(flops: int, seconds: float | None) -> float | None:
+    """GFLOP/s, where there is a time and something to count."""
+    return flops / seconds / 1e9 if flops and seconds else None
+
+
+def print_json(value: object) -> None:
+    typer.echo(json.dumps(value, indent=2))
+
+
+def print_result(result: TuneResult, flops: int) -> None:
+    """What a tuning session found, and where its time went."""
+    best = "nothing ran correctly; `tilewright db list` shows what became of the candidates"
+    if result.best is not None:
+        rate = _rate(flops, result.best.seconds)
+        speed = "" if rate is None else f", {rate:.4g} GFLOP/s"
+        best = f"{time_text(result.best.seconds)}{speed}"
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in result.outcomes.items())
+    spent = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in vars(result.spent).items())
+    print_facts(
+        {
+            "best": best,
+            "measurement": None if result.best is None else result.best.measurement_id,
+            "trials": f"{result.trials} ({counts or 'none'})",
+            "time": f"{result.seconds:.1f} s ({spent})",
+            "session": result.session,
+            "ended": result.reason,
+        }
+    )
+
+
+def print_facts(facts: Mapping[str, Any]) -> None:
+    """Names and values, those that there are."""
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        if value is None:
+            continue
+        text = " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+        typer.echo(f"{name:{width}}  {printable(text)}")
+
+
+def print_new(new: Mapping[str, int], as_json: bool) -> None:
+    if as_json:
+        print_json(new)
+        return
+    counts = ", ".join(f"{count} {kind}" for kind, count in new.items() if count)
+    typer.echo(f"new: {counts or 'nothing'}")
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], otherwise: str) -> None:
+    """A table of one line a row, or a sentence where there is none.
+
+    Before the name of a column `>` sets it to the right, `~` lets it be cut where room is short.
+    """
+    if not rows:
+        typer.echo(otherwise)
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in columns:
+        right = name.startswith(">")
+        cut = name.startswith("~")
+        table.add_column(name.lstrip(">~"), justify="right" if right else "left", no_wrap=not cut)
+    for row in rows:
+        table.add_row(*(Text(printable(t), no_wrap=True, overflow="ellipsis") for t in row))
+    console = Console()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _WIDEST  # nothing to fit into: nothing is cut
+        console.width = console.measure(table).maximum
+    console.print(table)
+
+
+def time_text(seconds: float | None) -> str:
+    from .runtime.timer import format_seconds
+
+    return "" if seconds is None else format_seconds(seconds)
+
+
+def printable(text: str) -> str:
+    """Text of a database, which may be anybody's, without what moves a terminal's cursor."""
+    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
