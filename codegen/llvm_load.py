@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .. import dtypes
 from ..tir.ir import Broadcast, Buffer, Const, Expr, Load, Ramp, Select, Store
+from . import llvm_register
 from .llvm_index import affine, emit, value, variable_part
 from .llvm_text import Builder, lanes_of, memory_type, value_type
 
@@ -16,6 +17,8 @@ def load(b: Builder, e: Load) -> str:
     """The operand of a load."""
     (offset,) = e.indices
     facts = dtypes.info(e.dtype)
+    if e.buffer.scope == "register":
+        return llvm_register.load(b, e)
     if facts.lanes == 1:
         return _scalar(b, e.buffer, offset, e.mask)
     if type(offset) is Broadcast:
@@ -44,6 +47,9 @@ def store(b: Builder, s: Store) -> None:
     (offset,) = s.indices
     lanes = dtypes.info(offset.dtype).lanes
     dtype = dtypes.vector(s.buffer.dtype, lanes)
+    if s.buffer.scope == "register":
+        llvm_register.store(b, s)
+        return
     text = _to_memory(b, value(b, s.value), dtype)
     memory, align = memory_type(dtype), dtypes.nbytes(s.buffer.dtype)
     if lanes == 1:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from .. import dtypes
 from ..errors import BuildError
 from ..tir.ir import Alloc, Buffer, For, ForKind, If, Let, Seq, Stmt
-from .llvm_text import Builder, Level, memory_type
+from .llvm_text import Builder, Level, memory_type, value_type
 
 ALIGNMENT = 64
 STACK_BUFFER_BYTES = 16 * 1024
@@ -49,7 +49,7 @@ def allocate(b: Builder, buffers: Iterable[Buffer]) -> list[str]:
         size = nbytes(buffer)
         if buffer.scope == "register":
             lanes = size // dtypes.nbytes(buffer.dtype)
-            whole = memory_type(dtypes.vector(buffer.dtype, lanes))
+            whole = value_type(dtypes.vector(buffer.dtype, lanes))
             b.pointers[buffer] = b.alloca(whole, 1, ALIGNMENT)
         elif size <= STACK_BUFFER_BYTES and stack + size <= STACK_BYTES:
             stack += size

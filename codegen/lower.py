@@ -14,6 +14,7 @@ from .passes.flatten import flatten
 from .passes.registers import registers
 from .passes.scope import loops
 from .passes.tails import tails
+from .passes.trim import trim
 from .passes.unroll import unroll
 from .passes.vectorize import vectorize
 
@@ -23,6 +24,7 @@ Trace: TypeAlias = Callable[[str, Func], object]
 
 PASSES: tuple[Pass, ...] = (
     blocks,
+    trim,
     compact,
     tails,
     flatten,

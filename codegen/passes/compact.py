@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from ...target import Target
 from ...tir.ir import (
     Alloc,
-    Binary,
     Buffer,
     Expr,
     For,
@@ -17,14 +16,14 @@ from ...tir.ir import (
     Func,
     If,
     Load,
-    Op,
     Stmt,
     Store,
     Var,
 )
-from ...tir.polynomial import ONE, Poly, add, factors, negated
+from ...tir.polynomial import ONE, Poly, add, factors, identity, negated
 from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children, walk
+from .guards import conjuncts, is_bound, slack
 from .scope import nested, simplifier_of
 
 
@@ -178,7 +177,10 @@ def _span(
         else:
             low, high = min(low, least), max(high, most)
     extent = high - low + 1
-    if base is None or extent > whole.extent or (not base and extent == whole.extent):
+    if base is None or (not base and extent == whole.extent):
+        return whole
+    if extent > whole.extent and b.scope != "register":
+        # Guards keep the accesses inside; registers are cut into whole vectors all the same.
         return whole
     return _Span(add(base, {ONE: low} if low else {}), extent)
 
@@ -189,13 +191,12 @@ def _is_fixed(key: Any, fixed: frozenset[Var]) -> bool:
     )
 
 
-def _moving(dims: Sequence[_Span]) -> set[Var]:
-    """The loop variables that any of the spans start with."""
-    return {n for d in dims for k in d.low for f in factors(k) for n in walk(f) if type(n) is Var}
-
-
 def _keeps_apart(around: Sequence[For], dims: Sequence[_Span], s: Simplifier) -> bool:
-    """Whether different iterations of the loops that move the spans touch different elements."""
+    """Whether an element belongs to one iteration of all loops down to the last that moves spans.
+
+    Loops further in may hand elements on: these stay where they are.
+    """
+    moving = {n for d in dims for k in d.low for f in factors(k) for n in walk(f) if type(n) is Var}
     apart: set[Var] = {f.var for f in around if f.kind is ForKind.PARALLEL}
     for d in dims:
         below = d.extent
@@ -206,7 +207,8 @@ def _keeps_apart(around: Sequence[For], dims: Sequence[_Span], s: Simplifier) ->
             low, high = s.ends(var)
             below += step * (high - low)
             apart.add(var)
-    return _moving(dims) <= apart
+    last = max((i for i, f in enumerate(around) if f.var in moving), default=-1)
+    return all(f.var in apart for f in around[: last + 1])
 
 
 def _is_filled_first(
@@ -216,23 +218,33 @@ def _is_filled_first(
     fixed: frozenset[Var],
     s: Simplifier,
 ) -> bool:
-    """Whether each iteration of the innermost loop writes everything it reads before reading it.
-
-    Conditions other than equalities (inits run on one) only cut off what is not read either.
-    """
+    """Whether each iteration of the innermost loop writes everything it reads before reading it."""
     first = accesses[0]
     if not first.writes or not around:
-        return False
-    inside = first.path[first.path.index(around[-1]) + 1 :]
-    if any(
-        type(n) is Binary and n.op is Op.EQ for c in inside if type(c) is If for n in walk(c.cond)
-    ):
         return False
     for d, span in enumerate(dims):
         own = _span_of(first, d, fixed, s)
         if own is None or add(own.low, negated(span.low)) or own.extent != span.extent:
             return False
-    return True
+    needed = _conditions(first, around[-1], s)
+    return all(needed <= _conditions(a, around[-1], s) for a in accesses if not a.writes)
+
+
+def _conditions(access: _Access, loop: For, s: Simplifier) -> frozenset[object]:
+    """The conditions inside `loop` that an access runs under, said of its indices where they are
+    bounds of one: so that those of a write and of a read can be compared."""
+    found: set[object] = set()
+    inside = access.path[access.path.index(loop) + 1 :]
+    indices = [s.poly(i) for i in access.indices]
+    for c in (c for n in inside if type(n) is If for c in conjuncts(n.cond)):
+        if not is_bound(c):
+            found.add(c)
+            continue
+        p = slack(c, s)
+        rests = (add(p, q) for q in indices)
+        bounds = [(d, r.get(ONE, 0)) for d, r in enumerate(rests) if r.keys() <= {ONE}]
+        found.add(bounds[0] if bounds else identity(p))
+    return frozenset(found)
 
 
 def _span_of(access: _Access, dim: int, fixed: frozenset[Var], s: Simplifier) -> _Span | None:

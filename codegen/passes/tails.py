@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from ...target import Target
-from ...tir.ir import (
-    Binary,
-    Expr,
-    For,
-    ForKind,
-    Func,
-    If,
-    Op,
-    Seq,
-    Stmt,
-    Var,
-    binary,
-    const,
-    seq,
-)
-from ...tir.polynomial import ONE, Poly
+from ...tir.ir import Buffer, For, ForKind, Func, If, Op, Seq, Stmt, Var, binary, const, seq
 from ...tir.simplify import Simplifier
-from ...tir.visit import substitute
-from .scope import decided, fresh, map_exprs, map_stmts, nested, ranges_of, with_body
+from ...tir.visit import substitute, walk
+from .guards import guards, holds_before
+from .scope import (
+    Ranges,
+    decided,
+    fresh,
+    map_exprs,
+    map_stmts,
+    nested,
+    ranges_of,
+    with_body,
+)
 from .vectorize import native_lanes
 
 MAX_COPIED_STORES = 1536
@@ -41,62 +35,31 @@ def tails(func: Func, target: Target) -> Func:
 
     A parallel loop is not split but gets both versions, to choose from in each iteration.
     """
-    if not any(True for _ in _guards(func.body)):
+    if not any(True for _ in guards(func.body)):
         return func
     return with_body(func, _visit(func.body, ranges_of(func.body), target))
 
 
-Ranges = dict[Var, tuple[int, int]]
-
-
 def _visit(s: Stmt, ranges: Ranges, target: Target) -> Stmt:
     if type(s) is For and isinstance(s.extent, int):
-        cut = _cut(s, ranges)
+        cut = s.extent if _is_register_vector(s) else _cut(s, ranges)
         if 0 < cut < s.extent and _size(s.body, target) <= MAX_COPIED_STORES:
             return _peel(s, cut, ranges, target)
     return map_stmts(s, lambda c: _visit(c, ranges, target))
 
 
-def _guards(s: Stmt) -> Iterator[Expr]:
-    """The comparisons that have to hold for something below `s` to run."""
-    pending = [s]
-    while pending:
-        top = pending.pop()
-        if type(top) is If:
-            yield from _conjuncts(top.cond)
-        pending.extend(nested(top))
-
-
-def _conjuncts(cond: Expr) -> Iterator[Expr]:
-    match cond:
-        case Binary(op=Op.AND) if cond.dtype == "bool":
-            yield from _conjuncts(cond.a)
-            yield from _conjuncts(cond.b)
-        case Binary(op=Op.LT | Op.LE | Op.GT | Op.GE) if cond.a.dtype == "int64":
-            yield cond
-        case _:
-            return
+def _is_register_vector(s: For) -> bool:
+    """Vectors in registers stay whole and are masked."""
+    return s.kind is ForKind.VECTOR and any(
+        type(n) is Buffer and n.scope == "register" for n in walk(s.body)
+    )
 
 
 def _cut(loop: For, ranges: Ranges) -> int:
     """The first iteration at which a condition in the loop may fail, or the extent."""
     s = Simplifier(ranges)
-    cuts = (_holds_before(g, loop.var, s) for g in _guards(loop.body))
+    cuts = (holds_before(g, loop.var, s) for g in guards(loop.body))
     return min((c for c in cuts if c > 0), default=loop.extent)  # type: ignore[arg-type, return-value]
-
-
-def _holds_before(cond: Expr, var: Var, s: Simplifier) -> int:
-    """How many iterations of `var` from zero on the condition certainly holds for; 0 if unknown."""
-    assert isinstance(cond, Binary)
-    left, right = (cond.a, cond.b) if cond.op in (Op.LT, Op.LE) else (cond.b, cond.a)
-    slack: Poly = dict(s.poly(right - left))
-    if cond.op in (Op.LT, Op.GT):
-        slack[ONE] = slack.get(ONE, 0) - 1
-    step = slack.pop(var, 0)
-    if step >= 0:
-        return 0
-    low, _ = s.interval(slack)
-    return 0 if low < 0 else low // -step + 1
 
 
 def _peel(loop: For, cut: int, ranges: Ranges, target: Target) -> Stmt:

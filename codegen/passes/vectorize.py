@@ -104,6 +104,10 @@ def _chunks(loop: For, start: int, end: int, lanes: int, target: Target, s: Simp
 
 
 def _has_masks(body: Stmt, target: Target) -> bool:
+    """Whether a vector that is only on in part is cheap. Registers are cut without: a vector that
+    reaches beyond its row would be part of the next one."""
+    if _holds_registers(body):
+        return False
     bits = {dtypes.info(n.dtype).bits for n in walk(body) if type(n) is Buffer}
     if "avx512f" in target.features:
         return min(bits, default=32) >= 32 or "avx512bw" in target.features

@@ -1,0 +1,93 @@
+"""Conditions that loops run under: comparisons of indices, and where they hold in a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ...tir.ir import INDEX, Binary, Expr, If, Op, Seq, Stmt, Store, Var
+from ...tir.polynomial import ONE, Poly
+from ...tir.simplify import Simplifier
+from .scope import nested
+
+
+def conjuncts(cond: Expr) -> Iterator[Expr]:
+    """The conditions that a condition is the conjunction of."""
+    if type(cond) is Binary and cond.op is Op.AND and cond.dtype == "bool":
+        yield from conjuncts(cond.a)
+        yield from conjuncts(cond.b)
+    else:
+        yield cond
+
+
+def guards(s: Stmt) -> Iterator[Expr]:
+    """The comparisons of indices that something below `s` runs under."""
+    pending = [s]
+    while pending:
+        top = pending.pop()
+        if type(top) is If:
+            yield from (c for c in conjuncts(top.cond) if is_bound(c))
+        pending.extend(nested(top))
+
+
+def is_bound(cond: Expr) -> bool:
+    """Whether a condition is an inequality of indices."""
+    return type(cond) is Binary and cond.op in _ORDERS and cond.a.dtype == INDEX
+
+
+def slack(cond: Expr, s: Simplifier) -> Poly:
+    """The polynomial that is non-negative where an inequality of indices holds."""
+    assert isinstance(cond, Binary)
+    left, right = (cond.a, cond.b) if cond.op in (Op.LT, Op.LE) else (cond.b, cond.a)
+    p: Poly = dict(s.poly(right - left))
+    if cond.op in (Op.LT, Op.GT):
+        p[ONE] = p.get(ONE, 0) - 1
+    return p
+
+
+def holds_before(cond: Expr, var: Var, s: Simplifier) -> int:
+    """How many iterations of `var` from zero on the condition certainly holds for; 0 if unknown."""
+    rest = slack(cond, s)
+    step = rest.pop(var, 0)
+    low, _ = s.interval(rest)
+    return 0 if step >= 0 or low < 0 else low // -step + 1
+
+
+def fails_from(cond: Expr, var: Var, s: Simplifier) -> int | None:
+    """The first iteration of `var` from which on the condition certainly fails, if known."""
+    rest = slack(cond, s)
+    step = rest.pop(var, 0)
+    if step >= 0:
+        return None
+    _, high = s.interval(rest)
+    return 0 if high < 0 else high // -step + 1
+
+
+class Guarded(NamedTuple):
+    """A store and the conditions around it."""
+
+    store: Store
+    conditions: tuple[Expr, ...]
+
+
+def stores(s: Stmt) -> Iterator[Guarded]:
+    """The stores in `s` in program order, with the conditions in `s` that they run under."""
+
+    def visit(top: Stmt, above: tuple[Expr, ...]) -> Iterator[Guarded]:
+        if type(top) is Store:
+            yield Guarded(top, above)
+        elif type(top) is If:
+            yield from visit(top.then, (*above, *conjuncts(top.cond)))
+            if top.other is not None:
+                yield from visit(top.other, above)
+        elif type(top) is Seq:
+            for c in top.stmts:
+                yield from visit(c, above)
+        else:
+            for c in nested(top):
+                yield from visit(c, above)
+
+    yield from visit(s, ())
+
+
+_ORDERS = frozenset({Op.LT, Op.LE, Op.GT, Op.GE})

@@ -1,0 +1,100 @@
+"""Loops end where nothing new happens any more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...target import Target
+from ...tir.ir import Buffer, For, Func, Let, Load, Seq, Stmt, Var, const
+from ...tir.simplify import Simplifier
+from ...tir.visit import substitute, walk
+from .guards import Guarded, fails_from, guards, is_bound, stores
+from .scope import Ranges, decided, map_exprs, map_stmts, ranges_of, with_body
+
+
+def trim(func: Func, target: Target) -> Func:
+    """Drop the last iterations of loops if conditions let nothing run in them.
+
+    for i in 4:                           for i in 2:
+        for j in 8:                           for j in 8:
+            if i * 8 + j < 13:       ->           if i * 8 + j < 13:
+                A[i * 8 + j] = 0                      A[i * 8 + j] = 0
+
+    What remains in the dropped iterations may only repeat, word for word, what the iteration
+    before them has done with the same data: it computes the same again.
+    """
+    del target
+    if not any(True for _ in guards(func.body)):
+        return func
+    return with_body(func, _visit(func.body, ranges_of(func.body)))
+
+
+def _visit(s: Stmt, ranges: Ranges) -> Stmt:
+    if type(s) is For and isinstance(s.extent, int):
+        alive = _alive(s, Simplifier(ranges))
+        if alive < s.extent:
+            return _visit(_shortened(s, alive, ranges), ranges)
+    return map_stmts(s, lambda c: _visit(c, ranges))
+
+
+def _shortened(loop: For, extent: int, ranges: Ranges) -> Stmt:
+    if extent == 0:
+        return Seq(())
+    if extent == 1:
+        body = substitute(loop.body, {loop.var: const(0)})
+        return decided(map_exprs(body, Simplifier(ranges)))
+    var = Var(loop.var.name)
+    ranges[var] = (0, extent - 1)
+    body = map_exprs(substitute(loop.body, {loop.var: var}), Simplifier(ranges))
+    return replace(loop, var=var, extent=extent, body=decided(body))
+
+
+def _alive(loop: For, s: Simplifier) -> int:
+    """The iterations from zero on after which nothing new is computed."""
+    assert isinstance(loop.extent, int)
+    alive = 0
+    ending: list[Guarded] = []
+    repeating: list[Guarded] = []
+    order = list(stores(loop.body))
+    for guarded in order:
+        ends = [fails_from(c, loop.var, s) for c in guarded.conditions if is_bound(c)]
+        known = [e for e in ends if e is not None]
+        if known:
+            alive = max(alive, min(known))
+            ending.append(guarded)
+        elif any(n is loop.var for e in (guarded.store, *guarded.conditions) for n in walk(e)):
+            return loop.extent
+        else:
+            repeating.append(guarded)
+        if alive >= loop.extent:
+            return loop.extent
+    if not repeating:
+        return alive
+    if alive == 0 or not _repeats(loop, order, ending, repeating):
+        return loop.extent
+    return alive
+
+
+def _repeats(
+    loop: For, order: list[Guarded], ending: list[Guarded], repeating: list[Guarded]
+) -> bool:
+    """Whether the `repeating` stores compute the same again once the `ending` ones have stopped."""
+    written = {g.store.buffer for g in repeating}
+    if any(type(n) is Let for n in walk(loop.body)):
+        return False
+    if any(g.store.buffer in written for g in ending):
+        return False
+    seen: set[Buffer] = set()
+    for g in order:
+        if g in repeating:
+            reads = _reads(g)
+            if reads & written:
+                return False
+            seen |= reads
+        elif g.store.buffer in seen:
+            return False
+    return True
+
+
+def _reads(g: Guarded) -> set[Buffer]:
+    return {n.buffer for e in (g.store, *g.conditions) for n in walk(e) if type(n) is Load}
