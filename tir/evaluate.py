@@ -59,8 +59,9 @@ def compile_columns(
 ) -> Callable[[npt.NDArray[np.int64]], Array]:
     """A function of a matrix (rows, variables) that gives the matrix (rows, exprs).
 
-    The result is int64, or float64 if one of the expressions is; conditions give 0 and 1. Raises
-    `IRError` for loads, other dtypes, and variables that are not given.
+    The result is int64, or float64 if one of the expressions is; conditions give 0 and 1. Each of
+    its columns is contiguous in memory. Raises `IRError` for loads, other dtypes, and variables
+    that are not given.
     """
     program = _Program(exprs, variables)
     dtypes = [program.steps[r].dtype for r in program.results]
@@ -68,7 +69,7 @@ def compile_columns(
 
     def columns(matrix: npt.NDArray[np.int64]) -> Array:
         rows = len(matrix)
-        result = np.empty((rows, len(dtypes)), dtype)
+        result = np.empty((len(dtypes), rows), dtype).T
         if rows == 0:
             return result
         lows, highs = matrix.min(axis=0).tolist(), matrix.max(axis=0).tolist()
