@@ -1,0 +1,212 @@
+"""The pages of docs/ say what happens: their blocks are run in order, their output is compared.
+
+- `python` is executed, all blocks of a page in one namespace and one folder of the page's own.
+- `console` is given to a shell line by line: what follows `$ `, up to the next one, is its output.
+- `c` is written to the file that its first line names.
+- `text` is what the `python` block before it printed; an error that it ends with is expected.
+
+`...` stands for anything. After `text measured` and `console measured` numbers, units of time and
+ids may be any, so that a page can show what a machine really said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import doctest
+import io
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tilewright
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+SMALLER = {"trials=64": "trials=4", "--trials 64": "--trials 4"}
+"""What a page tells its reader to do, and what is done here instead."""
+
+_FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)#:]+)(?:#([^)]+))?\)")
+_NUMBER = re.compile(r"[-+]?\b\d+(\.\d+)?(e[-+]?\d+)?\b")
+_ID = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,64}\b")
+_UNIT = re.compile(r"(?<=0 )(ns|us|ms|s)\b")
+_OPTIONS = doctest.ELLIPSIS
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language and the words after it, its text and where it begins."""
+
+    language: str
+    words: tuple[str, ...]
+    text: str
+    line: int
+
+
+def blocks_of(page: str) -> list[Block]:
+    return [
+        Block(m[1], tuple(m[2].split()), m[3], page.count("\n", 0, m.start(3)) + 1)
+        for m in _FENCE.finditer(page)
+    ]
+
+
+def normalised(text: str) -> str:
+    """`text` with one number, one unit of time and one id in the place of all."""
+    text = _NUMBER.sub("0", _ID.sub("0", text))
+    return re.sub(r" +", " ", _UNIT.sub("s", text))
+
+
+def compare(expected: str, found: str, words: tuple[str, ...], where: str) -> None:
+    """Fail with a diff unless `found` is what the page says."""
+    found = "".join(f"{line.rstrip()}\n" for line in found.splitlines())
+    if "measured" in words:
+        expected, found = normalised(expected), normalised(found)
+    if not doctest.OutputChecker().check_output(expected, found, _OPTIONS):
+        diff = difflib.unified_diff(
+            expected.splitlines(), found.splitlines(), "the page", "found", lineterm=""
+        )
+        pytest.fail(f"{where} prints something else:\n" + "\n".join(diff), pytrace=False)
+
+
+def shorter(text: str) -> str:
+    for old, new in SMALLER.items():
+        text = text.replace(old, new)
+    return text
+
+
+class Page:
+    """Runs the blocks of one page, in the current folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.names: dict[str, Any] = {"__name__": path.stem}
+
+    def run(self) -> None:
+        blocks = blocks_of(self.path.read_text(encoding="utf-8"))
+        for block, after in zip(blocks, [*blocks[1:], None], strict=True):
+            where = f"{self.path.name}:{block.line}"
+            expected = after if after is not None and after.language == "text" else None
+            if block.language == "python":
+                self._python(block, expected, where)
+            elif block.language == "console":
+                self._console(block, where)
+            elif block.language == "c":
+                name = block.text.split()[1]
+                Path(name).write_text(block.text, encoding="utf-8")
+            else:
+                assert block.language == "text", f"{where}: a block in {block.language!r}"
+
+    def _python(self, block: Block, expected: Block | None, where: str) -> None:
+        source = "\n" * (block.line - 1) + shorter(block.text)
+        printed = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(printed):
+                exec(compile(source, str(self.path), "exec"), self.names)
+        except tilewright.TilewrightError as error:
+            text = f"{type(error).__name__}: {error}\n"
+            if expected is None or text.partition(":")[0] not in expected.text:
+                raise
+            printed.write(text)
+        if expected is not None:
+            compare(expected.text, printed.getvalue(), expected.words, where)
+
+    def _console(self, block: Block, where: str) -> None:
+        for command, expected in commands(block.text):
+            if shutil.which(command.split()[0]) is None:
+                pytest.skip(f"{where}: there is no {command.split()[0]} on this machine")
+            run = subprocess.run(
+                ["bash", "-c", shorter(command)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=120,
+                check=False,
+                env=shell_environment(),
+            )
+            refused = expected.startswith("tilewright: ")
+            assert (run.returncode == 1) if refused else (run.returncode == 0), run.stdout
+            if expected:
+                compare(expected, run.stdout, block.words, where)
+
+
+def commands(text: str) -> Iterator[tuple[str, str]]:
+    """The commands of a console block with their output."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, _, output = re.sub(r"\\\n", "", part).partition("\n")
+        yield command, output
+
+
+def shell_environment() -> dict[str, str]:
+    """The environment of commands: the tools of this Python first, plain text of one width."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "."])
+    return os.environ | {"PATH": path, "COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_page_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", shell_environment()["PATH"])
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    Page(path).run()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_links_lead_somewhere(path: Path) -> None:
+    found = _LINK.findall(path.read_text(encoding="utf-8"))
+    assert found, "a page leads on to others"
+    for target, anchor in found:
+        page = path.parent / target
+        assert page.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in [slug(h) for h in headings], f"{target}#{anchor}"
+
+
+def slug(heading: str) -> str:
+    """The anchor of a heading, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_index_names_every_page() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert [p.name for p in PAGES if p.stem != "index" and f"]({p.name})" not in index] == []
+
+
+def test_reference_of_the_primitives_is_fresh() -> None:
+    render = runpy.run_path(str(ROOT / "scripts" / "reference.py"))["render"]
+    page = (ROOT / "docs" / "schedules.md").read_text(encoding="utf-8")
+    assert page == render(), "write it with .venv/bin/python scripts/reference.py"
+
+
+def test_the_runner_notices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    for text in (
+        "```python\nprint(1)\n```\n\n```text\n2\n```\n",
+        "```python\nprint('1.5 ms')\n```\n\n```text measured\nfast\n```\n",
+        "```console\n$ echo 1\n2\n```\n",
+        "```console\n$ false\n```\n",
+        "```python\nassert False\n```\n",
+        "```ruby\n```\n",
+    ):
+        page.write_text(text, encoding="utf-8")
+        with pytest.raises((AssertionError, pytest.fail.Exception)):
+            Page(page).run()
+    page.write_text(
+        "```python\nprint('1.5 ms', 3)\n```\n\n```text measured\n20 us 4\n```\n\n"
+        "```python\nimport tilewright as tw\ntw.Target.parse('x')\n```\n\n"
+        "```text\nTargetError: unknown target kind 'x'...\n```\n\n"
+        "```console\n$ echo a\na\n```\n",
+        encoding="utf-8",
+    )
+    Page(page).run()
