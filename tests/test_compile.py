@@ -1,0 +1,367 @@
+"""`build` and `build_library`: which schedule is taken, why none is, and what is written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import ops
+from tilewright.autotune.records import (
+    environment_record,
+    target_record,
+    toolchain_record,
+    workload_record,
+)
+from tilewright.codegen.cache import LOCATION
+from tilewright.codegen.detect import resolve
+from tilewright.compile import build_library
+from tilewright.runtime import load
+from tilewright.tuning_db import (
+    Explanation,
+    Measurement,
+    Outcome,
+    ScheduleRecord,
+    Verification,
+    utc_now,
+)
+
+SERIAL = resolve("cpu -threads=1")
+N, M, K = 6, 10, 4
+needs_linker = pytest.mark.skipif(
+    not any(shutil.which(name) for name in ("cc", "gcc", "clang", "ld")), reason="no linker here"
+)
+
+
+@pytest.fixture
+def func() -> tw.Func:
+    return ops.matmul_func(N, M, K)
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> tw.TuningDatabase:
+    return tw.TuningDatabase(tmp_path / "tuning.db")
+
+
+def unrolled(func: tw.Func) -> str:
+    """A trace whose effect shows: the innermost loop is gone."""
+    sch = tw.Schedule(func)
+    sch.unroll(sch.get_loops(sch.get_block("C"))[2])
+    return sch.trace.to_json()
+
+
+def record(
+    db: tw.TuningDatabase,
+    func: tw.Func,
+    trace: str,
+    *,
+    seconds: float = 1e-3,
+    passed: bool | None = True,
+    target: tw.Target = SERIAL,
+) -> tuple[str, str]:
+    """Put a measurement of a trace, with a check of it; the ids of the schedule and measurement."""
+    workload, where, toolchain = workload_record(func), target_record(target), toolchain_record()
+    environment = environment_record(target)
+    schedule = ScheduleRecord(trace, json.loads(trace)["version"])
+    db.put(workload, where, toolchain, environment, schedule)
+    session = db.start_session(
+        workload.id, where.id, trials=1, seconds=None, seed=0, search={}, model={}
+    )
+    measured = Measurement(
+        session=session.id,
+        schedule=schedule.id,
+        workload=workload.id,
+        target=where.id,
+        toolchain=toolchain.id,
+        environment=environment.id,
+        outcome=Outcome.OK,
+        seconds=seconds,
+        samples=(seconds,),
+        error=None,
+        created=utc_now(),
+    )
+    db.put(measured)
+    if passed is not None:
+        check = (workload.id, where.id, schedule.id, toolchain.id)
+        db.put(Verification(*check, passed, 1e-7 if passed else 3.0, 1e-5, utc_now()))
+    return schedule.id, measured.id
+
+
+def computes(module: tw.Module) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.random((N, K), np.float32), rng.random((K, M), np.float32)
+    c = np.empty((N, M), np.float32)
+    module(a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5)
+
+
+def loops(module: tw.Module) -> int:
+    return module.source("tir").count("for ")
+
+
+# Which schedule
+
+
+def test_a_schedule_is_built_as_it_is(func: tw.Func, db: tw.TuningDatabase) -> None:
+    record(db, func, unrolled(func))
+    module = tw.build(tw.Schedule(func), SERIAL, db)
+    assert (module.origin.kind, module.origin.record_id) == ("schedule", None)
+    computes(module)
+
+
+def test_without_a_database_the_default_is_built(func: tw.Func) -> None:
+    module = tw.build(func, SERIAL)
+    assert (module.origin.kind, module.origin.record_id) == ("default", None)
+    assert "analytic model" in str(module.origin)
+    computes(module)
+
+
+def test_an_empty_database_gives_the_default(func: tw.Func, db: tw.TuningDatabase) -> None:
+    assert tw.build(func, SERIAL, db).origin.kind == "default"
+
+
+def test_the_fastest_record_is_built(func: tw.Func, db: tw.TuningDatabase) -> None:
+    plain = tw.Schedule(func)
+    record(db, func, plain.trace.to_json(), seconds=2e-3)
+    _, fastest = record(db, func, unrolled(func), seconds=1e-3)
+    module = tw.build(func, SERIAL, db)
+    assert (module.origin.kind, module.origin.record_id) == ("record", fastest)
+    assert db.location in module.origin.detail
+    assert loops(module) < loops(tw.build(plain, SERIAL))
+    computes(module)
+
+
+def test_building_measures_nothing(func: tw.Func, db: tw.TuningDatabase) -> None:
+    record(db, func, unrolled(func))
+    before = db.measurements()
+    tw.build(func, SERIAL, db)
+    tw.build(ops.matmul_func(N, M, K + 1), SERIAL, db)
+    assert db.measurements() == before
+
+
+def test_names_of_tensors_do_not_orphan_records(func: tw.Func, db: tw.TuningDatabase) -> None:
+    _, measured = record(db, func, unrolled(func))
+    te = tw.te
+    x, y = te.placeholder((N, K), "float32", name="x"), te.placeholder((K, M), "float32", name="y")
+    r = te.reduce_axis(K, name="inner")
+    z = te.compute((N, M), lambda p, q: te.sum(x[p, r] * y[r, q], axis=r), name="z")
+    module = tw.build(te.func([x, y, z], name="product"), SERIAL, db)
+    assert module.origin.record_id == measured
+    computes(module)
+
+
+@pytest.mark.parametrize("passed", [None, False])
+def test_what_was_not_found_correct_is_not_built(
+    func: tw.Func, db: tw.TuningDatabase, passed: bool | None
+) -> None:
+    record(db, func, unrolled(func), passed=passed)
+    assert tw.build(func, SERIAL, db).origin.kind == "default"
+
+
+def test_a_record_of_other_threads_is_not_built(func: tw.Func, db: tw.TuningDatabase) -> None:
+    record(db, func, unrolled(func), target=SERIAL.with_threads(7))
+    assert tw.build(func, SERIAL, db).origin.kind == "default"
+
+
+def test_a_pin_wins(func: tw.Func, db: tw.TuningDatabase) -> None:
+    slow, slow_measured = record(db, func, tw.Schedule(func).trace.to_json(), seconds=9.0)
+    record(db, func, unrolled(func))
+    db.pin(workload_record(func).id, target_record(SERIAL), slow)
+    module = tw.build(func, SERIAL, db, allow=["record"])
+    assert module.origin.record_id == slow_measured
+    assert "pinned" in module.origin.detail
+
+
+def test_a_pin_without_measurement_names_its_schedule(func: tw.Func, db: tw.TuningDatabase) -> None:
+    schedule = ScheduleRecord(unrolled(func), 1)
+    db.put(workload_record(func), schedule)
+    db.pin(workload_record(func).id, target_record(SERIAL), schedule.id)
+    module = tw.build(func, SERIAL, db)
+    assert (module.origin.kind, module.origin.record_id) == ("record", schedule.id)
+
+
+def test_a_schedule_may_come_from_a_layer(func: tw.Func, tmp_path: Path) -> None:
+    with tw.TuningDatabase(tmp_path / "team.db") as team:
+        _, measured = record(team, func, unrolled(func))
+    with tw.TuningDatabase(tmp_path / "mine.db", layers=[tmp_path / "team.db"]) as mine:
+        origin = tw.build(func, SERIAL, mine).origin
+    assert origin.record_id == measured
+    assert "team.db" in origin.detail
+
+
+# The policy
+
+
+def test_only_what_is_allowed(func: tw.Func, db: tw.TuningDatabase) -> None:
+    record(db, func, unrolled(func))
+    assert tw.build(func, SERIAL, db, allow=["default"]).origin.kind == "default"
+    assert tw.build(func, SERIAL, db, allow=["record"]).origin.kind == "record"
+
+
+def test_nothing_allowed_is_explained(func: tw.Func, db: tw.TuningDatabase) -> None:
+    _, measured = record(db, func, unrolled(func), passed=None)
+    with pytest.raises(tw.NotTunedError) as caught:
+        tw.build(func, SERIAL, db, allow=["record"])
+    text = str(caught.value)
+    assert "allow=['record']" in text
+    assert f"not verified: no numeric check of its schedule passed: {measured[:12]}" in text
+    assert "tune the program" in text
+    explanation = caught.value.data["explanation"]
+    assert isinstance(explanation, Explanation)
+    assert [group.count for group in explanation.refused] == [1]
+
+
+def test_a_miss_names_near_shapes(func: tw.Func, db: tw.TuningDatabase) -> None:
+    record(db, func, unrolled(func))
+    with pytest.raises(tw.NotTunedError, match="near shapes of matmul"):
+        tw.build(ops.matmul_func(N, M, 2 * K), SERIAL, db, allow=["record"])
+
+
+def test_without_a_database_there_is_no_record(func: tw.Func) -> None:
+    with pytest.raises(tw.NotTunedError, match="no database was given") as caught:
+        tw.build(func, SERIAL, allow=["record"])
+    assert caught.value.data["explanation"] is None
+    with pytest.raises(tw.NotTunedError, match=r"allow=\[\]"):
+        tw.build(func, SERIAL, allow=[])
+
+
+def test_unknown_policy(func: tw.Func) -> None:
+    with pytest.raises(tw.BuildError, match="unknown policy 'guess'; expected some of record"):
+        tw.build(func, SERIAL, allow=["record", "guess"])
+
+
+# Records that do not apply
+
+
+def step(op: str, loop: str) -> str:
+    """The trace of a program's first block, its three loops, and one step on one of them."""
+    block = {"op": "get_block", "args": {"block": 0}, "out": ["b0"]}
+    loops = {"op": "get_loops", "args": {"block": {"v": "b0"}}, "out": ["l1", "l2", "l3"]}
+    last = {"op": op, "args": {"loop": {"v": loop}}}
+    return json.dumps({"version": 1, "steps": [block, loops, last]})
+
+
+BAD_TRACES = {
+    "a primitive that there is not": (step("explode", "l1"), "'explode'"),
+    "of a newer version": (json.dumps({"version": 99, "steps": []}), "version 99"),
+    "a block that there is not": (
+        '{"version":1,"steps":[{"op":"get_block","args":{"block":7},"out":["b0"]}]}',
+        "there is no block 7",
+    ),
+    "a step that is illegal here": (step("parallel", "l3"), "sch.parallel("),
+    "a loop that there is not": (step("unroll", "l9"), "l9"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_TRACES)
+def test_a_record_that_does_not_apply_is_an_error(
+    func: tw.Func, db: tw.TuningDatabase, what: str
+) -> None:
+    trace, says = BAD_TRACES[what]
+    schedule, _ = record(db, func, trace)
+    with pytest.raises(tw.BuildError) as caught:
+        tw.build(func, SERIAL, db)
+    text = str(caught.value)
+    assert (
+        f"the recorded schedule {schedule[:12]} of {db.location} does not apply to matmul" in text
+    )
+    assert says in text
+
+
+# Options
+
+
+def test_strict_fp_is_passed_on(func: tw.Func) -> None:
+    sch = tw.Schedule(func)
+    assert "contract" in tw.build(sch, SERIAL).source("llvm")
+    assert "contract" not in tw.build(sch, SERIAL, strict_fp=True).source("llvm")
+
+
+def test_unknown_target(func: tw.Func) -> None:
+    with pytest.raises(tw.TargetError, match="gpu"):
+        tw.build(func, "gpu")
+
+
+def test_kernels_come_from_the_cache(
+    func: tw.Func, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LOCATION, str(tmp_path))
+    first = tw.build(tw.Schedule(func), SERIAL)
+    (entry,) = (tmp_path / "kernels").iterdir()
+    second = tw.build(tw.Schedule(func), SERIAL)
+    assert list((tmp_path / "kernels").iterdir()) == [entry]
+    assert first.source("asm") == second.source("asm")
+    computes(second)
+
+
+# Libraries
+
+
+@needs_linker
+def test_a_library_says_what_it_was_built_from(
+    func: tw.Func, db: tw.TuningDatabase, tmp_path: Path
+) -> None:
+    schedule, measured = record(db, func, unrolled(func))
+    made = build_library(func, tmp_path / "matmul.so", SERIAL, db)
+    assert [path.name for path in made.files] == ["matmul.so", "matmul.so.json", "matmul.h"]
+    assert made.origin.record_id == measured
+    manifest = json.loads(made.files[1].read_text())
+    assert (manifest["schedule_id"], manifest["measurement_id"]) == (schedule, measured)
+    assert manifest["toolchain"].keys() >= {"llvm", "tilewright"}
+    module = load(made.files[0])
+    assert module.origin == made.origin
+    computes(module)
+
+
+ALONE = """
+import sys
+sys.modules.update(dict.fromkeys(["llvmlite", "sqlalchemy", "xgboost", "psutil", "typer", "rich"]))
+import numpy as np
+from tilewright.runtime import load
+module = load(sys.argv[1])
+a, b = np.ones((6, 4), np.float32), np.ones((4, 10), np.float32)
+c = np.empty((6, 10), np.float32)
+module(a, b, c)
+assert (c == 4).all()
+"""
+
+
+@needs_linker
+def test_a_library_needs_only_the_runtime(func: tw.Func, tmp_path: Path) -> None:
+    made = build_library(tw.Schedule(func), tmp_path / "matmul.so")
+    subprocess.run([sys.executable, "-c", ALONE, made.files[0]], check=True, timeout=60)
+
+
+def test_an_object_file_takes_no_linker(
+    func: tw.Func, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    made = build_library(tw.Schedule(func), tmp_path / "matmul.o", SERIAL, object_file=True)
+    assert [path.name for path in made.files] == ["matmul.o", "matmul.h"]
+    assert made.files[0].read_bytes()[:4] == b"\x7fELF"
+    assert "int32_t matmul(" in made.files[1].read_text()
+    with pytest.raises(tw.BuildError, match=r"no linker[\s\S]*object file"):
+        build_library(tw.Schedule(func), tmp_path / "matmul.so", SERIAL)
+    assert not (tmp_path / "matmul.so").exists()
+
+
+def test_an_object_file_for_another_machine(func: tw.Func, tmp_path: Path) -> None:
+    made = build_library(
+        tw.Schedule(func), tmp_path / "m.o", "cpu -mcpu=neoverse-n1 -threads=1", object_file=True
+    )
+    machine = int.from_bytes(made.files[0].read_bytes()[18:20], "little")
+    assert machine == 183  # EM_AARCH64
+
+
+def test_a_library_that_cannot_be_written(func: tw.Func, tmp_path: Path) -> None:
+    with pytest.raises(tw.BuildError, match="there is no folder"):
+        build_library(tw.Schedule(func), tmp_path / "nowhere" / "matmul.so")
+    (tmp_path / "matmul.o").mkdir()
+    with pytest.raises(tw.BuildError, match="cannot write"):
+        build_library(tw.Schedule(func), tmp_path / "matmul.o", object_file=True)
