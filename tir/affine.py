@@ -6,8 +6,9 @@ Used where simple structure does not decide: it takes a millisecond a question. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ..errors import VerifyError
 from .ir import Binary, Call, Const, Dim, Expr, Op, Var
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     import islpy
 
     Elements: TypeAlias = islpy.Map
+
+T = TypeVar("T")
+
+LIMIT = 1_000_000
+"""Operations of the library for one question: about a second."""
 
 _TEXT = {
     Op.ADD: "({0} + {1})",
@@ -97,36 +103,54 @@ def elements(
     moving = ", ".join(names[v] for v in box.extents if v not in set(shared))
     exists = f"exists {moving}: " if moving else ""
     body = " and ".join(limits) or "true"
-    result: Elements = _isl().Map(f"{{ [{fixed}] -> [{', '.join(outputs)}] : {exists}{body} }}")
-    return result
+    relation = f"{{ [{fixed}] -> [{', '.join(outputs)}] : {exists}{body} }}"
+    return _bounded(lambda isl, context: isl.Map.read_from_str(context, relation))
 
 
 def covered(read: Elements, writes: Iterable[Elements]) -> bool:
-    """Whether every element that `read` touches is one that a map in `writes` touches."""
-    rest = read
-    for w in writes:
-        rest = rest.subtract(w)
-        if rest.is_empty():
-            return True
-    return bool(rest.is_empty())
+    """Whether every element that `read` touches is shown to be touched by a map in `writes`."""
+
+    def ask(_isl: Any, _context: Any) -> bool:
+        rest = read
+        for w in writes:
+            rest = rest.subtract(w)
+            if rest.is_empty():
+                return True
+        return bool(rest.is_empty())
+
+    return _bounded(ask) is True
 
 
 def overlap(a: Elements, b: Elements, position: int) -> bool:
-    """Whether `a` and `b` touch one element in two iterations that differ first at `position`.
+    """Whether `a` and `b` may touch one element in two iterations that differ at `position`.
 
     The variables before `position` are the same in both.
     """
-    isl = _isl()
-    n = a.dim(isl.dim_type.in_)
-    left = ", ".join(f"x{k}" for k in range(n))
-    right = ", ".join(f"y{k}" for k in range(n))
-    same = " and ".join(f"x{k} = y{k}" for k in range(position)) or "true"
-    apart = isl.Map(f"{{ [{left}] -> [{right}] : {same} and x{position} != y{position} }}")
-    both = a.apply_range(b.reverse())
-    return not both.intersect(apart).is_empty()
+
+    def ask(isl: Any, context: Any) -> bool:
+        n = a.dim(isl.dim_type.in_)
+        left = ", ".join(f"x{k}" for k in range(n))
+        right = ", ".join(f"y{k}" for k in range(n))
+        same = "".join(f"x{k} = y{k} and " for k in range(position))
+        text = f"{{ [{left}] -> [{right}] : {same}x{position} != y{position} }}"
+        apart = isl.Map.read_from_str(context, text)
+        return not a.apply_range(b.reverse()).intersect(apart).is_empty()
+
+    return _bounded(ask) is not False
 
 
-def _isl() -> Any:
+def _bounded(ask: Callable[[Any, Any], T]) -> T | None:
+    """The answer to a question; `None` where it takes more than `LIMIT` operations."""
+    isl, context = _library()
+    context.reset_operations()
+    try:
+        return ask(isl, context)
+    except isl.Error:
+        return None
+
+
+@cache
+def _library() -> tuple[Any, Any]:
     try:
         import islpy
     except ImportError as error:
@@ -134,4 +158,6 @@ def _isl() -> Any:
             "islpy is needed to decide whether this program is right",
             hint="install it: pip install islpy",
         ) from error
-    return islpy
+    context = islpy.Context()
+    context.set_max_operations(LIMIT)
+    return islpy, context
