@@ -6,23 +6,14 @@ import time
 import traceback
 from typing import Any
 
-from ..errors import ScheduleError, TilewrightError, TuningError
+from ..errors import ScheduleError, TilewrightError
 from ..schedule import Trace
 from ..target import Target
-from ..tir.equality import structural_hash
 from ..tir.ir import Func
-from ..tir.parser import parse
 from ..tuning_db.values import Outcome
 from .limits import limit_memory
+from .program import parse_program
 from .protocol import Message
-
-
-def parse_program(fields: dict[str, Any]) -> Func:
-    """The program of a message. Raises `TuningError` if it is not the one whose digest is given."""
-    func = parse(fields["text"])
-    if structural_hash(func) != fields["digest"]:
-        raise TuningError("program {0} reads back as another one than it was written", func.name)
-    return func
 
 
 class Builder:

@@ -33,7 +33,7 @@ class Arguments:
     def __init__(self, func: Func, signature: Signature, seed: int) -> None:
         self.signature = signature
         positive = needs_positive(func)
-        self._memory: list[Array] = []
+        self._guards: list[tuple[str, Array, Array]] = []
         self._initial: dict[int, Array] = {}
         self.values: list[Any] = []
         for number, argument in enumerate(signature.arguments):
@@ -67,20 +67,18 @@ class Arguments:
 
     def stray_write(self) -> str | None:
         """Which argument something was written beside of, if any."""
-        tensors = [a.name for a in self.signature.arguments if a.kind == "tensor"]
-        for name, memory in zip(tensors, self._memory, strict=True):
-            if (memory[:GUARD] != _PATTERN).any() or (memory[-GUARD:] != _PATTERN).any():
+        for name, before, after in self._guards:
+            if (before != _PATTERN).any() or (after != _PATTERN).any():
                 return name
         return None
 
     def _place(self, argument: Argument) -> Array:
         """An array of the argument's shape and strides between guards."""
-        memory = np.empty(2 * GUARD + 2 * _LINE + argument.span_bytes, np.uint8)
-        memory[: GUARD + 2 * _LINE] = _PATTERN
-        memory[-GUARD - 2 * _LINE :] = _PATTERN
-        self._memory.append(memory)
-        address = memory.ctypes.data + GUARD
-        start = GUARD + (_OFFSET - address) % _LINE
+        memory = np.empty(2 * GUARD + _LINE + argument.span_bytes, np.uint8)
+        start = GUARD + (_OFFSET - memory.ctypes.data - GUARD) % _LINE
+        before, after = memory[:start], memory[start + argument.span_bytes :]
+        before[...] = after[...] = _PATTERN
+        self._guards.append((argument.name, before, after))
         return np.ndarray(
             argument.shape,
             dtypes.to_numpy(argument.dtype),

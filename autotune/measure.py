@@ -20,11 +20,11 @@ from ..codegen.signature import signature_of
 from ..errors import TuningError
 from ..schedule import Trace
 from ..target import Target
-from ..tir.equality import structural_hash
 from ..tir.ir import Func
 from ..tuning_db.values import Outcome
 from .measured import Kernel, MeasureConfig, Measured, VerifyResult
 from .pool import Died, Event, Worker, turn
+from .program import program_fields
 from .protocol import Message
 from .reference import new_memory
 from .station import Lost, Station, Welcome, describe
@@ -71,12 +71,7 @@ class Measurer:
         self.seconds_waiting = 0.0
         self.timing = False
         self.tick = tick
-        self._program = {
-            "do": "program",
-            "text": repr(func),
-            "digest": structural_hash(func),
-            "target": str(target),
-        }
+        self._program = {"do": "program", "target": str(target), **program_fields(func)}
         self._outputs = new_memory(signature_of(func))
         self._builders = [
             Station("builder", {**_QUIET, "OMP_NUM_THREADS": "1"}, self._welcome_builder)

@@ -17,9 +17,9 @@ from ..runtime.timer import time_calls, time_interleaved
 from ..target import Target
 from ..tir.ir import Func
 from ..tuning_db.values import Outcome
-from .builder import parse_program
 from .inputs import Arguments
 from .limits import limit_memory
+from .program import parse_program
 from .protocol import Message
 from .reference import read_outputs, write_outputs
 from .verify import compare, tolerance_of
