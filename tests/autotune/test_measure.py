@@ -1,0 +1,199 @@
+"""Candidates in processes of their own: each way to fail, injected for real."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from tilewright import Schedule, Trace, TuningError
+from tilewright.autotune.measure import Built, Measurer
+from tilewright.autotune.measured import MeasureConfig
+from tilewright.codegen.detect import resolve
+from tilewright.tuning_db import Outcome
+
+from .kernels import affine, kernel, matmul
+
+MIB = 1 << 20
+QUICK = MeasureConfig(
+    builders=1,
+    run_grace=0.5,
+    run_timeout=0.5,
+    build_timeout=30.0,
+    run_memory=64 * MIB,
+    max_samples=3,
+    sample_seconds=1e-5,
+)
+
+
+@pytest.fixture(scope="module")
+def measurer() -> Iterator[Measurer]:
+    with Measurer(affine(), resolve("cpu -threads=1"), QUICK) as opened:
+        yield opened
+
+
+def runner(measurer: Measurer) -> int:
+    return measurer.processes[0]
+
+
+def gone(pid: int) -> bool:
+    """Whether a process ends, or is ended, within ten seconds."""
+    for _ in range(1000):
+        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_what_is_right_is_timed_and_checked(measurer: Measurer) -> None:
+    found = measurer.run(kernel("right"))
+    assert found.outcome is Outcome.OK
+    assert found.seconds is not None
+    assert min(found.samples) <= found.seconds <= max(found.samples)
+    assert found.check is not None
+    assert found.check.passed
+    assert found.check.max_error <= found.check.tolerance < 1e-3
+    assert found.error is None
+
+
+FAULTS = {
+    "null": (Outcome.CRASH, ["signal 11 (SIGSEGV)"]),
+    "abort": (Outcome.CRASH, ["signal 6 (SIGABRT)", "I give up, goodbye"]),
+    "exit": (Outcome.CRASH, ["exit status 3"]),
+    "strange": (Outcome.CRASH, ["status 7"]),
+    "hang": (Outcome.RUN_TIMEOUT, ["not done within 0.5 s"]),
+    "hog": (Outcome.OUT_OF_MEMORY, ["no memory"]),
+    "stray": (Outcome.WRONG_RESULT, ["beside argument B"]),
+    "wrong": (Outcome.WRONG_RESULT, ["B[5] is 10000.0, expected"]),
+    "unresolved": (Outcome.BUILD_ERROR, ["does not load"]),
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_fault_costs_the_candidate_only(measurer: Measurer, kind: str) -> None:
+    outcome, words = FAULTS[kind]
+    found = measurer.run(kernel(kind))
+    assert found.outcome is outcome
+    assert found.seconds is None
+    assert found.error is not None
+    assert all(word in found.error for word in words), found.error
+    assert measurer.run(kernel("right")).outcome is Outcome.OK
+
+
+def test_one_that_cannot_win_is_dropped_unchecked(measurer: Measurer) -> None:
+    found = measurer.run(kernel("slow"), best_seconds=1e-3)
+    assert found.outcome is Outcome.OK
+    assert found.stopped
+    assert len(found.samples) == 1
+    assert found.check is None
+
+
+def test_a_runner_that_is_killed_between_candidates_is_replaced(measurer: Measurer) -> None:
+    before = runner(measurer)
+    os.kill(before, signal.SIGKILL)
+    assert gone(before)
+    assert measurer.run(kernel("right")).outcome is Outcome.OK
+    assert runner(measurer) != before
+
+
+def test_a_runner_that_is_killed_at_work_costs_the_candidate(measurer: Measurer) -> None:
+    victim = runner(measurer)
+    seen: list[bool] = []
+
+    def kill() -> None:
+        if measurer.timing and not seen:
+            os.kill(victim, signal.SIGKILL)
+            seen.append(True)
+
+    measurer.tick = kill
+    try:
+        found = measurer.run(kernel("hang"))
+    finally:
+        measurer.tick = lambda: None
+    assert found.outcome is Outcome.CRASH
+    assert "signal 9 (SIGKILL)" in str(found.error)
+    assert measurer.run(kernel("right")).outcome is Outcome.OK
+
+
+def test_kernels_are_timed_in_turns(measurer: Measurer) -> None:
+    rows = measurer.interleave([kernel("right").kernel, kernel("slow").kernel], 3)
+    assert rows is not None
+    assert [len(samples) for samples in rows] == [3, 3]
+    assert min(rows[1]) >= 0.02 > max(rows[0])
+    assert measurer.interleave([kernel("right").kernel, kernel("null").kernel], 3) is None
+
+
+def test_verify_says_what_is_wrong(measurer: Measurer) -> None:
+    assert measurer.verify(kernel("right").kernel).passed
+    found = measurer.verify(kernel("null").kernel)
+    assert not found.passed
+    assert "SIGSEGV" in str(found.error)
+
+
+def schedules() -> list[Trace]:
+    """A legal schedule, one of another program, and another legal one."""
+    split = Schedule(matmul())
+    i, _, _ = split.get_loops(split.get_block("C"))
+    split.split(i, factors=[None, 4])
+    foreign = Schedule(affine())
+    (x,) = foreign.get_loops(foreign.get_block("B"))
+    foreign.vectorize(x)
+    return [Schedule(matmul()).trace, foreign.trace, split.trace]
+
+
+def test_schedules_are_built_replayed_and_measured_in_order() -> None:
+    with Measurer(matmul(), resolve("cpu -threads=1"), replace(QUICK, builders=2)) as opened:
+        found = list(opened.measure(schedules(), None))
+        assert [m.outcome for m in found] == [Outcome.OK, Outcome.ILLEGAL, Outcome.OK]
+        assert found[0].check is not None
+        assert "get_loops gives 3 outputs, the trace says 1" in str(found[1].error)
+        assert opened.reference_seconds is not None
+        workers = opened.processes
+        os.kill(workers[1], signal.SIGKILL)
+        assert gone(workers[1])
+        (again,) = opened.build(schedules()[:1])
+        assert isinstance(again, Built)
+    assert all(gone(pid) for pid in workers)
+
+
+def test_a_build_that_takes_too_long_or_too_much_costs_the_candidate() -> None:
+    plain = [Schedule(matmul()).trace]
+    slow = replace(QUICK, build_timeout=1e-4)
+    with Measurer(matmul(), resolve("cpu -threads=1"), slow) as opened:
+        (found,) = opened.build(plain)
+        assert not isinstance(found, Built)
+        assert found.outcome is Outcome.BUILD_TIMEOUT
+        assert "not done within 0.0001 s" in str(found.error)
+    tight = replace(QUICK, build_memory=4096)
+    with Measurer(matmul(), resolve("cpu -threads=1"), tight) as opened:
+        (found,) = opened.build(plain)
+        assert not isinstance(found, Built)
+        assert found.outcome is Outcome.OUT_OF_MEMORY
+
+
+def test_workers_that_cannot_start_end_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with (
+        pytest.raises(TuningError, match="starting a builder failed: the process ended with exit"),
+        Measurer(matmul(), resolve("cpu -threads=1"), QUICK) as opened,
+    ):
+        opened.build([Schedule(matmul()).trace])
+
+
+def test_an_unscheduled_program_that_takes_too_long_ends_the_session() -> None:
+    impatient = replace(QUICK, reference_timeout=1e-4)
+    with (
+        pytest.raises(TuningError, match="running the unscheduled program failed: not done within"),
+        Measurer(affine(), resolve("cpu -threads=1"), impatient) as opened,
+    ):
+        opened.run(kernel("right"))
+
+
+def test_limits_that_are_none_are_refused() -> None:
+    with pytest.raises(TuningError, match="run_timeout: expected more than 0, found -1"):
+        MeasureConfig(run_timeout=-1)

@@ -1,0 +1,81 @@
+"""Comparing results: what rounding explains passes, what it does not is found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright import te
+from tilewright.autotune.verify import compare, largest_error, tolerance_of
+
+from .kernels import affine, matmul
+
+
+def test_tolerance_grows_with_the_square_root_of_the_length() -> None:
+    short, long = tolerance_of(matmul(16)), tolerance_of(matmul(1024))
+    assert tolerance_of(affine()) < short < long < 8 * short
+    a = te.placeholder((9,), "int32", name="A")
+    whole = te.func([a, te.compute((9,), lambda i: a[i] + 1, name="B")], name="whole")
+    assert tolerance_of(whole) == 0
+
+
+def test_other_orders_of_a_sum_pass_and_a_missing_term_does_not() -> None:
+    n = 512
+    rng = np.random.default_rng(0)
+    a, b = (rng.uniform(-1, 1, (n, n)).astype(np.float32) for _ in range(2))
+    tolerance = tolerance_of(matmul(n))
+    serial = np.zeros((n, n), np.float32)
+    for k in range(n):
+        serial += a[:, k : k + 1] * b[k]
+    assert compare([a @ b], [serial], ["C"], tolerance).passed
+    half = a[:, : n // 2] @ b[: n // 2] + a[:, n // 2 :] @ b[n // 2 :]
+    assert compare([half], [serial], ["C"], tolerance).passed
+    missing = compare([a[:, 1:] @ b[1:]], [serial], ["C"], tolerance)
+    assert not missing.passed
+    assert missing.max_error > 100 * tolerance
+
+
+@given(st.integers(0, 34), st.sampled_from([np.nan, np.inf, -np.inf, 3.0e3]))
+def test_one_wrong_element_is_found_and_named(place: int, value: float) -> None:
+    expected = np.linspace(-1, 1, 35, dtype=np.float32).reshape(5, 7)
+    found = expected.copy()
+    found[place // 7, place % 7] = value
+    result = compare([expected, found], [expected, expected], ["A", "B"], 1e-3)
+    assert not result.passed
+    assert f"B[{place // 7}, {place % 7}] is " in str(result.error)
+    assert compare([found], [found], ["B"], 1e-3).passed
+
+
+def test_values_that_are_not_finite_have_to_agree() -> None:
+    expected = np.array([1.0, np.nan, np.inf, -np.inf])
+    assert largest_error(expected, expected) == (0.0, (0,))
+    for other in ([1.0, 2.0, np.inf, -np.inf], [1.0, np.nan, -np.inf, -np.inf]):
+        assert largest_error(np.array(other), expected)[0] == np.inf
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "int64"])
+def test_integers_are_exact(dtype: str) -> None:
+    expected = np.array([3, np.iinfo(dtype).max], dtype)
+    assert compare([expected], [expected], ["N"], 0.5).passed
+    found = expected.copy()
+    found[1] -= 1
+    result = compare([found], [expected], ["N"], 0.5)
+    assert not result.passed
+    assert "N[1]" in str(result.error)
+    assert "tolerance 0" in str(result.error)
+
+
+def test_a_bool_is_zero_or_one() -> None:
+    expected = np.array([True, False])
+    odd = np.array([2, 0], np.uint8).view(np.bool_)
+    assert compare([expected], [expected], ["P"], 0.0).passed
+    assert not compare([odd], [expected], ["P"], 0.0).passed
+
+
+def test_what_is_empty_agrees_and_zeros_are_compared_absolutely() -> None:
+    empty, zeros = np.empty((0, 3), np.float32), np.zeros(4, np.float32)
+    assert compare([empty, zeros], [empty, zeros], ["E", "Z"], 1e-6).passed
+    assert compare([zeros + np.float32(1e-7)], [zeros], ["Z"], 1e-6).passed
+    assert not compare([zeros + np.float32(1e-5)], [zeros], ["Z"], 1e-6).passed
