@@ -1,0 +1,56 @@
+"""A measurer without processes: it gives out what was measured at another time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
+
+from tilewright import Trace
+from tilewright.autotune.measured import Kernel, Measured, VerifyResult
+from tilewright.tuning_db import Outcome
+
+PASSED = VerifyResult(True, 1e-7, 1e-5)
+
+
+def ok(seconds: float) -> Measured:
+    """A measurement that ran and, as `Recorded` has it, is checked if it beats the best."""
+    return Measured(Outcome.OK, seconds, (seconds,) * 3, kernel=Kernel(b"code", False))
+
+
+class Recorded:
+    """Takes the place of `Measurer`; `measured` repeats its last element without end."""
+
+    def __init__(
+        self,
+        measured: Sequence[Measured],
+        interleaved: Callable[[int, int], list[tuple[float, ...]] | None] = lambda *_: None,
+    ) -> None:
+        self.tick: Callable[[], None] = lambda: None
+        self.timing = False
+        self.reference_seconds = 1.0
+        self.seconds_building = self.seconds_running = self.seconds_waiting = 0.0
+        self.closed = False
+        self._measured = list(measured)
+        self._interleaved = interleaved
+
+    def __call__(self, *_: Any) -> Self:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closed = True
+
+    def measure(self, traces: Sequence[Trace], best: float | None) -> Iterator[Measured]:
+        for _ in traces:
+            self.tick()
+            found = self._measured[0]
+            del self._measured[: len(self._measured) > 1]
+            if found.seconds is not None and (best is None or found.seconds < best):
+                best = found.seconds
+                found = Measured(**{**vars(found), "check": PASSED})
+            yield found
+
+    def interleave(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]] | None:
+        return self._interleaved(len(kernels), rounds)

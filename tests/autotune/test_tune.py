@@ -1,0 +1,299 @@
+"""Tuning sessions on recorded measurements: budgets, records, interrupts, finals, drift."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tilewright import TargetError, TuningDatabase, TuningError, tune
+from tilewright.autotune import history
+from tilewright.autotune import tune as tuning
+from tilewright.autotune.config import TuneConfig
+from tilewright.autotune.measured import Measured
+from tilewright.autotune.progress import Drift, Ended, Event, Final, Started, Trial
+from tilewright.autotune.search import Search
+from tilewright.tuning_db import Outcome, Session, SessionStatus, Verification
+
+from .children import QUICK
+from .kernels import matmul
+from .recorded import Recorded, ok
+
+Play = Callable[..., Recorded]
+FAILED = Measured(Outcome.CRASH, error="running it: signal 11")
+
+
+@pytest.fixture
+def db() -> TuningDatabase:
+    return TuningDatabase("sqlite://")
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Play:
+    """Make `tune` measure by what was recorded."""
+
+    def start(*measured: Measured, **options: Any) -> Recorded:
+        recorded = Recorded(measured, **options)
+        monkeypatch.setattr(tuning, "Measurer", recorded)
+        return recorded
+
+    return start
+
+
+def run(db: TuningDatabase, callback: Callable[[Event], object] | None = None, **options: Any):  # type: ignore[no-untyped-def]
+    options = {"trials": 8, "config": QUICK, **options}
+    return tune(matmul(), "cpu -threads=1", database=db, callback=callback, **options)
+
+
+def sessions(db: TuningDatabase) -> list[SessionStatus]:
+    return [s.status for s in db.records(Session)]
+
+
+def test_the_fastest_checked_candidate_is_the_best(db: TuningDatabase, play: Play) -> None:
+    recorded = play(ok(3.0), FAILED, ok(2.0), ok(5.0))
+    events: list[Event] = []
+    result = run(db, events.append)
+    assert result.best is not None
+    assert result.best.seconds == 2.0
+    assert result.trials == 8
+    assert result.outcomes == {Outcome.OK: 7, Outcome.CRASH: 1}
+    assert result.status is SessionStatus.FINISHED
+    assert result.reason == "all 8 trials are done"
+    assert not result.interrupted
+    assert recorded.closed
+
+    stored = db.get(type(db.measurements()[0]), result.best.measurement_id)
+    assert (stored.seconds, stored.schedule) == (2.0, result.best.schedule_id)
+    assert "sch.get_block(0)" in str(result.best.trace)
+    assert {v.max_error for v in db.records(Verification)} == {1e-7}
+    assert sorted(m.outcome for m in db.measurements()).count(Outcome.CRASH) == 1
+    assert [m.error for m in db.measurements(outcome=Outcome.CRASH)] == [FAILED.error]
+
+    assert isinstance(events[0], Started)
+    assert isinstance(events[-1], Ended)
+    trials = [e for e in events if isinstance(e, Trial)]
+    assert [t.number for t in trials] == list(range(1, 9))
+    assert [t.record for t in trials] == [True, False, True] + [False] * 5
+    assert [t.best_seconds for t in trials] == [3.0, 3.0] + [2.0] * 6
+
+
+def test_a_measurement_is_in_the_database_before_it_is_told(db: TuningDatabase, play: Play) -> None:
+    play(ok(1.0))
+    counts = []
+    run(db, lambda e: counts.append(len(db.measurements())) if isinstance(e, Trial) else None)
+    assert counts == list(range(1, 9))
+
+
+def test_what_is_known_is_not_measured_again(db: TuningDatabase, play: Play) -> None:
+    play(ok(2.0))
+    first = run(db)
+    play(ok(4.0))
+    events: list[Event] = []
+    second = run(db, events.append, seed=1)
+    assert first.best is not None
+    assert second.best == first.best
+    assert isinstance(events[0], Started)
+    assert (events[0].known, events[0].best_seconds) == (8, 2.0)
+    assert len({m.schedule for m in db.measurements()}) == 16
+
+
+def test_a_search_without_candidates_ends_the_session(
+    db: TuningDatabase, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Small(Search):
+        def ask(self, count: int) -> Any:
+            return super().ask(min(count, 3 - len(self._observed)))
+
+    monkeypatch.setattr(tuning, "Search", Small)
+    play(ok(1.0))
+    result = run(db)
+    assert result.reason == "the search has no candidate left after 3 trials"
+    assert result.status is SessionStatus.FINISHED
+    assert result.best is not None
+
+
+def test_nothing_that_ran_is_no_best(db: TuningDatabase, play: Play) -> None:
+    play(FAILED)
+    result = run(db)
+    assert result.best is None
+    assert str(result).startswith("nothing ran after 8 trials (8 crash) in ")
+
+
+def test_seconds_end_a_session_within_a_batch(db: TuningDatabase, play: Play) -> None:
+    class Late(Recorded):
+        def measure(self, traces: Any, best: float | None) -> Any:
+            for k, found in enumerate(super().measure(traces, best)):
+                if k == 2:
+                    while True:  # a candidate that would take for ever
+                        self.tick()
+                yield found
+
+    late = Late([ok(1.0)])
+    play()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuning, "Measurer", late)
+        result = run(db, trials=None, seconds=3.0)
+    assert result.reason == "the 3 seconds are over"
+    assert result.trials == 2
+    assert result.status is SessionStatus.FINISHED
+    assert result.best is not None
+
+
+def interrupting(number: int, error: BaseException) -> Callable[[Event], None]:
+    def callback(event: Event) -> None:
+        if isinstance(event, Trial) and event.number == number:
+            raise error
+
+    return callback
+
+
+def test_what_a_callback_raises_ends_the_session(db: TuningDatabase, play: Play) -> None:
+    recorded = play(ok(1.0))
+    with pytest.raises(ZeroDivisionError):
+        run(db, interrupting(3, ZeroDivisionError()))
+    assert sessions(db) == [SessionStatus.INTERRUPTED]
+    assert len(db.measurements()) == 3
+    assert recorded.closed
+
+
+def test_an_interrupted_session_has_a_result_and_is_resumed(db: TuningDatabase, play: Play) -> None:
+    play(ok(1.0))
+    result = run(db, interrupting(3, KeyboardInterrupt()))
+    assert result.interrupted
+    assert result.reason == "interrupted"
+    assert result.trials == 3
+    assert result.best is not None
+    assert sessions(db) == [SessionStatus.INTERRUPTED]
+
+    events: list[Event] = []
+    rest = run(db, events.append, resume=True)
+    assert rest.session == result.session
+    assert rest.trials == 5
+    assert isinstance(events[0], Started)
+    assert events[0].done == 3
+    assert sessions(db) == [SessionStatus.FINISHED]
+    assert len({m.schedule for m in db.measurements()}) == 8
+
+    new = run(db, resume=True)
+    assert new.session != result.session
+    assert new.trials == 8
+
+
+def test_an_interrupt_from_the_keyboard_is_noticed_between_measurements(
+    db: TuningDatabase, play: Play
+) -> None:
+    play(ok(1.0))
+    before = signal.getsignal(signal.SIGINT)
+
+    def callback(event: Event) -> None:
+        if isinstance(event, Trial) and event.number == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    result = run(db, callback)
+    assert result.interrupted
+    assert result.trials == 2
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_second_interrupt_is_not_held_back(db: TuningDatabase, play: Play) -> None:
+    play(ok(1.0))
+    reached = []
+
+    def callback(event: Event) -> None:
+        if isinstance(event, Trial):
+            signal.raise_signal(signal.SIGINT)
+            reached.append(event.number)
+            signal.raise_signal(signal.SIGINT)
+            reached.append(event.number)
+
+    assert run(db, callback).interrupted
+    assert reached == [1]
+
+
+def test_other_threads_may_tune(db: TuningDatabase, play: Play) -> None:
+    play(ok(1.0))
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(run(db)))
+    thread.start()
+    thread.join()
+    assert results[0].trials == 8
+
+
+def test_finals_have_the_last_word(db: TuningDatabase, play: Play) -> None:
+    def interleaved(count: int, rounds: int) -> list[tuple[float, ...]]:
+        assert rounds == (5 if count == 1 else 9)
+        return [(0.02,) * rounds] if count == 1 else [(0.03,) * rounds, (0.011,) * rounds]
+
+    play(ok(0.0105), ok(0.01), ok(0.5), interleaved=interleaved)
+    events: list[Event] = []
+    result = run(db, events.append)
+    (final,) = [e for e in events if isinstance(e, Final)]
+    assert [seconds for _, seconds in final.seconds] == [0.011, 0.03]
+    assert result.best is not None
+    assert result.best.seconds == 0.011
+    assert result.best.schedule_id == final.seconds[0][0]
+    assert result.trials == 8
+    assert len(db.measurements()) == 10
+    (session,) = db.records(Session)
+    assert history.used(db, session)[0] == 8
+
+
+def test_finals_of_slow_kernels_are_short_or_none(db: TuningDatabase, play: Play) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def interleaved(count: int, rounds: int) -> list[tuple[float, ...]]:
+        asked.append((count, rounds))
+        return [(0.3,) * rounds] * count
+
+    play(ok(0.31), ok(0.3), ok(0.5), interleaved=interleaved)
+    run(db)
+    assert asked == [(1, 5), (2, 3)]
+    asked.clear()
+    play(ok(0.29), ok(2.0), interleaved=interleaved)
+    run(db, config=TuneConfig(**{**vars(QUICK), "final_seconds": 0.1}))
+    assert (2, 1) not in asked
+
+
+def test_drift_of_the_machine_is_seen(db: TuningDatabase, play: Play) -> None:
+    times = iter([1.0, 1.5, 0.9])
+    play(ok(1.0), ok(2.0), interleaved=lambda count, rounds: [(next(times),) * rounds])
+    events: list[Event] = []
+    result = run(db, events.append, trials=12, config=TuneConfig(**{**vars(QUICK), "calm": 4}))
+    assert result.drift == (1.5, 0.9)
+    assert [e.ratio for e in events if isinstance(e, Drift)] == [1.5, 0.9]
+
+
+def test_pauses_of_a_session_are_not_counted() -> None:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    times = [start + timedelta(seconds=s) for s in (0, 2, 5, 3605, 3606)]
+    assert history._active(times) == 2 + 3 + 60 + 1
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        ({"func": matmul}, TuningError, "expected a program (Func) to tune, found 'function'"),
+        ({"database": "tuning.db"}, TuningError, "expected a TuningDatabase, found 'tuning.db'"),
+        ({"trials": 0}, TuningError, "trials=0 is no budget"),
+        ({"trials": None}, TuningError, "a session needs a budget"),
+        ({"target": "gpu"}, TargetError, "unknown target kind"),
+        ({"target": "cpu -mcpu=neoverse-n1"}, TargetError, "this machine is"),
+    ],
+)
+def test_nonsense_is_refused_before_anything_is_done(
+    db: TuningDatabase, change: dict[str, Any], error: type[Exception], says: str
+) -> None:
+    options: dict[str, Any] = {"func": matmul(), "database": db, **change}
+    with pytest.raises(error) as refused:
+        tune(**options)
+    assert says in str(refused.value)
+    assert db.records(Session) == []
+
+
+def test_options_that_are_none_are_refused() -> None:
+    with pytest.raises(TuningError, match="expected batch, rounds and calm of at least 1, found 0"):
+        TuneConfig(batch=0)
