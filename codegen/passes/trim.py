@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...target import Target
-from ...tir.ir import Buffer, For, Func, Let, Load, Seq, Stmt, Var, const
+from ...tir.ir import Buffer, For, ForKind, Func, Let, Load, Seq, Stmt, Var, const
 from ...tir.simplify import Simplifier
 from ...tir.visit import substitute, walk
 from .guards import Guarded, fails_from, guards, is_bound, stores
@@ -26,15 +26,23 @@ def trim(func: Func, target: Target) -> Func:
     del target
     if not any(True for _ in guards(func.body)):
         return func
-    return with_body(func, _visit(func.body, ranges_of(func.body)))
+    return with_body(func, trimmed(func.body, ranges_of(func.body)))
 
 
-def _visit(s: Stmt, ranges: Ranges) -> Stmt:
-    if type(s) is For and isinstance(s.extent, int):
+def trimmed(s: Stmt, ranges: Ranges) -> Stmt:
+    """`s` without the iterations in which nothing new happens; new loops are added to `ranges`."""
+    if type(s) is For and isinstance(s.extent, int) and not is_register_vector(s):
         alive = _alive(s, Simplifier(ranges))
         if alive < s.extent:
-            return _visit(_shortened(s, alive, ranges), ranges)
-    return map_stmts(s, lambda c: _visit(c, ranges))
+            return trimmed(_shortened(s, alive, ranges), ranges)
+    return map_stmts(s, lambda c: trimmed(c, ranges))
+
+
+def is_register_vector(s: For) -> bool:
+    """Whether a loop makes vectors in registers: these stay whole and are masked."""
+    return s.kind is ForKind.VECTOR and any(
+        type(n) is Buffer and n.scope == "register" for n in walk(s.body)
+    )
 
 
 def _shortened(loop: For, extent: int, ranges: Ranges) -> Stmt:
