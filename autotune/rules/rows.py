@@ -55,23 +55,29 @@ def rows_variants(
         sch = draft.schedule
         root = sch.get_block(positions[-1])
         rows = list(sch.get_loops(root)[:count])
-        if rows:
-            top = sch.fuse(*rows) if len(rows) > 1 else rows[0]
+        top = sch.fuse(*rows) if len(rows) > 1 else rows[0] if rows else None
+        if top is not None:
             for position in reversed(positions[:-1]):
                 sch.compute_at(sch.get_block(position), top)
-            sch.parallel(top)
         for position in positions:
             label = sch.get_block(position)
             if has_reduction(find_block(sch.func, label)):
-                schedule_reduction(draft, label, target)
+                moved = schedule_reduction(draft, label, target, top if label is root else None)
+                top = moved if label is root else top
             else:
                 _schedule_spatial(draft, label, target, skip=1 if rows else 0)
+        if top is not None:
+            sch.parallel(top)
 
     yield "rows", apply
 
 
-def schedule_reduction(draft: Draft, label: Label, target: Target) -> None:
-    """Reduce in vectors of partial results, which are combined at the end."""
+def schedule_reduction(draft: Draft, label: Label, target: Target, top: Var | None) -> Var | None:
+    """Reduce in vectors of partial results, which are combined at the end.
+
+    Where the rows' loop `top` is around this block alone, the two parts are put into one such loop,
+    which is given back.
+    """
     sch = draft.schedule
     block = find_block(sch.func, label)
     reduce = feeding(block, IterKind.REDUCE)
@@ -84,12 +90,17 @@ def schedule_reduction(draft: Draft, label: Label, target: Target) -> None:
     lanes = lanes_for(target, widest(block), extent)
     counts = [u for u in (1, 2, 4, 8) if u * lanes <= extent]
     if match_reduction(block) is None or lanes == 1 or not counts:
-        return
+        return top
     loop = sch.fuse(*loops) if len(loops) > 1 else loops[0]
     count = sch.sample_categorical(counts)
     _, inner = sch.split(loop, factors=[None, count * lanes])
     rank = len(next(iter(block.writes)).buffer.shape)
     partial = sch.rfactor(inner, rank)
+    if top is not None:
+        top = sch.get_loops(label)[0]
+        sch.compute_at(partial, top)
+        *_, lane, step = sch.get_loops(partial)
+        sch.reorder(step, lane)
     _partial_results(sch, partial, lanes)
     final = sch.get_loops(label)[-1]
     _, vector = sch.split(final, factors=[None, lanes])
@@ -98,6 +109,7 @@ def schedule_reduction(draft: Draft, label: Label, target: Target) -> None:
     _partial_results(sch, lanewise, lanes)
     sch.unroll(parts)
     sch.unroll(sch.get_loops(label)[-1])
+    return top
 
 
 def _partial_results(sch: Schedule, label: Label, lanes: int) -> None:
