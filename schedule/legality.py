@@ -145,6 +145,23 @@ def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bo
         )
 
 
+def own_buffers(fn: Func, path: Sequence[Stmt]) -> list[Buffer]:
+    """The internal buffers that hold nothing between iterations of the loop at the end of `path`.
+
+    Each iteration writes all elements that it uses, and nothing outside of the loop uses them.
+    """
+    loop = path[-1]
+    assert isinstance(loop, For)
+    ranges = loop_ranges(s for s in path if type(s) is For)
+    return [
+        buffer
+        for buffer, users in _shared(list(blocks_in(loop.body))).items()
+        if buffer in fn.allocs
+        and not _used_elsewhere(fn, buffer, users)
+        and _covered(users, buffer, loop.body, ranges)
+    ]
+
+
 def _require_self_contained(
     above: Sequence[Stmt], chain: Sequence[For], body: Stmt, blocks: list[Block]
 ) -> None:

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from ..errors import ScheduleError
 from ..tir.ir import Binary, Block, Const, Dim, Expr, For, If, Iter, Op, Seq, Stmt, Var
 from ..tir.simplify import Simplifier
+from ..tir.structure import size
 from ..tir.visit import map_tuple, substitute
 from .blocks import Ranges, conjunction, conjuncts
 from .find import with_body
+
+MAX_SIZE = 1000
 
 
 def rebound(
@@ -25,9 +28,11 @@ def rebound(
             return with_body(stmt, rebound(stmt.body, values, guard, inner))
         case Block():
             iters = map_tuple(stmt.iters, lambda i: _rebound_iter(i, values, ranges))
-            old = stmt.predicate
-            new = None if old is None else _value(old, values, ranges)
-            conditions = [c for c in conjuncts(new) if not (type(c) is Const and c.value)]
+            conditions = [
+                c
+                for old in conjuncts(stmt.predicate)
+                if (c := _condition(old, values, ranges)) is not None
+            ]
             if guard is not None:
                 conditions.append(guard)
             return Block(
@@ -56,12 +61,27 @@ def _rebound_iter(i: Iter, values: Mapping[Var, Expr], ranges: Ranges) -> Iter:
     return i if new is i.value else Iter(i.var, i.extent, i.kind, new)
 
 
+def _condition(e: Expr, values: Mapping[Var, Expr], ranges: Ranges) -> Expr | None:
+    """`_value` of a condition; `None` where it always holds.
+
+    One that never holds stays as it is, so that it still tells what the block's values are.
+    """
+    new = _value(e, values, ranges)
+    if type(new) is not Const:
+        return new
+    return None if new.value else substitute(e, values)
+
+
 def _value(e: Expr, values: Mapping[Var, Expr], ranges: Ranges) -> Expr:
     """`e` with variables replaced; what quotients and remainders are in it is simplified."""
     if type(e) is Var:
         return values.get(e, e)
     new = substitute(e, values)
     if new is not e and _has_quotient(new):
+        if size(new) > MAX_SIZE:
+            raise ScheduleError(
+                "an index would grow to {0} terms; at most {1}", size(new), MAX_SIZE
+            )
         return Simplifier(ranges)(new)
     return new
 

@@ -285,7 +285,7 @@ class Schedule:
         try:
             with collecting(space):
                 return function(*args)
-        except (ScheduleError, IRError) as error:
+        except (ScheduleError, IRError, RecursionError) as error:
             if space is not None and mark is not None:
                 space.rollback(mark)
             refusal = error

@@ -21,7 +21,7 @@ from ...tir.ir import (
     product,
 )
 from ..blocks import loop_ranges
-from ..find import find_path, path_to, rebuild, with_body
+from ..find import find_path, nested, path_to, rebuild, with_body
 from ..legality import require_permutable
 from ..primitive import primitive
 from ..rebind import rebound
@@ -29,6 +29,7 @@ from ..require import certain, require
 
 MAX_PARTS = 16
 MAX_PRODUCT = 1 << 48
+MAX_DEPTH = 64
 
 
 @primitive
@@ -52,6 +53,8 @@ def split(
         MAX_PARTS,
         at=loop,
     )
+    depth = len(path) + len(factors) + _height(old.body)
+    require(depth <= MAX_DEPTH, "loops would nest {0} deep; at most {1}", depth, MAX_DEPTH, at=loop)
     given = [f for f in factors if f is not None]
     require(
         len(given) >= len(factors) - 1,
@@ -303,6 +306,11 @@ def _ranges(path: tuple[Stmt, ...], new: Iterable[tuple[Var, Dim]]) -> dict[Var,
     for var, extent in new:
         ranges[var] = (0, extent - 1)
     return ranges
+
+
+def _height(stmt: Stmt) -> int:
+    """How many loops nest below, at most."""
+    return (type(stmt) is For) + max(map(_height, nested(stmt)), default=0)
 
 
 def _divisors_near(extent: Dim, factor: Dim) -> str:

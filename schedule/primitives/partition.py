@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as _replace
+
 from ...errors import ScheduleError
 from ...tir.bounds import bound
 from ...tir.ir import (
@@ -26,8 +28,11 @@ from ...tir.prove import prove
 from ...tir.visit import map_tuple, substitute
 from ..blocks import Ranges, conjunction, conjuncts, free_vars, loop_ranges
 from ..find import blocks_in, find_path, path_to, rebuild, with_body
+from ..legality import own_buffers
 from ..primitive import primitive
 from ..require import certain, require
+
+MAX_BLOCKS = 256
 
 
 @primitive
@@ -40,7 +45,8 @@ def loop_partition(
           where i * 8 + j < 100: A[..]          for i_tail in 1: for j_tail in 4: A[96 + j_tail]
 
     By default `at` is where the first predicate begins to fail. The blocks of the first part keep
-    their labels, and the loop its variable. Loops of the tail end where their predicates do.
+    their labels, and the loop its variable. Loops of the tail end where their predicates do, and
+    buffers that hold nothing between iterations are the tail's own.
     Returns the tail's loop and the labels of its blocks.
     """
     path = path_to(fn, loop)
@@ -49,6 +55,8 @@ def loop_partition(
     require(
         old.kind is not ForKind.THREAD, "loop {0} is bound to a thread axis", loop.name, at=loop
     )
+    blocks = sum(1 for _ in blocks_in(fn.body)) + sum(1 for _ in blocks_in(old))
+    require(blocks <= MAX_BLOCKS, "the program would have {0} blocks", blocks, at=loop)
     if at is None:
         at = _first_failure(path, old)
     require(at >= 1, "the first part, [0, {0}), is empty", at, at=loop)
@@ -70,7 +78,8 @@ def loop_partition(
     tail_var = Var(f"{loop.name}_tail")
     rest = old.extent - at
     labels: list[Label] = []
-    body = _fresh(old.body, {loop: tail_var + at}, labels)
+    copies = {b: _replace(b, name=f"{b.name}_tail") for b in own_buffers(fn, path)}
+    body = substitute(_fresh(old.body, {loop: tail_var + at}, labels), copies)
     tail = For(
         tail_var,
         rest,
@@ -79,6 +88,7 @@ def loop_partition(
         old.thread,
         old.annotations,
     )
+    fn = _replace(fn, allocs=(*fn.allocs, *copies.values()))
     both = seq(main, tail)
     parent = path[-2] if len(path) > 1 else None
     if type(parent) is Seq:

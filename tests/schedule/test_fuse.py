@@ -6,8 +6,10 @@ import pytest
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
+from tilewright.tir.parser import parse
 
 from .conftest import Golden
+from .machinery import check_meaning
 from .programs import chain, elementwise, loops, matmul
 
 
@@ -92,3 +94,24 @@ def test_thread_loops_are_refused() -> None:
 def test_no_loop_is_refused() -> None:
     with pytest.raises(ScheduleError, match="at least one loop"):
         Schedule(elementwise()).fuse()
+
+
+NEVER = """
+@tw.script
+def never(A: T.Buffer((6,), "int32"), B: T.Buffer((6,), "int32")):
+    for i in T.serial(6):
+        with T.block("all"):
+            vi = T.axis.spatial(6, i)
+            B[vi] = A[vi]
+    for i, j in T.grid(2, 3):
+        with T.block("none"):
+            vi = T.axis.spatial(6, i * 3 + j)
+            T.where(i * 3 + j + 6 < 6)
+            B[vi] = 0
+"""
+
+
+def test_a_predicate_that_never_holds_stays() -> None:
+    sch = Schedule(parse(NEVER))
+    sch.fuse(*loops(sch, "none"))
+    check_meaning(sch.original, sch.func)

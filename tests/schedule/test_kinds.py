@@ -230,3 +230,52 @@ def test_kernels_of_their_own_have_their_own_extents() -> None:
     outer, _ = sch.split(j, factors=[None, 4])
     sch.bind(i, "threadIdx.x")
     sch.bind(outer, "threadIdx.x")
+
+
+FIRST_ONLY = """
+@tw.script
+def first_only(A: T.Buffer((4,), "int32"), C: T.Buffer((4, 4), "int32")):
+    B = T.alloc((4,), "int32")
+    for i in T.serial(4):
+        for j in T.serial(4):
+            with T.block("write"):
+                vj = T.axis.spatial(4, j)
+                T.where(i < 1)
+                B[vj] = A[vj]
+        for j in T.serial(4):
+            with T.block("read"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vj]
+"""
+
+
+def test_a_buffer_that_only_the_first_iteration_writes_is_not_private() -> None:
+    sch = Schedule(parse(FIRST_ONLY))
+    with pytest.raises(ScheduleError, match="not known to write different elements of B"):
+        sch.parallel(loops(sch, "read")[0])
+
+
+EVERY_OTHER = """
+@tw.script
+def every_other(A: T.Buffer((4, 8), "int32"), C: T.Buffer((4, 8), "int32")):
+    B = T.alloc((8,), "int32")
+    for j in T.serial(8):
+        with T.block("start"):
+            vj = T.axis.spatial(8, j)
+            B[vj] = 0
+    for i in T.serial(4):
+        for j in T.serial(4):
+            with T.block("even"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vj * 2] = A[vi, vj]
+        for j in T.serial(8):
+            with T.block("read"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vj]
+"""
+
+
+def test_elements_between_those_written_are_not_private() -> None:
+    sch = Schedule(parse(EVERY_OTHER))
+    with pytest.raises(ScheduleError, match="not known to write different elements of B"):
+        sch.parallel(loops(sch, "read")[0])

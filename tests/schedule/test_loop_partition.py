@@ -9,7 +9,7 @@ from tilewright.schedule import Schedule
 
 from .conftest import Golden
 from .machinery import check_meaning
-from .programs import elementwise, loops, matmul, rowsum
+from .programs import elementwise, loops, matmul, rowsum, stencil
 
 
 def test_a_spatial_tail(golden: Golden) -> None:
@@ -106,3 +106,15 @@ def test_thread_loops_are_refused() -> None:
     sch.bind(i, "blockIdx.x")
     with pytest.raises(ScheduleError, match="bound to a thread axis"):
         sch.loop_partition(i, 3)
+
+
+def test_buffers_of_one_iteration_are_not_shared_with_the_tail(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        b, c = sch.get_block("B"), sch.get_block("C")
+        outer, inner = sch.split(sch.get_loops(c)[0], factors=[None, 6])
+        sch.compute_at(b, outer)
+        sch.loop_partition(outer)
+        sch.parallel(outer)
+        sch.vectorize(inner)
+
+    golden("loop_partition/own_buffers", stencil(), script)
