@@ -67,6 +67,10 @@ def translated(location: str) -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise translate(error, location) from error
+    except UnicodeDecodeError as error:
+        # The driver fails to decode SQLite's message, which quotes what it could not parse.
+        what, hint = _SQLITE[sqlite3.SQLITE_CORRUPT]
+        raise DatabaseError("database {0} {1}", location, what, hint=hint) from error
     except PoolTimeoutError as error:
         raise DatabaseError(
             "database {0}: no free connection; too many threads use it at once", location
@@ -98,6 +102,8 @@ def translate(error: DBAPIError, location: str) -> DatabaseError:
         found = _SQLITE.get(code & 0xFF)
     elif state is not None:
         found = _POSTGRES.get(state, _POSTGRES.get(state[:2]))
+    elif isinstance(cause, sqlite3.Error):
+        found = _SQLITE[sqlite3.SQLITE_CORRUPT]  # raised by the driver itself: text that is no text
     elif isinstance(error, OperationalError):
         found = ("cannot be reached", "check that the server runs and that the URL is right")
     else:

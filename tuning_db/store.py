@@ -329,8 +329,8 @@ class TuningDatabase:
 
         A measurement counts if it is of that workload (id), of a target of the same compat and perf
         class, of the same toolchain generation where `toolchain` is given, ok, verified, and the
-        last one of its schedule. A check that failed in any layer refuses the schedule in all. On a
-        tie the upper layer wins.
+        last one of its schedule in its layer. A check that failed in any layer refuses the schedule
+        in all. On a tie the upper layer wins.
         """
         with self._connections() as layers:
             generation = None if toolchain is None else toolchain.generation

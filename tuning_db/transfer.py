@@ -63,7 +63,11 @@ def checked_scan(connection: Connection, location: str) -> Iterator[AnyRecord]:
     """Every record of a database, parents first, as strictly checked as an imported one."""
     for kind in KINDS.values():
         for record in scan(connection, kind):
-            yield _checked(kind, record.id, to_plain(record), location)
+            try:
+                checked = _checked(kind, record.id, to_plain(record))
+            except DatabaseError as error:
+                raise DatabaseError("database {0}: {1}", location, error) from error
+            yield checked
 
 
 def _write_lines(connection: Connection, lines: IO[str]) -> int:
@@ -115,7 +119,7 @@ class _Reader:
                 raise DatabaseError(
                     "expected an object with kind (one of {0}), id and value", ", ".join(KINDS)
                 )
-            record = _checked(KINDS[kind], line["id"], line["value"], self._name)
+            record = _checked(KINDS[kind], line["id"], line["value"])
             if len(self._pending) > 2 * BATCH:
                 del self._pending[next(iter(self._pending))]
             self._pending[record.id] = self._number
@@ -154,12 +158,11 @@ class _Reader:
         return DatabaseError("{0}, line {1}: {2}", self._name, number, what, line=number)
 
 
-def _checked(kind: type[AnyRecord], id: Json, plain: Json, where: str) -> AnyRecord:
+def _checked(kind: type[AnyRecord], id: Json, plain: Json) -> AnyRecord:
     record = from_plain(kind, plain)
     if record.id != id:
         raise DatabaseError(
-            "{0}: the content of {1} {2!r:.20} has digest {3:.12}: it was damaged or changed",
-            where,
+            "the content of {0} {1!r:.20} has digest {2:.12}: it was damaged or changed",
             kind.kind,
             id,
             record.id,
