@@ -192,7 +192,20 @@ def loop_ranges(loops: Iterable[For]) -> dict[Var, tuple[Dim, Dim]]:
 
 
 def free_vars(e: Expr) -> set[Var]:
-    return {n for n in walk(e) if type(n) is Var}
+    found: set[Var] = set()
+    _gather(e, found)
+    return found
+
+
+def _gather(e: Expr, into: set[Var]) -> None:
+    kind = type(e)
+    if kind is Var:
+        into.add(e)  # type: ignore[arg-type]
+    elif kind is Binary:
+        _gather(e.a, into)  # type: ignore[attr-defined]
+        _gather(e.b, into)  # type: ignore[attr-defined]
+    elif kind is not Const:
+        into.update(n for n in walk(e) if type(n) is Var)
 
 
 def feeding(block: Block, kind: IterKind | None = None) -> set[Var]:
