@@ -1,0 +1,152 @@
+"""The main job from end to end: tune a kernel, then build it again from the database.
+
+    python examples/demo.py [--trials 64] [--size 1024] [--database tuning.db]
+
+Tuning and building happen in different processes, as they do in a real deployment: the second one
+finds its schedule in the database and measures no candidates. It then times what it built beside
+the same program unscheduled, with the schedule that is taken where nothing is known, and numpy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matmul import matmul
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+import tilewright as tw
+from tilewright.autotune.display import LiveDisplay
+from tilewright.codegen.detect import resolve
+from tilewright.runtime import Timing, time_interleaved
+from tilewright.runtime.timer import format_seconds
+
+ROUNDS = 15
+SLOW_SECONDS = 1.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--size", type=int, default=1024, help="of the square matrices")
+    parser.add_argument("--database", default="tuning.db")
+    parser.add_argument("--only-build", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    try:
+        if options.only_build:
+            build_and_compare(options.size, options.database)
+            return 0
+        tune(options.size, options.database, options.trials)
+        again = [sys.executable, __file__, "--only-build"]
+        again += ["--size", str(options.size), "--database", options.database]
+        return subprocess.run(again, check=False).returncode
+    except tw.TilewrightError as error:
+        print(f"{error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def tune(size: int, database: str, trials: int) -> None:
+    """Search for a fast schedule; the database remembers it."""
+    target = resolve("cpu")
+    print(f"This machine: {target.model}, {target.threads} threads ({target})")
+    print(f"Tuning examples/matmul.py:matmul, {size}^3 float32, into {database}\n", flush=True)
+    with tw.TuningDatabase(database) as db, LiveDisplay() as display:
+        result = tw.tune(
+            matmul(size, size, size), target=target, database=db, trials=trials, callback=display
+        )
+    spent = ", ".join(f"{name} {seconds:.1f}" for name, seconds in vars(result.spent).items())
+    print(f"\nWhere the {result.seconds:.1f} s went: {spent}")
+    if result.best is not None:
+        print(f"\nIts schedule, as Python that runs:\n\n{indented(str(result.best.trace))}")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to compute the product; `run` writes it to the array `result`."""
+
+    name: str
+    run: Callable[[], object]
+    result: np.ndarray
+    note: str = ""
+
+
+def build_and_compare(size: int, database: str) -> None:
+    """In a process of its own: build from the database, and time what came out."""
+    func = matmul(size, size, size)
+    with tw.TuningDatabase(database, create=False) as db:
+        before = len(db.measurements())
+        began = time.perf_counter()
+        tuned = tw.build(func, target="cpu", database=db, allow=["record"])
+        seconds = time.perf_counter() - began
+        measured = len(db.measurements()) - before
+    print(
+        f"\nA new process built it in {seconds:.2f} s with {measured} measurements, "
+        f"from record {tuned.origin.record_id[:12]} of {database}:",
+        flush=True,
+    )
+    modules = {
+        "unscheduled": tw.build(tw.Schedule(func), target="cpu"),
+        "default schedule": tw.build(func, target="cpu"),
+        "tuned": tuned,
+    }
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(-1, 1, (2, size, size)).astype(np.float32)
+    rows = []
+    for name, module in modules.items():
+        c = np.empty((size, size), np.float32)
+        rows.append(Row(name, lambda module=module, c=c: module(a, b, c), c))
+    c = np.empty((size, size), np.float32)
+    rows.append(Row(f"numpy {np.__version__}", lambda: np.matmul(a, b, out=c), c))
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    show(rows, timed(rows), exact, flops=2 * size**3)
+
+
+def timed(rows: Sequence[Row]) -> list[Timing]:
+    """Times taken in turns, so that whatever disturbs the machine disturbs all of them.
+
+    What takes a second or more is timed in a single round.
+    """
+    once = time_interleaved([row.run for row in rows], rounds=1)
+    fast = [k for k, timing in enumerate(once) if timing.median < SLOW_SECONDS]
+    many = time_interleaved([rows[k].run for k in fast], rounds=ROUNDS)
+    found = list(once)
+    for k, timing in zip(fast, many, strict=True):
+        found[k] = timing
+    return found
+
+
+def show(rows: Sequence[Row], timings: Sequence[Timing], exact: np.ndarray, *, flops: int) -> None:
+    slowest = max(timing.median for timing in timings)
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("float32 matrix product")
+    for name in ("median", "GFLOP/s", "speed-up", "max error"):
+        table.add_column(name, justify="right")
+    for row, timing in zip(rows, timings, strict=True):
+        error = np.abs(row.result - exact).max()
+        table.add_row(
+            row.name,
+            format_seconds(timing.median),
+            f"{flops / timing.median / 1e9:.1f}",
+            f"{slowest / timing.median:.1f}x",
+            f"{error:.1e}",
+            style="bold green" if row.name == "tuned" else None,
+        )
+    Console().print(table)
+    print("Whole calls from Python, timed in turns; errors are against the product in float64.")
+
+
+def indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,530 @@
+"""The command line, driven as a user would."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import cli
+from tilewright.autotune.records import workload_record
+from tilewright.runtime import load
+from tilewright.tuning_db import ScheduleRecord, Workload
+
+COMMAND = Path(sys.executable).with_name("tilewright")
+SIZES = ["-p", "n=8", "-p", "m=12", "-p", "k=6"]
+needs_linker = pytest.mark.skipif(
+    not any(shutil.which(name) for name in ("cc", "gcc", "clang", "ld")), reason="no linker here"
+)
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Result]
+
+
+def spawn(*arguments: object) -> Result:
+    """Runs the command in a process of its own."""
+    command = [str(COMMAND), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs the command in this process."""
+
+    def command(*arguments: object) -> Result:
+        monkeypatch.setattr(sys, "argv", ["tilewright", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capfd.readouterr()
+        assert "Traceback" not in out + err
+        return Result(int(ended.value.code or 0), out, err)
+
+    return command
+
+
+@pytest.fixture(scope="session")
+def matmul(root: Path) -> str:
+    return f"{root / 'examples' / 'matmul.py'}:matmul"
+
+
+@pytest.fixture(scope="session")
+def tuned(tmp_path_factory: pytest.TempPathFactory, matmul: str) -> Path:
+    """A database with a session of three trials, tuned by a process of its own."""
+    path = tmp_path_factory.mktemp("cli") / "tuning.db"
+    done = spawn("tune", matmul, *SIZES, "--trials", 3, "--db", path)
+    assert done.code == 0, done.err
+    assert "3 ok" in done.out
+    assert "trial 1/3" in done.err
+    return path
+
+
+@pytest.fixture
+def db(tuned: Path, tmp_path: Path) -> Path:
+    """A copy of that database."""
+    with tw.TuningDatabase(tmp_path / "tuning.db") as copy:
+        copy.merge(tuned)
+    return tmp_path / "tuning.db"
+
+
+# README
+
+
+def test_readme_commands(root: Path, tmp_path: Path) -> None:
+    """They run as they stand, in a folder that has the examples, but for smaller numbers."""
+    text = (root / "README.md").read_text()
+    commands = re.findall(r"^    (tilewright .*)$", text, re.MULTILINE)
+    assert [shlex.split(c)[1] for c in commands] == ["tune", "build", "db", "target"]
+    (tmp_path / "examples").symlink_to(root / "examples")
+    environment = {**os.environ, "PATH": f"{COMMAND.parent}:{os.environ['PATH']}"}
+    for command in commands:
+        smaller = command.replace("n=512", "n=4 -p m=32 -p k=8").replace("64", "2")
+        done = subprocess.run(
+            shlex.split(smaller),
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        assert done.stdout
+    written = {path.name for path in tmp_path.iterdir()}
+    assert {"tuning.db", "matmul.so", "matmul.so.json", "matmul.h"} <= written
+    module = load(tmp_path / "matmul.so")
+    assert module.origin.kind == "record"
+    a, b = np.ones((4, 8), np.float32), np.ones((8, 32), np.float32)
+    c = np.empty((4, 32), np.float32)
+    module(a, b, c)
+    np.testing.assert_array_equal(c, 8)
+
+
+# Help
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("", "tune", "build", "target", "db", "db list", "db show", "db best", "db export"),
+        *("db import", "db merge", "db explain"),
+    ],
+)
+def test_help(run: Run, command: str) -> None:
+    result = run(*command.split(), "--help")
+    assert result.code == 0
+    assert "Usage: tilewright" in result.out
+
+
+def test_version(run: Run) -> None:
+    assert run("--version").out == f"tilewright {tw.__version__}\n"
+
+
+def test_python_dash_m() -> None:
+    command = [sys.executable, "-m", "tilewright", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == f"tilewright {tw.__version__}\n"
+
+
+def test_help_waits_for_nothing_heavy() -> None:
+    code = "import sys, tilewright.cli; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"numpy", "llvmlite", "sqlalchemy", "xgboost", "rich", "scipy", "psutil"}
+    assert not heavy & set(done.stdout.split())
+
+
+# Tuning
+
+
+def test_tune_prints_json(run: Run, matmul: str, tmp_path: Path) -> None:
+    path = tmp_path / "tuning.db"
+    result = run("tune", matmul, *SIZES, "--trials", 2, "--db", path, "--seed", 3, "--json")
+    assert result.code == 0
+    told = result.json
+    assert (told["trials"], told["status"]) == (2, "finished")
+    assert told["outcomes"] == {"ok": 2}
+    assert told["best"]["seconds"] > 0
+    trace = tw.Trace.from_json(json.dumps(told["best"]["trace"]))
+    assert trace.apply(tw.ops.matmul_func(8, 12, 6)).func.name == "matmul"
+    with tw.TuningDatabase(path, create=False) as db:
+        assert db.measurements(session=told["session"])[0].outcome == "ok"
+
+
+def test_tune_stops_after_seconds(run: Run, matmul: str, tmp_path: Path) -> None:
+    path = tmp_path / "tuning.db"
+    result = run("tune", matmul, *SIZES, "--seconds", 0.2, "--db", path, "--json")
+    assert result.code in {0, 1}
+    assert "seconds" in result.json["reason"]
+
+
+def test_tune_shows_progress_in_a_terminal(matmul: str, tmp_path: Path) -> None:
+    arguments = ["tune", matmul, *SIZES, "--trials", "2", "--db", str(tmp_path / "tuning.db")]
+    code, shown = in_terminal([str(COMMAND), *arguments])
+    assert code == 0
+    assert "trial 2/2" in shown
+    assert "all 2 trials are done" in shown
+    assert "\x1b[" in shown, "a picture that is drawn anew"
+
+
+def in_terminal(command: list[str]) -> tuple[int, str]:
+    """The status and the output of a command whose output is a terminal."""
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(command, stdout=theirs, stderr=theirs, env={**os.environ, **TERMINAL})
+    os.close(theirs)
+    pieces = []
+    while True:
+        try:
+            pieces.append(os.read(ours, 1 << 16))
+        except OSError:  # the other end is closed
+            break
+        if not pieces[-1]:
+            break
+    os.close(ours)
+    return child.wait(timeout=60), b"".join(pieces).decode()
+
+
+TERMINAL = {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
+
+
+def test_ctrl_c_keeps_the_best(matmul: str, tmp_path: Path) -> None:
+    path = tmp_path / "tuning.db"
+    command = [str(COMMAND), "tune", matmul, *SIZES, "--trials", "100000", "--db", str(path)]
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert child.stderr is not None
+    line = next(line for line in child.stderr if "trial" in line)
+    assert "best" in line
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 130, err
+    assert "Traceback" not in err
+    assert re.search(r"^best +[\d.]+ [mun]s", out, re.MULTILINE)
+    assert "interrupted" in out
+    with tw.TuningDatabase(path, create=False) as db:
+        assert db.best(workload_record(tw.ops.matmul_func(8, 12, 6)).id, *_here(db)) is not None
+
+
+def _here(db: tw.TuningDatabase) -> Any:
+    from tilewright.tuning_db import TargetRecord, Toolchain
+
+    return db.records(TargetRecord)[0], db.records(Toolchain)[0]
+
+
+# Building
+
+
+@needs_linker
+def test_build_from_a_record(run: Run, matmul: str, db: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.so"
+    result = run("build", matmul, *SIZES, "--db", db, "-o", output, "--json")
+    assert (result.code, result.err) == (0, "")
+    told = result.json
+    assert told["files"] == [str(tmp_path / name) for name in ("out.so", "out.so.json", "out.h")]
+    (best,) = run("db", "best", "--db", db, "--json").json
+    assert told["origin"]["kind"] == "record"
+    assert told["origin"]["record_id"] == best["measurement"]
+    module = load(output)
+    a, b = np.ones((8, 6), np.float32), np.ones((6, 12), np.float32)
+    c = np.empty((8, 12), np.float32)
+    module(a, b, c)
+    np.testing.assert_array_equal(c, 6)
+
+
+def test_build_without_a_record_says_so(run: Run, matmul: str, db: Path, tmp_path: Path) -> None:
+    sizes = ["-p", "n=8", "-p", "m=8", "-p", "k=8"]
+    output = tmp_path / "out.o"
+    result = run("build", matmul, *sizes, "--db", db, "-o", output, "--object")
+    assert result.code == 0
+    assert "no usable record of matmul" in result.err
+    assert "from default" in result.out
+    assert output.read_bytes()[:4] == b"\x7fELF"
+
+    refused = run("build", matmul, *sizes, "--db", db, "-o", output, "--allow", "record")
+    assert refused.code == 1
+    assert "near shapes of matmul" in refused.err
+
+
+def test_build_without_a_database(run: Run, matmul: str, tmp_path: Path) -> None:
+    result = run("build", matmul, *SIZES, "-o", tmp_path / "out.o", "--object")
+    assert (result.code, result.err) == (0, "")
+    assert "default" in result.out
+
+
+# The database
+
+
+def test_list(run: Run, db: Path) -> None:
+    found = run("db", "list", "--db", db, "--json").json
+    assert len(found) >= 3
+    wanted = {"id", "workload", "target", "outcome", "seconds", "session", "created"}
+    assert all(row.keys() >= wanted for row in found)
+    assert len({row["id"] for row in found}) == len(found)
+    assert [row["created"] for row in found] == sorted((r["created"] for r in found), reverse=True)
+
+    table = run("db", "list", "--db", db)
+    assert table.code == 0
+    assert all(row["id"][:12] in table.out for row in found)
+    assert "matmul A:float32[8,6]" in table.out
+    assert len(run("db", "list", "--db", db, "--limit", 1, "--json").json) == 1
+
+
+def test_list_of_an_empty_database(run: Run, tmp_path: Path) -> None:
+    tw.TuningDatabase(tmp_path / "new.db").close()
+    assert run("db", "list", "--db", tmp_path / "new.db", "--json").json == []
+    assert "no measurements" in run("db", "list", "--db", tmp_path / "new.db").out
+
+
+def test_list_fits_into_a_terminal(db: Path) -> None:
+    code, shown = in_terminal([str(COMMAND), "db", "list", "--db", str(db)])
+    assert code == 0
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+    assert max(map(len, lines)) <= 120
+
+
+def test_show(run: Run, db: Path) -> None:
+    (best,) = run("db", "best", "--db", db, "--json").json
+    shown = run("db", "show", best["measurement"][:10], "--db", db)
+    assert shown.code == 0
+    assert best["measurement"] in shown.out
+    assert "b0 = sch.get_block(0)" in shown.out
+    assert run("db", "show", best["schedule"], "--db", db, "--json").json["kind"] == "schedule"
+    assert "with T.block" in run("db", "show", best["workload"], "--db", db).out
+    assert run("db", "show", "0123456789", "--db", db).code == 1
+
+
+def test_show_of_a_schedule_that_cannot_be_read(run: Run, db: Path) -> None:
+    record = ScheduleRecord('{"version": 99, "steps": []}', 99)
+    with tw.TuningDatabase(db) as opened:
+        opened.put(record)
+    shown = run("db", "show", record.id, "--db", db)
+    assert shown.code == 0
+    assert "cannot be read" in shown.out
+    assert "version 99" in shown.out
+
+
+def test_best(run: Run, db: Path) -> None:
+    (best,) = run("db", "best", "--db", db, "--json").json
+    assert best["name"] == "matmul"
+    assert best["seconds"] > 0
+    assert best["gflops"] == pytest.approx(2 * 8 * 12 * 6 / best["seconds"] / 1e9)
+    assert best["measurement"][:12] in run("db", "best", "--db", db).out
+
+
+def test_explain(run: Run, matmul: str, db: Path) -> None:
+    told = run("db", "explain", matmul, *SIZES, "--db", db)
+    assert told.code == 0
+    assert "fastest verified" in told.out
+    assert "usable, but not the choice" in told.out
+    plain = run("db", "explain", matmul, *SIZES, "--db", db, "--json").json
+    assert plain["best"]["schedule"]["trace"]
+
+    other = run("db", "explain", matmul, *SIZES, "--db", db, "--target", "cpu -threads=77")
+    assert "found: nothing usable" in other.out
+    assert "its times are not comparable with this target's" in other.out
+
+
+def test_records_move(run: Run, db: Path, tmp_path: Path) -> None:
+    lines, other = tmp_path / "records.jsonl", tmp_path / "other.db"
+    exported = run("db", "export", lines, "--db", db)
+    assert exported.err == f"{len(lines.read_text().splitlines()) - 2} records written\n"
+    piped = run("db", "export", "-", "--db", db)
+    assert piped.out == lines.read_text()
+
+    new = run("db", "import", lines, "--db", other, "--json").json
+    assert new["workload"] == 1
+    assert run("db", "merge", db, "--db", other).out == "new: nothing\n"
+    assert (
+        run("db", "list", "--db", other, "--json").out
+        == run("db", "list", "--db", db, "--json").out
+    )
+
+
+def test_hostile_names_do_not_reach_the_terminal(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "tuning.db"
+    text = "\x1b[2J\x1b]0;owned\x07[bold]"
+    with tw.TuningDatabase(path) as db:
+        db.put(Workload("ab" * 32, text, text, text, 1, 1))
+    shown = run("db", "show", "abab", "--db", path)
+    assert shown.code == 0
+    assert "[bold]" in shown.out
+    assert not set(shown.out) & {"\x1b", "\x07"}
+
+
+def test_database_by_environment(run: Run, db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_DB", str(db))
+    assert len(run("db", "list", "--json").json) >= 3
+
+
+def test_reader_that_has_seen_enough(db: Path) -> None:
+    command = f"{shlex.quote(str(COMMAND))} db export - --db {shlex.quote(str(db))} | head -c 9"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stdout == '{"format"'
+    assert "Traceback" not in done.stderr
+    assert "Broken pipe" not in done.stderr
+
+
+# The target
+
+
+def test_target(run: Run) -> None:
+    told = run("target", "--json").json
+    assert told["target"].startswith("cpu -mcpu=")
+    assert told["threads"] >= 1
+    assert told["features"]
+    named = run("target", "cpu -mcpu=x86-64-v3 -threads=1")
+    assert "cpu -mcpu=x86-64-v3 -threads=1" in named.out
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("db list --db missing.db", "there is no tuning database at"),
+        ("db export records.jsonl --db missing.db", "there is no tuning database at"),
+        ("db merge missing.db --db new.db", "there is no tuning database at"),
+        ("db import missing.jsonl --db new.db", "missing.jsonl failed"),
+        ("db show xyz --db garbage.db", "garbage.db"),
+        ("target gpu", "unknown target kind 'gpu'"),
+        ("build MATMUL -o nowhere/x.so -p n=2", "there is no folder nowhere"),
+        ("build MATMUL -o x.so --allow guess -p n=2", "unknown policy 'guess'"),
+        ("build MATMUL -o x.so -p n=2 --target tpu", "unknown target kind 'tpu'"),
+        ("build MATMUL -o x.so -p dtype=float7", "float7"),
+        ("tune MATMUL --seconds 0 -p n=2", "is no budget"),
+    ],
+)
+def test_what_is_refused(
+    run: Run, matmul: str, arguments: str, says: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "garbage.db").write_text("no database at all, whatever its name says" * 99)
+    result = run(*(matmul if a == "MATMUL" else a for a in arguments.split()))
+    assert result.code == 1
+    assert result.err.startswith("tilewright: ")
+    assert says in result.err
+    assert result.out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("tune missing.py:f", "there is no file 'missing.py'"),
+        ("tune matmul", "expected FILE.py:FUNCTION, found 'matmul'"),
+        ("tune FILE:nothing", "has no function 'nothing'; it defines"),
+        ("tune FILE:number", "gives a int, expected a program"),
+        ("tune FILE:text -p n=1", "has no parameter 'n'; it has none"),
+        ("tune FILE:needs", "needs a value for n"),
+        ("tune FILE:needs -p n", "expected NAME=VALUE, found 'n'"),
+        ("tune FILE:needs -p n=1.5", "n=1.5: expected int, found '1.5'"),
+        ("tune FILE:needs -p n=1 -p n=2", "'n' is given twice"),
+        ("tune FILE:needs -p n=1 -p kind=c", "kind=c: expected one of a, b"),
+        ("tune FILE:needs -p n=1 -p flag=perhaps", "flag=perhaps: expected bool"),
+        ("tune FILE:needs -p n=1 -p sizes=3", "cannot be given as text"),
+        ("tune FILE:needs --trials none", "--trials"),
+        ("tune FILE:needs --trials 0", "--trials"),
+        ("build FILE:needs", "-o"),
+        ("fly", "No such command 'fly'"),
+        ("db", "Usage: tilewright db"),
+    ],
+)
+def test_wrong_usage(run: Run, user_file: Path, arguments: str, says: str) -> None:
+    result = run(*(a.replace("FILE", str(user_file)) for a in arguments.split()))
+    assert result.code == 2
+    assert says in result.err + result.out
+
+
+USER_FILE = """
+from typing import Literal
+from beside import scale
+from tilewright import te
+
+
+def needs(n: int, scale: float = scale, kind: Literal["a", "b"] = "a", flag: bool = True,
+          some: int | None = None, sizes: list[int] = (), free=3):
+    seen.append((n, scale, kind, flag, some, free))
+    a = te.placeholder((n,), "float32", name="a")
+    return te.func([a, te.compute((n,), lambda i: a[i] * scale, name="b")], name="scaled")
+
+
+def number() -> int:
+    return 1
+
+
+def text() -> str:
+    return "text"
+
+
+def broken() -> None:
+    raise RuntimeError("a bug of the user's own")
+
+
+def refused():
+    te.placeholder((2,), "float7")
+
+
+seen = []
+"""
+
+
+@pytest.fixture
+def user_file(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(USER_FILE)
+    (tmp_path / "beside.py").write_text("scale = 2.5\n")
+    return tmp_path / "mine.py"
+
+
+def test_parameters_by_annotation(run: Run, user_file: Path) -> None:
+    given = ["n=3", "scale=1e-1", "kind=b", "flag=false", "some=none", "free=7"]
+    options = [word for text in given for word in ("-p", text)]
+    output = user_file.with_name("x.o")
+    result = run("build", f"{user_file}:needs", *options, "-o", output, "--object")
+    assert result.code == 0, result.err
+    assert sys.modules["_tilewright_user_mine"].seen == [(3, 0.1, "b", False, None, 7)]
+    assert str(user_file.parent) not in sys.path
+
+
+def test_errors_of_the_program_are_told(run: Run, user_file: Path) -> None:
+    result = run("tune", f"{user_file}:refused", "--db", user_file.with_name("x.db"))
+    assert result.code == 1
+    assert "float7" in result.err
+
+
+def test_a_bug_of_the_user_shows_where_it_is(user_file: Path) -> None:
+    done = spawn("tune", f"{user_file}:broken")
+    assert done.code == 1
+    assert "a bug of the user's own" in done.err
+    assert f'File "{user_file}"' in done.err
+
+
+def test_verbose_logs_to_standard_error(matmul: str, db: Path, tmp_path: Path) -> None:
+    sizes = ["-p", "n=8", "-p", "m=8", "-p", "k=8"]
+    done = spawn("-v", "build", matmul, *sizes, "--db", db, "--object", "-o", tmp_path / "x.o")
+    assert done.code == 0, done.err
+    assert "INFO: " in done.err
+    assert "has no usable record of matmul" in done.err

@@ -1,0 +1,81 @@
+"""The examples compute what they say, and the demonstration runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.program_file import load_program
+
+Array = np.ndarray[Any, Any]
+
+
+def softmax(x: Array) -> Array:
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return np.asarray(e / e.sum(axis=1, keepdims=True))
+
+
+def conv2d(x: Array, w: Array, bias: Array) -> Array:
+    p = w.shape[2] // 2
+    padded = np.pad(x, [(0, 0), (0, 0), (p, p), (p, p)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, w.shape[2:], axis=(2, 3))
+    found = np.einsum("nchwyx,ocyx->nohw", windows, w) + bias[:, None, None]
+    return np.asarray(np.maximum(found, 0))
+
+
+EXAMPLES: dict[str, tuple[list[str], Callable[..., Array]]] = {
+    "matmul": (["n=5", "m=20", "k=7"], lambda a, b: a @ b),
+    "softmax": (["n=6", "m=33"], softmax),
+    "conv2d": (["c=3", "o=4", "size=9", "kernel=5"], conv2d),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_computes_what_it_says(root: Path, name: str) -> None:
+    parameters, expected = EXAMPLES[name]
+    func = load_program(f"{root / 'examples' / name}.py:{name}", parameters)
+    module = tw.build(func)
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(a.shape).astype("f4") for a in module.signature.arguments]
+    module(*arrays)
+    np.testing.assert_allclose(arrays[-1], expected(*arrays[:-1]), rtol=1e-4, atol=1e-5)
+
+
+def test_every_example_is_tested(root: Path) -> None:
+    written = {path.stem for path in (root / "examples").glob("*.py")}
+    assert written == {*EXAMPLES, "demo"}
+
+
+def test_the_examples_can_be_tuned_as_they_say(root: Path) -> None:
+    for name in EXAMPLES:
+        text = (root / "examples" / f"{name}.py").read_text()
+        (command, *_) = re.findall(r"^tilewright tune (.*)$", text, re.MULTILINE)
+        program, *options = command.split()
+        parameters = [b for a, b in zip(options, options[1:], strict=False) if a == "-p"]
+        assert isinstance(load_program(str(root / program), parameters), tw.Func)
+
+
+def test_demo_runs_without_a_terminal(root: Path, tmp_path: Path) -> None:
+    command = [sys.executable, root / "examples/demo.py", "--size", "48", "--trials", "2"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "all 2 trials are done" in done.stderr
+    assert "with 0 measurements, from record" in done.stdout
+    rows = re.findall(
+        r"^  (\S.*?)  +[\d.]+ [mun]s +[\d.]+ +[\d.]+x +(\S+) *$", done.stdout, re.MULTILINE
+    )
+    names = [name.split()[0] for name, _ in rows]
+    assert names == ["unscheduled", "default", "tuned", "numpy"]
+    assert all(float(error) < 1e-4 for _, error in rows)
+    with tw.TuningDatabase(tmp_path / "tuning.db", create=False) as db:
+        assert len(db.measurements()) >= 2
