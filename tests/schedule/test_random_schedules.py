@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.schedule import Schedule
+from tilewright.schedule import PRIMITIVES, Schedule
 
 from .machinery import check_meaning, check_replays
 from .random_steps import a_program, apply_random_steps
 
 
-@settings(max_examples=60)
+@settings(max_examples=150)
 @given(st.data())
 def test_random_schedules_keep_the_meaning(data: st.DataObject) -> None:
     def pick(n: int) -> int:
@@ -27,16 +26,16 @@ def test_random_schedules_keep_the_meaning(data: st.DataObject) -> None:
     check_replays(sch.original, sch)
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_random_schedules_use_every_primitive(seed: int) -> None:
-    rng = np.random.default_rng(seed)
+def test_random_schedules_reach_every_primitive() -> None:
+    rng = np.random.default_rng(0)
     counts: Counter[str] = Counter()
 
     def pick(n: int) -> int:
         return int(rng.integers(n))
 
-    for _ in range(8):
+    for seed in range(300):
         sch = Schedule(a_program(pick), seed=seed)
         apply_random_steps(sch, pick, 12, counts)
         check_meaning(sch.original, sch.func)
-    assert len(counts) > 8
+    never = set(PRIMITIVES) - set(counts) - {"annotate", "set_scope", "sample_categorical"}
+    assert not never
