@@ -122,7 +122,7 @@ class Picture:
     def rate(self, seconds: float | None) -> str:
         """A time, and the floating-point rate that it means."""
         if seconds is None:
-            return "nothing ran yet"
+            return "nothing that ran"
         flops = self._started.flops if self._started is not None else 0
         speed = f", {flops / seconds / 1e9:.1f} GFLOP/s" if flops and seconds > 0 else ""
         return f"best {format_seconds(seconds)}{speed}"

@@ -14,7 +14,7 @@ from tilewright import Func, te
 from tilewright.autotune.measure import Built
 from tilewright.autotune.measured import Kernel
 
-SIZE = 64
+SIZE = 256
 
 _BODIES = {
     "right": "ret i32 0",

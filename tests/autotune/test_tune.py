@@ -13,6 +13,7 @@ import pytest
 from tilewright import TargetError, TuningDatabase, TuningError, tune
 from tilewright.autotune import history
 from tilewright.autotune import tune as tuning
+from tilewright.autotune.budget import Meter
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.measured import Measured
 from tilewright.autotune.progress import Drift, Ended, Event, Final, Started, Trial
@@ -123,22 +124,24 @@ def test_nothing_that_ran_is_no_best(db: TuningDatabase, play: Play) -> None:
     assert str(result).startswith("nothing ran after 8 trials (8 crash) in ")
 
 
-def test_seconds_end_a_session_within_a_batch(db: TuningDatabase, play: Play) -> None:
+def test_seconds_end_a_session_within_a_batch(
+    db: TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+
     class Late(Recorded):
         def measure(self, traces: Any, best: float | None) -> Any:
             for k, found in enumerate(super().measure(traces, best)):
                 if k == 2:
-                    while True:  # a candidate that would take for ever
-                        self.tick()
+                    now[0] = 3.5
                 yield found
 
-    late = Late([ok(1.0)])
-    play()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tuning, "Measurer", late)
-        result = run(db, trials=None, seconds=3.0)
+    monkeypatch.setattr(tuning, "Measurer", Late([ok(1.0)]))
+    monkeypatch.setattr(tuning, "Meter", lambda budget: Meter(budget, clock=lambda: now[0]))
+    result = run(db, trials=None, seconds=3.0)
     assert result.reason == "the 3 seconds are over"
-    assert result.trials == 2
+    assert result.trials == 3
+    assert result.seconds == 3.5
     assert result.status is SessionStatus.FINISHED
     assert result.best is not None
 

@@ -1,0 +1,90 @@
+"""What people see of a session."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from tilewright.autotune.display import LiveDisplay, sparkline
+from tilewright.autotune.progress import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
+from tilewright.tuning_db import Outcome
+
+
+def trial(number: int, seconds: float | None, best: float | None, *, record: bool = False) -> Trial:
+    failed = seconds is None
+    return Trial(
+        number=number,
+        outcome=Outcome.CRASH if failed else Outcome.OK,
+        seconds=seconds,
+        best_seconds=best,
+        record=record,
+        error="running it: signal 11 [SIGSEGV]\nmore" if failed else None,
+        schedule="ab" * 32,
+        elapsed=float(number),
+    )
+
+
+EVENTS: list[Event] = [
+    Started("0" * 64, "matmul A:float32[4,4]", "cpu", 4, None, 0, 7, 2_000_000, None),
+    Batch(1, 4, 0.5),
+    Waiting("building", 0.8),
+    trial(1, 2e-3, 2e-3, record=True),
+    trial(2, None, 2e-3),
+    trial(3, 1e-3, 1e-3, record=True),
+    trial(4, 4e-3, 1e-3),
+    Drift(1.5, 4.5),
+    Final((("ab" * 32, 1e-3), ("cd" * 32, 1.1e-3)), 5.0),
+    Ended("all 4 trials are done", False, 4, 1e-3, 5.2),
+]
+
+
+def shown(console: Console, events: list[Event]) -> str:
+    with LiveDisplay(console) as display:
+        for event in events:
+            display(event)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_plain_lines_where_there_is_no_terminal() -> None:
+    text = shown(Console(file=io.StringIO(), width=200), EVENTS)
+    assert text.splitlines() == [
+        "tuning matmul A:float32[4,4] for cpu, 7 schedules are known",
+        "trial 1/4: best 2 ms, 1.0 GFLOP/s after 1.0 s",
+        "trial 2/4: crash: running it: signal 11 [SIGSEGV]",
+        "trial 3/4: best 1 ms, 2.0 GFLOP/s after 3.0 s",
+        "the machine is not calm: the same code takes 1.50 times as long",
+        "best 1 ms, 2.0 GFLOP/s after 4 trials in 5.2 s: all 4 trials are done",
+    ]
+
+
+@pytest.mark.parametrize("count", range(1, len(EVENTS) + 1))
+def test_a_terminal_shows_the_whole_picture_after_every_event(count: int) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    text = shown(console, EVENTS[:count])
+    assert "matmul" in text
+    if count == len(EVENTS):
+        last = text[text.rindex("matmul") :]
+        for part in ("trial 4/4", "best 1 ms, 2.0 GFLOP/s", "crash 1  ok 3", "signal 11", "done"):
+            assert part in last, part
+
+
+def test_a_session_without_a_best_says_so() -> None:
+    events: list[Event] = [
+        Started("0" * 64, "matmul", "cpu", None, 30.0, 0, 0, 0, None),
+        trial(1, None, None),
+        Ended("the 30 seconds are over", False, 1, None, 30.0),
+    ]
+    text = shown(Console(file=io.StringIO(), width=200), events)
+    assert text.splitlines()[-1] == (
+        "nothing that ran after 1 trials in 30.0 s: the 30 seconds are over"
+    )
+    assert "trial 1" in shown(Console(file=io.StringIO(), force_terminal=True), events)
+
+
+def test_a_sparkline_falls_as_times_do() -> None:
+    assert sparkline([8.0, 4.0, 2.0, 1.0], 10) == "█▆▃▁"
+    assert sparkline([3.0, 3.0], 10) == "▁▁"
+    assert len(sparkline([float(k) for k in range(1, 500)], 32)) == 32

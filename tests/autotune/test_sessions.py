@@ -1,0 +1,164 @@
+"""Tuning sessions as they are: processes, kills, interrupts, two at once."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tilewright import Trace, TuningDatabase, build, tune
+from tilewright.autotune import tune as tuning
+from tilewright.autotune.measure import Built, Measurer
+from tilewright.autotune.measured import Measured
+from tilewright.autotune.progress import Event, Trial
+from tilewright.tuning_db import Outcome, Session, SessionStatus
+
+from .children import QUICK
+from .kernels import affine, kernel, matmul
+
+ROOT = Path(__file__).parents[2]
+TRIALS = 10_000
+SCRIPT = """
+import tilewright as tw
+from tests.autotune.children import QUICK, matmul, say
+with tw.TuningDatabase({place!r}) as db:
+    result = tw.tune(
+        matmul(), "cpu -threads=1", database=db, trials={trials}, callback=say, config=QUICK
+    )
+print("best", result.best.seconds, result.status, flush=True)
+"""
+
+
+def start(place: Path, trials: int, seed: int = 0) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.autotune.children", str(place), str(trials), str(seed)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def start_script(place: Path) -> subprocess.Popen[str]:
+    """A program without a file and without `if __name__ == "__main__"`, as in a notebook."""
+    command = [sys.executable, "-c", SCRIPT.format(place=str(place), trials=TRIALS)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def lines(child: subprocess.Popen[str], word: str, count: int) -> list[str]:
+    """What a child says after `word`, the first `count` times."""
+    found: list[str] = []
+    assert child.stdout is not None
+    for line in child.stdout:
+        first, _, rest = line.strip().partition(" ")
+        if first == word:
+            found.append(rest)
+        if len(found) == count:
+            return found
+    raise AssertionError(f"the child said {word} {len(found)} times, expected {count}")
+
+
+def stragglers(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
+    """Those of the processes that still live after ten seconds."""
+    _, alive = psutil.wait_procs(processes, timeout=10)
+    return [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
+
+
+def stopping(event: Event) -> None:
+    """A callback that ends a session early."""
+    if isinstance(event, Trial) and event.number % 3 == 0:
+        raise KeyboardInterrupt
+
+
+def test_a_killed_session_loses_nothing_leaves_nobody_and_is_resumed(tmp_path: Path) -> None:
+    place = tmp_path / "tuning.db"
+    with start(place, TRIALS) as child:
+        (session,) = lines(child, "session", 1)
+        told = lines(child, "trial", 5)
+        workers = psutil.Process(child.pid).children(recursive=True)
+        child.kill()
+    assert len(workers) == 2
+    assert stragglers(workers) == []
+
+    with TuningDatabase(place) as db:
+        recorded = [m.schedule for m in db.measurements(session=session)]
+        assert set(told) <= set(recorded)
+        done = len(recorded)
+        assert [s.status for s in db.records(Session)] == [SessionStatus.RUNNING]
+        result = tune(
+            matmul(),
+            "cpu -threads=1",
+            database=db,
+            trials=TRIALS,
+            resume=True,
+            callback=stopping,
+            config=QUICK,
+        )
+        assert result.session == session
+        assert 1 <= result.trials <= 3
+        assert (done + result.trials) % 3 == 0
+        assert len({m.schedule for m in db.measurements()}) == done + result.trials
+        module = build(matmul(), "cpu -threads=1", database=db)
+        assert module.origin.kind == "record"
+
+
+def test_an_interrupt_ends_a_session_with_a_best_and_nobody_left(tmp_path: Path) -> None:
+    place = tmp_path / "tuning.db"
+    with start_script(place) as child:
+        lines(child, "trial", 3)
+        workers = psutil.Process(child.pid).children(recursive=True)
+        child.send_signal(signal.SIGINT)
+        assert lines(child, "ended", 1) == ["interrupted"]
+        (best,) = lines(child, "best", 1)
+    assert child.returncode == 0
+    assert len(workers) == 2
+    assert stragglers(workers) == []
+    seconds, status = best.split()
+    assert float(seconds) > 0
+    assert status == "interrupted"
+    with TuningDatabase(place) as db:
+        assert [s.status for s in db.records(Session)] == [SessionStatus.INTERRUPTED]
+
+
+def test_two_processes_tune_into_one_database_at_once(tmp_path: Path) -> None:
+    place = tmp_path / "tuning.db"
+    with start(place, 6, 0) as one, start(place, 6, 1) as other:
+        told = [lines(child, "trial", 6) for child in (one, other)]
+        assert [len(lines(child, "best", 1)) for child in (one, other)] == [1, 1]
+    assert (one.returncode, other.returncode) == (0, 0)
+    with TuningDatabase(place) as db:
+        found = db.records(Session)
+        assert [s.status for s in found] == [SessionStatus.FINISHED] * 2
+        per_session = {frozenset(m.schedule for m in db.measurements(session=s.id)) for s in found}
+        assert per_session == {frozenset(schedules) for schedules in told}
+
+
+class Faulty(Measurer):
+    """Some of the candidates get other code than they were built to."""
+
+    faults = ("null", "wrong", "hang", "right")
+
+    def build(self, traces: Sequence[Trace]) -> list[Built | Measured]:
+        made = super().build(traces)
+        return [kernel(kind) for kind, _ in zip(self.faults, made, strict=True)]
+
+
+def test_a_session_records_each_fault_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "Measurer", Faulty)
+    limits = {**vars(QUICK.measure), "run_timeout": 0.5, "run_grace": 0.5}
+    config = type(QUICK)(**{**vars(QUICK), "batch": 4, "measure": type(QUICK.measure)(**limits)})
+    db = TuningDatabase("sqlite://")
+    before = psutil.Process().children()
+    result = tune(affine(), "cpu -threads=1", database=db, trials=4, config=config)
+    assert psutil.Process().children() == before
+    assert result.outcomes == {
+        Outcome.CRASH: 1,
+        Outcome.OK: 1,
+        Outcome.RUN_TIMEOUT: 1,
+        Outcome.WRONG_RESULT: 1,
+    }
+    assert result.best is not None
+    reasons = {m.outcome: str(m.error) for m in db.measurements() if m.outcome is not Outcome.OK}
+    assert "SIGSEGV" in reasons[Outcome.CRASH]
+    assert "not done within" in reasons[Outcome.RUN_TIMEOUT]
+    assert "B[5] is 10000.0" in reasons[Outcome.WRONG_RESULT]
