@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,12 +60,12 @@ def test_the_examples_can_be_tuned_as_they_say(root: Path) -> None:
         text = (root / "examples" / f"{name}.py").read_text()
         (command, *_) = re.findall(r"^tilewright tune (.*)$", text, re.MULTILINE)
         program, *options = command.split()
-        parameters = [b for a, b in zip(options, options[1:], strict=False) if a == "-p"]
+        parameters = [b for a, b in pairwise(options) if a == "-p"]
         assert isinstance(load_program(str(root / program), parameters), tw.Func)
 
 
 def test_demo_runs_without_a_terminal(root: Path, tmp_path: Path) -> None:
-    command = [sys.executable, root / "examples/demo.py", "--size", "48", "--trials", "2"]
+    command = [sys.executable, f"{root}/examples/demo.py", "--size", "48", "--trials", "2"]
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
     )
