@@ -18,10 +18,10 @@ import numpy as np
 from .. import dtypes
 from ..target import Target
 from ..tir.ir import ForKind
-from .profile import Evaluated, Floats, Numbers, Profile
+from .profile import Access, Evaluated, Floats, Numbers, Profile
 
 FEATURES = (
-    "log_seconds", "compute", "l1", "l2", "l3", "memory", "overhead", "waste",
+    "log_seconds", "compute", "l1", "l2", "l3", "memory", "overhead",
     "main_share", "visits", "lanes", "accumulators", "unrolled", "parallel", "balance",
     "inner_trip", "tile_loads", "tile_bytes", "k_trip",
     "l2_bytes", "l3_bytes", "memory_bytes", "middle_bytes", "outer_bytes",
@@ -62,6 +62,12 @@ DEFAULT = Machine(
 )
 
 
+USABLE = 0.75
+"""The share of a cache that a block's data may fill before lines are lost to conflicts."""
+OVERLAP_LOSS = 0.15
+"""How much of what is not the bottleneck shows nevertheless."""
+
+
 class Estimate:
     """Seconds and features of each row. `features` has the columns of `FEATURES`."""
 
@@ -70,117 +76,135 @@ class Estimate:
         self.features = features
 
 
-def estimate(source: Profile, rows: np.ndarray, target: Target) -> Estimate:  # type: ignore[type-arg]
+def estimate(source: Profile, rows: np.ndarray, target: Target) -> Estimate:
     """Estimate the rows (rows, variables) of a sketch, or the one empty row of a program."""
     data = Evaluated(source, rows)
     parts = [_Block(data, n, target, DEFAULT) for n in data.visits]
     if not parts:
         zero = np.zeros((data.rows, len(FEATURES)))
         return Estimate(np.full(data.rows, DEFAULT.fork_seconds), zero)
-    seconds = np.sum([p.seconds for p in parts], axis=0)
     stacked = np.stack([p.seconds for p in parts])
-    # The block that takes longest by median stands for the program in the features.
-    main = parts[int(np.argmax(np.median(stacked, axis=1)))]
-    others = [p for p in parts if p is not main]
-    zero_column = np.zeros(data.rows)
-    other_seconds = sum((p.seconds for p in others), start=zero_column)
-    other_memory = sum((p.memory for p in others), start=zero_column)
-    other_lanes = np.min([p.lanes for p in others], axis=0) if others else np.ones(data.rows)
-    columns = [
-        seconds, main.compute, main.l1, main.l2, main.l3, main.memory, main.overhead, main.waste,
-        main.seconds / seconds, main.visits, main.lanes, main.accumulators, main.unrolled,
-        main.parallel, main.balance, main.inner_trip, main.tile_loads, main.tile_bytes, main.k_trip,
-        main.l2_bytes, main.l3_bytes, main.memory_bytes, main.middle_bytes, main.outer_bytes,
-        main.gathers, main.expensive, np.full(data.rows, float(len(parts))), main.stores,
-        other_seconds, other_memory, other_lanes,
-    ]  # fmt: skip
-    matrix = np.stack(columns, axis=1)
+    seconds = stacked.sum(axis=0)
+    # The block that takes longest stands for the program; of the others there are only sums.
+    slowest = stacked.argmax(axis=0)
+    everyone = np.arange(data.rows)
+
+    def of_main(name: str) -> Floats:
+        return np.stack([getattr(p, name) for p in parts])[slowest, everyone]
+
+    memory = np.stack([p.memory for p in parts])
+    lanes = np.stack([p.lanes for p in parts])
+    columns = {
+        "log_seconds": seconds,
+        "main_share": of_main("seconds") / seconds,
+        "blocks": np.full(data.rows, float(len(parts))),
+        "other_seconds": seconds - of_main("seconds"),
+        "other_memory": memory.sum(axis=0) - of_main("memory"),
+        "other_lanes": lanes.min(axis=0),
+    }
+    matrix = np.stack([columns[f] if f in columns else of_main(f) for f in FEATURES], axis=1)
     return Estimate(seconds, np.log2(matrix + 1e-9).astype(np.float32).astype(np.float64))
 
 
 class _Block:
-    """The estimate of one block."""
+    """The estimate of one block: seconds of each kind, and the numbers behind them."""
 
     def __init__(self, data: Evaluated, n: Numbers, target: Target, machine: Machine) -> None:
-        visit = n.visit
-        loops = range(len(n.extents))
-        kinds = visit.kinds
-        vectors = [i for i in loops if kinds[i] is ForKind.VECTOR]
-        parallels = [i for i in loops if kinds[i] is ForKind.PARALLEL]
-        unrolls = [i for i in loops if kinds[i] is ForKind.UNROLL]
-        one = np.ones(data.rows)
-        native = max(1, target.vector_bits // dtypes.info(visit.dtype).bits)
+        self._data = data
+        self._n = n
+        self._machine = machine
+        self._target = target
+        self.native = max(1, target.vector_bits // dtypes.info(n.visit.dtype).bits)
+        self.tile = _tile_level(n.visit.kinds)
+        self._count_loops()
+        self._time_arithmetic()
+        self._time_ports()
+        self._time_memory()
+        busiest = np.max([self.compute, self.l1, self.l2, self.l3, self.memory], axis=0)
+        total = self.compute + self.l1 + self.l2 + self.l3 + self.memory
+        busy = busiest + OVERLAP_LOSS * (total - busiest) + self.overhead
+        self.seconds = busy / np.maximum(self.used, 1e-9)
+        if target.threads > 1 and ForKind.PARALLEL in n.visit.kinds:
+            self.seconds = self.seconds + machine.fork_seconds
 
+    def _of_kind(self, kind: ForKind) -> Floats:
+        return self._n.product(lambda i: self._n.visit.kinds[i] is kind)
+
+    def _count_loops(self) -> None:
+        """Iterations, vectors, the register tile, and how evenly the threads are used."""
+        n, visit = self._n, self._n.visit
         self.visits = n.product(lambda _: True)
-        self.lanes = n.product(lambda i: i in vectors)
-        self.unrolled = n.product(lambda i: i in unrolls)
-        self.accumulators = n.product(lambda i: i in unrolls and not visit.reduces[i]) * np.ceil(
-            self.lanes / native
+        self.lanes = self._of_kind(ForKind.VECTOR)
+        self.vectors = np.ceil(self.lanes / self.native)
+        self.unrolled = self._of_kind(ForKind.UNROLL)
+        spatial_tile = n.product(
+            lambda i: visit.kinds[i] is ForKind.UNROLL and not visit.reduces[i]
         )
-        self.parallel = n.product(lambda i: i in parallels)
-        self.waste = one
-        threads = max(1, target.threads)
-        chunks = np.ceil(self.parallel / threads)
-        used = np.where(self.parallel > 1, self.parallel / np.maximum(chunks, 1), 1.0)
-        self.balance = used / threads
+        self.accumulators = spatial_tile * self.vectors
         self.k_trip = n.product(lambda i: visit.reduces[i])
+        self.inner_trip = n.extents[self.tile - 1] if self.tile > 0 else np.ones(n.rows)
+        self.bodies = self.visits / n.product(lambda i: i >= self.tile)
+        self.parallel = self._of_kind(ForKind.PARALLEL)
+        threads = max(1, self._target.threads)
+        rounds = np.maximum(np.ceil(self.parallel / threads), 1)
+        self.used = np.where(self.parallel > 1, self.parallel / rounds, 1.0)
+        self.balance = self.used / threads
 
-        steps = self.visits / self.lanes * np.ceil(self.lanes / native)
-        tile = _tile_level(kinds)
-        self.inner_trip = n.extents[tile - 1] if tile > 0 else one
-        arithmetic = max(1, visit.operations - (1 if visit.accumulates else 0))
-        cycles = steps * arithmetic / machine.fma_per_cycle
+    def _time_arithmetic(self) -> None:
+        """Instructions over their rate, or the latency of the chains of accumulators."""
+        visit, machine = self._n.visit, self._machine
+        steps = self.visits / self.lanes * self.vectors
+        operations = max(1, visit.operations - visit.accumulates)
+        cycles = steps * operations / machine.fma_per_cycle
         if visit.accumulates:
-            chain = machine.fma_latency * machine.fma_per_cycle
-            cycles = cycles * np.maximum(1.0, chain / np.maximum(self.accumulators, 1.0))
-        cycles = cycles + steps * visit.expensive * machine.expensive_cycles
-        self.expensive = steps * visit.expensive + 1
-
-        bodies = self.visits / n.product(lambda i: i >= tile)
-        loads = np.zeros(data.rows)
-        self.stores = np.zeros(data.rows)
-        self.gathers = np.zeros(data.rows)
-        self.tile_bytes = np.zeros(data.rows)
-        memory_accesses = [a for a in visit.accesses if a.buffer.scope != "register"]
-        for a in memory_accesses:
-            elements, _ = data.footprint(n, a, tile)
-            cost = elements
-            if vectors:
-                step = np.abs(data.stride(a, vectors[0]))
-                contiguous = elements / np.minimum(self.lanes, native)
-                cost = np.where(
-                    step == 1, contiguous, np.where(step == 0, elements, elements * 1.0)
-                )
-                self.gathers += np.where(step > 1, elements, 0.0)
-            self.tile_bytes += elements * dtypes.nbytes(a.buffer.dtype)
-            if a.stores:
-                self.stores += cost
-            else:
-                loads += cost
-        self.tile_loads = loads
-        bodies_cycles = np.maximum(
-            loads / machine.loads_per_cycle, self.stores / machine.stores_per_cycle
-        )
-        self.l1 = bodies * bodies_cycles / machine.hertz
+            chains = machine.fma_latency * machine.fma_per_cycle
+            cycles = cycles * np.maximum(1.0, chains / np.maximum(self.accumulators, 1.0))
+        self.expensive = steps * visit.expensive
+        cycles = cycles + self.expensive * machine.expensive_cycles
         self.compute = cycles / machine.hertz
-        self.overhead = bodies * 1.0 / machine.hertz
+        self.overhead = self.bodies / machine.hertz
 
-        per_thread = one
-        total, spans = _traffic(data, n, memory_accesses)
-        caches = [0.75 * target.l1_bytes, 0.75 * target.l2_bytes, 0.75 * target.l3_bytes]
-        moved = [_at_capacity(total, spans, c) for c in caches]
-        self.l2_bytes, self.l3_bytes, self.memory_bytes = moved
+    def _time_ports(self) -> None:
+        """Loads and stores of the straight body, at the rate of L1."""
+        n, machine = self._n, self._machine
+        zero = np.zeros(n.rows)
+        self.tile_loads, self.stores, self.gathers, self.tile_bytes = zero, zero, zero, zero
+        kinds = n.visit.kinds
+        vector = kinds.index(ForKind.VECTOR) if ForKind.VECTOR in kinds else None
+        for a in self._accesses():
+            elements, _ = self._data.footprint(a, self.tile)
+            cost = elements
+            if vector is not None:
+                step = np.abs(self._data.stride(a, vector))
+                cost = np.where(step == 1, elements / np.minimum(self.lanes, self.native), elements)
+                self.gathers = self.gathers + np.where(step > 1, elements, 0.0)
+            self.tile_bytes = self.tile_bytes + elements * dtypes.nbytes(a.buffer.dtype)
+            if a.stores:
+                self.stores = self.stores + cost
+            else:
+                self.tile_loads = self.tile_loads + cost
+        cycles = np.maximum(
+            self.tile_loads / machine.loads_per_cycle, self.stores / machine.stores_per_cycle
+        )
+        self.l1 = self.bodies * cycles / machine.hertz
+
+    def _time_memory(self) -> None:
+        """Bytes moved into each cache over its bandwidth."""
+        machine, target = self._machine, self._target
+        moved, spans = _traffic(self._data, self._n, self._accesses())
+        sizes = (target.l1_bytes, target.l2_bytes, target.l3_bytes)
+        self.l2_bytes, self.l3_bytes, self.memory_bytes = (
+            _at_capacity(moved, spans, USABLE * size) for size in sizes
+        )
         self.l2 = self.l2_bytes / machine.l2_bytes_per_cycle / machine.hertz
         self.l3 = self.l3_bytes / machine.l3_bytes_per_cycle / machine.hertz
         self.memory = self.memory_bytes / machine.memory_bytes_per_cycle / machine.hertz
-        middle = min(len(total) - 1, max(0, tile - 1))
-        self.middle_bytes = spans[middle]
-        self.outer_bytes = spans[min(len(spans) - 1, len(parallels))]
-        busy = np.max([self.compute, self.l1, self.l2, self.l3, self.memory], axis=0)
-        busy = busy + 0.15 * (self.compute + self.l1 + self.l2 + self.l3 + self.memory - busy)
-        self.seconds = (busy + self.overhead) / np.maximum(used, 1e-9) * per_thread
-        if parallels and threads > 1:
-            self.seconds = self.seconds + machine.fork_seconds
+        self.middle_bytes = spans[max(0, self.tile - 1)]
+        outer = sum(k is ForKind.PARALLEL for k in self._n.visit.kinds)
+        self.outer_bytes = spans[outer]
+
+    def _accesses(self) -> list[Access]:
+        return [a for a in self._n.visit.accesses if a.buffer.scope != "register"]
 
 
 def _tile_level(kinds: tuple[ForKind, ...]) -> int:
@@ -202,16 +226,15 @@ def _traffic(
         moved = np.zeros(data.rows)
         span = np.zeros(data.rows)
         for a in accesses:
-            elements, runs = data.footprint(n, a, level)
+            elements, runs = data.footprint(a, level)
             size = dtypes.nbytes(a.buffer.dtype)
             # Whole lines are moved, and a store reads the line first.
             bytes_ = np.maximum(elements * size, runs * 64.0)
+            # Loops right around that do not move the access reuse what is there.
             times = np.ones(data.rows)
-            involved = False
             for i in range(level - 1, -1, -1):
-                involved = involved or data.depends(a, i)
-                if involved:
-                    times = times * n.extents[i]
+                moves = data.moves(n, a, i)
+                times = np.where(times > 1, times * n.extents[i], moves)
             moved += bytes_ * times * (2.0 if a.stores else 1.0)
             span += bytes_
         total.append(moved)

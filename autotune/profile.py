@@ -7,7 +7,7 @@ concrete program they are the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,11 +28,17 @@ from ..tir.ir import (
     ForKind,
     Func,
     Load,
+    Op,
     Select,
     Store,
     Var,
+    as_dim,
+    as_expr,
+    binary,
+    ceildiv,
+    product,
 )
-from ..tir.linear import linear
+from ..tir.polynomial import factors
 from ..tir.simplify import Simplifier
 from ..tir.visit import substitute, walk
 from .structure import EXPENSIVE
@@ -42,17 +48,24 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Access:
-    """A buffer access. `coefficients[d][l]` is what loop `l` adds to index `d` in an iteration.
+class Term:
+    """What a loop adds to an index: `step` for each of `values` values, of which each stays for
+    `period` iterations (quotients of a fused loop; otherwise 1)."""
 
-    `blurred[d]` are the loops that it depends on in another way (the quotient of a fused loop).
-    """
+    loop: int
+    step: Dim
+    values: Dim
+    period: Dim
+
+
+@dataclass(frozen=True)
+class Access:
+    """A buffer access: for each dimension its size and the terms of its index."""
 
     buffer: Buffer
     stores: bool
     sizes: tuple[Dim, ...]
-    coefficients: tuple[tuple[Dim, ...], ...]
-    blurred: tuple[tuple[bool, ...], ...]
+    terms: tuple[tuple[Term, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -106,8 +119,9 @@ def _dims_of(visit: Visit) -> list[Dim]:
     found = list(visit.extents)
     for a in visit.accesses:
         found += a.sizes
-        for row in a.coefficients:
-            found += row
+        for terms in a.terms:
+            for t in terms:
+                found += (t.step, t.values, t.period)
     return found
 
 
@@ -133,7 +147,7 @@ def _visit(func: Func, block: Block, outer: dict[Var, tuple[Dim, Dim]]) -> Visit
             key = (n.buffer, kind is Store, *map(expr_key, n.indices))
             if key not in accesses:
                 indices = [simplifier(substitute(e, values)) for e in n.indices]
-                accesses[key] = _access(n.buffer, kind is Store, indices, loops, ranges)
+                accesses[key] = _access(n.buffer, kind is Store, indices, loops, simplifier)
             if kind is Store:
                 dtype = n.buffer.dtype
         elif (kind is Binary and dtypes.info(n.dtype).kind == "float") or kind is Select:
@@ -157,32 +171,49 @@ def _visit(func: Func, block: Block, outer: dict[Var, tuple[Dim, Dim]]) -> Visit
 
 
 def _access(
-    buffer: Buffer,
-    stores: bool,
-    indices: list[Expr],
-    loops: list[For],
-    ranges: dict[Var, tuple[Dim, Dim]],
+    buffer: Buffer, stores: bool, indices: list[Expr], loops: list[For], s: Simplifier
 ) -> Access:
-    found = [_coefficients(e, loops, ranges) for e in indices]
-    rows = tuple(row for row, _ in found)
-    blurred = tuple(tuple(unclear) for _, unclear in found)
-    return Access(buffer, stores, buffer.shape, rows, blurred)
+    terms = tuple(
+        tuple(_terms(e, size, loops, s)) for e, size in zip(indices, buffer.shape, strict=True)
+    )
+    return Access(buffer, stores, buffer.shape, terms)
 
 
-def _coefficients(
-    e: Expr, loops: list[For], ranges: dict[Var, tuple[Dim, Dim]]
-) -> tuple[tuple[Dim, ...], list[bool]]:
-    """What each loop adds to an index, and which loops it depends on in another way."""
-    used = {n for n in walk(e) if type(n) is Var}
-    candidates = [s.var for s in loops if s.var in used]
-    while candidates:
-        found = linear(e, candidates, ranges)
-        if found is not None:
-            clear = set(candidates)
-            row = tuple(found.coefficients.get(s.var, 0) for s in loops)
-            return row, [s.var in used and s.var not in clear for s in loops]
-        candidates = candidates[1:]
-    return tuple(0 for _ in loops), [s.var in used for s in loops]
+def _terms(e: Expr, size: Dim, loops: list[For], s: Simplifier) -> Iterator[Term]:
+    """The terms of an index. What is not understood may take every value of the dimension."""
+    place = {loop.var: n for n, loop in enumerate(loops)}
+    for key, c in s.poly(e).items():
+        moving = [a for a in factors(key) if any(n in place for n in _variables(a))]
+        if not moving:
+            continue
+        found = _values(moving[0], place, loops) if len(moving) == 1 else None
+        if found is None:
+            for n in {place[v] for a in moving for v in _variables(a) if v in place}:
+                yield Term(n, 1, size, 1)
+            continue
+        step = product([c, *(as_dim(a) for a in factors(key) if a is not moving[0])])
+        yield Term(found[0], step, found[1], found[2])
+
+
+def _values(atom: Expr, place: dict[Var, int], loops: list[For]) -> tuple[int, Dim, Dim] | None:
+    """The loop, number of values and period of a loop variable or of a quotient of one."""
+    if type(atom) is Var:
+        n = place[atom]
+        return n, loops[n].extent, 1
+    if type(atom) is not Binary or any(v in place for v in _variables(atom.b)):
+        return None
+    inner = _values(atom.a, place, loops)
+    if inner is None or atom.op not in (Op.FLOORDIV, Op.MOD):
+        return None
+    loop, values, period = inner
+    by = as_dim(atom.b)
+    if atom.op is Op.FLOORDIV:
+        return loop, ceildiv(values, by), period * by
+    return loop, as_dim(binary(Op.MIN, as_expr(values), as_expr(by))), period
+
+
+def _variables(e: Expr) -> set[Var]:
+    return {n for n in walk(e) if type(n) is Var}
 
 
 @dataclass(frozen=True)
@@ -218,7 +249,7 @@ class Evaluated:
             return np.full(self.rows, float(dim))
         return np.asarray(self._values[id(dim)], dtype=np.float64)
 
-    def footprint(self, numbers: Numbers, access: Access, level: int) -> tuple[Floats, Floats]:
+    def footprint(self, access: Access, level: int) -> tuple[Floats, Floats]:
         """Elements, and runs along the last dimension, touched while the loops from `level` sweep.
 
         Dimensions are taken as hulls; one that depends on a loop in an unclear way is whole.
@@ -228,37 +259,33 @@ class Evaluated:
         last = len(access.sizes) - 1
         for d, size in enumerate(access.sizes):
             span = np.ones(self.rows)
-            for n in range(level, len(numbers.extents)):
-                c = access.coefficients[d][n]
-                if isinstance(c, int):
-                    if c != 0:
-                        span = span + abs(c) * (numbers.extents[n] - 1)
-                else:
-                    span = span + np.abs(self.column(c)) * (numbers.extents[n] - 1)
-            whole = self.column(size)
-            span = whole if any(access.blurred[d][level:]) else np.minimum(span, whole)
+            for t in access.terms[d]:
+                if t.loop >= level:
+                    step = np.abs(self.column(t.step))
+                    span = span + step * (self.column(t.values) - 1)
+            span = np.minimum(span, self.column(size))
             elements = elements * span
             if d != last:
                 runs = runs * span
         return elements, runs
 
-    def depends(self, access: Access, loop: int) -> bool:
-        """Whether a loop moves the access."""
-        return any(row[loop] for row in access.blurred) or any(
-            _nonzero(row[loop]) for row in access.coefficients
-        )
+    def moves(self, n: Numbers, access: Access, loop: int) -> Floats:
+        """How often a sweep of a loop moves the access to other elements; 1 where it never does."""
+        times = np.ones(self.rows)
+        for terms in access.terms:
+            for t in terms:
+                if t.loop == loop:
+                    often = np.ceil(n.extents[loop] / self.column(t.period))
+                    times = np.where(self.column(t.values) > 1, np.maximum(times, often), times)
+        return times
 
     def stride(self, access: Access, loop: int) -> Floats:
         """Elements of memory by which one iteration of a loop moves the access."""
         total = np.zeros(self.rows)
-        step = np.ones(self.rows)
+        size = np.ones(self.rows)
         for d in range(len(access.sizes) - 1, -1, -1):
-            c = access.coefficients[d][loop]
-            if _nonzero(c):
-                total = total + self.column(c) * step
-            step = step * self.column(access.sizes[d])
+            for t in access.terms[d]:
+                if t.loop == loop:
+                    total = total + self.column(t.step) * size
+            size = size * self.column(access.sizes[d])
         return total
-
-
-def _nonzero(c: Dim) -> bool:
-    return not isinstance(c, int) or c != 0

@@ -68,7 +68,7 @@ class _Pool:
     space: Rowspace
     profile: object
     rows: Rows
-    features: np.ndarray  # type: ignore[type-arg]
+    features: np.ndarray
     keys: set[tuple[int, ...]] = field(default_factory=set)
 
 
@@ -179,7 +179,7 @@ class Search:
         features = tuple(float(v) for v in pool.features[r])
         batch.append(Candidate(s, row, trace, features, score, key))
 
-    def _predict(self, pool: _Pool) -> np.ndarray:  # type: ignore[type-arg]
+    def _predict(self, pool: _Pool) -> np.ndarray:
         start = self._clock()
         if len(pool.rows) == 0:
             return np.empty(0)
@@ -194,7 +194,7 @@ class Search:
             return
         new = np.array(fresh, dtype=np.int64).reshape(len(fresh), rows.shape[1])
         pool.keys.update(tuple(r.tolist()) for r in new)
-        features = estimate(pool.profile, new, self.target).features  # type: ignore[arg-type]
+        features = estimate(pool.profile, new, self.target).features
         if len(pool.rows) == 0:
             pool.rows, pool.features = new, features
         else:
@@ -219,7 +219,7 @@ class Search:
                 pool.rows, pool.features = pool.rows[order], pool.features[order]
 
 
-def _best_of(scores: np.ndarray, count: int) -> list[tuple[int, float]]:  # type: ignore[type-arg]
+def _best_of(scores: np.ndarray, count: int) -> list[tuple[int, float]]:
     """The positions and values of the `count` smallest scores."""
     if len(scores) > count:
         places = np.argpartition(scores, count)[:count]

@@ -1,0 +1,221 @@
+"""Candidates, features, estimates and the search, on programs too large to be run here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright import ops
+from tilewright.autotune.analytic import FEATURES, estimate
+from tilewright.autotune.candidates import Rowspace
+from tilewright.autotune.cost_model import CostModel
+from tilewright.autotune.profile import profile
+from tilewright.autotune.search import (
+    Candidate,
+    Observation,
+    Search,
+    SearchConfig,
+    default_trace,
+    trace_key,
+)
+from tilewright.autotune.sketch import Sketch, sketches
+from tilewright.errors import ScheduleError
+from tilewright.schedule import Schedule
+from tilewright.schedule.require import Space
+from tilewright.target import Target
+from tilewright.tir.ir import Func
+from tilewright.tuning_db.values import Outcome
+
+TARGET = Target.parse("cpu -mcpu=cascadelake -threads=2")
+PROGRAMS: dict[str, dict[str, Any]] = {
+    "matmul_func": {"n": 510, "m": 770, "k": 256},
+    "conv2d_func": {},
+    "depthwise_conv2d_func": {},
+    "softmax_func": {"n": 64, "m": 1000},
+    "layer_norm_func": {},
+    "add_relu_func": {"n": 100_003},
+    "transpose_func": {"n": 300, "m": 500},
+    "reduction_func": {"axis": 0},
+}
+SMALL = SearchConfig(pool=400, children=100)
+
+
+def program(name: str) -> Func:
+    func = getattr(ops, name)(**PROGRAMS[name])
+    assert isinstance(func, Func)
+    return func
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_features_of_a_row_are_those_of_its_program(name: str) -> None:
+    func = program(name)
+    rng = np.random.default_rng(0)
+    for sketch in sketches(func, TARGET):
+        rows = Rowspace(sketch).sample(rng, 4)
+        read = profile(sketch.func, sketch.variables, sketch.space.bounds)
+        of_rows = estimate(read, rows, TARGET)
+        for n, row in enumerate(rows):
+            scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
+            alone = estimate(profile(scheduled), np.zeros((1, 0), dtype=np.int64), TARGET)
+            np.testing.assert_array_equal(of_rows.features[n], alone.features[0], str(row))
+
+
+def tiled_matmul() -> tuple[Func, Sketch]:
+    """A sketch with constraints: factors that must divide."""
+    func = ops.matmul_func(24, 36, 20)
+    sch = Schedule(func, symbolic=True)
+    block = sch.get_block(0)
+    i, j, k = sch.get_loops(block)
+    i0, i1 = sch.split(i, factors=[None, sch.sample_tile(i, 2, 12)[1]], perfect=True)
+    j0, j1 = sch.split(j, factors=list(sch.sample_perfect_tile(j, 2, 12)))
+    sch.reorder(i0, j0, k, i1, j1)
+    space = sch.space
+    assert isinstance(space, Space)
+    return func, Sketch("tiled", sch.trace, sch.func, space, (("narrow", j1 + i1 < 1000),))
+
+
+def test_rows_are_legal_exactly_where_they_replay() -> None:
+    func, sketch = tiled_matmul()
+    sketch = Sketch(sketch.name, sketch.trace, sketch.func, sketch.space, ())
+    space = Rowspace(sketch)
+    grids = np.meshgrid(*space.values, indexing="ij")
+    rows = np.stack([g.ravel() for g in grids], axis=1)
+    legal = space.check(rows).legal
+    assert 0 < legal.sum() < len(rows)
+    for row, expected in zip(rows.tolist(), legal, strict=True):
+        try:
+            sketch.trace.with_row(row).apply(func)
+        except ScheduleError:
+            assert not expected, row
+        else:
+            assert expected, row
+
+
+def test_illegal_and_hopeless_rows_are_counted_apart() -> None:
+    _, sketch = tiled_matmul()
+    first = next(iter(sketch.space.bounds))
+    space = Rowspace(Sketch("t", sketch.trace, sketch.func, sketch.space, (("s", first <= 4),)))
+    rows = space.sample(np.random.default_rng(0), 10_000)
+    assert len(rows) > 0
+    assert rows[:, 0].max() <= 4
+    assert space.pruned.illegal > 0
+    assert space.pruned.hopeless > 0
+    assert space.pruned.seen == space.pruned.illegal + space.pruned.hopeless + len(rows)
+
+
+def test_children_are_good_rows() -> None:
+    sketch = sketches(program("matmul_func"), TARGET)[0]
+    space = Rowspace(sketch)
+    rng = np.random.default_rng(0)
+    parents = space.sample(rng, 20)
+    children = space.mutate(rng, parents, 200)
+    assert len(children) > 20
+    assert space.check(children).worthwhile.all()
+
+
+def true_seconds(c: Candidate) -> float:
+    """A made-up machine: the estimate, and a preference that the estimate does not know."""
+    wide = c.features[FEATURES.index("accumulators")]
+    return float(2.0 ** (c.features[0] + 0.3 * abs(wide - 4.0)))
+
+
+def told(candidates: list[Candidate]) -> list[Observation]:
+    return [
+        Observation(c.key, c.trace, c.features, Outcome.OK, true_seconds(c)) for c in candidates
+    ]
+
+
+def run(seed: int, config: SearchConfig, trials: int = 48) -> tuple[Search, list[Candidate]]:
+    search = Search(program("matmul_func"), TARGET, seed=seed, config=config)
+    asked: list[Candidate] = []
+    while len(asked) < trials:
+        batch = search.ask(8)
+        asked += batch
+        search.tell(told(batch))
+    return search, asked
+
+
+def test_search_is_deterministic_and_never_repeats_itself() -> None:
+    _, first = run(3, SMALL, 24)
+    _, again = run(3, SMALL, 24)
+    _, other = run(4, SMALL, 24)
+    assert [c.key for c in first] == [c.key for c in again]
+    assert [c.key for c in first] != [c.key for c in other]
+    assert len({c.key for c in first}) == len(first)
+
+
+def test_the_model_finds_what_the_estimate_does_not_know() -> None:
+    learned, _ = run(0, SMALL)
+    blind, _ = run(0, SearchConfig(pool=400, children=100, model=False))
+    assert learned.best is not None
+    assert blind.best is not None
+    assert learned.best.seconds is not None
+    assert blind.best.seconds is not None
+    assert learned.best.seconds <= blind.best.seconds
+
+
+def test_known_schedules_are_not_asked_again() -> None:
+    _, asked = run(0, SMALL, 16)
+    search = Search(program("matmul_func"), TARGET, seed=0, config=SMALL, known=told(asked))
+    assert search.best is not None
+    assert not {c.key for c in search.ask(16)} & {c.key for c in asked}
+
+
+def test_failures_do_not_become_best() -> None:
+    search = Search(program("softmax_func"), TARGET, seed=0, config=SMALL)
+    (c, *_) = search.ask(4)
+    search.tell([Observation(c.key, c.trace, c.features, Outcome.CRASH, None)])
+    assert search.best is None
+
+
+def test_a_small_space_is_exhausted() -> None:
+    search = Search(program("add_relu_func"), TARGET, seed=0, config=SMALL)
+    seen: set[str] = set()
+    while not search.exhausted:
+        batch = search.ask(8)
+        seen |= {c.key for c in batch}
+        search.tell(told(batch))
+    assert search.ask(8) == []
+    assert len(seen) == sum(p.size for p in map(Rowspace, search.sketches))
+
+
+def test_asked_candidates_are_what_they_say() -> None:
+    search = Search(program("conv2d_func"), TARGET, seed=0, config=SMALL)
+    for c in search.ask(8):
+        assert c.key == trace_key(c.trace)
+        assert c.trace == search.sketches[c.sketch].trace.with_row(c.row)
+        assert len(c.features) == len(FEATURES)
+
+
+def test_the_default_schedule_fills_the_vector_registers() -> None:
+    func = ops.matmul_func(1024, 1024, 1024)
+    scheduled = default_trace(func, TARGET).apply(func).func
+    found = estimate(profile(scheduled), np.zeros((1, 0), dtype=np.int64), TARGET).features[0]
+    by_name = dict(zip(FEATURES, 2.0**found, strict=True))
+    assert by_name["lanes"] == pytest.approx(16)
+    assert by_name["accumulators"] >= 16
+    assert by_name["balance"] > 0.9
+
+
+def test_an_untrained_model_says_what_the_estimate_says() -> None:
+    model = CostModel()
+    features = np.random.default_rng(0).normal(size=(5, len(FEATURES)))
+    np.testing.assert_array_equal(model.predict(features), features[:, 0])
+    assert model.to_text() is None
+    model.fit(features[:2], 2.0 ** (features[:2, 0] + 1.0))
+    np.testing.assert_allclose(model.predict(features), features[:, 0] + 1.0)
+
+
+def test_a_trained_model_corrects_the_estimate() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(200, len(FEATURES)))
+    seconds = 2.0 ** (features[:, 0] + np.where(features[:, 3] > 0, 2.0, -2.0))
+    model = CostModel()
+    model.fit(features[:150], seconds[:150])
+    error = model.predict(features[150:]) - np.log2(seconds[150:])
+    assert np.abs(error).mean() < 0.5
+    text = model.to_text()
+    assert text is not None
+    assert text.startswith("{")
