@@ -11,12 +11,11 @@ from .. import dtypes
 from ..errors import BuildError
 from ..runtime.signature import Signature
 from ..target import Target
-from ..tir.ir import Buffer, Func, Store, Var
-from ..tir.visit import walk
+from ..tir.ir import Buffer, Func, Var
 from . import llvm_expr as _expressions  # noqa: F401  fills the table of expressions
 from . import llvm_stmt as _statements  # noqa: F401  fills the table of statements
 from .llvm_loop import stmt
-from .llvm_memory import allocate, finish, local_buffers
+from .llvm_memory import allocate, finish, local_buffers, stored_buffers
 from .llvm_text import Builder, Module, value_type
 
 
@@ -25,7 +24,7 @@ def emit(
 ) -> tuple[str, bool]:
     """The LLVM module of a lowered function, not optimised, and whether it needs OpenMP."""
     module = Module(signature.name, target, strict_fp)
-    written = {s.buffer for s in walk(func) if type(s) is Store}
+    written = stored_buffers(func.body)
     module.inputs = frozenset(p for p in func.params if type(p) is Buffer and p not in written)
     b = Builder(module)
     parameters = []

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from .. import dtypes
 from ..errors import BuildError
-from ..tir.ir import Alloc, Buffer, For, ForKind, If, Let, Seq, Stmt
+from ..tir.ir import Alloc, Buffer, For, ForKind, If, Let, Seq, Stmt, Store
 from .llvm_text import Builder, Level, memory_type, value_type
 
 ALIGNMENT = 64
@@ -28,11 +28,24 @@ def local_buffers(body: Stmt, *, into_parallel: bool) -> Iterator[Buffer]:
         pending.extend(reversed(_nested(s)))
 
 
+def stored_buffers(body: Stmt) -> set[Buffer]:
+    """The buffers that `body` stores to."""
+    found: set[Buffer] = set()
+    pending = [body]
+    while pending:
+        s = pending.pop()
+        if type(s) is Store:
+            found.add(s.buffer)
+        else:
+            pending.extend(_nested(s))
+    return found
+
+
 def nbytes(buffer: Buffer) -> int:
     """Bytes of a buffer. Raises `BuildError` if that is not known or absurd."""
     if not all(isinstance(n, int) for n in buffer.shape):
         raise BuildError("the shape of {0} is not known: {1}", buffer.name, buffer.shape)
-    size = math.prod(int(n) for n in buffer.shape) * dtypes.nbytes(buffer.dtype)  # type: ignore[arg-type]
+    size = math.prod([n for n in buffer.shape if isinstance(n, int)]) * dtypes.nbytes(buffer.dtype)
     if size > MAX_BYTES:
         raise BuildError("the internal buffer {0} needs {1} bytes", buffer.name, size)
     return size

@@ -61,9 +61,10 @@ def _span(b: Buffer) -> int:
     """Elements from the first to the last."""
     if 0 in b.shape:
         return 0
+    shape = [int(n) for n in b.shape]  # type: ignore[arg-type]
     if b.strides is None:
-        return math.prod(b.shape)  # type: ignore[arg-type]
-    return 1 + sum((n - 1) * step for n, step in zip(b.shape, b.strides, strict=True))  # type: ignore[misc]
+        return math.prod(shape)
+    return 1 + sum((n - 1) * step for n, step in zip(shape, b.strides, strict=True))
 
 
 def _offset(b: Buffer, indices: tuple[Expr, ...], s: Simplifier) -> Expr:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 from ... import dtypes
@@ -11,6 +13,7 @@ from ...target import Target
 from ...tir.ir import (
     INDEX,
     Alloc,
+    Binary,
     Buffer,
     Const,
     Expr,
@@ -19,10 +22,11 @@ from ...tir.ir import (
     Ramp,
     Stmt,
     Store,
+    Var,
     const,
 )
-from ...tir.visit import rewrite_children, walk
-from .scope import with_body
+from ...tir.visit import rewrite_children
+from .scope import nested, with_body
 
 SCOPE = "register"
 Elements = tuple[int, ...]
@@ -38,28 +42,59 @@ def registers(func: Func, target: Target) -> Func:
     constant.
     """
     del target
-    slots = _slots(func)
-    if not slots:
+    if not any(b.scope == SCOPE for b in local_buffers(func.body)):
         return func
+    slots = _slots(func)
+    done: dict[Expr, Expr] = {}
 
-    def visit(n: Any) -> Any:
-        kind = type(n)
-        if (kind is Load or kind is Store) and n.buffer in slots:
-            elements = _elements(n)
-            slot, first = slots[n.buffer].place(n.buffer, elements)
-            where = _index(first, len(elements))
-            mask = None if n.mask is None else visit(n.mask)
-            if kind is Load:
-                return Load(slot, where, n.dtype, mask)
-            return Store(slot, where, visit(n.value), mask)
-        if kind is Alloc and n.buffer in slots:
-            body = visit(n.body)
-            for slot in slots[n.buffer].buffers:
+    def expr(e: Any) -> Any:
+        kind = type(e)
+        if kind is Const or kind is Var or kind is Ramp:
+            return e
+        found = done.get(e)
+        if found is None:
+            if kind is Load and e.buffer in slots:
+                slot, where = slots[e.buffer].place(e.buffer, _elements(e))
+                found = Load(slot, where, e.dtype, None if e.mask is None else expr(e.mask))
+            elif kind is Binary:
+                x, y = expr(e.a), expr(e.b)
+                found = e if x is e.a and y is e.b else Binary(e.op, x, y, e.dtype)
+            else:
+                found = rewrite_children(e, lambda c: expr(c) if isinstance(c, Expr) else c)
+            done[e] = found
+        return found
+
+    def stmt(s: Stmt) -> Stmt:
+        kind = type(s)
+        if kind is Store:
+            return _store(s, slots, expr)  # type: ignore[arg-type]
+        if kind is Alloc and s.buffer in slots:  # type: ignore[attr-defined]
+            body = stmt(s.body)  # type: ignore[attr-defined]
+            for slot in slots[s.buffer].buffers:  # type: ignore[attr-defined]
                 body = Alloc(slot, body)
             return body
-        return rewrite_children(n, visit) if isinstance(n, Expr | Stmt) else n
+        return rewrite_children(s, lambda c: stmt(c) if isinstance(c, Stmt) else expr(c))  # type: ignore[no-any-return]
 
-    return with_body(func, visit(func.body))
+    return with_body(func, stmt(func.body))
+
+
+def _store(s: Store, slots: dict[Buffer, _Slots], expr: Callable[[Any], Any]) -> Store:
+    value = expr(s.value)
+    mask = None if s.mask is None else expr(s.mask)
+    if s.buffer in slots:
+        slot, where = slots[s.buffer].place(s.buffer, _elements(s))
+        return Store(slot, where, value, mask)
+    if value is s.value and mask is s.mask:
+        return s
+    return Store(s.buffer, s.indices, value, mask)
+
+
+def local_buffers(s: Stmt) -> Iterator[Buffer]:
+    """The buffers that statements in `s` make."""
+    if type(s) is Alloc:
+        yield s.buffer
+    for c in nested(s):
+        yield from local_buffers(c)
 
 
 class _Slots(NamedTuple):
@@ -68,8 +103,8 @@ class _Slots(NamedTuple):
     buffers: tuple[Buffer, ...]
     lanes: dict[int, tuple[Buffer, int]]
 
-    def place(self, buffer: Buffer, elements: Elements) -> tuple[Buffer, int]:
-        """The value that holds `elements` one after the other, and the lane of the first."""
+    def place(self, buffer: Buffer, elements: Elements) -> tuple[Buffer, tuple[Expr, ...]]:
+        """The value that holds `elements` one after the other, and the index of them in it."""
         places = [self.lanes[e] for e in elements]
         slot, first = places[0]
         if places != [(slot, first + k) for k in range(len(places))]:
@@ -80,17 +115,31 @@ class _Slots(NamedTuple):
                 elements,
                 hint="vectorize all loops over it along one dimension",
             )
-        return slot, first
+        return slot, _index(first, len(elements))
 
 
 def _slots(func: Func) -> dict[Buffer, _Slots]:
     accessed: dict[Buffer, dict[Elements, None]] = {}
-    for n in walk(func):
+    seen: set[Expr] = set()
+
+    def see(n: Any) -> Any:
         kind = type(n)
+        if kind is Const or kind is Var or kind is Ramp or kind is Buffer:
+            return n
         if kind is Alloc and n.buffer.scope == SCOPE:
             accessed.setdefault(n.buffer, {})
         elif (kind is Load or kind is Store) and n.buffer.scope == SCOPE:
             accessed.setdefault(n.buffer, {})[_elements(n)] = None
+        if kind is Binary:
+            see(n.a)
+            see(n.b)
+        elif n not in seen:
+            if isinstance(n, Expr):
+                seen.add(n)
+            rewrite_children(n, see)
+        return n
+
+    see(func.body)
     return {buffer: _cut(buffer, list(found)) for buffer, found in accessed.items()}
 
 
@@ -115,6 +164,7 @@ def _cut(buffer: Buffer, accesses: list[Elements]) -> _Slots:
     return _Slots(tuple(buffers), lanes)
 
 
+@cache
 def _index(first: int, count: int) -> tuple[Expr, ...]:
     if count == 1:
         return (const(first),)

@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ...errors import BuildError
 from ...target import Target
-from ...tir.ir import For, ForKind, Func, Stmt, Store, const, seq
-from ...tir.visit import substitute
-from .scope import decided, map_stmts, nested, with_body
+from ...tir.ir import (
+    INDEX,
+    Binary,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    If,
+    Load,
+    Op,
+    Ramp,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    const,
+    seq,
+)
+from ...tir.polynomial import ONE, Poly, factors
+from ...tir.simplify import Simplifier
+from ...tir.visit import rewrite_children, walk
+from .scope import loops, map_stmts, nested, simplifier_of, with_body
 
 MAX_STORES = 8192
 
@@ -19,19 +44,24 @@ def unroll(func: Func, target: Target) -> Func:
     Raises `BuildError` where that gives more than 8192 stores.
     """
     del target
+    unrolled = {f.var for f in loops(func.body) if f.kind is ForKind.UNROLL}
+    if not unrolled:
+        return func
     count = _stores(func.body)
-    if count > MAX_STORES and _unrolls(func.body):
+    if count > MAX_STORES:
         raise BuildError(
             "unrolling gives {0} stores, more than {1}", count, MAX_STORES,
             hint="unroll fewer loops, or split them first",
         )  # fmt: skip
-    return with_body(func, _visit(func.body))
+    copier = _Copier(unrolled, simplifier_of(func))
 
+    def visit(s: Stmt) -> Stmt:
+        if type(s) is For and s.kind is ForKind.UNROLL:
+            make = copier.stmt(s)
+            return s if make is None else make()
+        return map_stmts(s, visit)
 
-def _unrolls(s: Stmt) -> bool:
-    if type(s) is For and s.kind is ForKind.UNROLL:
-        return True
-    return any(_unrolls(c) for c in nested(s))
+    return with_body(func, visit(func.body))
 
 
 def _stores(s: Stmt) -> int:
@@ -40,13 +70,222 @@ def _stores(s: Stmt) -> int:
         return 1
     below = sum(_stores(c) for c in nested(s))
     if type(s) is For and s.kind is ForKind.UNROLL:
-        return below * s.extent  # type: ignore[return-value, operator]
+        return below * s.extent  # type: ignore[return-value]
     return below
 
 
-def _visit(s: Stmt) -> Stmt:
-    s = map_stmts(s, _visit)
-    if type(s) is not For or s.kind is not ForKind.UNROLL:
-        return s
-    assert isinstance(s.extent, int)
-    return seq(*(decided(substitute(s.body, {s.var: const(i)})) for i in range(s.extent)))
+Make = Callable[[], Any]
+"""Makes the copy of a node for the present values of the unrolled loops' variables."""
+
+
+class _Copier:
+    """Turns statements into functions that make their copies.
+
+    The functions are `None` for what is the same in all copies. Indices are polynomials, of which
+    a copy only adds up the constant; equal parts of copies are one object.
+    """
+
+    def __init__(self, variables: set[Var], s: Simplifier) -> None:
+        self.variables = variables
+        self.values: dict[Var, int] = {}
+        self.s = s
+
+    def stmt(self, s: Stmt) -> Make | None:
+        if type(s) is For and s.kind is ForKind.UNROLL:
+            return self._unrolled(s)
+        if type(s) is Store:
+            return self._store(s)
+        if type(s) is Seq:
+            return self._seq(s)
+        if type(s) is If:
+            return self._if(s)
+        return self._generic(s)
+
+    def expr(self, e: Expr) -> Make | None:
+        kind = type(e)
+        if kind is Const:
+            return None
+        if e.dtype == INDEX:
+            return self._index(e)
+        if kind is Ramp:
+            return self._ramp(e)  # type: ignore[arg-type]
+        if kind is Load:
+            return self._load(e)  # type: ignore[arg-type]
+        if kind is Binary:
+            return self._binary(e)  # type: ignore[arg-type]
+        return self._generic(e)
+
+    def _unrolled(self, s: For) -> Make:
+        assert isinstance(s.extent, int)
+        body, values, var, extent = self.stmt(s.body), self.values, s.var, s.extent
+
+        def make() -> Stmt:
+            copies = []
+            for i in range(extent):
+                values[var] = i
+                copies.append(s.body if body is None else body())
+            return seq(*copies)
+
+        return make
+
+    def _seq(self, s: Seq) -> Make | None:
+        parts = [(c, self.stmt(c)) for c in s.stmts]
+        if all(make is None for _, make in parts):
+            return None
+        return lambda: seq(*(c if make is None else make() for c, make in parts))
+
+    def _if(self, s: If) -> Make | None:
+        cond, then = self.expr(s.cond), self.stmt(s.then)
+        other = None if s.other is None else self.stmt(s.other)
+        if cond is None and then is None and other is None:
+            return None
+
+        def make() -> Stmt:
+            c = s.cond if cond is None else cond()
+            if type(c) is Const:
+                if c.value:
+                    return s.then if then is None else then()
+                if s.other is None:
+                    return Seq(())
+                return s.other if other is None else other()
+            new_then = s.then if then is None else then()
+            return If(c, new_then, s.other if other is None else other())
+
+        return make
+
+    def _store(self, s: Store) -> Make | None:
+        (offset,) = s.indices
+        index, value = self.expr(offset), self.expr(s.value)
+        mask = None if s.mask is None else self.expr(s.mask)
+        if index is None and value is None and mask is None:
+            return None
+        return lambda: Store(
+            s.buffer,
+            s.indices if index is None else (index(),),
+            s.value if value is None else value(),
+            s.mask if mask is None else mask(),
+        )
+
+    def _index(self, e: Expr) -> Make | None:
+        rest: Poly = {}
+        steps: list[tuple[Var, int]] = []
+        for key, c in self.s.poly(e).items():
+            if type(key) is Var and key in self.variables:
+                steps.append((key, c))
+            elif key is not ONE and self._depends(key):
+                return self._generic(e)
+            else:
+                rest[key] = c
+        if not steps:
+            return None
+        start = rest.pop(ONE, 0)
+        base = self.s.build(rest) if rest else None
+        values, made = self.values, dict[int, Expr]()
+
+        def make() -> Expr:
+            offset = start
+            for var, step in steps:
+                offset += step * values[var]
+            found = made.get(offset)
+            if found is None:
+                found = const(offset) if base is None else base + offset
+                made[offset] = found
+            return found
+
+        return make
+
+    def _ramp(self, e: Ramp) -> Make | None:
+        base = self.expr(e.base)
+        if self.expr(e.stride) is not None:
+            return self._generic(e)
+        if base is None:
+            return None
+        return _shared(base, lambda b: Ramp(b, e.stride, e.lanes, e.dtype))
+
+    def _load(self, e: Load) -> Make | None:
+        (offset,) = e.indices
+        index = self.expr(offset)
+        if e.mask is not None and self.expr(e.mask) is not None:
+            return self._generic(e)
+        if index is None:
+            return None
+        return _shared(index, lambda i: Load(e.buffer, (i,), e.dtype, e.mask))
+
+    def _binary(self, e: Binary) -> Make | None:
+        a, b = self.expr(e.a), self.expr(e.b)
+        if a is None and b is None:
+            return None
+        x, y, op, dtype = e.a, e.b, e.op, e.dtype
+
+        def make() -> Expr:
+            left, right = x if a is None else a(), y if b is None else b()
+            if type(left) is Const and type(right) is Const and dtype == "bool":
+                return self.s(Binary(op, left, right, dtype))
+            if dtype == "bool" and op in (Op.AND, Op.OR):
+                return _logic(op, left, right)
+            return Binary(op, left, right, dtype)
+
+        return make
+
+    def _generic(self, n: Any) -> Make | None:
+        """A node of any other kind; conditions that become constant decide selects."""
+        parts: list[Make | None] = []
+
+        def see(c: Any) -> Any:
+            if isinstance(c, Stmt):
+                parts.append(self.stmt(c))
+            else:
+                parts.append(None if isinstance(c, Buffer) else self._part(c))
+            return c
+
+        rewrite_children(n, see)
+        if all(p is None for p in parts) and not self._is_variable(n):
+            return None
+        if self._is_variable(n):
+            return lambda: const(self.values[n])
+
+        def make() -> Any:
+            given = iter(parts)
+
+            def put(c: Any) -> Any:
+                part = next(given)
+                return c if part is None else part()
+
+            new = rewrite_children(n, put)
+            if type(new) is Select and type(new.cond) is Const:
+                return new.then if new.cond.value else new.other
+            return new
+
+        return make
+
+    def _part(self, e: Expr) -> Make | None:
+        if type(e) is Var:
+            return (lambda: const(self.values[e])) if self._is_variable(e) else None
+        return self.expr(e)
+
+    def _is_variable(self, n: Any) -> bool:
+        return type(n) is Var and n in self.variables
+
+    def _depends(self, key: Any) -> bool:
+        return any(self._is_variable(n) for f in factors(key) for n in walk(f))
+
+
+def _shared(part: Make, build: Callable[[Any], Expr]) -> Make:
+    """Makes one node for each part, which is kept so that its identity stays its own."""
+    made: dict[int, tuple[Any, Expr]] = {}
+
+    def make() -> Expr:
+        p = part()
+        found = made.get(id(p))
+        if found is None or found[0] is not p:
+            found = made[id(p)] = p, build(p)
+        return found[1]
+
+    return make
+
+
+def _logic(op: Op, a: Expr, b: Expr) -> Expr:
+    for x, y in ((a, b), (b, a)):
+        if type(x) is Const:
+            return y if bool(x.value) is (op is Op.AND) else x
+    return Binary(op, a, b, "bool")
