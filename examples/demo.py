@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from matmul import matmul
@@ -90,7 +91,7 @@ def build_and_compare(size: int, database: str) -> None:
         measured = len(db.measurements()) - before
     print(
         f"\nA new process built it in {seconds:.2f} s with {measured} measurements, "
-        f"from record {tuned.origin.record_id[:12]} of {database}:",
+        f"from record {tuned.origin.record_id:.12} of {database}:",
         flush=True,
     )
     modules = {
@@ -103,7 +104,7 @@ def build_and_compare(size: int, database: str) -> None:
     rows = []
     for name, module in modules.items():
         c = np.empty((size, size), np.float32)
-        rows.append(Row(name, lambda module=module, c=c: module(a, b, c), c))
+        rows.append(Row(name, partial(module, a, b, c), c))
     c = np.empty((size, size), np.float32)
     rows.append(Row(f"numpy {np.__version__}", lambda: np.matmul(a, b, out=c), c))
     exact = a.astype(np.float64) @ b.astype(np.float64)
