@@ -22,25 +22,27 @@ class Contender(NamedTuple):
 
 
 class Contenders:
-    """The `most` fastest of those added."""
+    """Those that were the best for a while, the fastest first."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._ranked: list[Contender] = []
 
     def add(self, contender: Contender) -> None:
         self._ranked.append(contender)
         self._ranked.sort(key=lambda c: c.seconds)
-        del self._ranked[max(1, self._most) :]
 
     @property
     def first(self) -> Contender | None:
         return self._ranked[0] if self._ranked else None
 
-    def close_to(self, seconds: float, margin: float) -> list[Contender]:
-        """Those within `margin` times `seconds`; fewer than two are no contest, and none."""
-        near = [c for c in self._ranked if c.seconds <= margin * seconds]
-        return near if len(near) > 1 and self._most > 1 else []
+    def of(self, schedule: str) -> Contender | None:
+        """The contender with that schedule (id)."""
+        return next((c for c in self._ranked if c.schedule == schedule), None)
+
+    def finalists(self, most: int, margin: float) -> list[Contender]:
+        """The `most` fastest within `margin` times the first; one alone is no contest, and none."""
+        near = [c for c in self._ranked[:most] if c.seconds <= margin * self._ranked[0].seconds]
+        return near if len(near) > 1 else []
 
 
 class Sentinel:

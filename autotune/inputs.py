@@ -96,24 +96,21 @@ def needs_positive(func: Func) -> bool:
 def random_array(argument: Argument, rng: np.random.Generator, *, positive: bool) -> Array:
     """Random data for an argument, compact."""
     facts, shape = dtypes.info(argument.dtype), argument.shape
-    target = dtypes.to_numpy(argument.dtype)
+    values: Array
     if argument.value_range is not None and facts.kind != "float":
         low, high = argument.value_range
-        return rng.integers(low, max(high, low + 1), shape).astype(target)
-    match facts.kind:
-        case "float":
-            wide: Array = rng.random(shape, np.float32) + np.float32(0.5)
-            if not positive:
-                np.negative(wide, out=wide, where=rng.integers(0, 2, shape, np.bool_))
-            floats: Array = wide.astype(target)
-            return floats
-        case "bool":
-            return rng.integers(0, 2, shape, np.bool_)
-        case "int":
-            sign = rng.integers(0, 2, shape, np.int8) * 2 - 1
-            return (rng.integers(1, 8, shape, np.int8) * sign).astype(target)
-        case "uint":
-            return rng.integers(1, 8, shape, np.uint8).astype(target)
+        values = rng.integers(low, max(high, low + 1), shape)
+    elif facts.kind == "float":
+        values = rng.random(shape, np.float32) + np.float32(0.5)
+        if not positive:
+            np.negative(values, out=values, where=rng.integers(0, 2, shape, np.bool_))
+    elif facts.kind == "bool":
+        values = rng.integers(0, 2, shape, np.bool_)
+    else:
+        values = rng.integers(1, 8, shape, np.int8)
+        if facts.kind == "int":
+            values *= rng.integers(0, 2, shape, np.int8) * 2 - 1
+    return values.astype(dtypes.to_numpy(argument.dtype), copy=False)
 
 
 def spoil(array: Array, dtype: str) -> None:

@@ -28,7 +28,6 @@ from .search import Candidate, Observation
 
 _log = logging.getLogger(__name__)
 _SILENCE = 1.0
-_CALM = 0.1
 
 
 class Proposals(Protocol):
@@ -76,7 +75,7 @@ class Tuning:
         self._best = setting.best
         self._search_seconds = setting.search_seconds
         self._outcomes: Counter[Outcome] = Counter()
-        self._contenders = Contenders(setting.config.finalists)
+        self._contenders = Contenders()
         self._sentinel = Sentinel(setting.config.calm)
         self._last_word = time.monotonic()
         self._measurer.tick = self._tick
@@ -114,7 +113,7 @@ class Tuning:
                 self._measure(candidates)
                 self._watch_drift()
             if self._meter.seconds_left != 0:
-                self._hold_final()
+                self._hold_finals()
         except OutOfTime:
             return self._meter.spent or "the time is over"
         return spent
@@ -213,30 +212,46 @@ class Tuning:
         ratio = self._sentinel.watch(self._meter.trials, self._contenders.first, self._measurer)
         if ratio is None:
             return
-        if abs(ratio - 1) > _CALM:
-            _log.warning("the machine is not calm: the same code takes %.2f times as long", ratio)
+        _log.info("the same code takes %.2f times as long as at first", ratio)
         self._tell(Drift(ratio, self._meter.elapsed))
 
-    def _hold_final(self) -> None:
+    def _hold_finals(self) -> None:
         """Time the fastest candidates in turns.
 
         These are measurements of their own, and the last word on those schedules: the first times
-        were good by luck too.
+        were good by luck too. Where that makes one the best that did not take part, it gets its
+        own contest with the winner.
         """
-        near = self._contenders.close_to(self._best_seconds or 0.0, self._config.margin)
-        turn = sum(c.seconds for c in near)
-        rounds = min(self._config.rounds, int(self._config.final_seconds / turn) if turn else 0)
+        finalists = self._contenders.finalists(self._config.finalists, self._config.margin)
+        timed: dict[str, float] = {}
+        while finalists:
+            seconds = self._contest(finalists)
+            if not seconds:
+                break
+            timed |= seconds
+            self._best = self._recorder.best() or self._best
+            challenger = self._contenders.of(self._best.schedule_id) if self._best else None
+            winner = self._contenders.of(min(seconds, key=lambda s: seconds[s]))
+            if challenger is None or winner is None or challenger.schedule in timed:
+                break
+            finalists = [winner, challenger]
+        if timed:
+            ranked = sorted(timed.items(), key=lambda item: item[1])
+            self._tell(Final(tuple(ranked), self._meter.elapsed))
+
+    def _contest(self, finalists: Sequence[Contender]) -> dict[str, float]:
+        """Time kernels in turns and record it; seconds by schedule, none if it takes too long."""
+        turn = sum(c.seconds for c in finalists)
+        rounds = min(self._config.rounds, int(self._config.final_seconds / max(turn, 1e-9)))
         if rounds < 2:
-            return
-        rows = self._measurer.interleave([c.kernel for c in near], rounds)
+            return {}
+        rows = self._measurer.interleave([c.kernel for c in finalists], rounds)
         if rows is None:
-            return
-        seconds = {}
-        for contender, samples in zip(near, rows, strict=True):
-            seconds[contender.schedule] = self._recorder.again(contender.schedule, samples)
-        self._best = self._recorder.best() or self._best
-        ranked = sorted(seconds.items(), key=lambda item: item[1])
-        self._tell(Final(tuple(ranked), self._meter.elapsed))
+            return {}
+        return {
+            contender.schedule: self._recorder.again(contender.schedule, samples)
+            for contender, samples in zip(finalists, rows, strict=True)
+        }
 
     def _spent(self, seconds: float) -> Spent:
         measurer, model = self._measurer, self._search.seconds_in_model

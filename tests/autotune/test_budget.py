@@ -36,8 +36,7 @@ def test_trials_run_out() -> None:
     meter = Meter(Budget(trials=10))
     assert meter.batch(8) == 8
     meter.spend(8)
-    assert meter.spent is None
-    assert meter.batch(8) == 2
+    assert (meter.spent, meter.batch(8)) == (None, 2)
     meter.spend(2)
     assert meter.trials_left == 0
     assert meter.seconds_left is None
@@ -49,8 +48,7 @@ def test_seconds_run_out() -> None:
     meter = Meter(Budget(trials=None, seconds=60), clock=lambda: now[0])
     meter.spend(3, seconds=20.0)
     now[0] = 139.0
-    assert (meter.elapsed, meter.seconds_left) == (39.0, 1.0)
-    assert meter.spent is None
+    assert (meter.elapsed, meter.seconds_left, meter.spent) == (39.0, 1.0, None)
     assert meter.batch(8) == 8
     now[0] = 141.0
     assert meter.spent == "the 60 seconds are over"

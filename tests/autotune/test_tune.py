@@ -245,6 +245,28 @@ def test_finals_have_the_last_word(db: TuningDatabase, play: Play) -> None:
     assert history.used(db, session)[0] == 8
 
 
+def test_one_that_finals_make_the_best_is_timed_in_turns_too(
+    db: TuningDatabase, play: Play
+) -> None:
+    asked = []
+
+    def interleaved(count: int, rounds: int) -> list[tuple[float, ...]]:
+        asked.append(count)
+        if count == 1:
+            return [(0.01,) * rounds]
+        times = [0.013, 0.014] if asked.count(2) == 1 else [0.0125, 0.0128]
+        return [(t,) * rounds for t in times]
+
+    play(ok(0.012), ok(0.0105), ok(0.01), ok(0.5), interleaved=interleaved)
+    events: list[Event] = []
+    result = run(db, events.append)
+    assert asked == [1, 2, 2]
+    (final,) = [e for e in events if isinstance(e, Final)]
+    assert [seconds for _, seconds in final.seconds] == [0.0125, 0.0128, 0.014]
+    assert result.best is not None
+    assert result.best.seconds == 0.0125
+
+
 def test_finals_of_slow_kernels_are_short_or_none(db: TuningDatabase, play: Play) -> None:
     asked: list[tuple[int, int]] = []
 
