@@ -116,7 +116,7 @@ def random_scalar(v: Var, rng: np.random.Generator) -> Any:
 
 
 def assert_close(expected: Array, found: Array, rtol: float | None, what: str) -> None:
-    """Equal, or close for floats: by default to a few units in the last place of sums."""
+    """Equal, or close for floats: by default to a few units in the last place of the largest."""
     dtype = dtypes.from_numpy(expected.dtype)
     if not dtypes.is_float(dtype):
         np.testing.assert_array_equal(found, expected, err_msg=what)
@@ -124,4 +124,5 @@ def assert_close(expected: Array, found: Array, rtol: float | None, what: str) -
     if rtol is None:
         rtol = 32 * 2.0 ** -(dtypes.info(dtype).mantissa + 1)
     x, y = (a.astype(np.float64) for a in (expected, found))
-    np.testing.assert_allclose(y, x, rtol=rtol, atol=rtol, err_msg=what)
+    size = np.abs(x[np.isfinite(x)]).max(initial=1.0)
+    np.testing.assert_allclose(y, x, rtol=rtol, atol=rtol * size, err_msg=what)

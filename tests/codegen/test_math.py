@@ -1,0 +1,96 @@
+"""The accuracy that llvm_math.py states, by dense random arguments over the whole range."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright.codegen.build import compile_func, to_module
+from tilewright.schedule import Schedule
+from tilewright.tir import te
+
+Array = np.ndarray[Any, Any]
+COUNT = 60_000
+ERRORS = {
+    ("exp", "float32"): 1.0,
+    ("exp", "float64"): 1.0,
+    ("log", "float32"): 1.0,
+    ("log", "float64"): 1.0,
+    ("erf", "float32"): 1.5,
+    ("erf", "float64"): 1.5,
+    ("tanh", "float32"): 2.5,
+    ("tanh", "float64"): 2.5,
+    ("sigmoid", "float32"): 2.5,
+    ("sigmoid", "float64"): 2.5,
+    ("rsqrt", "float32"): 1.5,
+    ("rsqrt", "float64"): 1.5,
+    ("pow", "float32"): 0.6,
+    ("pow", "float64"): 2.0,
+}
+WIDEST = {"exp": (105, 746), "tanh": (12, 25), "erf": (5, 7), "sigmoid": (105, 740)}
+
+
+def sigmoid(x: Array) -> Array:
+    e = np.exp(-np.abs(x))
+    return np.asarray(np.where(x < 0, e, 1) / (1 + e))
+
+
+REFERENCES: dict[str, Callable[..., Any]] = {
+    "exp": np.exp,
+    "log": np.log,
+    "erf": lambda x: np.array([math.erf(float(v)) for v in x]),
+    "tanh": np.tanh,
+    "sigmoid": sigmoid,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "pow": np.power,
+}
+
+
+def arguments(name: str, dtype: str, rng: np.random.Generator) -> tuple[Array, ...]:
+    """Both large and small ones, in proportion to their logarithm too."""
+    is_double = dtype == "float64"
+    most = 708.0 if is_double else 87.0
+    wide = np.exp(rng.uniform(-most, most, COUNT))
+    near = rng.uniform(0.3, 3.0, COUNT)
+    half = np.arange(COUNT) % 2 == 0
+    if name == "pow":
+        x = np.where(half, near, wide)
+        y = np.where(half, rng.uniform(-60, 60, COUNT), rng.uniform(-1.01, 1.01, COUNT))
+        return x.astype(dtype), y.astype(dtype)
+    if name in ("log", "rsqrt"):
+        return (np.where(half, near, wide).astype(dtype),)
+    limit = WIDEST[name][is_double]
+    scale = np.where(half, 1.0, np.exp2(-rng.uniform(0, 30, COUNT)))
+    return ((rng.uniform(-limit, limit, COUNT) * scale).astype(dtype),)
+
+
+def units(found: Array, exact: Array) -> Array:
+    """Distance in units in the last place of the exact result."""
+    nearest = exact.astype(found.dtype)
+    step = np.spacing(np.abs(nearest)).astype(np.longdouble)
+    difference = np.abs(found.astype(np.longdouble) - exact.astype(np.longdouble)) / step
+    same = (found == nearest) | (np.isnan(found) & np.isnan(nearest))
+    return np.where(same, np.fmin(difference, 0.5), difference).astype(float)
+
+
+@pytest.mark.parametrize(("name", "dtype"), ERRORS)
+def test_the_stated_error_holds(name: str, dtype: str) -> None:
+    inputs = arguments(name, dtype, np.random.default_rng(7))
+    tensors = [te.placeholder((COUNT,), dtype, name=f"x{k}") for k in range(len(inputs))]
+    y = te.compute((COUNT,), lambda i: getattr(te, name)(*(t[i] for t in tensors)), name="y")
+    sch = Schedule(te.func([*tensors, y], name="f"))
+    (loop,) = sch.get_loops(sch.get_block("y"))
+    sch.vectorize(sch.split(loop, [None, 16])[1])
+    found = np.zeros(COUNT, dtype)
+    to_module(compile_func(sch.func, "cpu -threads=1"))(*inputs, found)
+    precise = np.float64 if dtype == "float32" or name == "erf" else np.longdouble
+    with np.errstate(all="ignore"):
+        exact = REFERENCES[name](*(x.astype(precise) for x in inputs))
+        errors = units(found, exact)
+    worst = int(np.argmax(errors))
+    at = [x[worst] for x in inputs]
+    assert errors[worst] <= ERRORS[name, dtype], f"{name}{at}: {found[worst]}, {exact[worst]}"
