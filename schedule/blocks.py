@@ -36,7 +36,7 @@ from ..tir.regions import hull
 from ..tir.simplify import simplify, simplify_dim
 from ..tir.visit import substitute, walk
 from .find import blocks_in, loops_above, nested, with_children
-from .require import current_space, require
+from .require import certain, current_space, require
 
 Ranges = Mapping[Var, tuple[Dim, Dim]]
 
@@ -114,6 +114,18 @@ def require_internal(fn: Func, block: Block) -> None:
             at=block.label,
             hint="cache_write gives it an internal buffer first",
         )
+
+
+def require_whole_domain(block: Block, variables: Sequence[Var], buffer: Buffer) -> None:
+    """Require that `block` runs for all elements of `buffer`, which `variables` index."""
+    extents = {i.var: i.extent for i in block.iters}
+    require(
+        all(certain(extents[v] == n) for v, n in zip(variables, buffer.shape, strict=True)),
+        "block {0} reads only a part of {1}",
+        block.label.name,
+        buffer.name,
+        at=block.label,
+    )
 
 
 def with_regions(block: Block) -> Block:

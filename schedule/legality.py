@@ -6,7 +6,7 @@ that blocks touch as affine functions of the loops. What cannot be shown so is r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from ..tir.ir import (
@@ -259,17 +259,30 @@ def _written(
     `users` share: of neither do others use elements.
     """
     shared = [{expr_key(c) for c in conjuncts(b.predicate)} for b in users]
-    everywhere = set.intersection(*shared)
-    if any(
-        expr_key(c) not in everywhere and not _is_domain(c, first, buffer)
-        for c in conjuncts(first.predicate)
-    ):
+    return written_box(first, buffer, _inner_loops(body, first), ranges, set.intersection(*shared))
+
+
+def written_box(
+    block: Block,
+    buffer: Buffer,
+    inner: Mapping[Var, Dim],
+    ranges: Ranges,
+    given: Collection[object] = (),
+) -> list[Range] | None:
+    """The box of elements that `block` writes while the loops `inner` sweep, if it has no gaps.
+
+    It may reach beyond the domain of the block. `given` are keys of conditions that hold. `None`
+    where a predicate or a stride may leave elements out.
+    """
+    own = {**ranges, **{v: (0, e - 1) for v, e in inner.items()}}
+    conditions = [c for c in conjuncts(block.predicate) if expr_key(c) not in given]
+    domain = [c for c in conditions if _is_domain(c, block, buffer)]
+    others = [c for c in conditions if not any(c is d for d in domain)]
+    if not all(prove(c, own, assuming=domain) is True for c in others):
         return None
-    regions = bound_regions(first, first.writes, buffer)
+    regions = bound_regions(block, block.writes, buffer)
     if len(regions) != 1:
         return None
-    inner = _inner_loops(body, first)
-    own = {**ranges, **{v: (0, e - 1) for v, e in inner.items()}}
     box: list[Range] = []
     seen: set[Var] = set()
     for r in regions[0].ranges:

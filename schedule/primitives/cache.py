@@ -26,7 +26,7 @@ from ...tir.visit import substitute, walk
 from ..blocks import nest, readers_of, require_unit, with_regions, writers_of
 from ..find import blocks_in, find_block, find_path, replace_stmt
 from ..primitive import primitive
-from ..require import require
+from ..require import certain, require
 
 SCOPES = ("global", "local", "register", "shared")
 """Where a buffer lives: memory, memory of one thread, registers, memory of a thread block."""
@@ -56,7 +56,7 @@ def region_at(block: Block, regions: tuple[Region, ...], index: int, what: str) 
     """The buffer of the `index`-th distinct buffer that a block reads or writes."""
     buffers = list(dict.fromkeys(r.buffer for r in regions))
     require(
-        isinstance(index, int) and 0 <= index < len(buffers),
+        0 <= index < len(buffers),
         "block {0} {1}s {2} buffers ({3}); there is no index {4}",
         block.label.name,
         what,
@@ -174,6 +174,7 @@ def cache_write(
         buffer.name,
         at=block,
     )
+    require_all_written(found, buffer)
     position = top_position(fn, block)
     for r in readers_of(fn, {buffer}, but=block):
         require(
@@ -190,6 +191,25 @@ def cache_write(
     fn = redirect(fn, {block}, buffer, copy)
     fn = insert_top(fn, position + 1, stmt)
     return _replace(fn, allocs=(*fn.allocs, copy)), label
+
+
+def require_all_written(block: Block, buffer: Buffer) -> None:
+    """Require that `block` writes each element of `buffer`, so that a copy may read them all."""
+    extents = {i.var: i.extent for i in block.iters if i.kind is IterKind.SPATIAL}
+    for region in block.writes:
+        plain = [r.min for r in region.ranges if type(r.min) is Var and r.min in extents]
+        require(
+            region.buffer is not buffer
+            or (
+                len(set(plain)) == len(region.ranges)
+                and all(certain(extents[v] == n) for v, n in zip(plain, buffer.shape, strict=True))
+            ),
+            "it cannot be shown that block {0} writes all of {1}",
+            block.label.name,
+            buffer.name,
+            at=block.label,
+            hint="use cache_write before transform_layout",
+        )
 
 
 def loads_of(block: Block, buffer: Buffer) -> list[Load]:

@@ -14,6 +14,7 @@ from ..blocks import (
     remove_block,
     require_internal,
     require_unit,
+    require_whole_domain,
     with_regions,
     writers_of,
 )
@@ -111,6 +112,15 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
         at=block,
     )
     assert variables is not None
+    require_whole_domain(consumer, variables, buffer)
+    used = {n for e in (*store.indices, store.value) for n in walk(e) if type(n) is Var}
+    require(
+        used & {i.var for i in consumer.iters} <= set(variables),
+        "block {0} stores at iteration variables that do not index {1}",
+        block.name,
+        buffer.name,
+        at=block,
+    )
     source = _single_store(producer)
     _plain_indices(producer, source)
     mapping = dict(zip(variables, source.indices, strict=True))

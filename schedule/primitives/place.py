@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace as _replace
 
 from ...tir.ir import (
@@ -23,18 +23,24 @@ from ...tir.ir import (
     product,
     seq,
 )
+from ...tir.prove import prove
 from ...tir.simplify import simplify
+from ...tir.visit import substitute
 from ..blocks import (
     Ranges,
     bound_regions,
     conjunction,
+    conjuncts,
     covering,
     domain_conditions,
+    expr_key,
     feeding,
+    free_vars,
     has_reduction,
     loop_ranges,
     nest,
     order_of,
+    outer_ranges,
     readers_of,
     region_buffers,
     remove_block,
@@ -43,6 +49,7 @@ from ..blocks import (
     writers_of,
 )
 from ..find import find_block, find_loop, find_path, loops_above, path_to, replace
+from ..legality import written_box
 from ..primitive import primitive
 from ..require import require
 
@@ -92,7 +99,7 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
         ranges = _needed(consumers, buffer, target, outer)
         _assign(producer, buffer, ranges, needed)
     position = min(_child_index(target, c.label) for c in consumers)
-    moved = _placed(producer, needed, loop_ranges(outer))
+    moved = _placed(producer, needed, loop_ranges(outer), outer_ranges(fn, block))
     return _move(fn, producer, target, position, moved), None
 
 
@@ -195,12 +202,20 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
         ranges = loop_ranges((*outer, *below))
         inner = {s.var: s.extent for s in below}
         for buffer in region_buffers(p.writes) & region_buffers(consumer.reads):
+            require(
+                written_box(p, buffer, inner, ranges) is not None,
+                "it cannot be shown which elements of {0} block {1} has written at loop {2}",
+                buffer.name,
+                p.label.name,
+                loop.name,
+                at=p.label,
+            )
             produced = covering(bound_regions(p, p.writes, buffer), inner, ranges)
             if has_reduction(consumer):
                 _require_partition(consumer, p, produced, inner)
             _match_reads(consumer, buffer, produced, needed, ranges)
     position = max(_child_index(target, p.label) for p in inside) + 1
-    moved = _placed(consumer, needed, loop_ranges(outer))
+    moved = _placed(consumer, needed, loop_ranges(outer), outer_ranges(fn, block))
     return _move(fn, consumer, target, position, moved), None
 
 
@@ -276,12 +291,16 @@ def _child_index(target: For, label: Label) -> int:
     return next(n for n, s in enumerate(children) if find_path(s, label) is not None)
 
 
-def _placed(block: Block, needed: dict[Var, Range], outer: Ranges) -> Stmt:
-    """`block` in new loops over `needed`, its other iteration variables over their domains."""
+def _placed(block: Block, needed: dict[Var, Range], outer: Ranges, old: Ranges) -> Stmt:
+    """`block` in new loops over `needed`, its other iteration variables over their domains.
+
+    `old` are the ranges of the loops around it so far.
+    """
     loops: list[tuple[Var, Dim]] = []
     iters: list[Iter] = []
     conditions: list[Expr] = []
     ranges = dict(outer)
+    moves: dict[Var, Expr] = {}
     for n, i in enumerate(block.iters):
         r = needed.get(i.var)
         var = Var(f"ax{n}")
@@ -290,10 +309,36 @@ def _placed(block: Block, needed: dict[Var, Range], outer: Ranges) -> Stmt:
         ranges[var] = (0, extent - 1)
         value = var if r is None else simplify(r.min + var, ranges)
         iters.append(_replace(i, value=value))
+        if type(i.value) is Var:
+            moves[i.value] = value
         if r is not None:
             conditions += domain_conditions(value, i.extent, ranges)
+    conditions += _kept_conditions(block, moves, old)
     moved = _replace(block, iters=tuple(iters), predicate=conjunction(conditions))
     return nest(loops, moved)
+
+
+def _kept_conditions(block: Block, moves: Mapping[Var, Expr], old: Ranges) -> list[Expr]:
+    """What the predicate of `block` says beyond the extents of its iterations, moved along.
+
+    `moves` gives the new values of loop variables that are iteration variables by themselves.
+    """
+    kept: list[Expr] = []
+    domain = {expr_key(i.value < as_expr(i.extent)) for i in block.iters}
+    domain |= {expr_key(i.value >= 0) for i in block.iters}
+    within = [c for c in conjuncts(block.predicate) if expr_key(c) in domain]
+    for c in conjuncts(block.predicate):
+        if expr_key(c) in domain or prove(c, old, within) is True:
+            continue
+        require(
+            free_vars(c) <= moves.keys(),
+            "block {0} only runs where {1}, which does not move along",
+            block.label.name,
+            lambda c=c: repr(c),
+            at=block.label,
+        )
+        kept.append(substitute(c, moves))
+    return kept
 
 
 def _move(fn: Func, block: Block, target: For, position: int, moved: Stmt) -> Func:

@@ -9,6 +9,7 @@ from ...tir.ir import (
     Binary,
     Block,
     Buffer,
+    Const,
     Dim,
     Expr,
     For,
@@ -40,10 +41,14 @@ from ..blocks import (
     loop_ranges,
     match_reduction,
     nest,
+    order_of,
     readers_of,
+    region_buffers,
     remove_block,
     require_unit,
+    require_whole_domain,
     with_regions,
+    writers_of,
 )
 from ..find import find_block, find_loop, find_path, loops_above, path_to, replace
 from ..legality import require_visited_once
@@ -330,7 +335,27 @@ def fuse_reduction_epilogue(fn: Func, reduction: Label, epilogue: Label) -> tupl
         epilogue.name,
         at=reduction,
     )
+    require(
+        type(block.init) is Store
+        and type(block.init.value) is Const
+        and block.init.value.value == 0,
+        "block {0} does not start from zero",
+        reduction.name,
+        at=reduction,
+    )
+    order = order_of(fn)
+    for b in region_buffers(consumer.reads):
+        for w in writers_of(fn, b):
+            require(
+                order[w.label] <= order[reduction],
+                "block {0}, which block {1} needs, is computed after block {2}",
+                w.label.name,
+                epilogue.name,
+                reduction.name,
+                at=w.label,
+            )
     term, variables = _added_term(consumer, matched.buffer)
+    require_whole_domain(consumer, variables, matched.buffer)
     assert isinstance(consumer.body, Store)
     target = consumer.body.buffer
     require(

@@ -77,7 +77,25 @@ def product_stage(x: Tensor, name: str, pick: Pick, params: list[Tensor]) -> Ten
     )
 
 
-STAGES = (map_stage, two_reads, shift_stage, turn_stage, reduce_stage, product_stage)
+def part_stage(x: Tensor, name: str, pick: Pick, params: list[Tensor]) -> Tensor:
+    """The first elements only, or every other one."""
+    step = 1 + pick(2)
+    n = max(1, x.shape[0] // step - pick(2))
+    return te.compute((n, *x.shape[1:]), lambda i, *rest: x[(i * step, *rest)] - 1, name=name)
+
+
+def window_stage(x: Tensor, name: str, pick: Pick, params: list[Tensor]) -> Tensor:
+    """A convolution over the first dimension, without padding."""
+    width = 1 + pick(min(3, x.shape[0]))
+    r = te.reduce_axis(width, name=f"r{name}")
+    shape = (x.shape[0] - width + 1, *x.shape[1:])
+    return te.compute(shape, lambda i, *rest: te.sum(x[(i + r, *rest)], axis=r), name=name)
+
+
+STAGES = (
+    map_stage, two_reads, shift_stage, turn_stage, reduce_stage, product_stage, part_stage,
+    window_stage,
+)  # fmt: skip
 
 
 def a_block(sch: Schedule, pick: Pick) -> Label:

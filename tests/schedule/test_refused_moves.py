@@ -1,0 +1,108 @@
+"""Moves, copies and fusions that would leave elements out, or touch too many, are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.errors import ScheduleError
+from tilewright.schedule import Schedule
+from tilewright.tir import te
+from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
+
+from .machinery import check_meaning
+from .programs import chain, rowsum
+
+
+def part() -> Func:
+    a = te.placeholder((8,), "int32", name="A")
+    b = te.compute((8,), lambda i: a[i] * 2, name="B")
+    c = te.compute((5,), lambda i: b[i] + 1, name="C")
+    return te.func([a, c], name="part")
+
+
+def test_a_consumer_of_a_part_is_not_put_into_its_producer() -> None:
+    sch = Schedule(part())
+    with pytest.raises(ScheduleError, match="block C reads only a part of B"):
+        sch.reverse_compute_inline(sch.get_block("C"))
+
+
+def added(n: int) -> Func:
+    a = te.placeholder((8, 4), "int32", name="A")
+    z = te.placeholder((8,), "int32", name="Z")
+    r = te.reduce_axis(4, name="r")
+    s = te.compute((8,), lambda i: te.sum(a[i, r], axis=r), name="S")
+    d = te.compute((n,), lambda i: s[i] + z[i], name="D")
+    return te.func([a, z, d], name="added")
+
+
+def test_an_epilogue_of_a_part_is_not_fused() -> None:
+    sch = Schedule(added(5))
+    with pytest.raises(ScheduleError, match="block D reads only a part of S"):
+        sch.fuse_reduction_epilogue(sch.get_block("S"), sch.get_block("D"))
+
+
+LATE = """
+@tw.script
+def late(A: T.Buffer((8, 4), "int32"), Z: T.Buffer((8,), "int32"), D: T.Buffer((8,), "int32")):
+    S = T.alloc((8,), "int32")
+    Y = T.alloc((8,), "int32")
+    for i, r in T.grid(8, 4):
+        with T.block("S"):
+            vi, vr = T.axis.remap("SR", [i, r])
+            with T.init():
+                S[vi] = START
+            S[vi] = S[vi] + A[vi, vr]
+    for i in T.serial(8):
+        with T.block("Y"):
+            vi = T.axis.spatial(8, i)
+            Y[vi] = Z[vi] * 2
+    for i in T.serial(8):
+        with T.block("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = S[vi] + Y[vi]
+"""
+
+
+def test_an_epilogue_with_a_term_that_comes_later_is_not_fused() -> None:
+    sch = Schedule(parse(LATE.replace("START", "0")))
+    with pytest.raises(ScheduleError, match="block Y, which block D needs, is computed after"):
+        sch.fuse_reduction_epilogue(sch.get_block("S"), sch.get_block("D"))
+
+
+def test_a_sum_that_starts_elsewhere_takes_no_epilogue() -> None:
+    sch = Schedule(parse(LATE.replace("START", "5")))
+    with pytest.raises(ScheduleError, match="block S does not start from zero"):
+        sch.fuse_reduction_epilogue(sch.get_block("S"), sch.get_block("D"))
+
+
+def test_a_copy_of_a_result_with_holes_is_refused() -> None:
+    sch = Schedule(chain(8))
+    block = sch.get_block("B")
+    sch.transform_layout(block, ("write", 0), lambda i: (i // 5, i % 5))
+    with pytest.raises(ScheduleError, match="block B writes all of B") as refusal:
+        sch.cache_write(block, 0, "local")
+    assert "before transform_layout" in str(refusal.value)
+
+
+def test_a_partial_result_keeps_its_guard_when_it_moves() -> None:
+    sch = Schedule(rowsum(4, 10))
+    block = sch.get_block("S")
+    i, r = sch.get_loops(block)
+    outer, inner = sch.split(r, factors=[None, 4])
+    partial = sch.rfactor(outer, factor_axis=0)
+    assert "T.where" in str(sch.func)
+    sch.compute_at(partial, sch.get_loops(block)[0])
+    assert "T.where" in str(sch.func)
+    check_meaning(sch.original, sch.func)
+    assert (i.name, inner.name) == ("i", "r_1")
+
+
+def test_a_consumer_does_not_follow_a_producer_with_holes() -> None:
+    sch = Schedule(chain(8))
+    b, c = sch.get_block("B"), sch.get_block("C")
+    (i,) = sch.get_loops(c)
+    sch.compute_at(b, i)
+    outer, _ = sch.split(sch.get_loops(b)[1], factors=[None, 3])
+    with pytest.raises(ScheduleError, match="cannot be shown which elements of B block B has"):
+        sch.reverse_compute_at(c, outer)
