@@ -93,9 +93,10 @@ class Page:
 
     def run(self) -> None:
         blocks = blocks_of(self.path.read_text(encoding="utf-8"))
-        for block, after in zip(blocks, [*blocks[1:], None], strict=True):
+        for number, block in enumerate(blocks):
             where = f"{self.path.name}:{block.line}"
-            expected = after if after is not None and after.language == "text" else None
+            after = blocks[number + 1 : number + 2]
+            expected = after[0] if after and after[0].language == "text" else None
             if block.language == "python":
                 self._python(block, expected, where)
             elif block.language == "console":
