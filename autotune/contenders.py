@@ -10,19 +10,24 @@ from .measure import Measurer
 from .measured import Kernel
 
 _ROUNDS = 5
+_KEPT = 32
 
 
 class Contender(NamedTuple):
-    """A checked candidate, with its code to time it again; `schedule` is an id."""
+    """A candidate that ran, with its code to time it again; `schedule` is an id.
+
+    `checked` says that its results were compared.
+    """
 
     seconds: float
     schedule: str
     trace: Trace
     kernel: Kernel
+    checked: bool
 
 
 class Contenders:
-    """Those that were the best for a while, the fastest first."""
+    """The fastest candidates of a session, the fastest first."""
 
     def __init__(self) -> None:
         self._ranked: list[Contender] = []
@@ -30,6 +35,7 @@ class Contenders:
     def add(self, contender: Contender) -> None:
         self._ranked.append(contender)
         self._ranked.sort(key=lambda c: c.seconds)
+        del self._ranked[_KEPT:]
 
     @property
     def first(self) -> Contender | None:

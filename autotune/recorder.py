@@ -24,7 +24,7 @@ from ..tuning_db.values import (
 )
 from .cost_model import CostModel
 from .history import best_known
-from .measured import Measured
+from .measured import Measured, VerifyResult
 from .result import BestResult
 from .search import Candidate
 
@@ -66,20 +66,13 @@ class Recorder:
         )
         records: list[AnyRecord] = [schedule, measurement]
         if measured.check is not None:
-            records.append(
-                Verification(
-                    workload=self.subject.workload.id,
-                    target=self.subject.target.id,
-                    schedule=schedule.id,
-                    toolchain=self.subject.toolchain.id,
-                    passed=measured.check.passed,
-                    max_error=measured.check.max_error,
-                    tolerance=measured.check.tolerance,
-                    created=measurement.created,
-                )
-            )
+            records.append(self._verification(schedule.id, measured.check))
         self._database.put(*records)
         return measurement
+
+    def check(self, schedule: str, result: VerifyResult) -> None:
+        """Record that the results of a schedule (id) were compared."""
+        self._database.put(self._verification(schedule, result))
 
     def again(self, schedule: str, samples: tuple[float, ...]) -> float:
         """Record that a schedule (id) was timed again; the median."""
@@ -100,6 +93,18 @@ class Recorder:
 
     def end(self, status: SessionStatus) -> None:
         self._database.finish_session(self.session.id, status)
+
+    def _verification(self, schedule: str, result: VerifyResult) -> Verification:
+        return Verification(
+            workload=self.subject.workload.id,
+            target=self.subject.target.id,
+            schedule=schedule,
+            toolchain=self.subject.toolchain.id,
+            passed=result.passed,
+            max_error=result.max_error,
+            tolerance=result.tolerance,
+            created=utc_now(),
+        )
 
     def _measurement(
         self,

@@ -180,12 +180,15 @@ class Tuning:
         self._outcomes[measured.outcome] += 1
         _log.debug("trial %d: %s %s", self._meter.trials, measured.outcome, measured.error or "")
         record = False
-        if measured.seconds is not None and measured.check is not None:
+        if measured.seconds is not None:
             assert measured.kernel is not None, "what ran was built"
+            checked = measured.check is not None
             self._contenders.add(
-                Contender(measured.seconds, written.schedule, candidate.trace, measured.kernel)
+                Contender(
+                    measured.seconds, written.schedule, candidate.trace, measured.kernel, checked
+                )
             )
-            record = self._compete(measured.seconds, candidate.trace, written)
+            record = checked and self._compete(measured.seconds, candidate.trace, written)
         self._tell(
             Trial(
                 number=self._meter.trials,
@@ -222,9 +225,12 @@ class Tuning:
         were good by luck too. Where that makes one the best that did not take part, it gets its
         own contest with the winner.
         """
-        finalists = self._contenders.finalists(self._config.finalists, self._config.margin)
+        near = self._contenders.finalists(self._config.finalists, self._config.margin)
+        if self._rounds(near) < 2:
+            return
+        finalists = [c for c in near if c.checked or self._passes(c)]
         timed: dict[str, float] = {}
-        while finalists:
+        while len(finalists) > 1:
             seconds = self._contest(finalists)
             if not seconds:
                 break
@@ -239,10 +245,20 @@ class Tuning:
             ranked = sorted(timed.items(), key=lambda item: item[1])
             self._tell(Final(tuple(ranked), self._meter.elapsed))
 
+    def _passes(self, contender: Contender) -> bool:
+        """Whether the results of a candidate are right that was not the best before."""
+        result = self._measurer.verify(contender.kernel)
+        self._recorder.check(contender.schedule, result)
+        return result.passed
+
+    def _rounds(self, finalists: Sequence[Contender]) -> int:
+        """How many times these kernels can be timed in the time for finals."""
+        turn = sum(c.seconds for c in finalists)
+        return min(self._config.rounds, int(self._config.final_seconds / max(turn, 1e-9)))
+
     def _contest(self, finalists: Sequence[Contender]) -> dict[str, float]:
         """Time kernels in turns and record it; seconds by schedule, none if it takes too long."""
-        turn = sum(c.seconds for c in finalists)
-        rounds = min(self._config.rounds, int(self._config.final_seconds / max(turn, 1e-9)))
+        rounds = self._rounds(finalists)
         if rounds < 2:
             return {}
         rows = self._measurer.interleave([c.kernel for c in finalists], rounds)

@@ -15,7 +15,7 @@ from tilewright.autotune import history
 from tilewright.autotune import tune as tuning
 from tilewright.autotune.budget import Meter
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.measured import Measured
+from tilewright.autotune.measured import Measured, VerifyResult
 from tilewright.autotune.progress import Drift, Ended, Event, Final, Started, Trial
 from tilewright.autotune.search import Search
 from tilewright.tuning_db import Outcome, Session, SessionStatus, Verification
@@ -90,7 +90,7 @@ def test_a_measurement_is_in_the_database_before_it_is_told(db: TuningDatabase, 
 
 
 def test_what_is_known_is_not_measured_again(db: TuningDatabase, play: Play) -> None:
-    play(ok(2.0))
+    play(ok(2.0), ok(9.0))
     first = run(db)
     play(ok(4.0))
     events: list[Event] = []
@@ -265,6 +265,30 @@ def test_one_that_finals_make_the_best_is_timed_in_turns_too(
     assert [seconds for _, seconds in final.seconds] == [0.0125, 0.0128, 0.014]
     assert result.best is not None
     assert result.best.seconds == 0.0125
+
+
+def test_one_that_was_never_the_best_is_checked_before_finals(
+    db: TuningDatabase, play: Play
+) -> None:
+    asked = []
+
+    def interleaved(count: int, rounds: int) -> list[tuple[float, ...]]:
+        asked.append(count)
+        return [(t,) * rounds for t in (0.01, 0.009)[:count]]
+
+    recorded = play(ok(0.01), ok(0.0105), ok(0.5), interleaved=interleaved)
+    result = run(db)
+    assert asked == [1, 2]
+    assert result.best is not None
+    assert result.best.seconds == 0.009
+    asked.clear()
+    recorded = play(ok(0.008), ok(0.0081), ok(0.5), interleaved=interleaved)
+    recorded.verdict = VerifyResult(False, 1.0, 1e-5, "C[0] is 1, expected 2")
+    result = run(db, seed=1)
+    assert asked == [1]
+    assert result.best is not None
+    assert result.best.seconds == 0.008
+    assert [v.passed for v in db.records(Verification)].count(False) == 1
 
 
 def test_finals_of_slow_kernels_are_short_or_none(db: TuningDatabase, play: Play) -> None:
