@@ -1,0 +1,245 @@
+"""The kernel suite beside other libraries: `python -m benchmarks.kernels`.
+
+Whole calls from Python are timed, warm, in interleaved rounds, each library in a process of its own
+on the same processors. Ratios within one run are what counts; the column `kernel` is our call with
+its arguments bound. Kernels without a record in the database are tuned first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from .rounds import ROOT, Timed, compare, peers, ratio
+from .suite import SUITE, Case
+
+OURS = "tilewright"
+PEERS = ("numpy", "torch", "onnxruntime", "openvino", "jax", "numba")
+ON_DEMAND = ("inductor", "tvm")
+_NEEDS = {"onnxruntime": "onnxruntime, onnx", "openvino": "openvino, onnx", "inductor": "torch"}
+_DATABASE = "TILEWRIGHT_BENCHMARK_DB"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    wanted = [c for c in SUITE if not options.only or any(o in c.name for o in options.only)]
+    cases = [c.shrunk() for c in wanted] if options.quick else wanted
+    if not cases:
+        print("no kernel has such a name; there are:", *(c.name for c in SUITE), sep="\n  ")
+        return 2
+    pythons = interpreters(options.python)
+    names = [OURS, *available(options.peers or PEERS, pythons)]
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    results = []
+    for threads in options.threads:
+        if options.trials:
+            tune(cases, threads, options.trials, options.db)
+        rows = list(measured(cases, names, pythons, threads, options))
+        results += rows
+        console.print(table(rows, names, threads))
+    report = {**circumstances(), "rounds": options.rounds, "results": results}
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"raw samples: {options.json}")
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="benchmarks.kernels", description=__doc__)
+    found.add_argument("--only", action="append", metavar="TEXT", help="kernels with TEXT in them")
+    found.add_argument("--peers", type=_words, help=f"of {', '.join(PEERS + ON_DEMAND)}")
+    found.add_argument("--threads", type=_numbers, default=[1, 2], metavar="1,2")
+    found.add_argument("--rounds", type=int, default=9)
+    found.add_argument("--trials", type=int, default=64, help="for untuned kernels; 0: none")
+    found.add_argument("--db", default="benchmarks.db", help="the tuning database")
+    found.add_argument("--json", type=Path, default=Path("build/benchmarks.json"))
+    found.add_argument("--quick", action="store_true", help="small shapes: does it work?")
+    found.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        metavar="[PEER=]PATH",
+        help="the interpreter of a peer, or of all but this package",
+    )
+    return found
+
+
+def interpreters(texts: Sequence[str]) -> dict[str, str]:
+    """The Python of each peer."""
+    given = dict(t.split("=", 1) if "=" in t else ("", t) for t in texts)
+    everyone = given.get("", sys.executable)
+    found = {name: given.get(name, everyone) for name in (*PEERS, *ON_DEMAND)}
+    return {**found, OURS: sys.executable}
+
+
+def available(names: Sequence[str], pythons: Mapping[str, str]) -> list[str]:
+    """The peers whose libraries are installed."""
+    found = []
+    for name in names:
+        if name not in (*PEERS, *ON_DEMAND):
+            raise SystemExit(f"no peer {name!r}; there are {', '.join(PEERS + ON_DEMAND)}")
+        modules = _NEEDS.get(name, name)
+        code = (
+            "import sys; from importlib.util import find_spec; "
+            f"sys.exit(not all(map(find_spec, '{modules}'.split(', '))))"
+        )
+        if subprocess.run([pythons[name], "-c", code], check=False).returncode == 0:
+            found.append(name)
+        else:
+            print(f"{name} is left out: {modules} is not installed")
+    return found
+
+
+def tune(cases: Sequence[Case], threads: int, trials: int, location: str) -> None:
+    """Tune the cases that have no record yet."""
+    import tilewright as tw
+    from tilewright.autotune.display import LiveDisplay
+    from tilewright.autotune.records import target_record, toolchain_record, workload_record
+    from tilewright.codegen.detect import resolve
+
+    from .peers.tilewright import program, target
+
+    resolved = resolve(target(threads))
+    with tw.TuningDatabase(location) as database:
+        for case in cases:
+            func = program(case)
+            known = database.best(
+                workload_record(func).id, target_record(resolved), toolchain_record()
+            )
+            if known is not None:
+                continue
+            print(f"tuning {case.name} for {threads} thread(s)", flush=True)
+            try:
+                with LiveDisplay() as display:
+                    tw.tune(func, resolved, database=database, trials=trials, callback=display)
+            except tw.TilewrightError as error:
+                print(f"{case.name}: {error}", file=sys.stderr)
+
+
+def measured(
+    cases: Sequence[Case],
+    names: Sequence[str],
+    pythons: Mapping[str, str],
+    threads: int,
+    options: argparse.Namespace,
+) -> Iterator[dict[str, Any]]:
+    """A row for each case: what is in the JSON file."""
+    environment = {**os.environ, _DATABASE: str(Path(options.db).resolve())}
+    _create(options.db)
+    with peers(names, threads, pythons, environment) as workers:
+        for case in cases:
+            print(f"timing {case.name} on {threads} thread(s)", flush=True)
+            timed = compare(case, workers, options.rounds)
+            for t in timed:
+                if t.failed is not None:
+                    print(f"  {t.peer}: {t.failed.splitlines()[0]}", file=sys.stderr)
+            yield row(case, threads, timed)
+
+
+def row(case: Case, threads: int, timed: Sequence[Timed]) -> dict[str, Any]:
+    """The figures of a case; `speed` is ours over that of each peer, with its spread."""
+    ours = timed[0]
+    speeds = {
+        t.peer: ratio(t.samples, ours.samples) for t in timed[1:] if t.samples and ours.samples
+    }
+    times = {t.peer: t.seconds for t in timed[1:] if t.seconds is not None}
+    return {
+        "case": case.name,
+        "threads": threads,
+        "flops": case.flops,
+        "bytes": case.bytes,
+        "rate": None if ours.seconds is None else case.rate(ours.seconds),
+        "best_peer": min(times, key=lambda name: times[name]) if times else None,
+        "speed": {name: {"ratio": r, "spread": s} for name, (r, s) in speeds.items()},
+        "peers": {
+            t.peer: {**asdict(t), "seconds": t.seconds, "kernel_seconds": t.kernel_seconds}
+            for t in timed
+        },
+    }
+
+
+def table(rows: Sequence[dict[str, Any]], names: Sequence[str], threads: int) -> Table:
+    """The rows for people: milliseconds, and our speed over that of the best peer."""
+    title = f"{threads} thread{'s' if threads > 1 else ''}, ms per call from Python, medians"
+    found = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
+    found.add_column("kernel")
+    for name in (OURS, "kernel only", "rate", "of the best"):
+        found.add_column(name, justify="right", no_wrap=True)
+    for name in names[1:]:
+        found.add_column(name, justify="right", no_wrap=True)
+    for r in rows:
+        ours, best = r["peers"][OURS], r["best_peer"]
+        speed = r["speed"].get(best)
+        relative = "" if speed is None else f"{speed['ratio']:.2f}x ±{speed['spread']:.2f}"
+        note = f" ({ours['note']})" if ours["note"] else ""
+        found.add_row(
+            r["case"] + note,
+            _cell(ours),
+            _milliseconds(ours["kernel_seconds"]),
+            r["rate"] or "",
+            relative,
+            *(
+                f"[bold]{_cell(r['peers'][n])}[/]" if n == best else _cell(r["peers"][n])
+                for n in names[1:]
+            ),
+        )
+    return found
+
+
+def circumstances() -> dict[str, Any]:
+    """What the figures depend on."""
+    from tilewright.autotune.records import environment_record, toolchain_record
+    from tilewright.codegen.detect import resolve
+
+    here = resolve("cpu")
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return {
+        "machine": dict(environment_record(here).facts),
+        "target": str(here),
+        "toolchain": dict(toolchain_record().versions),
+        "python": platform.python_version(),
+        "commit": commit.stdout.strip() or None,
+    }
+
+
+def _create(location: str) -> None:
+    import tilewright as tw
+
+    tw.TuningDatabase(location).close()
+
+
+def _cell(timed: Mapping[str, Any]) -> str:
+    if timed["failed"] is not None:
+        return "failed"
+    wrong = timed["error"] is not None and not timed["error"] < 1e-3
+    return _milliseconds(timed["seconds"]) + (" WRONG" if wrong else "")
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e3:.3g}"
+
+
+def _words(text: str) -> list[str]:
+    return text.split(",")
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split(",")]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""This package: the best recorded schedule, else the default one."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import tilewright as tw
+from tilewright import ops
+
+from .. import suite
+from ..suite import Array, Case, Params
+from .call import Call
+
+VERSION = tw.__version__
+DATABASE = "TILEWRIGHT_BENCHMARK_DB"
+"""The environment variable that names the database."""
+
+
+def prepare(case: Case, arrays: list[Array], threads: int) -> Call | None:
+    """The call for a case."""
+    with tw.TuningDatabase(os.environ[DATABASE], create=False) as database:
+        module = tw.build(program(case), target(threads), database)
+    out = suite.output(case)
+    operands: list[Any] = list(arrays)
+    for position, argument in enumerate(module.signature.arguments[: len(arrays)]):
+        if argument.name in module.layouts:
+            operands[position] = module.pack(argument.name, arrays[position])
+    note = "" if module.origin.kind == "record" else "not tuned"
+    return Call(lambda: module(*operands, out), lambda: out, module.bind(*operands, out), note)
+
+
+def target(threads: int) -> str:
+    return f"cpu -threads={threads}"
+
+
+def program(case: Case) -> tw.Func:
+    """The program of a case."""
+    return _PROGRAMS[case.op](case.params)
+
+
+def _conv(p: Params) -> tw.Func:
+    if p.get("groups", 1) > 1:
+        return ops.depthwise_conv2d_func(
+            1, p["c"], p["size"], p["size"], p["kernel"], p["stride"], p["padding"]
+        )
+    return ops.conv2d_func(
+        1,
+        p["c"],
+        p["size"],
+        p["size"],
+        p["o"],
+        p["kernel"],
+        p["stride"],
+        p["padding"],
+        bias=p.get("bias", False),
+        epilogue=p.get("epilogue"),
+    )
+
+
+def _matmul(p: Params) -> tw.Func:
+    return ops.matmul_func(
+        p["n"],
+        p["m"],
+        p["k"],
+        batch=p.get("batch"),
+        bias=p.get("bias", False),
+        epilogue=p.get("epilogue"),
+        constant_b=p.get("constant_b", False),
+    )
+
+
+_PROGRAMS = {
+    "matmul": _matmul,
+    "conv2d": _conv,
+    "softmax": lambda p: ops.softmax_func(p["n"], p["m"]),
+    "layer_norm": lambda p: ops.layer_norm_func(p["n"], p["m"]),
+    "add_relu": lambda p: ops.add_relu_func(p["n"]),
+    "sum": lambda p: ops.reduction_func("sum", p["n"], p["m"], p["axis"]),
+    "transpose": lambda p: ops.transpose_func(p["n"], p["m"]),
+    "attention": lambda p: ops.attention_func(p["batch"], p["heads"], p["sequence"], p["dim"]),
+    "int8_matmul": lambda p: ops.int8_matmul_func(p["n"], p["m"], p["k"]),
+}
