@@ -18,7 +18,7 @@ import numpy as np
 from .. import dtypes
 from ..target import Target
 from ..tir.ir import ForKind
-from .profile import Access, Evaluated, Floats, Numbers, Profile
+from .profile import Access, Evaluated, Floats, Ints, Numbers, Profile
 
 FEATURES = (
     "log_seconds", "compute", "l1", "l2", "l3", "memory", "overhead",
@@ -46,6 +46,18 @@ class Machine:
     memory_bytes_per_cycle: float
     fork_seconds: float
     expensive_cycles: float
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A cache of `size` bytes and `ways` lines in each set."""
+
+    size: int
+    ways: int
+
+    @property
+    def sets(self) -> int:
+        return max(1, self.size // 64 // self.ways)
 
 
 DEFAULT = Machine(
@@ -76,7 +88,7 @@ class Estimate:
         self.features = features
 
 
-def estimate(source: Profile, rows: np.ndarray, target: Target) -> Estimate:
+def estimate(source: Profile, rows: Ints, target: Target) -> Estimate:
     """Estimate the rows (rows, variables) of a sketch, or the one empty row of a program."""
     data = Evaluated(source, rows)
     parts = [_Block(data, n, target, DEFAULT) for n in data.visits]
@@ -90,7 +102,8 @@ def estimate(source: Profile, rows: np.ndarray, target: Target) -> Estimate:
     everyone = np.arange(data.rows)
 
     def of_main(name: str) -> Floats:
-        return np.stack([getattr(p, name) for p in parts])[slowest, everyone]
+        values: Floats = np.stack([getattr(p, name) for p in parts])
+        return values[slowest, everyone]
 
     memory = np.stack([p.memory for p in parts])
     lanes = np.stack([p.lanes for p in parts])
@@ -191,17 +204,21 @@ class _Block:
     def _time_memory(self) -> None:
         """Bytes moved into each cache over its bandwidth."""
         machine, target = self._machine, self._target
-        moved, spans = _traffic(self._data, self._n, self._accesses())
-        sizes = (target.l1_bytes, target.l2_bytes, target.l3_bytes)
+        caches = (
+            Cache(target.l1_bytes, 8),
+            Cache(target.l2_bytes, 16),
+            Cache(target.l3_bytes, 16),
+        )
+        levels = _traffic(self._data, self._n, self._accesses(), caches)
         self.l2_bytes, self.l3_bytes, self.memory_bytes = (
-            _at_capacity(moved, spans, USABLE * size) for size in sizes
+            _at_capacity(levels, k, USABLE * cache.size) for k, cache in enumerate(caches)
         )
         self.l2 = self.l2_bytes / machine.l2_bytes_per_cycle / machine.hertz
         self.l3 = self.l3_bytes / machine.l3_bytes_per_cycle / machine.hertz
         self.memory = self.memory_bytes / machine.memory_bytes_per_cycle / machine.hertz
-        self.middle_bytes = spans[max(0, self.tile - 1)]
+        self.middle_bytes = levels[max(0, self.tile - 1)].span
         outer = sum(k is ForKind.PARALLEL for k in self._n.visit.kinds)
-        self.outer_bytes = spans[outer]
+        self.outer_bytes = levels[outer].span
 
     def _accesses(self) -> list[Access]:
         return [a for a in self._n.visit.accesses if a.buffer.scope != "register"]
@@ -215,36 +232,63 @@ def _tile_level(kinds: tuple[ForKind, ...]) -> int:
     return level
 
 
+LINE = 64.0
+"""Bytes of a cache line."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """At one loop level: the bytes moved if what is below it fits a cache, and what must fit.
+
+    `crowded` has for each cache the bytes that must fit, more where the stride between rows lets
+    them compete for a few sets of the cache.
+    """
+
+    moved: Floats
+    span: Floats
+    crowded: tuple[Floats, ...]
+
+
 def _traffic(
-    data: Evaluated, n: Numbers, accesses: list[Access]
-) -> tuple[list[Floats], list[Floats]]:
-    """For each loop level: bytes moved if what is below fits, and the bytes that must fit."""
-    depth = len(n.extents)
-    total: list[Floats] = []
-    spans: list[Floats] = []
-    for level in range(depth + 1):
+    data: Evaluated, n: Numbers, accesses: list[Access], caches: tuple[Cache, ...]
+) -> list[Traffic]:
+    """For each loop level, outermost first, what the accesses move and occupy."""
+    levels = []
+    for level in range(len(n.extents) + 1):
         moved = np.zeros(data.rows)
         span = np.zeros(data.rows)
+        crowded = [np.zeros(data.rows) for _ in caches]
         for a in accesses:
             elements, runs = data.footprint(a, level)
             size = dtypes.nbytes(a.buffer.dtype)
             # Whole lines are moved, and a store reads the line first.
-            bytes_ = np.maximum(elements * size, runs * 64.0)
+            touched = np.maximum(elements * size, runs * LINE)
             # Loops right around that do not move the access reuse what is there.
             times = np.ones(data.rows)
             for i in range(level - 1, -1, -1):
                 moves = data.moves(n, a, i)
                 times = np.where(times > 1, times * n.extents[i], moves)
-            moved += bytes_ * times * (2.0 if a.stores else 1.0)
-            span += bytes_
-        total.append(moved)
-        spans.append(span)
-    return total, spans
+            moved += touched * times * (2.0 if a.stores else 1.0)
+            span += touched
+            row = data.column(a.sizes[-1]) * size if a.sizes else np.ones(data.rows)
+            for k, cache in enumerate(caches):
+                crowded[k] += touched * _crowding(row, touched / runs, runs, cache)
+        levels.append(Traffic(moved, span, tuple(crowded)))
+    return levels
 
 
-def _at_capacity(total: list[Floats], spans: list[Floats], capacity: float) -> Floats:
+def _crowding(row: Floats, run: Floats, runs: Floats, cache: Cache) -> Floats:
+    """By how much a stride of `row` bytes between `runs` of `run` bytes shrinks a cache."""
+    lines = np.floor(row / LINE).astype(np.int64)
+    aligned = (row % LINE == 0) & (lines > 0)
+    shared = np.gcd(np.maximum(lines, 1), cache.sets) / np.maximum(np.ceil(run / LINE), 1.0)
+    return np.where(aligned & (runs > cache.ways), np.maximum(shared, 1.0), 1.0)
+
+
+def _at_capacity(levels: list[Traffic], cache: int, capacity: float) -> Floats:
     """The bytes moved into a cache: those of the outermost level whose data fits it."""
-    result = total[-1]
-    for moved, span in zip(reversed(total), reversed(spans), strict=True):
-        result = np.where(span <= capacity, np.minimum(moved, result), result)
+    result = levels[-1].moved
+    for level in reversed(levels):
+        fits = level.crowded[cache] <= capacity
+        result = np.where(fits, np.minimum(level.moved, result), result)
     return result

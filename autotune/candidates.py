@@ -51,12 +51,12 @@ class Rowspace:
 
     def check(self, rows: Rows) -> Checked:
         """Which rows are legal, and which of those worth measuring."""
-        legal = np.ones(len(rows), dtype=np.bool_)
+        legal: npt.NDArray[np.bool_] = np.ones(len(rows), dtype=np.bool_)
         if self._constraints is not None:
-            legal = np.asarray(self._constraints(rows)).astype(np.bool_).all(axis=1)
-        good = legal
+            legal = np.asarray(np.all(self._constraints(rows) != 0, axis=1))
+        good: npt.NDArray[np.bool_] = legal
         if self._limits is not None:
-            good = legal & np.asarray(self._limits(rows)).astype(np.bool_).all(axis=1)
+            good = legal & np.asarray(np.all(self._limits(rows) != 0, axis=1))
         self.pruned.seen += len(rows)
         self.pruned.illegal += int((~legal).sum())
         self.pruned.hopeless += int((legal & ~good).sum())

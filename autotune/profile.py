@@ -7,7 +7,7 @@ concrete program they are the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,9 +101,13 @@ class Profile:
         return found
 
 
-def profile(func: Func, variables: Sequence[Var] = (), bounds: object = None) -> Profile:
+def profile(
+    func: Func,
+    variables: Sequence[Var] = (),
+    bounds: Mapping[Var, tuple[int, int]] | None = None,
+) -> Profile:
     """Read a scheduled program; `variables` are its decisions and `bounds` their ranges."""
-    ranges: dict[Var, tuple[Dim, Dim]] = dict(bounds or {})  # type: ignore[call-overload]
+    ranges: dict[Var, tuple[Dim, Dim]] = dict(bounds or {})
     visits = tuple(_visit(func, b, ranges) for b in blocks_in(func.body))
     dims: dict[int, Dim] = {}
     for v in visits:
@@ -112,7 +116,7 @@ def profile(func: Func, variables: Sequence[Var] = (), bounds: object = None) ->
                 dims[id(dim)] = dim
     ordered = tuple(dims.values())
     compute = compile_columns(ordered, variables) if ordered else None
-    return Profile(visits, ordered, compute)  # type: ignore[arg-type]
+    return Profile(visits, ordered, compute)
 
 
 def _dims_of(visit: Visit) -> list[Dim]:

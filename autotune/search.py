@@ -21,7 +21,7 @@ from ..tuning_db.values import Outcome
 from .analytic import estimate
 from .candidates import Rows, Rowspace
 from .cost_model import CostModel
-from .profile import profile
+from .profile import Profile, profile
 from .sketch import Sketch, sketches
 
 
@@ -66,7 +66,7 @@ class _Pool:
     """The rows of one sketch under consideration, with their features."""
 
     space: Rowspace
-    profile: object
+    profile: Profile
     rows: Rows
     features: np.ndarray
     keys: set[tuple[int, ...]] = field(default_factory=set)

@@ -153,7 +153,8 @@ def vector_choices(block: Block) -> list[Var]:
         return []
     sizes = extents(block)
     reading = inputs_of(block)
-    good, possible = [], []
+    good: list[tuple[int, Var]] = []
+    possible: list[tuple[int, Var]] = []
     for v in spatial(block):
         if sizes.get(v, 1) < 2:
             continue

@@ -160,8 +160,8 @@ def schedule_contraction(
         sch.unroll(loop)
     _write_back(sch, write, block, vector, lanes)
     sch.decompose_reduction(main, reduction[0])
-    for label, extent in packed:
-        _schedule_copy(sch, label, lanes, extent)
+    for label in packed:
+        _schedule_copy(sch, label, lanes, target)
 
 
 class _Tiles:
@@ -204,12 +204,9 @@ def _middle(sch: Schedule, extent: int) -> Dim:
     return sch.sample_categorical(values)
 
 
-def _pack(
-    sch: Schedule, main: Label, source: Input, index: int, by: Var, tiles: _Tiles
-) -> tuple[Label, bool]:
-    """Pack an input by a variable's register tile; the label, and whether rows stay contiguous."""
+def _pack(sch: Schedule, main: Label, source: Input, index: int, by: Var, tiles: _Tiles) -> Label:
+    """Pack an input by a variable's register tile."""
     rank = len(source.buffer.shape)
-    along = by in tiles.inner and source.strides.get(by) == 1
     factor = tiles.inner[by]
     if next(iter(tiles.inner)) is by:
         factor = factor * tiles.lanes
@@ -221,16 +218,37 @@ def _pack(
     order = [d for d in range(rank) if d != place]
     order.insert(min(front, place), place)
     layout = "".join(chr(ord("A") + d) for d in order) + chr(ord("a") + place)
-    return sch.pack(main, index, layout, [factor]), along
+    return sch.pack(main, index, layout, [factor])
 
 
-def _schedule_copy(sch: Schedule, label: Label, lanes: int, contiguous: bool) -> None:
+def _schedule_copy(sch: Schedule, label: Label, lanes: int, target: Target) -> None:
+    """Run a packing copy in parallel, in vectors along what is contiguous in its source."""
+    block = find_block(sch.func, label)
+    strides = inputs_of(block)[0].strides
     loops = sch.get_loops(label)
-    *rest, last = loops
-    if contiguous:
-        _, vector = sch.split(last, factors=[None, lanes])
+    along = [n for n, i in enumerate(block.iters) if strides.get(i.var) == 1]
+    place = along[-1] if along else len(loops) - 1
+    extent = block.iters[place].extent
+    outer = [v for n, v in enumerate(loops) if n != place]
+    if along and not (isinstance(extent, int) and extent < lanes):
+        steps, vector = sch.split(loops[place], factors=[None, lanes])
+        if place < len(loops) - 1:
+            sch.reorder(*outer[:place], steps, *outer[place:], vector)
         sch.vectorize(vector)
-    sch.parallel(sch.fuse(*rest[:2]) if len(rest) > 1 else rest[0])
+    else:
+        outer = list(loops)
+    few = not _plenty(sch, block.iters[0].extent, target)
+    nested = few and place > 1 and len(outer) > 1
+    sch.parallel(sch.fuse(*outer[:2]) if nested else outer[0])
+
+
+def _plenty(sch: Schedule, extent: Dim, target: Target) -> bool:
+    """Whether a loop has work for all threads whatever the decisions are."""
+    wanted = 4 * target.threads
+    if isinstance(extent, int):
+        return extent >= wanted
+    assert sch.space is not None
+    return sch.space.decide(extent >= wanted) is True
 
 
 def _write_back(sch: Schedule, write: Label, block: Block, vector: Var, lanes: int) -> None:
