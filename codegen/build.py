@@ -59,7 +59,7 @@ def compile_func(
     if target.threads > 1 and openmp.load() is None:
         target = target.with_threads(1)
     signature = signature_of(func, name)
-    lowered = lower(func, target, trace=trace)
+    lowered = lower(func, target, strict_fp=strict_fp, trace=trace)
     text, parallel = llvm.emit(lowered, signature, target, strict_fp=strict_fp)
     module = llvm.optimise(text, target)
     code = llvm.object_code(module, target)

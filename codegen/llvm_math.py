@@ -13,6 +13,7 @@ Cody and Waite, the logarithm W. Kahan and fdlibm; polynomials are in llvm_polyn
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from .llvm_polynomials import POLYNOMIALS
 from .llvm_text import Builder, call, suffix, value_type
@@ -68,17 +69,29 @@ def polynomial(name: str, x: V) -> V:
     return total
 
 
-def _reduce(x: V) -> tuple[V, V]:
-    """x = n * log(2) + r with |r| <= log(2) / 2: the integer n, and r.
+class Exponent(NamedTuple):
+    """A whole number, as a float, and as the low bits of another float."""
 
-    Adding 1.5 * 2**mantissa rounds to an integer, which is then in the low bits. NaN stays in r.
-    """
-    magic = x.like(1.5 * 2.0**x.mantissa)
-    shifted = fma(x, x.like(_LOG2E), magic)
-    n = shifted - magic
+    number: V
+    shifted: V
+
+    @property
+    def integer(self) -> V:
+        return self.shifted.bits() - _magic(self.shifted).bits()
+
+
+def _magic(x: V) -> V:
+    """Adding 1.5 * 2**mantissa rounds to an integer, which is then in the low bits."""
+    return x.like(1.5 * 2.0**x.mantissa)
+
+
+def _reduce(x: V) -> tuple[Exponent, V]:
+    """x = n * log(2) + r with |r| <= log(2) / 2: n and r. NaN stays in r."""
+    shifted = fma(x, x.like(_LOG2E), _magic(x))
+    n = shifted - _magic(x)
     r = fma(n, x.like(-_LN2_HIGH[x.scalar]), x)
     r = fma(n, x.like(-_LN2_LOW[x.scalar]), r)
-    return shifted.bits() - magic.bits(), r
+    return Exponent(n, shifted), r
 
 
 def _expm1_reduced(r: V) -> V:
@@ -91,10 +104,25 @@ def _power_of_two(n: V, like: V) -> V:
     return from_bits((n + like.bias).shl(like.mantissa), like.dtype)
 
 
-def _scaled(x: V, n: V) -> V:
-    """x * 2**n in two steps, so that the result may overflow or be denormal."""
-    half = n.ashr(1)
-    return x * _power_of_two(half, x) * _power_of_two(n - half, x)
+def _scaled(x: V, n: Exponent) -> V:
+    """x * 2**n, which may overflow or be denormal: one instruction of AVX-512, or two steps."""
+    if "avx512f" in x.b.module.target.features and x.dtype in _SCALEF:
+        return _scalef(x, n.number)
+    half = n.integer.ashr(1)
+    return x * _power_of_two(half, x) * _power_of_two(n.integer - half, x)
+
+
+_SCALEF = {"float32x16": ("ps", 16), "float64x8": ("pd", 8)}
+
+
+def _scalef(x: V, n: V) -> V:
+    kind, lanes = _SCALEF[x.dtype]
+    name = f"llvm.x86.avx512.mask.scalef.{kind}.512"
+    t = value_type(x.dtype)
+    x.b.module.declare(name, f"declare {t} @{name}({t}, {t}, {t}, i{lanes}, i32)")
+    nearest = 4
+    arguments = f"{t} {x.text}, {t} {n.text}, {t} zeroinitializer, i{lanes} -1, i32 {nearest}"
+    return V(x.b, x.b.op(f"call {t} @{name}({arguments})"), x.dtype)
 
 
 def _clamped(x: V, low: float, high: float) -> V:
@@ -142,7 +170,7 @@ def _tanh(x: V) -> V:
     """By t = exp(2|x|) - 1: t / (t + 2)."""
     size = _clamped(x.abs(), 0.0, _TANH_ONE[x.scalar])
     n, r = _reduce(size + size)
-    power = _power_of_two(n, x)
+    power = _power_of_two(n.integer, x)
     t = fma(power, _expm1_reduced(r), power - 1.0)
     return (t / (t + 2.0)).with_sign_of(x)
 
@@ -159,7 +187,7 @@ def _erf(x: V) -> V:
     square = size * size
     near = fma(size, polynomial("ERF", _clamped(square, 0.0, 1.0)), size)
     n, r = _reduce(-square)
-    decay = _power_of_two(n, x) * (_expm1_reduced(r) + 1.0)
+    decay = _power_of_two(n.integer, x) * (_expm1_reduced(r) + 1.0)
     beyond = polynomial("ERFC", (size - 2.0) / (size + 2.0))
     far = x.like(1.0) - decay * beyond
     return where(size > 1.0, far, near).with_sign_of(x)

@@ -11,6 +11,7 @@ from ..tir.ir import Buffer, Func
 from .passes.blocks import blocks
 from .passes.compact import compact
 from .passes.flatten import flatten
+from .passes.halve import halve
 from .passes.registers import registers
 from .passes.scope import loops
 from .passes.tails import tails
@@ -29,21 +30,29 @@ PASSES: tuple[Pass, ...] = (
     tails,
     flatten,
     vectorize,
+    halve,
     unroll,
     registers,
 )
+REORDERING: frozenset[Pass] = frozenset({halve})
+"""Passes that change the order of floating-point arithmetic."""
 
 
-def lower(func: Func, target: Target, *, trace: Trace | None = None) -> Func:
+def lower(
+    func: Func, target: Target, *, strict_fp: bool = False, trace: Trace | None = None
+) -> Func:
     """`func` without blocks, with one index per access, explicit vectors and unrolled loops.
 
-    Raises `BuildError` for a program whose extents or shapes are not known, or one that is too
+    `strict_fp` leaves out the passes that change the order of floating-point arithmetic. Raises
+    `BuildError` for a program whose extents or shapes are not known, or one that is too
     large to be unrolled.
     """
     check_concrete(func)
     if trace is not None:
         trace("", func)
     for run in PASSES:
+        if strict_fp and run in REORDERING:
+            continue
         func = run(func, target)
         if trace is not None:
             trace(run.__name__, func)
