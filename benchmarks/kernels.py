@@ -78,7 +78,8 @@ def parser() -> argparse.ArgumentParser:
 
 def interpreters(texts: Sequence[str]) -> dict[str, str]:
     """The Python of each peer."""
-    given = dict(t.split("=", 1) if "=" in t else ("", t) for t in texts)
+    parts = [t.partition("=") if "=" in t else ("", "", t) for t in texts]
+    given = {name: path for name, _, path in parts}
     everyone = given.get("", sys.executable)
     found = {name: given.get(name, everyone) for name in (*PEERS, *ON_DEMAND)}
     return {**found, OURS: sys.executable}

@@ -225,7 +225,7 @@ def _reference_conv(p: Params, x: Array, w: Array, bias: Array | None = None) ->
 
 
 def softmax(x: Array) -> Array:
-    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    e: Array = np.exp(x - x.max(axis=-1, keepdims=True))
     e /= e.sum(axis=-1, keepdims=True)
     return e
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import tilewright as tw
@@ -70,7 +71,7 @@ def _matmul(p: Params) -> tw.Func:
     )
 
 
-_PROGRAMS = {
+_PROGRAMS: dict[str, Callable[[Params], tw.Func]] = {
     "matmul": _matmul,
     "conv2d": _conv,
     "softmax": lambda p: ops.softmax_func(p["n"], p["m"]),
