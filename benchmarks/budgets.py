@@ -1,0 +1,332 @@
+"""What each step costs, beside its budget: `python -m benchmarks.budgets`.
+
+The budgets are for two virtual cores with AVX-512. Times are medians of many repetitions, warm; the
+program is the matrix product 1024^3 in float32 with the schedule that is taken by default.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+import tilewright as tw
+from tilewright import ops
+from tilewright.autotune.analytic import estimate
+from tilewright.autotune.candidates import Rowspace
+from tilewright.autotune.config import TuneConfig
+from tilewright.autotune.cost_model import CostModel
+from tilewright.autotune.measured import MeasureConfig
+from tilewright.autotune.profile import profile
+from tilewright.autotune.search import default_trace
+from tilewright.autotune.sketch import sketches
+from tilewright.codegen import llvm
+from tilewright.codegen.detect import resolve
+from tilewright.codegen.lower import lower
+from tilewright.codegen.signature import signature_of
+from tilewright.runtime import time_interleaved
+from tilewright.schedule import Trace
+from tilewright.target import Target
+from tilewright.tir.ir import Func
+
+from .filled import filled
+
+ROWS = 20_000
+
+
+@dataclass(frozen=True)
+class Line:
+    """A budget and what was measured, in `unit`; without a budget it is for information."""
+
+    what: str
+    budget: float | None
+    measured: float
+    unit: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How much is done: `trials` of the session, `records` to look up among, `size` of matrices."""
+
+    trials: int = 64
+    records: int = 1_000_000
+    size: int = 1024
+    repeats: int = 15
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.budgets", description=__doc__)
+    parser.add_argument("--only", action="append", metavar="NAME", help=f"of {', '.join(BUDGETS)}")
+    parser.add_argument("--json", type=Path, default=Path("build/budgets.json"))
+    parser.add_argument("--quick", action="store_true", help="small numbers: does it work?")
+    options = parser.parse_args(arguments)
+    unknown = set(options.only or ()) - set(BUDGETS)
+    if unknown:
+        parser.error(f"no budget {', '.join(sorted(unknown))}; there are {', '.join(BUDGETS)}")
+    settings = (
+        Settings(trials=8, records=2000, size=128, repeats=3) if options.quick else Settings()
+    )
+    lines: list[Line] = []
+    for name in options.only or BUDGETS:
+        print(f"measuring {name}", file=sys.stderr, flush=True)
+        lines += BUDGETS[name](settings)
+    Console(width=None if sys.stdout.isatty() else 120).print(table(lines))
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps([asdict(line) for line in lines], indent=1) + "\n")
+    return 0
+
+
+def table(lines: Sequence[Line]) -> Table:
+    found = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    found.add_column("what")
+    for name in ("budget", "measured", "of it"):
+        found.add_column(name, justify="right", no_wrap=True)
+    for line in lines:
+        share = None if line.budget is None else line.measured / line.budget
+        found.add_row(
+            line.what,
+            "" if line.budget is None else f"{line.budget:g} {line.unit}",
+            f"{line.measured:.3g} {line.unit}",
+            "" if share is None else f"{share:.0%}",
+            style=None if share is None or share <= 1 else "bold red",
+        )
+    return found
+
+
+# The compiler
+
+
+@cache
+def subject(size: int) -> tuple[Func, Target, Trace]:
+    """The program, this machine, and the default schedule."""
+    func, target = ops.matmul_func(size, size, size), resolve("cpu")
+    return func, target, default_trace(func, target)
+
+
+def median(run: Callable[[], Any], repeats: int) -> float:
+    """The median of the seconds of `repeats` calls, after one that warms up."""
+    run()
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+def replay(settings: Settings) -> Iterator[Line]:
+    func, _, trace = subject(settings.size)
+    seconds = median(lambda: trace.apply(func), settings.repeats)
+    yield Line(f"replay a trace of {len(trace)} steps", 5, seconds * 1e3, "ms")
+
+
+def lowering(settings: Settings) -> Iterator[Line]:
+    func, target, trace = subject(settings.size)
+    scheduled = trace.apply(func).func
+    seconds = median(lambda: lower(scheduled, target), settings.repeats)
+    yield Line("lower it", 15, seconds * 1e3, "ms")
+
+
+def machine_code(settings: Settings) -> Iterator[Line]:
+    func, target, trace = subject(settings.size)
+    lowered = lower(trace.apply(func).func, target)
+    signature = signature_of(func)
+
+    def emit() -> str:
+        return llvm.emit(lowered, signature, target)[0]
+
+    text = emit()
+    seconds = median(emit, settings.repeats)
+    yield Line(f"write LLVM IR ({text.count(chr(10))} lines)", None, seconds * 1e3, "ms")
+    seconds = median(
+        lambda: llvm.object_code(llvm.optimise(text, target), target), settings.repeats
+    )
+    yield Line("LLVM: optimise and emit it", 60, seconds * 1e3, "ms")
+
+
+# The search
+
+
+def scoring(settings: Settings) -> Iterator[Line]:
+    func, target, _ = subject(settings.size)
+    rng = np.random.default_rng(0)
+    seconds, count = 0.0, 0
+    for sketch in sketches(func, target):
+        space = Rowspace(sketch)
+        source = profile(sketch.func, sketch.variables, sketch.space.bounds)
+        model = CostModel()
+        known = estimate(source, space.sample(rng, 100), target)
+        model.fit(known.features, known.seconds * rng.uniform(0.5, 2, len(known.seconds)))
+        model.predict(known.features)
+        began = time.perf_counter()
+        rows = space.sample(rng, ROWS)
+        model.predict(estimate(source, rows, target).features)
+        seconds += time.perf_counter() - began
+        count += len(rows)
+    what = f"sample, check, featurise and score a candidate ({count} of them)"
+    yield Line(what, 10, seconds / max(count, 1) * 1e6, "us")
+
+
+def candidate(settings: Settings) -> Iterator[Line]:
+    """The slope between a short and a longer session, in which kernels are hardly timed."""
+    hardly = MeasureConfig(min_samples=1, max_samples=1, sample_seconds=1e-9, timing_seconds=1e-9)
+    config = TuneConfig(measure=hardly, finalists=0)
+    func = ops.matmul_func(64, 64, 64)
+    spent, trials = [], []
+    for count in (8, 8 + settings.trials // 2):
+        with tempfile.TemporaryDirectory() as folder, tw.TuningDatabase(f"{folder}/t.db") as db:
+            result = tw.tune(func, database=db, trials=count, config=config)
+        spent.append(result.seconds - result.spent.build - result.spent.reference)
+        trials.append(result.trials)
+    cost = (spent[1] - spent[0]) / max(trials[1] - trials[0], 1)
+    yield Line("fixed cost of a measured candidate", 20, cost * 1e3, "ms")
+
+
+def session(settings: Settings) -> Iterator[Line]:
+    """Time and memory of a session and all its processes, as the command line runs it."""
+    code = (
+        "import sys, tilewright as tw; from tilewright import ops; "
+        "path, n, trials = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]); "
+        "tw.tune(ops.matmul_func(n, n, n), database=tw.TuningDatabase(path), trials=trials)"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = [f"{folder}/t.db", str(settings.size), str(settings.trials)]
+        began = time.perf_counter()
+        child = subprocess.Popen([sys.executable, "-c", code, *arguments])
+        with watched(child.pid) as most:
+            status = child.wait()
+        seconds = time.perf_counter() - began
+    if status:
+        raise SystemExit(f"the session ended with status {status}")
+    buffers = 2 * 4 * 4 * settings.size**2  # three operands and the right result, in two processes
+    what = f"{settings.trials} trials of matmul {settings.size}^3"
+    yield Line(f"{what}, start to end", 45, seconds, "s")
+    yield Line(f"{what}: memory, workload aside", 500, (most[0] - buffers) / 1e6, "MB")
+
+
+@contextmanager
+def watched(pid: int) -> Iterator[list[int]]:
+    """The most bytes that a process and its descendants had for themselves at one time."""
+    most, over = [0], threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.1):
+            most[0] = max(most[0], memory(pid))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield most
+    finally:
+        over.set()
+        thread.join()
+
+
+def memory(pid: int) -> int:
+    """Bytes of a process and its descendants, pages they share counted once between them."""
+    try:
+        root = psutil.Process(pid)
+        family = [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return 0
+    total = 0
+    for process in family:
+        try:
+            facts = process.memory_full_info()
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+        total += getattr(facts, "pss", 0) or facts.uss
+    return total
+
+
+# The database
+
+
+def lookup(settings: Settings) -> Iterator[Line]:
+    with tempfile.TemporaryDirectory() as folder:
+        database, workloads, target, toolchain = filled(Path(folder) / "t.db", settings.records)
+        times = []
+        for _ in range(5):
+            for workload in workloads:
+                began = time.perf_counter()
+                found = database.best(workload.id, target, toolchain)
+                times.append(time.perf_counter() - began)
+                assert found is not None
+        database.close()
+    what = f"look up the best among {settings.records:,} measurements, warm"
+    yield Line(what, 1, statistics.median(times[len(workloads) :]) * 1e3, "ms")
+
+
+# The runtime
+
+
+class Exporter:
+    """An array of no known type: it has DLPack and nothing else."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.__dlpack_device__()
+
+
+def call(settings: Settings) -> Iterator[Line]:
+    module = tw.build(tw.Schedule(ops.add_relu_func(1)), "cpu -threads=1")
+    arrays = [np.zeros(1, np.float32) for _ in range(3)]
+    others = [Exporter(a) for a in arrays]
+    bare, whole, foreign = time_interleaved(
+        [module.bind(*arrays), lambda: module(*arrays), lambda: module(*others)],
+        rounds=settings.repeats,
+    )
+    yield Line("call a kernel with three ndarrays, all checks", 5, whole.median * 1e6, "us")
+    yield Line("the same, arguments bound beforehand", None, bare.median * 1e6, "us")
+    yield Line("call it with three DLPack objects", 11, foreign.median * 1e6, "us")
+
+
+def importing(settings: Settings) -> Iterator[Line]:
+    code = (
+        "import time, numpy; began = time.perf_counter(); import tilewright; "
+        "print(time.perf_counter() - began)"
+    )
+    times = []
+    for _ in range(settings.repeats):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+        times.append(float(done.stdout))
+    yield Line("import tilewright, beyond numpy", 30, statistics.median(times) * 1e3, "ms")
+
+
+BUDGETS: dict[str, Callable[[Settings], Iterator[Line]]] = {
+    "replay": replay,
+    "lower": lowering,
+    "llvm": machine_code,
+    "score": scoring,
+    "candidate": candidate,
+    "lookup": lookup,
+    "call": call,
+    "import": importing,
+    "session": session,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
