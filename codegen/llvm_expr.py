@@ -44,7 +44,7 @@ def is_lazy(e: Expr) -> bool:
 
 
 def _var(b: Builder, e: Var) -> str:
-    return b.values[e][0]
+    return b.value_of(e)[0]
 
 
 def _const(b: Builder, e: Const) -> str:

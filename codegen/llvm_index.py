@@ -96,7 +96,7 @@ def _collect(b: Builder, e: Expr, scale: int, terms: dict[Index, int]) -> int:
         case Const(value=number):
             return scale * int(number)
         case Var():
-            term = Index(*b.values[e])
+            term = Index(*b.value_of(e))
             if term.text.lstrip("-").isdecimal():
                 return scale * int(term.text)
         case Binary(op=Op.ADD):

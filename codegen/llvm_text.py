@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 
 from .. import dtypes
+from ..errors import BuildError
 from ..target import Target
 from ..tir.ir import Buffer, Var
 
@@ -150,6 +151,13 @@ class Builder:
     @property
     def may_fail(self) -> bool:
         return self._failed is not None
+
+    def value_of(self, var: Var) -> tuple[str, int]:
+        """The operand that holds a variable, and the depth of the loop that it changes in."""
+        found = self.values.get(var)
+        if found is None:
+            raise BuildError("the variable {0} is used outside of its loop", var.name)
+        return found
 
     def name(self, hint: str = "v") -> str:
         self._count += 1

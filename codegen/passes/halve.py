@@ -55,13 +55,13 @@ def halve(func: Func, target: Target) -> Func:
 
 
 class _Chain(NamedTuple):
-    """`store` adds (or the like) the elements of `register` from `start` on, `count` in all."""
+    """`store` adds (or the like) the elements of `register` from `start` on, `length` in all."""
 
     store: Store
     op: Op
     register: Buffer
     start: Expr
-    count: int
+    length: int
 
 
 def _match(loop: For, s: Simplifier) -> _Chain | None:
@@ -88,7 +88,7 @@ def _match(loop: For, s: Simplifier) -> _Chain | None:
 
 
 def _steps(chain: _Chain) -> Stmt:
-    source, start, width = chain.register, chain.start, chain.count // 2
+    source, start, width = chain.register, chain.start, chain.length // 2
     stmts: list[Stmt] = []
     made: list[Buffer] = []
     while width > 1:

@@ -18,7 +18,8 @@ from tilewright.tir import te
 from tilewright.tir.ir import For, ForKind, Func
 from tilewright.tir.visit import walk
 
-from ..schedule.random_steps import a_program, apply_random_steps
+from ..schedule.random_programs import a_program
+from ..schedule.random_steps import apply_random_steps
 from .machinery import check, check_passes
 
 TARGETS = ["cpu -threads=1", "cpu -threads=2", "cpu -mcpu=x86-64-v3 -threads=1"]

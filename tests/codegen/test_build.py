@@ -1,0 +1,173 @@
+"""Building kernels: memory, threads, names, and programs that are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tilewright import te
+from tilewright.codegen import lower as lowering
+from tilewright.codegen.build import compile_func, to_module
+from tilewright.codegen.detect import resolve
+from tilewright.codegen.llvm import parse
+from tilewright.errors import BuildError, KernelError, TargetError
+from tilewright.schedule import Schedule
+from tilewright.tir.ir import For, ForKind, Func, Store, Var
+from tilewright.tir.visit import walk
+
+from .machinery import SERIAL, check, check_passes
+
+HUGE = 1 << 43
+
+
+def chain(n: int, m: int) -> Func:
+    """C[i] = the sum over j of B[i, j] = A[i] + j."""
+    a = te.placeholder((n,), "float32", name="A")
+    b = te.compute((n, m), lambda i, j: a[i] + te.cast(j, "float32"), name="B")
+    r = te.reduce_axis(m, name="r")
+    c = te.compute((n,), lambda i: te.sum(b[i, r], axis=r), name="C")
+    return te.func([a, c], name="chain")
+
+
+def with_scratch(n: int, m: int) -> Schedule:
+    """Each row of B is made where it is used, the rows in parallel."""
+    sch = Schedule(chain(n, m))
+    i = sch.get_loops(sch.get_block("C"))[0]
+    sch.compute_at(sch.get_block("B"), i)
+    sch.parallel(i)
+    return sch
+
+
+def test_memory_that_is_not_there_is_an_error() -> None:
+    module = to_module(compile_func(chain(1, HUGE), SERIAL))
+    with pytest.raises(KernelError, match="no memory"):
+        module(np.zeros(1, np.float32), np.zeros(1, np.float32))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_memory_that_a_thread_does_not_get_is_an_error(threads: int) -> None:
+    module = to_module(compile_func(with_scratch(4, HUGE).func, f"cpu -threads={threads}"))
+    with pytest.raises(KernelError, match="no memory"):
+        module(np.zeros(4, np.float32), np.zeros(4, np.float32))
+
+
+@pytest.mark.parametrize("m", [7, 9000])
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_threads_have_scratch_memory_of_their_own(n: int, m: int) -> None:
+    func = with_scratch(n, m).func
+    module = to_module(compile_func(func, "cpu -threads=2"))
+    a, c = np.arange(n, dtype=np.float32), np.zeros(n, np.float32)
+    for _ in range(20):
+        module(a, c)
+        np.testing.assert_allclose(c, a * m + m * (m - 1) / 2, rtol=1e-3)
+
+
+def test_only_parallel_kernels_for_several_threads_need_openmp() -> None:
+    func = with_scratch(4, 5).func
+    assert compile_func(func, "cpu -threads=2").parallel
+    assert not compile_func(func, "cpu -threads=1").parallel
+    assert not compile_func(chain(4, 5), "cpu -threads=2").parallel
+
+
+def test_a_parallel_loop_in_a_parallel_loop_is_serial() -> None:
+    a = te.placeholder((3, 4), "float32", name="A")
+    c = te.compute((3, 4), lambda i, j: a[i, j] * 2, name="C")
+    sch = Schedule(te.func([a, c], name="f"))
+    sch.parallel(sch.get_loops(sch.get_block("C"))[0])
+    body = sch.func.body
+    assert isinstance(body, For)
+    nested = replace(body, body=replace(body.body, kind=ForKind.PARALLEL))  # type: ignore[type-var]
+    check(replace(sch.func, body=nested), target="cpu -threads=2")
+
+
+def test_internal_buffers_shrink_to_what_is_alive() -> None:
+    steps = dict[str, Func]()
+    lowering.lower(with_scratch(6, 8).func, resolve(SERIAL), trace=steps.__setitem__)
+    shapes = {n.buffer.shape for n in walk(steps["compact"]) if type(n).__name__ == "Alloc"}
+    assert shapes == {(1, 8)}
+    check_passes(with_scratch(6, 8).func)
+
+
+def test_the_trace_sees_the_program_after_each_pass() -> None:
+    names: list[str] = []
+    lowering.lower(chain(2, 3), resolve(SERIAL), trace=lambda name, _: names.append(name))
+    assert names == ["", *(p.__name__ for p in lowering.PASSES)]
+
+
+def test_strict_arithmetic_keeps_the_order_of_sums() -> None:
+    names: list[str] = []
+    lowering.lower(
+        chain(2, 3), resolve(SERIAL), strict_fp=True, trace=lambda name, _: names.append(name)
+    )
+    assert {p.__name__ for p in lowering.PASSES} - set(names) == {"halve"}
+
+
+def test_sources_of_a_module() -> None:
+    module = to_module(compile_func(chain(2, 3), SERIAL, name="renamed"))
+    assert "i32 @renamed(" in module.source("llvm")
+    assert "renamed:" in module.source("asm")
+    assert "def chain(" in module.source("tir")
+    assert module.signature.name == "renamed"
+
+
+def test_unrolling_too_far_is_refused() -> None:
+    a = te.placeholder((1 << 40,), "float32", name="A")
+    c = te.compute((1 << 40,), lambda i: a[i], name="C")
+    func = te.func([a, c], name="f")
+    assert isinstance(func.body, For)
+    unrolled = replace(func, body=replace(func.body, kind=ForKind.UNROLL))
+    with pytest.raises(BuildError, match="unrolling gives 1099511627776 stores"):
+        compile_func(unrolled, SERIAL)
+
+
+def test_registers_need_constant_indices() -> None:
+    sch = Schedule(chain(2, 3))
+    sch.cache_write(sch.get_block("B"), 0, "register")
+    with pytest.raises(BuildError, match="held in registers, and its index .* is not a constant"):
+        compile_func(sch.func, SERIAL)
+
+
+def test_loops_bound_to_a_gpu_are_refused() -> None:
+    sch = Schedule(chain(2, 3))
+    sch.bind(sch.get_loops(sch.get_block("B"))[0], "blockIdx.x")
+    with pytest.raises(BuildError, match=r"bound to blockIdx\.x"):
+        compile_func(sch.func, SERIAL)
+
+
+def test_open_decisions_are_refused() -> None:
+    func = chain(2, 3)
+    first = next(n for n in walk(func) if isinstance(n, For))
+    n = Var("n")
+    stores = next(s for s in walk(func) if isinstance(s, Store))
+    open_func = replace(func, body=For(first.var, n, stores))
+    with pytest.raises(BuildError, match="extent of the loop .* is not known"):
+        compile_func(open_func, SERIAL)
+
+
+def test_variables_outside_of_their_loops_are_refused() -> None:
+    func = chain(2, 3)
+    block = next(n for n in walk(func) if type(n).__name__ == "Block")
+    with pytest.raises(BuildError, match="used outside of its loop"):
+        compile_func(replace(func, body=block), SERIAL)
+
+
+def test_code_for_another_machine_is_not_loaded() -> None:
+    compiled = compile_func(chain(2, 3), "cpu -mcpu=neoverse-n1 -threads=1")
+    assert compiled.object_code[:4] == b"\x7fELF"
+    with pytest.raises(TargetError):
+        to_module(compiled)
+
+
+def test_text_that_is_no_module_is_refused() -> None:
+    with pytest.raises(BuildError, match="LLVM refuses"):
+        parse("define i32 @f() { ret i64 0 }")
+
+
+def test_more_threads_than_iterations() -> None:
+    a = te.placeholder((3,), "int32", name="A")
+    c = te.compute((3,), lambda i: a[i] + 1, name="C")
+    sch = Schedule(te.func([a, c], name="f"))
+    sch.parallel(sch.get_loops(sch.get_block("C"))[0])
+    check(sch.func, target="cpu -threads=16")
