@@ -195,6 +195,19 @@ class _Tiles:
         self.unroll = sch.sample_categorical(unrolls) if len(unrolls) > 1 else None
         if self.unroll is not None:
             draft.limit("the unrolled body fits the code cache", accumulators * self.unroll <= 256)
+            if _slides(block, reduced(block)[-1]):
+                # What the window shares between steps is held in registers as well.
+                draft.limit(
+                    "a window's values fit the registers", accumulators * self.unroll <= 2 * room
+                )
+
+
+def _slides(block: Block, inner: Var) -> bool:
+    """Whether an index of an input moves with `inner` and with a spatial variable."""
+    return any(
+        inner in i.used and i.strides[inner] is not None and inner not in i.plain
+        for i in inputs_of(block)
+    )
 
 
 def _middle(sch: Schedule, extent: int) -> Dim:
