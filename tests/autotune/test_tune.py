@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -18,7 +20,16 @@ from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.measured import Measured, VerifyResult
 from tilewright.autotune.progress import Drift, Ended, Event, Final, Started, Trial
 from tilewright.autotune.search import Search
-from tilewright.tuning_db import Outcome, Session, SessionStatus, Verification
+from tilewright.autotune.sketch import Sketch, sketches
+from tilewright.codegen.detect import resolve
+from tilewright.tuning_db import (
+    Outcome,
+    ScheduleRecord,
+    Session,
+    SessionStatus,
+    Toolchain,
+    Verification,
+)
 
 from .children import QUICK
 from .kernels import matmul
@@ -31,6 +42,17 @@ FAILED = Measured(Outcome.CRASH, error="running it: signal 11")
 @pytest.fixture
 def db() -> TuningDatabase:
     return TuningDatabase("sqlite://")
+
+
+@cache
+def prepared() -> tuple[Sketch, ...]:
+    return sketches(matmul(), resolve("cpu -threads=1"))
+
+
+@pytest.fixture(autouse=True)
+def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sketches are made once for all tests."""
+    monkeypatch.setattr(tuning, "Search", partial(Search, made=prepared()))
 
 
 @pytest.fixture
@@ -70,6 +92,7 @@ def test_the_fastest_checked_candidate_is_the_best(db: TuningDatabase, play: Pla
     stored = db.get(type(db.measurements()[0]), result.best.measurement_id)
     assert (stored.seconds, stored.schedule) == (2.0, result.best.schedule_id)
     assert "sch.get_block(0)" in str(result.best.trace)
+    assert all(s.generator.startswith("tiled") for s in db.records(ScheduleRecord))
     assert {v.max_error for v in db.records(Verification)} == {1e-7}
     assert sorted(m.outcome for m in db.measurements()).count(Outcome.CRASH) == 1
     assert [m.error for m in db.measurements(outcome=Outcome.CRASH)] == [FAILED.error]
@@ -102,6 +125,36 @@ def test_what_is_known_is_not_measured_again(db: TuningDatabase, play: Play) -> 
     assert len({m.schedule for m in db.measurements()}) == 16
 
 
+def test_what_other_tools_made_is_not_known(
+    db: TuningDatabase, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(ok(1.0), ok(9.0))
+    with monkeypatch.context() as patch:
+        patch.setattr(tuning, "toolchain_record", lambda: Toolchain(generation="llvm 1"))
+        run(db)
+    events: list[Event] = []
+    result = run(db, events.append)
+    assert isinstance(events[0], Started)
+    assert (events[0].known, events[0].best_seconds) == (0, None)
+    assert result.best is not None
+    assert result.best.seconds == 9.0
+
+
+def test_a_schedule_that_cannot_be_read_is_left_out(
+    db: TuningDatabase, play: Play, caplog: pytest.LogCaptureFixture
+) -> None:
+    play(ok(1.0))
+    run(db)
+    (first, *_) = db.measurements()
+    damaged = ScheduleRecord(trace='{"version": 99, "steps": []}', trace_version=99)
+    db.put(damaged, replace(first, schedule=damaged.id))
+    events: list[Event] = []
+    run(db, events.append, seed=1)
+    assert isinstance(events[0], Started)
+    assert events[0].known == 8
+    assert "cannot be read" in caplog.text
+
+
 def test_a_search_without_candidates_ends_the_session(
     db: TuningDatabase, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,7 +162,7 @@ def test_a_search_without_candidates_ends_the_session(
         def ask(self, count: int) -> Any:
             return super().ask(min(count, 3 - len(self._observed)))
 
-    monkeypatch.setattr(tuning, "Search", Small)
+    monkeypatch.setattr(tuning, "Search", partial(Small, made=prepared()))
     play(ok(1.0))
     result = run(db)
     assert result.reason == "the search has no candidate left after 3 trials"
