@@ -49,12 +49,12 @@ class Recorder:
         self._database = database
         self._last_beat = time.monotonic()
 
-    def trial(self, candidate: Candidate, measured: Measured) -> Measurement:
-        """Record what became of a candidate, and its check if there was one."""
+    def trial(self, candidate: Candidate, generator: str, measured: Measured) -> Measurement:
+        """Record what became of a candidate, its check if there was one, and what made it."""
         schedule = ScheduleRecord(
             trace=candidate.trace.to_json(notes=False),
             trace_version=VERSION,
-            generator=f"sketch {candidate.sketch}",
+            generator=generator,
         )
         measurement = self._measurement(
             schedule.id,

@@ -25,6 +25,7 @@ from .progress import Batch, Callback, Drift, Ended, Event, Final, Started, Tria
 from .recorder import Recorder
 from .result import BestResult, Spent, TuneResult
 from .search import Candidate, Observation
+from .sketch import Sketch
 
 _log = logging.getLogger(__name__)
 _SILENCE = 1.0
@@ -33,6 +34,7 @@ _SILENCE = 1.0
 class Proposals(Protocol):
     """What a session needs of a search."""
 
+    sketches: tuple[Sketch, ...]
     seconds_in_model: float
 
     def ask(self, count: int) -> list[Candidate]: ...
@@ -160,7 +162,9 @@ class Tuning:
         results = self._measurer.measure(traces, self._best_seconds)
         observed = []
         for candidate, measured in zip(candidates, results, strict=True):
-            self._conclude(candidate, measured, self._recorder.trial(candidate, measured))
+            sketch = self._search.sketches[candidate.sketch].name
+            written = self._recorder.trial(candidate, sketch, measured)
+            self._conclude(candidate, measured, written)
             observed.append(
                 Observation(
                     candidate.key,
