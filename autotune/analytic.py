@@ -103,7 +103,8 @@ def estimate(source: Profile, rows: Ints, target: Target) -> Estimate:
 
     def of_main(name: str) -> Floats:
         values: Floats = np.stack([getattr(p, name) for p in parts])
-        return values[slowest, everyone]
+        picked: Floats = values[slowest, everyone]
+        return picked
 
     memory = np.stack([p.memory for p in parts])
     lanes = np.stack([p.lanes for p in parts])
@@ -253,28 +254,29 @@ def _traffic(
     data: Evaluated, n: Numbers, accesses: list[Access], caches: tuple[Cache, ...]
 ) -> list[Traffic]:
     """For each loop level, outermost first, what the accesses move and occupy."""
-    levels = []
-    for level in range(len(n.extents) + 1):
-        moved = np.zeros(data.rows)
-        span = np.zeros(data.rows)
-        crowded = [np.zeros(data.rows) for _ in caches]
-        for a in accesses:
+    depth = len(n.extents)
+    moved = np.zeros((depth + 1, data.rows))
+    span = np.zeros((depth + 1, data.rows))
+    crowded = np.zeros((len(caches), depth + 1, data.rows))
+    for a in accesses:
+        size = dtypes.nbytes(a.buffer.dtype)
+        row = data.column(a.sizes[-1]) * size if a.sizes else np.ones(data.rows)
+        moves = [data.moves(n, a, i) for i in range(depth)]
+        for level in range(depth + 1):
             elements, runs = data.footprint(a, level)
-            size = dtypes.nbytes(a.buffer.dtype)
             # Whole lines are moved, and a store reads the line first.
             touched = np.maximum(elements * size, runs * LINE)
             # Loops right around that do not move the access reuse what is there.
             times = np.ones(data.rows)
             for i in range(level - 1, -1, -1):
-                moves = data.moves(n, a, i)
-                times = np.where(times > 1, times * n.extents[i], moves)
-            moved += touched * times * (2.0 if a.stores else 1.0)
-            span += touched
-            row = data.column(a.sizes[-1]) * size if a.sizes else np.ones(data.rows)
+                times = np.where(times > 1, times * n.extents[i], moves[i])
+            moved[level] += touched * times * (2.0 if a.stores else 1.0)
+            span[level] += touched
             for k, cache in enumerate(caches):
-                crowded[k] += touched * _crowding(row, touched / runs, runs, cache)
-        levels.append(Traffic(moved, span, tuple(crowded)))
-    return levels
+                crowded[k, level] += touched * _crowding(row, touched / runs, runs, cache)
+    return [
+        Traffic(moved[level], span[level], tuple(crowded[:, level])) for level in range(depth + 1)
+    ]
 
 
 def _crowding(row: Floats, run: Floats, runs: Floats, cache: Cache) -> Floats:

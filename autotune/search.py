@@ -69,7 +69,7 @@ class _Pool:
     profile: Profile
     rows: Rows
     features: np.ndarray
-    keys: set[tuple[int, ...]] = field(default_factory=set)
+    keys: set[bytes] = field(default_factory=set)
 
 
 class Search:
@@ -189,11 +189,12 @@ class Search:
 
     def _add(self, pool: _Pool, rows: Rows) -> None:
         """Put new rows into a pool."""
-        fresh = [r for r in rows if tuple(r.tolist()) not in pool.keys]
+        keys = [r.tobytes() for r in rows]
+        fresh = [n for n, key in enumerate(keys) if key not in pool.keys]
         if not fresh:
             return
-        new = np.array(fresh, dtype=np.int64).reshape(len(fresh), rows.shape[1])
-        pool.keys.update(tuple(r.tolist()) for r in new)
+        pool.keys.update(keys)
+        new = rows[fresh]
         features = estimate(pool.profile, new, self.target).features
         if len(pool.rows) == 0:
             pool.rows, pool.features = new, features
