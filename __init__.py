@@ -29,8 +29,8 @@ from .errors import (
 if TYPE_CHECKING:
     from . import ops
     from .autotune.tune import tune
-    from .compile import build
-    from .runtime import Module
+    from .compile import build, build_library
+    from .runtime import Module, load
     from .schedule import Schedule, Trace
     from .target import Target
     from .tir import language as T
@@ -63,7 +63,9 @@ __all__ = [
     "TuningError",
     "VerifyError",
     "build",
+    "build_library",
     "errors",
+    "load",
     "ops",
     "script",
     "te",
@@ -79,6 +81,8 @@ _HOMES = {
     "Trace": ".schedule",
     "TuningDatabase": ".tuning_db",
     "build": ".compile",
+    "build_library": ".compile",
+    "load": ".runtime",
     "script": ".tir.script",
     "tune": ".autotune.tune",
 }
