@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from ..tir.ir import (
-    Binary,
     Block,
     Buffer,
     Dim,
@@ -25,7 +24,6 @@ from ..tir.ir import (
     Range,
     Stmt,
     Var,
-    as_dim,
     as_expr,
     binary,
 )
@@ -275,11 +273,18 @@ def written_box(
     where a predicate or a stride may leave elements out.
     """
     own = {**ranges, **{v: (0, e - 1) for v, e in inner.items()}}
-    conditions = [c for c in conjuncts(block.predicate) if expr_key(c) not in given]
-    domain = [c for c in conditions if _is_domain(c, block, buffer)]
-    others = [c for c in conditions if not any(c is d for d in domain)]
-    if not all(prove(c, own, assuming=domain) is True for c in others):
-        return None
+    # A point in the buffer is one where all of these hold: what follows from them leaves none out.
+    domain: list[Expr] = []
+    for i in block.iters:
+        if i.kind is IterKind.REDUCE or _spans(i, block, buffer):
+            domain += [
+                binary(Op.LT, i.value, as_expr(i.extent)),
+                binary(Op.GE, i.value, as_expr(0)),
+            ]
+    known = {expr_key(c) for c in domain} | set(given)
+    for c in conjuncts(block.predicate):
+        if expr_key(c) not in known and prove(c, own, assuming=domain) is not True:
+            return None
     regions = bound_regions(block, block.writes, buffer)
     if len(regions) != 1:
         return None
@@ -292,20 +297,6 @@ def written_box(
         seen |= free_vars(r.min) & inner.keys()
         box.append(run)
     return box
-
-
-def _is_domain(condition: Expr, block: Block, buffer: Buffer) -> bool:
-    """Whether `condition` keeps `block` within `buffer`, or a reduction within its extent."""
-    if type(condition) is not Binary or condition.op not in (Op.LT, Op.GE):
-        return False
-    key = expr_key(condition.a)
-    lower = condition.op is Op.GE
-    return any(
-        expr_key(i.value) == key
-        and certain(as_dim(condition.b) == (0 if lower else i.extent))
-        and (i.kind is IterKind.REDUCE or _spans(i, block, buffer))
-        for i in block.iters
-    )
 
 
 def _spans(i: Iter, block: Block, buffer: Buffer) -> bool:
