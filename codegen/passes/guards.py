@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...tir.ir import INDEX, Binary, Expr, If, Op, Seq, Stmt, Store, Var
+from ...tir.ir import INDEX, Binary, Expr, For, If, Op, Seq, Stmt, Store, Var
 from ...tir.polynomial import ONE, Poly
 from ...tir.simplify import Simplifier
 from .scope import nested
@@ -20,14 +20,15 @@ def conjuncts(cond: Expr) -> Iterator[Expr]:
         yield cond
 
 
-def guards(s: Stmt) -> Iterator[Expr]:
-    """The comparisons of indices that something below `s` runs under."""
-    pending = [s]
+def guards(s: Stmt, *, in_loops: bool = False) -> Iterator[Expr]:
+    """The comparisons of indices that something below `s` runs under; or those within loops."""
+    pending = [(s, not in_loops)]
     while pending:
-        top = pending.pop()
-        if type(top) is If:
+        top, wanted = pending.pop()
+        if type(top) is If and wanted:
             yield from (c for c in conjuncts(top.cond) if is_bound(c))
-        pending.extend(nested(top))
+        wanted = wanted or type(top) is For
+        pending.extend((c, wanted) for c in nested(top))
 
 
 def is_bound(cond: Expr) -> bool:

@@ -46,6 +46,12 @@ def simplifier_of(func: Func) -> Simplifier:
     return Simplifier(ranges_of(func.body))
 
 
+def declare(s: Simplifier, new: Stmt) -> Stmt:
+    """`new`, after telling the simplifier the ranges of its loops, whose variables are new."""
+    s.ranges = {**s.ranges, **ranges_of(new)}
+    return new
+
+
 def map_stmts(s: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
     """`s` with `f` applied to the statements directly below it."""
     return rewrite_children(s, lambda c: f(c) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]

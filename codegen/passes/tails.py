@@ -19,15 +19,14 @@ from ...tir.ir import (
     Seq,
     Stmt,
     Var,
-    const,
     seq,
 )
 from ...tir.polynomial import ONE, Poly, factors
 from ...tir.simplify import Simplifier
-from ...tir.visit import substitute, walk
+from ...tir.visit import walk
 from .guards import conjuncts, guards, is_bound, slack
-from .scope import Ranges, decided, fresh, loops, map_exprs, map_stmts, nested, ranges_of, with_body
-from .trim import trimmed
+from .scope import decided, declare, fresh, loops, map_stmts, nested, simplifier_of, with_body
+from .trim import part_of, trimmed
 from .vectorize import native_lanes
 
 MAX_COPIED_STORES = 1536
@@ -47,14 +46,14 @@ def tails(func: Func, target: Target) -> Func:
     """
     if not any(True for _ in guards(func.body)):
         return func
-    return with_body(func, _visit(func.body, ranges_of(func.body), target))
+    return with_body(func, _visit(func.body, simplifier_of(func), target))
 
 
 class _Cut(NamedTuple):
     """The condition `outer + inner < full + rest`, of a tile at `outer` that is `size` wide.
 
     `outer` and `full` are multiples of `size`, and `inner` and `rest` are less than it: tiles
-    before `full` are whole, the one at `full` has `rest` elements, later ones are empty.
+    before `full` are whole, the one at `full` has `rest` elements (or is empty), as later ones are.
     """
 
     outer: Poly
@@ -63,60 +62,64 @@ class _Cut(NamedTuple):
     size: int
 
 
-def _visit(s: Stmt, ranges: Ranges, target: Target) -> Stmt:
-    if type(s) is For and isinstance(s.extent, int):
-        cut = _cut(s, Simplifier(ranges))
-        if cut is not None and _size(s.body, target) <= MAX_COPIED_STORES:
-            return _versions(s, cut, ranges, target)
-    return map_stmts(s, lambda c: _visit(c, ranges, target))
+def _visit(stmt: Stmt, s: Simplifier, target: Target) -> Stmt:
+    if type(stmt) is For and isinstance(stmt.extent, int):
+        cut = _cut(stmt, s)
+        if cut is not None and _size(stmt.body, target) <= MAX_COPIED_STORES:
+            return _versions(stmt, cut, s, target)
+    return map_stmts(stmt, lambda c: _visit(c, s, target))
 
 
-def _versions(loop: For, cut: _Cut, ranges: Ranges, target: Target) -> Stmt:
-    """The loop with both versions of its body, in each of which further conditions are decided."""
-    copy = fresh(loop.body)
-    ranges |= ranges_of(copy)
-    whole = _decide(loop.body, cut, True, ranges)
-    part = _decide(copy, cut, False, ranges)
+def _versions(loop: For, cut: _Cut, s: Simplifier, target: Target) -> Stmt:
+    """The loop with versions of its body, in each of which further conditions are decided."""
+    assert isinstance(loop.extent, int)
+    whole = _decide(loop.body, cut, cut.size, s)
+    part = _decide(declare(s, fresh(loop.body)), cut, cut.rest, s) if cut.rest else Seq(())
+    empty = declare(s, fresh(_decide(loop.body, cut, 0, s)))
     if cut.outer.keys() <= {loop.var} and loop.kind is ForKind.SERIAL:
         at = cut.full // cut.size
-        parts = []
-        if at:
-            parts.append(_visit(_first(loop, at, whole, ranges), ranges, target))
-        if cut.rest:
-            last = _simplified(substitute(part, {loop.var: const(at)}), ranges)
-            parts.append(_visit(last, ranges, target))
-        return decided(seq(*parts))
-    s = Simplifier(ranges)
+        after = at + (cut.rest > 0)
+        parts = [
+            part_of(loop, 0, at, whole, s),
+            part_of(loop, at, after - at, part, s),
+            part_of(loop, after, loop.extent - after, empty, s),
+        ]
+        return decided(seq(*(_visit(p, s, target) for p in parts)))
     place = s.build(cut.outer)
-    end = If(s(place < cut.full + cut.size), part) if cut.rest else Seq(())
-    body = decided(If(s(place < cut.full), whole, end)) if cut.full else end
-    return _visit(replace(loop, body=body), ranges, target)
+    body = empty
+    if cut.rest:
+        body = _choice(s(place < cut.full + cut.size), part, body)
+    body = decided(_choice(s(place < cut.full), whole, body))
+    return _visit(replace(loop, body=body), s, target)
 
 
-def _first(loop: For, extent: int, body: Stmt, ranges: Ranges) -> Stmt:
-    """The iterations before `extent`."""
-    if extent == 1:
-        return _simplified(substitute(body, {loop.var: const(0)}), ranges)
-    var = Var(loop.var.name)
-    ranges[var] = (0, extent - 1)
-    body = _simplified(substitute(body, {loop.var: var}), ranges)
-    return replace(loop, var=var, extent=extent, body=body)
+def _choice(cond: Expr, then: Stmt, other: Stmt) -> Stmt:
+    return If(cond, then, None if type(other) is Seq and not other.stmts else other)
 
 
 def _cut(loop: For, s: Simplifier) -> _Cut | None:
     """A condition below `loop` that is to be decided in its body."""
-    inside = {f.var: f.kind for f in loops(loop.body)}
-    for guard in guards(loop.body):
+    inside = {f.var: f for f in loops(loop.body)}
+    for guard in guards(loop.body, in_loops=True):
         p = slack(guard, s)
         variables = _variables(p)
+        if loop.var not in variables:
+            continue
         below = [inside[v] for v in variables if v in inside]
-        serial = sum(kind not in (ForKind.UNROLL, ForKind.VECTOR) for kind in below)
-        if loop.var not in variables or not below or serial > (len(below) == 1):
+        tile = [f for f in below if f.kind in (ForKind.UNROLL, ForKind.VECTOR)]
+        if len(tile) < len(below) and not (len(below) == 1 and _is_tight(below[0])):
+            continue
+        if not below and _is_tight(loop):
             continue
         cut = _split(p, inside.keys(), s)
         if cut is not None:
             return cut
     return None
+
+
+def _is_tight(loop: For) -> bool:
+    """Whether a branch in each iteration is too dear: there are no loops in it."""
+    return loop.kind is ForKind.SERIAL and not any(True for _ in loops(loop.body))
 
 
 def _split(p: Poly, inside: Collection[Var], s: Simplifier) -> _Cut | None:
@@ -136,40 +139,36 @@ def _split(p: Poly, inside: Collection[Var], s: Simplifier) -> _Cut | None:
     end = p.get(ONE, 0) + 1
     if not outer or reach >= size or end <= 0:
         return None
-    return _Cut(outer, end // size * size, end % size, size)
+    full, rest = end // size * size, end % size
+    if rest > reach:
+        full, rest = full + size, 0
+    return _Cut(outer, full, rest, size)
 
 
 def _variables(p: Poly) -> set[Var]:
     return {n for k in p if k is not ONE for f in factors(k) for n in walk(f) if type(n) is Var}
 
 
-def _decide(body: Stmt, cut: _Cut, whole: bool, ranges: Ranges) -> Stmt:
-    """`body` for whole tiles, or for the last one, which then ends at a constant."""
-    s = Simplifier(ranges)
+def _decide(body: Stmt, cut: _Cut, end: int, s: Simplifier) -> Stmt:
+    """`body` for tiles with `end` elements: `cut.size` for whole ones, 0 for empty ones."""
     inside = {f.var for f in loops(body)}
 
-    def condition(c: Expr) -> Expr | None:
+    def condition(c: Expr) -> Expr:
         if not is_bound(c):
             return c
         p = slack(c, s)
         if _split(p, inside, s) != cut:
             return c
-        if whole:
-            return None
         inner = {k: -v for k, v in p.items() if k is not ONE and k not in cut.outer}
-        return s(s.build(inner) < cut.rest)
+        return s(s.build(inner) < end)
 
     def visit(n: Stmt) -> Stmt:
         if type(n) is not If:
             return map_stmts(n, visit)
-        kept = [k for k in map(condition, conjuncts(n.cond)) if k is not None]
-        then = visit(n.then)
-        if not kept:
-            return then
-        other = None if n.other is None else visit(n.other)
-        return If(_all(kept), then, other)
+        cond = s(_all([condition(c) for c in conjuncts(n.cond)]))
+        return If(cond, visit(n.then), None if n.other is None else visit(n.other))
 
-    return trimmed(decided(visit(body)), ranges)
+    return trimmed(decided(visit(body)), s)
 
 
 def _all(conditions: list[Expr]) -> Expr:
@@ -177,10 +176,6 @@ def _all(conditions: list[Expr]) -> Expr:
     for c in conditions[1:]:
         total = Binary(Op.AND, total, c, "bool")
     return total
-
-
-def _simplified(s: Stmt, ranges: Ranges) -> Stmt:
-    return decided(map_exprs(s, Simplifier(ranges)))
 
 
 def _size(s: Stmt, target: Target) -> int:

@@ -9,7 +9,7 @@ from ...tir.ir import Buffer, For, ForKind, Func, Let, Load, Seq, Stmt, Var, con
 from ...tir.simplify import Simplifier
 from ...tir.visit import substitute, walk
 from .guards import Guarded, fails_from, guards, is_bound, stores
-from .scope import Ranges, decided, map_exprs, map_stmts, ranges_of, with_body
+from .scope import decided, declare, map_exprs, map_stmts, simplifier_of, with_body
 
 
 def trim(func: Func, target: Target) -> Func:
@@ -26,16 +26,16 @@ def trim(func: Func, target: Target) -> Func:
     del target
     if not any(True for _ in guards(func.body)):
         return func
-    return with_body(func, trimmed(func.body, ranges_of(func.body)))
+    return with_body(func, trimmed(func.body, simplifier_of(func)))
 
 
-def trimmed(s: Stmt, ranges: Ranges) -> Stmt:
-    """`s` without the iterations in which nothing new happens; new loops are added to `ranges`."""
-    if type(s) is For and isinstance(s.extent, int) and not is_register_vector(s):
-        alive = _alive(s, Simplifier(ranges))
-        if alive < s.extent:
-            return trimmed(_shortened(s, alive, ranges), ranges)
-    return map_stmts(s, lambda c: trimmed(c, ranges))
+def trimmed(stmt: Stmt, s: Simplifier) -> Stmt:
+    """`stmt` without the iterations in which nothing new happens."""
+    if type(stmt) is For and isinstance(stmt.extent, int) and not is_register_vector(stmt):
+        alive = _alive(stmt, s)
+        if alive < stmt.extent:
+            return trimmed(part_of(stmt, 0, alive, stmt.body, s), s)
+    return map_stmts(stmt, lambda c: trimmed(c, s))
 
 
 def is_register_vector(s: For) -> bool:
@@ -45,15 +45,15 @@ def is_register_vector(s: For) -> bool:
     )
 
 
-def _shortened(loop: For, extent: int, ranges: Ranges) -> Stmt:
-    if extent == 0:
+def part_of(loop: For, start: int, extent: int, body: Stmt, s: Simplifier) -> Stmt:
+    """The iterations of `loop` from `start` on with another body, as a loop from zero."""
+    if extent <= 0:
         return Seq(())
     if extent == 1:
-        body = substitute(loop.body, {loop.var: const(0)})
-        return decided(map_exprs(body, Simplifier(ranges)))
-    var = Var(loop.var.name)
-    ranges[var] = (0, extent - 1)
-    body = map_exprs(substitute(loop.body, {loop.var: var}), Simplifier(ranges))
+        return decided(map_exprs(substitute(body, {loop.var: const(start)}), s))
+    var = Var(loop.var.name if start == 0 else f"{loop.var.name}_tail")
+    declare(s, replace(loop, var=var, extent=extent))
+    body = map_exprs(substitute(body, {loop.var: var + start}), s)
     return replace(loop, var=var, extent=extent, body=decided(body))
 
 

@@ -340,9 +340,21 @@ def _select(v: _Vectorizer, e: Select, mask: Mask) -> Expr:
     return Select(cond, then, other, then.dtype)
 
 
+def _first_lane_is_on(mask: Expr) -> bool:
+    """Whether a mask is a comparison of lane numbers that holds for the first lane."""
+    match mask:
+        case Binary(
+            op=Op.LT, a=Ramp(base=Const(value=first)), b=Broadcast(value=Const(value=limit))
+        ):
+            return first < limit
+        case _:
+            return False
+
+
 def _load(v: _Vectorizer, e: Load, mask: Mask) -> Expr:
     (offset,) = (v.expr(i, mask) for i in e.indices)
-    if offset.dtype == INDEX and mask is None:
+    if offset.dtype == INDEX and (mask is None or _first_lane_is_on(mask)):
+        # One element for all lanes, of which at least one wants it.
         return e if offset is e.indices[0] else Load(e.buffer, (offset,), e.dtype)
     return Load(e.buffer, (v.wide(offset),), dtypes.vector(e.dtype, v.lanes), mask)
 
