@@ -15,7 +15,7 @@ from .kernels import matmul
 QUICK = TuneConfig(
     batch=4,
     measure=MeasureConfig(builders=1, max_samples=3, sample_seconds=1e-5),
-    search=SearchConfig(pool=256, children=128),
+    search=SearchConfig(pool=256, children=128, model=False),
 )
 
 
