@@ -71,7 +71,7 @@ def check_passes(func: Func, target: str = SERIAL) -> None:
     for name, step in steps:
         found = [np.copy(a) for a in arguments]
         flat = [
-            a.reshape(p.shape) if isinstance(p, Buffer) else a
+            a.reshape(-1) if isinstance(p, Buffer) and len(p.shape) == 1 else a
             for a, p in zip(found, step.params, strict=True)
         ]
         interpret(step, *flat)

@@ -74,7 +74,7 @@ def units(found: Array, exact: Array) -> Array:
     step = np.spacing(np.abs(nearest)).astype(np.longdouble)
     difference = np.abs(found.astype(np.longdouble) - exact.astype(np.longdouble)) / step
     same = (found == nearest) | (np.isnan(found) & np.isnan(nearest))
-    return np.where(same, np.fmin(difference, 0.5), difference).astype(float)
+    return np.asarray(np.where(same, np.fmin(difference, 0.5), difference), np.float64)
 
 
 @pytest.mark.parametrize(("name", "dtype"), ERRORS)

@@ -89,7 +89,9 @@ def vectorized(func: Func) -> Func:
 
 def check(fns: list[Function], *inputs: Array, target: str, ulps: float = 0) -> None:
     func = program(fns, *inputs)
-    outputs = [np.zeros(p.shape, dtypes.to_numpy(p.dtype)) for p in func.params[len(inputs) :]]
+    outputs = [
+        np.zeros(inputs[0].shape, dtypes.to_numpy(p.dtype)) for p in func.params[len(inputs) :]
+    ]
     interpret(func, *inputs, *outputs)
     for form in (func, vectorized(func)) if target == HERE else (vectorized(func),):
         found = run(compile_func(form, target, strict_fp=True), [*inputs, *outputs])
