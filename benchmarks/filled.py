@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tilewright as tw
 from tilewright.tuning_db import (
@@ -52,7 +52,12 @@ def filled(path: Path, count: int) -> Filled:
         last.id, target.id, trials=None, seconds=1, seed=0, search={}, model={}
     )
     where = {"workload": last.id, "target": target.id, "toolchain": toolchain.id}
-    fixed = {**where, "session": session.id, "environment": environment.id, "created": utc_now()}
+    fixed: dict[str, Any] = {
+        **where,
+        "session": session.id,
+        "environment": environment.id,
+        "created": utc_now(),
+    }
     good, bad = (
         Measurement(schedule=schedules[0].id, outcome=o, seconds=s, samples=t, error=e, **fixed)
         for o, s, t, e in (

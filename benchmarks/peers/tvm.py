@@ -7,14 +7,13 @@ not set); what was found is kept in `build/tvm`.
 from __future__ import annotations
 
 import os
-import sys
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 _SITE = Path(__file__).resolve().parent.parent / "tvm_site"
-sys.path.insert(0, str(_SITE))
-import sitecustomize  # noqa: E402, F401  this process too
+runpy.run_path(str(_SITE / "sitecustomize.py"))  # in this process too, before TVM is loaded
 
 import tvm  # noqa: E402
 from tvm import te, topi  # noqa: E402
@@ -50,7 +49,7 @@ def prepare(case: Case, arrays: list[Array], threads: int) -> Call | None:
     buffers = [tvm.runtime.tensor(a, device) for a in (*arrays, suite.output(case))]
     kernel = library["main"]
     note = "not tuned" if schedule is None else ""
-    return Call(lambda: kernel(*buffers), lambda: buffers[-1].numpy(), note=note)
+    return Call(lambda: kernel(*buffers), buffers[-1].numpy, note=note)
 
 
 def _tuned(func: Any, target: Any, folder: Path, trials: int, threads: int) -> Any:
