@@ -152,8 +152,11 @@ def test_empty_and_single(shape: tuple[int, int]) -> None:
 def test_scalars_of_every_dtype(dtype: str) -> None:
     a = te.placeholder((9,), dtype, name="A")
     x = te.scalar(dtype, "x")
-    c = te.compute((9,), lambda i: te.maximum(a[i], x), name="C")
-    check(te.func([a, x, c], name="f"))
+
+    def larger(i: te.Var) -> te.Expr:
+        return te.maximum(a[i], x)
+
+    check(te.func([a, x, te.compute((9,), larger, name="C")], name="f"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs mprotect")
