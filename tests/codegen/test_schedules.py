@@ -165,8 +165,7 @@ def test_padding_reads_nothing_outside(lanes: int) -> None:
     """Pages that may not be read lie right before and right behind the input."""
     n = mmap.PAGESIZE // 4
     a = te.placeholder((n,), "float32", name="A")
-    inside = lambda i: (i >= 8) & (i < n + 8)  # noqa: E731
-    y = te.compute((n + 16,), lambda i: te.select(inside(i), a[i - 8], 0.0), name="Y")
+    y = te.compute((n + 16,), lambda i: te.select((i >= 8) & (i < n + 8), a[i - 8], 0.0), name="Y")
     func = te.func([a, y], name="pad")
     sch = Schedule(func)
     if lanes > 1:
