@@ -73,9 +73,15 @@ class Rowspace:
         return kept[np.sort(first)]
 
     def sample(self, rng: np.random.Generator, count: int) -> Rows:
-        """At most `count` good rows: all of a small space, else drawn at random."""
+        """At most `count` good rows: all of a small space, else drawn at random.
+
+        Where none of a small space is worth measuring, as in a tiny program, the legal ones.
+        """
         if self.size <= ENUMERATED:
-            rows = self.good(self._all())
+            everything = self._all()
+            rows = self.good(everything)
+            if len(rows) == 0:
+                rows = everything[self.check(everything).legal]
             if len(rows) <= count:
                 return rows
             return rows[np.sort(rng.choice(len(rows), count, replace=False))]

@@ -122,6 +122,14 @@ def test_without_a_database_the_default_is_built(func: tw.Func) -> None:
     computes(module)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_tiny_programs_have_a_default_too(size: int) -> None:
+    module = tw.build(ops.matmul_func(size, size, size), SERIAL)
+    a, c = np.full((size, size), 2, np.float32), np.empty((size, size), np.float32)
+    module(a, a, c)
+    np.testing.assert_array_equal(c, 4 * size)
+
+
 def test_an_empty_database_gives_the_default(func: tw.Func, db: tw.TuningDatabase) -> None:
     assert tw.build(func, SERIAL, db).origin.kind == "default"
 
