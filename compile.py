@@ -41,7 +41,8 @@ def build(
     multiplications and additions. What was compiled before comes from a cache on disk.
 
     Raises `NotTunedError` with the explanation of the lookup (also `error.data["explanation"]`)
-    where no permitted way gives a schedule, and `BuildError` where lowering or compiling fails.
+    where no permitted way gives a schedule, `VerifyError` for a program that breaks a rule (reads
+    out of bounds, say), and `BuildError` where lowering or compiling fails.
     """
     from .codegen.build import to_module
     from .codegen.detect import resolve
@@ -130,6 +131,8 @@ def choose(
 ) -> Choice:
     """The schedule that the policy gives for a program on a resolved target; see `build`."""
     from .schedule import Schedule
+    from .tir.ir import Func
+    from .tir.verify import verify
 
     unknown = [a for a in allow if a not in POLICIES]
     if unknown:
@@ -137,7 +140,26 @@ def choose(
             "unknown policy {0!r}; expected some of {1}", unknown[0], ", ".join(POLICIES)
         )
     if isinstance(program, Schedule):
+        if program.space is not None:
+            raise BuildError(
+                "the sizes of a symbolic schedule are open",
+                hint="replay its trace with decisions: trace.with_row(row).apply(func)",
+            )
+        verify(program.original)
         return Choice(program.func, Origin("schedule"))
+    if not isinstance(program, Func):
+        raise BuildError(
+            "expected a program (Func) or a Schedule to build, found {0!r}",
+            type(program).__name__,
+            hint="call the function that makes the program: build(matmul(), ...)",
+        )
+    if database is not None and not hasattr(database, "explain"):
+        raise BuildError(
+            "database: expected a TuningDatabase, found {0!r}",
+            database,
+            hint='open one: tw.TuningDatabase("tuning.db")',
+        )
+    verify(program)
     if database is not None and "record" in allow:
         found = _lookup(program, target, database)
         if found is not None:

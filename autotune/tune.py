@@ -9,6 +9,7 @@ from ..codegen.detect import check_runnable, resolve, usable_processors
 from ..errors import TilewrightError, TuningError
 from ..target import Target
 from ..tir.ir import Func
+from ..tir.verify import verify
 from ..tuning_db import TuningDatabase
 from ..tuning_db.values import Session, SessionStatus
 from . import history
@@ -52,7 +53,8 @@ def tune(
     session and is passed on. `seed` makes the search, not the measurements, the same again.
 
     Raises `TuningError` for a budget that is none and where the program cannot be measured,
-    `ScheduleError` where no rule makes a schedule for it, `TargetError` for a target that this
+    `VerifyError` for a program that breaks a rule (reads out of bounds, say), `ScheduleError` where
+    no rule makes a schedule for it, `TargetError` for a target that this
     machine does not run, and `DatabaseError`.
     """
     if not isinstance(func, Func):
@@ -67,6 +69,7 @@ def tune(
             database,
             hint='open one: tw.TuningDatabase("tuning.db")',
         )
+    verify(func)
     meter = Meter(Budget(trials, seconds))
     options = config or TuneConfig()
     resolved = _runnable(target)

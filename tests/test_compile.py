@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from tilewright.codegen.cache import LOCATION
 from tilewright.codegen.detect import resolve
 from tilewright.compile import build_library
 from tilewright.runtime import load
+from tilewright.tir import te
 from tilewright.tuning_db import (
     Explanation,
     Measurement,
@@ -332,6 +334,7 @@ import sys
 sys.modules.update(dict.fromkeys(["llvmlite", "sqlalchemy", "xgboost", "psutil", "typer", "rich"]))
 import numpy as np
 from tilewright.runtime import load
+from tilewright.tir import te
 module = load(sys.argv[1])
 a, b = np.ones((6, 4), np.float32), np.ones((4, 10), np.float32)
 c = np.empty((6, 10), np.float32)
@@ -373,3 +376,31 @@ def test_a_library_that_cannot_be_written(func: tw.Func, tmp_path: Path) -> None
     (tmp_path / "matmul.o").mkdir()
     with pytest.raises(tw.BuildError, match="cannot write"):
         build_library(tw.Schedule(func), tmp_path / "matmul.o", object_file=True)
+
+
+def test_a_program_that_breaks_a_rule_is_not_built() -> None:
+    x = te.placeholder((8,), "float32", name="X")
+    y = te.compute((8,), lambda i: x[i + 1], name="Y")
+    with pytest.raises(tw.VerifyError, match=r"X in dimension 0"):
+        tw.build(te.func([x, y], name="shift"))
+
+
+@pytest.mark.parametrize("program", ["x", 3, None])
+def test_what_is_no_program(program: Any) -> None:
+    with pytest.raises(tw.BuildError, match=r"expected a program \(Func\) or a Schedule"):
+        tw.build(program)
+
+
+def test_a_symbolic_schedule() -> None:
+    x = te.placeholder((8,), "float32", name="X")
+    y = te.compute((8,), lambda i: x[i] + 1, name="Y")
+    sch = tw.Schedule(te.func([x, y], name="inc"), symbolic=True)
+    with pytest.raises(tw.BuildError, match="the sizes of a symbolic schedule are open"):
+        tw.build(sch)
+
+
+def test_what_is_no_database() -> None:
+    x = te.placeholder((8,), "float32", name="X")
+    y = te.compute((8,), lambda i: x[i] + 1, name="Y")
+    with pytest.raises(tw.BuildError, match="database: expected a TuningDatabase, found 'x.db'"):
+        tw.build(te.func([x, y], name="inc"), database="x.db")  # type: ignore[arg-type]
