@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from ..errors import BuildError
 from ..runtime import openmp
 from ..runtime.module import Module, Origin
 from ..runtime.signature import Signature
@@ -18,6 +19,9 @@ from .lower import Trace, lower
 from .signature import signature_of
 
 _OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+
+
+_DEEP = "compute parts of a long expression in stages of their own"
 
 
 @dataclass(frozen=True)
@@ -58,9 +62,14 @@ def compile_func(
     target = resolve(target)
     if target.threads > 1 and openmp.load() is None:
         target = target.with_threads(1)
-    signature = signature_of(func, name)
-    lowered = lower(func, target, strict_fp=strict_fp, trace=trace)
-    text, parallel = llvm.emit(lowered, signature, target, strict_fp=strict_fp)
+    try:
+        signature = signature_of(func, name)
+        lowered = lower(func, target, strict_fp=strict_fp, trace=trace)
+        text, parallel = llvm.emit(lowered, signature, target, strict_fp=strict_fp)
+    except RecursionError as error:
+        raise BuildError(
+            "the program {0} is nested too deeply to be compiled", func.name, hint=_DEEP
+        ) from error
     module = llvm.optimise(text, target)
     code = llvm.object_code(module, target)
     return Compiled(signature, target, lowered, str(module), code, parallel)

@@ -161,9 +161,15 @@ def _masked_load(b: Builder, e: Load, where: str, align: int) -> str:
 
 
 def _pointers(b: Builder, buffer: Buffer, offset: Expr, lanes: int) -> str:
-    offsets = value(b, offset)
+    """A pointer for each lane; constant steps from one address where the offset is a ramp."""
     t = memory_type(buffer.dtype)
-    base = b.pointers[buffer]
+    step = _step(offset)
+    if step is None:
+        base, offsets = b.pointers[buffer], value(b, offset)
+    else:
+        assert isinstance(offset, Ramp)
+        base = address(b, buffer, offset.base)
+        offsets = f"<{', '.join(f'i64 {step * k}' for k in range(lanes))}>"
     return b.op(f"getelementptr {t}, ptr {base}, {lanes_of('i64', lanes)} {offsets}")
 
 

@@ -140,11 +140,14 @@ def _plan(b: Buffer, accesses: list[_Access], scalars: frozenset[Var], s: Simpli
     while True:
         fixed = scalars | {f.var for f in around}
         dims = [_span(b, d, accesses, fixed, s) for d in range(len(b.shape))]
-        if _keeps_apart(around, dims, s) or _is_filled_first(accesses, around, dims, fixed, s):
+        depth = len(around)
+        if not _is_filled_first(accesses, around, dims, fixed, s):
+            depth = _private_depth(around, dims, s)
+        if not any(f.var in _moving(dims) for f in around[depth:]):
             break
         around.pop()
     buffer = replace(b, shape=tuple(d.extent for d in dims), strides=None)
-    return _Plan(buffer, around[-1] if around else None, tuple(d.low for d in dims))
+    return _Plan(buffer, around[depth - 1] if depth else None, tuple(d.low for d in dims))
 
 
 class _Span(NamedTuple):
@@ -191,13 +194,23 @@ def _is_fixed(key: Any, fixed: frozenset[Var]) -> bool:
     )
 
 
-def _keeps_apart(around: Sequence[For], dims: Sequence[_Span], s: Simplifier) -> bool:
-    """Whether an element belongs to one iteration of all loops down to the last that moves spans.
+def _moving(dims: Sequence[_Span]) -> set[Var]:
+    """The variables that the spans start with."""
+    return {n for d in dims for k in d.low for f in factors(k) for n in walk(f) if type(n) is Var}
 
-    Loops further in may hand elements on: these stay where they are.
+
+def _private_depth(around: Sequence[For], dims: Sequence[_Span], s: Simplifier) -> int:
+    """How many of the loops around, from outside, hand no element on to another iteration.
+
+    Iterations of a parallel loop hand nothing on; if the spans do not move with one, neither does
+    any loop outside of it. Others do not where an element tells the iteration that it belongs to.
     """
-    moving = {n for d in dims for k in d.low for f in factors(k) for n in walk(f) if type(n) is Var}
-    apart: set[Var] = {f.var for f in around if f.kind is ForKind.PARALLEL}
+    moving = _moving(dims)
+    private = [f.kind is ForKind.PARALLEL for f in around]
+    for depth, f in enumerate(around):
+        if f.kind is ForKind.PARALLEL and f.var not in moving:
+            private[: depth + 1] = [True] * (depth + 1)
+    apart: set[Var] = set()
     for d in dims:
         below = d.extent
         terms = [(abs(c), k) for k, c in d.low.items() if type(k) is Var]
@@ -207,8 +220,10 @@ def _keeps_apart(around: Sequence[For], dims: Sequence[_Span], s: Simplifier) ->
             low, high = s.ends(var)
             below += step * (high - low)
             apart.add(var)
-    last = max((i for i, f in enumerate(around) if f.var in moving), default=-1)
-    return all(f.var in apart for f in around[: last + 1])
+    for depth, f in enumerate(around):
+        if not private[depth] and f.var not in apart:
+            return depth
+    return len(around)
 
 
 def _is_filled_first(

@@ -14,7 +14,7 @@ from tilewright.codegen.detect import resolve
 from tilewright.codegen.llvm import parse
 from tilewright.errors import BuildError, KernelError, TargetError
 from tilewright.schedule import Schedule
-from tilewright.tir.ir import For, ForKind, Func, Store, Var
+from tilewright.tir.ir import Buffer, For, ForKind, Func, Store, Var
 from tilewright.tir.visit import walk
 
 from .machinery import SERIAL, check, check_passes
@@ -171,3 +171,14 @@ def test_more_threads_than_iterations() -> None:
     sch = Schedule(te.func([a, c], name="f"))
     sch.parallel(sch.get_loops(sch.get_block("C"))[0])
     check(sch.func, target="cpu -threads=16")
+
+
+def test_expressions_nested_too_deeply_are_refused() -> None:
+    a, c = Buffer("A", (3,), "float32"), Buffer("C", (3,), "float32")
+    i = Var("i")
+    total: te.Expr = a[i]
+    for _ in range(2000):
+        total = total + 1.0
+    func = Func("f", (a, c), (), For(i, 3, Store(c, (i,), total)))
+    with pytest.raises(BuildError, match="nested too deeply"):
+        compile_func(func, SERIAL)

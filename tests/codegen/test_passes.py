@@ -1,0 +1,206 @@
+"""Golden tests of the lowering passes: the program before and after each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright.codegen.detect import resolve
+from tilewright.codegen.lower import PASSES, Pass
+from tilewright.tir.interpreter import interpret
+from tilewright.tir.ir import Buffer, Func
+from tilewright.tir.parser import parse
+from tilewright.tir.printer import func_text
+
+from .machinery import assert_close, random_arguments
+
+GOLDENS = Path(__file__).parent / "goldens"
+RULE = "-" * 40
+TARGET = "cpu -mcpu=skylake-avx512 -threads=2"
+
+PROGRAMS = {
+    "blocks": """
+def f(A: T.Buffer((6, 8), "float32"), C: T.Buffer((6,), "float32")):
+    for i, k0, k1 in T.grid(6, 2, 4):
+        with T.block("C"):
+            vi = T.axis.spatial(6, i)
+            vk = T.axis.reduce(8, k0 * 4 + k1)
+            with T.init():
+                C[vi] = 0.0
+            C[vi] = C[vi] + A[vi, vk]
+""",
+    "blocks_init_among_others": """
+def f(A: T.Buffer((3, 4), "float32"), C: T.Buffer((3,), "float32"), D: T.Buffer((4,), "float32")):
+    for k in range(4):
+        for i in range(3):
+            with T.block("C"):
+                vi = T.axis.spatial(3, i)
+                vk = T.axis.reduce(4, k)
+                with T.init():
+                    C[vi] = 0.0
+                C[vi] = C[vi] + A[vi, vk]
+        with T.block("D"):
+            v = T.axis.spatial(4, k)
+            D[v] = A[0, v]
+""",
+    "blocks_predicate": """
+def f(A: T.Buffer((7,), "float32"), C: T.Buffer((7,), "float32")):
+    for i0, i1 in T.grid(2, 4):
+        with T.block("C"):
+            v = T.axis.spatial(7, i0 * 4 + i1)
+            T.where(i0 * 4 + i1 < 7)
+            C[v] = A[v]
+""",
+    "trim": """
+def f(A: T.Buffer((13,), "float32")):
+    for i, j in T.grid(4, 8):
+        if i * 8 + j < 13:
+            A[i * 8 + j] = 1.0
+""",
+    "trim_repeats": """
+def f(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    R = T.alloc((8,), "float32")
+    for x in range(2):
+        for j in range(4):
+            if x * 4 + j < 4:
+                R[x * 4 + j] = A[x * 4 + j]
+        for j in range(4):
+            C[j] = R[j] + 1.0
+""",
+    "compact": """
+def f(A: T.Buffer((32,), "float32"), C: T.Buffer((32,), "float32")):
+    B = T.alloc((32,), "float32")
+    for i in T.parallel(4):
+        for j in range(8):
+            B[i * 8 + j] = A[i * 8 + j] + 1.0
+        for j in range(8):
+            C[i * 8 + j] = B[i * 8 + j] * 2.0
+""",
+    "compact_carried": """
+def f(A: T.Buffer((4,), "float32"), C: T.Buffer((4, 2), "float32")):
+    B = T.alloc((4,), "float32")
+    for k, i in T.grid(2, 4):
+        if k == 0:
+            B[i] = 0.0
+        B[i] = B[i] + A[i]
+        C[i, k] = B[i]
+""",
+    "tails": """
+def f(A: T.Buffer((29,), "float32")):
+    for i in range(4):
+        for j in T.unrolled(8):
+            if i * 8 + j < 29:
+                A[i * 8 + j] = 1.0
+""",
+    "tails_fused": """
+def f(A: T.Buffer((2, 29), "float32")):
+    for f in T.parallel(4):
+        for i in range(2):
+            for j in T.unrolled(8):
+                if f % 2 * 16 + i * 8 + j < 29:
+                    A[f // 2, f % 2 * 16 + i * 8 + j] = 1.0
+""",
+    "tails_with_unguarded": """
+def f(A: T.Buffer((9,), "float32"), C: T.Buffer((4,), "float32")):
+    for i in range(4):
+        C[i] = 2.0
+        for j in T.unrolled(4):
+            if i * 4 + j < 9:
+                A[i * 4 + j] = 1.0
+""",
+    "flatten": """
+def f(A: T.Buffer((4, 6), "float32", strides=(1, 4)), C: T.Buffer((4, 6), "float32")):
+    for i, j in T.grid(4, 6):
+        C[i, j] = A[i, j]
+""",
+    "vectorize": """
+def f(A: T.Buffer((20,), "float32"), C: T.Buffer((20,), "float32")):
+    for j in T.vectorized(20):
+        C[j] = A[j] * 2.0
+""",
+    "vectorize_masks": """
+def f(n: T.int64, A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
+    for j in T.vectorized(16):
+        C[j] = T.select(j < n, A[j], 0.0)
+""",
+    "halve": """
+def f(A: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
+    with T.scratch((8,), "float32", scope="register") as R:
+        for j in T.unrolled(8):
+            R[j] = A[j]
+        C[0] = 0.0
+        for j in T.unrolled(8):
+            C[0] = C[0] + R[j]
+""",
+    "unroll": """
+def f(A: T.Buffer((6,), "float32"), C: T.Buffer((6,), "float32")):
+    for i in range(2):
+        for j in T.unrolled(3):
+            if j < 2:
+                C[i * 3 + j] = A[i * 3 + j]
+            else:
+                C[i * 3 + j] = 0.0
+""",
+    "registers": """
+def f(A: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
+    with T.scratch((8,), "float32", scope="register") as R:
+        R[T.ramp(0, 1, 4)] = A[T.ramp(0, 1, 4)]
+        R[T.ramp(4, 1, 4)] = A[T.ramp(4, 1, 4)]
+        C[0] = R[1] + R[6]
+""",
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_golden(name: str, request: pytest.FixtureRequest) -> None:
+    before = parse(f"@tw.script{PROGRAMS[name]}")
+    after = pass_named(name.partition("_")[0])(before, resolve(TARGET))
+    text = f"{func_text(before)}\n{RULE}\n{func_text(after)}\n"
+    path = GOLDENS / f"{name}.txt"
+    if request.config.getoption("--update"):
+        path.write_text(text, encoding="utf-8")
+    assert path.exists(), f"there is no {path.name}; write it with pytest --update"
+    assert text == path.read_text(encoding="utf-8"), "the golden file differs: pytest --update"
+    check_meaning(before, after)
+
+
+def check_meaning(before: Func, after: Func) -> None:
+    expected, found = random_arguments(before), random_arguments(before)
+    interpret(before, *expected)
+    shaped = [
+        flat(a) if isinstance(p, Buffer) and p.shape != np.shape(a) else a
+        for a, p in zip(found, after.params, strict=True)
+    ]
+    interpret(after, *shaped)
+    for p, x, y in zip(before.params, expected, found, strict=True):
+        assert_close(np.asarray(x), np.asarray(y), None, p.name)
+
+
+def flat(a: np.ndarray) -> np.ndarray:
+    """The memory of an array that covers all of its own."""
+    return a.reshape(-1) if a.flags.c_contiguous else a.T.reshape(-1)
+
+
+def pass_named(name: str) -> Pass:
+    return next(p for p in PASSES if p.__name__ == name)
+
+
+def test_each_pass_has_a_golden_file_and_each_file_a_program() -> None:
+    assert {p.__name__ for p in PASSES} <= PROGRAMS.keys()
+    assert {p.stem for p in GOLDENS.iterdir()} == PROGRAMS.keys()
+
+
+def test_a_pass_that_has_nothing_to_do_gives_the_same_program() -> None:
+    program = parse(
+        """
+@tw.script
+def f(C: T.Buffer((4,), "float32")):
+    for i in range(4):
+        C[i] = 1.0
+"""
+    )
+    for run in PASSES:
+        if run.__name__ != "flatten":
+            assert run(program, resolve(TARGET)) is program, run.__name__
