@@ -9,6 +9,8 @@ import hypothesis
 import pytest
 
 os.environ["TILEWRIGHT_CHECK"] = "1"  # read when tilewright is imported
+os.environ.pop("COLUMNS", None)  # a terminal's, or what readline makes up for xdist's workers
+os.environ.pop("LINES", None)
 os.environ["TILEWRIGHT_CACHE_DIR"] = ""  # compile anew; tests of the cache name a folder
 
 import tilewright

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,9 @@ def func() -> tw.Func:
 
 
 @pytest.fixture
-def db(tmp_path: Path) -> tw.TuningDatabase:
-    return tw.TuningDatabase(tmp_path / "tuning.db")
+def db(tmp_path: Path) -> Iterator[tw.TuningDatabase]:
+    with tw.TuningDatabase(tmp_path / "tuning.db") as database:
+        yield database
 
 
 def unrolled(func: tw.Func) -> str:

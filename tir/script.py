@@ -77,6 +77,6 @@ def _definition(program: FunctionType) -> tuple[Source, ast.FunctionDef]:
     if not isinstance(definition, ast.FunctionDef):
         raise ParseError(
             "{0} is no function definition", program.__qualname__,
-            hint="decorate a `def`, not a lambda or an async function",
+            hint="decorate a `def`, or pass the program as text: tw.script(text)",
         )  # fmt: skip
     return source, definition
