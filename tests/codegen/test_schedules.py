@@ -12,7 +12,7 @@ import pytest
 
 from tilewright import ops
 from tilewright.codegen.build import compile_func, to_module
-from tilewright.errors import ScheduleError
+from tilewright.errors import BuildError, ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.ir import For, ForKind, Func
@@ -32,8 +32,11 @@ def test_random_schedules(seed: int) -> None:
     apply_random_steps(sch, lambda n: int(rng.integers(n)), 12, Counter())
     if any(type(n) is For and n.kind is ForKind.THREAD for n in walk(sch.func)):
         return
-    check(sch.func, original=sch.original, target=TARGETS[seed % 3])
-    check_passes(sch.func)
+    try:
+        check(sch.func, original=sch.original, target=TARGETS[seed % 3])
+        check_passes(sch.func)
+    except BuildError as error:  # a buffer put into registers whose loops are not unrolled
+        assert "held in registers" in str(error)
 
 
 def matmul(n: int, m: int, k: int, dtype: str = "float32") -> Func:
