@@ -289,11 +289,14 @@ def covering(regions: Sequence[Region], inner: Mapping[Var, Dim], ranges: Ranges
 
 
 def _clamped(r: Range, size: Dim, ranges: Ranges) -> Range:
+    """What of `r` can be within a dimension of `size`: no more than `size` from its start on."""
     extent = r.extent
     if isinstance(extent, int) and isinstance(size, int):
-        return Range(const(0), size) if extent >= size else r
+        if extent < size:
+            return r
+        return Range(r.min if prove(r.min >= 0, ranges) is True else const(0), size)
     at_most = prove(binary(Op.LE, as_expr(extent), as_expr(size)), ranges)
-    if at_most is True:
+    if at_most is True or prove(r.min >= 0, ranges) is not True:
         return r
     smaller = binary(Op.MIN, as_expr(extent), as_expr(size))
     return Range(r.min, simplify_dim(smaller, ranges))

@@ -238,8 +238,10 @@ def _range_key(r: Range) -> object:
 def _covered(users: list[Block], buffer: Buffer, body: Stmt, ranges: Ranges) -> bool:
     """Whether each iteration writes all elements of `buffer` that it uses, before it uses them."""
     first = users[0]
-    if buffer in _buffers(first) and first.init is None:
-        return False
+    if buffer in _buffers(first):
+        swept = _inner_loops(body, first).keys()
+        if first.init is None or not feeding(first, IterKind.REDUCE) <= swept:
+            return False
     written = _written(first, users, buffer, body, ranges)
     return written is not None and all(
         _within(_hull(b, buffer, body, ranges, writes=w), written, ranges)

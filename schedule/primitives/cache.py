@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace as _replace
+from typing import NamedTuple
 
 from ...tir.ir import (
     Block,
     Buffer,
+    Dim,
     Expr,
     Func,
     Iter,
@@ -23,7 +25,8 @@ from ...tir.ir import (
     seq,
 )
 from ...tir.visit import substitute, walk
-from ..blocks import nest, readers_of, require_unit, with_regions, writers_of
+from ..available import require_still_concurrent
+from ..blocks import free_vars, nest, readers_of, require_unit, with_regions, writers_of
 from ..find import blocks_in, find_block, find_path, replace_stmt
 from ..primitive import primitive
 from ..require import certain, require
@@ -74,13 +77,62 @@ def input_at(block: Block, index: int) -> Buffer:
     return region_at(block, tuple(r for r in block.reads if r.buffer not in written), index, "read")
 
 
-def copy_block(name: str, source: Buffer, target: Buffer) -> tuple[Stmt, Label]:
-    """A loop nest that copies `source` to `target`, which has the same shape."""
+class Elements(NamedTuple):
+    """The elements of a buffer that are written: those at `indices` for `variables` in a box."""
+
+    variables: tuple[Var, ...]
+    extents: tuple[Dim, ...]
+    indices: tuple[Expr, ...]
+
+
+def written_elements(fn: Func, buffer: Buffer) -> Elements:
+    """The elements of `buffer` that have values: all of an input, what is stored of another one.
+
+    Raises `ScheduleError` where that is not known.
+    """
+    for writer in writers_of(fn, buffer)[:1]:
+        regions = [r for r in writer.writes if r.buffer is buffer]
+        require(
+            len(regions) == 1 and all(certain(r.extent == 1) for r in regions[0].ranges),
+            "it cannot be shown which elements of {0} block {1} writes",
+            buffer.name,
+            writer.label.name,
+            at=writer.label,
+        )
+        indices = tuple(r.min for r in regions[0].ranges)
+        used = {v for e in indices for v in free_vars(e)}
+        spatial = [i for i in writer.iters if i.kind is IterKind.SPATIAL and i.var in used]
+        fresh = {i.var: Var(i.var.name) for i in spatial}
+        return Elements(
+            tuple(fresh.values()),
+            tuple(i.extent for i in spatial),
+            tuple(substitute(e, fresh) for e in indices),
+        )
+    variables = tuple(Var(f"v{d}") for d in range(len(buffer.shape)))
+    return Elements(variables, buffer.shape, variables)
+
+
+def is_whole(elements: Elements, buffer: Buffer) -> bool:
+    """Whether `elements` are all of `buffer`, each at variables of its own."""
+    extents = dict(zip(elements.variables, elements.extents, strict=True))
+    plain = [e for e in elements.indices if type(e) is Var and e in extents]
+    return len(set(plain)) == len(buffer.shape) and all(
+        certain(extents[v] == n) for v, n in zip(plain, buffer.shape, strict=True)
+    )
+
+
+def copy_block(name: str, source: Buffer, target: Buffer, elements: Elements) -> tuple[Stmt, Label]:
+    """A loop nest that copies `elements` of `source` to `target`, which has the same shape."""
     label = Label(name)
-    loops = [(Var(f"c{d}"), n) for d, n in enumerate(source.shape)]
-    iters = tuple(Iter(Var(f"v{d}"), n, IterKind.SPATIAL, var) for d, (var, n) in enumerate(loops))
-    indices: tuple[Expr, ...] = tuple(i.var for i in iters)
-    body = Store(target, indices, load(source, indices))
+    if is_whole(elements, source):
+        variables = tuple(Var(f"v{d}") for d in range(len(source.shape)))
+        elements = Elements(variables, source.shape, variables)
+    loops = [(Var(f"c{d}"), n) for d, n in enumerate(elements.extents)]
+    iters = tuple(
+        Iter(v, n, IterKind.SPATIAL, loop)
+        for v, (loop, n) in zip(elements.variables, loops, strict=True)
+    )
+    body = Store(target, elements.indices, load(source, elements.indices))
     return nest(loops, with_regions(Block(label, iters, (), (), body))), label
 
 
@@ -147,7 +199,7 @@ def cache_read(
     require_written_before(fn, buffer, position, found)
     copy = Buffer(f"{buffer.name}_{storage_scope}", buffer.shape, buffer.dtype, scope=storage_scope,
                   value_range=buffer.value_range)  # fmt: skip
-    stmt, label = copy_block(copy.name, buffer, copy)
+    stmt, label = copy_block(copy.name, buffer, copy, written_elements(fn, buffer))
     fn = redirect(fn, labels, buffer, copy)
     fn = insert_top(fn, position, stmt)
     return _replace(fn, allocs=(*fn.allocs, copy)), label
@@ -174,7 +226,7 @@ def cache_write(
         buffer.name,
         at=block,
     )
-    require_all_written(found, buffer)
+    elements = written_elements(fn, buffer)
     position = top_position(fn, block)
     for r in readers_of(fn, {buffer}, but=block):
         require(
@@ -187,29 +239,11 @@ def cache_write(
         )
     copy = Buffer(f"{buffer.name}_{storage_scope}", buffer.shape, buffer.dtype, scope=storage_scope,
                   value_range=buffer.value_range)  # fmt: skip
-    stmt, label = copy_block(buffer.name, copy, buffer)
+    stmt, label = copy_block(buffer.name, copy, buffer, elements)
     fn = redirect(fn, {block}, buffer, copy)
-    fn = insert_top(fn, position + 1, stmt)
-    return _replace(fn, allocs=(*fn.allocs, copy)), label
-
-
-def require_all_written(block: Block, buffer: Buffer) -> None:
-    """Require that `block` writes each element of `buffer`, so that a copy may read them all."""
-    extents = {i.var: i.extent for i in block.iters if i.kind is IterKind.SPATIAL}
-    for region in block.writes:
-        plain = [r.min for r in region.ranges if type(r.min) is Var and r.min in extents]
-        require(
-            region.buffer is not buffer
-            or (
-                len(set(plain)) == len(region.ranges)
-                and all(certain(extents[v] == n) for v, n in zip(plain, buffer.shape, strict=True))
-            ),
-            "it cannot be shown that block {0} writes all of {1}",
-            block.label.name,
-            buffer.name,
-            at=block.label,
-            hint="use cache_write before transform_layout",
-        )
+    fn = _replace(insert_top(fn, position + 1, stmt), allocs=(*fn.allocs, copy))
+    require_still_concurrent(fn, (block,))
+    return fn, label
 
 
 def loads_of(block: Block, buffer: Buffer) -> list[Load]:

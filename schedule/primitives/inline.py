@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace as _replace
 from typing import Any
 
-from ...tir.ir import Block, Buffer, Expr, Func, IterKind, Label, Load, Store, Var
+from ...tir.ir import (
+    Block,
+    Buffer,
+    Expr,
+    Func,
+    IterKind,
+    Label,
+    Load,
+    Region,
+    Stmt,
+    Store,
+    Var,
+)
 from ...tir.visit import rewrite_children, substitute, walk
+from ..available import require_available, require_readers_served, require_still_concurrent
 from ..blocks import (
     has_reduction,
+    order_of,
     readers_of,
     region_buffers,
     remove_block,
@@ -22,6 +37,9 @@ from ..find import find_block, replace
 from ..primitive import primitive
 from ..require import require
 from .cache import loads_of
+
+MAX_SIZE = 4096
+"""The number of nodes that a block may grow to."""
 
 
 @primitive
@@ -41,6 +59,7 @@ def compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     buffer = store.buffer
     consumers = readers_of(fn, {buffer}, but=block)
     require(bool(consumers), "block {0} has no consumer", block.name, at=block)
+    _require_unchanged(fn, producer, producer.reads, consumers)
 
     def inlined(n: Any) -> Any:
         if type(n) is Load and n.buffer is buffer:
@@ -51,8 +70,44 @@ def compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     for c in consumers:
         body = inlined(c.body)
         init = None if c.init is None else inlined(c.init)
+        _require_moderate(body, c.label)
         fn = replace(fn, find_block(fn, c.label), with_regions(_replace(c, body=body, init=init)))
-    return _without(fn, producer, buffer), None
+    fn = _without(fn, producer, buffer)
+    for c in consumers:
+        require_available(fn, c.label)
+    sources = [w.label for r in producer.reads for w in writers_of(fn, r.buffer)]
+    require_still_concurrent(fn, sources)
+    return fn, None
+
+
+def _require_unchanged(
+    fn: Func, first: Block, regions: Iterable[Region], later: Sequence[Block]
+) -> None:
+    """Require that what `regions` hold at `first` is still there when the blocks `later` run."""
+    order = order_of(fn)
+    last = max(order[b.label] for b in later)
+    for buffer in sorted(region_buffers(regions), key=lambda b: b.name):
+        for w in writers_of(fn, buffer):
+            require(
+                not order[first.label] < order[w.label] <= last,
+                "block {0} overwrites {1}, which block {2} reads",
+                w.label.name,
+                buffer.name,
+                first.label.name,
+                at=w.label,
+            )
+
+
+def _require_moderate(body: Stmt, label: Label) -> None:
+    count = sum(1 for _ in walk(body))
+    require(
+        count <= MAX_SIZE,
+        "block {0} would grow to {1} terms; at most {2}",
+        label.name,
+        count,
+        MAX_SIZE,
+        at=label,
+    )
 
 
 @primitive
@@ -121,6 +176,17 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
         buffer.name,
         at=block,
     )
+    others = [r for r in consumer.reads if r.buffer is not buffer]
+    _require_unchanged(fn, producer, others, [consumer])
+    order = order_of(fn)
+    for r in readers_of(fn, region_buffers(consumer.writes)):
+        require(
+            order[r.label] > order[block],
+            "block {0} reads what block {1} overwrites",
+            r.label.name,
+            block.name,
+            at=r.label,
+        )
     source = _single_store(producer)
     _plain_indices(producer, source)
     mapping = dict(zip(variables, source.indices, strict=True))
@@ -134,8 +200,12 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
 
     body = Store(store.buffer, tuple(inlined(e) for e in store.indices), inlined(store.value))
     fn = _without(fn, consumer, buffer)
+    _require_moderate(body, block)
     merged = with_regions(_replace(producer, body=body))
-    return replace(fn, find_block(fn, producer.label), merged), None
+    fn = replace(fn, find_block(fn, producer.label), merged)
+    require_available(fn, producer.label)
+    require_readers_served(fn, producer.label)
+    return fn, None
 
 
 def _single_store(block: Block) -> Store:

@@ -28,7 +28,8 @@ from ..rebind import rebound
 from ..require import certain, require
 
 MAX_PARTS = 16
-MAX_PRODUCT = 1 << 48
+PADDING = 64
+"""At most how many times as many iterations a split loop may have."""
 MAX_DEPTH = 64
 
 
@@ -66,10 +67,12 @@ def split(
         require(f >= 1, "factor {0} is not positive", f, at=loop)
     inner = product(given)
     require(
-        not isinstance(inner, int) or inner <= MAX_PRODUCT,
-        "the factors multiply to {0}; at most {1}",
+        not (isinstance(inner, int) and isinstance(extent, int))
+        or inner <= PADDING * max(extent, 64),
+        "the factors multiply to {0}; at most {1} for a loop of {2} iterations",
         inner,
-        MAX_PRODUCT,
+        lambda: str(PADDING * max(int(extent), 64)),  # type: ignore[arg-type]
+        extent,
         at=loop,
     )
     if len(given) < len(factors):

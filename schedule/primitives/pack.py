@@ -42,11 +42,16 @@ from .cache import (
     consumers_to_redirect,
     input_at,
     insert_top,
+    is_whole,
     region_at,
     require_scope,
     require_written_before,
     top_position,
+    written_elements,
 )
+
+PADDING = 64
+"""At most how many times as large as what it holds a dimension or a buffer may become."""
 
 
 @primitive
@@ -76,6 +81,13 @@ def pack(
     labels = consumers_to_redirect(fn, found, buffer, None)
     position = top_position(fn, block)
     require_written_before(fn, buffer, position, found)
+    require(
+        is_whole(written_elements(fn, buffer), buffer),
+        "it cannot be shown that all of {0} is written",
+        buffer.name,
+        at=block,
+        hint="use pack before transform_layout",
+    )
     sizes = _inner_sizes(buffer, layout, factors, block)
     name = f"{buffer.name}_packed"
     shape = tuple(_packed_extent(buffer, letter, sizes) for letter in layout)
@@ -123,8 +135,16 @@ def _inner_sizes(buffer: Buffer, layout: str, factors: Sequence[Dim], at: Label)
         len(factors),
         at=at,
     )
-    for f in factors:
+    for c, f in zip(small, factors, strict=True):
         require(f >= 1, "factor {0} is not positive", f, at=at)
+        extent = buffer.shape[ord(c) - ord("a")]
+        require(
+            not (isinstance(f, int) and isinstance(extent, int)) or f <= PADDING * max(extent, 1),
+            "an inner part of {0} elements, for a dimension of {1}",
+            f,
+            extent,
+            at=at,
+        )
     return {c.upper(): f for c, f in zip(small, factors, strict=True)}
 
 
@@ -199,7 +219,7 @@ def transform_layout(
     """
     found = find_block(fn, block)
     require(
-        len(buffer) == 2 and buffer[0] in ("read", "write"),
+        buffer[0] in ("read", "write"),
         "buffer must be ('read', n) or ('write', n), found {0!r}",
         buffer,
         at=block,
@@ -240,6 +260,16 @@ def transform_layout(
         )
         assert high is not None
         shape.append(simplify_dim(high + 1, ranges))
+    places, count = product(shape), product(old.shape)
+    require(
+        not (isinstance(places, int) and isinstance(count, int))
+        or places <= PADDING * max(count, 64),
+        "the map spreads {0} elements of {1} over {2} places",
+        count,
+        old.name,
+        places,
+        at=block,
+    )
     _require_injective(old, mapping, block)
     new = _replace(old, shape=tuple(shape))
     body = fn.body

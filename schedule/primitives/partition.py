@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace as _replace
+from typing import Any
 
 from ...errors import ScheduleError
 from ...tir.bounds import bound
@@ -17,6 +18,7 @@ from ...tir.ir import (
     If,
     Iter,
     Label,
+    Let,
     Op,
     Seq,
     Stmt,
@@ -25,7 +27,7 @@ from ...tir.ir import (
 )
 from ...tir.linear import linear
 from ...tir.prove import prove
-from ...tir.visit import map_tuple, substitute
+from ...tir.visit import map_tuple, rewrite_children, substitute
 from ..blocks import Ranges, conjunction, conjuncts, free_vars, loop_ranges
 from ..find import blocks_in, find_path, path_to, rebuild, with_body
 from ..legality import own_buffers
@@ -174,7 +176,9 @@ def _fresh(stmt: Stmt, values: dict[Var, Expr], labels: list[Label]) -> Stmt:
                 Iter(own[i.var], i.extent, i.kind, substitute(i.value, values))  # type: ignore[arg-type]
                 for i in stmt.iters
             )
-            inside = Block(label, (), stmt.reads, stmt.writes, stmt.body, stmt.init)
+            init = None if stmt.init is None else _fresh_inside(stmt.init)
+            body = _fresh_inside(stmt.body)
+            inside = Block(label, (), stmt.reads, stmt.writes, body, init)
             inside = substitute(inside, own)
             predicate = None if stmt.predicate is None else substitute(stmt.predicate, values)
             return Block(
@@ -194,6 +198,21 @@ def _fresh(stmt: Stmt, values: dict[Var, Expr], labels: list[Label]) -> Stmt:
             return If(substitute(stmt.cond, values), _fresh(stmt.then, values, labels), other)
         case _:
             raise ScheduleError("a statement outside of any block cannot be scheduled: {0}", stmt)
+
+
+def _fresh_inside(n: Any) -> Any:
+    """A block's body with variables of its own in the place of those that it binds."""
+    match n:
+        case Let():
+            var = Var(n.var.name, n.var.dtype)
+            return Let(var, n.value, _fresh_inside(substitute(n.body, {n.var: var})))
+        case For():
+            var = Var(n.var.name)
+            return _replace(n, var=var, body=_fresh_inside(substitute(n.body, {n.var: var})))
+        case Seq() | If():
+            return rewrite_children(n, _fresh_inside)
+        case _:
+            return n
 
 
 def _first_failure(path: tuple[Stmt, ...], loop: For) -> Dim:

@@ -11,6 +11,7 @@ from ...tir.ir import (
     Dim,
     Expr,
     For,
+    ForKind,
     Func,
     Iter,
     IterKind,
@@ -20,12 +21,20 @@ from ...tir.ir import (
     Stmt,
     Var,
     as_expr,
-    product,
+    const,
     seq,
 )
 from ...tir.prove import prove
 from ...tir.simplify import simplify
 from ...tir.visit import substitute
+from ..available import (
+    concurrent_loops,
+    require_available,
+    require_left_behind,
+    require_may_enter,
+    require_readers_served,
+    require_still_concurrent,
+)
 from ..blocks import (
     Ranges,
     bound_regions,
@@ -49,9 +58,9 @@ from ..blocks import (
     writers_of,
 )
 from ..find import find_block, find_loop, find_path, loops_above, path_to, replace
-from ..legality import written_box
+from ..legality import require_visited_once
 from ..primitive import primitive
-from ..require import require
+from ..require import certain, current_space, require
 
 
 @primitive
@@ -94,13 +103,35 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
                 at=w.label,
             )
     outer = (*loops_above(fn, loop), target)
+    _require_no_vector(outer, block)
     needed: dict[Var, Range] = {}
-    for buffer in sorted(outputs, key=lambda b: b.name):
+    for buffer in sorted(_read_by(consumers) & outputs, key=lambda b: b.name):
         ranges = _needed(consumers, buffer, target, outer)
         _assign(producer, buffer, ranges, needed)
     position = min(_child_index(target, c.label) for c in consumers)
     moved = _placed(producer, needed, loop_ranges(outer), outer_ranges(fn, block))
-    return _move(fn, producer, target, position, moved), None
+    at_once = concurrent_loops(path_to(fn, block))
+    fn = _move(fn, producer, target, position, moved)
+    require_available(fn, block)
+    require_may_enter(fn, block)
+    require_left_behind(fn, block, at_once)
+    return fn, None
+
+
+def _read_by(blocks: Sequence[Block]) -> set[Buffer]:
+    return {r.buffer for b in blocks for r in b.reads}
+
+
+def _require_no_vector(loops: Sequence[For], block: Label) -> None:
+    for s in loops:
+        require(
+            s.kind is not ForKind.VECTOR,
+            "loop {0} is vectorized; block {1} would bring loops of its own into it",
+            s.var.name,
+            block.name,
+            at=s.var,
+            hint="move the block before the loop is vectorized",
+        )
 
 
 def _needed(
@@ -147,9 +178,10 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
         for i: C[i] = B[i] * 2            ->     for i_1: B[..] = A[..] + 1
                                                  for ax0: C[i_0 * 8 + ax0] = B[i_0 * 8 + ax0] * 2
 
-    The block must index what is produced there by plain iteration variables, and the loop must lie
-    outside of the producers' reductions. A block that is itself a reduction (of partial results
-    from `rfactor`) is moved only where each of its points is visited once.
+    The block must index what one producer there writes by plain iteration variables, as that one
+    does, and all that it reads must be written by then; so the loop must lie outside of the
+    producers' reductions. A block that is itself a reduction (of partial results from `rfactor`)
+    is moved only where each of its points is visited once.
     """
     consumer = find_block(fn, block)
     target = find_loop(fn, loop)
@@ -185,88 +217,112 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
             at=b.label,
         )
     outer = (*loops_above(fn, loop), target)
-    outer_vars = {s.var for s in outer}
-    needed: dict[Var, Range] = {}
-    for p in inside:
-        open_reduction = feeding(p, IterKind.REDUCE) & outer_vars
+    _require_no_vector(outer, block)
+    _require_reduced(inside, {s.var for s in outer}, loop)
+    needed = _produced(fn, consumer, inside, target, outer)
+    position = max(_child_index(target, p.label) for p in inside) + 1
+    moved = _placed(consumer, needed, loop_ranges(outer), outer_ranges(fn, block))
+    fn = _move(fn, consumer, target, position, moved)
+    require_available(fn, block)
+    require_readers_served(fn, block)
+    if has_reduction(consumer):
+        above = loops_above(fn, block)
+        moved_block = find_block(fn, block)
+        require_visited_once(moved_block, above, loop_ranges(above))
+        _require_zero_first(moved_block, above)
+        require_still_concurrent(fn, (block,))
+    require_may_enter(fn, block)
+    return fn, None
+
+
+def _require_zero_first(block: Block, loops: Sequence[For]) -> None:
+    """Require that the first iteration of `loops` is at the zero point of a reduction."""
+    first = {s.var: const(0) for s in loops}
+    for i in block.iters:
         require(
-            not open_reduction,
+            i.kind is not IterKind.REDUCE or prove(substitute(i.value, first) == 0) is True,
+            "block {0} would not start its reduction with its init",
+            block.label.name,
+            at=block.label,
+        )
+
+
+def _require_reduced(producers: Sequence[Block], outer: set[Var], loop: Var) -> None:
+    for p in producers:
+        unfinished = feeding(p, IterKind.REDUCE) & outer
+        require(
+            not unfinished,
             "block {0} is still being reduced over loop {1} at loop {2}",
             p.label.name,
-            lambda: ", ".join(v.name for v in open_reduction),  # noqa: B023
+            lambda: ", ".join(sorted(v.name for v in unfinished)),  # noqa: B023
             loop.name,
             at=p.label,
             hint="choose a loop outside of the reduction, or split the reduction with rfactor",
         )
+
+
+def _produced(
+    fn: Func, consumer: Block, inside: Sequence[Block], target: For, outer: Sequence[For]
+) -> dict[Var, Range]:
+    """The ranges of the consumer's iteration variables whose inputs `target` has just produced.
+
+    They come from one producer, so that all its iterations together make the consumer visit its
+    whole domain: it is the only one that computes the buffer, and writes it at iteration variables
+    that go as far as those at which the consumer reads it. Other variables sweep their domains.
+    """
+    best: dict[Var, Range] = {}
+    for p in inside:
         below = [s for s in _below(target, p.label) if type(s) is For]
         ranges = loop_ranges((*outer, *below))
         inner = {s.var: s.extent for s in below}
-        for buffer in region_buffers(p.writes) & region_buffers(consumer.reads):
-            require(
-                written_box(p, buffer, inner, ranges) is not None,
-                "it cannot be shown which elements of {0} block {1} has written at loop {2}",
-                buffer.name,
-                p.label.name,
-                loop.name,
-                at=p.label,
-            )
-            produced = covering(bound_regions(p, p.writes, buffer), inner, ranges)
-            if has_reduction(consumer):
-                _require_partition(consumer, p, produced, inner)
-            _match_reads(consumer, buffer, produced, needed, ranges)
-    position = max(_child_index(target, p.label) for p in inside) + 1
-    moved = _placed(consumer, needed, loop_ranges(outer), outer_ranges(fn, block))
-    return _move(fn, consumer, target, position, moved), None
-
-
-def _require_partition(
-    consumer: Block, producer: Block, produced: Sequence[Range], inner: dict[Var, Dim]
-) -> None:
-    """Require that different iterations of the outer loops produce different elements."""
-    spatial = feeding(producer, IterKind.SPATIAL)
-    visited = product([n for v, n in inner.items() if v in spatial])
+        for buffer in sorted(_read_by([consumer]), key=lambda b: b.name):
+            if buffer in region_buffers(p.writes) and _computed_by(fn, buffer, p):
+                produced = covering(bound_regions(p, p.writes, buffer), inner, ranges)
+                found = _followed(consumer, p, buffer, produced)
+                if len(found) > len(best):
+                    best = found
     require(
-        has_reduction(producer) and product([r.extent for r in produced]) == visited,
-        "it cannot be shown that block {0} would visit each point of its reduction once",
+        bool(best),
+        "block {0} does not follow what is produced in loop {1} by iteration variables of its own",
         consumer.label.name,
+        target.var.name,
         at=consumer.label,
+    )
+    return best
+
+
+def _computed_by(fn: Func, buffer: Buffer, producer: Block) -> bool:
+    """Whether `producer` computes all of `buffer`, up to the init of its reduction."""
+    others = [w for w in writers_of(fn, buffer) if w.label is not producer.label]
+    updates = buffer in region_buffers(producer.reads)
+    return all(
+        updates and not has_reduction(w) and buffer not in region_buffers(w.reads) for w in others
     )
 
 
-def _match_reads(
-    consumer: Block,
-    buffer: Buffer,
-    produced: Sequence[Range],
-    needed: dict[Var, Range],
-    ranges: Ranges,
-) -> None:
-    """Note the range of each iteration variable that indexes `buffer` in the consumer."""
+def _followed(
+    consumer: Block, producer: Block, buffer: Buffer, produced: Sequence[Range]
+) -> dict[Var, Range]:
+    """The variables of `consumer` that index `buffer` where those of `producer` do, with ranges."""
     extents = {i.var: i.extent for i in consumer.iters}
-    for region in (r for r in consumer.reads if r.buffer is buffer):
-        for r, point in zip(produced, region.ranges, strict=True):
-            var = point.min
-            if type(var) is not Var:
-                whole = buffer.shape[list(region.ranges).index(point)]
-                require(
-                    r.extent is whole or r.extent == whole,
-                    "block {0} reads {1} at {2}; expected a plain iteration variable",
-                    consumer.label.name,
-                    buffer.name,
-                    lambda: repr(point.min),  # noqa: B023
-                    at=consumer.label,
-                )
+    sizes = {i.var: i.extent for i in producer.iters if i.kind is IterKind.SPATIAL}
+    written = [r for r in producer.writes if r.buffer is buffer]
+    found: dict[Var, Range] = {}
+    dropped: set[Var] = set()
+    if len(written) != 1:
+        return found
+    for region in consumer.reads:
+        if region.buffer is not buffer:
+            continue
+        for r, point, place in zip(produced, region.ranges, written[0].ranges, strict=True):
+            var, source = point.min, place.min
+            if type(var) is not Var or var not in extents:
                 continue
-            if var in needed:
-                same = simplify(needed[var].min - r.min, ranges)
-                require(
-                    same == 0,
-                    "block {0} reads {1} at two places of what is produced",
-                    consumer.label.name,
-                    buffer.name,
-                    at=consumer.label,
-                )
-            elif var in extents:
-                needed[var] = r
+            size = sizes.get(source) if type(source) is Var else None
+            follows = size is not None and certain(extents[var] <= size)
+            if not follows or found.setdefault(var, r) is not r:
+                dropped.add(var)
+    return {v: r for v, r in found.items() if v not in dropped}
 
 
 def require_elsewhere(block: Block, target: For) -> None:
@@ -324,14 +380,15 @@ def _kept_conditions(block: Block, moves: Mapping[Var, Expr], old: Ranges) -> li
     `moves` gives the new values of loop variables that are iteration variables by themselves.
     """
     kept: list[Expr] = []
-    domain = {expr_key(i.value < as_expr(i.extent)) for i in block.iters}
-    domain |= {expr_key(i.value >= 0) for i in block.iters}
-    within = [c for c in conjuncts(block.predicate) if expr_key(c) in domain]
+    domain = [c for i in block.iters for c in (i.value < as_expr(i.extent), i.value >= as_expr(0))]
+    known = {expr_key(c) for c in domain}
+    space = current_space()
+    decisions: set[Var] = set() if space is None else set(space.bounds)
     for c in conjuncts(block.predicate):
-        if expr_key(c) in domain or prove(c, old, within) is True:
+        if expr_key(c) in known or prove(c, old, domain) is True:
             continue
         require(
-            free_vars(c) <= moves.keys(),
+            free_vars(c) <= moves.keys() | decisions,
             "block {0} only runs where {1}, which does not move along",
             block.label.name,
             lambda c=c: repr(c),

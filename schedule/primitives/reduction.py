@@ -30,6 +30,7 @@ from ...tir.ir import (
 )
 from ...tir.prove import prove
 from ...tir.visit import substitute, walk
+from ..available import require_available, require_readers_served, require_still_concurrent
 from ..blocks import (
     Reduction,
     conjunction,
@@ -320,6 +321,7 @@ def fuse_reduction_epilogue(fn: Func, reduction: Label, epilogue: Label) -> tupl
     consumer = find_block(fn, epilogue)
     require_unit(fn, block)
     require_unit(fn, consumer)
+    require(not has_reduction(consumer), "block {0} is a reduction", epilogue.name, at=epilogue)
     matched = match_reduction(block)
     require(
         matched is not None and matched.combiner.name == "sum" and matched.buffer in fn.allocs,
@@ -365,6 +367,12 @@ def fuse_reduction_epilogue(fn: Func, reduction: Label, epilogue: Label) -> tupl
         target.dtype,
         at=epilogue,
     )
+    require(
+        target not in fn.inplace,
+        "{0} is updated in place; its first contents are part of the computation",
+        target.name,
+        at=epilogue,
+    )
     mapping = dict(zip(variables, matched.indices, strict=True))
     where = tuple(substitute(e, mapping) for e in consumer.body.indices)
     body = Store(target, where, binary(Op.ADD, load(target, where), matched.value))
@@ -373,7 +381,11 @@ def fuse_reduction_epilogue(fn: Func, reduction: Label, epilogue: Label) -> tupl
     cut = remove_block(fn.body, epilogue)
     assert cut is not None
     fn = _replace(fn, body=cut, allocs=tuple(b for b in fn.allocs if b is not matched.buffer))
-    return replace(fn, find_block(fn, reduction), fused), None
+    fn = replace(fn, find_block(fn, reduction), fused)
+    require_available(fn, reduction)
+    require_readers_served(fn, reduction)
+    require_still_concurrent(fn, (reduction,))
+    return fn, None
 
 
 def _added_term(consumer: Block, buffer: Buffer) -> tuple[Expr, tuple[Var, ...]]:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from tilewright import dtypes
+from tilewright.codegen.build import compile_func, to_module
 from tilewright.schedule import Schedule, Trace
 from tilewright.tir.equality import first_difference
 from tilewright.tir.interpreter import interpret
-from tilewright.tir.ir import Buffer, Func, Store, Var
+from tilewright.tir.ir import Buffer, For, ForKind, Func, Store, Var
 from tilewright.tir.parser import parse
 from tilewright.tir.printer import func_text
 from tilewright.tir.verify import verify
@@ -65,21 +66,41 @@ def check_meaning(before: Func, after: Func, seed: int = 0) -> None:
     """Both programs compute the same: integers exactly, floats within rounding."""
     expected = run(before, seed)
     for order in ("forward", "shuffled"):
-        found = run(after, seed, order)
-        for name, want in expected.items():
-            if want.dtype.kind in "iub":
-                np.testing.assert_array_equal(found[name], want, err_msg=name)
-            else:
-                wide = want.astype(np.float64)
-                scale = max(1.0, float(np.abs(wide).max(initial=0.0)))
-                tolerance = TOLERANCE[want.dtype.name] * scale
-                np.testing.assert_allclose(
-                    found[name].astype(np.float64), wide, rtol=0, atol=tolerance, err_msg=name
-                )
+        assert_close(expected, run(after, seed, order))
+
+
+def check_compiled(before: Func, after: Func, seed: int = 0) -> None:
+    """`after` in machine code computes what `before` does; thread loops are not for processors."""
+    if any(type(n) is For and n.kind is ForKind.THREAD for n in walk(after)):
+        return
+    module = to_module(compile_func(after, "cpu -threads=1"))
+    arguments, outputs = inputs(after, seed)
+    module(*arguments)
+    assert_close(run(before, seed), outputs)
+
+
+def assert_close(expected: dict[str, np.ndarray], found: dict[str, np.ndarray]) -> None:
+    for name, want in expected.items():
+        if want.dtype.kind in "iub":
+            np.testing.assert_array_equal(found[name], want, err_msg=name)
+        else:
+            wide = want.astype(np.float64)
+            scale = max(1.0, float(np.abs(wide).max(initial=0.0)))
+            tolerance = TOLERANCE[want.dtype.name] * scale
+            np.testing.assert_allclose(
+                found[name].astype(np.float64), wide, rtol=0, atol=tolerance, err_msg=name
+            )
 
 
 def run(func: Func, seed: int = 0, order: Any = "forward") -> dict[str, np.ndarray]:
     """The outputs of `func` on random inputs, by name."""
+    arguments, outputs = inputs(func, seed)
+    interpret(func, *arguments, order=order, seed=seed)
+    return outputs
+
+
+def inputs(func: Func, seed: int) -> tuple[list[Any], dict[str, np.ndarray]]:
+    """Random arguments, and those of them that are outputs, by name."""
     rng = np.random.default_rng(seed)
     stored = {n.buffer for n in walk(func) if type(n) is Store}
     arguments: list[Any] = []
@@ -89,8 +110,7 @@ def run(func: Func, seed: int = 0, order: Any = "forward") -> dict[str, np.ndarr
         arguments.append(value)
         if p in stored:
             outputs[p.name] = value  # type: ignore[assignment]
-    interpret(func, *arguments, order=order, seed=seed)
-    return outputs
+    return arguments, outputs
 
 
 def random_array(buffer: Buffer, rng: np.random.Generator) -> np.ndarray:

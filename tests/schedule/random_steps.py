@@ -1,123 +1,79 @@
-"""Random programs and random steps, driven by numbers that somebody picks."""
+"""Random steps, driven by numbers that somebody picks: mostly plausible, some with wrong arguments.
+
+Nothing here looks at what a primitive asks for: whatever it accepts must keep the meaning of the
+program, and whatever it refuses must be a `ScheduleError`.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.schedule.find import blocks_in
-from tilewright.tir import te
-from tilewright.tir.ir import Expr, Func, Label, Var
+from tilewright.tir.ir import Label, Var
 
-Tensor: TypeAlias = Any
-Pick = Callable[[int], int]
-"""A number from 0 to below the given one."""
-SIZES = (1, 2, 3, 4, 5, 6, 8)
+from .random_programs import Pick
+
 FACTORS = (1, 2, 3, 4, 5, 8)
+WRONG_FACTORS = (0, -1, 1 << 13, 1 << 45)
+SCOPES = ("global", "local", "shared", "register", "nowhere")
 
 
-def a_program(pick: Pick) -> Func:
-    """One to three stages, each reading the one before: maps, shifts, transposes, reductions."""
-    dtype = ("int32", "float32")[pick(2)]
-    shape = tuple(SIZES[pick(len(SIZES))] for _ in range(1 + pick(2)))
-    first = te.placeholder(shape, dtype, name="A")
-    params = [first]
-    last: Tensor = first
-    for k in range(1 + pick(3)):
-        last = STAGES[pick(len(STAGES))](last, f"S{k}", pick, params)
-    return te.func([*params, last], name="random")
+def one_of(pick: Pick, choices: Any) -> Any:
+    return choices[pick(len(choices))]
 
 
-def map_stage(x: Tensor, name: str, pick: Pick, params: list[Tensor]) -> Tensor:
-    return te.compute(x.shape, lambda *i: x[i] * 2 + 1, name=name)
-
-
-def two_reads(x: Tensor, name: str, pick: Pick, params: list[Tensor]) -> Tensor:
-    other = te.placeholder(x.shape, x.dtype, name=f"P{len(params)}")
-    params.append(other)
-    return te.compute(x.shape, lambda *i: te.maximum(x[i], other[i]) - x[i], name=name)
-
-
-def shift_stage(x: Tensor, name: str, pick: Pick, params: list[Tensor]) -> Tensor:
-    """A stencil over the first dimension, with padding of zeros."""
-    n = x.shape[0]
-
-    def at(i: Expr, rest: tuple[Expr, ...]) -> Any:
-        before = te.select(i > 0, x[(i - 1, *rest)], 0)
-        after = te.select(i < n - 1, x[(i + 1, *rest)], 0)
-        return before + x[(i, *rest)] - after
-
-    return te.compute(x.shape, lambda i, *rest: at(i, rest), name=name)
-
-
-def turn_stage(x: Tensor, name: str, pick: Pick, params: list[Tensor]) -> Tensor:
-    shape = tuple(reversed(x.shape))
-    return te.compute(shape, lambda *i: x[tuple(reversed(i))] + 3, name=name)
-
-
-def reduce_stage(x: Tensor, name: str, pick: Pick, params: list[Tensor]) -> Tensor:
-    r = te.reduce_axis(x.shape[-1], name=f"r{name}")
-    reduce = (te.sum, te.max, te.min)[pick(3)]
-    if len(x.shape) == 1:
-        return te.compute((3,), lambda i: reduce(x[r] + i.astype(x.dtype), axis=r), name=name)
-    return te.compute(x.shape[:-1], lambda *i: reduce(x[(*i, r)], axis=r), name=name)
-
-
-def product_stage(x: Tensor, name: str, pick: Pick, params: list[Tensor]) -> Tensor:
-    n = SIZES[pick(len(SIZES))]
-    other = te.placeholder((x.shape[-1], n), x.dtype, name=f"P{len(params)}")
-    params.append(other)
-    r = te.reduce_axis(x.shape[-1], name=f"r{name}")
-    shape = (*x.shape[:-1], n)
-    return te.compute(
-        shape, lambda *i: te.sum(x[(*i[:-1], r)] * other[r, i[-1]], axis=r), name=name
-    )
-
-
-def part_stage(x: Tensor, name: str, pick: Pick, params: list[Tensor]) -> Tensor:
-    """The first elements only, or every other one."""
-    step = 1 + pick(2)
-    n = max(1, x.shape[0] // step - pick(2))
-    return te.compute((n, *x.shape[1:]), lambda i, *rest: x[(i * step, *rest)] - 1, name=name)
-
-
-def window_stage(x: Tensor, name: str, pick: Pick, params: list[Tensor]) -> Tensor:
-    """A convolution over the first dimension, without padding."""
-    width = 1 + pick(min(3, x.shape[0]))
-    r = te.reduce_axis(width, name=f"r{name}")
-    shape = (x.shape[0] - width + 1, *x.shape[1:])
-    return te.compute(shape, lambda i, *rest: te.sum(x[(i + r, *rest)], axis=r), name=name)
-
-
-STAGES = (
-    map_stage, two_reads, shift_stage, turn_stage, reduce_stage, product_stage, part_stage,
-    window_stage,
-)  # fmt: skip
+def sometimes(pick: Pick, often: int = 16) -> bool:
+    return pick(often) == 0
 
 
 def a_block(sch: Schedule, pick: Pick) -> Label:
-    blocks = [b.label for b in blocks_in(sch.func.body)]
-    label = blocks[pick(len(blocks))]
+    """A block of the program; sometimes one that is gone."""
+    if sometimes(pick, 48):
+        return sch.get_block(pick(5))
+    label: Label = one_of(pick, [b.label for b in blocks_in(sch.func.body)])
     original = [b.label for b in blocks_in(sch.original.body)]
     return sch.get_block(original.index(label)) if label in original else label
 
 
+def loops_of(sch: Schedule, pick: Pick) -> list[Var]:
+    return list(sch.get_loops(a_block(sch, pick)))
+
+
 def a_loop(sch: Schedule, pick: Pick) -> Var:
-    loops = sch.get_loops(a_block(sch, pick))
+    """A loop around a block; sometimes one that an earlier step has used up."""
+    loops = loops_of(sch, pick)
+    if sometimes(pick, 48):
+        loops += [v for v in sch._outputs if type(v) is Var]
     if not loops:
         raise ScheduleError("the block is in no loop")
-    return loops[pick(len(loops))]
+    loop: Var = one_of(pick, loops)
+    return loop
 
 
 def a_factor(pick: Pick) -> int:
-    return FACTORS[pick(len(FACTORS))]
+    found: int = one_of(pick, WRONG_FACTORS if sometimes(pick, 64) else FACTORS)
+    return found
+
+
+def an_index(pick: Pick) -> int:
+    found: int = one_of(pick, (0, 0, 0, 0, 1, 1, 2, -1))
+    return found
+
+
+def a_scope(pick: Pick) -> str:
+    found: str = SCOPES[pick(2)] if not sometimes(pick) else one_of(pick, SCOPES)
+    return found
 
 
 def split(sch: Schedule, pick: Pick) -> None:
-    sch.split(a_loop(sch, pick), factors=[None, *(a_factor(pick) for _ in range(1 + pick(2)))])
+    factors: list[int | None] = [a_factor(pick) for _ in range(1 + pick(2))]
+    if not sometimes(pick):
+        factors.insert(pick(len(factors) + 1) if sometimes(pick, 4) else 0, None)
+    sch.split(a_loop(sch, pick), factors=factors, perfect=sometimes(pick, 4))
 
 
 def sampled_split(sch: Schedule, pick: Pick) -> None:
@@ -126,21 +82,35 @@ def sampled_split(sch: Schedule, pick: Pick) -> None:
     sch.split(loop, factors=sample(loop, 2 + pick(2), 4))
 
 
+def chosen_split(sch: Schedule, pick: Pick) -> None:
+    factor = sch.sample_categorical(FACTORS)
+    sch.split(a_loop(sch, pick), factors=[None, factor])
+
+
 def fuse(sch: Schedule, pick: Pick) -> None:
-    loops = sch.get_loops(a_block(sch, pick))
+    loops = loops_of(sch, pick)
     start = pick(max(1, len(loops)))
-    sch.fuse(*loops[start : start + 2 + pick(2)])
+    chosen = loops[start : start + 2 + pick(2)]
+    sch.fuse(*(reversed(chosen) if sometimes(pick) else chosen))
 
 
 def reorder(sch: Schedule, pick: Pick) -> None:
-    loops = list(sch.get_loops(a_block(sch, pick)))
+    loops = loops_of(sch, pick)
     start = pick(max(1, len(loops)))
     some = loops[start : start + 2 + pick(3)]
+    if sometimes(pick):
+        some.append(a_loop(sch, pick))
     sch.reorder(*[some.pop(pick(len(some))) for _ in range(len(some))])
 
 
 def tile(sch: Schedule, pick: Pick) -> None:
-    sch.tile(a_block(sch, pick), [a_factor(pick) for _ in range(1 + pick(2))])
+    factors = [a_factor(pick) for _ in range(1 + pick(2))]
+    if pick(2):
+        sch.tile(a_block(sch, pick), factors)
+        return
+    loops = loops_of(sch, pick)
+    start = pick(max(1, len(loops)))
+    sch.tile(loops[start : start + len(factors)], factors)
 
 
 def partition(sch: Schedule, pick: Pick) -> None:
@@ -152,7 +122,8 @@ def parallel(sch: Schedule, pick: Pick) -> None:
 
 
 def vectorize(sch: Schedule, pick: Pick) -> None:
-    sch.vectorize(sch.get_loops(a_block(sch, pick))[-1])
+    loops = loops_of(sch, pick)
+    sch.vectorize(loops[-1] if loops and not sometimes(pick) else a_loop(sch, pick))
 
 
 def unroll(sch: Schedule, pick: Pick) -> None:
@@ -160,45 +131,82 @@ def unroll(sch: Schedule, pick: Pick) -> None:
 
 
 def bind(sch: Schedule, pick: Pick) -> None:
-    sch.bind(a_loop(sch, pick), ("blockIdx.x", "threadIdx.x")[pick(2)])
+    axes = ("blockIdx.x", "threadIdx.x", "threadIdx.y", "warp")
+    sch.bind(a_loop(sch, pick), axes[pick(2)] if not sometimes(pick) else one_of(pick, axes))
+
+
+def annotate(sch: Schedule, pick: Pick) -> None:
+    target = a_loop(sch, pick) if pick(2) else a_block(sch, pick)
+    sch.annotate(target, one_of(pick, ("note", "")), one_of(pick, (1, "x", {"a": [1.5, None]})))
+
+
+def set_scope(sch: Schedule, pick: Pick) -> None:
+    sch.set_scope(a_block(sch, pick), an_index(pick), a_scope(pick))
 
 
 def cache_read(sch: Schedule, pick: Pick) -> None:
-    sch.cache_read(a_block(sch, pick), pick(2), ("global", "local")[pick(2)])
+    block = a_block(sch, pick)
+    consumers = [a_block(sch, pick)] if sometimes(pick, 4) else None
+    sch.cache_read(block, an_index(pick), a_scope(pick), consumers)
 
 
 def cache_write(sch: Schedule, pick: Pick) -> None:
-    sch.cache_write(a_block(sch, pick), 0, "local")
+    sch.cache_write(a_block(sch, pick), pick(2) and an_index(pick), a_scope(pick))
+
+
+LAYOUTS = (
+    ("A", 0), ("Aa", 1), ("aA", 1), ("BA", 0), ("ABb", 1), ("BAb", 1), ("AaB", 1), ("BAba", 2),
+    ("ABab", 2), ("CAB", 0), ("AaBCc", 2), ("AA", 0), ("Aab", 2),
+)  # fmt: skip
 
 
 def pack(sch: Schedule, pick: Pick) -> None:
-    layout, count = (("BA", 0), ("ABb", 1), ("BAb", 1), ("BAba", 2), ("Aa", 1))[pick(5)]
-    sch.pack(a_block(sch, pick), pick(2), layout, [a_factor(pick) for _ in range(count)])
+    layout, count = one_of(pick, LAYOUTS)
+    count += sometimes(pick, 32)
+    factors = [a_factor(pick) for _ in range(count)]
+    sch.pack(a_block(sch, pick), an_index(pick), layout, factors, a_scope(pick))
 
 
 def transform_layout(sch: Schedule, pick: Pick) -> None:
     factor = a_factor(pick)
-    index_map: Callable[..., object] = (
-        (lambda i: (i // factor, i % factor)),
-        (lambda i, j: (j, i)),
-        (lambda i, j: (i // factor, j, i % factor)),
-    )[pick(3)]
-    sch.transform_layout(a_block(sch, pick), (("read", "write")[pick(2)], 0), index_map)
+    index_map: Callable[..., object] = one_of(
+        pick,
+        (
+            lambda i: (i // factor, i % factor),
+            lambda i: i * 2 + 1,
+            lambda i: 7 - i,
+            lambda i, j: (j, i),
+            lambda i, j: (i // factor, j, i % factor),
+            lambda i, j: i * 8 + j,
+            lambda i, j: (i + j, j),
+            lambda i, j: (i, j // 2),
+            lambda i, j, k: (k, i, j),
+        ),
+    )
+    sch.transform_layout(
+        a_block(sch, pick), (("read", "write")[pick(2)], an_index(pick)), index_map
+    )
 
 
 def compute_at(sch: Schedule, pick: Pick) -> None:
     block = a_block(sch, pick)
     consumers = sch.get_consumers(block)
-    if consumers:
-        loops = sch.get_loops(consumers[pick(len(consumers))])
+    if not consumers or sometimes(pick):
+        sch.compute_at(block, a_loop(sch, pick))
+        return
+    loops = sch.get_loops(consumers[pick(len(consumers))])
+    if loops:
         sch.compute_at(block, loops[pick(len(loops))])
 
 
 def reverse_compute_at(sch: Schedule, pick: Pick) -> None:
     block = a_block(sch, pick)
     producers = sch.get_producers(block)
-    if producers:
-        loops = sch.get_loops(producers[pick(len(producers))])
+    if not producers or sometimes(pick):
+        sch.reverse_compute_at(block, a_loop(sch, pick))
+        return
+    loops = sch.get_loops(producers[pick(len(producers))])
+    if loops:
         sch.reverse_compute_at(block, loops[pick(len(loops))])
 
 
@@ -213,34 +221,39 @@ def reverse_compute_inline(sch: Schedule, pick: Pick) -> None:
 def decompose_reduction(sch: Schedule, pick: Pick) -> None:
     block = a_block(sch, pick)
     loops = sch.get_loops(block)
-    sch.decompose_reduction(block, loops[pick(len(loops))])
+    sch.decompose_reduction(block, loops[pick(len(loops))] if loops else a_loop(sch, pick))
 
 
 def rfactor(sch: Schedule, pick: Pick) -> None:
-    sch.rfactor(a_loop(sch, pick), pick(2))
+    sch.rfactor(a_loop(sch, pick), one_of(pick, (0, 0, 1, 1, -1, -2, 2, 5)))
 
 
 def fuse_reduction_epilogue(sch: Schedule, pick: Pick) -> None:
     block = a_block(sch, pick)
     consumers = sch.get_consumers(block)
-    if consumers:
-        sch.fuse_reduction_epilogue(block, consumers[0])
+    sch.fuse_reduction_epilogue(block, consumers[0] if consumers else a_block(sch, pick))
 
 
 STEPS = (
-    split, split, sampled_split, fuse, reorder, reorder, tile, partition, parallel, vectorize,
-    unroll, bind, cache_read, cache_write, pack, transform_layout, compute_at, compute_at,
+    split, split, split, sampled_split, chosen_split, fuse, fuse, reorder, reorder, reorder, tile,
+    partition, parallel, vectorize, unroll, bind, annotate, set_scope, cache_read, cache_write,
+    pack, transform_layout, compute_at, compute_at, compute_at, reverse_compute_at,
     reverse_compute_at, compute_inline, reverse_compute_inline, decompose_reduction, rfactor,
-    fuse_reduction_epilogue,
+    rfactor, fuse_reduction_epilogue,
 )  # fmt: skip
 
 
-def apply_random_steps(sch: Schedule, pick: Pick, count: int, counts: Counter[str]) -> None:
+def apply_random_steps(
+    sch: Schedule, pick: Pick, count: int, counts: Counter[str]
+) -> list[ScheduleError]:
+    """Try `count` steps; `counts` learns which primitives were accepted. Gives the refusals."""
+    refusals = []
     for _ in range(count):
         step = STEPS[pick(len(STEPS))]
         before = len(sch.trace)
         try:
             step(sch, pick)
-        except (ScheduleError, IndexError):  # refused, or nothing to pick from
-            continue
+        except ScheduleError as error:
+            refusals.append(error)
         counts.update(s.op for s in sch.trace.steps[before:])
+    return refusals

@@ -109,7 +109,7 @@ def test_no_producer_there() -> None:
 
 def test_consumer_of_neighbours() -> None:
     sch = Schedule(stencil())
-    with pytest.raises(ScheduleError, match="block C reads B at"):
+    with pytest.raises(ScheduleError, match="block C reads B beyond what is known to be written"):
         sch.reverse_compute_at(sch.get_block("C"), loops(sch, "B")[0])
 
 
@@ -119,10 +119,19 @@ def test_producer_not_computed_yet() -> None:
         sch.reverse_compute_at(sch.get_block("D"), loops(sch, "B")[0])
 
 
-def test_reduction_that_would_be_repeated() -> None:
-    sch = Schedule(matmul_of_map())
-    with pytest.raises(ScheduleError, match="cannot be shown that block C would visit each point"):
-        sch.reverse_compute_at(sch.get_block("C"), loops(sch, "B")[0])
+def test_reverse_reduction_at(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        sch.reverse_compute_at(sch.get_block("C"), loops(sch, "B")[1])
+
+    golden("reverse_compute_at/sums", sums_of_map(), script)
+
+
+def test_into_a_vector() -> None:
+    sch = Schedule(chain())
+    (i,) = loops(sch, "C")
+    sch.vectorize(i)
+    with pytest.raises(ScheduleError, match="loop i is vectorized; block B would bring loops"):
+        sch.compute_at(sch.get_block("B"), i)
 
 
 def fork() -> Func:
@@ -143,10 +152,10 @@ def late() -> Func:
     return te.func([a, d], name="late")
 
 
-def matmul_of_map() -> Func:
+def sums_of_map() -> Func:
     """B = A + 1, then C = the sums of the rows of B."""
     a = te.placeholder((6, 4), "int32", name="A")
     b = te.compute((6, 4), lambda i, j: a[i, j] + 1, name="B")
     r = te.reduce_axis(4, name="r")
     c = te.compute((6,), lambda i: te.sum(b[i, r], axis=r), name="C")
-    return te.func([a, c], name="rows")
+    return te.func([a, c], name="sums")

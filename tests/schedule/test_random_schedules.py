@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tilewright.schedule import PRIMITIVES, Schedule
 
 from .machinery import check_meaning, check_replays
-from .random_steps import a_program, apply_random_steps
+from .random_programs import a_program
+from .random_steps import apply_random_steps
 
 
 @settings(max_examples=150)

@@ -9,6 +9,7 @@ from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
+from tilewright.tir.verify import verify
 
 from .machinery import check_meaning
 from .programs import chain, rowsum
@@ -76,12 +77,21 @@ def test_a_sum_that_starts_elsewhere_takes_no_epilogue() -> None:
         sch.fuse_reduction_epilogue(sch.get_block("S"), sch.get_block("D"))
 
 
-def test_a_copy_of_a_result_with_holes_is_refused() -> None:
+def test_a_copy_leaves_out_what_is_never_written() -> None:
     sch = Schedule(chain(8))
     block = sch.get_block("B")
     sch.transform_layout(block, ("write", 0), lambda i: (i // 5, i % 5))
-    with pytest.raises(ScheduleError, match="block B writes all of B") as refusal:
-        sch.cache_write(block, 0, "local")
+    sch.cache_write(block, 0, "local")
+    sch.cache_read(sch.get_block("C"), 0, "local")
+    verify(sch.func)
+    check_meaning(sch.original, sch.func)
+
+
+def test_a_pack_of_what_is_partly_written_is_refused() -> None:
+    sch = Schedule(chain(8))
+    sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i: (i // 5, i % 5))
+    with pytest.raises(ScheduleError, match="cannot be shown that all of B is written") as refusal:
+        sch.pack(sch.get_block("C"), 0, "BA", [])
     assert "before transform_layout" in str(refusal.value)
 
 
@@ -104,5 +114,5 @@ def test_a_consumer_does_not_follow_a_producer_with_holes() -> None:
     (i,) = sch.get_loops(c)
     sch.compute_at(b, i)
     outer, _ = sch.split(sch.get_loops(b)[1], factors=[None, 3])
-    with pytest.raises(ScheduleError, match="cannot be shown which elements of B block B has"):
+    with pytest.raises(ScheduleError, match="block C reads B beyond what is known to be written"):
         sch.reverse_compute_at(c, outer)

@@ -1,0 +1,196 @@
+"""What must hold after a block has been moved or changed: its inputs are there when it runs, and
+loops whose iterations run at once still may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..tir.ir import Block, Buffer, For, ForKind, Func, IterKind, Label, Range, Stmt, Var, as_expr
+from ..tir.prove import prove
+from .blocks import (
+    Ranges,
+    bound_regions,
+    conjuncts,
+    covering,
+    expr_key,
+    feeding,
+    loop_ranges,
+    order_of,
+    readers_of,
+    region_buffers,
+    writers_of,
+)
+from .find import find_path, path_to
+from .legality import require_concurrent, written_box
+from .require import require
+
+_AT_ONCE = {
+    ForKind.PARALLEL: "run in parallel",
+    ForKind.VECTOR: "be vectorized",
+    ForKind.THREAD: "be bound to threads",
+}
+
+
+def require_available(fn: Func, label: Label) -> None:
+    """Require that each element that a block reads has its value when the block runs.
+
+    Producers in loops of their own, before the block, are done by then. Of those that share loops
+    with the block, one must write all that is read in the same iteration of the shared loops.
+    """
+    path = path_to(fn, label)
+    block = path[-1]
+    assert isinstance(block, Block)
+    order = order_of(fn)
+    for buffer in sorted(
+        region_buffers(block.reads) - region_buffers(block.writes), key=lambda b: b.name
+    ):
+        sharing = []
+        for writer in writers_of(fn, buffer):
+            other = path_to(fn, writer.label)
+            together = bool(_shared(other, path))
+            later = order[writer.label] > order[label]
+            require(
+                not later or (buffer in fn.inplace and not together),
+                "block {0}, which block {1} needs, is computed after it",
+                writer.label.name,
+                label.name,
+                at=writer.label,
+            )
+            if together:
+                sharing.append(other)
+        if sharing:
+            _require_one_covers(path, buffer, sharing)
+
+
+def require_readers_served(fn: Func, label: Label) -> None:
+    """`require_available` for the blocks that read what a block writes in loops around both."""
+    path = path_to(fn, label)
+    block = path[-1]
+    assert isinstance(block, Block)
+    for reader in readers_of(fn, region_buffers(block.writes), but=label):
+        if _shared(path_to(fn, reader.label), path):
+            require_available(fn, reader.label)
+
+
+def require_still_concurrent(fn: Func, places: Iterable[Label | Var]) -> None:
+    """Require that the concurrent loops around (or at) `places` may still run as they do.
+
+    Places that are not in the program any more are passed over.
+    """
+    checked: set[Var] = set()
+    for place in places:
+        path = find_path(fn.body, place) or ()
+        for k, s in enumerate(path):
+            if type(s) is For and s.kind in _AT_ONCE and s.var not in checked:
+                checked.add(s.var)
+                private = s.kind is not ForKind.VECTOR
+                require_concurrent(fn, path[: k + 1], _AT_ONCE[s.kind], private=private)
+
+
+def require_may_enter(fn: Func, label: Label) -> None:
+    """Require that a block which was moved does not hinder the concurrent loops now around it.
+
+    What it reads there is written in the same iteration: `require_available` says so.
+    """
+    path = path_to(fn, label)
+    block = path[-1]
+    assert isinstance(block, Block)
+    for s in path:
+        if type(s) is For and s.kind in _AT_ONCE:
+            for kind in (IterKind.REDUCE, IterKind.OPAQUE):
+                require(
+                    s.var not in feeding(block, kind),
+                    "loop {0} cannot {1}: it would be part of the {2} iterations of block {3}",
+                    s.var.name,
+                    _AT_ONCE[s.kind],
+                    kind.value,
+                    label.name,
+                    at=s.var,
+                )
+
+
+def concurrent_loops(path: Sequence[Stmt]) -> list[Var]:
+    """The loops of `path` whose iterations run at once."""
+    return [s.var for s in path if type(s) is For and s.kind in _AT_ONCE]
+
+
+def require_left_behind(fn: Func, label: Label, loops: Iterable[Var]) -> None:
+    """`require_still_concurrent` for those of `loops` that a block was in and is not in now."""
+    around = {s.var for s in path_to(fn, label) if type(s) is For}
+    require_still_concurrent(fn, [v for v in loops if v not in around])
+
+
+def _shared(a: Sequence[Stmt], b: Sequence[Stmt]) -> list[For]:
+    """The loops that two paths have in common, outermost first."""
+    both: list[For] = []
+    for x, y in zip(a, b, strict=False):
+        if x is not y:
+            break
+        if type(x) is For:
+            both.append(x)
+    return both
+
+
+def _require_one_covers(
+    path: tuple[Stmt, ...], buffer: Buffer, writers: Sequence[tuple[Stmt, ...]]
+) -> None:
+    reader = path[-1]
+    assert isinstance(reader, Block)
+    covered = False
+    for other in writers:
+        writer = other[-1]
+        assert isinstance(writer, Block)
+        shared = {s.var for s in _shared(other, path)}
+        unfinished = feeding(writer, IterKind.REDUCE) & shared
+        require(
+            not unfinished,
+            "block {0} is still being reduced over loop {1} where block {2} reads it",
+            writer.label.name,
+            lambda u=unfinished: ", ".join(sorted(v.name for v in u)),
+            reader.label.name,
+            at=writer.label,
+            hint="choose a loop outside of the reduction, or split the reduction with rfactor",
+        )
+        covered = covered or _covers(path, buffer, other)
+    require(
+        covered,
+        "block {0} reads {1} beyond what is known to be written by then (by block {2})",
+        reader.label.name,
+        buffer.name,
+        lambda: ", ".join(o[-1].label.name for o in writers),  # type: ignore[attr-defined]
+        at=reader.label,
+    )
+
+
+def _covers(path: tuple[Stmt, ...], buffer: Buffer, other: tuple[Stmt, ...]) -> bool:
+    """Whether the block at the end of `other` writes all of `buffer` that the one of `path` reads.
+
+    In one iteration of the loops that both are in.
+    """
+    reader, writer = path[-1], other[-1]
+    assert isinstance(reader, Block)
+    assert isinstance(writer, Block)
+    shared = _shared(other, path)
+    ranges = loop_ranges(shared)
+    inner = {s.var: s.extent for s in other if type(s) is For and s not in shared}
+    given = {expr_key(c) for c in conjuncts(reader.predicate)}
+    written = written_box(writer, buffer, inner, ranges, given)
+    if written is None:
+        return False
+    sweep = {s.var: s.extent for s in path if type(s) is For and s not in shared}
+    read = covering(bound_regions(reader, reader.reads, buffer), sweep, ranges)
+    return within(read, written, buffer, ranges)
+
+
+def within(inner: Sequence[Range], outer: Sequence[Range], buffer: Buffer, ranges: Ranges) -> bool:
+    """Whether the box `inner`, as far as it is in `buffer`, is in the box `outer`."""
+    for i, o, size in zip(inner, outer, buffer.shape, strict=True):
+        end = o.min + as_expr(o.extent)
+        low = prove(i.min >= o.min, ranges) or prove(o.min <= 0, ranges)
+        high = prove(i.min + as_expr(i.extent) <= end, ranges) or prove(
+            as_expr(size) <= end, ranges
+        )
+        if not (low is True and high is True):
+            return False
+    return True

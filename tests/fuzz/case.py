@@ -1,0 +1,79 @@
+"""One random program under random steps, and what must hold of it."""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.errors import IRError, ScheduleError, TilewrightError
+from tilewright.schedule import Schedule, Trace
+from tilewright.tir.ir import Func
+from tilewright.tir.verify import verify
+
+from ..schedule.machinery import check_compiled, check_meaning, check_replays
+from ..schedule.random_programs import a_program
+from ..schedule.random_steps import apply_random_steps
+
+MOST_STEPS = 12
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong (`kind` for short) when `trace` was applied to `func`, giving `after`."""
+
+    kind: str
+    what: str
+    func: Func
+    trace: Trace
+    after: Func | None
+    compiled: bool
+
+
+def run_case(seed: int, counts: Counter[str], *, compiled: bool) -> Failure | None:
+    """Try the random schedule of `seed`."""
+    rng = np.random.default_rng(seed)
+
+    def pick(n: int) -> int:
+        return int(rng.integers(n))
+
+    sch = Schedule(a_program(pick), seed=seed)
+    try:
+        refusals = apply_random_steps(sch, pick, 1 + pick(MOST_STEPS), counts)
+        for refusal in refusals:
+            require_readable(refusal)
+    except Exception as error:  # noqa: BLE001
+        text = traceback.format_exc()
+        return Failure(kind_of(error), text, sch.original, sch.trace, sch.func, compiled)
+    return checked(sch, compiled=compiled)
+
+
+def require_readable(refusal: ScheduleError) -> None:
+    """Raise `AssertionError` where a refusal gives no reason of its own, or cannot be shown."""
+    cause = refusal.__cause__
+    assert not isinstance(cause, (IRError, RecursionError)), f"refused by accident: {cause!r}"
+    assert str(refusal)
+
+
+def checked(sch: Schedule, *, compiled: bool) -> Failure | None:
+    """What is wrong with the program that `sch` gives."""
+    try:
+        verify(sch.func)
+        check_meaning(sch.original, sch.func)
+        check_replays(sch.original, sch)
+        if compiled:
+            check_compiled(sch.original, sch.func)
+    except Exception as error:  # noqa: BLE001
+        text = f"{type(error).__name__}: {error}"
+        if not isinstance(error, (AssertionError, TilewrightError)):
+            text = traceback.format_exc()
+        return Failure(kind_of(error), text, sch.original, sch.trace, sch.func, compiled)
+    return None
+
+
+def kind_of(error: Exception) -> str:
+    """What distinguishes failures: the type and the template of the message."""
+    message = error.message if isinstance(error, TilewrightError) else ""
+    return f"{type(error).__name__} {message}"
