@@ -36,7 +36,8 @@ def test_random_schedules(seed: int) -> None:
         check(sch.func, original=sch.original, target=TARGETS[seed % 3])
         check_passes(sch.func)
     except BuildError as error:  # a buffer put into registers whose loops are not unrolled
-        assert "held in registers" in str(error)
+        if "held in registers" not in str(error):
+            raise
 
 
 def matmul(n: int, m: int, k: int, dtype: str = "float32") -> Func:
