@@ -84,7 +84,12 @@ def to_module(compiled: Compiled, origin: Origin | None = None) -> Module:
     imports: dict[str, int] = {}
     if compiled.parallel:
         runtime = openmp.load()
-        assert runtime is not None, "parallel code is compiled only where there is a runtime"
+        if runtime is None:
+            raise BuildError(
+                "{0} runs in parallel and there is no OpenMP runtime on this machine",
+                compiled.signature.name,
+                hint="install libgomp1, or compile for one thread: cpu -threads=1",
+            )
         imports = {symbol: runtime.symbol_address(symbol) for symbol in _OPENMP}
     loaded = load_object(compiled.object_code, compiled.signature.name, imports)
     return Module(
