@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
 
 from tilewright.errors import ScheduleError
-from tilewright.schedule import Trace
+from tilewright.schedule import Schedule, Trace
 from tilewright.schedule.arguments import Argument, Derived, Lambda, Record, Ref
 from tilewright.schedule.trace import Step
 
 from .case import Failure, checked, kind_of
 
+Check: TypeAlias = Callable[[Schedule], Failure | None]
 
-def shrunk(failure: Failure) -> Failure:
-    """`failure` with as few steps as it takes, tried one by one from the last to the first."""
+
+def shrunk(failure: Failure, check: Check | None = None) -> Failure:
+    """`failure` with as few steps as it takes, tried one by one from the last to the first.
+
+    `check` finds what is wrong with a schedule; by default that is `checked`.
+    """
+    find = partial(checked, compiled=failure.compiled) if check is None else check
     best = failure
     k = len(best.trace) - 1
     while k >= 0:
         shorter = without(best.trace.steps, k)
-        again = None if shorter is None else _same_failure(best, Trace(shorter))
+        again = None if shorter is None else _same_failure(best, Trace(shorter), find)
         if again is not None:
             best = again
             k = min(k, len(best.trace))
@@ -27,7 +35,7 @@ def shrunk(failure: Failure) -> Failure:
     return best
 
 
-def _same_failure(failure: Failure, trace: Trace) -> Failure | None:
+def _same_failure(failure: Failure, trace: Trace, find: Check) -> Failure | None:
     try:
         sch = trace.apply(failure.func)
     except ScheduleError:
@@ -35,7 +43,7 @@ def _same_failure(failure: Failure, trace: Trace) -> Failure | None:
     except Exception as error:  # noqa: BLE001
         same = kind_of(error) == failure.kind
         return replace(failure, trace=trace, after=None) if same else None
-    found = checked(sch, compiled=failure.compiled)
+    found = find(sch)
     return found if found is not None and found.kind == failure.kind else None
 
 

@@ -1,42 +1,88 @@
-"""Random programs under random steps: whatever is accepted computes the same."""
+"""Random programs under random steps: whatever is accepted computes the same.
+
+`python -m tests.fuzz` goes on with this for as long as one likes.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.schedule import PRIMITIVES, Schedule
+from tilewright.schedule.find import loops_in
+from tilewright.tir.ir import ForKind
+from tilewright.tir.verify import verify
 
-from .machinery import check_meaning, check_replays
+from ..fuzz.case import Failure, run_case
+from ..fuzz.shrink import shrunk, without
+from .machinery import check_compiled, check_meaning, check_replays
+from .programs import chain, loops
 from .random_programs import a_program
 from .random_steps import apply_random_steps
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.data())
 def test_random_schedules_keep_the_meaning(data: st.DataObject) -> None:
     def pick(n: int) -> int:
         return data.draw(st.integers(0, n - 1))
 
     sch = Schedule(a_program(pick), seed=pick(3))
-    apply_random_steps(sch, pick, 1 + pick(10), Counter())
+    refusals = apply_random_steps(sch, pick, 1 + pick(10), Counter())
+    assert all(str(r) for r in refusals)
+    verify(sch.func)
     check_meaning(sch.original, sch.func)
     check_replays(sch.original, sch)
 
 
-def test_random_schedules_reach_every_primitive() -> None:
-    rng = np.random.default_rng(0)
-    counts: Counter[str] = Counter()
+@pytest.mark.parametrize("seed", range(16))
+def test_random_schedules_compute_the_same_in_machine_code(seed: int) -> None:
+    rng = np.random.default_rng(seed)
 
     def pick(n: int) -> int:
         return int(rng.integers(n))
 
-    for seed in range(300):
-        sch = Schedule(a_program(pick), seed=seed)
-        apply_random_steps(sch, pick, 12, counts)
-        check_meaning(sch.original, sch.func)
-    never = set(PRIMITIVES) - set(counts) - {"annotate", "set_scope", "sample_categorical"}
-    assert not never
+    sch = Schedule(a_program(pick), seed=seed)
+    apply_random_steps(sch, pick, 12, Counter())
+    check_compiled(sch.original, sch.func)
+
+
+def test_random_schedules_reach_every_primitive() -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(160):
+        assert run_case(seed, counts, compiled=False) is None
+    assert not set(PRIMITIVES) - set(counts)
+
+
+def test_a_failure_is_shrunk_to_the_steps_that_matter() -> None:
+    def parallel_loops(sch: Schedule) -> Failure | None:
+        kinds = [s.kind for s in loops_in(sch.func.body)]
+        if ForKind.PARALLEL not in kinds:
+            return None
+        return Failure("parallel", "", sch.original, sch.trace, sch.func, compiled=False)
+
+    sch = Schedule(chain())
+    (i,) = loops(sch, "B")
+    sch.split(i, factors=[None, 4])
+    (j,) = loops(sch, "C")
+    sch.parallel(j)
+    failure = parallel_loops(sch)
+    assert failure is not None
+    short = shrunk(failure, parallel_loops).trace
+    assert [s.op for s in short] == ["get_block", "get_loops", "parallel"]
+
+
+def test_leaving_out_a_step_leaves_out_what_needs_it() -> None:
+    sch = Schedule(chain())
+    (i,) = loops(sch, "B")
+    outer, _ = sch.split(i, factors=[None, 4])
+    sch.parallel(outer)
+    sch.unroll(*loops(sch, "C"))
+    kept = without(sch.trace.steps, 2)
+    assert kept is not None
+    assert [s.op for s in kept] == ["get_block", "get_loops", "get_block", "get_loops", "unroll"]
+    assert len(without(sch.trace.steps, 1) or ()) == 4
