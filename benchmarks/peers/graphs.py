@@ -24,7 +24,7 @@ def graph(case: Case, arrays: list[Array]) -> tuple[ModelProto, dict[str, Array]
     p = case.params
     known = {
         "matmul": 2 if p.get("bias") else 1,
-        "conv2d": 2,
+        "conv2d": 2 if p.get("bias") else 1,
         "layer_norm": 2,
     }.get(case.op, 0)
     if case.op == "matmul" and not (p.get("constant_b") or p.get("bias")):
