@@ -21,6 +21,21 @@ from .signature import signature_of
 _OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 
 
+_CALLED = frozenset(
+    {
+        "aligned_alloc",
+        "free",
+        "memset",
+        "memcpy",
+        "memmove",
+        "fma",
+        "fmaf",
+        "fmod",
+        "fmodf",
+        *_OPENMP,
+    }
+)
+"""Functions of other libraries that kernels call."""
 _DEEP = "compute parts of a long expression in stages of their own"
 
 
@@ -62,6 +77,7 @@ def compile_func(
     target = resolve(target)
     if target.threads > 1 and openmp.load() is None:
         target = target.with_threads(1)
+    _check_name(func.name if name is None else name)
     try:
         signature = signature_of(func, name)
         lowered = lower(func, target, strict_fp=strict_fp, trace=trace)
@@ -105,3 +121,16 @@ def to_module(compiled: Compiled, origin: Origin | None = None) -> Module:
         glue=make_glue,
         owner=loaded.owner,
     )
+
+
+def _check_name(name: str) -> None:
+    if not (name.isidentifier() and name.isascii()):
+        raise BuildError(
+            "{0!r} is not the name of a function in C", name, hint="give the kernel another name"
+        )
+    if name in _CALLED:
+        raise BuildError(
+            "a kernel cannot be named {0}: it calls the function of that name",
+            name,
+            hint="give the kernel another name",
+        )

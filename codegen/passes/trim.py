@@ -93,8 +93,9 @@ def _repeats(
     if any(g.store.buffer in written for g in ending):
         return False
     seen: set[Buffer] = set()
+    again = {id(g) for g in repeating}
     for g in order:
-        if g in repeating:
+        if id(g) in again:
             reads = _reads(g)
             if reads & written:
                 return False

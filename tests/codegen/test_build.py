@@ -182,3 +182,13 @@ def test_expressions_nested_too_deeply_are_refused() -> None:
     func = Func("f", (a, c), (), For(i, 3, Store(c, (i,), total)))
     with pytest.raises(BuildError, match="nested too deeply"):
         compile_func(func, SERIAL)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("größe", "not the name of a function in C"), ("free", "calls the function of that name")],
+)
+def test_names_that_no_kernel_can_have(name: str, message: str) -> None:
+    with pytest.raises(BuildError, match=message):
+        compile_func(replace(chain(2, 3), name=name), SERIAL)
+    compile_func(replace(chain(2, 3), name=name), SERIAL, name="kernel")
