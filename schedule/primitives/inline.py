@@ -9,12 +9,14 @@ from typing import Any
 from ...tir.ir import (
     Block,
     Buffer,
+    Const,
     Expr,
     Func,
     IterKind,
     Label,
     Load,
     Region,
+    Select,
     Stmt,
     Store,
     Var,
@@ -64,7 +66,7 @@ def compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     def inlined(n: Any) -> Any:
         if type(n) is Load and n.buffer is buffer:
             indices = tuple(inlined(e) for e in n.indices)
-            return substitute(store.value, dict(zip(variables, indices, strict=True)))
+            return _chosen(substitute(store.value, dict(zip(variables, indices, strict=True))))
         return n if type(n) is Buffer else rewrite_children(n, inlined)
 
     for c in consumers:
@@ -78,6 +80,13 @@ def compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     sources = [w.label for r in producer.reads for w in writers_of(fn, r.buffer)]
     require_still_concurrent(fn, sources)
     return fn, None
+
+
+def _chosen(n: Any) -> Any:
+    """An expression without the selections whose condition has become a constant."""
+    if type(n) is Select and type(n.cond) is Const:
+        return _chosen(n.then if n.cond.value else n.other)
+    return n if type(n) is Buffer else rewrite_children(n, _chosen)
 
 
 def _require_unchanged(

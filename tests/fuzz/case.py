@@ -63,6 +63,7 @@ def checked(sch: Schedule, *, compiled: bool) -> Failure | None:
         verify(sch.func)
         check_meaning(sch.original, sch.func)
         check_replays(sch.original, sch)
+        check_symbolic(sch)
         if compiled:
             check_compiled(sch.original, sch.func)
     except Exception as error:  # noqa: BLE001
@@ -71,6 +72,16 @@ def checked(sch: Schedule, *, compiled: bool) -> Failure | None:
             text = traceback.format_exc()
         return Failure(kind_of(error), text, sch.original, sch.trace, sch.func, compiled)
     return None
+
+
+def check_symbolic(sch: Schedule) -> None:
+    """With its decisions left open the trace is applied or refused for a reason of its own."""
+    if not sch.trace.decisions:
+        return
+    try:
+        sch.trace.apply(sch.original, symbolic=True)
+    except ScheduleError as refusal:
+        require_readable(refusal)
 
 
 def kind_of(error: Exception) -> str:

@@ -1,0 +1,284 @@
+"""Steps that random schedules once got wrong: refused now, or right."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.errors import ScheduleError
+from tilewright.schedule import Schedule
+from tilewright.tir import te
+from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
+from tilewright.tir.verify import verify
+
+from .machinery import check_meaning, check_replays
+from .programs import chain, loops, rowsum, stencil
+
+
+def check(sch: Schedule) -> None:
+    """What is accepted is right."""
+    verify(sch.func)
+    check_meaning(sch.original, sch.func)
+    check_replays(sch.original, sch)
+
+
+def placeholder(*shape: int, name: str = "A") -> te.Tensor:
+    return te.placeholder(shape, "int32", name=name)
+
+
+def sums(x: te.Tensor, name: str) -> te.Tensor:
+    """The sums of the rows of `x`."""
+    r = te.reduce_axis(x.extents[1], name=f"r{name}")
+    return te.compute(x.extents[:1], lambda i: te.sum(x[i, r], axis=r), name=name)
+
+
+def twice_summed() -> Func:
+    """S = the sums along the last axis of a product, then T = the sums of S."""
+    a, b = placeholder(4, 3), placeholder(3, 5, name="B")
+    r = te.reduce_axis(3, name="r")
+    s = te.compute((4, 5), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="S")
+    return te.func([a, b, sums(s, "T")], name="twice_summed")
+
+
+def test_an_epilogue_that_is_a_reduction_is_not_fused() -> None:
+    sch = Schedule(twice_summed())
+    with pytest.raises(ScheduleError, match="block T is a reduction"):
+        sch.fuse_reduction_epilogue(sch.get_block("S"), sch.get_block("T"))
+
+
+def test_an_epilogue_in_place_is_not_fused() -> None:
+    a, z = placeholder(4, 3), placeholder(4, name="Z")
+    s = sums(a, "S")
+    new = te.compute((4,), lambda i: s[i] + z[i], name="U")
+    sch = Schedule(te.func([a, z], inplace={new: z}, name="update"))
+    with pytest.raises(ScheduleError):
+        sch.fuse_reduction_epilogue(sch.get_block("S"), sch.get_block("U"))
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_partial_result_keeps_its_guard_where_it_goes(again: bool) -> None:
+    sch = Schedule(rowsum(3, 10))
+    block = sch.get_block("S")
+    _, r = sch.get_loops(block)
+    _, inner = sch.split(r, factors=[None, 4])
+    partial = sch.rfactor(inner, 1)
+    if again:
+        sch.split(sch.get_loops(partial)[1], factors=[None, 2])
+        with pytest.raises(ScheduleError, match="only runs where .* which does not move along"):
+            sch.compute_at(partial, sch.get_loops(block)[0])
+        return
+    sch.compute_at(partial, sch.get_loops(block)[0])
+    assert "T.where" in repr(sch.func)
+    check(sch)
+
+
+def test_a_guard_of_the_extent_does_not_need_to_move() -> None:
+    sch = Schedule(chain(10))
+    outer, inner = sch.split(loops(sch, "B")[0], factors=[None, 4])
+    sch.split(sch.fuse(outer, inner), factors=[None, 5])
+    sch.compute_at(sch.get_block("B"), loops(sch, "C")[0])
+    assert "T.where" not in repr(sch.func)
+    check(sch)
+
+
+def test_a_consumer_of_both_parts_of_a_loop_is_in_neither() -> None:
+    sch = Schedule(chain(10))
+    (i,) = loops(sch, "B")
+    tail, _ = sch.loop_partition(i, at=6)
+    for loop in (i, tail):
+        with pytest.raises(ScheduleError):
+            sch.reverse_compute_at(sch.get_block("C"), loop)
+
+
+def test_a_producer_does_not_enter_the_vector_of_its_consumer() -> None:
+    sch = Schedule(chain())
+    sch.vectorize(loops(sch, "C")[0])
+    with pytest.raises(ScheduleError, match="loop i is vectorized; block B would bring loops"):
+        sch.compute_at(sch.get_block("B"), loops(sch, "C")[0])
+
+
+def turned_sums() -> Func:
+    """B[i, j] = A[i, j] + 1, then C[j] = the sums of the columns of B."""
+    a = placeholder(4, 6)
+    b = te.compute((4, 6), lambda i, j: a[i, j] + 1, name="B")
+    r = te.reduce_axis(4, name="r")
+    c = te.compute((6,), lambda j: te.sum(b[r, j], axis=r), name="C")
+    return te.func([a, c], name="turned_sums")
+
+
+def test_a_thread_does_not_come_to_drive_a_reduction() -> None:
+    sch = Schedule(turned_sums())
+    i, j = loops(sch, "B")
+    sch.bind(i, "threadIdx.x")
+    with pytest.raises(ScheduleError, match="part of the reduce iterations of block C"):
+        sch.reverse_compute_at(sch.get_block("C"), j)
+
+
+def test_a_reduction_enters_the_loops_of_its_input() -> None:
+    sch = Schedule(turned_sums())
+    _, j = loops(sch, "B")
+    sch.reverse_compute_at(sch.get_block("C"), j)
+    check(sch)
+
+
+def halo() -> Func:
+    """S = the sums of the rows of A, B[i] = S[i] + S[i + 1], C = B * 2."""
+    a = placeholder(9, 3)
+    s = sums(a, "S")
+    b = te.compute((8,), lambda i: s[i] + s[i + 1], name="B")
+    c = te.compute((8,), lambda i: b[i] * 2, name="C")
+    return te.func([a, c], name="halo")
+
+
+def test_what_a_thread_keeps_for_itself_is_not_read_outside() -> None:
+    sch = Schedule(halo())
+    outer, _ = sch.split(loops(sch, "B")[0], factors=[None, 4])
+    sch.compute_at(sch.get_block("S"), outer)
+    sch.bind(outer, "threadIdx.x")
+    with pytest.raises(ScheduleError, match="not known to write different elements of S"):
+        sch.compute_at(sch.get_block("B"), loops(sch, "C")[0])
+    with pytest.raises(ScheduleError, match="not known to write different elements of S"):
+        sch.compute_inline(sch.get_block("B"))
+
+
+def test_a_consumer_waits_for_what_later_iterations_write() -> None:
+    sch = Schedule(chain(12))
+    (i,) = loops(sch, "B")
+    outer, inner = sch.split(i, factors=[3, 4])
+    sch.reorder(inner, outer)
+    with pytest.raises(ScheduleError, match="block C reads B beyond what is known to be written"):
+        sch.reverse_compute_at(sch.get_block("C"), inner)
+
+
+def two_inputs() -> Func:
+    """B = A + 1, S = B's first row broadcast against it: C[i, j] = B[i, j] - B[0, j]."""
+    a = placeholder(4, 6)
+    b = te.compute((4, 6), lambda i, j: a[i, j] + 1, name="B")
+    c = te.compute((4, 6), lambda i, j: b[i, j] - b[3, j], name="C")
+    return te.func([a, c], name="two_inputs")
+
+
+def test_a_consumer_of_other_elements_too_waits_for_them() -> None:
+    sch = Schedule(two_inputs())
+    with pytest.raises(ScheduleError, match="block C reads B beyond what is known to be written"):
+        sch.reverse_compute_at(sch.get_block("C"), loops(sch, "B")[0])
+
+
+def wider(before: int) -> Func:
+    """C = B with zeros before or after it."""
+    a = placeholder(6)
+    b = te.compute((6,), lambda i: a[i] * 2, name="B")
+
+    def padded(i: te.Expr) -> te.Expr:
+        if before:
+            return te.select((i >= before) & (i < 6 + before), b[i - before], 0)
+        return te.select(i < 6, b[i], 0)
+
+    return te.func([a, te.compute((9,), padded, name="C")], name="wider")
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_wider_consumer_is_computed_to_its_end(before: int) -> None:
+    sch = Schedule(wider(before))
+    with pytest.raises(ScheduleError, match="does not follow what is produced in loop i"):
+        sch.reverse_compute_at(sch.get_block("C"), loops(sch, "B")[0])
+    with pytest.raises(ScheduleError):
+        sch.reverse_compute_inline(sch.get_block("C"))
+
+
+def test_two_producers_do_not_both_say_where_a_consumer_is() -> None:
+    a, z = placeholder(4), placeholder(4, name="Z")
+    b = te.compute((4,), lambda i: a[i] + 1, name="B")
+    d = te.compute((4,), lambda i: z[i] + b[i], name="D")
+    c = te.compute((4, 4), lambda i, j: b[i] * d[j], name="C")
+    sch = Schedule(te.func([a, z, c], name="outer"))
+    sch.reverse_compute_at(sch.get_block("D"), loops(sch, "B")[0])
+    with pytest.raises(ScheduleError, match="block C reads . beyond what is known to be written"):
+        sch.reverse_compute_at(sch.get_block("C"), loops(sch, "B")[0])
+
+
+@pytest.mark.parametrize("factor", [4, 5])
+def test_copies_leave_padding_alone(factor: int) -> None:
+    sch = Schedule(chain(10))
+    block = sch.get_block("B")
+    sch.transform_layout(block, ("write", 0), lambda i: (i // factor, i % factor))
+    sch.cache_write(block, 0, "local")
+    sch.cache_read(sch.get_block("C"), 0, "global")
+    check(sch)
+
+
+OVERWRITTEN = """
+@tw.script
+def late(A: T.Buffer((4,), "int32"), C: T.Buffer((4,), "int32")):
+    T.inplace(A)
+    B = T.alloc((4,), "int32")
+    for i in T.serial(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi] + 1
+    for i in T.serial(4):
+        with T.block("U"):
+            vi = T.axis.spatial(4, i)
+            A[vi] = A[vi] * 2
+    for i in T.serial(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = B[vi] * 3
+"""
+
+
+def test_an_input_that_is_overwritten_is_not_read_later() -> None:
+    sch = Schedule(parse(OVERWRITTEN))
+    with pytest.raises(ScheduleError, match="block U overwrites A, which block B reads"):
+        sch.compute_inline(sch.get_block("B"))
+    with pytest.raises(ScheduleError, match="block U overwrites A, which block B reads"):
+        sch.compute_at(sch.get_block("B"), loops(sch, "C")[0])
+    sch.reverse_compute_inline(sch.get_block("C"))
+    check(sch)
+
+
+def test_what_an_inlined_block_never_reads_is_left_out() -> None:
+    a = placeholder(1)
+    b = te.compute((1,), lambda i: te.select(i < 0, a[i - 1], 7), name="B")
+    c = te.compute((3,), lambda i: b[0] + i.astype("int32"), name="C")
+    sch = Schedule(te.func([a, c], name="constant"))
+    sch.compute_inline(sch.get_block("B"))
+    check(sch)
+
+
+def test_compute_at_of_one_of_several_results() -> None:
+    a = placeholder(4, 6)
+    r = te.reduce_axis(6, name="r")
+    made: te.Tensor = te.compute((4,), lambda i: te.argmax(a[i, r], axis=r), name=("P", "V"))
+    _, value = made
+    c = te.compute((4,), lambda i: value[i] + 1, name="C")
+    sch = Schedule(te.func([a, c], name="best"))
+    sch.compute_at(sch.get_block(0), loops(sch, "C")[0])
+    check(sch)
+
+
+def test_parts_of_a_block_with_local_values_have_their_own() -> None:
+    a = placeholder(4, 6)
+    r = te.reduce_axis(6, name="r")
+    made: te.Tensor = te.compute((4,), lambda i: te.argmax(a[i, r], axis=r), name=("P", "V"))
+    sch = Schedule(te.func([a, *made], name="best"))
+    sch.loop_partition(sch.get_loops(sch.get_block(0))[1], at=2)
+    check(sch)
+
+
+def test_a_stencil_goes_to_the_last_of_its_inputs() -> None:
+    sch = Schedule(stencil())
+    outer, _ = sch.split(loops(sch, "C")[0], factors=[None, 5])
+    sch.compute_at(sch.get_block("B"), outer)
+    check(sch)
+
+
+@pytest.mark.parametrize("factor", [1 << 13, 1 << 45])
+def test_sizes_that_make_no_sense(factor: int) -> None:
+    sch = Schedule(chain())
+    with pytest.raises(ScheduleError, match="multiply to"):
+        sch.split(loops(sch, "B")[0], factors=[None, factor])
+    with pytest.raises(ScheduleError, match="an inner part of"):
+        sch.pack(sch.get_block("C"), 0, "Aa", [factor])
+    with pytest.raises(ScheduleError, match="spreads 16 elements of B"):
+        sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i: i * factor)
