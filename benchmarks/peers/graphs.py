@@ -22,15 +22,12 @@ _TYPES = {
 def graph(case: Case, arrays: list[Array]) -> tuple[ModelProto, dict[str, Array]]:
     """The model of a case, whose result is `y`, and its feeds: the operands not known ahead."""
     p = case.params
+    bias = bool(p.get("bias"))
     known = {
-        "matmul": 2 if p.get("bias") else 1,
-        "conv2d": 2 if p.get("bias") else 1,
+        "matmul": int(bias or p.get("constant_b", False)),
+        "conv2d": 1 + bias,
         "layer_norm": 2,
     }.get(case.op, 0)
-    if case.op == "matmul" and not (p.get("constant_b") or p.get("bias")):
-        known = 0
-    if case.op == "matmul" and p.get("bias"):
-        known = 1
     split = len(arrays) - known
     feeds = dict(zip(NAMES, arrays[:split], strict=False))
     weights = [
