@@ -244,7 +244,8 @@ class Evaluated:
         self.rows = len(rows)
         self._values = source.values(rows)
         self.visits = [
-            Numbers(v, [self.column(e) for e in v.extents], self.rows) for v in source.visits
+            Numbers(v, [np.maximum(self.column(e), 1.0) for e in v.extents], self.rows)
+            for v in source.visits
         ]
 
     def column(self, dim: Dim) -> Floats:
@@ -256,7 +257,7 @@ class Evaluated:
     def footprint(self, access: Access, level: int) -> tuple[Floats, Floats]:
         """Elements, and runs along the last dimension, touched while the loops from `level` sweep.
 
-        Dimensions are taken as hulls; one that depends on a loop in an unclear way is whole.
+        Dimensions are taken as hulls, and loops to run at least once.
         """
         elements = np.ones(self.rows)
         runs = np.ones(self.rows)
@@ -266,8 +267,8 @@ class Evaluated:
             for t in access.terms[d]:
                 if t.loop >= level:
                     step = np.abs(self.column(t.step))
-                    span = span + step * (self.column(t.values) - 1)
-            span = np.minimum(span, self.column(size))
+                    span = span + step * np.maximum(self.column(t.values) - 1, 0.0)
+            span = np.minimum(span, np.maximum(self.column(size), 1.0))
             elements = elements * span
             if d != last:
                 runs = runs * span

@@ -8,15 +8,13 @@ from functools import cache
 from importlib.metadata import version
 from math import prod
 
-import numpy as np
-
 from .. import dtypes
 from ..codegen.detect import host_target, usable_memory, usable_processors
 from ..target import Target
 from ..tir.equality import structural_hash
 from ..tir.ir import Buffer, Func, Var
 from ..tuning_db.values import Environment, TargetRecord, Toolchain, Workload
-from .profile import Evaluated, profile
+from .profile import profile
 
 
 def workload_record(func: Func) -> Workload:
@@ -41,13 +39,9 @@ def workload_record(func: Func) -> Workload:
 
 def flops(func: Func) -> int:
     """Arithmetic operations on floats in one call of a concrete program."""
-    source = profile(func)
-    data = Evaluated(source, np.zeros((1, 0), dtype=np.int64))
-    return int(
-        sum(
-            (v.visit.operations + v.visit.expensive) * v.product(lambda _: True)[0]
-            for v in data.visits
-        )
+    return sum(
+        (v.operations + v.expensive) * prod(n for n in v.extents if isinstance(n, int))
+        for v in profile(func).visits
     )
 
 

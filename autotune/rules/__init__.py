@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice, product
 
+from ...schedule.find import loops_in
 from ...target import Target
 from ...tir.ir import Func
 from ..sketch import Rule
@@ -16,7 +17,13 @@ __all__ = ["MAX_SKETCHES", "plans"]
 
 
 def plans(func: Func, target: Target) -> Iterator[tuple[str, Rule]]:
-    """The combinations of one variant for each group of blocks, by name."""
+    """The combinations of one variant for each group of blocks, by name.
+
+    A program with loops that never run is left as it is.
+    """
+    if any(loop.extent == 0 for loop in loops_in(func.body)):
+        yield "nothing", lambda _: None
+        return
     prepared, found = groups(func, target)
     for choice in islice(product(*found), MAX_SKETCHES):
         name = "+".join(variant.name for variant in choice)

@@ -129,6 +129,7 @@ def schedule_contraction(
         except ScheduleError:
             schedule_elementwise(draft, follow, target)
 
+    units: list[Var] = []
     outer: list[Var] = []
     middle: list[Var] = []
     inner: list[Var] = []
@@ -146,12 +147,14 @@ def schedule_contraction(
             inner.append(c)
         elif sizes[v] > 1:
             outer.append(loops[v])
+        else:
+            units.append(loops[v])
     reduction = [loops[v] for v in reduced(block)]
     if tiles.unroll is not None:
         last, unrolled = sch.split(reduction[-1], factors=[None, tiles.unroll], perfect=True)
         reduction[-1] = last
         inner.insert(0, unrolled)
-    sch.reorder(*outer, *middle, *reduction, *inner, *registers)
+    sch.reorder(*units, *outer, *middle, *reduction, *inner, *registers)
     top = sch.fuse(*outer) if len(outer) > 1 else outer[0]
     sch.parallel(top)
     sch.reverse_compute_at(write, middle[-1])

@@ -1,0 +1,62 @@
+"""What is built without a record: odd, tiny and empty programs in every dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import ops
+from tilewright.tir.interpreter import interpret
+
+from .test_sketches import arguments
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("matmul_func", {"n": 0, "m": 4, "k": 3}),
+    ("matmul_func", {"n": 3, "m": 0, "k": 2}),
+    ("matmul_func", {"n": 3, "m": 4, "k": 0}),
+    ("matmul_func", {"n": 1, "m": 1, "k": 1}),
+    ("matmul_func", {"n": 7, "m": 1, "k": 129}),
+    ("matmul_func", {"n": 5, "m": 19, "k": 7, "dtype": "bfloat16"}),
+    ("matmul_func", {"n": 5, "m": 19, "k": 7, "dtype": "float16"}),
+    ("matmul_func", {"n": 5, "m": 19, "k": 7, "dtype": "float64"}),
+    ("int8_matmul_func", {"n": 1, "m": 1, "k": 1}),
+    ("add_relu_func", {"n": 0}),
+    ("add_relu_func", {"n": 1}),
+    ("softmax_func", {"n": 0, "m": 5}),
+    ("softmax_func", {"n": 1, "m": 1}),
+    ("softmax_func", {"n": 2, "m": 17}),
+    ("softmax_func", {"n": 3, "m": 19, "dtype": "bfloat16"}),
+    ("layer_norm_func", {"n": 0, "m": 4}),
+    ("layer_norm_func", {"n": 1, "m": 1}),
+    ("layer_norm_func", {"n": 3, "m": 19, "dtype": "float16"}),
+    ("transpose_func", {"n": 0, "m": 3}),
+    ("transpose_func", {"n": 1, "m": 33}),
+    ("reduction_func", {"n": 0, "m": 3}),
+    ("reduction_func", {"n": 3, "m": 0}),
+    ("reduction_func", {"n": 1, "m": 1, "axis": 0}),
+    ("conv2d_func", {"c": 1, "h": 1, "w": 1, "o": 1}),
+    ("conv2d_func", {"c": 3, "h": 7, "w": 5, "o": 13, "dilation": 2, "padding": 2}),
+    ("conv2d_func", {"c": 4, "h": 7, "w": 5, "o": 6, "groups": 2}),
+    ("depthwise_conv2d_func", {"c": 1, "h": 3, "w": 3}),
+    ("pool2d_func", {"c": 1, "h": 2, "w": 2}),
+    ("attention_func", {"batch": 1, "heads": 1, "sequence": 1, "dim": 1}),
+    ("attention_func", {"batch": 2, "heads": 1, "sequence": 5, "dim": 3}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_default_schedule(name: str, options: dict[str, Any]) -> None:
+    func = getattr(ops, name)(**options)
+    wanted, found = arguments(func, 1), arguments(func, 1)
+    interpret(func, *wanted)
+    module = tw.build(func)
+    assert module.origin.kind == "default"
+    module(*found)
+    tolerance = 2e-2 if "16" in options.get("dtype", "") else 2e-4
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(
+            a.astype(np.float64), b.astype(np.float64), rtol=tolerance, atol=tolerance
+        )
