@@ -4,10 +4,11 @@ loops whose iterations run at once still may.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ..tir.ir import Block, Buffer, For, ForKind, Func, IterKind, Label, Range, Stmt, Var, as_expr
-from ..tir.prove import prove
+from ..tir.prove import truth
+from ..tir.simplify import Simplifier
 from .blocks import (
     Ranges,
     bound_regions,
@@ -32,11 +33,12 @@ _AT_ONCE = {
 }
 
 
-def require_available(fn: Func, label: Label) -> None:
+def require_available(fn: Func, label: Label, settled: Collection[Buffer] = ()) -> None:
     """Require that each element that a block reads has its value when the block runs.
 
     Producers in loops of their own, before the block, are done by then. Of those that share loops
-    with the block, one must write all that is read in the same iteration of the shared loops.
+    with the block, one must write all that is read in the same iteration of the shared loops; of
+    the buffers `settled` this is known.
     """
     path = path_to(fn, label)
     block = path[-1]
@@ -59,7 +61,7 @@ def require_available(fn: Func, label: Label) -> None:
             )
             if together:
                 sharing.append(other)
-        if sharing:
+        if sharing and buffer not in settled:
             _require_one_covers(path, buffer, sharing)
 
 
@@ -185,12 +187,12 @@ def _covers(path: tuple[Stmt, ...], buffer: Buffer, other: tuple[Stmt, ...]) -> 
 
 def within(inner: Sequence[Range], outer: Sequence[Range], buffer: Buffer, ranges: Ranges) -> bool:
     """Whether the box `inner`, as far as it is in `buffer`, is in the box `outer`."""
+    s = Simplifier(ranges)
     for i, o, size in zip(inner, outer, buffer.shape, strict=True):
         end = o.min + as_expr(o.extent)
-        low = prove(i.min >= o.min, ranges) or prove(o.min <= 0, ranges)
-        high = prove(i.min + as_expr(i.extent) <= end, ranges) or prove(
-            as_expr(size) <= end, ranges
-        )
-        if not (low is True and high is True):
+        if not (truth(s, i.min >= o.min) is True or truth(s, o.min <= 0) is True):
+            return False
+        last = i.min + as_expr(i.extent)
+        if not (truth(s, last <= end) is True or truth(s, as_expr(size) <= end) is True):
             return False
     return True

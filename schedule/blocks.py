@@ -288,6 +288,14 @@ def covering(regions: Sequence[Region], inner: Mapping[Var, Dim], ranges: Ranges
     return result
 
 
+def clamped(box: Sequence[Range], buffer: Buffer, ranges: Ranges) -> list[Range]:
+    """What of a box can be in `buffer`, in simple terms."""
+    return [
+        _clamped(Range(simplify(r.min, ranges), simplify_dim(r.extent, ranges)), size, ranges)
+        for r, size in zip(box, buffer.shape, strict=True)
+    ]
+
+
 def _clamped(r: Range, size: Dim, ranges: Ranges) -> Range:
     """What of `r` can be within a dimension of `size`: no more than `size` from its start on."""
     extent = r.extent

@@ -284,9 +284,9 @@ def written_box(
                 binary(Op.GE, i.value, as_expr(0)),
             ]
     known = {expr_key(c) for c in domain} | set(given)
-    for c in conjuncts(block.predicate):
-        if expr_key(c) not in known and prove(c, own, assuming=domain) is not True:
-            return None
+    open_conditions = [c for c in conjuncts(block.predicate) if expr_key(c) not in known]
+    if not all(_follows(c, domain, own) for c in open_conditions):
+        return None
     regions = bound_regions(block, block.writes, buffer)
     if len(regions) != 1:
         return None
@@ -299,6 +299,13 @@ def written_box(
         seen |= free_vars(r.min) & inner.keys()
         box.append(run)
     return box
+
+
+def _follows(condition: Expr, known: Sequence[Expr], ranges: Ranges) -> bool:
+    """Whether `condition` follows from those of `known` that are about the same variables."""
+    mine = free_vars(condition)
+    related = [k for k in known if k.op is condition.op and free_vars(k) & mine]  # type: ignore[attr-defined]
+    return prove(condition, ranges, related) is True or prove(condition, ranges, known) is True
 
 
 def _spans(i: Iter, block: Block, buffer: Buffer) -> bool:

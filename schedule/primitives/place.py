@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace as _replace
+from typing import NamedTuple
 
 from ...tir.ir import (
     Block,
@@ -38,6 +39,7 @@ from ..available import (
 from ..blocks import (
     Ranges,
     bound_regions,
+    clamped,
     conjunction,
     conjuncts,
     covering,
@@ -58,7 +60,7 @@ from ..blocks import (
     writers_of,
 )
 from ..find import find_block, find_loop, find_path, loops_above, path_to, replace
-from ..legality import require_visited_once
+from ..legality import require_visited_once, written_box
 from ..primitive import primitive
 from ..require import certain, current_space, require
 
@@ -219,11 +221,11 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     outer = (*loops_above(fn, loop), target)
     _require_no_vector(outer, block)
     _require_reduced(inside, {s.var for s in outer}, loop)
-    needed = _produced(fn, consumer, inside, target, outer)
+    needed, settled = _produced(fn, consumer, inside, target, outer)
     position = max(_child_index(target, p.label) for p in inside) + 1
     moved = _placed(consumer, needed, loop_ranges(outer), outer_ranges(fn, block))
     fn = _move(fn, consumer, target, position, moved)
-    require_available(fn, block)
+    require_available(fn, block, settled)
     require_readers_served(fn, block)
     if has_reduction(consumer):
         above = loops_above(fn, block)
@@ -261,28 +263,47 @@ def _require_reduced(producers: Sequence[Block], outer: set[Var], loop: Var) -> 
         )
 
 
+class _Produced(NamedTuple):
+    """The ranges of a consumer's iteration variables whose inputs a loop has just produced.
+
+    All that the consumer then reads of the buffers `settled` is known to be written.
+    """
+
+    ranges: dict[Var, Range]
+    settled: frozenset[Buffer]
+
+
 def _produced(
     fn: Func, consumer: Block, inside: Sequence[Block], target: For, outer: Sequence[For]
-) -> dict[Var, Range]:
-    """The ranges of the consumer's iteration variables whose inputs `target` has just produced.
+) -> _Produced:
+    """What the consumer can follow in one iteration of `target`.
 
-    They come from one producer, so that all its iterations together make the consumer visit its
-    whole domain: it is the only one that computes the buffer, and writes it at iteration variables
-    that go as far as those at which the consumer reads it. Other variables sweep their domains.
+    The ranges come from one producer, so that all its iterations together make the consumer visit
+    its whole domain: it is the only one that computes the buffer, and writes it at iteration
+    variables that go as far as those at which the consumer reads it. Other variables sweep their
+    domains.
     """
-    best: dict[Var, Range] = {}
+    best = _Produced({}, frozenset())
     for p in inside:
         below = [s for s in _below(target, p.label) if type(s) is For]
-        ranges = loop_ranges((*outer, *below))
+        around = loop_ranges(outer)
+        ranges = {**around, **loop_ranges(below)}
         inner = {s.var: s.extent for s in below}
         for buffer in sorted(_read_by([consumer]), key=lambda b: b.name):
-            if buffer in region_buffers(p.writes) and _computed_by(fn, buffer, p):
+            if buffer not in region_buffers(p.writes) or not _computed_by(fn, buffer, p):
+                continue
+            box = written_box(p, buffer, inner, around)
+            if box is None:
                 produced = covering(bound_regions(p, p.writes, buffer), inner, ranges)
-                found = _followed(consumer, p, buffer, produced)
-                if len(found) > len(best):
-                    best = found
+            else:
+                produced = clamped(box, buffer, around)
+            found = _followed(consumer, p, buffer, produced)
+            if len(found) > len(best.ranges):
+                regions = [r for r in consumer.reads if r.buffer is buffer]
+                whole = all(x.min in found for r in regions for x in r.ranges)
+                best = _Produced(found, frozenset([buffer] if box is not None and whole else []))
     require(
-        bool(best),
+        bool(best.ranges),
         "block {0} does not follow what is produced in loop {1} by iteration variables of its own",
         consumer.label.name,
         target.var.name,

@@ -249,7 +249,7 @@ def test_what_an_inlined_block_never_reads_is_left_out() -> None:
 def test_compute_at_of_one_of_several_results() -> None:
     a = placeholder(4, 6)
     r = te.reduce_axis(6, name="r")
-    made: te.Tensor = te.compute((4,), lambda i: te.argmax(a[i, r], axis=r), name=("P", "V"))
+    made = te.compute((4,), lambda i: te.argmax(a[i, r], axis=r), name=("P", "V"))
     _, value = made
     c = te.compute((4,), lambda i: value[i] + 1, name="C")
     sch = Schedule(te.func([a, c], name="best"))
@@ -260,7 +260,7 @@ def test_compute_at_of_one_of_several_results() -> None:
 def test_parts_of_a_block_with_local_values_have_their_own() -> None:
     a = placeholder(4, 6)
     r = te.reduce_axis(6, name="r")
-    made: te.Tensor = te.compute((4,), lambda i: te.argmax(a[i, r], axis=r), name=("P", "V"))
+    made = te.compute((4,), lambda i: te.argmax(a[i, r], axis=r), name=("P", "V"))
     sch = Schedule(te.func([a, *made], name="best"))
     sch.loop_partition(sch.get_loops(sch.get_block(0))[1], at=2)
     check(sch)
