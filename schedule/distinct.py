@@ -196,7 +196,7 @@ def _digit(atom: Expr) -> tuple[Expr, Dim, Dim | None]:
 
 def _complete(digits: list[tuple[Dim, Dim | None]], whole: Expr, ranges: Ranges) -> bool:
     """Whether the digits of `whole` determine it."""
-    if all(low == 1 and size is None for low, size in digits):
+    if all(size is None and certain(low == 1) for low, size in digits):
         return False
     high = bound(whole, ranges)[1]
     reached: Dim = 1

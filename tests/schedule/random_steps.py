@@ -84,7 +84,8 @@ def sampled_split(sch: Schedule, pick: Pick) -> None:
 
 def chosen_split(sch: Schedule, pick: Pick) -> None:
     factor = sch.sample_categorical(FACTORS)
-    sch.split(a_loop(sch, pick), factors=[None, factor])
+    inner = (factor,) if pick(2) else (factor * 2, sch.sample_categorical(FACTORS))
+    sch.split(a_loop(sch, pick), factors=[None, *inner])
 
 
 def fuse(sch: Schedule, pick: Pick) -> None:

@@ -12,7 +12,7 @@ from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify
 
 from .machinery import check_meaning, check_replays
-from .programs import chain, loops, rowsum, stencil
+from .programs import chain, loops, matmul, rowsum, stencil
 
 
 def check(sch: Schedule) -> None:
@@ -282,3 +282,21 @@ def test_sizes_that_make_no_sense(factor: int) -> None:
         sch.pack(sch.get_block("C"), 0, "Aa", [factor])
     with pytest.raises(ScheduleError, match="spreads 16 elements of B"):
         sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i: i * factor)
+
+
+def test_a_symbolic_tile_is_refused_for_a_reason() -> None:
+    sch = Schedule(matmul(33, 50, 17, "float32"), symbolic=True)
+    block = sch.get_block("C")
+    write = sch.cache_write(block, 0, "register")
+    i, j, k = sch.get_loops(block)
+    sizes = [sch.sample_categorical([1, 2, 4]) for _ in range(4)]
+    i0, i1, i2 = sch.split(i, factors=[None, *sizes[:2]])
+    j0, j1, j2, j3 = sch.split(j, factors=[None, *sizes[2:], 16])
+    sch.reorder(i0, j0, i1, j1, k, i2, j2, j3)
+    fused = sch.fuse(i0, j0)
+    sch.reverse_compute_at(write, j1)
+    sch.split(sch.get_loops(write)[-1], factors=[None, 16])
+    sch.decompose_reduction(block, k)
+    with pytest.raises(ScheduleError, match="not known to write different elements") as refusal:
+        sch.parallel(fused)
+    assert refusal.value.__cause__ is None
