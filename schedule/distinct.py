@@ -19,10 +19,14 @@ from .require import certain, current_space
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """A box of elements that a block touches, while the loops `inner` (with extents) sweep."""
+    """A box of elements that a block touches, while the loops `inner` (with extents) sweep.
+
+    It does so only where all `guards` hold.
+    """
 
     ranges: tuple[Range, ...]
     inner: Mapping[Var, Dim]
+    guards: Sequence[Expr] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,15 +82,15 @@ def _common(accesses: Sequence[Access], d: int, ranges: Ranges) -> list[Term] | 
         own = {**ranges, **{v: (0, e - 1) for v, e in access.inner.items()}}
         terms, rest = _terms(r.min, own)
         outer: dict[object, Term] = {}
-        least = most = rest
+        swept: dict[object, Term] = {}
         for t in terms:
             assert t.atom is not None
-            if free_vars(t.atom).isdisjoint(access.inner):
-                outer[expr_key(t.atom)] = t
-            elif certain(t.scale >= 0):
-                most = most + t.scale * t.span
-            else:
+            inside = not free_vars(t.atom).isdisjoint(access.inner)
+            if inside and not certain(t.scale >= 0):
                 return None
+            (swept if inside else outer)[expr_key(t.atom)] = t
+        least = rest
+        most = rest + _reach(swept, access.guards, own)
         most = most + (r.extent - 1)
         if shared is None or low is None or high is None:
             shared, low, high = outer, least, most
@@ -103,6 +107,28 @@ def _common(accesses: Sequence[Access], d: int, ranges: Ranges) -> list[Term] | 
     assert low is not None
     assert high is not None
     return [*shared.values(), Term(None, 1, high - low)]
+
+
+def _reach(terms: Mapping[object, Term], guards: Sequence[Expr], ranges: Ranges) -> Dim:
+    """What `terms` add up to at most, where a guard may keep some of them together."""
+    free = sum((t.scale * t.span for t in terms.values()), start=0)
+    for guard in guards if len(terms) > 1 else ():
+        if type(guard) is not Binary or guard.op is not Op.LT:
+            continue
+        held, rest = _terms(guard.a - guard.b, ranges)
+        keys = [expr_key(h.atom) for h in held]
+        times = next((terms[k].scale for k, h in zip(keys, held, strict=True)
+                      if k in terms and certain(h.scale == 1)), None)  # fmt: skip
+        if times is None or not all(
+            k in terms and certain(terms[k].scale == h.scale * times)
+            for k, h in zip(keys, held, strict=True)
+        ):
+            continue
+        others = [t for k, t in terms.items() if k not in set(keys)]
+        kept = times * (0 - rest - 1) + sum((t.scale * t.span for t in others), start=0)
+        if not certain(kept >= free):
+            free = kept
+    return free
 
 
 def _terms(e: Expr, ranges: Ranges) -> tuple[list[Term], Dim]:

@@ -90,7 +90,8 @@ def require_visited_once(block: Block, loops: Sequence[For], ranges: Ranges) -> 
     A block that `compute_at` has put into loops that overlap computes some results repeatedly; its
     init must then stay with its update, and the order of the loops as it is.
     """
-    visit = Access(tuple(Range(i.value, 1) for i in block.iters), {})
+    values = tuple(Range(i.value, 1) for i in block.iters)
+    visit = Access(values, {}, conjuncts(block.predicate))
     require(
         not block.iters or distinct([visit], loops, ranges),
         "it cannot be shown that block {0} visits each point of its reduction once in loops {1}",
@@ -123,8 +124,6 @@ def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bo
             )
     ranges = loop_ranges(s for s in path if type(s) is For)
     for buffer, users in _shared(blocks).items():
-        if len(users) == 1 and not _updates(users[0], buffer):
-            continue
         accesses = [a for b in users for a in _accesses(b, buffer, loop.body)]
         if distinct(accesses, [loop], ranges):
             continue
@@ -228,7 +227,8 @@ def _accesses(block: Block, buffer: Buffer, body: Stmt) -> list[Access]:
         for r in (*block.writes, *block.reads)
         if r.buffer is buffer
     }
-    return [Access(r.ranges, inner) for r in bound_regions(block, seen.values(), buffer)]
+    guards = conjuncts(block.predicate)
+    return [Access(r.ranges, inner, guards) for r in bound_regions(block, seen.values(), buffer)]
 
 
 def _range_key(r: Range) -> object:
