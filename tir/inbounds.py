@@ -58,8 +58,10 @@ class InBounds:
         if any(type(c) is Const and not c.value for c in place.conditions):
             return True  # nothing runs there
         survey = self.survey
-        if place.conditions and truth(Simplifier(survey.ranges, place.conditions), condition):
-            return True
+        if place.conditions:
+            s = Simplifier(survey.ranges, place.conditions)
+            if s.impossible or truth(s, condition) is True:
+                return True
         resolved = survey.resolved(condition)
         if resolved is condition:
             return False

@@ -24,7 +24,22 @@ def nonnegative(context: Context, p: Poly) -> bool:
         return True
     if not context.symbolic and not any(_has_structure(context, k) for k in p):
         return False  # the interval is tight
-    return _search(context, p, context.facts, [BUDGET], DEPTH)
+    return _combined(context, p, context.facts, [BUDGET // 2]) or _search(
+        context, p, context.facts, [BUDGET], DEPTH
+    )
+
+
+def _combined(context: Context, p: Poly, facts: list[Poly], budget: list[int]) -> bool:
+    """Whether the facts alone, each used once at most, leave something that is plainly so."""
+    budget[0] -= 1
+    if budget[0] < 0:
+        return False
+    for i, fact in enumerate(facts):
+        for q in _less(p, fact):
+            rest = facts[:i] + facts[i + 1 :]
+            if context.interval(q)[0] >= 0 or _combined(context, q, rest, budget):
+                return True
+    return False
 
 
 def _has_structure(context: Context, k: Key) -> bool:

@@ -44,6 +44,7 @@ from .polynomial import (
     merge,
     negated,
     number,
+    shifted,
     times,
     wrapped,
 )
@@ -94,9 +95,25 @@ class Simplifier(Context):
         """Take `condition` for granted in what is asked from now on."""
         for fact in facts_of(self, condition):
             self.facts.append(fact)
+            self.facts.extend(self._of_quotient(fact))
             self.symbolic = True
             if self.interval(fact)[1] < 0:
                 self.impossible = True
+
+    def _of_quotient(self, fact: Poly) -> list[Poly]:
+        """What a fact about `x // n` alone says of `x`."""
+        atoms = [k for k in fact if k is not ONE]
+        if len(atoms) != 1 or isinstance(atoms[0], tuple):
+            return []
+        definition = self.definitions.get(atoms[0])
+        if definition is None or definition[0] is not Op.FLOORDIV:
+            return []
+        c, rest, n = fact[atoms[0]], fact.get(ONE, 0), constant(definition[2])
+        if n is None or n < 1:
+            return []
+        if c < 0:  # x // n <= rest // -c
+            return [add({ONE: n * (rest // -c) + n - 1}, definition[1], -1)]
+        return [shifted(definition[1], n * (rest // c))]  # x // n >= -(rest // c)
 
     def visit(self, e: Expr) -> Expr:
         kind = type(e)
