@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace as _replace
 from typing import NamedTuple
 
@@ -10,11 +10,9 @@ from ...tir.ir import (
     Block,
     Buffer,
     Dim,
-    Expr,
     For,
     ForKind,
     Func,
-    Iter,
     IterKind,
     Label,
     Range,
@@ -26,7 +24,6 @@ from ...tir.ir import (
     seq,
 )
 from ...tir.prove import prove
-from ...tir.simplify import simplify
 from ...tir.visit import substitute
 from ..available import (
     concurrent_loops,
@@ -37,19 +34,12 @@ from ..available import (
     require_still_concurrent,
 )
 from ..blocks import (
-    Ranges,
     bound_regions,
     clamped,
-    conjunction,
-    conjuncts,
     covering,
-    domain_conditions,
-    expr_key,
     feeding,
-    free_vars,
     has_reduction,
     loop_ranges,
-    nest,
     order_of,
     outer_ranges,
     readers_of,
@@ -61,8 +51,9 @@ from ..blocks import (
 )
 from ..find import find_block, find_loop, find_path, loops_above, path_to, replace
 from ..legality import require_visited_once, written_box
+from ..placement import placed
 from ..primitive import primitive
-from ..require import certain, current_space, require
+from ..require import certain, require
 
 
 @primitive
@@ -111,7 +102,7 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
         ranges = _needed(consumers, buffer, target, outer)
         _assign(producer, buffer, ranges, needed)
     position = min(_child_index(target, c.label) for c in consumers)
-    moved = _placed(producer, needed, loop_ranges(outer), outer_ranges(fn, block))
+    moved = placed(producer, needed, loop_ranges(outer), outer_ranges(fn, block))
     at_once = concurrent_loops(path_to(fn, block))
     fn = _move(fn, producer, target, position, moved)
     require_available(fn, block)
@@ -223,7 +214,7 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     _require_reduced(inside, {s.var for s in outer}, loop)
     needed, settled = _produced(fn, consumer, inside, target, outer)
     position = max(_child_index(target, p.label) for p in inside) + 1
-    moved = _placed(consumer, needed, loop_ranges(outer), outer_ranges(fn, block))
+    moved = placed(consumer, needed, loop_ranges(outer), outer_ranges(fn, block))
     fn = _move(fn, consumer, target, position, moved)
     require_available(fn, block, settled)
     require_readers_served(fn, block)
@@ -366,57 +357,6 @@ def _below(target: For, label: Label) -> tuple[Stmt, ...]:
 def _child_index(target: For, label: Label) -> int:
     children = target.body.stmts if type(target.body) is Seq else (target.body,)
     return next(n for n, s in enumerate(children) if find_path(s, label) is not None)
-
-
-def _placed(block: Block, needed: dict[Var, Range], outer: Ranges, old: Ranges) -> Stmt:
-    """`block` in new loops over `needed`, its other iteration variables over their domains.
-
-    `old` are the ranges of the loops around it so far.
-    """
-    loops: list[tuple[Var, Dim]] = []
-    iters: list[Iter] = []
-    conditions: list[Expr] = []
-    ranges = dict(outer)
-    moves: dict[Var, Expr] = {}
-    for n, i in enumerate(block.iters):
-        r = needed.get(i.var)
-        var = Var(f"ax{n}")
-        extent = i.extent if r is None else r.extent
-        loops.append((var, extent))
-        ranges[var] = (0, extent - 1)
-        value = var if r is None else simplify(r.min + var, ranges)
-        iters.append(_replace(i, value=value))
-        if type(i.value) is Var:
-            moves[i.value] = value
-        if r is not None:
-            conditions += domain_conditions(value, i.extent, ranges)
-    conditions += _kept_conditions(block, moves, old)
-    moved = _replace(block, iters=tuple(iters), predicate=conjunction(conditions))
-    return nest(loops, moved)
-
-
-def _kept_conditions(block: Block, moves: Mapping[Var, Expr], old: Ranges) -> list[Expr]:
-    """What the predicate of `block` says beyond the extents of its iterations, moved along.
-
-    `moves` gives the new values of loop variables that are iteration variables by themselves.
-    """
-    kept: list[Expr] = []
-    domain = [c for i in block.iters for c in (i.value < as_expr(i.extent), i.value >= as_expr(0))]
-    known = {expr_key(c) for c in domain}
-    space = current_space()
-    decisions: set[Var] = set() if space is None else set(space.bounds)
-    for c in conjuncts(block.predicate):
-        if expr_key(c) in known or prove(c, old, domain) is True:
-            continue
-        require(
-            free_vars(c) <= moves.keys() | decisions,
-            "block {0} only runs where {1}, which does not move along",
-            block.label.name,
-            lambda c=c: repr(c),
-            at=block.label,
-        )
-        kept.append(substitute(c, moves))
-    return kept
 
 
 def _move(fn: Func, block: Block, target: For, position: int, moved: Stmt) -> Func:

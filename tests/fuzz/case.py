@@ -17,7 +17,7 @@ from ..schedule.machinery import check_compiled, check_meaning, check_replays
 from ..schedule.random_programs import a_program
 from ..schedule.random_steps import apply_random_steps
 
-MOST_STEPS = 12
+MOST_STEPS = 16
 
 
 @dataclass(frozen=True)

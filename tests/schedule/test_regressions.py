@@ -55,21 +55,30 @@ def test_an_epilogue_in_place_is_not_fused() -> None:
         sch.fuse_reduction_epilogue(sch.get_block("S"), sch.get_block("U"))
 
 
-@pytest.mark.parametrize("again", [False, True])
-def test_a_partial_result_keeps_its_guard_where_it_goes(again: bool) -> None:
+@pytest.mark.parametrize("again", [0, 1, 2])
+def test_a_partial_result_keeps_its_guard_where_it_goes(again: int) -> None:
     sch = Schedule(rowsum(3, 10))
     block = sch.get_block("S")
     _, r = sch.get_loops(block)
     _, inner = sch.split(r, factors=[None, 4])
     partial = sch.rfactor(inner, 1)
-    if again:
+    for _ in range(again):
         sch.split(sch.get_loops(partial)[1], factors=[None, 2])
-        with pytest.raises(ScheduleError, match="only runs where .* which does not move along"):
-            sch.compute_at(partial, sch.get_loops(block)[0])
-        return
     sch.compute_at(partial, sch.get_loops(block)[0])
     assert "T.where" in repr(sch.func)
     check(sch)
+
+
+def test_a_guard_that_cannot_move_keeps_its_block_in_place() -> None:
+    sch = Schedule(rowsum(3, 10))
+    block = sch.get_block("S")
+    _, r = sch.get_loops(block)
+    _, inner = sch.split(r, factors=[None, 4])
+    partial = sch.rfactor(inner, 1)
+    _, outer, inner = sch.get_loops(partial)
+    sch.split(sch.fuse(outer, inner), factors=[None, 5])
+    with pytest.raises(ScheduleError, match="only runs where .* which does not move along"):
+        sch.compute_at(partial, sch.get_loops(block)[0])
 
 
 def test_a_guard_of_the_extent_does_not_need_to_move() -> None:

@@ -1,0 +1,108 @@
+"""A block in new loops: its iteration variables over ranges, its predicate moved along."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace as _replace
+
+from ..tir.ir import Binary, Block, Dim, Expr, Iter, Op, Range, Stmt, Var, as_expr, binary, const
+from ..tir.polynomial import ONE, add, factors
+from ..tir.prove import prove
+from ..tir.simplify import Simplifier, simplify
+from ..tir.visit import substitute
+from .blocks import (
+    Ranges,
+    conjunction,
+    conjuncts,
+    domain_conditions,
+    expr_key,
+    free_vars,
+    nest,
+)
+from .require import current_space, require
+
+
+def placed(block: Block, needed: Mapping[Var, Range], outer: Ranges, old: Ranges) -> Stmt:
+    """`block` in new loops over `needed`, its other iteration variables over their domains.
+
+    `outer` are the ranges of the loops that will be around it, `old` of those around it so far.
+    Raises `ScheduleError` where its predicate says more than iteration variables can.
+    """
+    loops: list[tuple[Var, Dim]] = []
+    iters: list[Iter] = []
+    conditions: list[Expr] = []
+    ranges = dict(outer)
+    for n, i in enumerate(block.iters):
+        r = needed.get(i.var)
+        var = Var(f"ax{n}")
+        extent = i.extent if r is None else r.extent
+        loops.append((var, extent))
+        ranges[var] = (0, extent - 1)
+        value = var if r is None else simplify(r.min + var, ranges)
+        iters.append(_replace(i, value=value))
+        if r is not None:
+            conditions += domain_conditions(value, i.extent, ranges)
+    conditions += _kept_conditions(block, iters, old)
+    moved = _replace(block, iters=tuple(iters), predicate=conjunction(conditions))
+    return nest(loops, moved)
+
+
+def _kept_conditions(block: Block, moved: Sequence[Iter], old: Ranges) -> list[Expr]:
+    """What the predicate of `block` says beyond the extents of its iterations, moved along.
+
+    `moved` are the iterations with their new values.
+    """
+    kept: list[Expr] = []
+    domain = [c for i in block.iters for c in (i.value < as_expr(i.extent), i.value >= as_expr(0))]
+    known = {expr_key(c) for c in domain}
+    for c in conjuncts(block.predicate):
+        if expr_key(c) in known or prove(c, old, domain) is True:
+            continue
+        new = _by_loops(c, block, moved)
+        if new is None:
+            new = _by_values(c, block, moved, old)
+        require(
+            new is not None,
+            "block {0} only runs where {1}, which does not move along",
+            block.label.name,
+            lambda c=c: repr(c),
+            at=block.label,
+        )
+        assert new is not None
+        kept.append(new)
+    return kept
+
+
+def _by_loops(condition: Expr, block: Block, moved: Sequence[Iter]) -> Expr | None:
+    """`condition` if all its loops are iteration variables by themselves, at their new values."""
+    space = current_space()
+    decisions: set[Var] = set() if space is None else set(space.bounds)
+    values = {
+        i.value: new.value
+        for i, new in zip(block.iters, moved, strict=True)
+        if type(i.value) is Var
+    }
+    if not free_vars(condition) <= values.keys() | decisions:
+        return None
+    return substitute(condition, values)
+
+
+def _by_values(condition: Expr, block: Block, moved: Sequence[Iter], old: Ranges) -> Expr | None:
+    """`condition`, some `x < n` or `x >= n`, where `x` is a sum of multiples of iterations."""
+    if type(condition) is not Binary or condition.op not in (Op.LT, Op.GE):
+        return None
+    s = Simplifier(old)
+    left = add(s.poly(condition.a), s.poly(condition.b), -1)
+    values = [s.poly(i.value) for i in block.iters]
+    total: Expr = const(0)
+    for n, (value, new) in enumerate(zip(values, moved, strict=True)):
+        others = [v for m, v in enumerate(values) if m != n]
+        own = next((k for k in value if k is not ONE and not any(k in v for v in others)), None)
+        if own is None or left.get(own, 0) % value[own] != 0:
+            continue
+        times = left.get(own, 0) // value[own]
+        left = add(left, value, -times)
+        total = total + new.value * times
+    if any(factors(k) for k in left):
+        return None
+    return binary(condition.op, total, const(-left.get(ONE, 0)))
