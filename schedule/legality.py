@@ -142,6 +142,14 @@ def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bo
         )
 
 
+def touches_apart(path: Sequence[Stmt], block: Block, buffer: Buffer) -> bool:
+    """Whether `block` touches other elements of `buffer` in each iteration of the path's loop."""
+    loop = path[-1]
+    assert isinstance(loop, For)
+    ranges = loop_ranges(s for s in path if type(s) is For)
+    return distinct(_accesses(block, buffer, loop.body), [loop], ranges)
+
+
 def own_buffers(fn: Func, path: Sequence[Stmt]) -> list[Buffer]:
     """The internal buffers that hold nothing between iterations of the loop at the end of `path`.
 

@@ -50,7 +50,7 @@ from ..blocks import (
     writers_of,
 )
 from ..find import find_block, find_loop, find_path, loops_above, path_to, replace
-from ..legality import require_visited_once, written_box
+from ..legality import require_visited_once, touches_apart, written_box
 from ..placement import placed
 from ..primitive import primitive
 from ..require import certain, require
@@ -212,20 +212,37 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     outer = (*loops_above(fn, loop), target)
     _require_no_vector(outer, block)
     _require_reduced(inside, {s.var for s in outer}, loop)
-    needed, settled = _produced(fn, consumer, inside, target, outer)
+    produced = _produced(fn, consumer, inside, target, outer)
     position = max(_child_index(target, p.label) for p in inside) + 1
-    moved = placed(consumer, needed, loop_ranges(outer), outer_ranges(fn, block))
+    moved = placed(consumer, produced.ranges, loop_ranges(outer), outer_ranges(fn, block))
     fn = _move(fn, consumer, target, position, moved)
-    require_available(fn, block, settled)
+    require_available(fn, block, produced.settled)
     require_readers_served(fn, block)
     if has_reduction(consumer):
         above = loops_above(fn, block)
         moved_block = find_block(fn, block)
         require_visited_once(moved_block, above, loop_ranges(above))
         _require_zero_first(moved_block, above)
-        require_still_concurrent(fn, (block,))
-    require_may_enter(fn, block)
+    _require_apart(fn, consumer, produced)
     return fn, None
+
+
+def _require_apart(fn: Func, consumer: Block, produced: _Produced) -> None:
+    """Require that the concurrent loops around the moved `consumer` may still run as they do.
+
+    Where its inputs are made apart from each other and it stores at all the variables by which it
+    follows them, so are its results.
+    """
+    path = path_to(fn, consumer.label)
+    follows = produced.followed and all(
+        produced.ranges.keys() <= {r.min for r in region.ranges} for region in consumer.writes
+    )
+    for k, s in enumerate(path):
+        if type(s) is For and s.var in concurrent_loops([s]):
+            apart = follows and touches_apart(path[: k + 1], produced.source, produced.buffer)
+            if not apart or has_reduction(consumer):
+                require_still_concurrent(fn, (s.var,))
+    require_may_enter(fn, consumer.label)
 
 
 def _require_zero_first(block: Block, loops: Sequence[For]) -> None:
@@ -257,10 +274,14 @@ def _require_reduced(producers: Sequence[Block], outer: set[Var], loop: Var) -> 
 class _Produced(NamedTuple):
     """The ranges of a consumer's iteration variables whose inputs a loop has just produced.
 
-    All that the consumer then reads of the buffers `settled` is known to be written.
+    `source` writes them to `buffer`. `followed` says that the consumer has a variable for each of
+    its dimensions; what it then reads of the buffers `settled` is known to be written.
     """
 
     ranges: dict[Var, Range]
+    source: Block
+    buffer: Buffer
+    followed: bool
     settled: frozenset[Buffer]
 
 
@@ -274,7 +295,7 @@ def _produced(
     variables that go as far as those at which the consumer reads it. Other variables sweep their
     domains.
     """
-    best = _Produced({}, frozenset())
+    best: _Produced | None = None
     for p in inside:
         below = [s for s in _below(target, p.label) if type(s) is For]
         around = loop_ranges(outer)
@@ -289,17 +310,19 @@ def _produced(
             else:
                 produced = clamped(box, buffer, around)
             found = _followed(consumer, p, buffer, produced)
-            if len(found) > len(best.ranges):
+            if len(found) > (0 if best is None else len(best.ranges)):
                 regions = [r for r in consumer.reads if r.buffer is buffer]
-                whole = all(x.min in found for r in regions for x in r.ranges)
-                best = _Produced(found, frozenset([buffer] if box is not None and whole else []))
+                followed = all(x.min in found for r in regions for x in r.ranges)
+                settled = frozenset([buffer] if box is not None and followed else [])
+                best = _Produced(found, p, buffer, followed, settled)
     require(
-        bool(best.ranges),
+        best is not None,
         "block {0} does not follow what is produced in loop {1} by iteration variables of its own",
         consumer.label.name,
         target.var.name,
         at=consumer.label,
     )
+    assert best is not None
     return best
 
 

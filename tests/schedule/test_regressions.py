@@ -123,6 +123,19 @@ def test_a_thread_does_not_come_to_drive_a_reduction() -> None:
         sch.reverse_compute_at(sch.get_block("C"), j)
 
 
+def test_threads_do_not_come_to_share_the_results_of_a_consumer() -> None:
+    a = placeholder(3)
+    b = te.compute((3,), lambda i: a[i] + 3, name="B")
+    c = te.compute((3, 6), lambda i, j: b[i] - 2, name="C")
+    sch = Schedule(te.func([a, c], name="spread"))
+    i, j = loops(sch, "C")
+    sch.bind(j, "threadIdx.x")
+    sch.compute_at(sch.get_block("B"), j)
+    with pytest.raises(ScheduleError, match="loop j cannot be bound to threads: .* elements of"):
+        sch.reverse_compute_at(sch.get_block("C"), loops(sch, "B")[2])
+    assert loops(sch, "C")[0] is i
+
+
 def test_a_reduction_enters_the_loops_of_its_input() -> None:
     sch = Schedule(turned_sums())
     _, j = loops(sch, "B")
