@@ -30,10 +30,10 @@ from ..tir.ir import (
     binary,
     const,
 )
-from ..tir.prove import prove
+from ..tir.prove import prove, truth
 from ..tir.reduction import COMBINERS, Combiner
 from ..tir.regions import hull
-from ..tir.simplify import simplify, simplify_dim
+from ..tir.simplify import Simplifier, simplify, simplify_dim
 from ..tir.visit import substitute, walk
 from .find import blocks_in, loops_above, nested, with_children
 from .require import certain, current_space, require
@@ -248,8 +248,9 @@ def conjunction(conditions: Sequence[Expr]) -> Expr | None:
 
 def domain_conditions(value: Expr, extent: Dim, ranges: Ranges) -> list[Expr]:
     """What must be checked for 0 <= `value` < `extent` beyond what `ranges` prove."""
+    s = Simplifier(ranges)
     both = (binary(Op.GE, value, const(0)), binary(Op.LT, value, as_expr(extent)))
-    return [c for c in both if prove(c, ranges) is not True]
+    return [c for c in both if truth(s, c) is not True]
 
 
 def bound_regions(block: Block, regions: Iterable[Region], buffer: Buffer) -> list[Region]:

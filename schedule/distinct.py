@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ..tir.bounds import bound
 from ..tir.ir import Binary, Const, Dim, Expr, For, Op, Range, Var, as_dim, as_expr
@@ -27,6 +28,10 @@ class Access:
     ranges: tuple[Range, ...]
     inner: Mapping[Var, Dim]
     guards: Sequence[Expr] = ()
+
+
+Ends: TypeAlias = dict[object, tuple[Dim | None, Dim | None]]
+"""The first and last value of expressions, by `expr_key`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +53,8 @@ def distinct(accesses: Sequence[Access], loops: Sequence[For], ranges: Ranges) -
     """
     wanted = {s.var for s in loops if not certain(s.extent == 1)}
     dimensions = len(accesses[0].ranges)
-    sums = [_common(accesses, d, ranges) for d in range(dimensions)]
+    ends: Ends = {}
+    sums = [_common(accesses, d, ranges, ends) for d in range(dimensions)]
     return wanted <= _determined([s for s in sums if s is not None], wanted, ranges)
 
 
@@ -72,7 +78,7 @@ def gapless(r: Range, inner: Mapping[Var, Dim], ranges: Ranges) -> Range | None:
     return Range(low, reach)
 
 
-def _common(accesses: Sequence[Access], d: int, ranges: Ranges) -> list[Term] | None:
+def _common(accesses: Sequence[Access], d: int, ranges: Ranges, ends: Ends) -> list[Term] | None:
     """Dimension `d` of all accesses as one sum, their differences as a slack; `None` if not one."""
     shared: dict[object, Term] | None = None
     low: Dim | None = None
@@ -80,7 +86,7 @@ def _common(accesses: Sequence[Access], d: int, ranges: Ranges) -> list[Term] | 
     for access in accesses:
         r = access.ranges[d]
         own = {**ranges, **{v: (0, e - 1) for v, e in access.inner.items()}}
-        terms, rest = _terms(r.min, own)
+        terms, rest = _terms(r.min, own, ends)
         outer: dict[object, Term] = {}
         swept: dict[object, Term] = {}
         for t in terms:
@@ -112,8 +118,13 @@ def _common(accesses: Sequence[Access], d: int, ranges: Ranges) -> list[Term] | 
 def _reach(terms: Mapping[object, Term], guards: Sequence[Expr], ranges: Ranges) -> Dim:
     """What `terms` add up to at most, where a guard may keep some of them together."""
     free = sum((t.scale * t.span for t in terms.values()), start=0)
+    variables = {v for t in terms.values() if t.atom is not None for v in free_vars(t.atom)}
     for guard in guards if len(terms) > 1 else ():
-        if type(guard) is not Binary or guard.op is not Op.LT:
+        if (
+            type(guard) is not Binary
+            or guard.op is not Op.LT
+            or any(v not in variables and not _is_size(v) for v in free_vars(guard))
+        ):
             continue
         held, rest = _terms(guard.a - guard.b, ranges)
         keys = [expr_key(h.atom) for h in held]
@@ -131,13 +142,17 @@ def _reach(terms: Mapping[object, Term], guards: Sequence[Expr], ranges: Ranges)
     return free
 
 
-def _terms(e: Expr, ranges: Ranges) -> tuple[list[Term], Dim]:
-    """`e` as a sum of terms whose atoms start at zero, and a constant."""
+def _terms(e: Expr, ranges: Ranges, ends: Ends | None = None) -> tuple[list[Term], Dim]:
+    """`e` as a sum of terms whose atoms start at zero, and a constant; `ends` are remembered."""
     scales: dict[object, tuple[Expr, Dim]] = {}
     rest = _collect(e, 1, scales)
     terms = []
-    for atom, scale in scales.values():
-        low, high = ranges[atom] if type(atom) is Var and atom in ranges else bound(atom, ranges)
+    ends = {} if ends is None else ends
+    for key, (atom, scale) in scales.items():
+        if key not in ends:
+            known = type(atom) is Var and atom in ranges
+            ends[key] = ranges[atom] if known else bound(atom, ranges)  # type: ignore[index]
+        low, high = ends[key]
         if low is None or high is None or not certain(low == 0):
             low, high = 0, 1 << 62
         terms.append(Term(atom, scale, high))
