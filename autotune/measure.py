@@ -137,9 +137,11 @@ class Measurer:
             while free and waiting:
                 station, number = free.pop(), waiting.popleft()
                 request = {"do": "build", "trace": traces[number].to_json(notes=False)}
-                station.ask(Message(request), self.config.build_timeout)
-                at_work[station.worker] = (station, number)
+                worker = station.ask(Message(request), self.config.build_timeout)
+                at_work[worker] = (station, number)
             for worker, event in turn(list(at_work), self.tick):
+                if worker not in at_work:
+                    continue  # it died after its answer, which is the next request's matter
                 station, number = at_work[worker]
                 answer = station.receive(event)
                 if answer is None:
@@ -260,11 +262,12 @@ class Measurer:
         self.timing = True
         try:
             while True:
-                self._runner.ask(message, timeout)
-                worker, answer = self._runner.worker, None
+                worker = self._runner.ask(message, timeout)
+                answer: Event | Lost | None = None
                 while answer is None:
                     for _, event in turn([worker], self.tick):
-                        answer = self._runner.receive(event)
+                        # A death after the answer is the next request's matter.
+                        answer = self._runner.receive(event) if answer is None else answer
                 if not isinstance(answer, Lost):
                     return answer
         finally:

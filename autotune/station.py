@@ -67,9 +67,14 @@ class Station:
         """Start a worker if there is none, and let it get ready."""
         _ = self.worker
 
-    def ask(self, message: Message, timeout: float) -> None:
-        """Make a request; what comes of it goes through `receive`."""
-        self.worker.send(message, timeout)
+    def ask(self, message: Message, timeout: float) -> Worker:
+        """Make a request of the worker given back; what comes of it goes through `receive`.
+
+        That worker may be dead a moment later: its death is then the answer.
+        """
+        worker = self.worker
+        worker.send(message, timeout)
+        return worker
 
     def receive(self, event: Event) -> Event | Lost | None:
         """What an event of the worker means for the request; `None` if it was not about it.
