@@ -39,12 +39,12 @@ def a_program(pick: Pick) -> Func:
 
 
 def a_size(pick: Pick) -> int:
-    return SIZES[pick(len(SIZES))]
+    return 0 if pick(32) == 0 else SIZES[pick(len(SIZES))]
 
 
 def joined(x: Tensor, tensors: list[Tensor], name: str, pick: Pick) -> Tensor:
     """`x` with an earlier tensor added that has at most as many dimensions, shifted within it."""
-    fitting = [t for t in tensors if len(t.shape) <= len(x.shape)]
+    fitting = [t for t in tensors if len(t.shape) <= len(x.shape) and 0 not in t.shape]
     if not fitting:
         return x
     other = fitting[pick(len(fitting))]
@@ -96,7 +96,7 @@ def turn_stage(x: Tensor, name: str, pick: Pick, params: list[Tensor]) -> Tensor
 def part_stage(x: Tensor, name: str, pick: Pick, params: list[Tensor]) -> Tensor:
     """The first or the last elements of the first dimension."""
     n = x.shape[0]
-    size = 1 + pick(n)
+    size = min(n, 1 + pick(max(n, 1)))
     start = (0, n - size)[pick(2)]
     shape = (size, *x.shape[1:])
     return te.compute(shape, lambda i, *rest: x[(i + start, *rest)] * 3, name=name)
@@ -146,7 +146,7 @@ def reduce_stage(x: Tensor, name: str, pick: Pick, params: list[Tensor]) -> Tens
 def window_stage(x: Tensor, name: str, pick: Pick, params: list[Tensor]) -> Tensor:
     """Sums of neighbours along the first dimension."""
     n = x.shape[0]
-    width = 1 + pick(min(3, n))
+    width = 1 + pick(max(1, min(3, n)))
     r = te.reduce_axis(width, name=f"r{name}")
     shape = (n - width + 1, *x.shape[1:])
     return te.compute(shape, lambda i, *k: te.sum(x[(i + r, *k)], axis=r), name=name)
@@ -160,7 +160,7 @@ def total_stage(x: Tensor, name: str, pick: Pick, params: list[Tensor]) -> Tenso
 
 def best_stage(x: Tensor, name: str, pick: Pick, params: list[Tensor]) -> Tensor:
     """The values of an argmax, whose places are computed too."""
-    if len(x.shape) == 1:
+    if len(x.shape) == 1 or x.shape[-1] == 0:
         return map_stage(x, name, pick, params)
     r = te.reduce_axis(x.shape[-1], name=f"r{name}")
     shape = x.shape[:-1]
