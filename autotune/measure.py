@@ -266,8 +266,7 @@ class Measurer:
                 answer: Event | Lost | None = None
                 while answer is None:
                     for _, event in turn([worker], self.tick):
-                        # A death after the answer is the next request's matter.
-                        answer = self._runner.receive(event) if answer is None else answer
+                        answer = self._runner.receive(event)
                 if not isinstance(answer, Lost):
                     return answer
         finally:
