@@ -10,6 +10,7 @@ import numpy as np
 
 from ...tir.bounds import bound
 from ...tir.ir import (
+    Binary,
     Block,
     Buffer,
     Const,
@@ -32,7 +33,7 @@ from ...tir.ir import (
     select,
 )
 from ...tir.simplify import simplify_dim
-from ...tir.visit import rewrite_children
+from ...tir.visit import rewrite_children, walk
 from ..blocks import loop_ranges, nest, with_regions
 from ..find import blocks_in, find_block, replace_stmt
 from ..index_map import IndexMap
@@ -246,6 +247,13 @@ def transform_layout(
         rank,
         at=block,
     )
+    for e in (e for o in mapping.outputs for e in walk(o) if type(e) is Binary):
+        require(
+            e.op not in (Op.FLOORDIV, Op.MOD) or certain(as_dim(e.b) >= 1),
+            "the map divides by {0}, which is not known to be positive",
+            lambda e=e: repr(e.b),
+            at=block,
+        )
     ranges = loop_ranges(())
     for v, n in zip(mapping.inputs, old.shape, strict=True):
         ranges[v] = (0, n - 1)

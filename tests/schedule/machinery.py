@@ -90,7 +90,7 @@ def assert_close(expected: dict[str, np.ndarray], found: dict[str, np.ndarray]) 
             np.testing.assert_array_equal(found[name], want, err_msg=name)
         else:
             wide = want.astype(np.float64)
-            scale = max(1.0, float(np.abs(wide).max(initial=0.0)))
+            scale = max(1.0, float(np.abs(wide[np.isfinite(wide)]).max(initial=0.0)))
             tolerance = TOLERANCE[want.dtype.name] * scale
             np.testing.assert_allclose(
                 found[name].astype(np.float64), wide, rtol=0, atol=tolerance, err_msg=name

@@ -283,6 +283,15 @@ def late(A: T.Buffer((4,), "int32"), C: T.Buffer((4,), "int32")):
 """
 
 
+@pytest.mark.parametrize("divisor", [0, -1])
+def test_index_maps_divide_by_positive_numbers(divisor: int) -> None:
+    sch = Schedule(chain())
+    with pytest.raises(ScheduleError, match="not known to be positive"):
+        sch.transform_layout(
+            sch.get_block("B"), ("write", 0), lambda i: (i // divisor, i % divisor)
+        )
+
+
 def test_an_input_that_is_overwritten_is_not_read_later() -> None:
     sch = Schedule(parse(OVERWRITTEN))
     with pytest.raises(ScheduleError, match="block U overwrites A, which block B reads"):
