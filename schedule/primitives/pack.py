@@ -247,11 +247,11 @@ def transform_layout(
         rank,
         at=block,
     )
-    for e in (e for o in mapping.outputs for e in walk(o) if type(e) is Binary):
+    for part in (n for e in mapping.outputs for n in walk(e) if type(n) is Binary):
         require(
-            e.op not in (Op.FLOORDIV, Op.MOD) or certain(as_dim(e.b) >= 1),
+            part.op not in (Op.FLOORDIV, Op.MOD) or certain(as_dim(part.b) >= 1),
             "the map divides by {0}, which is not known to be positive",
-            lambda e=e: repr(e.b),
+            lambda part=part: repr(part.b),
             at=block,
         )
     ranges = loop_ranges(())

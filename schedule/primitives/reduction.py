@@ -165,6 +165,12 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
         block.label.name,
         at=loop,
     )
+    require(
+        not spatial & reduce,
+        "loop {0} is part of both the reduction and the elements",
+        lambda: ", ".join(sorted(v.name for v in spatial & reduce)),
+        at=loop,
+    )
     rank = len(reduction.buffer.shape)
     require(
         -rank - 1 <= factor_axis <= rank,

@@ -81,6 +81,16 @@ def test_a_guard_that_cannot_move_keeps_its_block_in_place() -> None:
         sch.compute_at(partial, sch.get_loops(block)[0])
 
 
+def test_partial_results_of_loops_of_both_kinds_are_refused() -> None:
+    sch = Schedule(rowsum(5, 6))
+    i, r = loops(sch, "S")
+    outer, inner = sch.split(r, factors=[None, 2])
+    sch.reorder(outer, i)
+    sch.fuse(outer, i)
+    with pytest.raises(ScheduleError, match="part of both the reduction and the elements"):
+        sch.rfactor(inner, 0)
+
+
 def test_a_guard_of_the_extent_does_not_need_to_move() -> None:
     sch = Schedule(chain(10))
     outer, inner = sch.split(loops(sch, "B")[0], factors=[None, 4])
