@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .ir import INDEX, Dim, as_dim, cast
+from .ir import INDEX, Binary, Const, Dim, Expr, Op, Var, as_dim, cast
 from .polynomial import HIGH, LOW, Interval, Poly, Ranges
 from .simplify import NO_RANGES, Simplifier
 from .windows import Sweeper, variables
@@ -17,8 +17,13 @@ def bound(expr: Dim, ranges: Ranges = NO_RANGES) -> tuple[Dim | None, Dim | None
     if isinstance(expr, int):
         return expr, expr
     expr = cast(INDEX, expr)
-    decisions = {v for r in ranges.values() for end in r for v in variables(end)}
+    decisions = {
+        v for r in ranges.values() for end in r if type(end) is not int for v in variables(end)
+    }
     if not decisions:
+        digit = _digit(expr, ranges)
+        if digit is not None:
+            return digit
         s = Simplifier(ranges)
         p = s.poly(expr)
         return _known(s.interval(p), s.fits(p))
@@ -29,6 +34,27 @@ def bound(expr: Dim, ranges: Ranges = NO_RANGES) -> tuple[Dim | None, Dim | None
         return _known(sweeper.interval(p), sweeper.fits(p))
     low, high = (_dim(sweeper, end) for end in window)
     return low, high
+
+
+def _digit(e: Expr, ranges: Ranges) -> Interval | None:
+    """The ends of `v // m % n` or a part of that, for a variable with integer ends; else `None`.
+
+    Loops that were fused leave little else, which is decided here without polynomials.
+    """
+    if type(e) is Var:
+        low, high = ranges.get(e, (0, -1))
+        return (
+            (low, high) if isinstance(low, int) and isinstance(high, int) and low <= high else None
+        )
+    if type(e) is not Binary or type(e.b) is not Const or e.b.dtype != INDEX or e.b.value < 1:
+        return None
+    n = int(e.b.value)
+    ends = _digit(e.a, ranges) if e.op is Op.FLOORDIV or e.op is Op.MOD else None
+    if ends is None or e.op is Op.FLOORDIV:
+        return None if ends is None else (ends[0] // n, ends[1] // n)
+    if ends[0] // n == ends[1] // n:
+        return ends[0] % n, ends[1] % n
+    return None if ends[1] - ends[0] < n - 1 else (0, n - 1)
 
 
 def _dim(s: Simplifier, p: Poly) -> Dim:

@@ -61,7 +61,7 @@ def _search(context: Context, p: Poly, facts: list[Poly], budget: list[int], dep
     if budget[0] <= 0 or depth <= 0:
         return False
     budget[0] -= 1
-    for atom in sorted(context.atoms_of(p), key=lambda a: _rank(context, a)):
+    for atom in _candidates(context, p):
         options = _bounds_below(context, p, atom)
         if options is None:
             continue
@@ -76,11 +76,23 @@ def _search(context: Context, p: Poly, facts: list[Poly], budget: list[int], dep
     )
 
 
-def _rank(context: Context, atom: Expr) -> int:
-    """The order of elimination: what is defined by other atoms goes before them."""
-    if atom in context.definitions:
-        return 0
-    return 1 if type(atom) is Var and context.bounded_symbolically(atom) else 2
+def _candidates(context: Context, p: Poly) -> list[Expr]:
+    """The atoms to eliminate, in order: what is defined by other atoms goes before them.
+
+    Of atoms in no product, of which only numeric ends are known, the interval of `p` says all.
+    """
+    defined: list[Expr] = []
+    bounded: list[Expr] = []
+    others: list[Expr] = []
+    for atom in context.atoms_of(p):
+        if atom in context.definitions:
+            defined.append(atom)
+        elif type(atom) is Var and context.bounded_symbolically(atom):
+            bounded.append(atom)
+        else:
+            others.append(atom)
+    in_products = any(type(k) is tuple and k is not ONE for k in p)
+    return [*defined, *bounded, *others] if in_products else defined + bounded
 
 
 def _bounds_below(context: Context, p: Poly, atom: Expr) -> tuple[bool, list[Poly]] | None:
@@ -104,13 +116,15 @@ def _bounds_below(context: Context, p: Poly, atom: Expr) -> tuple[bool, list[Pol
     if sign == 0:
         return None
     if definition is not None and definition[0] is Op.MOD:
+        alone = constant(q) is not None
         if sign > 0:
-            return False, [r]
-        top = shifted(definition[2], -1)
-        polys = [add(r, times(q, top))]
+            return None if alone else (False, [r])  # the interval has it already
+        polys = []
+        if not (alone and constant(definition[2]) is not None):
+            polys.append(add(r, times(q, shifted(definition[2], -1))))
         if context.interval(definition[1])[0] >= 0:
             polys.append(add(r, times(q, definition[1])))
-        return False, polys
+        return (False, polys) if polys else None
     low, high = context.symbolic_ends(atom)
     end = low if sign > 0 else high
     if constant(q) is not None and constant(end) is not None:
