@@ -26,14 +26,15 @@ from ..tir.ir import (
     Stmt,
     Store,
     Var,
+    as_dim,
     as_expr,
     binary,
     const,
 )
-from ..tir.prove import prove, truth
+from ..tir.prove import truth
 from ..tir.reduction import COMBINERS, Combiner
 from ..tir.regions import hull
-from ..tir.simplify import Simplifier, simplify, simplify_dim
+from ..tir.simplify import Simplifier
 from ..tir.visit import substitute, walk
 from .find import blocks_in, loops_above, nested, with_children
 from .require import certain, current_space, require
@@ -148,10 +149,14 @@ def with_regions(block: Block) -> Block:
 def expr_key(e: object) -> object:
     """A hashable key, equal for expressions of the same structure over the same variables."""
     kind = type(e)
-    if kind is Var or kind is Buffer:
-        return e if kind is Buffer else id(e)
+    if kind is Var:
+        return id(e)
+    if kind is Buffer:
+        return e
     if kind is Const:
         return (e.value, e.dtype)  # type: ignore[attr-defined]
+    if kind is Binary:
+        return (e.op, expr_key(e.a), expr_key(e.b))  # type: ignore[attr-defined]
     parts: list[object] = [kind.__name__]
     for name in e.__slots__:  # type: ignore[attr-defined]
         v = getattr(e, name)
@@ -246,9 +251,8 @@ def conjunction(conditions: Sequence[Expr]) -> Expr | None:
     return result
 
 
-def domain_conditions(value: Expr, extent: Dim, ranges: Ranges) -> list[Expr]:
-    """What must be checked for 0 <= `value` < `extent` beyond what `ranges` prove."""
-    s = Simplifier(ranges)
+def domain_conditions(value: Expr, extent: Dim, s: Simplifier) -> list[Expr]:
+    """What must be checked for 0 <= `value` < `extent` beyond what is known to `s`."""
     both = (binary(Op.GE, value, const(0)), binary(Op.LT, value, as_expr(extent)))
     return [c for c in both if truth(s, c) is not True]
 
@@ -270,49 +274,54 @@ def covering(regions: Sequence[Region], inner: Mapping[Var, Dim], ranges: Ranges
     """
     shape = regions[0].buffer.shape
     result = []
+    s = Simplifier(ranges)
     for d, size in enumerate(shape):
         total: Range | None = None
         for region in regions:
             r = region.ranges[d]
-            h = hull(simplify(r.min, ranges), inner, ranges)
+            h = hull(s(r.min), inner, ranges)
             if h is None:
                 total = Range(const(0), size)
                 break
-            h = Range(simplify(h.min, ranges), simplify_dim(h.extent + (r.extent - 1), ranges))
-            merged = h if total is None else _union(total, h, ranges)
+            h = Range(s(h.min), _simple(h.extent + (r.extent - 1), s))
+            merged = h if total is None else _union(total, h, s)
             if merged is None:
                 total = Range(const(0), size)
                 break
             total = merged
         assert total is not None
-        result.append(_clamped(total, size, ranges))
+        result.append(_clamped(total, size, s))
     return result
 
 
 def clamped(box: Sequence[Range], buffer: Buffer, ranges: Ranges) -> list[Range]:
     """What of a box can be in `buffer`, in simple terms."""
+    s = Simplifier(ranges)
     return [
-        _clamped(Range(simplify(r.min, ranges), simplify_dim(r.extent, ranges)), size, ranges)
+        _clamped(Range(s(r.min), _simple(r.extent, s)), size, s)
         for r, size in zip(box, buffer.shape, strict=True)
     ]
 
 
-def _clamped(r: Range, size: Dim, ranges: Ranges) -> Range:
+def _simple(dim: Dim, s: Simplifier) -> Dim:
+    return dim if isinstance(dim, int) else as_dim(s(dim))
+
+
+def _clamped(r: Range, size: Dim, s: Simplifier) -> Range:
     """What of `r` can be within a dimension of `size`: no more than `size` from its start on."""
     extent = r.extent
     if isinstance(extent, int) and isinstance(size, int):
         if extent < size:
             return r
-        return Range(r.min if prove(r.min >= 0, ranges) is True else const(0), size)
-    at_most = prove(binary(Op.LE, as_expr(extent), as_expr(size)), ranges)
-    if at_most is True or prove(r.min >= 0, ranges) is not True:
+        return Range(r.min if truth(s, r.min >= 0) is True else const(0), size)
+    at_most = truth(s, binary(Op.LE, as_expr(extent), as_expr(size)))
+    if at_most is True or truth(s, r.min >= 0) is not True:
         return r
-    smaller = binary(Op.MIN, as_expr(extent), as_expr(size))
-    return Range(r.min, simplify_dim(smaller, ranges))
+    return Range(r.min, _simple(binary(Op.MIN, as_expr(extent), as_expr(size)), s))
 
 
-def _union(a: Range, b: Range, ranges: Ranges) -> Range | None:
-    shift = simplify(b.min - a.min, ranges)
+def _union(a: Range, b: Range, s: Simplifier) -> Range | None:
+    shift = s(b.min - a.min)
     if type(shift) is not Const:
         return None
     by = int(shift.value)
@@ -320,7 +329,7 @@ def _union(a: Range, b: Range, ranges: Ranges) -> Range | None:
     a_end, b_end = (a.extent, b.extent + by) if by >= 0 else (a.extent - by, b.extent)
     if isinstance(a_end, int) and isinstance(b_end, int):
         return Range(low, max(a_end, b_end))
-    return Range(low, simplify_dim(binary(Op.MAX, as_expr(a_end), as_expr(b_end)), ranges))
+    return Range(low, _simple(binary(Op.MAX, as_expr(a_end), as_expr(b_end)), s))
 
 
 def last_value(e: Expr, ranges: Ranges) -> Dim | None:

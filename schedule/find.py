@@ -27,17 +27,19 @@ def nested(stmt: Stmt) -> tuple[Stmt, ...]:
 
 def find_path(root: Stmt, wanted: Var | Label) -> tuple[Stmt, ...] | None:
     """Statements from `root` down to the loop over a variable or the block with a label."""
-    if type(root) is For:
+    nest: list[Stmt] = []  # most programs are long nests: down a nest without recursion
+    while type(root) is For:
+        nest.append(root)
         if root.var is wanted:
-            return (root,)
-        below = find_path(root.body, wanted)
-        return None if below is None else (root, *below)
+            return tuple(nest)
+        root = root.body
+    nest.append(root)
     if type(root) is Block:
-        return (root,) if root.label is wanted else None
+        return tuple(nest) if root.label is wanted else None
     for stmt in nested(root):
         below = find_path(stmt, wanted)
         if below is not None:
-            return (root, *below)
+            return (*nest, *below)
     return None
 
 
@@ -76,9 +78,12 @@ def blocks_in(stmt: Stmt) -> Iterator[Block]:
     stack = [stmt]
     while stack:
         s = stack.pop()
+        while type(s) is For:
+            s = s.body
         if type(s) is Block:
             yield s
-        stack.extend(reversed(nested(s)))
+        else:
+            stack.extend(reversed(nested(s)))
 
 
 def loops_in(stmt: Stmt) -> Iterator[For]:

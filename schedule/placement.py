@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace as _replace
 
-from ..tir.ir import Binary, Block, Dim, Expr, Iter, Op, Range, Stmt, Var, as_expr, binary, const
+from ..tir.ir import Binary, Block, Expr, Iter, Op, Range, Stmt, Var, as_expr, binary, const
 from ..tir.polynomial import ONE, add, factors
 from ..tir.prove import prove
-from ..tir.simplify import Simplifier, simplify
+from ..tir.simplify import Simplifier
 from ..tir.visit import substitute
 from .blocks import (
     Ranges,
@@ -28,20 +28,17 @@ def placed(block: Block, needed: Mapping[Var, Range], outer: Ranges, old: Ranges
     `outer` are the ranges of the loops that will be around it, `old` of those around it so far.
     Raises `ScheduleError` where its predicate says more than iteration variables can.
     """
-    loops: list[tuple[Var, Dim]] = []
+    extents = [needed[i.var].extent if i.var in needed else i.extent for i in block.iters]
+    loops = [(Var(f"ax{n}"), extent) for n, extent in enumerate(extents)]
+    s = Simplifier({**outer, **{var: (0, extent - 1) for var, extent in loops}})
     iters: list[Iter] = []
     conditions: list[Expr] = []
-    ranges = dict(outer)
-    for n, i in enumerate(block.iters):
+    for i, (var, _) in zip(block.iters, loops, strict=True):
         r = needed.get(i.var)
-        var = Var(f"ax{n}")
-        extent = i.extent if r is None else r.extent
-        loops.append((var, extent))
-        ranges[var] = (0, extent - 1)
-        value = var if r is None else simplify(r.min + var, ranges)
+        value = var if r is None else s(r.min + var)
         iters.append(_replace(i, value=value))
         if r is not None:
-            conditions += domain_conditions(value, i.extent, ranges)
+            conditions += domain_conditions(value, i.extent, s)
     conditions += _kept_conditions(block, iters, old)
     moved = _replace(block, iters=tuple(iters), predicate=conjunction(conditions))
     return nest(loops, moved)

@@ -9,7 +9,7 @@ from ..tir.ir import Binary, Block, Const, Dim, Expr, For, If, Iter, Op, Seq, St
 from ..tir.simplify import Simplifier
 from ..tir.structure import size
 from ..tir.visit import map_tuple, substitute
-from .blocks import Ranges, conjunction, conjuncts
+from .blocks import conjunction, conjuncts
 from .find import with_body
 
 MAX_SIZE = 1000
@@ -27,11 +27,12 @@ def rebound(
             inner = {**ranges, stmt.var: (0, stmt.extent - 1)}
             return with_body(stmt, rebound(stmt.body, values, guard, inner))
         case Block():
-            iters = map_tuple(stmt.iters, lambda i: _rebound_iter(i, values, ranges))
+            s = Simplifier(ranges)
+            iters = map_tuple(stmt.iters, lambda i: _rebound_iter(i, values, s))
             conditions = [
                 c
                 for old in conjuncts(stmt.predicate)
-                if (c := _condition(old, values, ranges)) is not None
+                if (c := _condition(old, values, s)) is not None
             ]
             if guard is not None:
                 conditions.append(guard)
@@ -48,7 +49,7 @@ def rebound(
         case Seq():
             return Seq(tuple([rebound(s, values, guard, ranges) for s in stmt.stmts]))
         case If():
-            cond = _value(stmt.cond, values, ranges)
+            cond = _value(stmt.cond, values, Simplifier(ranges))
             then = rebound(stmt.then, values, guard, ranges)
             other = None if stmt.other is None else rebound(stmt.other, values, guard, ranges)
             return If(cond, then, other)
@@ -56,23 +57,23 @@ def rebound(
             raise ScheduleError("a statement outside of any block cannot be scheduled: {0}", stmt)
 
 
-def _rebound_iter(i: Iter, values: Mapping[Var, Expr], ranges: Ranges) -> Iter:
-    new = _value(i.value, values, ranges)
+def _rebound_iter(i: Iter, values: Mapping[Var, Expr], s: Simplifier) -> Iter:
+    new = _value(i.value, values, s)
     return i if new is i.value else Iter(i.var, i.extent, i.kind, new)
 
 
-def _condition(e: Expr, values: Mapping[Var, Expr], ranges: Ranges) -> Expr | None:
+def _condition(e: Expr, values: Mapping[Var, Expr], s: Simplifier) -> Expr | None:
     """`_value` of a condition; `None` where it always holds.
 
     One that never holds stays as it is, so that it still tells what the block's values are.
     """
-    new = _value(e, values, ranges)
+    new = _value(e, values, s)
     if type(new) is not Const:
         return new
     return None if new.value else substitute(e, values)
 
 
-def _value(e: Expr, values: Mapping[Var, Expr], ranges: Ranges) -> Expr:
+def _value(e: Expr, values: Mapping[Var, Expr], s: Simplifier) -> Expr:
     """`e` with variables replaced; what quotients and remainders are in it is simplified."""
     if type(e) is Var:
         return values.get(e, e)
@@ -82,7 +83,7 @@ def _value(e: Expr, values: Mapping[Var, Expr], ranges: Ranges) -> Expr:
             raise ScheduleError(
                 "an index would grow to {0} terms; at most {1}", size(new), MAX_SIZE
             )
-        return Simplifier(ranges)(new)
+        return s(new)
     return new
 
 

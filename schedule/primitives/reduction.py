@@ -29,6 +29,7 @@ from ...tir.ir import (
     seq,
 )
 from ...tir.prove import prove
+from ...tir.simplify import Simplifier
 from ...tir.visit import substitute, walk
 from ..available import require_available, require_readers_served, require_still_concurrent
 from ..blocks import (
@@ -96,10 +97,10 @@ def decompose_reduction(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]
     renamed = {s.var: Var(f"{s.var.name}_init") for s in inner}
     kept = [c for c in conjuncts(found.predicate) if not free_vars(c) & reduce]
     if any(free_vars(c) & reduce and free_vars(c) & spatial for c in conjuncts(found.predicate)):
-        ranges = loop_ranges(loops)
+        known = Simplifier(loop_ranges(loops))
         for i in found.iters:
             if i.kind is IterKind.SPATIAL:
-                kept += domain_conditions(i.value, i.extent, ranges)
+                kept += domain_conditions(i.value, i.extent, known)
     label = Label(f"{block.name}_init")
     fresh = {i.var: Var(i.var.name) for i in found.iters}
     iters = tuple(
