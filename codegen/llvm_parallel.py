@@ -1,8 +1,13 @@
 """Parallel loops: the body becomes a function that OpenMP's runtime calls in each thread.
 
 The caller stores what the body needs in a context on its stack and calls `GOMP_parallel`. Each
-thread runs `.region`, which takes its share of the iterations (one contiguous chunk) and calls
-`.body` with pointers that are known not to alias. A loop in a parallel loop is serial.
+thread runs `.region`, which calls `.body` with pointers that are known not to alias. A loop in a
+parallel loop is serial.
+
+A thread has a contiguous share of the iterations, of which it takes a few at a time. One that has
+done its own helps the next one with what is left there: a processor that is slow or was taken away
+for a while does not hold up the others, and on a calm machine each thread touches the same memory
+in every loop, as if the shares were fixed.
 """
 
 from __future__ import annotations
@@ -14,6 +19,11 @@ from .llvm_loop import loop
 from .llvm_memory import allocate, finish, local_buffers
 from .llvm_text import Builder, value_type
 
+_CHUNKS = 8
+"""In how many portions a thread takes its share."""
+_LINE = 64
+"""Bytes from one thread's counter to the next: two in one cache line slow each other down."""
+
 
 def parallel(b: Builder, s: For) -> None:
     """A loop whose iterations are shared among the target's threads."""
@@ -24,16 +34,20 @@ def parallel(b: Builder, s: For) -> None:
     buffers, variables = _captured(b, s)
     name = f"{b.module.name}.parallel{len(b.module.functions)}"
     types = [*["ptr"] * len(buffers), *(value_type(v.dtype) for v in variables)]
-    context_type = f"{{ {', '.join(['i32', *types])} }}"
-    body, may_fail = _body(b, s, name, buffers, variables)
-    b.module.functions += [body, _region(b, s.extent, name, context_type, types)]
+    threads = min(b.module.target.threads, s.extent)
+    context_type = f"{{ {', '.join(['i32', 'ptr', *types])} }}"
+    body, may_fail = _body(b, s, name, buffers, variables, max(1, s.extent // (threads * _CHUNKS)))
+    b.module.functions += [body, _region(b, name, context_type, types)]
     b.module.parallel = True
 
     context = b.alloca(context_type, 1, 8)
-    operands = ["0", *(b.pointers[x] for x in buffers), *(b.values[v][0] for v in variables)]
-    for number, (t, operand) in enumerate(zip(["i32", *types], operands, strict=True)):
+    counters = b.alloca("i8", threads * _LINE, _LINE)
+    for number in range(threads):
+        b.do(f"store i64 0, ptr {b.op(f'getelementptr i8, ptr {counters}, i64 {number * _LINE}')}")
+    captured = [*(b.pointers[x] for x in buffers), *(b.values[v][0] for v in variables)]
+    fields = zip(["i32", "ptr", *types], ["0", counters, *captured], strict=True)
+    for number, (t, operand) in enumerate(fields):
         b.do(f"store {t} {operand}, ptr {_field(b, context_type, context, number)}")
-    threads = min(b.module.target.threads, s.extent)
     b.module.declare("GOMP_parallel", "declare void @GOMP_parallel(ptr, ptr, i32, i32)")
     b.do(f"call void @GOMP_parallel(ptr @{name}.region, ptr {context}, i32 {threads}, i32 0)")
     if may_fail:
@@ -53,11 +67,11 @@ def _captured(b: Builder, s: For) -> tuple[list[Buffer], list[Var]]:
 
 
 def _body(
-    b: Builder, s: For, name: str, buffers: list[Buffer], variables: list[Var]
+    b: Builder, s: For, name: str, buffers: list[Buffer], variables: list[Var], portion: int
 ) -> tuple[str, bool]:
-    """The function of iterations [begin, end), and whether it may run out of memory."""
+    """The function of thread `number` of `count`, and whether it may run out of memory."""
     inner = Builder(b.module, in_parallel=True)
-    parameters = ["i64 %begin", "i64 %end"]
+    parameters = ["ptr %counters", "i64 %number", "i64 %count"]
     for number, buffer in enumerate(buffers):
         readonly = " readonly" if buffer in b.module.inputs else ""
         parameters.append(f"ptr noalias{readonly} captures(none) %p{number}")
@@ -66,24 +80,62 @@ def _body(
         parameters.append(f"{value_type(v.dtype)} %x{number}")
         inner.values[v] = (f"%x{number}", 0)
     heap = allocate(inner, local_buffers(s.body, into_parallel=True))
-    loop(inner, s, "%begin", "%end", certain=False)
+    _iterations(inner, s, portion)
     finish(inner, heap)
     head = f"define internal i32 @{name}.body({', '.join(parameters)}) noinline #0"
     return f"{head} {{\n{inner.text()}\n}}", inner.may_fail
 
 
-def _region(b: Builder, extent: int, name: str, context_type: str, types: list[str]) -> str:
-    """The function that a thread runs: it finds its share of the iterations and does it."""
+def _iterations(b: Builder, s: For, portion: int) -> None:
+    """The loops over the shares, the thread's own first, and over the portions of a share.
+
+    A counter says how many iterations of its share are taken.
+    """
+    turn = b.alloca("i64", 1, 8)
+    share, take, work = b.new_block("share"), b.new_block("take"), b.new_block("work")
+    help_next, joined = b.new_block("help"), b.new_block("shared")
+    b.do(f"store i64 0, ptr {turn}")
+    b.jump(share)
+
+    b.start(share)
+    turns = b.op(f"load i64, ptr {turn}")
+    owner = b.op(f"urem i64 {b.op(f'add i64 %number, {turns}')}, %count")
+    begin = b.op(f"udiv i64 {b.op(f'mul i64 {owner}, {s.extent}')}, %count")
+    following = b.op(f"add i64 {owner}, 1")
+    end = b.op(f"udiv i64 {b.op(f'mul i64 {following}, {s.extent}')}, %count")
+    offset = b.op(f"mul i64 {owner}, {_LINE}")
+    counter = b.op(f"getelementptr i8, ptr %counters, i64 {offset}")
+    b.jump(take)
+
+    b.start(take)
+    taken = b.op(f"atomicrmw add ptr {counter}, i64 {portion} monotonic, align 8")
+    first = b.op(f"add i64 {begin}, {taken}")
+    b.branch(b.op(f"icmp slt i64 {first}, {end}"), work, help_next)
+
+    b.start(work)
+    limit = b.op(f"add i64 {first}, {portion}")
+    short = b.op(f"icmp slt i64 {limit}, {end}")
+    limit = b.op(f"select i1 {short}, i64 {limit}, i64 {end}")
+    loop(b, s, first, limit, certain=True)
+    b.jump(take)
+
+    b.start(help_next)
+    turns = b.op(f"add i64 {turns}, 1")
+    b.do(f"store i64 {turns}, ptr {turn}")
+    b.branch(b.op(f"icmp slt i64 {turns}, %count"), share, joined)
+    b.start(joined)
+
+
+def _region(b: Builder, name: str, context_type: str, types: list[str]) -> str:
+    """The function that each thread runs."""
     for function in ("omp_get_thread_num", "omp_get_num_threads"):
         b.module.declare(function, f"declare i32 @{function}()")
     r = Builder(b.module, in_parallel=True)
     number = r.op(f"sext i32 {r.op('call i32 @omp_get_thread_num()')} to i64")
     count = r.op(f"sext i32 {r.op('call i32 @omp_get_num_threads()')} to i64")
-    begin = r.op(f"sdiv i64 {r.op(f'mul i64 {number}, {extent}')}, {count}")
-    following = r.op(f"add i64 {number}, 1")
-    end = r.op(f"sdiv i64 {r.op(f'mul i64 {following}, {extent}')}, {count}")
-    arguments = [f"i64 {begin}", f"i64 {end}"]
-    for place, t in enumerate(types, 1):
+    counters = r.op(f"load ptr, ptr {_field(r, context_type, '%context', 1)}")
+    arguments = [f"ptr {counters}", f"i64 {number}", f"i64 {count}"]
+    for place, t in enumerate(types, 2):
         where = _field(r, context_type, "%context", place)
         arguments.append(f"{t} {r.op(f'load {t}, ptr {where}')}")
     status = r.op(f"call i32 @{name}.body({', '.join(arguments)})")

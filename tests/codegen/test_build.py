@@ -71,6 +71,22 @@ def test_only_parallel_kernels_for_several_threads_need_openmp() -> None:
     assert not compile_func(chain(4, 5), "cpu -threads=2").parallel
 
 
+@pytest.mark.parametrize("threads", [2, 3, 5])
+@pytest.mark.parametrize("extent", [1, 2, 7, 40, 1001])
+def test_threads_share_all_iterations(extent: int, threads: int) -> None:
+    """Each share is taken in portions, and by whichever thread is free."""
+    x = te.placeholder((extent,), "int32", name="X")
+    y = te.compute((extent,), lambda i: x[i] * 3 + i, name="Y")
+    sch = Schedule(te.func([x, y], name="shares"))
+    sch.parallel(sch.get_loops(sch.get_block("Y"))[0])
+    module = to_module(compile_func(sch.func, f"cpu -threads={threads}"))
+    values = np.arange(extent, dtype=np.int32)
+    for _ in range(20):
+        found = np.full(extent, -1, np.int32)
+        module(values, found)
+        np.testing.assert_array_equal(found, values * 3 + values)
+
+
 def test_a_parallel_loop_in_a_parallel_loop_is_serial() -> None:
     a = te.placeholder((3, 4), "float32", name="A")
     c = te.compute((3, 4), lambda i, j: a[i, j] * 2, name="C")
