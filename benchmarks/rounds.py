@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import statistics
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,11 +15,14 @@ from typing import Any
 from .suite import Case
 
 ROOT = Path(__file__).resolve().parent.parent
-SETTLE_SECONDS = 0.03  # thread pools of other peers spin for a while after their last call
 
 
 class Peer:
-    """A worker process; `ask` waits for its answer."""
+    """A worker process; `ask` waits for its answer.
+
+    Between requests the process is stopped: thread pools spin for a while after their last call,
+    at the cost of whoever runs next.
+    """
 
     def __init__(
         self, name: str, threads: int, python: str, environment: Mapping[str, str]
@@ -40,12 +43,14 @@ class Peer:
         """The answer to a request; a process that died gives none, which is a failure."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        self._process.send_signal(signal.SIGCONT)
         try:
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
             line = self._process.stdout.readline()
         except BrokenPipeError:
             line = ""
+        self._process.send_signal(signal.SIGSTOP)
         if not line:
             return {"failed": f"the process ended with status {self._process.wait()}"}
         answer: dict[str, Any] = json.loads(line)
@@ -54,6 +59,7 @@ class Peer:
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
+        self._process.send_signal(signal.SIGCONT)
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
@@ -119,7 +125,6 @@ def _sample(
 ) -> None:
     if "failed" in ready[peer.name]:
         return
-    time.sleep(SETTLE_SECONDS)
     answer = peer.ask(do="sample", kernel=kernel)
     if "failed" in answer:
         ready[peer.name] = answer
