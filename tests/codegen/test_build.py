@@ -76,7 +76,7 @@ def test_only_parallel_kernels_for_several_threads_need_openmp() -> None:
 def test_threads_share_all_iterations(extent: int, threads: int) -> None:
     """Each share is taken in portions, and by whichever thread is free."""
     x = te.placeholder((extent,), "int32", name="X")
-    y = te.compute((extent,), lambda i: x[i] * 3 + i, name="Y")
+    y = te.compute((extent,), lambda i: x[i] * 3 + te.cast(i, "int32"), name="Y")
     sch = Schedule(te.func([x, y], name="shares"))
     sch.parallel(sch.get_loops(sch.get_block("Y"))[0])
     module = to_module(compile_func(sch.func, f"cpu -threads={threads}"))
