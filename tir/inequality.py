@@ -61,6 +61,7 @@ def _search(context: Context, p: Poly, facts: list[Poly], budget: list[int], dep
     if budget[0] <= 0 or depth <= 0:
         return False
     budget[0] -= 1
+    p = _tight(context, p)
     for atom in _candidates(context, p):
         options = _bounds_below(context, p, atom)
         if options is None:
@@ -74,6 +75,29 @@ def _search(context: Context, p: Poly, facts: list[Poly], budget: list[int], dep
         for i, fact in enumerate(facts)
         for q in _less(p, fact)
     )
+
+
+def _tight(context: Context, p: Poly) -> Poly:
+    """A polynomial that is non-negative exactly where `p` is, in lower terms.
+
+    Terms of one value go to the constant, and what divides all others is divided out.
+    """
+    offset = p.get(ONE, 0)
+    terms: Poly = {}
+    for k, c in p.items():
+        if k is not ONE:
+            low, high = context.ends(k)
+            if low == high:
+                offset += c * low
+            else:
+                terms[k] = c
+    common = gcd(*terms.values())
+    if common > 1:
+        terms = {k: c // common for k, c in terms.items()}
+        offset //= common
+    if offset:
+        terms[ONE] = offset
+    return terms
 
 
 def _candidates(context: Context, p: Poly) -> list[Expr]:

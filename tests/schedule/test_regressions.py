@@ -374,3 +374,13 @@ def test_a_symbolic_tile_may_run_in_parallel_in_the_end() -> None:
     sch.decompose_reduction(block, k)
     sch.parallel(fused)
     assert "T.parallel" in repr(sch.func)
+
+
+def test_loops_that_are_split_again_after_a_split_that_left_a_tail() -> None:
+    a = placeholder(7, 6)
+    sch = Schedule(te.func([a, te.compute((5, 7, 6), lambda n, i, j: a[i, j] - 2, name="B")]))
+    _, i, j = loops(sch, "B")
+    outer, middle, _ = sch.split(sch.fuse(i, j), factors=[None, 2, 1])
+    fused = sch.fuse(outer, *sch.split(middle, factors=[None, 8]))
+    sch.split(fused, factors=[None, 5])
+    check(sch)

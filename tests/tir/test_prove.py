@@ -123,6 +123,15 @@ def test_assumptions_are_used() -> None:
     assert prove(X < 5, ranges, [~(X >= 5)]) is True
 
 
+def test_facts_bound_quotients_among_other_terms() -> None:
+    ranges = {X: (0, 33), Y: (0, 4), Z: (0, 0)}
+    x = X * 5 + Y
+    given = [x % 8 < 2, x < 168]
+    assert prove(x // 8 * 2 + x % 8 + Z <= 41, ranges, given) is True
+    assert prove(x // 8 * 2 + x % 8 + Z <= 40, ranges, given) is None
+    assert prove((x // 8 * 2 + x % 8 + Z) // 6 <= 6, ranges, given) is True
+
+
 def test_equality_is_shown_by_remainders() -> None:
     assert prove(binary(Op.EQ, X * 4, const(6)), {X: (0, 100)}) is False
     assert prove(binary(Op.NE, X * 4 + Y * 2, const(7)), {X: (0, 9), Y: (0, 9)}) is True
