@@ -8,7 +8,7 @@ determine it. If the elements touched determine the loop variable, iterations ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -52,10 +52,14 @@ def distinct(accesses: Sequence[Access], loops: Sequence[For], ranges: Ranges) -
     The loops outside of `loops` are at one iteration; `ranges` has them and `loops`.
     """
     wanted = {s.var for s in loops if not certain(s.extent == 1)}
-    dimensions = len(accesses[0].ranges)
     ends: Ends = {}
-    sums = [_common(accesses, d, ranges, ends) for d in range(dimensions)]
-    return wanted <= _determined([s for s in sums if s is not None], wanted, ranges)
+    telling = [
+        d
+        for d, r in enumerate(accesses[0].ranges)
+        if not wanted.isdisjoint(free_vars(r.min))  # others do not depend on `loops`
+    ]
+    sums = (_common(accesses, d, ranges, ends) for d in telling)
+    return _determine((s for s in sums if s is not None), wanted, ranges)
 
 
 def gapless(r: Range, inner: Mapping[Var, Dim], ranges: Ranges) -> Range | None:
@@ -185,23 +189,28 @@ def _is_size(e: Expr) -> bool:
     return space is not None and all(v in space.bounds for v in free_vars(e))
 
 
-def _determined(sums: list[list[Term]], wanted: set[Var], ranges: Ranges) -> set[Var]:
-    """The variables of `wanted` that the values of `sums` determine."""
-    found: set[Var] = set()
-    pending = list(sums)
+def _determine(sums: Iterable[list[Term]], wanted: set[Var], ranges: Ranges) -> bool:
+    """Whether the values of `sums`, no more of which are made than are needed, tell `wanted`."""
+    missing = set(wanted)
     quotients: dict[object, tuple[Expr, list[tuple[Dim, Dim | None]]]] = {}
-    while pending:
-        for atom in _mixed_radix(pending.pop(), wanted):
-            if type(atom) is Var:
-                found.add(atom)
-                continue
-            whole, low, size = _digit(atom)
-            digits = quotients.setdefault(expr_key(whole), (whole, []))[1]
-            digits.append((low, size))
-            if _complete(digits, whole, ranges):
-                digits.clear()
-                pending.append(_terms(whole, ranges)[0])
-    return found & wanted
+    if not missing:
+        return True
+    for first in sums:
+        pending = [first]
+        while pending:
+            for atom in _mixed_radix(pending.pop(), wanted):
+                if type(atom) is Var:
+                    missing.discard(atom)
+                    continue
+                whole, low, size = _digit(atom)
+                digits = quotients.setdefault(expr_key(whole), (whole, []))[1]
+                digits.append((low, size))
+                if _complete(digits, whole, ranges):
+                    digits.clear()
+                    pending.append(_terms(whole, ranges)[0])
+        if not missing:
+            return True
+    return False
 
 
 def _mixed_radix(terms: list[Term], wanted: set[Var]) -> list[Expr]:
