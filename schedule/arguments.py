@@ -16,7 +16,9 @@ import collections.abc
 import math
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeAlias, Union, get_args, get_origin
 
@@ -89,6 +91,15 @@ class Sampled(int):
 
     source: Ref | Derived
 
+    def __int__(self) -> int:
+        if _tracing.get():
+            raise ScheduleError(
+                "an index map uses the sampled integer {0!r} where its decision cannot be followed",
+                self.source,
+                hint="let the function capture the integer itself, as a variable of its own",
+            )
+        return int.__int__(self)
+
     def __neg__(self) -> Any:
         return 0 - self
 
@@ -96,6 +107,19 @@ class Sampled(int):
         self = super().__new__(cls, value)
         self.source = source
         return self
+
+
+_tracing: ContextVar[bool] = ContextVar("tilewright_tracing", default=False)
+
+
+@contextmanager
+def all_traced() -> Iterator[None]:
+    """Raise `ScheduleError` where a sampled integer is taken for its value while this lasts."""
+    token = _tracing.set(True)
+    try:
+        yield
+    finally:
+        _tracing.reset(token)
 
 
 def _arithmetic(symbol: str, reflected: bool) -> Callable[[Sampled, Any], Any]:

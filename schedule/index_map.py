@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import inspect
 import operator
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -50,7 +51,7 @@ class IndexMap:
         inputs = tuple(Var(p.name) for p in parameters)
         try:
             result = function(*inputs)
-        except IRError as error:
+        except (IRError, TypeError) as error:
             raise ScheduleError("an index map is made of + - * // %: {0}", error) from error
         results = tuple(result) if isinstance(result, (tuple, list)) else (result,)
         try:
@@ -80,6 +81,33 @@ class IndexMap:
 
     def __repr__(self) -> str:
         return self.text()
+
+
+def with_captured(function: Callable[..., Any], f: Callable[[Any], Any]) -> Callable[..., Any]:
+    """`function` with `f` applied to what it captures: variables around it and globals.
+
+    What is in tuples and lists counts. Other callables than plain functions come back as they are.
+    """
+    if not isinstance(function, types.FunctionType):
+        return function
+    known = function.__globals__
+    used = {n: _mapped(known[n], f) for n in function.__code__.co_names if n in known}
+    cells = tuple(_mapped_cell(c, f) for c in function.__closure__ or ())
+    code, name, defaults = function.__code__, function.__name__, function.__defaults__
+    return types.FunctionType(code, {**known, **used}, name, defaults, cells)
+
+
+def _mapped(value: Any, f: Callable[[Any], Any]) -> Any:
+    if type(value) is tuple or type(value) is list:
+        return type(value)([_mapped(v, f) for v in value])
+    return f(value)
+
+
+def _mapped_cell(cell: types.CellType, f: Callable[[Any], Any]) -> types.CellType:
+    try:
+        return types.CellType(_mapped(cell.cell_contents, f))
+    except ValueError:  # a variable that has no value yet
+        return cell
 
 
 def parse_index_map(text: str, sizes: Mapping[str, Dim] | None = None) -> IndexMap:

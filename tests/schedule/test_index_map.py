@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tilewright.errors import ScheduleError
-from tilewright.schedule import IndexMap, parse_index_map
-from tilewright.tir.ir import Const, const
+from tilewright.schedule import IndexMap, Schedule, parse_index_map
+from tilewright.tir.ir import Const, Label, const
+
+from .machinery import check_meaning
+from .programs import chain
 
 
 @pytest.mark.parametrize(
@@ -63,3 +67,42 @@ def test_anything_else_is_refused(text: str) -> None:
 def test_functions_that_give_no_indices_are_refused(function: Any) -> None:
     with pytest.raises(ScheduleError):
         IndexMap.of(function).text()
+
+
+def sampled() -> tuple[Schedule, Any, Label]:
+    """A schedule of a chain, with a sampled integer (4) and a block to be laid out by it."""
+    sch = Schedule(chain())
+    return sch, sch.sample_categorical([2, 4, 8], decision=[4]), sch.get_block("B")
+
+
+def test_a_map_follows_the_sampled_integers_that_it_captures() -> None:
+    sch, t, block = sampled()
+    sizes = [t * 2]
+    sch.transform_layout(block, ("write", 0), lambda i: (i // sizes[0], i // t % 2, i % t))
+    assert "lambda i: (i // (t0 * 2), i // t0 % 2, i % t0)" in str(sch.trace)
+    for decision, shape in ((2, (4, 2, 2)), (4, (2, 2, 4)), (8, (1, 2, 8))):
+        replayed = sch.trace.with_decisions({0: [decision]}).apply(chain())
+        assert replayed.func.allocs[0].shape == shape
+        check_meaning(chain(), replayed.func)
+
+
+def test_a_map_that_hides_a_sampled_integer_is_refused() -> None:
+    sch, t, block = sampled()
+    hidden = SimpleNamespace(t=t)
+    before = sch.func
+    with pytest.raises(ScheduleError, match="sampled integer t0 where its decision cannot be"):
+        sch.transform_layout(block, ("write", 0), lambda i: (i // hidden.t, i % hidden.t))
+    assert sch.func is before
+
+
+def test_a_map_that_loops_over_a_sampled_integer_is_refused() -> None:
+    sch, t, block = sampled()
+    with pytest.raises(ScheduleError, match="an index map is made of"):
+        sch.transform_layout(block, ("write", 0), lambda i: [i // (k + 1) for k in range(t)])
+
+
+def test_a_map_of_plain_integers_stays() -> None:
+    sch, _, block = sampled()
+    size = 8
+    sch.transform_layout(block, ("write", 0), lambda i: (i // size, i % size))
+    assert "lambda i: (i // 8, i % 8)" in str(sch.trace)
