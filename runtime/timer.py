@@ -3,6 +3,10 @@
 A sample is the time of one call, averaged over as many calls in a row as make the clock's grain
 harmless. Samples are kept raw: the host's noise only ever adds, so the median is the figure to
 report and the minimum the one to reject by.
+
+How long a call takes can change a thousandfold from one moment to the next: threads that meet at a
+barrier wait for a time slice each as soon as something else wants their processors. A sample
+therefore looks at the clock on its way and ends early when it lasts far too long.
 """
 
 from __future__ import annotations
@@ -18,15 +22,18 @@ Clock = Callable[[], float]
 _MAX_REPEATS = 1 << 20
 _HOPELESS_COLD = 5.0
 _HOPELESS_WARM = 2.0
+_FAR = 16.0
+_GROWTH = 4
+_LOOKS = 8
 
 
 @dataclass(frozen=True)
 class Timing:
     """Seconds that a call takes.
 
-    `samples` are seconds per call in the order taken, each the mean of `repeats` calls in a row.
-    `seconds` is what measuring cost in all. `stopped` says that measuring was cut short because
-    the candidate could not win.
+    `samples` are seconds per call in the order taken, each the mean of `repeats` calls in a row,
+    or of fewer where these took far longer than planned. `seconds` is what measuring cost in all.
+    `stopped` says that measuring was cut short because the candidate could not win.
     """
 
     samples: tuple[float, ...]
@@ -70,9 +77,9 @@ def time_calls(
     """Time `fn`.
 
     One call warms up; calls per sample are then chosen so that a sample takes at least
-    `min_sample_seconds`. `min_samples` are taken in any case, more up to `max_samples` as long as
-    `budget_seconds` (warm-up included) are not spent. A warm-up that spends the whole budget is
-    the only sample.
+    `min_sample_seconds`; one that takes 16 times as long ends early. `min_samples` are taken in any
+    case, more up to `max_samples` as long as `budget_seconds` (warm-up included) are not spent. A
+    warm-up that spends the whole budget is the only sample.
 
     A candidate that cannot win is dropped earlier: `stop_above` is the time to beat, in seconds,
     with whatever slack for noise the caller grants. Measuring stops as soon as the fastest of two
@@ -82,12 +89,12 @@ def time_calls(
     With `before_sample`, to flush caches for instance, each sample is a single call after it.
     """
     began = clock()
-    cold = _sample(fn, 1, clock)
+    cold = _sample(fn, 1, 0.0, clock)
     if stop_above is not None and cold > _HOPELESS_COLD * stop_above:
         return Timing((cold,), 1, clock() - began, stopped=True)
     if cold >= budget_seconds:
         return Timing((cold,), 1, clock() - began)
-    repeats, samples = 1, list[float]()
+    repeats, samples, most = 1, list[float](), _FAR * min_sample_seconds
     if before_sample is None:
         repeats, first = _calibrate(fn, cold, min_sample_seconds, clock)
         samples += first
@@ -98,7 +105,7 @@ def time_calls(
             break
         if before_sample is not None:
             before_sample()
-        samples.append(_sample(fn, repeats, clock))
+        samples.append(_sample(fn, repeats, most, clock))
     return Timing(tuple(samples), repeats, clock() - began)
 
 
@@ -113,16 +120,24 @@ def time_interleaved(
 
     Only ratios of medians within one such run compare them.
     """
-    plans = []
+    plans, spent, most = [], [], _FAR * min_sample_seconds
     for fn in fns:
         began = clock()
-        repeats, _ = _calibrate(fn, _sample(fn, 1, clock), min_sample_seconds, clock)
-        plans.append((fn, repeats, clock() - began))
-    rows = [[_sample(fn, repeats, clock) for fn, repeats, _ in plans] for _ in range(rounds)]
+        repeats, _ = _calibrate(fn, _sample(fn, 1, 0.0, clock), min_sample_seconds, clock)
+        plans.append((fn, repeats))
+        spent.append(clock() - began)
+    rows = []
+    for _ in range(rounds):
+        row = []
+        for number, (fn, repeats) in enumerate(plans):
+            began = clock()
+            row.append(_sample(fn, repeats, most, clock))
+            spent[number] += clock() - began
+        rows.append(row)
     columns = zip(*rows, strict=True)
     return tuple(
-        Timing(samples, repeats, spent + sum(samples) * repeats)
-        for samples, (_, repeats, spent) in zip(columns, plans, strict=True)
+        Timing(samples, repeats, seconds)
+        for samples, (_, repeats), seconds in zip(columns, plans, spent, strict=True)
     )
 
 
@@ -134,16 +149,22 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
-def _sample(fn: Callable[[], object], repeats: int, clock: Clock) -> float:
-    if repeats == 1:
-        began = clock()
-        fn()
-        return clock() - began
-    turns = repeat(None, repeats)
+def _sample(fn: Callable[[], object], repeats: int, most: float, clock: Clock) -> float:
+    """Seconds per call, over `repeats` calls or those that were made when `most` seconds are over.
+
+    Between looks at the clock are an eighth of the calls at most, fewer at the start: neither
+    calls that are slow from the first nor those that become slow on the way are many.
+    """
+    many = repeats // _LOOKS + 1
     began = clock()
-    for _ in turns:
-        fn()
-    return (clock() - began) / repeats
+    fn()
+    seconds, done = clock() - began, 1
+    while done < repeats and seconds < most:
+        more = min(_GROWTH * done, many, repeats - done)
+        for _ in repeat(None, more):
+            fn()
+        seconds, done = clock() - began, done + more
+    return seconds / done
 
 
 def _calibrate(
@@ -154,7 +175,7 @@ def _calibrate(
         return 1, []
     repeats = 1
     while repeats < _MAX_REPEATS:
-        seconds = _sample(fn, repeats, clock)
+        seconds = _sample(fn, repeats, _FAR * min_sample_seconds, clock)
         if seconds * repeats >= min_sample_seconds:
             return repeats, [seconds]
         wanted = int(1.2 * min_sample_seconds / seconds) + 1 if seconds > 0 else 16 * repeats

@@ -53,6 +53,27 @@ def test_a_fast_call_is_repeated_until_a_sample_lasts() -> None:
     assert timing.samples == pytest.approx([1e-6] * 5)
 
 
+@pytest.mark.parametrize("fast", [1500, 2000, 2500])  # within the calibration, and samples
+def test_a_sample_ends_early_once_calls_take_far_longer_than_planned(fast: int) -> None:
+    fake = Fake()
+    fn = fake.function(*[1e-6] * fast, 4e-3)
+    timing = time_calls(fn, min_samples=5, max_samples=5, min_sample_seconds=1e-3, clock=fake.clock)
+    assert timing.repeats >= 1000
+    assert timing.samples[3:] == pytest.approx([4e-3] * 2)
+    assert fn.count - fast < 200
+    assert timing.seconds == pytest.approx(fake.now - 100)
+
+
+def test_samples_in_turns_end_early_too() -> None:
+    fake = Fake()
+    fn, even = fake.function(*[1e-6] * 1500, 4e-3), fake.function(2e-3)
+    first, second = time_interleaved([fn, even], rounds=3, clock=fake.clock)
+    assert first.samples[2] == pytest.approx(4e-3)
+    assert second.samples == pytest.approx([2e-3] * 3)
+    assert fn.count - 1500 < 200
+    assert first.seconds + second.seconds == pytest.approx(fake.now - 100)
+
+
 def test_a_call_below_the_clocks_grain_ends() -> None:
     fake = Fake()
     timing = time_calls(fake.function(0.0), max_samples=2, clock=fake.clock)
