@@ -311,6 +311,8 @@ def _clamped(r: Range, size: Dim, s: Simplifier) -> Range:
     """What of `r` can be within a dimension of `size`: no more than `size` from its start on."""
     extent = r.extent
     if isinstance(extent, int) and isinstance(size, int):
+        if extent <= 0:  # of loops or regions that are empty
+            return Range(const(0), 0)
         if extent < size:
             return r
         return Range(r.min if truth(s, r.min >= 0) is True else const(0), size)

@@ -133,7 +133,9 @@ class _Sweeper(Sweeper):
         return self._make(low, shifted(add(high, low, -1), 1))
 
     def _make(self, low: Poly, extent: Poly) -> Range:
-        return Range(self(self.build(low)), as_dim(self(self.build(extent))))
+        """A range; of a sweep over nothing, whose extent comes out negative, an empty one."""
+        count = as_dim(self(self.build(extent)))
+        return Range(self(self.build(low)), max(count, 0) if isinstance(count, int) else count)
 
     def region(self, buffer: Buffer, windows: Sequence[Window | None]) -> Region:
         """A region within the shape of the buffer."""

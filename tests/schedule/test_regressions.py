@@ -384,3 +384,14 @@ def test_loops_that_are_split_again_after_a_split_that_left_a_tail() -> None:
     fused = sch.fuse(outer, *sch.split(middle, factors=[None, 8]))
     sch.split(fused, factors=[None, 5])
     check(sch)
+
+
+def test_an_input_goes_where_nothing_is_computed() -> None:
+    a = placeholder(0)
+    b = te.compute((0,), lambda i: a[i] * 2, name="B")
+    c = te.compute((0, 2), lambda i, j: b[i * 2 + j] + 1, name="C")
+    sch = Schedule(te.func([a, c]))
+    i, j = loops(sch, "C")
+    sch.reorder(j, i)
+    sch.compute_at(sch.get_block("B"), sch.split(j, factors=[None, 6, 3])[-1])
+    check(sch)

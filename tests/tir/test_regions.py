@@ -129,6 +129,13 @@ def test_gathered_indices() -> None:
     assert hull(Buffer("w", (4,), "int64")[I], {I: 4}) is None
 
 
+def test_a_sweep_over_nothing_covers_nothing() -> None:
+    for stride in (1, 2):
+        found = hull(O + I * stride, {I: 0}, {O: (0, 15)})
+        assert found is not None
+        assert found.extent == 0
+
+
 def test_union_and_whole() -> None:
     a = Region(A, (Range(O * 8, 4), Range(const(0), 8)))
     b = Region(A, (Range(O * 8 + 6, 4), Range(const(4), 8)))
