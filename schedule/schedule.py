@@ -17,12 +17,13 @@ from .arguments import (
     Record,
     Ref,
     Sampled,
+    all_traced,
     evaluate,
     expr_parts,
 )
 from .choose import Decide, Declare
 from .find import blocks_in, find_path
-from .index_map import IndexMap, parse_index_map
+from .index_map import IndexMap, parse_index_map, with_captured
 from .primitive import PRIMITIVES, Primitive, find_primitive
 from .render import explain
 from .require import Space, collecting
@@ -300,7 +301,7 @@ class Schedule:
         start = len(self._outputs)
         for k, (value, kind) in enumerate(zip(outputs, step.outputs, strict=True)):
             if type(value) is not Sampled:
-                self._refs[value] = Ref(kind, start + k)
+                self._refs.setdefault(value, Ref(kind, start + k))
         self._outputs.extend(outputs)
         self._steps.append(step)
         self._history.append(func)
@@ -322,12 +323,30 @@ class Schedule:
         if kind is dict:
             return Record(tuple((str(k), self._encode(v, name)) for k, v in value.items()))
         if kind is IndexMap or callable(value):
-            index_map = value if kind is IndexMap else IndexMap.of(value)
-            return Lambda(index_map.text(lambda v: repr(self._encode_handle(v, name))))
+            return Lambda(self._map_text(value, name))
         if isinstance(value, np.generic):
             return value.item()
         raise ScheduleError(
             "{0}: an argument {1!r} of type {2} cannot be recorded", name, value, kind.__name__
+        )
+
+    def _map_text(self, value: Any, name: str) -> str:
+        """An index map as text, in which sampled integers go by their references."""
+        sampled: dict[Var, Argument] = {}
+
+        def as_variable(captured: Any) -> Any:
+            if type(captured) is not Sampled:
+                return captured
+            var = Var(f"t{len(sampled)}")
+            sampled[var] = self._encode(captured, name)
+            return var
+
+        if type(value) is not IndexMap:
+            function = with_captured(value, as_variable)
+            with all_traced():
+                value = IndexMap.of(function)
+        return value.text(  # type: ignore[no-any-return]
+            lambda v: repr(sampled[v] if v in sampled else self._encode_handle(v, name))
         )
 
     def _encode_handle(self, value: Expr | Label, name: str) -> Argument:

@@ -239,7 +239,7 @@ def cache_write(
         )
     copy = Buffer(f"{buffer.name}_{storage_scope}", buffer.shape, buffer.dtype, scope=storage_scope,
                   value_range=buffer.value_range)  # fmt: skip
-    stmt, label = copy_block(buffer.name, copy, buffer, elements)
+    stmt, label = copy_block(copy.name, copy, buffer, elements)
     fn = redirect(fn, {block}, buffer, copy)
     fn = _replace(insert_top(fn, position + 1, stmt), allocs=(*fn.allocs, copy))
     require_still_concurrent(fn, (block,))

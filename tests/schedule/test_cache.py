@@ -39,6 +39,13 @@ def test_write(golden: Golden) -> None:
     golden("cache_write/output", matmul(), lambda s: s.cache_write(s.get_block("C"), 0, "register"))
 
 
+def test_the_block_that_copies_has_a_name_of_its_own() -> None:
+    sch = Schedule(matmul())
+    copy = sch.cache_write(sch.get_block("C"), 0, "register")
+    assert copy.name == "C_register"
+    assert sch.get_block("C_register") is copy
+
+
 def test_write_takes_what_follows(golden: Golden) -> None:
     def script(sch: Schedule) -> None:
         block = sch.get_block("C")

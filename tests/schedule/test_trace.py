@@ -60,6 +60,20 @@ def test_python_text_reads_as_written() -> None:
     ]
 
 
+def test_a_handle_keeps_its_first_name() -> None:
+    sch = Schedule(elementwise())
+    for _ in range(2):
+        i, j = loops(sch, "B")
+    sch.reorder(j, i)
+    assert str(sch.trace).splitlines() == [
+        "b0 = sch.get_block(0)  # B",
+        "l1, l2 = sch.get_loops(b0)",
+        "b3 = sch.get_block(0)  # B",
+        "l4, l5 = sch.get_loops(b0)",
+        "sch.reorder(l2, l1)",
+    ]
+
+
 def test_one_output_in_a_tuple_is_unpacked() -> None:
     sch = Schedule(elementwise())
     i, _ = loops(sch, "B")
