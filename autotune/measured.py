@@ -26,6 +26,9 @@ class MeasureConfig:
 
     `reference_timeout` is for the unscheduled program, which runs once. `start_timeout` is for a
     process to be ready.
+
+    What ends a process is the processor time that it used, all its threads together, since a busy
+    machine may not let it run; one that sleeps is given up after four times as long by the clock.
     """
 
     builders: int | None = None

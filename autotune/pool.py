@@ -4,6 +4,10 @@ A worker is `python -m tilewright.autotune.worker`, never a fork, so it depends 
 program that tunes. Requests go to its standard input, replies come through a pipe of their own, and
 whatever it prints ends in a file without a name, whose end explains its death.
 
+A request has so many seconds of the worker's own processor time: on a busy machine a process that
+gets no processor is not hanging. One that sleeps is given up after four times as long by the clock,
+of which only the time counts that this process has waited: both may have been stopped together.
+
 A worker dies with the thread that started it (the parent-death signal), or as soon as it finds its
 standard input closed; so a pool is used and closed in the thread that opened it.
 """
@@ -25,12 +29,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil  # type: ignore[import-untyped]
+
 from ..errors import TuningError
 from .protocol import Assembler, Message, encode
 
 TAIL = 2000
 _PIECE = 1 << 20
 _TICK = 0.2
+_ASLEEP = 4.0
+_LONGEST = 1.0
 
 
 @dataclass(frozen=True)
@@ -51,10 +59,14 @@ class Died:
 
 @dataclass(frozen=True)
 class TimedOut:
-    """A worker that did not answer in time, and was killed. `seconds` is what it had."""
+    """A worker that did not answer in time, and was killed.
+
+    `seconds` is what it had, by the clock if it was `asleep` and else of processor time.
+    """
 
     seconds: float
     output: str
+    asleep: bool = False
 
 
 Event = Message | Died | TimedOut
@@ -109,7 +121,9 @@ class Worker:
         os.set_blocking(self.replies, False)
         self._outbox = bytearray()
         self._pending: deque[_Request] = deque()
-        self._began = 0.0
+        self._usage = psutil.Process(self.process.pid)
+        self._waited = 0.0
+        self._used = 0.0
         self._kills = 0
         self._assembler = Assembler()
         self.dead = False
@@ -124,14 +138,31 @@ class Worker:
         return bool(self._outbox)
 
     @property
-    def deadline(self) -> float:
-        """When the oldest request has to be answered, by `time.monotonic`."""
-        return self._began + self._pending[0].timeout
+    def patience(self) -> float:
+        """Seconds to wait before it is worth asking whether it is `late`."""
+        limit = self._pending[0].timeout
+        return max(0.0, (limit if self._waited < limit else _ASLEEP * limit) - self._waited)
+
+    def waited(self, seconds: float) -> None:
+        """Count time that was spent waiting for its answer."""
+        self._waited += seconds
+
+    def late(self) -> TimedOut | None:
+        """Why the oldest request has had its time, if it has."""
+        limit = self._pending[0].timeout
+        if self._waited > _ASLEEP * limit:
+            return TimedOut(_ASLEEP * limit, self.output(), asleep=True)
+        if self._waited > limit and self._processor_seconds() - self._used > limit:
+            return TimedOut(limit, self.output())
+        return None
 
     def send(self, message: Message, timeout: float) -> None:
-        """Queue a request; its time runs once those before it are answered."""
+        """Queue a request; its time runs once those before it are answered.
+
+        `timeout` is in seconds of processor time, and ends by the clock after four times as long.
+        """
         if not self._pending:
-            self._began = time.monotonic()
+            self._begin()
             self._kills = _out_of_memory_kills()
             self._forget_output()
         self._pending.append(_Request(timeout))
@@ -162,13 +193,6 @@ class Worker:
             self.kill()
         return [*events, self._buried()]
 
-    def expire(self) -> TimedOut:
-        """Kill the worker for being late."""
-        seconds = self._pending[0].timeout
-        output = self.output()
-        self.kill()
-        return TimedOut(seconds, output)
-
     def output(self) -> str:
         """The end of what it printed since it was last idle."""
         size = os.fstat(self._output.fileno()).st_size
@@ -187,7 +211,19 @@ class Worker:
         if not self._pending:
             raise TuningError("a worker answered more than it was asked")
         self._pending.popleft()
-        self._began = time.monotonic()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._waited = 0.0
+        self._used = self._processor_seconds()
+
+    def _processor_seconds(self) -> float:
+        """What all threads of the process have used."""
+        try:
+            used = self._usage.cpu_times()
+        except psutil.Error:
+            return 0.0  # it has ended: that will be read from its replies
+        return float(used.user + used.system)
 
     def _buried(self) -> Died:
         """The death of a worker that closed its end."""
@@ -226,19 +262,24 @@ def turn(workers: Sequence[Worker], tick: Callable[[], None]) -> list[tuple[Work
             if worker.sending:
                 by_fd[worker.requests] = worker
                 poll.register(worker.requests, select.POLLOUT)
-        nearest = min(w.deadline for w in workers)
-        wait = min(_TICK, max(0.0, nearest - time.monotonic()))
+        wait = min(_TICK, *(w.patience for w in workers))
         events: list[tuple[Worker, Event]] = []
-        for fd, _ in poll.poll(wait * 1000 + 1):
+        began = time.monotonic()
+        ready = poll.poll(wait * 1000 + 1)
+        waited = min(time.monotonic() - began, _LONGEST)
+        for worker in workers:
+            worker.waited(waited)
+        for fd, _ in ready:
             worker = by_fd[fd]
             if fd == worker.requests and not worker.dead:
                 worker.push()
             elif not worker.dead:
                 events += [(worker, e) for e in worker.pull()]
-        now = time.monotonic()
         heard = {w for w, _ in events}
-        late = [w for w in workers if w not in heard and not w.dead and now > w.deadline]
-        events += [(w, w.expire()) for w in late]
+        for worker in workers:
+            if worker not in heard and not worker.dead and (late := worker.late()) is not None:
+                worker.kill()
+                events.append((worker, late))
         if events:
             return events
 

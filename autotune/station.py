@@ -106,4 +106,5 @@ def describe(event: Died | TimedOut) -> str:
     """A death in words."""
     if isinstance(event, Died):
         return f"the process ended with {event}"
-    return f"not done within {event.seconds:.3g} s{quoted(event.output)}"
+    asleep = " though it hardly computed" if event.asleep else ""
+    return f"not done within {event.seconds:.3g} s{asleep}{quoted(event.output)}"

@@ -31,6 +31,7 @@ _BODIES = {
     "wrong": "%one = getelementptr float, ptr %b, i64 5\n"
     "  store volatile float 1.0e4, ptr %one\n  ret i32 0",
     "slow": "call i32 @usleep(i32 20000)\n  ret i32 0",
+    "sleep": "call i32 @usleep(i32 900000000)\n  ret i32 0",
     "unresolved": "call i32 @there_is_no_such_function(i32 0)\n  ret i32 0",
 }
 
