@@ -29,11 +29,11 @@ _PER_THREAD = 80 << 20
 
 
 class Runner:
-    """Answers `program`, `reference` once, then `run`, `check` of what ran last, `interleave`."""
+    """Answers `program`, `reference` once, then `run`, `check`, `interleave` of given code."""
 
     def __init__(self) -> None:
         self._program: _Program | None = None
-        self._last: Module | None = None
+        self._last: tuple[bytes, Module] | None = None
         self._answers: dict[str, Callable[[dict[str, Any], bytes], Message]] = {
             "program": self._prepare,
             "reference": self._reference,
@@ -72,8 +72,9 @@ class Runner:
         program.limit()
         began = time.perf_counter()
         self._last = None  # the code that ran before is unloaded
-        self._last = program.load(code, fields["parallel"])
-        call = self._last.bind(*program.arguments.values)
+        module = program.load(code, fields["parallel"])
+        self._last = (code, module)
+        call = module.bind(*program.arguments.values)
         gc.disable()
         try:
             timing = time_calls(
@@ -99,7 +100,10 @@ class Runner:
     def _check(self, fields: dict[str, Any], code: bytes) -> Message:
         program = self._ready()
         program.limit()
-        module = program.load(code, fields["parallel"]) if self._last is None else self._last
+        if self._last is not None and self._last[0] == code:
+            module = self._last[1]
+        else:
+            module = program.load(code, fields["parallel"])
         arguments = program.arguments
         arguments.reset()
         module(*arguments.values)

@@ -155,6 +155,14 @@ def test_verify_says_what_is_wrong(measurer: Measurer) -> None:
     assert "SIGSEGV" in str(found.error)
 
 
+def test_verify_is_about_the_kernel_it_is_given_whatever_ran_last(measurer: Measurer) -> None:
+    assert measurer.run(kernel("right")).outcome is Outcome.OK
+    assert not measurer.verify(kernel("wrong").kernel).passed
+    assert measurer.run(kernel("right")).outcome is Outcome.OK
+    assert "SIGSEGV" in str(measurer.verify(kernel("null").kernel).error)
+    assert measurer.verify(kernel("right").kernel).passed
+
+
 def schedules() -> list[Trace]:
     """A legal schedule, one of another program, and another legal one."""
     split = Schedule(matmul())
