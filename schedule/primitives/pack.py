@@ -267,7 +267,8 @@ def transform_layout(
             at=block,
         )
         assert high is not None
-        shape.append(simplify_dim(high + 1, ranges))
+        extent = simplify_dim(high + 1, ranges)
+        shape.append(max(extent, 0) if isinstance(extent, int) else extent)  # 0 of no elements
     places, count = product(shape), product(old.shape)
     require(
         not (isinstance(places, int) and isinstance(count, int))

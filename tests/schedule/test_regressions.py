@@ -395,3 +395,12 @@ def test_an_input_goes_where_nothing_is_computed() -> None:
     sch.reorder(j, i)
     sch.compute_at(sch.get_block("B"), sch.split(j, factors=[None, 6, 3])[-1])
     check(sch)
+
+
+def test_a_buffer_without_elements_has_none_in_another_layout() -> None:
+    a = placeholder(0, 5)
+    b = te.compute((0, 5), lambda i, j: a[i, j] * 2, name="B")
+    c = te.compute((0,), lambda i: b[i, 0] + b[i, 4], name="C")
+    sch = Schedule(te.func([a, c]))
+    sch.transform_layout(sch.get_block("C"), ("read", 0), lambda i, j: i * 8 + j)
+    check(sch)
