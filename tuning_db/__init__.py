@@ -14,7 +14,7 @@
     session = (db.resume_session(session.id) if session else
                db.start_session(workload.id, target.id, trials=64, seconds=None, seed=0,
                                 search={"population": 512}, model={"trees": 100}))
-    done = db.trials(session.id)                                # of its budget, before the kill
+    done = db.trials(session.id)                                # of its budget: schedules measured
     known = db.history(workload=workload.id, target=target)     # [(Measurement, ScheduleRecord)]
 
     schedule = ScheduleRecord(trace=json_text, trace_version=1, parent=None, generator="tiling")

@@ -103,7 +103,10 @@ def filters(
     return [measurement.c[name] == value for name, value in wanted.items() if value is not None]
 
 
-def count(connection: Connection, conditions: list[ColumnElement[bool]]) -> int:
+def trials(connection: Connection, session: str) -> int:
+    """How many schedules a session has measured, however often."""
     return connection.execute(
-        select(func.count()).select_from(measurement).where(*conditions)
+        select(func.count(measurement.c.schedule.distinct())).where(
+            measurement.c.session == session
+        )
     ).scalar_one()

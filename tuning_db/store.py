@@ -22,7 +22,7 @@ from . import lookup, sessions, transfer
 from .connect import Opened, open_engine
 from .explain import Explanation, explain
 from .models import TABLES
-from .read import R, count, filters, get, pair, scan, with_prefix, with_schedule
+from .read import R, filters, get, pair, scan, trials, with_prefix, with_schedule
 from .schema import prepare
 from .values import (
     AnyRecord,
@@ -81,8 +81,10 @@ class TuningDatabase:
         self._clock = clock
         self._layers: list[Opened] = []
         try:
-            self._layers.append(_opened(path_or_url, create, read_only))
-            self._layers += [_opened(layer, create=False, read_only=True) for layer in layers]
+            # The layers first: where one of them is missing, no database is created.
+            for layer in layers:
+                self._layers.append(_opened(layer, create=False, read_only=True))
+            self._layers.insert(0, _opened(path_or_url, create, read_only))
         except BaseException:
             self.close()
             raise
@@ -304,9 +306,12 @@ class TuningDatabase:
         return newest[:limit]
 
     def trials(self, session: str) -> int:
-        """How many measurements a session (id) has recorded in this database."""
+        """How many schedules a session (id) has measured, of those recorded in this database.
+
+        The finals at its end measure some of them again: these are no trials.
+        """
         with self._layers[0].reading() as connection:
-            return count(connection, filters(None, None, session, None, None))
+            return trials(connection, session)
 
     def cost_model(self, target: TargetRecord, feature_version: str) -> CostModelRecord | None:
         """The newest cost model for comparable targets and these features, else None.

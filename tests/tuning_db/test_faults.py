@@ -114,7 +114,7 @@ def test_a_full_disk_keeps_what_was_recorded(tmp_path: Path) -> None:
         assert len(recorded) > 0
         assert {record.id for record in db.records(Measurement)} == set(recorded)
     with TuningDatabase(tmp_path / "small.db") as db:
-        assert db.trials(SESSION.id) == len(recorded)
+        assert len(db.measurements(session=SESSION.id)) == len(recorded)
         assert db.put(measurement(8, 0.5)) == 1
 
 
@@ -286,3 +286,9 @@ def test_a_failed_opening_leaves_no_connection_open(new_place: Callable[[], str]
     for _ in range(3):
         with pytest.raises(DatabaseError):
             TuningDatabase(place, layers=[new_place()])
+
+
+def test_a_missing_layer_leaves_no_new_database(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match="missing"):
+        TuningDatabase(tmp_path / "a.db", layers=[tmp_path / "missing.db"])
+    assert list(tmp_path.iterdir()) == []

@@ -89,7 +89,7 @@ def test_more_than_a_batch_goes_in(db: TuningDatabase) -> None:
     many = [measurement(8, 1.0 + n) for n in range(700)]
     assert db.put(schedule(8), *many, many[0]) == 701
     assert db.put(*many) == 0
-    assert db.trials(SESSION.id) == 700
+    assert len(db.measurements(session=SESSION.id)) == 700
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_measurements_are_filtered_and_newest_first(db: TuningDatabase) -> None:
     assert db.measurements(outcome=Outcome.CRASH) == [third]
     assert db.measurements(workload=MATMUL.id, target=CPU, limit=1) == [second]
     assert db.history(outcome=Outcome.CRASH) == [(third, schedule(16))]
-    assert db.trials(SESSION.id) == 3
+    assert db.trials(SESSION.id) == 2, "one of its two schedules was measured again"
 
 
 def test_get_of_what_is_not_there(db: TuningDatabase) -> None:
@@ -228,7 +228,7 @@ def test_many_threads_write_and_read_at_once(db: TuningDatabase) -> None:
     for thread in threads:
         thread.join()
     assert failures == []
-    assert db.trials(SESSION.id) == 60
+    assert len(db.measurements(session=SESSION.id)) == 60
 
 
 def test_checks_and_measurements_that_are_written_at_once_find_each_other(
