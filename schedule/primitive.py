@@ -104,7 +104,13 @@ class Primitive:
     def signature(self) -> str:
         """The parameters as text, for errors."""
         parameters = list(inspect.signature(self.function).parameters.values())
-        return "(" + ", ".join(str(p) for p in parameters[2 if self.samples else 1 :]) + ")"
+        return f"({', '.join(_plain(p) for p in parameters[2 if self.samples else 1 :])})"
+
+
+def _plain(parameter: inspect.Parameter) -> str:
+    """A parameter as it is written: its annotation is a text, which would be shown in quotes."""
+    quoted, plain = f": {parameter.annotation!r}", f": {parameter.annotation}"
+    return str(parameter).replace(quoted, plain)
 
 
 PRIMITIVES: dict[str, Primitive] = {}

@@ -75,7 +75,7 @@ def test_nothing_is_formatted_before_it_is_read(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda sch, i: sch.split(), "split takes .loop: 'Var', factors"),
+        (lambda sch, i: sch.split(), "split takes .loop: Var, factors: Sequence.Dim . None."),
         (lambda sch, i: sch.split(i, [2, 8], True), "found 3 arguments"),
         (lambda sch, i: sch.split(i, [2, 8], by=3), "found by=3"),
         (lambda sch, i: sch.split(i, [2, 8], factors=[2, 8]), "found factors="),
