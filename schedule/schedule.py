@@ -155,6 +155,7 @@ class Schedule:
 
     decompose_reduction = method(p.decompose_reduction)
     rfactor = method(p.rfactor)
+    split_reduction = method(p.split_reduction)
     fuse_reduction_epilogue = method(p.fuse_reduction_epilogue)
 
     def sample_perfect_tile(

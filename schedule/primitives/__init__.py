@@ -5,6 +5,7 @@ from .cache import cache_read, cache_write
 from .inline import compute_inline, reverse_compute_inline
 from .loops import fuse, reorder, split, tile
 from .pack import pack, transform_layout
+from .partial import split_reduction
 from .partition import loop_partition
 from .place import compute_at, reverse_compute_at
 from .query import get_block, get_consumers, get_loops, get_producers
@@ -37,6 +38,7 @@ __all__ = [
     "sample_tile",
     "set_scope",
     "split",
+    "split_reduction",
     "tile",
     "transform_layout",
     "unroll",

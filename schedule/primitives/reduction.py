@@ -138,17 +138,7 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
     For sum, prod, min and max.
     """
     target = find_loop(fn, loop)
-    chain: Stmt = target.body
-    while type(chain) is For:
-        chain = chain.body
-    require(
-        type(chain) is Block,
-        "loop {0} must contain a single block, perfectly nested",
-        loop.name,
-        at=loop,
-    )
-    assert isinstance(chain, Block)
-    block = chain
+    block = sole_block(target)
     require_unit(fn, block)
     reduction = match_reduction(block)
     require(
@@ -204,6 +194,21 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
     assert nest_root is not root
     fn = replace(rebuilt, root, seq(root, combined), partial.buffer)
     return fn, partial.block.label
+
+
+def sole_block(loop: For) -> Block:
+    """The block that a loop contains, perfectly nested, and nothing else."""
+    chain: Stmt = loop.body
+    while type(chain) is For:
+        chain = chain.body
+    require(
+        type(chain) is Block,
+        "loop {0} must contain a single block, perfectly nested",
+        loop.var.name,
+        at=loop.var,
+    )
+    assert isinstance(chain, Block)
+    return chain
 
 
 class _Partial(NamedTuple):

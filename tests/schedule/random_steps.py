@@ -229,6 +229,12 @@ def rfactor(sch: Schedule, pick: Pick) -> None:
     sch.rfactor(a_loop(sch, pick), one_of(pick, (0, 0, 1, 1, -1, -2, 2, 5)))
 
 
+def split_reduction(sch: Schedule, pick: Pick) -> None:
+    parts = one_of(pick, (2, 2, 3, 4, 1)) if pick(4) else sch.sample_categorical((2, 3))
+    axis = one_of(pick, (0, 0, 1, -1))
+    sch.split_reduction(a_loop(sch, pick), parts, axis, tree=bool(pick(2)))
+
+
 def fuse_reduction_epilogue(sch: Schedule, pick: Pick) -> None:
     block = a_block(sch, pick)
     consumers = sch.get_consumers(block)
@@ -240,7 +246,7 @@ STEPS = (
     partition, parallel, vectorize, unroll, bind, annotate, set_scope, cache_read, cache_write,
     pack, transform_layout, compute_at, compute_at, compute_at, reverse_compute_at,
     reverse_compute_at, compute_inline, reverse_compute_inline, decompose_reduction, rfactor,
-    rfactor, fuse_reduction_epilogue,
+    rfactor, fuse_reduction_epilogue, split_reduction,
 )  # fmt: skip
 
 
