@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import gcd
 
 from .ir import Expr, Op, Var
-from .polynomial import ONE, Context, Key, Poly, add, constant, shifted, times, without
+from .polynomial import ONE, Context, Key, Poly, add, constant, negated, shifted, times, without
 
 BUDGET = 48
 """Polynomials looked at for one question."""
@@ -45,6 +45,14 @@ def _combined(context: Context, p: Poly, facts: list[Poly], budget: list[int]) -
 def _has_structure(context: Context, k: Key) -> bool:
     """Whether more is known of a product of atoms than its interval."""
     return k in context.definitions if not isinstance(k, tuple) else k is not ONE
+
+
+def contradicted(context: Context, fact: Poly) -> bool:
+    """Whether `fact >= 0` cannot hold beside the facts there are, plainly so."""
+    if context.interval(fact)[1] < 0:
+        return True
+    opposite = shifted(negated(fact), -1)
+    return bool(context.facts) and _combined(context, opposite, context.facts, [BUDGET // 4])
 
 
 def positive(context: Context, p: Poly) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import dtypes
 from .divide import quotient, rejoin, remainder
-from .inequality import nonnegative
+from .inequality import contradicted, nonnegative
 from .ir import (
     COMPARISONS,
     INDEX,
@@ -94,11 +94,10 @@ class Simplifier(Context):
     def assume(self, condition: Expr) -> None:
         """Take `condition` for granted in what is asked from now on."""
         for fact in facts_of(self, condition):
+            self.impossible = self.impossible or contradicted(self, fact)
             self.facts.append(fact)
             self.facts.extend(self._of_quotient(fact))
             self.symbolic = True
-            if self.interval(fact)[1] < 0:
-                self.impossible = True
 
     def _of_quotient(self, fact: Poly) -> list[Poly]:
         """What a fact about `x // n` alone says of `x`."""

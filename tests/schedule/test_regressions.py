@@ -404,3 +404,20 @@ def test_a_buffer_without_elements_has_none_in_another_layout() -> None:
     sch = Schedule(te.func([a, c]))
     sch.transform_layout(sch.get_block("C"), ("read", 0), lambda i, j: i * 8 + j)
     check(sch)
+
+
+def test_what_no_condition_lets_in_is_inlined() -> None:
+    a = placeholder(0, 6)
+    b = te.compute((0,), lambda i: a[i // 6, i % 6], name="B")
+    c = te.compute((2,), lambda i: te.select((i >= 1) & (i < 1), b[i - 1], 0), name="C")
+    sch = Schedule(te.func([a, c]))
+    sch.compute_inline(sch.get_block("B"))
+    check(sch)
+
+
+def test_a_guard_on_a_loop_that_feeds_nothing_goes_with_the_init() -> None:
+    sch = Schedule(rowsum())
+    i, _ = loops(sch, "S")
+    *_, innermost = sch.split(sch.add_unit_loop(i), factors=[4, 1, None])
+    sch.decompose_reduction(sch.get_block("S"), innermost)
+    check(sch)

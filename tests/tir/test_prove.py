@@ -132,6 +132,13 @@ def test_facts_bound_quotients_among_other_terms() -> None:
     assert prove((x // 8 * 2 + x % 8 + Z) // 6 <= 6, ranges, given) is True
 
 
+def test_anything_holds_where_conditions_contradict_each_other() -> None:
+    ranges = {X: (0, 9), Y: (0, 9)}
+    assert prove(Y < 3, ranges, [X >= 4, X < 4]) is True
+    assert prove(Y < 3, ranges, [X + Y >= 4, X * 2 + Y * 2 < 7]) is True
+    assert prove(Y < 3, ranges, [X >= 3, X < 4]) is None
+
+
 def test_equality_is_shown_by_remainders() -> None:
     assert prove(binary(Op.EQ, X * 4, const(6)), {X: (0, 100)}) is False
     assert prove(binary(Op.NE, X * 4 + Y * 2, const(7)), {X: (0, 9), Y: (0, 9)}) is True
