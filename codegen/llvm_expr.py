@@ -11,6 +11,7 @@ from ..tir.ir import (
     Call,
     Cast,
     Const,
+    Dot,
     Expr,
     Load,
     Op,
@@ -21,6 +22,7 @@ from ..tir.ir import (
 from ..tir.visit import walk
 from . import llvm_math
 from .llvm_cast import convert
+from .llvm_dot import dot
 from .llvm_float import narrow, widen
 from .llvm_index import VALUE, index, value
 from .llvm_load import load, spread
@@ -60,6 +62,10 @@ def _binary(b: Builder, e: Binary) -> str:
         return index(b, e).text
     dtype = e.a.dtype
     facts = dtypes.info(dtype)
+    if facts.kind == "float" and facts.scalar not in NARROW:
+        fused = _fused(b, e)
+        if fused is not None:
+            return fused
     x, y = value(b, e.a), value(b, e.b)
     if facts.scalar in NARROW:
         wide = dtypes.vector("float32", facts.lanes)
@@ -71,6 +77,20 @@ def _binary(b: Builder, e: Binary) -> str:
     if facts.kind == "float":
         return _float_op(b, e.op, dtype, x, y, b.module.fast)
     return _integer_op(b, e.op, dtype, x, y)
+
+
+def _fused(b: Builder, e: Binary) -> str | None:
+    """A sum with a product as one operation, which is an fma where the target has it."""
+    product, other = (e.b, e.a) if _is_product(e.b) else (e.a, e.b)
+    if not (e.op is Op.ADD and b.module.fast and _is_product(product)):
+        return None
+    assert isinstance(product, Binary)
+    x, y, z = value(b, product.a), value(b, product.b), value(b, other)
+    return call(b, "llvm.fmuladd", e.dtype, e.dtype, x, y, z)
+
+
+def _is_product(e: Expr) -> bool:
+    return type(e) is Binary and e.op is Op.MUL
 
 
 def _divides_by_variable(e: Binary) -> bool:
@@ -269,5 +289,6 @@ VALUE.update(
         Load: load,
         Ramp: _ramp,
         Broadcast: _broadcast,
+        Dot: dot,
     }
 )

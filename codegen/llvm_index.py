@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..errors import BuildError
-from ..tir.ir import Binary, Const, Expr, Op, Var
+from ..tir.ir import Binary, Broadcast, Const, Expr, Load, Op, Var
+from ..tir.visit import walk
 from .llvm_text import Builder
 
 HERE = 1 << 30
@@ -28,7 +29,27 @@ VALUE: dict[type, Callable[[Builder, Any], str]] = _Table()
 
 def value(b: Builder, e: Expr) -> str:
     """The operand that holds `e`, after appending its instructions to the current block."""
-    return VALUE[type(e)](b, e)
+    kind = type(e)
+    if kind is Load:
+        return _loaded(b, e, e)  # type: ignore[arg-type]
+    if kind is Broadcast and type(e.value) is Load:  # type: ignore[attr-defined]
+        return _loaded(b, e, e.value)  # type: ignore[attr-defined]
+    return VALUE[kind](b, e)
+
+
+def _loaded(b: Builder, e: Expr, load: Load) -> str:
+    """The operand of a load, or of one with lanes; one in this block that still holds if any."""
+    known = b.block.loads.get(load.buffer)
+    if known is not None and e in known:
+        return known[e]
+    text = VALUE[type(e)](b, e)
+    if load.buffer.scope != "register" and load.mask is None and not _reads(load.indices[0]):
+        b.block.loads.setdefault(load.buffer, {})[e] = text
+    return text
+
+
+def _reads(e: Expr) -> bool:
+    return any(type(n) is Load for n in walk(e))
 
 
 class Index(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import BuildError
-from ..tir.ir import For, Stmt
+from ..tir.ir import For, Stmt, Store
 from .llvm_text import Builder, Level
 
 
@@ -22,6 +22,8 @@ STMT: dict[type, Callable[[Builder, Any], None]] = _Table()
 def stmt(b: Builder, s: Stmt) -> None:
     """Append the instructions of `s`."""
     STMT[type(s)](b, s)
+    if type(s) is Store:
+        b.block.loads.pop(s.buffer, None)
 
 
 def loop(b: Builder, s: For, begin: str, end: str, *, certain: bool) -> None:

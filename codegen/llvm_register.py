@@ -1,7 +1,8 @@
 """Loads and stores of buffers that LLVM keeps in registers.
 
 Each is a stack slot of one scalar or vector that is only ever loaded and stored whole, which is
-what lets LLVM turn it into values. What the lanes hold that a mask turns off matters to nobody.
+what lets LLVM turn it into values. Within a basic block they are values from the start: it loads
+and stores a slot once. What the lanes hold that a mask turns off matters to nobody.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .llvm_text import Builder, lanes_of, value_type
 def load(b: Builder, e: Load) -> str:
     """The operand of a load: of the whole value, or of some of its lanes."""
     t, lanes = _whole(e.buffer)
-    whole = b.op(f"load {t}, ptr {b.pointers[e.buffer]}")
+    whole = _held(b, e.buffer, t)
     first, count = _part(e.indices[0])
     if count == lanes:
         return whole
@@ -27,7 +28,6 @@ def load(b: Builder, e: Load) -> str:
 def store(b: Builder, s: Store) -> None:
     """A store of the whole value or of some of its lanes."""
     t, lanes = _whole(s.buffer)
-    pointer = b.pointers[s.buffer]
     first, count = _part(s.indices[0])
     text = value(b, s.value)
     if s.mask is not None:
@@ -36,7 +36,7 @@ def store(b: Builder, s: Store) -> None:
         mask = f"{lanes_of('i1', count)} {value(b, s.mask)}"
         text = b.op(f"select {mask}, {part} {text}, {part} {old}")
     if count < lanes:
-        whole = b.op(f"load {t}, ptr {pointer}")
+        whole = _held(b, s.buffer, t)
         if count == 1:
             scalar = value_type(s.buffer.dtype)
             text = b.op(f"insertelement {t} {whole}, {scalar} {text}, i64 {first}")
@@ -47,7 +47,19 @@ def store(b: Builder, s: Store) -> None:
             inside = range(first, first + count)
             order = [lanes + k - first if k in inside else k for k in range(lanes)]
             text = _shuffle(b, t, whole, wide, order)
-    b.do(f"store {t} {text}, ptr {pointer}")
+    _, line = b.block.held.get(s.buffer, ("", None))
+    if line is not None:
+        b.block.lines[line] = ""
+    b.block.held[s.buffer] = text, len(b.block.lines)
+    b.do(f"store {t} {text}, ptr {b.pointers[s.buffer]}")
+
+
+def _held(b: Builder, buffer: Buffer, t: str) -> str:
+    """The operand that a register holds: what this block has loaded or stored last."""
+    held = b.block.held.get(buffer)
+    if held is None:
+        held = b.block.held[buffer] = b.op(f"load {t}, ptr {b.pointers[buffer]}"), None
+    return held[0]
 
 
 def _whole(buffer: Buffer) -> tuple[str, int]:

@@ -16,7 +16,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import BuildError
 from ..target import Target
-from ..tir.ir import Buffer, Var
+from ..tir.ir import Buffer, Expr, Var
 
 _SCALAR = {"bool": "i1", "float32": "float", "float64": "double"}
 NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
@@ -76,17 +76,25 @@ def _narrow_bits(value: float, scalar: str) -> int:
 
 
 class BasicBlock:
-    """A label and its instructions; `end` is the terminator, once it is known."""
+    """A label and its instructions; `end` is the terminator, once it is known.
 
-    __slots__ = ("end", "label", "lines")
+    An empty line is none. What memory is known to hold, at the point that is reached, is kept here
+    to be used again: `loads` has what was read of a buffer, `held` the operand that a register has,
+    and the number of the line that stored it there (`None`: it was read).
+    """
+
+    __slots__ = ("end", "held", "label", "lines", "loads")
 
     def __init__(self, label: str) -> None:
         self.label = label
         self.lines: list[str] = []
         self.end = "unreachable"
+        self.loads: dict[Buffer, dict[Expr, str]] = {}
+        self.held: dict[Buffer, tuple[str, int | None]] = {}
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.label}:", *(f"  {line}" for line in self.lines), f"  {self.end}"])
+        lines = [f"  {line}" for line in self.lines if line]
+        return "\n".join([f"{self.label}:", *lines, f"  {self.end}"])
 
 
 class Level:
@@ -130,6 +138,7 @@ class Builder:
         self.blocks: list[BasicBlock] = []
         self.levels: list[Level] = []
         self._failed: BasicBlock | None = None
+        self._stack: list[str] = []
         self.values: dict[Var, tuple[str, int]] = {}
         self.pointers: dict[Buffer, str] = {}
         self._count = 0
@@ -205,11 +214,12 @@ class Builder:
         self._count += 1
         value = f"%v{self._count}"
         number = "" if count == 1 else f", i64 {count}"
-        self.blocks[0].lines.insert(0, f"{value} = alloca {llvm_type}{number}, align {align}")
+        self._stack.append(f"  {value} = alloca {llvm_type}{number}, align {align}")
         return value
 
     def text(self) -> str:
-        return "\n".join(str(b) for b in self.blocks)
+        label, _, rest = str(self.blocks[0]).partition("\n")
+        return "\n".join([label, *self._stack, rest, *map(str, self.blocks[1:])])
 
 
 def call(b: Builder, name: str, result: str, dtype: str, *args: str, extra: str = "") -> str:

@@ -10,6 +10,7 @@ from ...target import Target
 from ...tir.ir import (
     INDEX,
     Binary,
+    Broadcast,
     Buffer,
     Const,
     Expr,
@@ -109,6 +110,8 @@ class _Copier:
             return self._index(e)
         if kind is Ramp:
             return self._ramp(e)  # type: ignore[arg-type]
+        if kind is Broadcast:
+            return self._broadcast(e)  # type: ignore[arg-type]
         if kind is Load:
             return self._load(e)  # type: ignore[arg-type]
         if kind is Binary:
@@ -201,6 +204,10 @@ class _Copier:
         if base is None:
             return None
         return _shared(base, lambda b: Ramp(b, e.stride, e.lanes, e.dtype))
+
+    def _broadcast(self, e: Broadcast) -> Make | None:
+        value = self.expr(e.value)
+        return None if value is None else _shared(value, lambda v: Broadcast(v, e.lanes, e.dtype))
 
     def _load(self, e: Load) -> Make | None:
         (offset,) = e.indices

@@ -1,0 +1,82 @@
+"""The LLVM IR that is written: what it says once, and what it has to say again."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tilewright.codegen import llvm
+from tilewright.codegen.detect import resolve
+from tilewright.codegen.lower import lower
+from tilewright.codegen.signature import signature_of
+from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
+
+from .machinery import check
+
+TARGET = resolve("cpu -mcpu=skylake-avx512 -threads=1")
+
+TILE = """
+def f(A: T.Buffer((8, 64), "float32"), B: T.Buffer((64, 16), "float32"),
+      C: T.Buffer((8, 16), "float32")):
+    R = T.alloc((2, 16), "float32", scope="register")
+    for i in range(4):
+        for i1 in T.unrolled(2):
+            for j in T.vectorized(16):
+                R[i1, j] = 0.0
+        for k0 in range(16):
+            for k1 in T.unrolled(4):
+                for i1 in T.unrolled(2):
+                    for j in T.vectorized(16):
+                        R[i1, j] = R[i1, j] + A[i * 2 + i1, k0 * 4 + k1] * B[k0 * 4 + k1, j]
+        for i1 in T.unrolled(2):
+            for j in T.vectorized(16):
+                C[i * 2 + i1, j] = R[i1, j]
+"""
+"""The product of two matrices with a tile of two rows in registers."""
+
+SUM = """
+def f(A: T.Buffer((4,), "int32"), C: T.Buffer((4,), "int32")):
+    C[0] = 0
+    C[1] = 1
+    for i in T.unrolled(3):
+        C[0] = C[0] + A[1] * C[1]
+        C[A[2] - A[2] + 1] = C[0]
+    C[2] = C[0]
+    C[3] = C[1]
+"""
+"""Copies of a body that read one element again and others that were written since."""
+
+
+def emitted(func: Func) -> str:
+    return llvm.emit(lower(func, TARGET), signature_of(func), TARGET)[0]
+
+
+def innermost(text: str) -> str:
+    """The longest loop of one basic block."""
+    blocks = re.findall(r"^(loop\.\d+):\n(.*?)(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
+    loops = [body for label, body in blocks if f"label %{label}," in body]
+    return max(loops, key=len)
+
+
+def test_a_block_reads_and_writes_its_registers_once() -> None:
+    body = innermost(emitted(parse(TILE)))
+    assert body.count(" load <16 x float>, ptr") == 2 + 4  # the tile, and four rows of B
+    assert body.count("store <16 x float>") == 2
+    assert body.count("load float,") == 2 * 4
+    assert body.count("call <16 x float> @llvm.fmuladd") == 2 * 4
+    assert "fadd" not in body
+
+
+@pytest.mark.parametrize("text", [TILE, SUM], ids=["tile", "sum"])
+def test_what_is_read_again_is_what_was_written(text: str) -> None:
+    check(parse(text))
+
+
+def test_copies_of_a_body_read_an_element_once_until_it_is_written() -> None:
+    text = emitted(parse(SUM))
+    assert (
+        len(re.findall(r"load i32, ptr %v\d+, align 4, !invariant", text)) == 3
+    )  # A[1], A[2] twice
+    assert len(re.findall(r"load i32, ptr %\w+, align 4$", text, re.MULTILINE)) == 3 * 3 + 2
