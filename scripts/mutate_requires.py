@@ -90,7 +90,9 @@ def observed() -> Mapping[str, Sequence[str]]:
     """The tests in which each site did something, those of few sites first."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "observed.json"
-        subprocess.run([sys.executable, __file__, "--observe", str(file)], cwd=ROOT, check=True)
+        command = [sys.executable, __file__, "--observe", str(file)]
+        if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
+            raise SystemExit("some tests fail as it is: mend them first")
         found: dict[str, list[str]] = json.loads(file.read_text(encoding="utf-8"))
     count: dict[str, int] = {}
     for tests in found.values():
