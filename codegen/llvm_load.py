@@ -7,7 +7,8 @@ vector in memory, of stride -1 a reversed one, a `Broadcast` one element; the re
 from __future__ import annotations
 
 from .. import dtypes
-from ..tir.ir import Broadcast, Buffer, Const, Expr, Load, Ramp, Select, Store
+from ..errors import BuildError
+from ..tir.ir import Broadcast, Buffer, Const, Expr, Load, Prefetch, Ramp, Select, Store
 from . import llvm_register
 from .llvm_index import affine, emit, value, variable_part
 from .llvm_text import Builder, lanes_of, memory_type, value_type
@@ -79,6 +80,16 @@ def store(b: Builder, s: Store) -> None:
             )
         return
     _scatter(b, s, offset, memory, text, align)
+
+
+def prefetch(b: Builder, s: Prefetch) -> None:
+    """The instruction that brings a cache line nearer; it never faults, wherever it points."""
+    if s.buffer not in b.pointers:
+        raise BuildError("{0} is prefetched and is no parameter", s.buffer.name)
+    where = address(b, s.buffer, s.indices[0])
+    name = "llvm.prefetch.p0"
+    b.module.declare(name, f"declare void @{name}(ptr, i32, i32, i32)")
+    b.do(f"call void @{name}(ptr {where}, i32 0, i32 3, i32 1)")
 
 
 def address(b: Builder, buffer: Buffer, offset: Expr) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import BuildError
-from ..tir.ir import Alloc, Const, For, ForKind, If, Let, Seq, Store
+from ..tir.ir import Alloc, Const, For, ForKind, If, Let, Prefetch, Seq, Store
 from .llvm_index import HERE, index, value
-from .llvm_load import store
+from .llvm_load import prefetch, store
 from .llvm_loop import STMT, loop, stmt
 from .llvm_parallel import parallel
 from .llvm_text import Builder
@@ -75,4 +75,6 @@ def _constant(extent: Any) -> Any:
     return int(extent.value) if type(extent) is Const else extent
 
 
-STMT.update({Seq: _seq, If: _if, Let: _let, Alloc: _alloc, For: _for, Store: store})
+STMT.update(
+    {Seq: _seq, If: _if, Let: _let, Alloc: _alloc, For: _for, Store: store, Prefetch: prefetch}
+)

@@ -27,6 +27,7 @@ from .ir import (
     Cast,
     Const,
     Dim,
+    Dot,
     Expr,
     For,
     Func,
@@ -34,6 +35,7 @@ from .ir import (
     Let,
     Load,
     Node,
+    Prefetch,
     Ramp,
     Reduce,
     Region,
@@ -221,6 +223,12 @@ class _Encoder:
         self.out.append(f"broadcast {e.lanes} {e.dtype}")
         self.node(e.value)
 
+    def dot(self, e: Dot) -> None:
+        self.out.append(f"dot {e.dtype}")
+        self.node(e.acc)
+        self.node(e.x)
+        self.node(e.y)
+
     def reduce(self, e: Reduce) -> None:
         self.out.append(f"reduce {e.combiner} {len(e.axes)} {len(e.values)} {e.index} {e.dtype}")
         for i in e.axes:
@@ -238,6 +246,12 @@ class _Encoder:
         self.node(s.value)
         if s.mask is not None:
             self.node(s.mask)
+
+    def prefetch(self, s: Prefetch) -> None:
+        self.out.append(f"prefetch {len(s.indices)}")
+        self.buffer(s.buffer)
+        for i in s.indices:
+            self.node(i)
 
     def loop(self, s: For) -> None:
         thread = "" if s.thread is None else json.dumps(s.thread)
@@ -315,8 +329,10 @@ _ENCODE: dict[type, Callable[[_Encoder, Any], None]] = {
     Load: _Encoder.load,
     Ramp: _Encoder.ramp,
     Broadcast: _Encoder.broadcast,
+    Dot: _Encoder.dot,
     Reduce: _Encoder.reduce,
     Store: _Encoder.store,
+    Prefetch: _Encoder.prefetch,
     For: _Encoder.loop,
     Block: _Encoder.block,
     Seq: _Encoder.seq,

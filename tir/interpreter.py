@@ -28,6 +28,7 @@ from .ir import (
     Cast,
     Const,
     Dim,
+    Dot,
     Expr,
     For,
     ForKind,
@@ -38,6 +39,7 @@ from .ir import (
     Let,
     Load,
     Op,
+    Prefetch,
     Ramp,
     Select,
     Seq,
@@ -208,6 +210,16 @@ class _Machine:
 
         return one if lanes == 1 else many
 
+    def prefetch(self, s: Prefetch) -> Action:
+        """Nothing but the evaluation of the indices, which may read buffers."""
+        indices = [self.expr(i) for i in s.indices]
+
+        def run() -> None:
+            for index in indices:
+                index()
+
+        return run
+
     def branch(self, s: If) -> Action:
         cond, then = self.expr(s.cond), self.statement(s.then)
         other = None if s.other is None else self.statement(s.other)
@@ -334,6 +346,30 @@ class _Machine:
     def broadcast(self, e: Broadcast) -> Value:
         return self.expr(e.value)
 
+    def dot(self, e: Dot) -> Value:
+        acc, parts = self.expr(e.acc), (self.expr(e.x), self.expr(e.y))
+        slots, scalar = self.slots, dtypes.info(e.dtype).scalar
+        add, mul = arithmetic.binary(Op.ADD, scalar), arithmetic.binary(Op.MUL, scalar)
+        facts = [dtypes.info(p.dtype) for p in (e.x, e.y)]
+        casts = [arithmetic.cast(f.scalar, scalar) for f in facts]
+        lanes = [f.lanes for f in facts]
+        own = dtypes.info(e.dtype).lanes
+        group = max(lanes) // own
+
+        def run() -> Any:
+            lane, total = slots[0], acc()
+            first = lane % own * group
+            for k in range(first, first + group):
+                factors = []
+                for part, convert, count in zip(parts, casts, lanes, strict=True):
+                    slots[0] = k % count
+                    factors.append(convert(part()))
+                total = add(total, mul(*factors))
+            slots[0] = lane
+            return total
+
+        return run
+
     def load(self, e: Load) -> Value:
         data, position = self.data[e.buffer], self.position(e.buffer, e.indices)
         buffer, place = e.buffer, self._place
@@ -404,6 +440,7 @@ _STATEMENTS: dict[type, Callable[[_Machine, Any], Action]] = {
     For: _Machine.loop,
     Block: _Machine.block,
     Store: _Machine.store,
+    Prefetch: _Machine.prefetch,
     If: _Machine.branch,
     Let: _Machine.let,
     Alloc: _Machine.alloc,
@@ -417,6 +454,7 @@ _EXPRESSIONS: dict[type, Callable[[_Machine, Any], Value]] = {
     Select: _Machine.select,
     Ramp: _Machine.ramp,
     Broadcast: _Machine.broadcast,
+    Dot: _Machine.dot,
     Load: _Machine.load,
 }
 

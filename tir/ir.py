@@ -17,7 +17,8 @@ Values
 Statements
     `Seq` runs in order. `For` runs its body for var = 0 .. extent-1: in order when its kind is
     SERIAL or UNROLL; in any order or at once when it is PARALLEL, VECTOR or THREAD, which is legal
-    only where no iteration depends on another. `Let` binds a variable in its body.
+    only where no iteration depends on another. `Let` binds a variable in its body. `Prefetch`
+    changes nothing and touches no memory, but evaluates its indices.
 
 Blocks
     A `Block` isolates one computation. Its body sees only its own iteration variables (and scalar
@@ -92,6 +93,8 @@ FLOAT_FUNCTIONS = {
     "floor": 1, "ceil": 1, "trunc": 1, "pow": 2,
 }  # fmt: skip
 """Intrinsic functions on floats and their number of arguments."""
+SUMS = frozenset({"int32", "int64", "uint32", "uint64", "float32", "float64"})
+"""The dtypes in which `Dot` adds."""
 FUNCTIONS = FLOAT_FUNCTIONS | {"abs": 1, "neg": 1, "not": 1}
 """All intrinsic functions; `neg` and `abs` take any number, `not` bool (logical) or integers."""
 
@@ -304,6 +307,22 @@ class Broadcast(Expr):
 
 
 @node
+class Dot(Expr):
+    """`acc` plus the sums of products of groups of lanes of `x` and `y`; lowered programs only.
+
+    Lane l is acc[l] + x[l*g]*y[l*g] + .. + x[l*g+g-1]*y[l*g+g-1], for g times as many lanes in `x`
+    or `y` as in `acc`. An operand of just g lanes is the same for all groups. Products and sums are
+    in the dtype of `acc`; floats are added in any order and may be fused and flushed to zero where
+    denormal, as instructions for it do.
+    """
+
+    acc: Expr
+    x: Expr
+    y: Expr
+    dtype: str
+
+
+@node
 class Reduce(Expr):
     """A reduction of `values` over `axes`, in tensor expressions only (`te` makes blocks of it).
 
@@ -394,6 +413,17 @@ class Store(Stmt):
     indices: tuple[Expr, ...]
     value: Expr
     mask: Expr | None = None
+
+
+@node
+class Prefetch(Stmt):
+    """A hint that `buffer[indices]` of a parameter is wanted soon. The element is not touched.
+
+    It may lie outside of the buffer; the indices are scalar.
+    """
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
 
 
 @node
@@ -672,6 +702,21 @@ def select(cond: Operand, then: Operand, other: Operand) -> Expr:
     if cond is TRUE:
         return then
     return other if cond is FALSE else Select(cond, then, other, then.dtype)
+
+
+def dot(acc: Expr, x: Expr, y: Expr) -> Dot:
+    """`Dot`. Raises `IRError` where the lanes do not go together."""
+    lanes, *others = (dtypes.info(e.dtype).lanes for e in (acc, x, y))
+    group = max(others) // lanes
+    if dtypes.info(acc.dtype).scalar not in SUMS:
+        raise IRError("a dot product cannot be summed in {0}; cast it", acc.dtype)
+    if group < 1 or max(others) % lanes or not {lanes * group, group}.issuperset(others):
+        raise IRError(
+            "the dot product of {0} lanes and {1} lanes makes no {2} sums; expected the same number"
+            " of lanes for each sum, on one side or both",
+            *others, lanes,
+        )  # fmt: skip
+    return Dot(acc, x, y, acc.dtype)
 
 
 def load(buffer: Buffer, indices: tuple[Operand, ...], mask: Expr | None = None) -> Load:

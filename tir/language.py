@@ -183,6 +183,11 @@ def store(element: Expr, value: Operand, *, mask: Operand = True) -> None:
     _unread()
 
 
+def prefetch(element: Expr) -> None:
+    """A hint that an element of a parameter is wanted soon; it may lie out of bounds."""
+    _unread()
+
+
 def ramp(base: Operand, stride: Operand, lanes: int) -> Expr:
     """The vector base, base + stride, .."""
     _unread()
@@ -190,6 +195,11 @@ def ramp(base: Operand, stride: Operand, lanes: int) -> Expr:
 
 def broadcast(value: Operand, lanes: int) -> Expr:
     """The vector value, value, .."""
+    _unread()
+
+
+def dot(acc: Operand, x: Operand, y: Operand) -> Expr:
+    """Each lane of `acc` plus products of lanes of `x` and `y`; see `ir.Dot`."""
     _unread()
 
 

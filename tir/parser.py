@@ -26,6 +26,7 @@
                if COND: SUITE   elif COND: SUITE   else: SUITE
                BUFFER[EXPR, ..] = EXPR
                T.store(BUFFER[EXPR, ..], EXPR, mask=COND)       # indices as they are, lanes masked
+               T.prefetch(BUFFER[EXPR, ..])                     # a hint, out of bounds or not
                NAME = EXPR                                      # binds it in the rest of the suite
                with T.let(EXPR) as NAME: SUITE                  # binds it in this suite
                NAME = T.scratch(SHAPE, DTYPE, OPTION, ..)       # a buffer in the rest of the suite
@@ -36,7 +37,7 @@
                T.float32(EXPR)   T.cast(DTYPE, EXPR)            # a cast
                T.minimum(a, b)  T.maximum(a, b)  T.select(COND, a, b)  T.exp(x) ..  T.pow(a, b)
                T.load(BUFFER[EXPR, ..], dtype=DTYPE, mask=COND) # indices as they are, lanes masked
-               T.ramp(base, stride, lanes)  T.broadcast(x, lanes)
+               T.ramp(base, stride, lanes)  T.broadcast(x, lanes)  T.dot(acc, x, y)
 
 Names are bound once in their scope. In decorated functions numbers, strings and tuples may be names
 from outside.
@@ -63,6 +64,7 @@ from .ir import (
     Iter,
     Label,
     Let,
+    Prefetch,
     Stmt,
     Store,
     Var,
@@ -223,6 +225,9 @@ class _Parser(Declarations):
 
     def _call_stmt(self, node: ast.Call) -> Stmt:
         name = self.namespaced(node.func)
+        if name == "prefetch":
+            buffer, indices = self.access(self.arguments(node, 1)[0][0])
+            return Prefetch(buffer, indices)
         if name != "store":
             hint = None
             if name in DIRECTIVES:

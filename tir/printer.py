@@ -28,6 +28,7 @@ from .ir import (
     IterKind,
     Label,
     Let,
+    Prefetch,
     Region,
     Seq,
     Stmt,
@@ -193,6 +194,9 @@ class _Printer:
                     self._if(inner, indent)
                 case Store():
                     self.line(indent, self._store(inner), inner)
+                case Prefetch():
+                    element = self.expr.element(inner.buffer, inner.indices)
+                    self.line(indent, f"T.prefetch({element})", inner)
                 case _:
                     raise TypeError(f"no statement: {type(inner).__name__}")
             break

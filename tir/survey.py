@@ -27,6 +27,7 @@ from .ir import (
     Let,
     Load,
     Op,
+    Prefetch,
     Ramp,
     Select,
     Seq,
@@ -125,6 +126,9 @@ class Survey:
                 self._block(s, place)
             case Store():
                 self._store(s, place)
+            case Prefetch():
+                for i in s.indices:
+                    self._expr(i, place)
             case If():
                 self._expr(s.cond, place)
                 self._stmt(s.then, _under(place, s.cond))

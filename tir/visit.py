@@ -18,6 +18,7 @@ from .ir import (
     Cast,
     Const,
     Dim,
+    Dot,
     Expr,
     For,
     Func,
@@ -26,6 +27,7 @@ from .ir import (
     Let,
     Load,
     Op,
+    Prefetch,
     Ramp,
     Range,
     Reduce,
@@ -102,6 +104,11 @@ def _broadcast(n: Broadcast, f: Rewriter) -> Expr:
     return n if value is n.value else Broadcast(value, n.lanes, n.dtype)
 
 
+def _dot(n: Dot, f: Rewriter) -> Expr:
+    acc, x, y = f(n.acc), f(n.x), f(n.y)
+    return n if acc is n.acc and x is n.x and y is n.y else Dot(acc, x, y, n.dtype)
+
+
 def _reduce(n: Reduce, f: Rewriter) -> Expr:
     values = map_tuple(n.values, f)
     axes = map_tuple(n.axes, lambda i: map_iter(i, f))
@@ -132,6 +139,11 @@ def _store(n: Store, f: Rewriter) -> Stmt:
     if buffer is n.buffer and indices is n.indices and value is n.value and mask is n.mask:
         return n
     return Store(buffer, indices, value, mask)
+
+
+def _prefetch(n: Prefetch, f: Rewriter) -> Stmt:
+    buffer, indices = f(n.buffer), map_tuple(n.indices, f)
+    return n if buffer is n.buffer and indices is n.indices else Prefetch(buffer, indices)
 
 
 def _for(n: For, f: Rewriter) -> Stmt:
@@ -204,8 +216,10 @@ CHILDREN: dict[type, Callable[[Any, Rewriter], Any]] = {
     Load: _load,
     Ramp: _ramp,
     Broadcast: _broadcast,
+    Dot: _dot,
     Reduce: _reduce,
     Store: _store,
+    Prefetch: _prefetch,
     For: _for,
     Block: _block,
     Seq: _seq,

@@ -11,6 +11,7 @@ from .ir import (
     COMPARISONS,
     INDEX,
     SHIFTS,
+    SUMS,
     Alloc,
     Binary,
     Block,
@@ -20,6 +21,7 @@ from .ir import (
     Cast,
     Const,
     Dim,
+    Dot,
     Expr,
     For,
     ForKind,
@@ -29,6 +31,7 @@ from .ir import (
     Let,
     Load,
     Op,
+    Prefetch,
     Ramp,
     Reduce,
     Region,
@@ -56,6 +59,7 @@ class _Checker:
         arrays = [p for p in func.params if isinstance(p, Buffer)]
         if len(set(func.params)) != len(func.params):
             self.fail("a parameter appears twice")
+        self.arrays = frozenset(arrays)
         for b in (*arrays, *func.allocs):
             self.declare(b)
         for b in func.inplace:
@@ -95,11 +99,9 @@ class _Checker:
             case Block():
                 self.block(s, scope)
             case Store():
-                self.access(s.buffer, s.indices, s.mask, scope, "stored to")
-                self.expr(s.value, scope)
-                if dtypes.info(s.value.dtype).scalar != s.buffer.dtype:
-                    self.fail("a value of {0} is stored to {1} of {2}", s.value.dtype,
-                              s.buffer.name, s.buffer.dtype)  # fmt: skip
+                self.store(s, scope)
+            case Prefetch():
+                self.prefetch(s, scope)
             case If():
                 self.condition(s.cond, scope)
                 self.stmt(s.then, scope)
@@ -119,6 +121,23 @@ class _Checker:
                     self.registers(s)
             case _:
                 self.fail("{0} is no statement", type(s).__name__)
+
+    def store(self, s: Store, scope: set[Var]) -> None:
+        self.access(s.buffer, s.indices, s.mask, scope, "stored to")
+        self.expr(s.value, scope)
+        if dtypes.info(s.value.dtype).scalar != s.buffer.dtype:
+            self.fail("a value of {0} is stored to {1} of {2}", s.value.dtype, s.buffer.name,
+                      s.buffer.dtype)  # fmt: skip
+
+    def prefetch(self, s: Prefetch, scope: set[Var]) -> None:
+        self.access(s.buffer, s.indices, None, scope, "prefetched")
+        if s.buffer not in self.arrays:
+            self.fail(
+                "{0} is prefetched and is no parameter", s.buffer.name,
+                hint="where internal buffers live is chosen when the program is compiled",
+            )  # fmt: skip
+        if any(dtypes.info(i.dtype).lanes != 1 for i in s.indices):
+            self.fail("{0} is prefetched at a vector of indices", s.buffer.name)
 
     def loop(self, s: For, scope: set[Var]) -> None:
         self.dim(s.extent, scope, f"the extent of loop {s.var.name}")
@@ -286,6 +305,13 @@ class _Checker:
                 inner = e.base.dtype if isinstance(e, Ramp) else e.value.dtype
                 if dtypes.vector(inner, e.lanes) != e.dtype:
                     self.fail("{0} lanes of {1} make {2}", e.lanes, inner, e.dtype)
+            case Dot():
+                lanes, *others = (dtypes.info(p.dtype).lanes for p in (e.acc, e.x, e.y))
+                group = max(others) // lanes
+                fits = lanes * group == max(others) and {max(others), group}.issuperset(others)
+                if e.dtype != e.acc.dtype or dtypes.info(e.dtype).scalar not in SUMS or not fits:
+                    self.fail("a dot product of {0} and {1}, added to {2}, gives {3}", e.x.dtype,
+                              e.y.dtype, e.acc.dtype, e.dtype)  # fmt: skip
             case Cast():
                 if dtypes.info(e.value.dtype).lanes != dtypes.info(e.dtype).lanes:
                     self.fail("a cast of {0} to {1}", e.value.dtype, e.dtype)

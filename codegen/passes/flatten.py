@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ...runtime.signature import compact_strides
 from ...target import Target
-from ...tir.ir import Alloc, Buffer, Const, Expr, Func, Load, Stmt, Store, const
+from ...tir.ir import Alloc, Buffer, Const, Expr, Func, Load, Prefetch, Stmt, Store, const
 from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children
 from .scope import simplifier_of
@@ -38,6 +38,9 @@ def flatten(func: Func, target: Target) -> Func:
                 indices = tuple(visit(i) for i in n.indices)
                 offset = _offset(n.buffer, indices, s)  # type: ignore[arg-type]
                 return Store(buffer(n.buffer), (offset,), visit(n.value), mask)  # type: ignore[arg-type]
+            case Prefetch():
+                indices = tuple(visit(i) for i in n.indices)
+                return Prefetch(buffer(n.buffer), (_offset(n.buffer, indices, s),))  # type: ignore[arg-type]
             case Alloc():
                 return Alloc(buffer(n.buffer), visit(n.body))  # type: ignore[arg-type]
             case Expr() | Stmt():

@@ -64,6 +64,8 @@ def _alive(loop: For, s: Simplifier) -> int:
     ending: list[Guarded] = []
     repeating: list[Guarded] = []
     order = list(stores(loop.body))
+    if not order:
+        return loop.extent  # nothing but prefetches
     for guarded in order:
         ends = [fails_from(c, loop.var, s) for c in guarded.conditions if is_bound(c)]
         known = [e for e in ends if e is not None]

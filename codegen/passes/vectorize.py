@@ -19,6 +19,7 @@ from ...tir.ir import (
     Call,
     Cast,
     Const,
+    Dot,
     Expr,
     For,
     ForKind,
@@ -27,6 +28,7 @@ from ...tir.ir import (
     Let,
     Load,
     Op,
+    Prefetch,
     Ramp,
     Select,
     Seq,
@@ -42,6 +44,7 @@ from ...tir.visit import map_tuple, substitute, walk
 from .scope import map_stmts, simplifier_of, with_body
 
 MAX_UNROLLED_CHUNKS = 16
+LINE_BYTES = 64
 
 
 def vectorize(func: Func, target: Target) -> Func:
@@ -166,6 +169,8 @@ class _Vectorizer:
                 return self.branch(s, mask)
             case Let():
                 return self.let(s, mask)
+            case Prefetch():
+                return self.prefetch(s, mask)
             case Alloc():
                 return replace(s, body=self.stmt(s.body, mask))
             case _:
@@ -186,6 +191,21 @@ class _Vectorizer:
                 hint="vectorize a loop that the index of the store depends on",
             )
         return Store(s.buffer, (offset,), self.wide(value), mask)
+
+    def prefetch(self, s: Prefetch, mask: Mask) -> Stmt:
+        """One hint for each cache line of a ramp; none where lanes go their own ways, or where an
+        index is read from memory that a mask may guard."""
+        offset = self.expr(s.indices[0], mask)
+        first = offset.base if type(offset) is Ramp else offset
+        reads = any(type(n) is Load for n in walk(first))
+        if dtypes.info(first.dtype).lanes > 1 or (reads and mask is not None):
+            return Seq(())
+        if type(offset) is not Ramp or type(offset.stride) is not Const:
+            return Prefetch(s.buffer, (first,))
+        step = int(offset.stride.value)
+        line = max(LINE_BYTES // (dtypes.nbytes(s.buffer.dtype) * max(abs(step), 1)), 1)
+        lanes = range(0, self.lanes if step else 1, line)
+        return seq(*(Prefetch(s.buffer, (first + step * k,)) for k in lanes))
 
     def branch(self, s: If, mask: Mask) -> Stmt:
         cond = self.condition(s.cond, mask)
@@ -359,6 +379,14 @@ def _load(v: _Vectorizer, e: Load, mask: Mask) -> Expr:
     return Load(e.buffer, (v.wide(offset),), dtypes.vector(e.dtype, v.lanes), mask)
 
 
+def _dot(v: _Vectorizer, e: Dot, mask: Mask) -> Expr:
+    del mask
+    raise BuildError(
+        "the vectorized loop {0} is around a vector instruction, {1}", v.var.name, e,
+        hint="run the loop around it in order",
+    )  # fmt: skip
+
+
 _EXPR: dict[type, Callable[[_Vectorizer, Any, Mask], Expr]] = {
     Var: _leaf,
     Const: _leaf,
@@ -367,4 +395,5 @@ _EXPR: dict[type, Callable[[_Vectorizer, Any, Mask], Expr]] = {
     Cast: _cast,
     Select: _select,
     Load: _load,
+    Dot: _dot,
 }

@@ -125,6 +125,32 @@ def f(n: T.int64, A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
     for j in T.vectorized(16):
         C[j] = T.select(j < n, A[j], 0.0)
 """,
+    "vectorize_prefetch": """
+def f(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32"), P: T.Buffer((64,), "int64")):
+    for j in T.vectorized(20):
+        T.prefetch(A[j + 100])
+        T.prefetch(A[j * 8])
+        T.prefetch(A[7])
+        T.prefetch(A[P[j]])
+        if j < 18:
+            T.prefetch(A[P[0]])
+        C[j] = A[j]
+""",
+    "flatten_prefetch": """
+def f(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4, 8), "float32")):
+    for i, j in T.grid(4, 8):
+        T.prefetch(A[i + 1, j])
+        C[i, j] = A[i, j]
+""",
+    "trim_prefetch": """
+def f(A: T.Buffer((13,), "float32"), C: T.Buffer((13,), "float32")):
+    for i in range(4):
+        for j in range(8):
+            if i * 8 + j < 13:
+                C[i * 8 + j] = A[i * 8 + j]
+    for l in range(2):
+        T.prefetch(A[l * 16])
+""",
     "halve": """
 def f(A: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
     with T.scratch((8,), "float32", scope="register") as R:

@@ -18,6 +18,7 @@ from tilewright.tir.ir import (
     FLOAT_FUNCTIONS,
     INDEX,
     SHIFTS,
+    SUMS,
     Alloc,
     Annotations,
     Binary,
@@ -28,6 +29,7 @@ from tilewright.tir.ir import (
     Cast,
     Const,
     Dim,
+    Dot,
     Expr,
     For,
     ForKind,
@@ -39,6 +41,7 @@ from tilewright.tir.ir import (
     Let,
     Load,
     Op,
+    Prefetch,
     Ramp,
     Range,
     Region,
@@ -135,7 +138,7 @@ class Programs:
     def stmt(self, depth: int) -> Stmt:
         vars_before, buffers_before = len(self.vars), len(self.buffers)
         if depth == 0 or self.chance(15):
-            return self.store()
+            return self.prefetch() if self.chance(10) else self.store()
         result = self.pick((self.loop, self.block, self.seq, self.branch, self.let, self.alloc))(
             depth - 1
         )
@@ -148,6 +151,10 @@ class Programs:
         dtype = dtypes.vector(buffer.dtype, lanes)
         mask = self.expr(dtypes.vector("bool", lanes), 1) if self.chance(15) else None
         return Store(buffer, indices, self.expr(dtype, 3), mask)
+
+    def prefetch(self) -> Stmt:
+        buffer = self.pick(self.buffers)
+        return Prefetch(buffer, self.indices(buffer, 2)[0])
 
     def loop(self, depth: int) -> Stmt:
         extent = self.dim()
@@ -297,6 +304,10 @@ class Programs:
         if facts.scalar in INTEGERS and self.chance(70):
             base, stride = self.expr(facts.scalar, depth), self.expr(facts.scalar, depth)
             return Ramp(base, stride, facts.lanes, dtype)
+        if facts.scalar in SUMS and self.chance(50):
+            acc, wide = self.expr(dtype, depth), dtypes.vector(facts.scalar, 4 * facts.lanes)
+            few = dtypes.vector(facts.scalar, 4) if self.chance(50) else wide
+            return Dot(acc, self.expr(few, depth), self.expr(wide, depth), dtype)
         return Broadcast(self.expr(facts.scalar, depth), facts.lanes, dtype)
 
 

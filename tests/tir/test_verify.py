@@ -30,6 +30,7 @@ from tilewright.tir.ir import (
     Let,
     Load,
     Op,
+    Prefetch,
     Ramp,
     Range,
     Reduce,
@@ -159,6 +160,23 @@ def test_dtypes_fit() -> None:
     refused(func(Seq(()), bad), "elements of float32x4")
     refused(func(Seq(()), Buffer("S", (4, 4), "float32", strides=(4,))), "1 strides for 2")
     refused(func(Seq(()), Buffer("N", (-4,), "float32")), "negative shape")
+
+
+def test_prefetches_are_of_parameters_and_may_leave_them() -> None:
+    verify(func(seq(For(I, 16, copy(I * 1)), Prefetch(A, (const(1 << 40),)))))
+    refused(
+        func(Prefetch(C, (const(0),)), allocs=(C,)), "C is prefetched and is no parameter",
+        "where internal buffers live",
+    )  # fmt: skip
+    lanes = Ramp(const(0), const(1), 4, "int64x4")
+    refused(func(Prefetch(A, (lanes,))), "A is prefetched at a vector of indices")
+    refused(func(Prefetch(A, (const(0), const(0)))), "is prefetched with 2 indices")
+
+
+def test_indices_of_prefetches_are_evaluated() -> None:
+    far = Buffer("P", (4,), "int64")
+    refused(func(Prefetch(A, (far[const(7)],)), far, A), "index 7 of P")
+    refused(func(Prefetch(A, (const(1) // far[const(0)],)), far, A), "divisor P[0]")
 
 
 def test_register_buffers_have_constant_indices() -> None:
