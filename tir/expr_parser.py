@@ -36,6 +36,7 @@ from .ir import (
     binary,
     call,
     const,
+    dot,
     load,
     unify,
 )
@@ -355,6 +356,11 @@ class ExprParser:
         expr, count = self.expr(value), self._lanes(lanes)
         return Broadcast(expr, count, dtypes.vector(expr.dtype, count))
 
+    def _dot(self, node: ast.Call) -> Expr:
+        acc, x, y = map(self.expr, self.arguments(node, 3)[0])
+        found: Expr = self.checked(node, lambda: dot(acc, x, y))
+        return found
+
     # -- details
 
     def _number(self, node: ast.AST, value: Any, outside: bool) -> Number:
@@ -447,4 +453,5 @@ _SPECIAL: dict[str, Callable[[ExprParser, ast.Call], Expr]] = {
     "load": ExprParser._load,
     "ramp": ExprParser._ramp,
     "broadcast": ExprParser._broadcast,
+    "dot": ExprParser._dot,
 }

@@ -21,6 +21,7 @@ from .ir import (
     Cast,
     Const,
     Dim,
+    Dot,
     Expr,
     Load,
     Op,
@@ -163,6 +164,9 @@ class ExprPrinter:
     def _broadcast(self, e: Broadcast) -> tuple[str, float]:
         return f"T.broadcast({self.text(e.value)}, {e.lanes})", ATOM
 
+    def _dot(self, e: Dot) -> tuple[str, float]:
+        return f"T.dot({self.text(e.acc)}, {self.text(e.x)}, {self.text(e.y)})", ATOM
+
     def _reduce(self, e: Reduce) -> tuple[str, float]:
         values = ", ".join([self.text(v) for v in e.values])
         axes = ", ".join([self.names.of(a.var, a.var.name) for a in e.axes])
@@ -179,6 +183,7 @@ _PRINT: dict[type, Callable[[ExprPrinter, Any], tuple[str, float]]] = {
     Load: ExprPrinter._load,
     Ramp: ExprPrinter._ramp,
     Broadcast: ExprPrinter._broadcast,
+    Dot: ExprPrinter._dot,
     Reduce: ExprPrinter._reduce,
 }
 

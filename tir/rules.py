@@ -19,6 +19,7 @@ from .ir import (
     Call,
     Cast,
     Const,
+    Dot,
     Expr,
     Load,
     Op,
@@ -228,6 +229,7 @@ RULES: dict[type, Callable[[Simplifier, Any], Expr]] = {
     Load: _children,
     Ramp: _ramp,
     Broadcast: _children,
+    Dot: _children,
     Reduce: _children,
 }
 """How each type of expression is simplified, int64 sums, quotients and extrema apart."""

@@ -14,6 +14,7 @@ from tilewright.tir.ir import (
     Call,
     Cast,
     Const,
+    Dot,
     Expr,
     For,
     ForKind,
@@ -101,6 +102,15 @@ EXPRESSIONS: list[tuple[Expr, str]] = [
     (S[()], "S[()]"),
     (Ramp(i * 4, const(1), 4, "int64x4"), "T.ramp(i * 4, 1, 4)"),
     (Broadcast(f32(2.0), 4, "float32x4"), "T.broadcast(T.float32(2.0), 4)"),
+    (
+        Dot(
+            f32(1.0),
+            Broadcast(f32(2.0), 4, "float32x4"),
+            A[i, Ramp(j, const(1), 4, "int64x4")],
+            "float32",
+        ),
+        "T.dot(T.float32(1.0), T.broadcast(T.float32(2.0), 4), A[i, T.ramp(j, 1, 4)])",
+    ),
     (Load(A, (i, j), "float32", i < 8), "T.load(A[i, j], mask=i < 8)"),
     (Load(A, (i, cast("int32", j)), "float32"), 'T.load(A[i, T.int32(j)], dtype="float32")'),
 ]

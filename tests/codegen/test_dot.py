@@ -1,0 +1,106 @@
+"""Dot products of groups of lanes, with and without an instruction for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilewright.codegen.build import compile_func
+from tilewright.errors import BuildError, IRError, VerifyError
+from tilewright.tir.ir import Dot, Func, Ramp, Store, const, dot, load
+from tilewright.tir.parser import parse
+from tilewright.tir.verify import verify
+
+from .machinery import SERIAL, check, random_arguments
+
+PLAIN = "cpu -mcpu=x86-64-v3 -threads=1"
+
+
+def program(acc: str, x: str, y: str, lanes: int, group: int, *, shared: bool = True) -> Func:
+    """C += the products of one group of X, or all of them, with Y."""
+    wide = lanes * group
+    count = group if shared else wide
+    whole = f"C[T.ramp(0, 1, {lanes})]" if lanes > 1 else "C[0]"
+    return parse(f"""
+def f(X: T.Buffer(({count},), "{x}"), Y: T.Buffer(({wide},), "{y}"), C: T.Buffer(({lanes},), "{acc}")):
+    T.inplace(C)
+    {whole} = T.dot({whole}, X[T.ramp(0, 1, {count})], Y[T.ramp(0, 1, {wide})])
+""")  # noqa: E501
+
+
+@pytest.mark.parametrize("target", [SERIAL, PLAIN, "cpu -mcpu=x86-64 -threads=1"])
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("lanes", [1, 4, 8, 16])
+@pytest.mark.parametrize(
+    ("acc", "x", "y", "group"),
+    [
+        ("int32", "uint8", "int8", 4),
+        ("int32", "int8", "uint8", 4),
+        ("int32", "int8", "int8", 4),
+        ("float32", "bfloat16", "bfloat16", 2),
+        ("float64", "float32", "float32", 3),
+        ("int64", "int32", "uint16", 2),
+    ],
+)
+def test_values(
+    acc: str, x: str, y: str, group: int, lanes: int, shared: bool, target: str
+) -> None:
+    func = program(acc, x, y, lanes, group, shared=shared)
+    verify(func)
+    check(func, target=target)
+
+
+def test_all_bits_of_the_factors_count() -> None:
+    func = program("int32", "uint8", "int8", 16, 4)
+    arguments = [np.full(4, 255, np.uint8), np.full(64, -128, np.int8), np.zeros(16, np.int32)]
+    check(func, arguments)
+    arguments[1] = np.full(64, 127, np.int8)
+    check(func, arguments)
+
+
+@pytest.mark.parametrize(
+    ("acc", "x", "y", "group", "target", "instruction"),
+    [
+        ("int32", "uint8", "int8", 4, "cascadelake", "vpdpbusd"),
+        ("int32", "int8", "uint8", 4, "cascadelake", "vpdpbusd"),
+        ("int32", "uint8", "int8", 4, "alderlake", "vpdpbusd"),
+        ("float32", "bfloat16", "bfloat16", 2, "cooperlake", "vdpbf16ps"),
+    ],
+)
+def test_the_instruction_is_used_where_the_target_has_it(
+    acc: str, x: str, y: str, group: int, target: str, instruction: str
+) -> None:
+    func = program(acc, x, y, 8 if target == "alderlake" else 16, group)
+    assert instruction in compile_func(func, f"cpu -mcpu={target} -threads=1").assembly()
+    assert instruction not in compile_func(func, PLAIN).assembly()
+
+
+def test_exact_floats_do_without_an_instruction_that_rounds_otherwise() -> None:
+    func = program("float32", "bfloat16", "bfloat16", 16, 2)
+    code = compile_func(func, "cpu -mcpu=cooperlake -threads=1", strict_fp=True)
+    assert "vdpbf16ps" not in code.assembly()
+    check(func, random_arguments(func), strict_fp=True)
+
+
+def test_no_vector_of_vectors() -> None:
+    func = parse("""
+def f(X: T.Buffer((4,), "uint8"), Y: T.Buffer((8, 4), "int8"), C: T.Buffer((8,), "int32")):
+    for i in T.vectorized(8):
+        C[i] = T.dot(T.int32(i), X[T.ramp(0, 1, 4)], Y[i, T.ramp(0, 1, 4)])
+""")
+    with pytest.raises(BuildError, match="the vectorized loop i is around a vector instruction"):
+        compile_func(func, SERIAL)
+
+
+def test_lanes_that_do_not_go_together() -> None:
+    func = program("int32", "uint8", "int8", 16, 4)
+    assert isinstance(func.body, Store)
+    found = func.body.value
+    assert isinstance(found, Dot)
+    with pytest.raises(IRError, match="64 lanes and 3 lanes makes no 16 sums"):
+        dot(found.acc, found.y, load(found.x.buffer, (Ramp(const(0), const(1), 3, "int64x3"),)))  # type: ignore[attr-defined]
+    with pytest.raises(IRError, match="cannot be summed in uint8"):
+        dot(load(found.x.buffer, (const(0),)), found.x, found.x)  # type: ignore[attr-defined]
+    wrong = Dot(found.acc, found.x, found.acc, "int32x16")
+    with pytest.raises(VerifyError, match="a dot product of uint8x4 and int32x16, added to"):
+        verify(Func("f", func.params, (), Store(func.body.buffer, func.body.indices, wrong)))
