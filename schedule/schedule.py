@@ -135,18 +135,23 @@ class Schedule:
     reorder = method(p.reorder)
     tile = method(p.tile)
     loop_partition = method(p.loop_partition)
+    merge = method(p.merge)
+    fission = method(p.fission)
+    add_unit_loop = method(p.add_unit_loop)
 
     parallel = method(p.parallel)
     vectorize = method(p.vectorize)
     unroll = method(p.unroll)
     bind = method(p.bind)
     annotate = method(p.annotate)
+    unannotate = method(p.unannotate)
     set_scope = method(p.set_scope)
 
     cache_read = method(p.cache_read)
     cache_write = method(p.cache_write)
     pack = method(p.pack)
     transform_layout = method(p.transform_layout)
+    prefetch = method(p.prefetch)
 
     compute_at = method(p.compute_at)
     reverse_compute_at = method(p.reverse_compute_at)

@@ -1,18 +1,21 @@
 """The schedule primitives, a family of them per file. Importing them registers them."""
 
-from .annotate import annotate, bind, parallel, set_scope, unroll, vectorize
+from .annotate import annotate, bind, parallel, set_scope, unannotate, unroll, vectorize
 from .cache import cache_read, cache_write
 from .inline import compute_inline, reverse_compute_inline
 from .loops import fuse, reorder, split, tile
+from .nest import add_unit_loop, fission, merge
 from .pack import pack, transform_layout
 from .partial import split_reduction
 from .partition import loop_partition
 from .place import compute_at, reverse_compute_at
+from .prefetch import prefetch
 from .query import get_block, get_consumers, get_loops, get_producers
 from .reduction import decompose_reduction, fuse_reduction_epilogue, rfactor
 from .sample import sample_categorical, sample_perfect_tile, sample_tile
 
 __all__ = [
+    "add_unit_loop",
     "annotate",
     "bind",
     "cache_read",
@@ -20,6 +23,7 @@ __all__ = [
     "compute_at",
     "compute_inline",
     "decompose_reduction",
+    "fission",
     "fuse",
     "fuse_reduction_epilogue",
     "get_block",
@@ -27,8 +31,10 @@ __all__ = [
     "get_loops",
     "get_producers",
     "loop_partition",
+    "merge",
     "pack",
     "parallel",
+    "prefetch",
     "reorder",
     "reverse_compute_at",
     "reverse_compute_inline",
@@ -41,6 +47,7 @@ __all__ = [
     "split_reduction",
     "tile",
     "transform_layout",
+    "unannotate",
     "unroll",
     "vectorize",
 ]

@@ -118,6 +118,24 @@ def partition(sch: Schedule, pick: Pick) -> None:
     sch.loop_partition(a_loop(sch, pick), None if pick(2) else 1 + pick(4))
 
 
+def merge(sch: Schedule, pick: Pick) -> None:
+    chains = [loops_of(sch, pick) for _ in range(2 + sometimes(pick, 8))]
+    if sometimes(pick, 8) or not all(chains):
+        sch.merge(*[a_loop(sch, pick) for _ in chains])
+        return
+    level = pick(max(map(len, chains)))
+    sch.merge(*[loops[min(level, len(loops) - 1)] for loops in chains])
+
+
+def fission(sch: Schedule, pick: Pick) -> None:
+    after = [a_block(sch, pick) for _ in range(1 + pick(2))] if sometimes(pick, 4) else None
+    sch.fission(a_loop(sch, pick), after)
+
+
+def add_unit_loop(sch: Schedule, pick: Pick) -> None:
+    sch.add_unit_loop(a_loop(sch, pick) if pick(2) else a_block(sch, pick))
+
+
 def parallel(sch: Schedule, pick: Pick) -> None:
     sch.parallel(a_loop(sch, pick))
 
@@ -139,6 +157,13 @@ def bind(sch: Schedule, pick: Pick) -> None:
 def annotate(sch: Schedule, pick: Pick) -> None:
     target = a_loop(sch, pick) if pick(2) else a_block(sch, pick)
     sch.annotate(target, one_of(pick, ("note", "")), one_of(pick, (1, "x", {"a": [1.5, None]})))
+
+
+def unannotate(sch: Schedule, pick: Pick) -> None:
+    target = a_loop(sch, pick) if pick(2) else a_block(sch, pick)
+    if not sometimes(pick):
+        sch.annotate(target, "note", 1)
+    sch.unannotate(target, "note")
 
 
 def set_scope(sch: Schedule, pick: Pick) -> None:
@@ -187,6 +212,13 @@ def transform_layout(sch: Schedule, pick: Pick) -> None:
     sch.transform_layout(
         a_block(sch, pick), (("read", "write")[pick(2)], an_index(pick)), index_map
     )
+
+
+def prefetch(sch: Schedule, pick: Pick) -> None:
+    block = a_block(sch, pick)
+    loops = list(sch.get_loops(block)) or [a_loop(sch, pick)]
+    ahead = one_of(pick, loops) if pick(2) else None
+    sch.prefetch(block, an_index(pick), one_of(pick, loops), ahead, pick(4))
 
 
 def compute_at(sch: Schedule, pick: Pick) -> None:
@@ -243,8 +275,9 @@ def fuse_reduction_epilogue(sch: Schedule, pick: Pick) -> None:
 
 STEPS = (
     split, split, split, sampled_split, chosen_split, fuse, fuse, reorder, reorder, reorder, tile,
-    partition, parallel, vectorize, unroll, bind, annotate, set_scope, cache_read, cache_write,
-    pack, transform_layout, compute_at, compute_at, compute_at, reverse_compute_at,
+    partition, merge, merge, fission, add_unit_loop, parallel, vectorize, unroll, bind, annotate,
+    unannotate, set_scope, cache_read, cache_write,
+    pack, transform_layout, prefetch, compute_at, compute_at, compute_at, reverse_compute_at,
     reverse_compute_at, compute_inline, reverse_compute_inline, decompose_reduction, rfactor,
     rfactor, fuse_reduction_epilogue, split_reduction,
 )  # fmt: skip

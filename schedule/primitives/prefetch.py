@@ -1,0 +1,161 @@
+"""Hints about memory: `prefetch`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ... import dtypes
+from ...tir.ir import (
+    Block,
+    Buffer,
+    Dim,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    Iter,
+    IterKind,
+    Label,
+    Prefetch,
+    Range,
+    Stmt,
+    Var,
+    as_expr,
+    ceildiv,
+    product,
+    seq,
+)
+from ...tir.visit import substitute
+from ..blocks import bound_regions, covering, free_vars, loop_ranges, nest
+from ..find import find_block, find_loop, path_to, replace, with_body
+from ..primitive import primitive
+from ..require import certain, require
+from .cache import input_at
+
+LINE_BYTES = 64
+"""How far apart hints stand: the cache lines of the machines that there are."""
+LINES = 4096
+"""At most how many lines one iteration may ask for."""
+AHEAD = 1 << 20
+
+
+@primitive
+def prefetch(
+    fn: Func,
+    block: Label,
+    read_buffer_index: int,
+    loop: Var,
+    ahead_of: Var | None = None,
+    offset: Dim = 1,
+) -> tuple[Func, Label]:
+    """Ask in each iteration of `loop` for what `block` reads there `offset` iterations later.
+
+        for i: for j: B[i, j] = A[i, j] * 2
+          ->  for i: for j: prefetch A[i + 1, j]; B[i, j] = A[i, j] * 2     (ahead_of=i, loop=j)
+
+    `read_buffer_index` counts the buffers that the block reads, without those it writes. `offset`
+    counts iterations of `ahead_of`, which is `loop` itself or a loop around it. The buffer
+    must be a parameter; one hint is given for each cache line. A hint changes nothing, and never
+    faults where it points beyond the buffer. Gives the label of the block that asks.
+    """
+    found = find_block(fn, block)
+    buffer = input_at(found, read_buffer_index)
+    target = find_loop(fn, loop)
+    path = path_to(fn, block)
+    around = [s for s in path if type(s) is For]
+    require(
+        any(s is target for s in around),
+        "block {0} is not inside loop {1}",
+        block.name,
+        loop.name,
+        at=block,
+    )
+    outer = around[: next(n for n, s in enumerate(around) if s is target) + 1]
+    later = next((s for s in outer if s.var is (loop if ahead_of is None else ahead_of)), None)
+    require(
+        later is not None,
+        "loop {0} is neither loop {1} nor around it",
+        lambda: "" if ahead_of is None else ahead_of.name,
+        loop.name,
+        at=loop,
+        hint="ahead_of counts the iterations that the hint is ahead",
+    )
+    assert later is not None
+    require(
+        buffer not in fn.allocs,
+        "{0} is internal to the function, and written just before it is read",
+        buffer.name,
+        at=block,
+        hint="prefetch what comes from memory: a parameter",
+    )
+    require(offset >= 1, "{0} iterations ahead; expected at least 1", offset, at=loop)
+    require(offset <= AHEAD, "{0} iterations ahead; at most {1}", offset, AHEAD, at=loop)
+    for s in outer:
+        require(
+            s.kind is not ForKind.VECTOR,
+            "loop {0} is vectorized; its lanes run at once",
+            s.var.name,
+            at=s.var,
+            hint="prefetch in the loop around it",
+        )
+    inner = {s.var: s.extent for s in around[len(outer) :]}
+    ranges = covering(bound_regions(found, found.reads, buffer), inner, loop_ranges(around))
+    require(
+        any(later.var in free_vars(r.min) for r in ranges),
+        "what block {0} reads of {1} does not depend on loop {2}",
+        block.name,
+        buffer.name,
+        later.var.name,
+        at=later.var,
+    )
+    label = Label(f"{buffer.name}_prefetch")
+    hints = _hints(buffer, ranges, outer, later.var, offset, label)
+    return replace(fn, target, with_body(target, seq(hints, target.body))), label
+
+
+def _hints(
+    buffer: Buffer,
+    ranges: Sequence[Range],
+    outer: Sequence[For],
+    later: Var,
+    offset: Dim,
+    label: Label,
+) -> Stmt:
+    """Loops over the cache lines of a region, `offset` iterations of `later` further on."""
+    used = {v for r in ranges for v in free_vars(r.min)}
+    iters = [
+        Iter(Var(f"v{s.var.name}"), s.extent, IterKind.SPATIAL, s.var)
+        for s in outer
+        if s.var in used
+    ]
+    mapping: dict[Var, Expr] = {}
+    for i in iters:
+        assert isinstance(i.value, Var)
+        mapping[i.value] = i.var + offset if i.value is later else i.var
+    loops: list[tuple[Var, Dim]] = []
+    indices: list[Expr] = []
+    for d, r in enumerate(ranges):
+        step = _line(buffer) if d == len(ranges) - 1 else 1
+        count = ceildiv(r.extent, step)
+        index = substitute(r.min, mapping)
+        if not certain(as_expr(count) == 1):
+            loops.append((Var(f"p{d}"), count))
+            iters.append(Iter(Var(f"v{d}"), count, IterKind.SPATIAL, loops[-1][0]))
+            index = index + iters[-1].var * step
+        indices.append(index)
+    lines = product([n for _, n in loops])
+    require(
+        lines <= LINES,
+        "one iteration would ask for {0} cache lines; at most {1}",
+        lines,
+        LINES,
+        at=later,
+        hint="prefetch in a loop further inside",
+    )
+    return nest(loops, Block(label, tuple(iters), (), (), Prefetch(buffer, tuple(indices))))
+
+
+def _line(buffer: Buffer) -> int:
+    """How many elements of the last dimension share a cache line."""
+    stride = 1 if buffer.strides is None else max(abs(buffer.strides[-1]), 1)
+    return max(LINE_BYTES // (dtypes.nbytes(buffer.dtype) * stride), 1)

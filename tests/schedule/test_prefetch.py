@@ -1,0 +1,131 @@
+"""`prefetch`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.errors import ScheduleError
+from tilewright.schedule import Schedule
+from tilewright.tir import te
+from tilewright.tir.ir import Func
+
+from .conftest import Golden
+from .machinery import check_compiled, check_meaning
+from .programs import chain, elementwise, loops, matmul
+
+
+def test_next_row(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        block = sch.get_block("B")
+        i, j = sch.get_loops(block)
+        j0, j1 = sch.split(j, factors=[None, 16])
+        sch.vectorize(j1)
+        sch.prefetch(block, 0, j0, ahead_of=i, offset=2)
+
+    sch = golden("prefetch/row", elementwise(16, 40, "float32"), script)
+    check_compiled(sch.original, sch.func)
+
+
+def test_a_whole_tile(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        block = sch.get_block("C")
+        i, j, k = sch.get_loops(block)
+        k0, k1 = sch.split(k, factors=[None, 4])
+        sch.reorder(k0, i, j, k1)
+        sch.prefetch(block, 1, k0)
+
+    sch = golden("prefetch/tile", matmul(8, 40, 10), script)
+    check_compiled(sch.original, sch.func)
+
+
+def test_hints_follow_later_steps() -> None:
+    sch = Schedule(elementwise(16, 40))
+    block = sch.get_block("B")
+    i, _ = sch.get_loops(block)
+    hint = sch.prefetch(block, 0, i)
+    outer, _ = sch.split(i, factors=[None, 5])
+    sch.parallel(outer)
+    (lines,) = sch.get_loops(hint)[2:]
+    sch.unroll(lines)
+    check_meaning(sch.original, sch.func)
+    check_compiled(sch.original, sch.func)
+
+
+def test_rows_with_strides() -> None:
+    a = te.placeholder((4, 8), "float32", name="A", strides=(64, 8))
+    b = te.compute((4, 8), lambda i, j: a[i, j] + 1.0, name="B")
+    sch = Schedule(te.func([a, b], name="f"))
+    hint = sch.prefetch(sch.get_block("B"), 0, loops(sch, "B")[0])
+    assert "range(4)" in repr(sch.func)  # two elements to a line of 64 bytes
+    assert len(sch.get_loops(hint)) == 2
+
+
+def test_symbolic_sizes() -> None:
+    sch = Schedule(elementwise(16, 64), symbolic=True)
+    block = sch.get_block("B")
+    _, j = sch.get_loops(block)
+    j0, _ = sch.split(j, factors=sch.sample_perfect_tile(j, 2, 32))
+    sch.prefetch(block, 0, j0, offset=sch.sample_categorical((1, 2, 4)))
+    again = Schedule(sch.original)
+    for step in sch.trace:
+        again.replay(step)
+    check_meaning(again.original, again.func)
+
+
+def test_not_in_the_loop() -> None:
+    sch = Schedule(two_nests())
+    with pytest.raises(ScheduleError, match="block B is not inside loop i"):
+        sch.prefetch(sch.get_block("B"), 0, loops(sch, "C")[0])
+
+
+def test_ahead_of_a_loop_further_inside() -> None:
+    sch = Schedule(elementwise())
+    i, j = loops(sch, "B")
+    with pytest.raises(ScheduleError, match="loop j is neither loop i nor around it"):
+        sch.prefetch(sch.get_block("B"), 0, i, ahead_of=j)
+
+
+def test_no_such_input() -> None:
+    sch = Schedule(elementwise())
+    with pytest.raises(ScheduleError, match="there is no index 1"):
+        sch.prefetch(sch.get_block("B"), 1, loops(sch, "B")[0])
+
+
+def test_internal_buffer() -> None:
+    sch = Schedule(chain())
+    with pytest.raises(ScheduleError, match="B is internal to the function"):
+        sch.prefetch(sch.get_block("C"), 0, loops(sch, "C")[0])
+
+
+@pytest.mark.parametrize(("offset", "words"), [(0, "expected at least 1"), (1 << 30, "at most")])
+def test_offsets(offset: int, words: str) -> None:
+    sch = Schedule(elementwise())
+    with pytest.raises(ScheduleError, match=words):
+        sch.prefetch(sch.get_block("B"), 0, loops(sch, "B")[0], offset=offset)
+
+
+def test_vectorized_loop() -> None:
+    sch = Schedule(elementwise())
+    sch.vectorize(loops(sch, "B")[1])
+    with pytest.raises(ScheduleError, match="loop j is vectorized; its lanes run at once"):
+        sch.prefetch(sch.get_block("B"), 0, loops(sch, "B")[1])
+
+
+def test_what_does_not_move() -> None:
+    sch = Schedule(matmul())
+    with pytest.raises(ScheduleError, match="reads of B does not depend on loop i"):
+        sch.prefetch(sch.get_block("C"), 1, loops(sch, "C")[1], ahead_of=loops(sch, "C")[0])
+
+
+def test_too_much_at_once() -> None:
+    sch = Schedule(elementwise(4, 1 << 20))
+    with pytest.raises(ScheduleError, match="would ask for 65536 cache lines; at most 4096"):
+        sch.prefetch(sch.get_block("B"), 0, loops(sch, "B")[0])
+
+
+def two_nests() -> Func:
+    """B = A + 1 and C = A * 2."""
+    a = te.placeholder((6,), "int32", name="A")
+    b = te.compute((6,), lambda i: a[i] + 1, name="B")
+    c = te.compute((6,), lambda i: a[i] * 2, name="C")
+    return te.func([a, b, c], name="two")
