@@ -1,4 +1,6 @@
-"""How loops run, and notes: `parallel`, `vectorize`, `unroll`, `bind`, `annotate`, `set_scope`."""
+"""How loops run, and notes: `parallel`, `vectorize`, `unroll`, `bind`, `annotate`, `unannotate`,
+`set_scope`.
+"""
 
 from __future__ import annotations
 
@@ -173,6 +175,27 @@ def annotate(fn: Func, target: Var | Label, key: str, value: Any) -> tuple[Func,
     )
     notes = tuple(sorted((*old.annotations, (key, value)), key=lambda pair: pair[0]))
     return rebuild(fn, path, _replace(old, annotations=notes)), None
+
+
+@primitive
+def unannotate(fn: Func, target: Var | Label, key: str) -> tuple[Func, None]:
+    """Remove what `annotate` has attached to a loop or block under `key`.
+
+    for i in serial(64, annotations={key: value}): A[i] = 0   ->   for i in 64: A[i] = 0
+    """
+    path = path_to(fn, target)
+    old = path[-1]
+    assert isinstance(old, (For, Block))
+    kept = tuple(pair for pair in old.annotations if pair[0] != key)
+    require(
+        len(kept) < len(old.annotations),
+        "{0} is not annotated with {1!r}; it has {2}",
+        target.name,
+        key,
+        lambda: ", ".join(repr(k) for k, _ in old.annotations) or "no annotations",
+        at=target,
+    )
+    return rebuild(fn, path, _replace(old, annotations=kept)), None
 
 
 @primitive

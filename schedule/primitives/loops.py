@@ -31,6 +31,7 @@ MAX_PARTS = 16
 PADDING = 64
 """At most how many times as many iterations a split loop may have."""
 MAX_DEPTH = 64
+"""How many statements may be around each other."""
 
 
 @primitive
@@ -54,7 +55,7 @@ def split(
         MAX_PARTS,
         at=loop,
     )
-    depth = len(path) + len(factors) + _height(old.body)
+    depth = len(path) + len(factors) + height(old.body)
     require(depth <= MAX_DEPTH, "loops would nest {0} deep; at most {1}", depth, MAX_DEPTH, at=loop)
     given = [f for f in factors if f is not None]
     require(
@@ -311,9 +312,9 @@ def _ranges(path: tuple[Stmt, ...], new: Iterable[tuple[Var, Dim]]) -> dict[Var,
     return ranges
 
 
-def _height(stmt: Stmt) -> int:
+def height(stmt: Stmt) -> int:
     """How many loops nest below, at most."""
-    return (type(stmt) is For) + max(map(_height, nested(stmt)), default=0)
+    return (type(stmt) is For) + max(map(height, nested(stmt)), default=0)
 
 
 def _divisors_near(extent: Dim, factor: Dim) -> str:

@@ -86,7 +86,10 @@ def decompose_reduction(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]
         at=loop,
     )
     require_visited_once(found, loops[position:], loop_ranges(loops))
-    inner = [s for s in loops[position:] if s.var in spatial]
+    # A loop that only a guard is about repeats the init, as far as the guard lets it.
+    kept = [c for c in conjuncts(found.predicate) if not free_vars(c) & reduce]
+    told = {v for c in kept for v in free_vars(c)}
+    inner = [s for s in loops[position:] if s.var in spatial or s.var in told]
     mixed = [s.var.name for s in inner if s.var in reduce]
     require(
         not mixed,
@@ -95,7 +98,6 @@ def decompose_reduction(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]
         at=loop,
     )
     renamed = {s.var: Var(f"{s.var.name}_init") for s in inner}
-    kept = [c for c in conjuncts(found.predicate) if not free_vars(c) & reduce]
     if any(free_vars(c) & reduce and free_vars(c) & spatial for c in conjuncts(found.predicate)):
         known = Simplifier(loop_ranges(loops))
         for i in found.iters:

@@ -1,4 +1,4 @@
-"""annotate and set_scope."""
+"""annotate, unannotate and set_scope."""
 
 from __future__ import annotations
 
@@ -22,6 +22,29 @@ def test_annotate(golden: Golden) -> None:
         sch.annotate(block, "first", 0)
 
     golden("annotate/loop_and_block", elementwise(), script)
+
+
+def test_unannotate(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        block = sch.get_block("B")
+        i, _ = sch.get_loops(block)
+        for target in (i, block):
+            sch.annotate(target, "first", 1)
+            sch.annotate(target, "second", [2])
+            sch.unannotate(target, "first")
+        sch.unannotate(block, "second")
+
+    golden("unannotate/loop_and_block", elementwise(), script)
+
+
+def test_only_what_is_annotated_is_removed() -> None:
+    sch = Schedule(elementwise())
+    i, _ = loops(sch, "B")
+    with pytest.raises(ScheduleError, match="i is not annotated with 'key'; it has no annotations"):
+        sch.unannotate(i, "key")
+    sch.annotate(i, "other", 1)
+    with pytest.raises(ScheduleError, match="i is not annotated with 'key'; it has 'other'"):
+        sch.unannotate(i, "key")
 
 
 def test_set_scope(golden: Golden) -> None:

@@ -1,0 +1,118 @@
+"""Whether parts of a loop's body may run interleaved, iteration by iteration, or one part for all
+iterations after the other.
+
+Both orders agree on everything but pairs of an iteration of an earlier part and one of a later part
+that comes before it. If no such pair touches the same element, the orders mean the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..tir.ir import Block, Buffer, Expr, For, Op, Range, Stmt, Var, as_expr, binary
+from ..tir.prove import prove
+from ..tir.regions import hull
+from ..tir.visit import substitute
+from .blocks import Ranges, bound_regions, conjuncts, loop_ranges
+from .distinct import Access, distinct
+from .find import blocks_in, find_path
+from .require import certain, require
+
+
+class Use(NamedTuple):
+    """What a block reads or writes of a buffer in one iteration of the loops around the parts."""
+
+    block: Block
+    writes: bool
+    access: Access
+
+
+def require_interleaving(
+    above: Sequence[For], chain: Sequence[For], parts: Sequence[Stmt], what: str
+) -> None:
+    """Require that `parts` do the same in one nest of loops `chain` as in a nest for each of them.
+
+    `chain` are perfectly nested loops, `parts` are what is in them, in order, and `above` the loops
+    around them.
+    """
+    ranges = loop_ranges((*above, *chain))
+    uses = [_uses(part) for part in parts]
+    for k, later in enumerate(uses):
+        for earlier in uses[:k]:
+            for buffer in earlier.keys() & later.keys():
+                for a in earlier[buffer]:
+                    for b in later[buffer]:
+                        require(
+                            not (a.writes or b.writes)
+                            or _ordered(a.access, b.access, chain, ranges),
+                            "cannot {0}: block {1} may {2} an element of {3} in an iteration of "
+                            "{4} after the one in which block {5} {6} it",
+                            what,
+                            a.block.label.name,
+                            "write" if a.writes else "read",
+                            buffer.name,
+                            lambda: ", ".join(s.var.name for s in chain),
+                            b.block.label.name,
+                            "writes" if b.writes else "reads",
+                            at=b.block.label,
+                        )
+
+
+def _uses(part: Stmt) -> dict[Buffer, list[Use]]:
+    """The accesses of each buffer."""
+    found: dict[Buffer, list[Use]] = {}
+    for block in blocks_in(part):
+        path = find_path(part, block.label) or ()
+        inner = {s.var: s.extent for s in path if type(s) is For}
+        guards = conjuncts(block.predicate)
+        for writes, regions in ((True, block.writes), (False, block.reads)):
+            for buffer in dict.fromkeys(r.buffer for r in regions):
+                for r in bound_regions(block, regions, buffer):
+                    use = Use(block, writes, Access(r.ranges, inner, guards))
+                    found.setdefault(buffer, []).append(use)
+    return found
+
+
+def _ordered(a: Access, b: Access, chain: Sequence[For], ranges: Ranges) -> bool:
+    """Whether no iteration of `chain` touches with `a` what an earlier one touches with `b`."""
+    loops = [s for s in chain if not certain(s.extent == 1)]
+    return distinct([a, b], loops, ranges) or all(
+        _apart(a, b, loops, k, ranges) for k in range(len(loops))
+    )
+
+
+def _apart(a: Access, b: Access, loops: Sequence[For], level: int, ranges: Ranges) -> bool:
+    """Whether `a` and `b` touch different elements where the loop at `level` is ahead in `a`.
+
+    Loops outside of it are at the same iteration for both, those inside at any.
+    """
+    ahead = loops[level]
+    by = Var(f"{ahead.var.name}_ahead")
+    values: dict[Var, Expr] = {ahead.var: ahead.var + by + 1}
+    own: dict[Var, tuple[object, object]] = {**ranges, by: (0, ahead.extent - 2)}
+    for s in loops[level + 1 :]:
+        other = Var(s.var.name)
+        values[s.var] = other
+        own[other] = (0, s.extent - 1)
+    within = [binary(Op.LT, values[ahead.var], as_expr(ahead.extent))]
+    known: Ranges = own  # type: ignore[assignment]
+    for r, q in zip(a.ranges, b.ranges, strict=True):
+        mine = _swept(Range(substitute(r.min, values), r.extent), a, known)
+        its = _swept(q, b, known)
+        if mine is None or its is None:
+            continue
+        if _before(mine, its, known, within) or _before(its, mine, known, within):
+            return True
+    return False
+
+
+def _swept(r: Range, access: Access, ranges: Ranges) -> Range | None:
+    """What `r` covers while the loops inside of an access sweep, if that is known."""
+    found = hull(r.min, access.inner, ranges)
+    return None if found is None else Range(found.min, found.extent + (r.extent - 1))
+
+
+def _before(a: Range, b: Range, ranges: Ranges, assuming: Sequence[Expr]) -> bool:
+    """Whether all of `a` comes before all of `b`."""
+    return prove(binary(Op.LE, a.min + as_expr(a.extent), b.min), ranges, assuming) is True
