@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import ArtifactError, TargetError
 from ..runtime import openmp
@@ -46,19 +46,30 @@ _DIGEST_BYTES = 32
 _SUFFIX = ".kernel"
 
 
-def compile_cached(func: Func, target: Target | str, *, strict_fp: bool = False) -> Compiled:
-    """As `compile_func`, but from the disk where the same was compiled before."""
+class Compile(Protocol):
+    """What has the signature of `compile_func`."""
+
+    def __call__(
+        self, func: Func, target: Target | str, *, strict_fp: bool = False
+    ) -> Compiled: ...
+
+
+def compile_cached(
+    func: Func, target: Target | str, *, strict_fp: bool = False, compiler: Compile | None = None
+) -> Compiled:
+    """As `compile_func`, or `compiler`, but from the disk where the same was compiled before."""
+    compiler = compile_func if compiler is None else compiler
     target = resolve(target)
     if target.threads > 1 and openmp.load() is None:
         target = target.with_threads(1)
     found = location(os.environ)
     if found is None:
-        return compile_func(func, target, strict_fp=strict_fp)
+        return compiler(func, target, strict_fp=strict_fp)
     kernels = _shared(found)
     name = key(func, target, strict_fp=strict_fp)
     compiled = kernels.get(name)
     if compiled is None:
-        compiled = compile_func(func, target, strict_fp=strict_fp)
+        compiled = compiler(func, target, strict_fp=strict_fp)
         kernels.put(name, compiled)
     return compiled
 
@@ -97,7 +108,7 @@ class KernelCache:
             self._check_owner()
             content = path.read_bytes()
             try:
-                compiled = _decode(content, name)
+                compiled = decode(content, name)
             except (ArtifactError, TargetError) as error:
                 _log.warning(
                     "the cached kernel %s is damaged and is compiled anew: %s", path, error
@@ -113,7 +124,7 @@ class KernelCache:
 
     def put(self, name: str, compiled: Compiled) -> None:
         """Keep a kernel. Where that is not possible it is logged, and nothing else happens."""
-        content = _encode(compiled, name)
+        content = encode(compiled, name)
         if len(content) > self.limit_bytes:
             return
         try:
@@ -182,7 +193,8 @@ def _compiler() -> str:
     return total.hexdigest()
 
 
-def _encode(compiled: Compiled, name: str) -> bytes:
+def encode(compiled: Compiled, name: str = "") -> bytes:
+    """A kernel as bytes, the entry of the key `name`."""
     description = {
         "key": name,
         "signature": compiled.signature.to_json(),
@@ -197,8 +209,8 @@ def _encode(compiled: Compiled, name: str) -> bytes:
     return _MARK + hashlib.sha256(body).digest() + body
 
 
-def _decode(content: bytes, name: str) -> Compiled:
-    """The kernel of an entry's content. Raises `ArtifactError` where that is not what was put."""
+def decode(content: bytes, name: str = "") -> Compiled:
+    """The kernel of what `encode` gave. Raises `ArtifactError` where that is not what was put."""
     start = len(_MARK) + _DIGEST_BYTES
     body = memoryview(content)[start:]
     if (
