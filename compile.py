@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,10 @@ def build(
     analytic model prefers. `module.origin` says which it was. `strict_fp` forbids contracting
     multiplications and additions. What was compiled before comes from a cache on disk.
 
+    LLVM may end a process instead of refusing a program. A schedule that comes from elsewhere (no
+    session on this host measured it, as its record says) and code for another processor than this
+    machine's are therefore compiled in a child process.
+
     Raises `NotTunedError` with the explanation of the lookup (also `error.data["explanation"]`)
     where no permitted way gives a schedule, `VerifyError` for a program that breaks a rule (reads
     out of bounds, say), and `BuildError` where lowering or compiling fails.
@@ -47,8 +52,9 @@ def build(
     from .codegen.build import to_module
     from .codegen.detect import resolve
 
-    choice = choose(program, resolve(target), database, allow)
-    return to_module(_compile(choice, target, strict_fp=strict_fp), choice.origin)
+    resolved = resolve(target)
+    choice = choose(program, resolved, database, allow)
+    return to_module(_compile(choice, resolved, strict_fp=strict_fp), choice.origin)
 
 
 def build_library(
@@ -78,8 +84,9 @@ def build_library(
     path = Path(path)
     if not path.parent.is_dir():
         raise BuildError("cannot write {0}: there is no folder {1}", path, path.parent)
-    choice = choose(program, resolve(target), database, allow)
-    compiled = _compile(choice, target, strict_fp=strict_fp)
+    resolved = resolve(target)
+    choice = choose(program, resolved, database, allow)
+    compiled = _compile(choice, resolved, strict_fp=strict_fp)
     header = path.with_suffix(".h")
     try:
         if object_file:
@@ -115,12 +122,16 @@ class Library:
 
 @dataclass(frozen=True)
 class Choice:
-    """A scheduled program, where its schedule comes from, and the ids of the records it is of."""
+    """A scheduled program, where its schedule comes from, and the ids of the records it is of.
+
+    `foreign` says that the schedule is from elsewhere: nothing of it was measured on this host.
+    """
 
     func: Func
     origin: Origin
     schedule_id: str | None = None
     measurement_id: str | None = None
+    foreign: bool = False
 
 
 def choose(
@@ -190,7 +201,17 @@ def _lookup(func: Func, target: Target, database: TuningDatabase) -> Choice | No
         best.schedule.id if measured is None else measured,
         f"pinned in {best.layer}" if best.pinned else f"measured in {best.layer}",
     )
-    return Choice(_replayed(func, best), origin, best.schedule.id, measured)
+    foreign = not _measured_here(best, database)
+    return Choice(_replayed(func, best), origin, best.schedule.id, measured, foreign)
+
+
+def _measured_here(best: Best, database: TuningDatabase) -> bool:
+    """Whether a session on this host measured it; if not, it was pinned, imported or merged."""
+    from .tuning_db import Session
+
+    if best.measurement is None:
+        return False
+    return database.get(Session, best.measurement.session).host == socket.gethostname()
 
 
 def _replayed(func: Func, best: Best) -> Func:
@@ -230,10 +251,21 @@ def _not_tuned(
     )
 
 
-def _compile(choice: Choice, target: Target | str, *, strict_fp: bool) -> Compiled:
+def _compile(choice: Choice, target: Target, *, strict_fp: bool) -> Compiled:
     from .codegen.cache import compile_cached
+    from .codegen.detect import host_target
 
-    return compile_cached(choice.func, target, strict_fp=strict_fp)
+    host = host_target()
+    native = (target.triple, target.mcpu, target.features) == (
+        host.triple,
+        host.mcpu,
+        host.features,
+    )
+    if native and not choice.foreign:
+        return compile_cached(choice.func, target, strict_fp=strict_fp)
+    from .autotune.compiler import compile_apart
+
+    return compile_cached(choice.func, target, strict_fp=strict_fp, compiler=compile_apart)
 
 
 def _toolchain() -> dict[str, str]:

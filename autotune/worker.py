@@ -25,7 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tilewright.autotune.worker")
     parser.add_argument("--parent", type=int, required=True, help="process id of the parent")
     parser.add_argument("--replies", type=int, required=True, help="descriptor for the replies")
-    parser.add_argument("role", choices=("builder", "runner"))
+    parser.add_argument("role", choices=("builder", "compiler", "runner"))
     options = parser.parse_args()
     end_with_parent(options.parent)
     expect_the_worst()
@@ -56,6 +56,10 @@ def _role(name: str) -> Role:
         from .builder import Builder
 
         return Builder()
+    if name == "compiler":
+        from .compiler import Compiler
+
+        return Compiler()
     from .runner import Runner
 
     return Runner()

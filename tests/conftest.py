@@ -51,3 +51,15 @@ def pytest_configure(config: pytest.Config) -> None:
 def root() -> Path:
     """The root of the repository, which is the folder of the package."""
     return ROOT
+
+
+@pytest.fixture
+def aborting_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In child processes LLVM aborts at once; this one has the real library already."""
+    import llvmlite.binding  # noqa: F401
+
+    folder = tmp_path / "aborting"
+    (folder / "llvmlite").mkdir(parents=True)
+    text = "import os\nprint('LLVM ERROR: Cannot select', flush=True)\nos.abort()\n"
+    (folder / "llvmlite" / "__init__.py").write_text(text, encoding="ascii")
+    monkeypatch.syspath_prepend(folder)

@@ -312,6 +312,75 @@ def test_kernels_come_from_the_cache(
     computes(second)
 
 
+# In a child
+
+
+OTHER = "cpu -mcpu=neoverse-n1 -threads=1"
+
+
+def recorded_elsewhere(db: tw.TuningDatabase, func: tw.Func, monkeypatch: Any) -> None:
+    """Put a record whose session ran on another host, as one that was imported or merged."""
+    with monkeypatch.context() as patch:
+        patch.setattr("socket.gethostname", lambda: "elsewhere")
+        record(db, func, unrolled(func))
+
+
+def test_a_record_from_elsewhere_is_compiled_in_a_child(
+    func: tw.Func, db: tw.TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded_elsewhere(db, func, monkeypatch)
+    module = tw.build(func, SERIAL, db)
+    assert module.origin.kind == "record"
+    computes(module)
+
+
+@pytest.mark.usefixtures("aborting_llvm")
+def test_a_record_from_elsewhere_on_which_llvm_aborts_is_a_build_error(
+    func: tw.Func, db: tw.TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded_elsewhere(db, func, monkeypatch)
+    with pytest.raises(tw.BuildError, match=r"SIGABRT.*LLVM ERROR: Cannot select"):
+        tw.build(func, SERIAL, db)
+
+
+@pytest.mark.usefixtures("aborting_llvm")
+def test_a_pin_that_nothing_was_measured_of_is_compiled_in_a_child(
+    func: tw.Func, db: tw.TuningDatabase
+) -> None:
+    schedule = ScheduleRecord(unrolled(func), 1)
+    db.put(workload_record(func), schedule)
+    db.pin(workload_record(func).id, target_record(SERIAL), schedule.id)
+    with pytest.raises(tw.BuildError, match="SIGABRT"):
+        tw.build(func, SERIAL, db)
+
+
+@pytest.mark.usefixtures("aborting_llvm")
+def test_what_is_of_this_host_and_for_it_needs_no_child(
+    func: tw.Func, db: tw.TuningDatabase
+) -> None:
+    record(db, func, unrolled(func))
+    computes(tw.build(func, SERIAL, db))
+    computes(tw.build(tw.Schedule(func), SERIAL))
+    computes(tw.build(func, SERIAL))
+
+
+@pytest.mark.usefixtures("aborting_llvm")
+def test_code_for_another_processor_is_compiled_in_a_child(func: tw.Func, tmp_path: Path) -> None:
+    with pytest.raises(tw.BuildError, match=r"cannot compile matmul for .*SIGABRT"):
+        build_library(tw.Schedule(func), tmp_path / "m.o", OTHER, object_file=True)
+    assert not (tmp_path / "m.o").exists()
+
+
+def test_what_is_in_the_cache_needs_no_child(
+    func: tw.Func, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setenv(LOCATION, str(tmp_path / "cache"))
+    first = build_library(tw.Schedule(func), tmp_path / "a.o", OTHER, object_file=True)
+    request.getfixturevalue("aborting_llvm")
+    again = build_library(tw.Schedule(func), tmp_path / "b.o", OTHER, object_file=True)
+    assert again.files[0].read_bytes() == first.files[0].read_bytes()
+
+
 # Libraries
 
 
@@ -365,9 +434,7 @@ def test_an_object_file_takes_no_linker(
 
 
 def test_an_object_file_for_another_machine(func: tw.Func, tmp_path: Path) -> None:
-    made = build_library(
-        tw.Schedule(func), tmp_path / "m.o", "cpu -mcpu=neoverse-n1 -threads=1", object_file=True
-    )
+    made = build_library(tw.Schedule(func), tmp_path / "m.o", OTHER, object_file=True)
     machine = int.from_bytes(made.files[0].read_bytes()[18:20], "little")
     assert machine == 183  # EM_AARCH64
 

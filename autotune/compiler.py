@@ -1,0 +1,58 @@
+"""Compiling in a process of its own, both sides of it.
+
+LLVM does not refuse what it has no code for on some processor (an intrinsic, say): it ends the
+process. What was not made by this machine, or is not for it, is therefore compiled by a child.
+"""
+
+from __future__ import annotations
+
+from ..codegen.build import Compiled, compile_func
+from ..codegen.cache import decode, encode
+from ..errors import BuildError, TuningError
+from ..target import Target
+from ..tir.ir import Func
+from .pool import Event, Worker, turn
+from .program import parse_program, program_fields
+from .protocol import Message
+from .station import describe
+
+_PATIENCE = 600.0
+
+
+class Compiler:
+    """What the child does: it answers `compile`."""
+
+    def answer(self, message: Message) -> Message:
+        fields = message.fields
+        func, strict_fp = parse_program(fields), fields["strict_fp"]
+        return Message({}, encode(compile_func(func, fields["target"], strict_fp=strict_fp)))
+
+
+def compile_apart(func: Func, target: Target | str, *, strict_fp: bool = False) -> Compiled:
+    """As `compile_func`, in a child. If that dies, the `BuildError` has what it printed."""
+    fields = {"do": "compile", "target": str(target), "strict_fp": strict_fp}
+    try:
+        answer = _asked(Message({**fields, **program_fields(func)}))
+    except TuningError as error:
+        raise BuildError("cannot compile {0} in a child: {1}", func.name, error) from error
+    if not isinstance(answer, Message):
+        raise BuildError(
+            "cannot compile {0} for {1}: {2}",
+            func.name,
+            str(target),
+            describe(answer),
+            hint="LLVM may have no code for it on that processor; try another schedule",
+        )
+    if "error" in answer.fields:
+        raise BuildError("{0}", answer.fields["error"])
+    return decode(answer.data)
+
+
+def _asked(message: Message) -> Event:
+    """What a new child answers, or its death."""
+    worker = Worker(["compiler"], {})
+    try:
+        worker.send(message, _PATIENCE)
+        return turn([worker], lambda: None)[0][1]
+    finally:
+        worker.kill()

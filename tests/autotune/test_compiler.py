@@ -1,0 +1,48 @@
+"""Compiling in a child: the same code, and a BuildError where it ends instead of answering."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright import BuildError, Schedule
+from tilewright.autotune.compiler import compile_apart
+from tilewright.codegen.build import compile_func, to_module
+from tilewright.codegen.detect import resolve
+
+from .kernels import affine, matmul
+
+SERIAL = resolve("cpu -threads=1")
+
+
+@pytest.mark.parametrize("target", ["cpu -threads=1", "cpu -mcpu=x86-64-v3 -threads=2"])
+def test_a_child_compiles_what_this_process_would(target: str) -> None:
+    func = Schedule(matmul()).func
+    apart = compile_apart(func, resolve(target), strict_fp=True)
+    here = compile_func(func, resolve(target), strict_fp=True)
+    assert apart.object_code == here.object_code
+    assert apart.object_code != compile_func(func, resolve(target)).object_code
+    assert (apart.signature, apart.target) == (here.signature, here.target)
+    assert apart.parallel == here.parallel
+
+
+def test_its_code_loads() -> None:
+    assert to_module(compile_apart(affine(), SERIAL)).signature.name == "affine"
+
+
+@pytest.mark.usefixtures("aborting_llvm")
+def test_a_child_that_aborts_is_a_build_error() -> None:
+    with pytest.raises(BuildError, match="cannot compile affine for cpu") as refused:
+        compile_apart(affine(), SERIAL)
+    assert "signal 6 (SIGABRT); it printed: LLVM ERROR: Cannot select" in str(refused.value)
+
+
+def test_what_the_child_refuses_is_passed_on() -> None:
+    func = matmul()
+    with pytest.raises(BuildError, match="a kernel cannot be named fma: it calls the function"):
+        compile_apart(type(func)("fma", func.params, func.allocs, func.body), SERIAL)
+
+
+def test_a_child_that_cannot_start_is_a_build_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/there/is/no/such/python")
+    with pytest.raises(BuildError, match="cannot compile affine in a child: cannot start"):
+        compile_apart(affine(), SERIAL)
