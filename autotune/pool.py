@@ -5,8 +5,8 @@ program that tunes. Requests go to its standard input, replies come through a pi
 whatever it prints ends in a file without a name, whose end explains its death.
 
 A request has so many seconds of the worker's own processor time: on a busy machine a process that
-gets no processor is not hanging. One that sleeps is given up after four times as long by the clock,
-of which only the time counts that this process has waited: both may have been stopped together.
+gets no processor is not hanging. One that sleeps instead is given up after four times as long by
+the clock. Only time counts that this process has waited: both may have been stopped together.
 
 A worker dies with the thread that started it (the parent-death signal), or as soon as it finds its
 standard input closed; so a pool is used and closed in the thread that opened it.
@@ -38,7 +38,9 @@ TAIL = 2000
 _PIECE = 1 << 20
 _TICK = 0.2
 _ASLEEP = 4.0
+_AT_MOST = 60.0
 _LONGEST = 1.0
+_AWAKE = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,7 @@ class Worker:
         self._pending: deque[_Request] = deque()
         self._usage = psutil.Process(self.process.pid)
         self._waited = 0.0
+        self._slept = 0.0
         self._used = 0.0
         self._kills = 0
         self._assembler = Assembler()
@@ -141,25 +144,31 @@ class Worker:
     def patience(self) -> float:
         """Seconds to wait before it is worth asking whether it is `late`."""
         limit = self._pending[0].timeout
-        return max(0.0, (limit if self._waited < limit else _ASLEEP * limit) - self._waited)
+        return limit - self._waited if self._waited < limit else limit
 
     def waited(self, seconds: float) -> None:
         """Count time that was spent waiting for its answer."""
         self._waited += seconds
+        if self._waited > self._pending[0].timeout and self._sleeps():
+            self._slept += seconds
 
     def late(self) -> TimedOut | None:
         """Why the oldest request has had its time, if it has."""
         limit = self._pending[0].timeout
-        if self._waited > _ASLEEP * limit:
-            return TimedOut(_ASLEEP * limit, self.output(), asleep=True)
-        if self._waited > limit and self._processor_seconds() - self._used > limit:
+        if self._waited <= limit:
+            return None
+        if self._processor_seconds() - self._used > limit:
             return TimedOut(limit, self.output())
+        if limit + self._slept > _ASLEEP * limit:
+            return TimedOut(_ASLEEP * limit, self.output(), asleep=True)
+        if self._waited > _AT_MOST * limit:  # not every system tells who sleeps
+            return TimedOut(_AT_MOST * limit, self.output(), asleep=True)
         return None
 
     def send(self, message: Message, timeout: float) -> None:
         """Queue a request; its time runs once those before it are answered.
 
-        `timeout` is in seconds of processor time, and ends by the clock after four times as long.
+        `timeout` is in seconds of processor time, or a quarter of those that it may sleep away.
         """
         if not self._pending:
             self._begin()
@@ -214,7 +223,7 @@ class Worker:
         self._begin()
 
     def _begin(self) -> None:
-        self._waited = 0.0
+        self._waited = self._slept = 0.0
         self._used = self._processor_seconds()
 
     def _processor_seconds(self) -> float:
@@ -224,6 +233,13 @@ class Worker:
         except psutil.Error:
             return 0.0  # it has ended: that will be read from its replies
         return float(used.user + used.system)
+
+    def _sleeps(self) -> bool:
+        """Whether it waits for something else than a processor."""
+        try:
+            return self._usage.status() not in _AWAKE
+        except psutil.Error:
+            return True
 
     def _buried(self) -> Died:
         """The death of a worker that closed its end."""
