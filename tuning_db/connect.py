@@ -55,6 +55,11 @@ class Opened:
     process: int
     timeout: float
 
+    def release(self) -> None:
+        """Close the connections that nobody uses, in the process that opened them."""
+        if os.getpid() == self.process:
+            self.engine.dispose()
+
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A connection in a transaction that sees one state of the database."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import uuid
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -88,6 +89,8 @@ class TuningDatabase:
         except BaseException:
             self.close()
             raise
+        for layer in self._layers:
+            weakref.finalize(self, layer.release).atexit = False
 
     @property
     def location(self) -> str:
