@@ -2,7 +2,7 @@
 
 | live value | in a trace | in JSON |
 | --- | --- | --- |
-| a loop, a block, a sampled integer | `Ref` | `{"v": "l3"}` |
+| a loop, a block, a sampled integer or loop | `Ref` | `{"v": "l3"}` |
 | arithmetic on sampled integers | `Derived` | `{"e": ["*", {"v": "t5"}, 2]}` |
 | an index map | `Lambda` | `{"map": "lambda i, j: (j, i)"}` |
 | a dict | `Record` | `{"dict": {...}}` |
@@ -107,6 +107,29 @@ class Sampled(int):
         self = super().__new__(cls, value)
         self.source = source
         return self
+
+
+class SampledLoop(Var):
+    """A handle of the loop that a sampling step chose; `loop` is its variable in the program.
+
+    A step that takes it is recorded with the reference to that step, not with the one by which the
+    loop was known before, so that the trace can be replayed with other decisions.
+    """
+
+    __slots__ = ("loop", "source")
+    loop: Var
+    source: Ref
+
+    @staticmethod
+    def of(loop: Var, source: Ref) -> SampledLoop:
+        """The handle of `loop` as output `source`."""
+        self = SampledLoop(loop.name, loop.dtype)
+        object.__setattr__(self, "loop", loop)
+        object.__setattr__(self, "source", source)
+        return self
+
+    def __repr__(self) -> str:
+        return repr(self.loop)
 
 
 _tracing: ContextVar[bool] = ContextVar("tilewright_tracing", default=False)

@@ -17,6 +17,7 @@ from .arguments import (
     Record,
     Ref,
     Sampled,
+    SampledLoop,
     all_traced,
     evaluate,
     expr_parts,
@@ -24,7 +25,7 @@ from .arguments import (
 from .choose import Decide, Declare
 from .find import blocks_in, find_path
 from .index_map import IndexMap, parse_index_map, with_captured
-from .primitive import PRIMITIVES, Primitive, find_primitive
+from .primitive import PRIMITIVES, Primitive, find_primitive, reserve
 from .render import explain
 from .require import Space, collecting
 from .trace import Step, Trace
@@ -178,6 +179,23 @@ class Schedule:
         args = (loop, n, max_innermost_factor)
         return self._sample("sample_perfect_tile", args, decision)  # type: ignore[no-any-return]
 
+    def sample_partitioned_tile(
+        self,
+        loop: Var,
+        n: int,
+        partition_pos: int = 0,
+        innerpart_factor: int = 1,
+        *,
+        decision: Decision = (),
+    ) -> tuple[Dim, ...]:
+        """`n` factors whose product is the extent of `loop`, the inner part a multiple of a factor.
+
+        The inner part is the factors from `partition_pos` on. A `decision` has the inner `n - 1`
+        factors, innermost first; `None` is drawn.
+        """
+        args = (loop, n, partition_pos, innerpart_factor)
+        return self._sample("sample_partitioned_tile", args, decision)  # type: ignore[no-any-return]
+
     def sample_tile(
         self, loop: Var, n: int, max_factor: int = 64, *, decision: Decision = ()
     ) -> tuple[Dim, ...]:
@@ -199,16 +217,33 @@ class Schedule:
         args = (candidates,) if probs is None else (candidates, probs)
         return self._sample("sample_categorical", args, decision)  # type: ignore[no-any-return]
 
+    def sample_compute_location(self, block: Label, *, decision: Decision = ()) -> Var:
+        """A loop at which `compute_at` can compute a block.
+
+        A `decision` has the position of the loop among those around the first consumer.
+        """
+        return self._sample("sample_compute_location", (block,), decision)  # type: ignore[no-any-return]
+
     def __getattr__(self, name: str) -> Any:
         """Primitives that were registered from outside."""
         primitive = PRIMITIVES.get(name)
         if primitive is None:
-            raise AttributeError(f"there is no primitive {name!r}")
+            raise AttributeError(
+                f"there is no primitive {name!r}; one of another package is there once the module "
+                "that registers it is imported",
+                name=name,
+                obj=self,
+            )
 
         def call(*args: Any, decision: Decision = (), **kwargs: Any) -> Any:
             return self._call(primitive, args, kwargs, decision)
 
+        call.__name__ = name
+        call.__doc__ = primitive.function.__doc__
         return call
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *PRIMITIVES})
 
     def replay(self, step: Step) -> Any:
         """Apply a recorded step, its references meaning the outputs of this schedule's steps."""
@@ -260,8 +295,8 @@ class Schedule:
             decision = choose.decision
             start = len(self._outputs)
             values = result if type(result) is tuple else (result,)
-            outputs = [_sampled(v, start + k) for k, v in enumerate(values)]
-            kinds = "t" * len(outputs)
+            outputs = [self._sampled(v, start + k) for k, v in enumerate(values)]
+            kinds = "".join("l" if type(v) is SampledLoop else "t" for v in outputs)
             result = tuple(outputs) if type(result) is tuple else outputs[0]
         self._record(Step(primitive.name, encoded, kinds, decision, note), func, outputs)
         return result
@@ -303,10 +338,18 @@ class Schedule:
                 raise
             raise refusal from error
 
+    def _sampled(self, value: Any, index: int) -> Any:
+        """What a sampling step hands out for a number, loop, or decision that is left open."""
+        if isinstance(value, int):
+            return Sampled(value, Ref("t", index))
+        if type(value) is Var and not self._is_decision(value):
+            return SampledLoop.of(value, Ref("l", index))
+        return value
+
     def _record(self, step: Step, func: Func, outputs: list[Any]) -> None:
         start = len(self._outputs)
         for k, (value, kind) in enumerate(zip(outputs, step.outputs, strict=True)):
-            if type(value) is not Sampled:
+            if type(value) is not Sampled and type(value) is not SampledLoop:
                 self._refs.setdefault(value, Ref(kind, start + k))
         self._outputs.extend(outputs)
         self._steps.append(step)
@@ -320,6 +363,14 @@ class Schedule:
             if int(self._value(value.source)) != int(value):
                 raise ScheduleError(
                     "{0}: the sampled integer {1} is of another schedule", name, int(value)
+                )
+            return value.source
+        if kind is SampledLoop:
+            if value.source.index >= len(self._outputs) or (
+                self._value(value.source) is not value.loop
+            ):
+                raise ScheduleError(
+                    "{0}: the sampled loop {1} is of another schedule", name, value.name
                 )
             return value.source
         if isinstance(value, (Expr, Label)):
@@ -384,7 +435,7 @@ class Schedule:
             sizes = {
                 f"t{k}": int(v) if isinstance(v, int) else v
                 for k, v in enumerate(self._outputs)
-                if (isinstance(v, (int, Expr)) and type(v) is not Var) or self._is_decision(v)
+                if (isinstance(v, (int, Expr)) and not isinstance(v, Var)) or self._is_decision(v)
             }
             return parse_index_map(value.text, sizes)
         return value
@@ -399,6 +450,8 @@ class Schedule:
         if source.index >= len(self._outputs):
             raise ScheduleError("there is no output {0} of an earlier step", source)
         value = self._outputs[source.index]
+        if type(value) is SampledLoop:
+            return value.loop
         return int(value) if type(value) is Sampled else value
 
     def _rng(self) -> np.random.Generator:
@@ -407,8 +460,7 @@ class Schedule:
         return self._generator
 
 
-def _sampled(value: Dim, index: int) -> Any:
-    return Sampled(value, Ref("t", index)) if isinstance(value, int) else value
+reserve({"space", *dir(Schedule)}.difference(PRIMITIVES))
 
 
 def _flatten(result: Any) -> tuple[list[Any], str]:

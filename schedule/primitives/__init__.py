@@ -12,7 +12,13 @@ from .place import compute_at, reverse_compute_at
 from .prefetch import prefetch
 from .query import get_block, get_consumers, get_loops, get_producers
 from .reduction import decompose_reduction, fuse_reduction_epilogue, rfactor
-from .sample import sample_categorical, sample_perfect_tile, sample_tile
+from .sample import (
+    sample_categorical,
+    sample_compute_location,
+    sample_partitioned_tile,
+    sample_perfect_tile,
+    sample_tile,
+)
 
 __all__ = [
     "add_unit_loop",
@@ -40,6 +46,8 @@ __all__ = [
     "reverse_compute_inline",
     "rfactor",
     "sample_categorical",
+    "sample_compute_location",
+    "sample_partitioned_tile",
     "sample_perfect_tile",
     "sample_tile",
     "set_scope",

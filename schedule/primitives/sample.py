@@ -1,4 +1,6 @@
-"""Decisions: `sample_perfect_tile`, `sample_tile`, `sample_categorical`."""
+"""Decisions: `sample_perfect_tile`, `sample_partitioned_tile`, `sample_tile`, `sample_categorical`,
+`sample_compute_location`.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,13 @@ from collections.abc import Sequence
 
 from ...errors import ScheduleError
 from ...tir.bounds import bound
-from ...tir.ir import Dim, Expr, Func, Var, ceildiv, product
+from ...tir.ir import Dim, Expr, Func, Label, Var, ceildiv, product
+from ..blocks import readers_of, region_buffers
 from ..choose import Choose, Fits
-from ..find import find_loop
+from ..find import find_block, find_loop, loops_above
 from ..primitive import primitive
 from ..require import current_space, imply, require
+from .place import compute_at
 
 MAX_PARTS = 16
 MAX_CANDIDATES = 4096
@@ -35,6 +39,58 @@ def sample_perfect_tile(
         factors = (choose(f"{loop.name}_t{k}", values, _divides(extent, factors)), *factors)
     inner = product(factors)
     outer = extent // inner
+    imply(product((outer, *factors)) == extent)
+    imply(outer >= 1)
+    return fn, (outer, *factors)
+
+
+@primitive
+def sample_partitioned_tile(
+    fn: Func,
+    choose: Choose,
+    loop: Var,
+    n: int,
+    partition_pos: int = 0,
+    innerpart_factor: int = 1,
+) -> tuple[Func, tuple[Dim, ...]]:
+    """`n` factors whose product is the extent of `loop`, the inner part a multiple of a factor.
+
+        sch.sample_partitioned_tile(i, n=3, partition_pos=1, innerpart_factor=16)   ->   (4, 2, 8)
+
+    The product of the factors from `partition_pos` on, here 2 * 8, is a multiple of
+    `innerpart_factor`, such as the side of the tile that an instruction takes. The decision has the
+    inner `n - 1` factors, innermost first; the outermost follows.
+    """
+    extent = _require_parts(fn, loop, n, innerpart_factor)
+    require(
+        0 <= partition_pos <= n,
+        "the partition is before part {0}; expected 0 to {1}",
+        partition_pos,
+        n,
+        at=loop,
+    )
+    require(
+        partition_pos < n or innerpart_factor == 1,
+        "there is no part from {0} on whose factors could multiply to a multiple of {1}",
+        partition_pos,
+        innerpart_factor,
+        at=loop,
+    )
+    require(
+        extent % innerpart_factor == 0,
+        "the extent {0} is no multiple of {1}, which the inner part is to be",
+        extent,
+        innerpart_factor,
+        at=loop,
+    )
+    factors: tuple[Dim, ...] = ()
+    for k in range(n - 1, 0, -1):
+        fits = _divides(extent, factors)
+        if k >= partition_pos > 0:
+            last = k == partition_pos
+            fits = _divides_with(extent, factors, innerpart_factor, last=last)
+        factors = (choose(f"{loop.name}_t{k}", _divisors(extent), fits), *factors)
+    outer = extent // product(factors)
     imply(product((outer, *factors)) == extent)
     imply(outer >= 1)
     return fn, (outer, *factors)
@@ -91,6 +147,50 @@ def sample_categorical(
     return fn, choose("choice", values, lambda _: True, [weights[k] for k in order])
 
 
+@primitive
+def sample_compute_location(fn: Func, choose: Choose, block: Label) -> tuple[Func, Var]:
+    """A loop at which `compute_at` can compute a block.
+
+        sch.compute_at(b, sch.sample_compute_location(b))   ->   one of the loops of b's consumer
+
+    The decision has the position of the loop among those around the first consumer, outermost
+    first. A block that can be computed at none of them is refused, with the reason that the
+    outermost one gives. To leave a block where it is, or to inline it, is a choice to be made
+    before, for instance by `sample_categorical`.
+    """
+    require(
+        current_space() is None,
+        "where block {0} is computed decides the structure of the program; it cannot be left open",
+        block.name,
+        at=block,
+        hint="sample the location in a schedule that is not symbolic, or name a loop in compute_at",
+    )
+    producer = find_block(fn, block)
+    consumers = readers_of(fn, region_buffers(producer.writes), but=block)
+    require(bool(consumers), "block {0} has no consumer", block.name, at=block)
+    loops = [s.var for s in loops_above(fn, consumers[0].label)]
+    refusals: list[ScheduleError] = []
+    legal: dict[int, Var] = {}
+    for k, loop in enumerate(loops):
+        try:
+            compute_at(fn, block, loop)
+        except ScheduleError as refusal:
+            refusals.append(refusal)
+        else:
+            legal[k] = loop
+    if not legal:
+        raise ScheduleError(
+            "block {0} can be computed at none of the loops around its consumer {1}{2}",
+            block.name,
+            consumers[0].label.name,
+            lambda: f": {_reason(refusals[0])}" if refusals else "",
+            at=block,
+        )
+    place = choose(f"{block.name}_at", range(len(loops)), lambda k: k in legal)
+    assert isinstance(place, int)
+    return fn, legal[place]
+
+
 def _require_parts(fn: Func, loop: Var, n: int, most: int) -> Dim:
     """The extent of the loop, once the number of parts and the largest factor make sense."""
     extent = find_loop(fn, loop).extent
@@ -98,6 +198,10 @@ def _require_parts(fn: Func, loop: Var, n: int, most: int) -> Dim:
     require(most >= 1, "the largest factor must be positive, found {0}", most)
     require(extent >= 1, "loop {0} has no iterations to tile", loop.name, at=loop)
     return extent
+
+
+def _reason(refusal: ScheduleError) -> str:
+    return str(refusal).partition("\n")[0]
 
 
 def _most(extent: Dim) -> int:
@@ -122,6 +226,24 @@ def _divisors(extent: Dim) -> Sequence[int]:
 def _divides(extent: Dim, factors: tuple[Dim, ...]) -> Fits:
     def fits(value: Dim) -> bool | Expr:
         return extent % product((value, *factors)) == 0
+
+    return fits
+
+
+def _divides_with(extent: Dim, factors: tuple[Dim, ...], factor: int, *, last: bool) -> Fits:
+    """What divides the extent, and leaves it to inner parts still to come to bring in `factor`.
+
+    With `last` none are to come.
+    """
+
+    def fits(value: Dim) -> bool | Expr:
+        inner = product((value, *factors))
+        divides = extent % inner == 0
+        if last:
+            return divides & (inner % factor == 0)
+        if not (isinstance(extent, int) and isinstance(inner, int)):
+            return divides  # the last inner part says the rest
+        return extent % math.lcm(inner, factor) == 0
 
     return fits
 

@@ -78,6 +78,11 @@ def split(sch: Schedule, pick: Pick) -> None:
 
 def sampled_split(sch: Schedule, pick: Pick) -> None:
     loop = a_loop(sch, pick)
+    if sometimes(pick, 4):
+        factor = one_of(pick, (1, 2, 3, 4, 0))
+        factors = sch.sample_partitioned_tile(loop, 2 + pick(2), pick(4), factor)
+        sch.split(loop, factors=factors)
+        return
     sample = (sch.sample_tile, sch.sample_perfect_tile)[pick(2)]
     sch.split(loop, factors=sample(loop, 2 + pick(2), 4))
 
@@ -232,6 +237,11 @@ def compute_at(sch: Schedule, pick: Pick) -> None:
         sch.compute_at(block, loops[pick(len(loops))])
 
 
+def compute_at_a_sampled_loop(sch: Schedule, pick: Pick) -> None:
+    block = a_block(sch, pick)
+    sch.compute_at(block, sch.sample_compute_location(block))
+
+
 def reverse_compute_at(sch: Schedule, pick: Pick) -> None:
     block = a_block(sch, pick)
     producers = sch.get_producers(block)
@@ -277,7 +287,8 @@ STEPS = (
     split, split, split, sampled_split, chosen_split, fuse, fuse, reorder, reorder, reorder, tile,
     partition, merge, merge, fission, add_unit_loop, parallel, vectorize, unroll, bind, annotate,
     unannotate, set_scope, cache_read, cache_write,
-    pack, transform_layout, prefetch, compute_at, compute_at, compute_at, reverse_compute_at,
+    pack, transform_layout, prefetch, compute_at, compute_at, compute_at_a_sampled_loop,
+    reverse_compute_at,
     reverse_compute_at, compute_inline, reverse_compute_inline, decompose_reduction, rfactor,
     rfactor, fuse_reduction_epilogue, split_reduction,
 )  # fmt: skip

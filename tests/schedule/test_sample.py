@@ -9,11 +9,14 @@ import pytest
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule, Trace
-from tilewright.schedule.arguments import Derived, Sampled, evaluate
+from tilewright.schedule.arguments import Derived, Sampled, SampledLoop, evaluate
+from tilewright.tir.ir import const
+from tilewright.tir.prove import prove
+from tilewright.tir.visit import substitute
 
 from .conftest import Golden
 from .machinery import check_meaning
-from .programs import elementwise, loops
+from .programs import chain, elementwise, loops, stencil
 
 
 def test_perfect_tile(golden: Golden) -> None:
@@ -22,6 +25,66 @@ def test_perfect_tile(golden: Golden) -> None:
         sch.split(i, factors=sch.sample_perfect_tile(i, n=3, max_innermost_factor=4))
 
     golden("sample_perfect_tile/three", elementwise(), script)
+
+
+def test_partitioned_tile(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        i, _ = loops(sch, "B")
+        factors = sch.sample_partitioned_tile(i, n=4, partition_pos=2, innerpart_factor=4)
+        sch.split(i, factors=factors)
+
+    golden("sample_partitioned_tile/four", elementwise(32), script)
+
+
+@pytest.mark.parametrize("position", [0, 1, 2, 3])
+def test_the_inner_part_is_a_multiple_of_its_factor(position: int) -> None:
+    seen = set()
+    for seed in range(40):
+        sch = Schedule(elementwise(96, 1), seed=seed)
+        i, _ = loops(sch, "B")
+        factors = sch.sample_partitioned_tile(i, n=4, partition_pos=position, innerpart_factor=6)
+        assert math.prod(factors) == 96
+        assert math.prod(factors[position:]) % 6 == 0
+        seen.add(tuple(factors))
+    assert len(seen) > (3 if position == 3 else 12)
+
+
+def test_partitioned_tiles_may_be_left_open() -> None:
+    sch = Schedule(elementwise(48, 1), symbolic=True)
+    i, _ = loops(sch, "B")
+    factors = sch.sample_partitioned_tile(i, n=3, partition_pos=1, innerpart_factor=4)
+    sch.split(i, factors=factors)
+    assert sch.space is not None
+    (first, second) = sch.space.bounds
+    allowed = {
+        (a, b)
+        for a in range(1, 49)
+        for b in range(1, 49)
+        if all(
+            prove(substitute(c.condition, {first: const(a), second: const(b)})) is True
+            for c in sch.space.constraints
+        )
+    }
+    assert allowed == {
+        (a, b) for a in range(1, 49) for b in range(1, 49) if 48 % (a * b) == 0 and a * b % 4 == 0
+    }
+
+
+def test_what_a_partition_asks() -> None:
+    sch = Schedule(elementwise(18, 1))
+    i, _ = loops(sch, "B")
+    with pytest.raises(ScheduleError, match="the partition is before part 3; expected 0 to 2"):
+        sch.sample_partitioned_tile(i, 2, 3)
+    with pytest.raises(ScheduleError, match="the partition is before part -1"):
+        sch.sample_partitioned_tile(i, 2, -1)
+    with pytest.raises(ScheduleError, match="there is no part from 2 on"):
+        sch.sample_partitioned_tile(i, 2, 2, 3)
+    with pytest.raises(ScheduleError, match="the extent 18 is no multiple of 4"):
+        sch.sample_partitioned_tile(i, 2, 1, 4)
+    with pytest.raises(ScheduleError, match="must be positive, found 0"):
+        sch.sample_partitioned_tile(i, 2, 1, 0)
+    with pytest.raises(ScheduleError, match="possible: 3, 6, 9, 18"):
+        sch.sample_partitioned_tile(i, 2, 1, 3, decision=[2])
 
 
 def test_tile(golden: Golden) -> None:
@@ -125,6 +188,74 @@ def test_rows_fill_all_decisions_in_order() -> None:
     assert list(trace.decisions.values()) == [(2, 8), (3,)]
     with pytest.raises(ScheduleError, match="takes 3 decisions, found 2"):
         sch.trace.with_row([2, 8])
+
+
+def test_compute_location(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        b, c = sch.get_block("B"), sch.get_block("C")
+        sch.split(sch.get_loops(c)[0], factors=[None, 4])
+        sch.compute_at(b, sch.sample_compute_location(b, decision=[1]))
+
+    golden("sample_compute_location/chain", chain(), script)
+
+
+def test_another_location_goes_through_to_the_step_that_takes_it() -> None:
+    sch = Schedule(chain())
+    b, c = sch.get_block("B"), sch.get_block("C")
+    sch.split(sch.get_loops(c)[0], factors=[None, 4])
+    inner = sch.get_loops(c)[1]
+    location = sch.sample_compute_location(b, decision=[1])
+    assert isinstance(location, SampledLoop)
+    assert location.loop is inner
+    assert repr(location) == "i_1"
+    sch.parallel(inner)
+    sch.compute_at(b, location)
+    (step,) = sch.trace.decisions
+    other = sch.trace.with_decisions({step: [0]}).apply(sch.original)
+    assert len(loops(other, "B")) == 2
+    check_meaning(sch.original, other.func)
+
+
+def test_all_legal_locations_are_drawn_and_no_other() -> None:
+    seen = set()
+    for seed in range(20):
+        sch = Schedule(stencil(18), seed=seed)
+        (i,) = loops(sch, "C")
+        sch.split(i, factors=[2, 2, None])
+        location = sch.sample_compute_location(sch.get_block("B"))
+        sch.compute_at(sch.get_block("B"), location)
+        check_meaning(sch.original, sch.func)
+        seen.add(location.name)
+    assert seen == {"i_0", "i_1", "i_2"}
+
+
+def test_what_a_location_asks() -> None:
+    sch = Schedule(chain())
+    with pytest.raises(ScheduleError, match="block C has no consumer"):
+        sch.sample_compute_location(sch.get_block("C"))
+    b = sch.get_block("B")
+    with pytest.raises(ScheduleError, match="the decision B_at = 7 is not possible here"):
+        sch.sample_compute_location(b, decision=[7])
+    sch.compute_at(b, loops(sch, "C")[0])
+    with pytest.raises(
+        ScheduleError,
+        match="block B can be computed at none of the loops around its consumer C: "
+        "block B is inside loop i already",
+    ):
+        sch.sample_compute_location(b)
+
+
+def test_a_location_is_not_left_open() -> None:
+    sch = Schedule(chain(), symbolic=True)
+    with pytest.raises(ScheduleError, match="it cannot be left open"):
+        sch.sample_compute_location(sch.get_block("B"))
+
+
+def test_a_sampled_loop_of_another_schedule_is_refused() -> None:
+    one, two = Schedule(chain()), Schedule(chain())
+    location = one.sample_compute_location(one.get_block("B"))
+    with pytest.raises(ScheduleError, match="the sampled loop i is of another schedule"):
+        two.compute_at(two.get_block("B"), location)
 
 
 @pytest.mark.parametrize("decision", [[3], [32], [0], [-2]])
