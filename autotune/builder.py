@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ScheduleError, TilewrightError
 from ..schedule import Trace
@@ -14,6 +15,9 @@ from ..tuning_db.values import Outcome
 from .limits import limit_memory
 from .program import parse_program
 from .protocol import Message
+
+if TYPE_CHECKING:
+    from ..codegen.build import Compiled
 
 
 class Builder:
@@ -31,15 +35,16 @@ class Builder:
         if fields["do"] == "program":
             return self._program(fields)
         began = time.perf_counter()
-        outcome, error, data, parallel = self._build(fields["trace"])
+        outcome, error, compiled = self._build(fields["trace"])
         return Message(
             {
                 "outcome": outcome.value,
                 "error": error,
-                "parallel": parallel,
+                "parallel": compiled is not None and compiled.parallel,
+                "signature": compiled and json.dumps(compiled.signature.to_json()),
                 "seconds": time.perf_counter() - began,
             },
-            data,
+            b"" if compiled is None else compiled.object_code,
         )
 
     def _program(self, fields: dict[str, Any]) -> Message:
@@ -50,23 +55,23 @@ class Builder:
         limit_memory(fields["memory"])
         return Message({})
 
-    def _build(self, trace: str) -> tuple[Outcome, str | None, bytes, bool]:
+    def _build(self, trace: str) -> tuple[Outcome, str | None, Compiled | None]:
         assert self._func is not None, "the program comes first"
         assert self._target is not None
         try:
             scheduled = Trace.from_json(trace).apply(self._func)
         except ScheduleError as error:
-            return Outcome.ILLEGAL, str(error), b"", False
+            return Outcome.ILLEGAL, str(error), None
         except MemoryError:
-            return Outcome.OUT_OF_MEMORY, "replaying the schedule took too much memory", b"", False
+            return Outcome.OUT_OF_MEMORY, "replaying the schedule took too much memory", None
         except Exception:  # noqa: BLE001 - a defect in a primitive costs one candidate
-            return Outcome.BUILD_ERROR, traceback.format_exc(), b"", False
+            return Outcome.BUILD_ERROR, traceback.format_exc(), None
         try:
             compiled = self._compile(scheduled.func, self._target)
         except TilewrightError as error:
-            return Outcome.BUILD_ERROR, str(error), b"", False
+            return Outcome.BUILD_ERROR, str(error), None
         except MemoryError:
-            return Outcome.OUT_OF_MEMORY, "compiling took too much memory", b"", False
+            return Outcome.OUT_OF_MEMORY, "compiling took too much memory", None
         except Exception:  # noqa: BLE001 - a defect in lowering costs one candidate
-            return Outcome.BUILD_ERROR, traceback.format_exc(), b"", False
-        return Outcome.OK, None, compiled.object_code, compiled.parallel
+            return Outcome.BUILD_ERROR, traceback.format_exc(), None
+        return Outcome.OK, None, compiled

@@ -180,7 +180,7 @@ class Measurer:
         began = time.monotonic()
         fields = {
             "do": "interleave",
-            "kernels": [(len(k.code), k.parallel) for k in kernels],
+            "kernels": [(len(k.code), k.parallel, k.signature) for k in kernels],
             "rounds": rounds,
             "sample_seconds": self.config.sample_seconds,
         }
@@ -209,6 +209,7 @@ class Measurer:
         fields = {
             "do": "run",
             "parallel": kernel.parallel,
+            "signature": kernel.signature,
             "stop_above": None if best_seconds is None else config.slack * best_seconds,
             "min_samples": config.min_samples,
             "max_samples": config.max_samples,
@@ -244,17 +245,17 @@ class Measurer:
         return verdict
 
     def _check_once(self, kernel: Kernel) -> VerifyResult | Event:
-        request = Message({"do": "check", "parallel": kernel.parallel}, kernel.code)
-        answer = self._ask_runner(request, self.config.run_timeout)
+        fields = {"do": "check", "parallel": kernel.parallel, "signature": kernel.signature}
+        answer = self._ask_runner(Message(fields, kernel.code), self.config.run_timeout)
         if not _is_ok(answer):
             return answer
-        fields = answer.fields
-        error = fields["max_error"]
+        found = answer.fields
+        error = found["max_error"]
         return VerifyResult(
-            fields["passed"],
+            found["passed"],
             float("inf") if error is None else error,
-            fields["tolerance"],
-            fields["error"],
+            found["tolerance"],
+            found["error"],
         )
 
     def _ask_runner(self, message: Message, timeout: float) -> Event:
@@ -315,7 +316,7 @@ def _is_ok(event: Event) -> TypeGuard[Message]:
 def _built(answer: Event) -> Built | Measured:
     if not _is_ok(answer):
         return _failed(answer, Outcome.BUILD_TIMEOUT, "building it")
-    kernel = Kernel(answer.data, answer.fields["parallel"])
+    kernel = Kernel(answer.data, answer.fields["parallel"], answer.fields["signature"])
     return Built(kernel, answer.fields["seconds"])
 
 

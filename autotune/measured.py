@@ -71,10 +71,14 @@ class VerifyResult:
 
 
 class Kernel(NamedTuple):
-    """Object code of a candidate, and whether it calls OpenMP's runtime."""
+    """Object code of a candidate, whether it calls OpenMP's runtime, and its signature as JSON.
+
+    The signature may want packed operands; without one it is that of the program.
+    """
 
     code: bytes
     parallel: bool
+    signature: str | None = None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import dtypes
+from ..codegen.ahead import packed_ahead
 from ..schedule.blocks import expr_key
 from ..schedule.find import blocks_in, find_path
 from ..tir.evaluate import compile_columns
@@ -106,9 +107,13 @@ def profile(
     variables: Sequence[Var] = (),
     bounds: Mapping[Var, tuple[int, int]] | None = None,
 ) -> Profile:
-    """Read a scheduled program; `variables` are its decisions and `bounds` their ranges."""
+    """Read a scheduled program; `variables` are its decisions and `bounds` their ranges.
+
+    What is computed ahead of the calls is left out.
+    """
     ranges: dict[Var, tuple[Dim, Dim]] = dict(bounds or {})
-    visits = tuple(_visit(func, b, ranges) for b in blocks_in(func.body))
+    ahead = {copy.block for copy in packed_ahead(func)}
+    visits = tuple(_visit(func, b, ranges) for b in blocks_in(func.body) if b not in ahead)
     dims: dict[int, Dim] = {}
     for v in visits:
         for dim in _dims_of(v):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -72,9 +73,9 @@ class Runner:
         program.limit()
         began = time.perf_counter()
         self._last = None  # the code that ran before is unloaded
-        module = program.load(code, fields["parallel"])
+        module = program.load(code, fields["parallel"], fields["signature"])
         self._last = (code, module)
-        call = module.bind(*program.arguments.values)
+        call = module.bind(*program.values(module))
         gc.disable()
         try:
             timing = time_calls(
@@ -103,10 +104,10 @@ class Runner:
         if self._last is not None and self._last[0] == code:
             module = self._last[1]
         else:
-            module = program.load(code, fields["parallel"])
+            module = program.load(code, fields["parallel"], fields["signature"])
         arguments = program.arguments
         arguments.reset()
-        module(*arguments.values)
+        module(*program.values(module))
         result = compare(
             arguments.outputs,
             read_outputs(program.memory, program.signature),
@@ -123,9 +124,9 @@ class Runner:
         program = self._ready()
         program.limit()
         calls, start = [], 0
-        for size, parallel in fields["kernels"]:
-            module = program.load(data[start : start + size], parallel)
-            calls.append(module.bind(*program.arguments.values))
+        for size, parallel, signature in fields["kernels"]:
+            module = program.load(data[start : start + size], parallel, signature)
+            calls.append(module.bind(*program.values(module)))
             start += size
         gc.disable()
         try:
@@ -160,8 +161,16 @@ class _Program:
             limit_memory(self._allowed + self.target.threads * _PER_THREAD)
             self._limited = True
 
-    def load(self, code: bytes, parallel: bool) -> Module:
-        return to_module(Compiled(self.signature, self.target, self.func, "", code, parallel))
+    def load(self, code: bytes, parallel: bool, signature: str | None) -> Module:
+        own = self.signature if signature is None else Signature.from_json(json.loads(signature))
+        return to_module(Compiled(own, self.target, self.func, "", code, parallel))
+
+    def values(self, module: Module) -> list[Any]:
+        """The arguments of a candidate, the constant ones packed as it wants them."""
+        return [
+            value if a.packing is None else a.packing.pack(value, a.name, a.dtype)
+            for a, value in zip(module.signature.arguments, self.arguments.values, strict=True)
+        ]
 
 
 def _failed(outcome: Outcome, error: object) -> Message:

@@ -159,9 +159,7 @@ def vector_choices(block: Block) -> list[Var]:
         if sizes.get(v, 1) < 2:
             continue
         fits = all(
-            v not in i.used
-            or i.strides[v] == 1
-            or (v in i.plain and reuse(block, i) >= WORTH_PACKING)
+            v not in i.used or i.strides[v] == 1 or (v in i.plain and worth_packing(block, i))
             for i in reading
         )
         if not fits:
@@ -170,6 +168,11 @@ def vector_choices(block: Block) -> list[Var]:
         (good if out.strides.get(v) == 1 else possible).append((packs, v))
     ordered = [v for _, v in sorted(good, key=lambda x: x[0])]
     return ordered + [v for _, v in sorted(possible, key=lambda x: x[0])]
+
+
+def worth_packing(block: Block, source: Input) -> bool:
+    """Whether to pack an input in the order of its use: it is used often, or packed ahead."""
+    return source.buffer.constant or reuse(block, source) >= WORTH_PACKING
 
 
 def reuse(block: Block, source: Input) -> int:

@@ -12,10 +12,11 @@ from ..runtime.signature import Signature
 from ..target import Target
 from ..tir.ir import Func
 from . import llvm
+from .ahead import take_ahead
 from .detect import check_runnable, resolve
 from .glue import make_glue
 from .jit import load_object
-from .lower import Trace, lower
+from .lower import Trace, check_concrete, lower
 from .signature import signature_of
 
 _OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
@@ -71,15 +72,18 @@ def compile_func(
 ) -> Compiled:
     """Compile a scheduled function for `target`.
 
-    `strict_fp` forbids fma contraction. `name` is that of the C function, by default the
-    function's. `trace` sees the program after each lowering pass. Raises `BuildError`.
+    Constant operands that it packs are taken packed, and the signature says how. `strict_fp`
+    forbids fma contraction. `name` is that of the C function, by default the function's. `trace`
+    sees the program after each lowering pass. Raises `BuildError`.
     """
     target = resolve(target)
     if target.threads > 1 and openmp.load() is None:
         target = target.with_threads(1)
     _check_name(func.name if name is None else name)
     try:
-        signature = signature_of(func, name)
+        check_concrete(func)
+        func, packings = take_ahead(func)
+        signature = signature_of(func, name, packings)
         lowered = lower(func, target, strict_fp=strict_fp, trace=trace)
         text, parallel = llvm.emit(lowered, signature, target, strict_fp=strict_fp)
     except RecursionError as error:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import cast
 
 from ..errors import BuildError
+from ..runtime.packing import Packing
 from ..runtime.signature import Argument, Role, Signature
 from ..tir.ir import Block, Buffer, Func, Store, Var
 from ..tir.visit import walk
 
 
-def signature_of(func: Func, name: str | None = None) -> Signature:
+def signature_of(
+    func: Func,
+    name: str | None = None,
+    packings: Mapping[Buffer, tuple[str, Packing]] | None = None,
+) -> Signature:
     """The parameters of `func` in order; those that are stored to are outputs.
 
+    `packings` are names and packings of the parameters that are packed operands.
     Raises `BuildError` where a shape is not a constant.
     """
     written: set[Buffer] = set()
@@ -21,8 +29,12 @@ def signature_of(func: Func, name: str | None = None) -> Signature:
             written.add(n.buffer)
         elif type(n) is Block:
             written.update(r.buffer for r in n.writes)
-    arguments = tuple(_argument(func, p, written) for p in func.params)
-    return Signature(func.name if name is None else name, arguments)
+    arguments = [_argument(func, p, written) for p in func.params]
+    for n, p in enumerate(func.params):
+        if packings and isinstance(p, Buffer) and p in packings:
+            operand, packing = packings[p]
+            arguments[n] = replace(arguments[n], name=operand, constant=True, packing=packing)
+    return Signature(func.name if name is None else name, tuple(arguments))
 
 
 def _argument(func: Func, p: Buffer | Var, written: set[Buffer]) -> Argument:

@@ -187,7 +187,9 @@ def _dtype_error(argument: Argument, found: str) -> ArgumentError:
 
 def _shape_error(argument: Argument, found: tuple[int, ...]) -> ArgumentError:
     hint = "a kernel is compiled for one shape: build one for this shape"
-    if len(found) == 2 and found[::-1] == argument.shape:
+    if argument.packing is not None:
+        hint = f"it is packed ahead of the calls: pass module.pack({argument.name!r}, array)"
+    elif len(found) == 2 and found[::-1] == argument.shape:
         hint = f"pass numpy.ascontiguousarray({argument.name}.T) if it is to be transposed"
     elif math.prod(found) == argument.size:
         hint = f"pass {argument.name}.reshape({argument.shape}) if the order of elements is right"

@@ -217,7 +217,9 @@ def c_header(signature: Signature) -> str:
 def _describe(argument: Any) -> str:
     shape = "".join(f"[{n}]" for n in argument.shape)
     strides = "" if argument.strides is None else f", strides {argument.strides} elements"
-    return f"{argument.name}: {argument.role} {argument.kind} {argument.dtype}{shape}{strides}"
+    text = f"{argument.name}: {argument.role} {argument.kind} {argument.dtype}{shape}{strides}"
+    packing = argument.packing
+    return text if packing is None else f"{text}, {list(packing.shape)} packed as {packing}"
 
 
 def _check_version(what: str, found: object, known: int) -> None:

@@ -19,7 +19,6 @@ from .timer import Clock, Timing, time_calls
 
 _PLAIN = (np.ndarray, bool, int, float)
 OriginKind = Literal["record", "transfer", "model", "default", "schedule"]
-Packer = Callable[[Any], np.ndarray[Any, Any]]
 GlueFactory = Callable[
     [int, Signature, Callable[..., None], Callable[[int], None]], Callable[..., None] | None
 ]
@@ -64,20 +63,16 @@ class Module:
         sources: Mapping[str, Callable[[], str]] | None = None,
         glue: GlueFactory | None = None,
         owner: object = None,
-        layouts: Mapping[str, str] | None = None,
-        packers: Mapping[str, Packer] | None = None,
     ) -> None:
         """A module of the kernel at `address`, whose code lives as long as `owner` is held.
 
-        `sources` are texts made when they are asked for; `layouts` says how packed constant
-        operands are laid out, and `packers` make such operands.
+        `sources` are texts made when they are asked for.
         """
         self.signature = signature
         self.target = target
         self.origin = origin
-        self.layouts = dict(layouts or {})
         self._sources = dict(sources or {})
-        self._packers = dict(packers or {})
+        self._packed = {a.name: a for a in signature.arguments if a.packing is not None}
         self._owner = owner
         self._kernel = _Kernel(signature, address, owner)
         self._entry: Callable[..., None] = self._kernel
@@ -135,20 +130,27 @@ class Module:
             )
         return self._sources[kind]()
 
+    @property
+    def layouts(self) -> dict[str, str]:
+        """How the constant operands that the kernel wants packed are laid out; see `pack`."""
+        return {name: str(a.packing) for name, a in self._packed.items()}
+
     def pack(self, name: str, array: Any) -> np.ndarray[Any, Any]:
         """The constant operand `name` in the layout that the kernel reads, `layouts[name]`.
 
-        Raises `ArgumentError` if the kernel reads that operand as it is.
+        It is made once, and passed to every call in the place of the operand. Raises
+        `ArgumentError` if the kernel reads that operand as it is, or for a wrong array.
         """
-        if name not in self._packers:
+        argument = self._packed.get(name)
+        if argument is None or argument.packing is None:
             raise ArgumentError(
                 "{0}: argument {1!r} is not packed; {2}",
                 self.signature.name,
                 name,
-                f"packed are {', '.join(self._packers)}" if self._packers else "no argument is",
+                f"packed are {', '.join(self._packed)}" if self._packed else "no argument is",
                 hint="pass the array itself",
             )
-        return self._packers[name](array)
+        return argument.packing.pack(array, name, argument.dtype)
 
     def __repr__(self) -> str:
         return f"<Module {self.signature.c_declaration()} for {self.target}, from {self.origin}>"

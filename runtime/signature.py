@@ -21,6 +21,7 @@ from typing import Any, Literal, get_args
 
 from .. import dtypes
 from ..errors import ArtifactError, IRError
+from .packing import Packing
 
 ABI_VERSION = 1
 OK = 0
@@ -62,8 +63,9 @@ class Argument:
     """One parameter of a kernel.
 
     `strides` are in elements, `None` is compact row-major. `role` says who writes: an `inout`
-    tensor is read and overwritten. `constant` operands may be packed ahead of time. `value_range`
-    is (low, high), high exclusive, of the integers that it holds.
+    tensor is read and overwritten. `constant` operands may be packed ahead of time: `packing` says
+    how, and `shape` is then that of the packed operand. `value_range` is (low, high), high
+    exclusive, of the integers that it holds.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Argument:
     kind: ArgumentKind = "tensor"
     constant: bool = False
     value_range: tuple[int, int] | None = None
+    packing: Packing | None = None
 
     @cached_property
     def size(self) -> int:
@@ -112,6 +115,7 @@ class Argument:
             "kind": self.kind,
             "constant": self.constant,
             "value_range": None if self.value_range is None else list(self.value_range),
+            "packing": None if self.packing is None else self.packing.to_json(),
         }
 
     @staticmethod
@@ -120,6 +124,7 @@ class Argument:
         fields = _object(data, "an argument")
         value_range = fields.get("value_range")
         strides = fields.get("strides")
+        packing = fields.get("packing")
         argument = Argument(
             name=_text(fields, "name"),
             dtype=_text(fields, "dtype"),
@@ -129,6 +134,7 @@ class Argument:
             kind=_choice(fields, "kind", get_args(ArgumentKind)),
             constant=_choice(fields, "constant", (False, True)),
             value_range=None if value_range is None else _pair(value_range),
+            packing=None if packing is None else Packing.from_json(packing),
         )
         return _validated(argument)
 
@@ -186,6 +192,15 @@ def _is_c_name(name: str) -> bool:
 
 
 def _validated(argument: Argument) -> Argument:
+    packing = argument.packing
+    if packing is not None and (packing.packed_shape != argument.shape or argument.strides):
+        raise ArtifactError(
+            "argument {0}: packed as {1} it has the shape {2}, found {3}",
+            argument.name,
+            str(packing),
+            list(packing.packed_shape),
+            list(argument.shape),
+        )
     try:
         dtypes.info(argument.dtype)
     except IRError as error:

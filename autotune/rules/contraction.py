@@ -22,15 +22,14 @@ from ...target import Target
 from ...tir.ir import Block, Dim, Label, Var, product
 from ..sketch import Draft, Rule
 from ..structure import (
-    WORTH_PACKING,
     Input,
     extents,
     inputs_of,
     output_of,
     reduced,
-    reuse,
     spatial,
     vector_choices,
+    worth_packing,
 )
 from .common import lanes_for, tile_weights, widest
 from .elementwise import schedule_elementwise
@@ -67,7 +66,7 @@ def _packings(main: Block, vector: Var) -> Iterator[tuple[tuple[int, Var], ...]]
     along: list[tuple[int, Var]] = []
     across: list[tuple[int, Var]] = []
     for n, i in enumerate(inputs_of(main)):
-        worth = reuse(main, i) >= WORTH_PACKING
+        worth = worth_packing(main, i)
         if vector in i.used:
             if i.strides[vector] != 1:
                 must.append((n, vector))
