@@ -150,6 +150,9 @@ class Schedule:
 
     cache_read = method(p.cache_read)
     cache_write = method(p.cache_write)
+    reindex = method(p.reindex)
+    reindex_cache_read = method(p.reindex_cache_read)
+    reindex_cache_write = method(p.reindex_cache_write)
     pack = method(p.pack)
     transform_layout = method(p.transform_layout)
     prefetch = method(p.prefetch)

@@ -12,6 +12,7 @@ from .place import compute_at, reverse_compute_at
 from .prefetch import prefetch
 from .query import get_block, get_consumers, get_loops, get_producers
 from .reduction import decompose_reduction, fuse_reduction_epilogue, rfactor
+from .reindex import reindex, reindex_cache_read, reindex_cache_write
 from .sample import (
     sample_categorical,
     sample_compute_location,
@@ -41,6 +42,9 @@ __all__ = [
     "pack",
     "parallel",
     "prefetch",
+    "reindex",
+    "reindex_cache_read",
+    "reindex_cache_write",
     "reorder",
     "reverse_compute_at",
     "reverse_compute_inline",

@@ -219,6 +219,26 @@ def transform_layout(sch: Schedule, pick: Pick) -> None:
     )
 
 
+def reindex(sch: Schedule, pick: Pick) -> None:
+    sch.reindex(a_block(sch, pick), (("read", "write")[pick(2)], an_index(pick)))
+
+
+PLACES: tuple[Callable[..., object], ...] = (
+    lambda i: (i % 4, i // 4), lambda i: 2 * i, lambda i, j: (j, i), lambda i, j: (i, j // 2),
+    lambda i, j: (j // 3, i, j % 3), lambda i, j: i * 12 + j, lambda i, j, k: (i, j),
+    lambda i, j, k: (j, k), lambda i, j, k: (k, j // 2, i, j % 2), lambda i, j, k, m: (m, k, j, i),
+)  # fmt: skip
+
+
+def reindex_cache_read(sch: Schedule, pick: Pick) -> None:
+    sch.reindex_cache_read(a_block(sch, pick), an_index(pick), a_scope(pick), one_of(pick, PLACES))
+
+
+def reindex_cache_write(sch: Schedule, pick: Pick) -> None:
+    index = pick(2) and an_index(pick)
+    sch.reindex_cache_write(a_block(sch, pick), index, a_scope(pick), one_of(pick, PLACES))
+
+
 def prefetch(sch: Schedule, pick: Pick) -> None:
     block = a_block(sch, pick)
     loops = list(sch.get_loops(block)) or [a_loop(sch, pick)]
@@ -287,7 +307,7 @@ STEPS = (
     split, split, split, sampled_split, chosen_split, fuse, fuse, reorder, reorder, reorder, tile,
     partition, merge, merge, fission, add_unit_loop, parallel, vectorize, unroll, bind, annotate,
     unannotate, set_scope, cache_read, cache_write,
-    pack, transform_layout, prefetch, compute_at, compute_at, compute_at_a_sampled_loop,
+    pack, transform_layout, reindex, reindex_cache_read, reindex_cache_write, prefetch, compute_at, compute_at, compute_at_a_sampled_loop,
     reverse_compute_at,
     reverse_compute_at, compute_inline, reverse_compute_inline, decompose_reduction, rfactor,
     rfactor, fuse_reduction_epilogue, split_reduction,

@@ -1,0 +1,231 @@
+"""The places where blocks access buffers, and nests that copy from place to place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace as _replace
+from typing import Any
+
+from ..tir.bounds import bound
+from ..tir.ir import (
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Dim,
+    Expr,
+    For,
+    Func,
+    If,
+    Iter,
+    IterKind,
+    Label,
+    Load,
+    Op,
+    Range,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    as_expr,
+    binary,
+    load,
+    product,
+)
+from ..tir.prove import prove
+from ..tir.simplify import simplify_dim
+from ..tir.visit import rewrite_children, substitute, walk
+from .blocks import Ranges, expr_key, free_vars, loop_ranges, nest, with_regions
+from .distinct import Access, distinct
+from .find import replace_stmt
+from .index_map import IndexMap
+from .require import certain, require
+
+SPREAD = 4096
+"""At most how many times as many places as elements a copy may have."""
+
+
+def place_of(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
+    """Where a block accesses a buffer, if that is one place."""
+    accesses = [
+        n
+        for root in (block.body, block.init)
+        if root is not None
+        for n in walk(root)
+        if (type(n) is Load or type(n) is Store) and n.buffer is buffer
+    ]
+    keys = {tuple(map(expr_key, n.indices)) for n in accesses}
+    require(
+        len(keys) == 1,
+        "block {0} accesses {1} at {2} different places; expected one",
+        block.label.name,
+        buffer.name,
+        len(keys),
+        at=block.label,
+    )
+    own = {i.var for i in block.iters}
+    found: tuple[Expr, ...] = accesses[0].indices
+    inner = {n.var for n in walk(block.body) if not isinstance(n, Expr) and hasattr(n, "var")}
+    local = {v for e in found for v in free_vars(e)} & inner
+    require(
+        not local - own,
+        "the place where block {0} accesses {1} depends on {2}, which is bound in its body",
+        block.label.name,
+        buffer.name,
+        lambda: ", ".join(sorted(v.name for v in local)),
+        at=block.label,
+    )
+    return found
+
+
+def places_of(block: Block, mapping: IndexMap) -> tuple[Expr, ...]:
+    require(
+        len(mapping.inputs) == len(block.iters),
+        "the map takes {0} indices, block {1} has {2} iteration variables ({3})",
+        len(mapping.inputs),
+        block.label.name,
+        len(block.iters),
+        lambda: ", ".join(i.var.name for i in block.iters),
+        at=block.label,
+    )
+    return mapping.apply(tuple(i.var for i in block.iters))
+
+
+def moving(block: Block, exprs: Sequence[Expr]) -> tuple[Iter, ...]:
+    """The iterations that expressions depend on."""
+    used = {v for e in exprs for v in free_vars(e)}
+    return tuple(i for i in block.iters if i.var in used)
+
+
+def domain(iters: Sequence[Iter]) -> dict[Var, tuple[Dim, Dim]]:
+    ranges = loop_ranges(())
+    for i in iters:
+        ranges[i.var] = (0, i.extent - 1)
+    return ranges
+
+
+def require_inside(buffer: Buffer, indices: Sequence[Expr], ranges: Ranges, at: Label) -> None:
+    """Require that a copy may evaluate `buffer[indices]` all over `ranges`."""
+    for e, size in zip(indices, buffer.shape, strict=True):
+        inside = (binary(Op.GE, e, 0), binary(Op.LT, e, as_expr(size)))
+        require(
+            all(prove(c, ranges) is True for c in inside),
+            "index {0} of {1} is not shown to lie within 0 .. {2} - 1 in all iterations",
+            e,
+            buffer.name,
+            size,
+            at=at,
+            hint="a copy is made in all of them, also where a condition keeps the block from it",
+        )
+        for n in walk(e):
+            require(
+                type(n) is not Binary
+                or n.op not in (Op.FLOORDIV, Op.MOD)
+                or (type(n.b) is Const and n.b.value != 0)
+                or prove(n.b >= 1, ranges) is True,
+                "index {0} of {1} divides by what is not known to be positive",
+                e,
+                buffer.name,
+                at=at,
+            )
+
+
+def always_read(block: Block, buffer: Buffer) -> bool:
+    """Whether each visit of a block reads an element of `buffer`, whatever the data are."""
+
+    def visit(n: Any) -> bool:
+        if type(n) is Load and n.buffer is buffer and n.mask is None:
+            return True
+        if type(n) is Select or type(n) is If:
+            return visit(n.cond)
+        found = False
+
+        def see(child: Any) -> Any:
+            nonlocal found
+            found = found or visit(child)
+            return child
+
+        if type(n) is not Buffer:
+            rewrite_children(n, see)
+        return found
+
+    return visit(block.body)
+
+
+def require_apart(
+    iters: Sequence[Iter], places: Sequence[Expr], message: str, buffer: Buffer, at: Label
+) -> None:
+    """Require that different values of `iters` give different `places`."""
+    loops = [For(i.var, i.extent, Seq(())) for i in iters]
+    access = Access(tuple(Range(e, 1) for e in places), {})
+    require(
+        all(certain(i.extent == 1) for i in iters)
+        or (bool(places) and distinct([access], loops, loop_ranges(loops))),
+        message,
+        buffer.name,
+        at=at,
+    )
+
+
+def shape_of(
+    old: Buffer, places: Sequence[Expr], iters: Sequence[Iter], at: Label
+) -> tuple[Dim, ...]:
+    """The extents that hold all `places`."""
+    if any(isinstance(i.extent, int) and i.extent <= 0 for i in iters):
+        return (0,) * len(places)
+    ranges = domain(iters)
+    shape: list[Dim] = []
+    for e in places:
+        low, high = bound(e, ranges)
+        require(
+            low is not None and high is not None and low >= 0,
+            "the new index {0} has no known range from zero on",
+            e,
+            at=at,
+        )
+        assert high is not None
+        shape.append(simplify_dim(high + 1, ranges))
+    count, most = product(shape), product([i.extent for i in iters]) * SPREAD
+    require(
+        not (isinstance(count, int) and isinstance(most, int)) or count <= most,
+        "the map spreads what is copied of {0} over {1} places",
+        old.name,
+        count,
+        at=at,
+    )
+    return tuple(shape)
+
+
+def copy_nest(
+    name: str,
+    iters: Sequence[Iter],
+    target: tuple[Buffer, Sequence[Expr]],
+    source: tuple[Buffer, Sequence[Expr]],
+) -> tuple[Stmt, Label]:
+    """A nest over `iters` that copies between places of two buffers."""
+    label = Label(name)
+    fresh = {i.var: Var(f"v{n}") for n, i in enumerate(iters)}
+    loops = [(Var(f"c{n}"), i.extent) for n, i in enumerate(iters)]
+    new = tuple(
+        Iter(fresh[i.var], i.extent, IterKind.SPATIAL, loop)
+        for i, (loop, _) in zip(iters, loops, strict=True)
+    )
+    to, of = (tuple(substitute(e, fresh) for e in side[1]) for side in (target, source))
+    body = Store(target[0], to, load(source[0], of))
+    return nest(loops, with_regions(Block(label, new, (), (), body))), label
+
+
+def redirected(fn: Func, block: Block, old: Buffer, new: Buffer, places: tuple[Expr, ...]) -> Func:
+    """`fn` in which `block` accesses `new` at `places` where it accessed `old`."""
+
+    def visit(n: Any) -> Any:
+        if type(n) is Load and n.buffer is old:
+            return Load(new, places, n.dtype, n.mask)
+        if type(n) is Store and n.buffer is old:
+            return Store(new, places, visit(n.value), n.mask)
+        return n if type(n) is Buffer else rewrite_children(n, visit)
+
+    init = None if block.init is None else visit(block.init)
+    changed = with_regions(_replace(block, body=visit(block.body), init=init))
+    return _replace(fn, body=replace_stmt(fn.body, block, changed))

@@ -1,0 +1,221 @@
+"""Copies in the order of iterations: `reindex`, `reindex_cache_read`, `reindex_cache_write`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace as _replace
+from typing import Any
+
+from ...tir.ir import Block, Buffer, Func, IterKind, Label, Load, Seq, Stmt, Store
+from ...tir.visit import walk
+from ..available import require_still_concurrent
+from ..blocks import free_vars, readers_of, require_unit, writers_of
+from ..find import find_block
+from ..index_map import IndexMap
+from ..places import (
+    always_read,
+    copy_nest,
+    domain,
+    moving,
+    place_of,
+    places_of,
+    redirected,
+    require_apart,
+    require_inside,
+    shape_of,
+)
+from ..primitive import primitive
+from ..require import certain, require
+from .cache import (
+    input_at,
+    insert_top,
+    is_whole,
+    region_at,
+    require_scope,
+    require_written_before,
+    top_position,
+    written_elements,
+)
+
+
+@primitive
+def reindex(fn: Func, block: Label, buffer: tuple[str, int]) -> tuple[Func, Label]:
+    """Give `block` a copy of a buffer that it accesses at its plain iteration variables.
+
+        reindex(block, ("read", 0)):
+        for i, j: B[i, j] = A[j * 2, i] * 2   ->   for c0, c1: A_reindex[c0, c1] = A[c1 * 2, c0]
+                                                   for i, j: B[i, j] = A_reindex[i, j] * 2
+
+    `buffer` is ("read", n), counted without the buffers that the block writes, or ("write", n). The
+    copy has a dimension for each iteration variable in the access, in their order. Gives the label
+    of the copying block.
+    """
+    kind, index = buffer
+    require(
+        kind in ("read", "write"),
+        "buffer must be ('read', n) or ('write', n), found {0!r}",
+        buffer,
+        at=block,
+    )
+    found = find_block(fn, block)
+    old = (
+        input_at(found, index) if kind == "read" else region_at(found, found.writes, index, "write")
+    )
+    used = {v for e in place_of(found, old) for v in free_vars(e)}
+    plain = tuple(i.var for i in found.iters if i.var in used)
+    mapping = IndexMap(tuple(i.var for i in found.iters), plain)
+    copy = _read if kind == "read" else _write
+    return copy(fn, found, old, f"{old.name}_reindex", "global", mapping)
+
+
+@primitive
+def reindex_cache_read(
+    fn: Func,
+    block: Label,
+    read_buffer_index: int,
+    storage_scope: str,
+    index_map: IndexMap | Callable[..., Any],
+) -> tuple[Func, Label]:
+    """Let `block` read a copy of its input in which an iteration reads the place that a map says.
+
+        reindex_cache_read(block, 0, "local", lambda i, j: (i // 4, j, i % 4)):
+        for i, j: B[i, j] = A[j, i]
+          ->  for c0, c1: A_local[c0 // 4, c1, c0 % 4] = A[c1, c0]
+              for i, j: B[i, j] = A_local[i // 4, j, i % 4]
+
+    The map takes the block's iteration variables. Iterations that read different elements must be
+    sent to different places. Gives the label of the copying block.
+    """
+    require_scope(storage_scope)
+    found = find_block(fn, block)
+    old = input_at(found, read_buffer_index)
+    mapping = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
+    return _read(fn, found, old, f"{old.name}_{storage_scope}", storage_scope, mapping)
+
+
+@primitive
+def reindex_cache_write(
+    fn: Func,
+    block: Label,
+    write_buffer_index: int,
+    storage_scope: str,
+    index_map: IndexMap | Callable[..., Any],
+) -> tuple[Func, Label]:
+    """Let `block` compute into a buffer at the places that a map says; a nest after it copies.
+
+        reindex_cache_write(block, 0, "local", lambda i, j: (j, i)):
+        for i, j: B[i, j] = A[i, j] * 2   ->   for i, j: B_local[j, i] = A[i, j] * 2
+                                               for c0, c1: B[c0, c1] = B_local[c1, c0]
+
+    The map takes the block's iteration variables, and depends on spatial ones only. Gives the label
+    of the copying block.
+    """
+    require_scope(storage_scope)
+    found = find_block(fn, block)
+    old = region_at(found, found.writes, write_buffer_index, "write")
+    mapping = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
+    return _write(fn, found, old, f"{old.name}_{storage_scope}", storage_scope, mapping)
+
+
+def _read(
+    fn: Func, block: Block, old: Buffer, name: str, scope: str, mapping: IndexMap
+) -> tuple[Func, Label]:
+    indices = place_of(block, old)
+    places = places_of(block, mapping)
+    iters = moving(block, (*indices, *places))
+    ranges, label = domain(iters), block.label
+    position = top_position(fn, label)
+    require_inside(old, indices, ranges, label)
+    require_written_before(fn, old, position, block)
+    require(
+        always_read(block, old) or all_written(fn, old),
+        "block {0} reads {1} under a condition, and it cannot be shown that all of it is written",
+        label.name,
+        old.name,
+        at=label,
+    )
+    for n in [n for e in indices for n in walk(e) if type(n) is Load]:
+        require_inside(n.buffer, n.indices, ranges, label)
+        require_written_before(fn, n.buffer, position, block)
+        require(
+            all_written(fn, n.buffer),
+            "it cannot be shown that all of {0} is written, by which block {1} finds its element",
+            n.buffer.name,
+            label.name,
+            at=label,
+        )
+    require_apart(iters, places, "the map sends iterations that read {0} at different places to "
+                   "one place", old, label)  # fmt: skip
+    new = _replace(old, name=name, shape=shape_of(old, places, iters, label), strides=None,
+                   scope=scope, constant=False)  # fmt: skip
+    stmt, copied = copy_nest(name, iters, (new, places), (old, indices))
+    fn = insert_top(redirected(fn, block, old, new, places), position, stmt)
+    return _replace(fn, allocs=(*fn.allocs, new)), copied
+
+
+def _write(
+    fn: Func, block: Block, old: Buffer, name: str, scope: str, mapping: IndexMap
+) -> tuple[Func, Label]:
+    require_unit(fn, block)
+    label = block.label
+    require(
+        old not in fn.inplace,
+        "{0} is updated in place; its first contents are part of the computation",
+        old.name,
+        at=label,
+    )
+    require(
+        all(type(n) in (Seq, Store) or not isinstance(n, Stmt) for n in walk(block.body)),
+        "block {0} stores {1} under a condition or in a loop of its own",
+        label.name,
+        old.name,
+        at=label,
+    )
+    indices = place_of(block, old)
+    places = places_of(block, mapping)
+    iters = moving(block, (*indices, *places))
+    for i in block.iters:
+        moves = any(i is m for m in iters)
+        require(
+            not moves or i.kind is IterKind.SPATIAL,
+            "the place depends on {0}, a {1} iteration variable; an element has one place",
+            i.var.name,
+            i.kind.value,
+            at=label,
+        )
+        require(
+            moves or i.kind is not IterKind.SPATIAL or certain(i.extent == 1),
+            "block {0} stores to the same elements of {1} for all {2}",
+            label.name,
+            old.name,
+            i.var.name,
+            at=label,
+        )
+    position = top_position(fn, label)
+    for r in readers_of(fn, {old}, but=label):
+        require(
+            top_position(fn, r.label) > position,
+            "{0} is read by block {1} in the same loop nest",
+            old.name,
+            r.label.name,
+            at=r.label,
+            hint="do this before compute_at moves the blocks into one nest",
+        )
+    require_apart(iters, indices, "it cannot be shown that iterations store to different elements "
+                   "of {0}", old, label)  # fmt: skip
+    require_apart(iters, places, "the map sends iterations that store to {0} at different places "
+                   "to one place", old, label)  # fmt: skip
+    new = _replace(old, name=name, shape=shape_of(old, places, iters, label), strides=None,
+                   scope=scope, constant=False)  # fmt: skip
+    stmt, copied = copy_nest(name, iters, (old, indices), (new, places))
+    fn = insert_top(redirected(fn, block, old, new, places), position + 1, stmt)
+    fn = _replace(fn, allocs=(*fn.allocs, new))
+    require_still_concurrent(fn, (label,))
+    return fn, copied
+
+
+def all_written(fn: Func, buffer: Buffer) -> bool:
+    """Whether it is known that all elements of a buffer have values once its writers are done."""
+    if buffer in fn.inplace or not writers_of(fn, buffer):
+        return buffer not in fn.allocs
+    return is_whole(written_elements(fn, buffer), buffer)

@@ -1,0 +1,336 @@
+"""`reindex`, `reindex_cache_read` and `reindex_cache_write`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.errors import ScheduleError
+from tilewright.schedule import Schedule
+from tilewright.tir import te
+from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
+
+from .conftest import Golden
+from .machinery import check_compiled, check_meaning
+from .programs import chain, elementwise, loops, matmul, matmul_relu, stencil
+
+
+def test_reads_in_the_order_of_iterations(golden: Golden) -> None:
+    golden("reindex/read", strided(), lambda s: s.reindex(s.get_block("B"), ("read", 0)))
+
+
+def test_writes_in_the_order_of_iterations(golden: Golden) -> None:
+    golden("reindex/write", matmul(), lambda s: s.reindex(s.get_block("C"), ("write", 0)))
+
+
+def test_places_that_data_choose(golden: Golden) -> None:
+    golden("reindex/gather", gather(), lambda s: s.reindex(s.get_block("B"), ("read", 0)))
+
+
+def test_read_by_a_map(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        block = sch.get_block("C")
+        copy = sch.reindex_cache_read(block, 1, "global", lambda i, j, k: (j // 4, k, j % 4))
+        sch.reorder(*reversed(sch.get_loops(copy)))
+
+    golden("reindex_cache_read/panels", matmul(), script)
+
+
+def test_a_copy_that_repeats(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        sch.reindex_cache_read(sch.get_block("C"), 0, "local", lambda i, j, k: (j, k, i))
+
+    golden("reindex_cache_read/repeated", matmul(2, 3, 4), script)
+
+
+def test_write_by_a_map(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        block = sch.get_block("C")
+        copy = sch.reindex_cache_write(block, 0, "local", lambda i, j, k: (j, i))
+        sch.reverse_compute_at(copy, sch.get_loops(block)[0])
+
+    golden("reindex_cache_write/transposed", matmul(), script)
+
+
+def test_symbolic_sizes() -> None:
+    sch = Schedule(matmul(), symbolic=True)
+    block = sch.get_block("C")
+    _, f = sch.sample_perfect_tile(sch.get_loops(block)[1], 2, 8)
+    sch.reindex_cache_read(block, 1, "global", lambda i, j, k: (j // f, k, j % f))
+    sch.reindex(block, ("write", 0))
+    again = Schedule(sch.original)
+    for step in sch.trace:
+        again.replay(step)
+    check_meaning(again.original, again.func)
+    check_compiled(again.original, again.func)
+
+
+def test_several_results() -> None:
+    sch = Schedule(extremes())
+    sch.reindex(sch.get_block("L"), ("write", 1))
+    sch.reindex(sch.get_block("L"), ("read", 0))
+    check_meaning(sch.original, sch.func)
+
+
+def test_no_elements() -> None:
+    sch = Schedule(matmul(0, 4, 3))
+    copy = sch.reindex_cache_read(sch.get_block("C"), 0, "global", lambda i, j, k: (i * 9 + k,))
+    assert copy.name == "A_global"
+    assert sch.func.allocs[0].shape == (0,)
+    check_meaning(sch.original, sch.func)
+
+
+def test_what_is_no_buffer() -> None:
+    sch = Schedule(elementwise())
+    with pytest.raises(ScheduleError, match=r"buffer must be \('read', n\) or \('write', n\)"):
+        sch.reindex(sch.get_block("B"), ("both", 0))
+
+
+def test_several_places() -> None:
+    sch = Schedule(stencil())
+    with pytest.raises(ScheduleError, match="accesses B at 3 different places; expected one"):
+        sch.reindex(sch.get_block("C"), ("read", 0))
+
+
+def test_place_that_the_body_binds() -> None:
+    sch = Schedule(bound_inside())
+    with pytest.raises(ScheduleError, match="depends on x, which is bound in its body"):
+        sch.reindex(sch.get_block("B"), ("read", 0))
+
+
+def test_padding() -> None:
+    sch = Schedule(padded())
+    with pytest.raises(ScheduleError, match="index vi - 1 of A is not shown to lie within 0"):
+        sch.reindex(sch.get_block("B"), ("read", 0))
+
+
+def test_division() -> None:
+    sch = Schedule(divided())
+    with pytest.raises(ScheduleError, match="divides by what is not known to be positive"):
+        sch.reindex(sch.get_block("B"), ("read", 1))
+
+
+def test_written_in_the_same_nest() -> None:
+    sch = Schedule(chain())
+    b, c = sch.get_block("B"), sch.get_block("C")
+    sch.compute_at(b, loops(sch, "C")[0])
+    with pytest.raises(ScheduleError, match="B is written by block B in the same loop nest"):
+        sch.reindex(c, ("read", 0))
+    with pytest.raises(ScheduleError, match="B is read by block C in the same loop nest"):
+        sch.reindex(b, ("write", 0))
+
+
+def test_read_under_a_condition() -> None:
+    sch = Schedule(half_written())
+    with pytest.raises(ScheduleError, match="reads B under a condition"):
+        sch.reindex(sch.get_block("C"), ("read", 0))
+
+
+def test_place_from_what_is_written_in_part() -> None:
+    sch = Schedule(half_known())
+    with pytest.raises(ScheduleError, match="that all of P is written, by which block C finds"):
+        sch.reindex(sch.get_block("C"), ("read", 0))
+
+
+def test_map_that_loses_elements() -> None:
+    sch = Schedule(matmul())
+    with pytest.raises(ScheduleError, match="iterations that read B at different places to one"):
+        sch.reindex_cache_read(sch.get_block("C"), 1, "global", lambda i, j, k: (j // 2, k))
+    with pytest.raises(ScheduleError, match="iterations that store to C at different places"):
+        sch.reindex_cache_write(sch.get_block("C"), 0, "global", lambda i, j, k: (i,))
+
+
+def test_map_of_another_rank() -> None:
+    sch = Schedule(matmul())
+    with pytest.raises(ScheduleError, match=r"takes 2 indices, block C has 3 .*\(vi, vj, vr\)"):
+        sch.reindex_cache_read(sch.get_block("C"), 1, "global", lambda i, j: (i, j))
+
+
+def test_map_below_zero() -> None:
+    sch = Schedule(matmul())
+    with pytest.raises(ScheduleError, match="has no known range from zero on"):
+        sch.reindex_cache_read(sch.get_block("C"), 1, "global", lambda i, j, k: (j - 1, k))
+
+
+def test_map_into_the_distance() -> None:
+    sch = Schedule(matmul())
+    with pytest.raises(ScheduleError, match="spreads what is copied of B over"):
+        sch.reindex_cache_read(sch.get_block("C"), 1, "global", lambda i, j, k: (j * 99999, k))
+
+
+def test_one_place_for_an_element_of_a_reduction() -> None:
+    sch = Schedule(matmul())
+    with pytest.raises(ScheduleError, match="the place depends on vr, a reduce iteration"):
+        sch.reindex_cache_write(sch.get_block("C"), 0, "global", lambda i, j, k: (i, j, k))
+
+
+def test_unknown_scope() -> None:
+    sch = Schedule(matmul())
+    with pytest.raises(ScheduleError, match="unknown scope 'L1'"):
+        sch.reindex_cache_read(sch.get_block("C"), 1, "L1", lambda i, j, k: (j, k))
+    with pytest.raises(ScheduleError, match="unknown scope 'L1'"):
+        sch.reindex_cache_write(sch.get_block("C"), 0, "L1", lambda i, j, k: (i, j))
+
+
+def test_update_in_place() -> None:
+    x = te.placeholder((4,), "int32", name="X")
+    y = te.compute((4,), lambda i: x[i] + 1, name="Y")
+    sch = Schedule(te.func([x], name="inc", inplace={y: x}))
+    with pytest.raises(ScheduleError, match="updated in place|reads X, which it writes"):
+        sch.reindex(sch.get_block("Y"), ("write", 0))
+
+
+def test_output_in_place_of_what_is_not_read() -> None:
+    sch = Schedule(
+        parse(
+            """
+@tw.script
+def f(A: T.Buffer((4,), "int32"), X: T.Buffer((4,), "int32")):
+    T.inplace(X)
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            X[vi] = A[vi]
+"""
+        )
+    )
+    with pytest.raises(ScheduleError, match="X is updated in place"):
+        sch.reindex(sch.get_block("B"), ("write", 0))
+
+
+def test_stores_under_a_condition() -> None:
+    sch = Schedule(
+        parse(
+            """
+@tw.script
+def f(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32")):
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            if A[vi] > 0:
+                B[vi] = A[vi]
+"""
+        )
+    )
+    with pytest.raises(ScheduleError, match="stores B under a condition"):
+        sch.reindex(sch.get_block("B"), ("write", 0))
+
+
+def test_several_stores_to_an_element() -> None:
+    text = """
+@tw.script
+def f(A: T.Buffer((4,), "int32"), B: T.Buffer((16,), "int32")):
+    for i, j in T.grid(4, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[{0}] = A[0]
+"""
+    sch = Schedule(parse(text.replace("{0}", "vi")))
+    with pytest.raises(ScheduleError, match="stores to the same elements of B for all vj"):
+        sch.reindex(sch.get_block("B"), ("write", 0))
+    sch = Schedule(parse(text.replace("{0}", "vi + vj")))
+    with pytest.raises(ScheduleError, match="store to different elements of B"):
+        sch.reindex(sch.get_block("B"), ("write", 0))
+
+
+def test_relu_reads_its_own_tile() -> None:
+    sch = Schedule(matmul_relu())
+    sch.reindex(sch.get_block("D"), ("read", 0))
+    sch.reindex(sch.get_block("C"), ("write", 0))
+    check_meaning(sch.original, sch.func)
+
+
+def strided() -> Func:
+    """B[i, j] = A[j * 2, i] * 3."""
+    a = te.placeholder((16, 6), "int32", name="A")
+    b = te.compute((6, 8), lambda i, j: a[j * 2, i] * 3, name="B")
+    return te.func([a, b], name="strided")
+
+
+def gather() -> Func:
+    """B[i] = A[P[i]]."""
+    a = te.placeholder((10,), "int32", name="A")
+    p = te.placeholder((6,), "int32", name="P", value_range=(0, 10))
+    b = te.compute((6,), lambda i: a[p[i]] + 1, name="B")
+    return te.func([a, p, b], name="gather")
+
+
+def padded() -> Func:
+    """B[i] = A[i - 1], or 0 at the border."""
+    a = te.placeholder((8,), "int32", name="A")
+    b = te.compute((9,), lambda i: te.select(i >= 1, a[i - 1], 0), name="B")
+    return te.func([a, b], name="padded")
+
+
+def divided() -> Func:
+    """B[i] = A[i % N[i]] where N[i] is positive."""
+    return parse(
+        """
+@tw.script
+def f(N: T.Buffer((8,), "int64"), A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = T.select(N[vi] > 0, A[T.minimum(T.maximum(vi // N[vi], 0), 7)], 0)
+"""
+    )
+
+
+def bound_inside() -> Func:
+    """B[i] = A[x] with x = i // 2."""
+    return parse(
+        """
+@tw.script
+def f(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            x = vi // 2
+            B[vi] = A[x]
+"""
+    )
+
+
+def half_written() -> Func:
+    """C[i] = B[i] of the even i, which alone are written."""
+    return parse(
+        """
+@tw.script
+def f(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
+    B = T.alloc((8,), "int32")
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi * 2] = A[vi]
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = T.select(vi % 2 == 0, B[vi], 0)
+"""
+    )
+
+
+def half_known() -> Func:
+    """C[i] = A[P[i]] of the even i, of which alone P is written."""
+    return parse(
+        """
+@tw.script
+def f(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
+    P = T.alloc((8,), "int64", value_range=(0, 8))
+    for i in range(4):
+        with T.block("P"):
+            vi = T.axis.spatial(4, i)
+            P[vi * 2] = vi
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = T.select(vi % 2 == 0, A[P[vi]], 0)
+"""
+    )
+
+
+def extremes() -> Func:
+    """The sum and difference of neighbours."""
+    a = te.placeholder((6, 8), "int32", name="A")
+    low, high = te.compute((6, 8), lambda i, j: (a[i, j] - 1, a[i, j] + 1), name=("L", "H"))
+    return te.func([a, low, high], name="extremes")
