@@ -156,6 +156,8 @@ class Schedule:
     pack = method(p.pack)
     transform_layout = method(p.transform_layout)
     prefetch = method(p.prefetch)
+    pad_einsum = method(p.pad_einsum)
+    decompose_padding = method(p.decompose_padding)
 
     compute_at = method(p.compute_at)
     reverse_compute_at = method(p.reverse_compute_at)

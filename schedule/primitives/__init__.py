@@ -2,10 +2,12 @@
 
 from .annotate import annotate, bind, parallel, set_scope, unannotate, unroll, vectorize
 from .cache import cache_read, cache_write
+from .einsum import pad_einsum
 from .inline import compute_inline, reverse_compute_inline
 from .loops import fuse, reorder, split, tile
 from .nest import add_unit_loop, fission, merge
 from .pack import pack, transform_layout
+from .padding import decompose_padding
 from .partial import split_reduction
 from .partition import loop_partition
 from .place import compute_at, reverse_compute_at
@@ -29,6 +31,7 @@ __all__ = [
     "cache_write",
     "compute_at",
     "compute_inline",
+    "decompose_padding",
     "decompose_reduction",
     "fission",
     "fuse",
@@ -40,6 +43,7 @@ __all__ = [
     "loop_partition",
     "merge",
     "pack",
+    "pad_einsum",
     "parallel",
     "prefetch",
     "reindex",

@@ -12,7 +12,7 @@ from typing import Any
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
-from tilewright.schedule.find import blocks_in
+from tilewright.schedule.find import blocks_in, find_block
 from tilewright.tir.ir import Label, Var
 
 from .random_programs import Pick
@@ -246,6 +246,18 @@ def prefetch(sch: Schedule, pick: Pick) -> None:
     sch.prefetch(block, an_index(pick), one_of(pick, loops), ahead, pick(4))
 
 
+def pad_einsum(sch: Schedule, pick: Pick) -> None:
+    block = a_block(sch, pick)
+    count = len(find_block(sch.func, block).iters) + sometimes(pick)
+    sch.pad_einsum(block, [a_factor(pick) for _ in range(count)])
+
+
+def decompose_padding(sch: Schedule, pick: Pick) -> None:
+    block = a_block(sch, pick)
+    loops = sch.get_loops(block)
+    sch.decompose_padding(block, loops[pick(len(loops))] if loops else a_loop(sch, pick))
+
+
 def compute_at(sch: Schedule, pick: Pick) -> None:
     block = a_block(sch, pick)
     consumers = sch.get_consumers(block)
@@ -293,8 +305,9 @@ def rfactor(sch: Schedule, pick: Pick) -> None:
 
 def split_reduction(sch: Schedule, pick: Pick) -> None:
     parts = one_of(pick, (2, 2, 3, 4, 1)) if pick(4) else sch.sample_categorical((2, 3))
-    axis = one_of(pick, (0, 0, 1, -1))
-    sch.split_reduction(a_loop(sch, pick), parts, axis, tree=bool(pick(2)))
+    loops = loops_of(sch, pick)
+    loop = loops[-1] if loops and not sometimes(pick, 4) else a_loop(sch, pick)
+    sch.split_reduction(loop, parts, one_of(pick, (0, 0, 1, -1)), tree=bool(pick(2)))
 
 
 def fuse_reduction_epilogue(sch: Schedule, pick: Pick) -> None:
@@ -311,6 +324,7 @@ STEPS = (
     reverse_compute_at,
     reverse_compute_at, compute_inline, reverse_compute_inline, decompose_reduction, rfactor,
     rfactor, fuse_reduction_epilogue, split_reduction,
+    pad_einsum, decompose_padding,
 )  # fmt: skip
 
 

@@ -53,8 +53,10 @@ def test_random_schedules_compute_the_same_in_machine_code(seed: int) -> None:
 
 def test_random_schedules_reach_every_primitive() -> None:
     counts: Counter[str] = Counter()
-    for seed in range(160):
+    for seed in range(800):
         assert run_case(seed, counts, compiled=False) is None
+        if seed >= 159 and set(PRIMITIVES) <= set(counts):
+            break
     assert not set(PRIMITIVES) - set(counts)
 
 

@@ -1,0 +1,315 @@
+"""Sums of products over padded domains: `pad_einsum`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace as _replace
+from typing import Any, NamedTuple
+
+from ... import dtypes
+from ...tir.ir import (
+    Binary,
+    Block,
+    Buffer,
+    Cast,
+    Dim,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    Iter,
+    IterKind,
+    Label,
+    Load,
+    Op,
+    Stmt,
+    Store,
+    Var,
+    as_expr,
+    const,
+    load,
+    select,
+    seq,
+)
+from ...tir.visit import rewrite_children, walk
+from ..available import require_still_concurrent
+from ..blocks import (
+    conjunction,
+    conjuncts,
+    free_vars,
+    match_reduction,
+    nest,
+    require_unit,
+    with_regions,
+)
+from ..find import find_block, find_path
+from ..primitive import primitive
+from ..require import certain, require
+from .cache import (
+    copy_block,
+    is_whole,
+    require_written_before,
+    top_position,
+    top_statements,
+    written_elements,
+)
+from .reduction import sole_block
+
+PADDING = 64
+"""At most how many times as many iterations a padded loop may have."""
+
+
+@primitive
+def pad_einsum(fn: Func, block: Label, padding: Sequence[Dim]) -> tuple[Func, tuple[Label, ...]]:
+    """Round the extents of a sum of products up to multiples of `padding`, by copies with zeros.
+
+        pad_einsum(block, [1, 1, 4]):
+        for i, j, k in 10: C[i, j] += A[i, k] * B[k, j]
+          ->  for i, k in 12: A_pad[i, k] = select(k < 10, A[i, k], 0)
+              for k in 12, j: B_pad[k, j] = select(k < 10, B[k, j], 0)
+              for i, j, k in 12: C[i, j] += A_pad[i, k] * B_pad[k, j]
+
+    `padding` has a number for each iteration variable of the block, in order; 1 leaves it alone.
+    What is padded must be indexed by plain iteration variables. Where dimensions of the result are
+    padded the block computes into an internal buffer, whose part within is copied out. Gives the
+    labels of the copying blocks, that of the result last.
+    """
+    found = find_block(fn, block)
+    position = top_position(fn, block)
+    top = top_statements(fn)[position]
+    require_unit(fn, found)
+    loops = [s for s in find_path(top, block) or () if type(s) is For]
+    padded = _padded_iters(found, loops, padding)
+    if not padded:
+        return fn, ()
+    require(
+        type(top) is For and sole_block(top) is found,
+        "block {0} shares its nest with others",
+        block.name,
+        at=block,
+        hint="pad_einsum comes before compute_at moves the blocks into one nest",
+    )
+    _require_sum_of_products(found, padded)
+    moves = _moves(found, padded)
+    update = _moved(found.body, padded, moves)
+    init = None if found.init is None else _moved(found.init, padded, moves)
+    iters = tuple(
+        _replace(i, extent=padded[i.var].extent) if i.var in padded else i for i in found.iters
+    )
+    new: Stmt = with_regions(_replace(found, iters=iters, body=update, init=init))
+    grown = {p.loop: p.extent for p in padded.values()}
+    for s in reversed(loops):
+        new = For(s.var, grown.get(s.var, s.extent), new, s.kind, s.thread, s.annotations)
+    results = {r.buffer for r in found.writes}
+    ins = [_copy_in(fn, found, m, position) for m in moves.values() if m.old not in results]
+    outs = [_copy_out(fn, found, m) for m in moves.values() if m.old in results]
+    made = [s for s, _ in ins] + [new] + [s for s, _ in outs]
+    stmts = top_statements(fn)
+    body = seq(*stmts[:position], *made, *stmts[position + 1 :])
+    fn = _replace(fn, body=body, allocs=(*fn.allocs, *(m.new for m in moves.values())))
+    require_still_concurrent(fn, (block,))
+    return fn, tuple(label for _, label in (*ins, *outs))
+
+
+class _Padded(NamedTuple):
+    """An iteration variable that is padded: its loop, its extent before and after."""
+
+    loop: Var
+    inside: int
+    extent: int
+
+
+def _padded_iters(block: Block, loops: Sequence[For], padding: Sequence[Dim]) -> dict[Var, _Padded]:
+    """The iteration variables whose extents are to grow. Their loops must be theirs alone."""
+    require(
+        len(padding) == len(block.iters),
+        "{0} paddings for the {1} iteration variables of block {2} ({3})",
+        len(padding),
+        len(block.iters),
+        block.label.name,
+        lambda: ", ".join(i.var.name for i in block.iters),
+        at=block.label,
+    )
+    found: dict[Var, _Padded] = {}
+    own = {s.var: s for s in loops}
+    for i, p in zip(block.iters, padding, strict=True):
+        require(
+            isinstance(p, int) and isinstance(i.extent, int),
+            "padding {0} for an extent of {1}: which copies are made is open",
+            p,
+            i.extent,
+            at=block.label,
+            hint="give the padding as a number, such as the largest that is sampled",
+        )
+        assert isinstance(p, int)
+        assert isinstance(i.extent, int)
+        require(p >= 1, "padding {0} is not positive", p, at=block.label)
+        extent = -(-i.extent // p) * p
+        if extent == i.extent:
+            continue
+        require(
+            p <= PADDING * i.extent,
+            "padding {0} for an extent of {1}; at most {2} times as much",
+            p,
+            i.extent,
+            PADDING,
+            at=block.label,
+        )
+        loop = own.get(i.value) if type(i.value) is Var else None
+        used = [x for x in block.iters if x is not i and loop and loop.var in free_vars(x.value)]
+        guarded = loop and any(loop.var in free_vars(c) for c in conjuncts(block.predicate))
+        require(
+            loop is not None and not used and not guarded and certain(loop.extent == i.extent),
+            "{0} of block {1} is {2}; expected a loop of its own with {3} iterations",
+            i.var.name,
+            block.label.name,
+            i.value,
+            i.extent,
+            at=block.label,
+            hint="pad_einsum comes before split, fuse and other steps that change the loops",
+        )
+        assert loop is not None
+        require(
+            loop.kind is ForKind.SERIAL,
+            "loop {0} is {1} already; pad it before that",
+            loop.var.name,
+            loop.kind.value,
+            at=loop.var,
+        )
+        found[i.var] = _Padded(loop.var, i.extent, extent)
+    return found
+
+
+def _require_sum_of_products(block: Block, padded: dict[Var, _Padded]) -> None:
+    """Require that what padding adds to the block's results is zero."""
+    reduction = match_reduction(block)
+    require(
+        reduction is not None and reduction.combiner.name == "sum",
+        "block {0} must be a sum",
+        block.label.name,
+        at=block.label,
+    )
+    assert reduction is not None
+    loads = list(_factors(reduction.value, block))
+    kinds = {i.var: i.kind for i in block.iters}
+    for v in (v for v in padded if kinds[v] is IterKind.REDUCE):
+        zero = [any(v in free_vars(e) for e in n.indices) for n in loads]
+        exact = not any(dtypes.is_float(n.dtype) for n in loads)
+        without = [n.buffer.name for n, z in zip(loads, zero, strict=True) if not z]
+        require(
+            all(zero) or (exact and any(zero)),
+            "{0} is not padded along {1}: zero times its elements need not be zero",
+            lambda w=without: ", ".join(w),
+            v.name,
+            at=block.label,
+            hint="infinity times zero is not zero; only factors that run along the sum are padded",
+        )
+
+
+def _factors(value: Expr, block: Block) -> Iterator[Load]:
+    """The loads whose product `value` is."""
+    match value:
+        case Load():
+            yield value
+        case Cast():
+            yield from _factors(value.value, block)
+        case Binary(op=Op.MUL):
+            yield from _factors(value.a, block)
+            yield from _factors(value.b, block)
+        case _:
+            require(
+                False,
+                "block {0} must sum products of elements, found {1}",
+                block.label.name,
+                value,
+                at=block.label,
+            )
+
+
+class _Move(NamedTuple):
+    """A buffer, the padded one in its place, and how each dimension is padded."""
+
+    old: Buffer
+    new: Buffer
+    dims: tuple[_Padded | None, ...]
+
+
+def _moves(block: Block, padded: Mapping[Var, _Padded]) -> dict[object, _Move]:
+    """The padded buffers that `block` needs, by `_key` of the accesses made to them."""
+    found: dict[object, _Move] = {}
+    roots = [block.body] if block.init is None else [block.init, block.body]
+    for n in (n for root in roots for n in walk(root)):
+        if type(n) is not Load and type(n) is not Store:
+            continue
+        old = n.buffer
+        for e in n.indices:
+            require(
+                type(e) is Var or free_vars(e).isdisjoint(padded),
+                "{0} is indexed by {1}; what is padded must be indexed by plain iteration "
+                "variables",
+                old.name,
+                e,
+                at=block.label,
+            )
+        dims = tuple(padded.get(e) if type(e) is Var else None for e in n.indices)
+        key = _key(n, padded)
+        if any(dims) and key not in found:
+            sizes = tuple(
+                n if p is None else p.extent for n, p in zip(old.shape, dims, strict=True)
+            )
+            limits = old.value_range
+            values = None if limits is None else (min(limits[0], 0), max(limits[1], 1))
+            new = Buffer(f"{old.name}_pad", sizes, old.dtype, value_range=values)
+            found[key] = _Move(old, new, dims)
+    return found
+
+
+def _key(access: Load | Store, padded: Mapping[Var, _Padded]) -> object:
+    """What accesses share that go to one padded buffer: the buffer, and what is padded where."""
+    along = (e if type(e) is Var and e in padded else None for e in access.indices)
+    return (access.buffer, *along)
+
+
+def _moved(n: Any, padded: Mapping[Var, _Padded], moves: Mapping[object, _Move]) -> Any:
+    """A part of the block with its accesses made to the padded buffers."""
+    if type(n) is Load:
+        move = moves.get(_key(n, padded))
+        return n if move is None else load(move.new, n.indices)
+    if type(n) is Store:
+        value = _moved(n.value, padded, moves)
+        move = moves.get(_key(n, padded))
+        return Store(n.buffer if move is None else move.new, n.indices, value)
+    return n if type(n) is Buffer else rewrite_children(n, lambda c: _moved(c, padded, moves))
+
+
+def _copy_in(fn: Func, block: Block, move: _Move, position: int) -> tuple[Stmt, Label]:
+    """The nest that copies an input and surrounds it with zeros, and the label of its block."""
+    require_written_before(fn, move.old, position, block)
+    require(
+        is_whole(written_elements(fn, move.old), move.old),
+        "it cannot be shown that all of {0} is written",
+        move.old.name,
+        at=block.label,
+    )
+    loops = [(Var(f"p{d}"), n) for d, n in enumerate(move.new.shape)]
+    iters = tuple(Iter(Var(f"v{d}"), n, IterKind.SPATIAL, v) for d, (v, n) in enumerate(loops))
+    indices = tuple(i.var for i in iters)
+    inside = conjunction(
+        [v < as_expr(p.inside) for v, p in zip(indices, move.dims, strict=True) if p is not None]
+    )
+    assert inside is not None
+    value = select(inside, load(move.old, indices), const(0, move.old.dtype))
+    label = Label(move.new.name)
+    copy = Block(label, iters, (), (), Store(move.new, indices, value))
+    return nest(loops, with_regions(copy)), label
+
+
+def _copy_out(fn: Func, block: Block, move: _Move) -> tuple[Stmt, Label]:
+    """The nest that copies the result without its padding, and the label of its block."""
+    require(
+        move.old not in fn.inplace,
+        "{0} is updated in place; its first contents are part of the computation",
+        move.old.name,
+        at=block.label,
+    )
+    return copy_block(f"{move.old.name}_crop", move.new, move.old, written_elements(fn, move.old))

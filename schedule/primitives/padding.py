@@ -1,0 +1,236 @@
+"""Padding taken apart: `decompose_padding`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace as _replace
+from typing import Any, TypeAlias
+
+from ...tir.ir import (
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Dim,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    Iter,
+    IterKind,
+    Label,
+    Load,
+    Op,
+    Select,
+    Stmt,
+    Store,
+    Var,
+    load,
+    seq,
+)
+from ...tir.polynomial import ONE
+from ...tir.simplify import Simplifier, simplify
+from ...tir.visit import rewrite_children, substitute
+from ..blocks import (
+    conjunction,
+    conjuncts,
+    domain_conditions,
+    free_vars,
+    loop_ranges,
+    require_unit,
+    with_regions,
+)
+from ..find import find_block, find_loop, loops_above, replace
+from ..primitive import primitive
+from ..require import certain, require
+from .reduction import sole_block
+
+PADDING = 64
+"""At most how many times as many iterations a padded loop may have."""
+
+
+@primitive
+def decompose_padding(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]:
+    """Fill what a block pads right before `loop`, so that the block only copies what is inside.
+
+        for i in 10:                                  for i in 10: B[i] = 0
+          B[i] = select(1 <= i < 9, A[i - 1], 0)  ->  for i in 8: B[i + 1] = A[i]
+
+    The block stores a constant where a condition fails that bounds single iteration variables;
+    `loop` must contain nothing else. Serial loops shrink to what is inside, others get predicates.
+    Gives the label of the block that fills; the handle `block` stays with the copy.
+    """
+    found = find_block(fn, block)
+    require_unit(fn, found)
+    target = find_loop(fn, loop)
+    require(
+        sole_block(target) is found,
+        "loop {0} is not around block {1}",
+        loop.name,
+        block.name,
+        at=block,
+    )
+    stored = found.body
+    require(
+        type(stored) is Store
+        and type(stored.value) is Select
+        and type(stored.value.other) is Const
+        and not any(i.kind is not IterKind.SPATIAL for i in found.iters),
+        "block {0} must store select(condition, value, constant)",
+        block.name,
+        at=block,
+    )
+    assert isinstance(stored, Store)
+    assert isinstance(stored.value, Select)
+    box = _box(found, stored.value.cond)
+    fill, label = _filling(found, _replace(stored, value=stored.value.other), target)
+    copy, shrunk = _copying(
+        found, _replace(stored, value=stored.value.then), box, loops_above(fn, block), loop
+    )
+    nested: Stmt = copy
+    for s in reversed(_chain(target)):
+        extent = shrunk.get(s.var, s.extent)
+        nested = For(s.var, extent, nested, s.kind, s.thread, s.annotations)
+    return replace(fn, target, seq(fill, nested)), label
+
+
+SHRINKING = (ForKind.SERIAL, ForKind.UNROLL, ForKind.PARALLEL)
+"""The kinds of loops whose extents may change: vectors and thread blocks keep their sizes."""
+
+Box: TypeAlias = dict[Var, tuple[int, int]]
+"""The first value of iteration variables that is inside, and the first one that is not again."""
+
+
+def _box(block: Block, condition: Expr) -> Box:
+    """Where `condition` holds, in the domain of `block`: those variables that it bounds."""
+    extents = {i.var: i.extent for i in block.iters if isinstance(i.extent, int)}
+    found: Box = {}
+    for c in conjuncts(condition):
+        limits = _limits(c, extents)
+        require(
+            limits is not None,
+            "the condition {0} of block {1} is no bound of one iteration variable",
+            c,
+            block.label.name,
+            at=block.label,
+        )
+        assert limits is not None
+        var, low, high = limits
+        before = found.get(var, (0, extents[var]))
+        low, high = max(low, before[0]), min(high, before[1])
+        if (low, high) != (0, extents[var]):
+            found[var] = low, high
+    require(
+        bool(found),
+        "block {0} pads nothing: its condition holds everywhere",
+        block.label.name,
+        at=block.label,
+        hint="compute_inline removes a block that only copies",
+    )
+    for var, (low, high) in found.items():
+        require(
+            low < high,
+            "no value of {0} is inside: the condition {1} never holds",
+            var.name,
+            condition,
+            at=block.label,
+        )
+    return found
+
+
+def _limits(c: Expr, extents: Mapping[Var, int]) -> tuple[Var, int, int] | None:
+    """The variable that `c` bounds, the first value for which it holds, and the one after the last.
+
+    `None` where `c` is no such bound, or the extent of the variable is not known.
+    """
+    if type(c) is not Binary or c.op not in (Op.LT, Op.LE, Op.GT, Op.GE):
+        return None
+    # As `left >= 0`, where left is a sum of a multiple of the variable and a number.
+    a, b = (c.a, c.b) if c.op in (Op.GT, Op.GE) else (c.b, c.a)
+    left = Simplifier({}).poly(a - b)
+    rest = left.get(ONE, 0) - (c.op in (Op.LT, Op.GT))
+    terms = [(k, n) for k, n in left.items() if k is not ONE]
+    if len(terms) != 1:
+        return None
+    var, times = terms[0]
+    extent = extents.get(var) if type(var) is Var else None
+    if type(var) is not Var or extent is None:
+        return None
+    if times > 0:
+        return var, -(rest // times), extent
+    return var, 0, rest // -times + 1
+
+
+def _chain(loop: For) -> list[For]:
+    """The loops from `loop` on down to the block that is all it contains."""
+    chain = [loop]
+    while type(chain[-1].body) is For:
+        chain.append(chain[-1].body)
+    return chain
+
+
+def _filling(block: Block, body: Stmt, target: For) -> tuple[Stmt, Label]:
+    """The nest that stores the constant to all elements, in loops of its own."""
+    label = Label(f"{block.label.name}_fill")
+    chain = _chain(target)
+    renamed = {s.var: Var(f"{s.var.name}_fill") for s in chain}
+    fresh = {i.var: Var(i.var.name) for i in block.iters}
+    iters = tuple(
+        Iter(fresh[i.var], i.extent, i.kind, substitute(i.value, renamed)) for i in block.iters
+    )
+    predicate = None if block.predicate is None else substitute(block.predicate, renamed)
+    stmt: Stmt = with_regions(Block(label, iters, (), (), substitute(body, fresh), None, predicate))
+    for s in reversed(chain):
+        stmt = For(renamed[s.var], s.extent, stmt, s.kind, s.thread, s.annotations)
+    return stmt, label
+
+
+def _copying(
+    block: Block, body: Stmt, box: Box, loops: Sequence[For], first: Var
+) -> tuple[Block, dict[Var, Dim]]:
+    """The block over what is inside, and the new extents of the loops that shrink to that."""
+    start = next(n for n, s in enumerate(loops) if s.var is first)
+    serial = {s.var: s for s in loops[start:] if s.kind in SHRINKING}
+    shrunk: dict[Var, Dim] = {}
+    shifted: dict[Var, Expr] = {}
+    iters: list[Iter] = []
+    guards: list[Expr] = conjuncts(block.predicate)
+    known = Simplifier(loop_ranges(loops))
+    for i in block.iters:
+        if i.var not in box:
+            iters.append(i)
+            continue
+        low, high = box[i.var]
+        fresh = Var(i.var.name)
+        shifted[i.var] = fresh + low
+        loop = serial.get(i.value) if type(i.value) is Var else None
+        if loop is not None and certain(loop.extent == i.extent) and _is_alone(i, loop, block):
+            shrunk[loop.var] = high - low
+            iters.append(Iter(fresh, high - low, i.kind, loop.var))
+            continue
+        value = known(i.value - low)
+        guards += domain_conditions(value, high - low, known)
+        iters.append(Iter(fresh, high - low, i.kind, value))
+    moved = _replace(
+        block,
+        iters=tuple(iters),
+        body=_in_simple_terms(substitute(body, shifted)),
+        predicate=conjunction(guards),
+    )
+    return with_regions(moved), shrunk
+
+
+def _is_alone(i: Iter, loop: For, block: Block) -> bool:
+    """Whether nothing but the value of `i` depends on `loop`."""
+    others = [x.value for x in block.iters if x is not i] + conjuncts(block.predicate)
+    return not any(loop.var in free_vars(e) for e in others)
+
+
+def _in_simple_terms(n: Any) -> Any:
+    """A statement with its indices simplified."""
+    new = rewrite_children(n, _in_simple_terms) if type(n) is not Buffer else n
+    if type(new) is Load:
+        return load(new.buffer, tuple(map(simplify, new.indices)), new.mask)
+    if type(new) is Store:
+        return _replace(new, indices=tuple(map(simplify, new.indices)))
+    return new

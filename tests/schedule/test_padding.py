@@ -1,0 +1,270 @@
+"""`pad_einsum` and `decompose_padding`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tilewright.errors import ScheduleError
+from tilewright.schedule import Schedule
+from tilewright.tir import te
+from tilewright.tir.ir import Func
+
+from .conftest import Golden
+from .machinery import check_compiled, check_meaning
+from .programs import chain, elementwise, loops, matmul, matmul_relu
+
+
+def test_pad_all_dimensions(golden: Golden) -> None:
+    func = matmul(7, 10, 9)
+    sch = golden("pad_einsum/all", func, lambda s: s.pad_einsum(s.get_block("C"), [4, 4, 4]))
+    check_compiled(func, sch.func)
+
+
+def test_pad_the_sum(golden: Golden) -> None:
+    func = matmul(dtype="float32")
+    golden("pad_einsum/sum", func, lambda s: s.pad_einsum(s.get_block("C"), [1, 1, 4]))
+
+
+def test_pad_one_operand_of_integers(golden: Golden) -> None:
+    golden("pad_einsum/one_operand", weighted("int32"), lambda s: s.pad_einsum(
+        s.get_block("S"), [1, 4]))  # fmt: skip
+
+
+def test_what_is_padded_already_stays() -> None:
+    sch = Schedule(matmul(8, 12, 12))
+    assert sch.pad_einsum(sch.get_block("C"), [8, 4, 3]) == ()
+    assert sch.func is sch.original
+
+
+def test_padded_loops_split_without_predicates() -> None:
+    sch = Schedule(matmul(7, 10, 9))
+    block = sch.get_block("C")
+    sch.pad_einsum(block, [4, 4, 4])
+    for loop in sch.get_loops(block):
+        sch.split(loop, factors=[None, 4], perfect=True)
+    check_meaning(sch.original, sch.func)
+
+
+def test_after_a_step_that_left_two_nests_in_the_place_of_one() -> None:
+    sch = Schedule(sums_of_sums())
+    sch.rfactor(loops(sch, "B")[1], 0)
+    sch.pad_einsum(sch.get_block("C"), [8])
+    check_meaning(sch.original, sch.func)
+
+
+def test_open_padding() -> None:
+    sch = Schedule(matmul(), symbolic=True)
+    p = sch.sample_categorical([1, 2, 8])
+    with pytest.raises(ScheduleError, match="for an extent of 10: which copies are made is open"):
+        sch.pad_einsum(sch.get_block("C"), [1, 1, p])
+
+
+def test_sum_whose_terms_need_not_vanish() -> None:
+    sch = Schedule(weighted("float32"))
+    with pytest.raises(ScheduleError, match="w is not padded along vr: zero times its elements"):
+        sch.pad_einsum(sch.get_block("S"), [1, 4])
+
+
+def test_number_of_paddings() -> None:
+    sch = Schedule(matmul())
+    with pytest.raises(ScheduleError, match="2 paddings for the 3 iteration variables of block C"):
+        sch.pad_einsum(sch.get_block("C"), [4, 4])
+
+
+@pytest.mark.parametrize("padding", [0, -4])
+def test_padding_that_is_not_positive(padding: int) -> None:
+    sch = Schedule(matmul())
+    with pytest.raises(ScheduleError, match=f"padding {padding} is not positive"):
+        sch.pad_einsum(sch.get_block("C"), [1, 1, padding])
+
+
+def test_padding_out_of_proportion() -> None:
+    sch = Schedule(matmul())
+    with pytest.raises(ScheduleError, match="padding 4096 for an extent of 10; at most 64 times"):
+        sch.pad_einsum(sch.get_block("C"), [1, 1, 4096])
+
+
+def test_loop_that_is_split_already() -> None:
+    sch = Schedule(matmul())
+    block = sch.get_block("C")
+    sch.split(sch.get_loops(block)[2], factors=[None, 5])
+    with pytest.raises(ScheduleError, match="expected a loop of its own with 10 iterations"):
+        sch.pad_einsum(block, [1, 1, 4])
+
+
+def test_loop_that_is_parallel_already() -> None:
+    sch = Schedule(matmul())
+    block = sch.get_block("C")
+    sch.parallel(sch.get_loops(block)[0])
+    with pytest.raises(ScheduleError, match="loop i is parallel already; pad it before that"):
+        sch.pad_einsum(block, [3, 1, 1])
+
+
+def test_nest_shared_with_others() -> None:
+    sch = Schedule(matmul_relu())
+    block = sch.get_block("C")
+    sch.compute_at(block, loops(sch, "D")[0])
+    with pytest.raises(ScheduleError, match="must contain a single block|shares its nest"):
+        sch.pad_einsum(block, [1, 5, 4])
+
+
+def test_maximum() -> None:
+    a = te.placeholder((4, 6), "int32", name="A")
+    r = te.reduce_axis(6, name="r")
+    m = te.compute((4,), lambda i: te.max(a[i, r], axis=r), name="M")
+    sch = Schedule(te.func([a, m], name="rowmax"))
+    with pytest.raises(ScheduleError, match="block M must be a sum"):
+        sch.pad_einsum(sch.get_block("M"), [1, 4])
+
+
+def test_sum_of_sums() -> None:
+    sch = Schedule(row_sums(lambda a, i, r: a[i, r] + 1))
+    with pytest.raises(ScheduleError, match="block S must sum products of elements"):
+        sch.pad_einsum(sch.get_block("S"), [1, 4])
+
+
+def test_index_that_is_not_plain() -> None:
+    sch = Schedule(row_sums(lambda a, i, r: a[i, 5 - r]))
+    with pytest.raises(ScheduleError, match="A is indexed by 5 - vr; what is padded must be"):
+        sch.pad_einsum(sch.get_block("S"), [1, 4])
+
+
+def test_input_of_which_only_a_part_is_known_to_be_written() -> None:
+    sch = Schedule(matmul_of_a_copy())
+    sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i, j: (i * 2, j))
+    with pytest.raises(ScheduleError, match="indexed by|it cannot be shown that all of B"):
+        sch.pad_einsum(sch.get_block("C"), [1, 4])
+
+
+def test_fill_then_copy(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        block = sch.get_block("P")
+        sch.decompose_padding(block, sch.get_loops(block)[0])
+
+    sch = golden("decompose_padding/around", padded(), script)
+    check_compiled(padded(), sch.func)
+
+
+def test_fill_inside_of_a_loop(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        block = sch.get_block("P")
+        i, j = sch.get_loops(block)
+        _, j1 = sch.split(j, factors=[None, 4])
+        sch.vectorize(j1)
+        sch.parallel(i)
+        sch.decompose_padding(block, sch.get_loops(block)[1])
+
+    sch = golden("decompose_padding/tiles", padded(), script)
+    check_compiled(padded(), sch.func)
+
+
+def test_of_a_packed_copy(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        block = sch.pad_einsum(sch.get_block("C"), [1, 1, 4])[0]
+        sch.decompose_padding(block, sch.get_loops(block)[1])
+
+    golden("decompose_padding/copy", matmul(), script)
+
+
+def test_block_that_pads_nothing() -> None:
+    sch = Schedule(elementwise())
+    block = sch.get_block("B")
+    with pytest.raises(ScheduleError, match="block B must store select"):
+        sch.decompose_padding(block, sch.get_loops(block)[0])
+
+
+def test_condition_that_always_holds() -> None:
+    sch = Schedule(selected(lambda i: i < 8))
+    with pytest.raises(ScheduleError, match="block P pads nothing: its condition holds everywhere"):
+        sch.decompose_padding(sch.get_block("P"), loops(sch, "P")[0])
+
+
+def test_condition_that_never_holds() -> None:
+    sch = Schedule(selected(lambda i: (i < 3) & (i >= 5)))
+    with pytest.raises(ScheduleError, match="no value of vi is inside"):
+        sch.decompose_padding(sch.get_block("P"), loops(sch, "P")[0])
+
+
+def test_condition_that_is_no_box() -> None:
+    sch = Schedule(selected(lambda i: i % 2 < 1))
+    with pytest.raises(ScheduleError, match="is no bound of one iteration variable"):
+        sch.decompose_padding(sch.get_block("P"), loops(sch, "P")[0])
+
+
+def test_loop_around_other_blocks() -> None:
+    sch = Schedule(padded())
+    block = sch.get_block("P")
+    (i, _) = loops(sch, "Q")
+    sch.compute_at(block, i)
+    with pytest.raises(ScheduleError, match="must contain a single block"):
+        sch.decompose_padding(block, i)
+
+
+def test_loop_of_another_block() -> None:
+    sch = Schedule(padded())
+    with pytest.raises(ScheduleError, match="loop i is not around block P"):
+        sch.decompose_padding(sch.get_block("P"), loops(sch, "Q")[0])
+
+
+def row_sums(term: Any) -> Func:
+    """S[i] = sum of term(A, i, r)."""
+    a = te.placeholder((4, 6), "int32", name="A")
+    r = te.reduce_axis(6, name="r")
+    s = te.compute((4,), lambda i: te.sum(term(a, i, r), axis=r), name="S")
+    return te.func([a, s], name="row_sums")
+
+
+def weighted(dtype: str) -> Func:
+    """S[i] = sum of A[i, r] * w[i]."""
+    a = te.placeholder((4, 6), dtype, name="A")
+    w = te.placeholder((4,), dtype, name="w")
+    r = te.reduce_axis(6, name="r")
+    s = te.compute((4,), lambda i: te.sum(a[i, r] * w[i], axis=r), name="S")
+    return te.func([a, w, s], name="weighted")
+
+
+def matmul_of_a_copy() -> Func:
+    """C[i] = sum of B[i, r], where B is computed."""
+    a = te.placeholder((4, 6), "int32", name="A")
+    b = te.compute((4, 6), lambda i, j: a[i, j] + 1, name="B")
+    r = te.reduce_axis(6, name="r")
+    c = te.compute((4,), lambda i: te.sum(b[i, r], axis=r), name="C")
+    return te.func([a, c], name="sums")
+
+
+def sums_of_sums() -> Func:
+    """B[i] = sum of A[i, r], then C = the sum of B * B."""
+    a = te.placeholder((5, 6), "int32", name="A")
+    r, k = te.reduce_axis(6, name="r"), te.reduce_axis(5, name="k")
+    b = te.compute((5,), lambda i: te.sum(a[i, r], axis=r), name="B")
+    c = te.compute((), lambda: te.sum(b[k] * b[k], axis=k), name="C")
+    return te.func([a, c], name="sums")
+
+
+def padded() -> Func:
+    """P = A with a border of 7, then Q = P * 2."""
+    a = te.placeholder((6, 9), "int32", name="A")
+
+    def value(i: Any, j: Any) -> Any:
+        inside = (i >= 1) & (i < 7) & (j >= 2) & (j < 11)
+        return te.select(inside, a[i - 1, j - 2], 7)
+
+    p = te.compute((8, 12), value, name="P")
+    q = te.compute((8, 12), lambda i, j: p[i, j] * 2, name="Q")
+    return te.func([a, q], name="padded")
+
+
+def selected(condition: Any) -> Func:
+    """P = A where a condition on the index holds, 0 elsewhere; then Q = P + 1."""
+    a = te.placeholder((8,), "int32", name="A")
+    p = te.compute((8,), lambda i: te.select(condition(i), a[i], 0), name="P")
+    q = te.compute((8,), lambda i: p[i] + 1, name="Q")
+    return te.func([a, q], name="selected")
+
+
+def test_of_a_chain_without_a_sum() -> None:
+    sch = Schedule(chain())
+    with pytest.raises(ScheduleError, match="block B must be a sum"):
+        sch.pad_einsum(sch.get_block("B"), [3])
