@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .compile import build, build_library
     from .runtime import Module, load
     from .schedule import Schedule, Trace
+    from .schedule.primitive import primitive
+    from .schedule.require import require
     from .target import Target
     from .tir import language as T
     from .tir import te
@@ -67,6 +69,8 @@ __all__ = [
     "errors",
     "load",
     "ops",
+    "primitive",
+    "require",
     "script",
     "te",
     "tune",
@@ -83,6 +87,8 @@ _HOMES = {
     "build": ".compile",
     "build_library": ".compile",
     "load": ".runtime",
+    "primitive": ".schedule.primitive",
+    "require": ".schedule.require",
     "script": ".tir.script",
     "tune": ".autotune.tune",
 }

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from inspect import formatannotation
 from typing import Any, TypeAlias, Union, get_args, get_origin
 
 from ..errors import ScheduleError
@@ -258,7 +259,10 @@ def checker(hint: Any) -> Check:
     if _is_sequence(hint):
         one = checker(next(h for h in get_args(hint) if h is not ...))
         return lambda v: type(v) is tuple and all(one(x) for x in v)
-    raise ScheduleError("a primitive has a parameter of type {0}, which no trace can hold", hint)
+    raise ScheduleError(
+        "a primitive has a parameter of type {0}, which no trace can hold",
+        lambda: formatannotation(hint),
+    )
 
 
 def describe(hint: Any) -> str:

@@ -9,15 +9,18 @@ A primitive that samples takes a `Choose` right after the function, which the sc
 The other parameters are typed with what a trace can hold: `Var` (a loop), `Label` (a block), `Dim`
 (an integer or a sampled one), `int`, `float`, `bool`, `str`, `None`, `IndexMap`, `Any` (a JSON
 value), unions and sequences of these.
+
+Anybody may register more of them: importing the module that does so is all it takes for schedules
+to have them and for traces to name them. A trace says which module that was.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 from ..errors import ScheduleError
 from ..tir.ir import Func
@@ -39,10 +42,24 @@ class Primitive:
     variadic: str | None
     samples: bool
 
+    @property
+    def home(self) -> str | None:
+        """The module that registers it; `None` for those of this package."""
+        module = self.function.__module__ or "__main__"  # what a bare `exec` runs has none
+        return None if module.startswith(f"{_PACKAGE}.") else module
+
     @cached_property
     def types(self) -> dict[str, Any]:
         """The type of each parameter; of one element for the variadic one."""
-        return get_type_hints(self.function)
+        try:
+            return get_type_hints(self.function)
+        except NameError as error:
+            raise ScheduleError(
+                "the types of primitive {0} cannot be looked up: {1}",
+                self.name,
+                error,
+                hint="import what they name in its module, outside of any function",
+            ) from error
 
     @cached_property
     def checks(self) -> dict[str, Check]:
@@ -114,20 +131,38 @@ def _plain(parameter: inspect.Parameter) -> str:
 
 
 PRIMITIVES: dict[str, Primitive] = {}
+_PACKAGE = __package__.rpartition(".")[0]
+_taken: set[str] = set()
+
+
+def reserve(names: Iterable[str]) -> None:
+    """Let no primitive be registered under `names`: they mean something else on a schedule."""
+    _taken.update(names)
 
 
 def primitive(
     function: Callable[Concatenate[Func, P], tuple[Func, R]],
 ) -> Callable[Concatenate[Func, P], tuple[Func, R]]:
-    """Register `function` under its name. Raises `ScheduleError` where the name is taken."""
+    """Register `function` under its name: schedules have it as a method from now on.
+
+    A function that is defined again, as in a cell of a notebook that is run twice, takes the place
+    of its former self. Raises `ScheduleError` where the name is taken otherwise, where a parameter
+    is of a type that no trace can hold, and where the result is not `tuple[Func, ...]`.
+    """
     name = function.__name__
-    if name in PRIMITIVES:
-        raise ScheduleError("a primitive named {0} exists already", name)
+    former = PRIMITIVES.get(name)
+    again = former is not None and former.home is not None and _same_place(former, function)
+    if name in _taken or name.startswith("_") or not (former is None or again):
+        raise ScheduleError(
+            "a primitive named {0} exists already" if former else "no primitive may be named {0}",
+            name,
+            hint="choose another name",
+        )
     parameters = list(inspect.signature(function).parameters.values())[1:]
     samples = bool(parameters) and parameters[0].name == "choose"
     parameters = parameters[samples:]
     variadic = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
-    PRIMITIVES[name] = Primitive(
+    registered = Primitive(
         name=name,
         function=function,
         names=tuple(p.name for p in parameters),
@@ -138,14 +173,58 @@ def primitive(
         variadic=variadic[0] if variadic else None,
         samples=samples,
     )
+    if registered.home is not None:
+        _check_outsider(registered)
+    PRIMITIVES[name] = registered
     return function
 
 
-def find_primitive(name: str) -> Primitive:
-    """The primitive of that name. Raises `ScheduleError` where there is none."""
-    found = PRIMITIVES.get(name)
-    if found is None:
+def _same_place(former: Primitive, function: Callable[..., Any]) -> bool:
+    old = former.function
+    return (old.__module__, old.__qualname__) == (function.__module__, function.__qualname__)
+
+
+def _check_outsider(registered: Primitive) -> None:
+    """Read the types now, where the author is there to see what is wrong with them."""
+    _ = registered.checks
+    result = registered.types.get("return")
+    if get_origin(result) is not tuple or len(get_args(result)) != 2 or get_args(result)[0] != Func:
         raise ScheduleError(
-            "unknown primitive {0!r}; there are {1}", name, lambda: ", ".join(sorted(PRIMITIVES))
+            "primitive {0} returns {1}; expected tuple[Func, ...]: a program, and handles or None",
+            registered.name,
+            "nothing that is declared" if result is None else inspect.formatannotation(result),
         )
-    return found
+
+
+def find_primitive(name: str, home: str | None = None) -> Primitive:
+    """The primitive of that name. Raises `ScheduleError` where there is none.
+
+    `home` is the module that it came from, where that is known.
+    """
+    found = PRIMITIVES.get(name)
+    if found is not None:
+        return found
+    if home is not None:
+        raise ScheduleError(
+            "primitive {0!r} is not registered; module {1!r} did that where the trace was made",
+            name,
+            home,
+            hint=f"import {home} before the trace is read"
+            if home != "__main__"
+            else "run the script or notebook that defines it before the trace is read",
+        )
+    raise ScheduleError(
+        "unknown primitive {0!r}; there are {1}",
+        name,
+        lambda: ", ".join(sorted(PRIMITIVES)),
+        hint=lambda: _similar(name),
+    )
+
+
+def _similar(name: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, PRIMITIVES, n=3)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return "one of another package is there once the module that registers it is imported"

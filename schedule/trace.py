@@ -2,7 +2,8 @@
 
 A block of the original program is written as its position there, never by its name, so that
 renaming a tensor orphans no record. Nothing that comes from JSON is ever executed: a step is the
-name of a registered primitive with checked arguments.
+name of a registered primitive with checked arguments. `from` names the module that registered a
+primitive from outside of this package: it is shown where that is missing, and never imported.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ VERSION = 1
 MAX_STEPS = 4096
 MAX_OUTPUTS = 1024
 MAX_JSON = 4 << 20
-_KEYS = {"op", "args", "out", "decision", "note"}
+MAX_HOME = 256
+_KEYS = {"op", "from", "args", "out", "decision", "note"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +111,11 @@ class Trace:
         steps: list[dict[str, Any]] = []
         count = 0
         for step in self.steps:
-            data: dict[str, Any] = {
-                "op": step.op,
-                "args": {name: to_json(value) for name, value in step.arguments},
-            }
+            data: dict[str, Any] = {"op": step.op}
+            home = find_primitive(step.op).home
+            if home is not None:
+                data["from"] = home
+            data["args"] = {name: to_json(value) for name, value in step.arguments}
             if step.outputs:
                 data["out"] = [f"{kind}{count + k}" for k, kind in enumerate(step.outputs)]
                 count += len(step.outputs)
@@ -229,7 +232,10 @@ def _read_step(data: Any, outputs: str) -> Step:
     op, args = data.get("op"), data.get("args")
     if not isinstance(op, str) or not isinstance(args, dict):
         raise ScheduleError("a step has `op`, a text, and `args`, an object")
-    primitive = find_primitive(op)
+    home = data.get("from")
+    if home is not None and not (isinstance(home, str) and _is_module(home)):
+        raise ScheduleError("`from` is the name of a module")
+    primitive = find_primitive(op, home)
     primitive.check_names(args)
     bound = {name: from_json(args[name], outputs) for name in primitive.names if name in args}
     primitive.check_types(bound)
@@ -241,6 +247,10 @@ def _read_step(data: Any, outputs: str) -> Step:
     if decision and not primitive.samples:
         raise ScheduleError("{0} takes no decision", op)
     return Step(op, tuple(bound.items()), made, decision, note)
+
+
+def _is_module(name: str) -> bool:
+    return len(name) <= MAX_HOME and all(part.isidentifier() for part in name.split("."))
 
 
 def _read_outputs(data: Any, count: int) -> str:

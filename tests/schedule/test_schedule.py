@@ -1,17 +1,13 @@
-"""Schedule: handles, refusals that say what and where, copies, primitives from outside."""
+"""Schedule: handles, refusals that say what and where, copies."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import pytest
 
 from tilewright.errors import ScheduleError
-from tilewright.schedule import PRIMITIVES, Schedule, primitive
-from tilewright.schedule.find import path_to, rebuild
-from tilewright.tir.ir import For, Func, Var
+from tilewright.schedule import Schedule
 
-from .programs import chain, elementwise, loops, matmul
+from .programs import elementwise, loops, matmul
 
 
 def test_a_dead_handle_names_the_step_that_ended_it() -> None:
@@ -115,40 +111,3 @@ def test_the_original_program_is_kept() -> None:
 def test_an_unknown_primitive_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no primitive 'frobnicate'"):
         Schedule(elementwise()).frobnicate()
-
-
-@pytest.fixture
-def renamed() -> Iterator[None]:
-    @primitive
-    def rename(fn: Func, loop: Var, name: str) -> tuple[Func, Var]:
-        """Give a loop another name."""
-        from tilewright.tir.visit import substitute
-
-        path = path_to(fn, loop)
-        old = path[-1]
-        assert isinstance(old, For)
-        new = Var(name)
-        body = substitute(old.body, {loop: new})
-        return rebuild(fn, path, For(new, old.extent, body, old.kind)), new
-
-    yield
-    del PRIMITIVES["rename"]
-
-
-@pytest.mark.usefixtures("renamed")
-def test_a_primitive_from_outside_is_a_method_and_replays() -> None:
-    sch = Schedule(chain())
-    (i,) = loops(sch, "B")
-    new = sch.rename(i, "here")
-    assert new.name == "here"
-    assert str(sch.trace).splitlines()[-1] == "l2 = sch.rename(l1, name='here')"
-    assert sch.trace.apply(sch.original).trace == sch.trace
-
-
-@pytest.mark.usefixtures("renamed")
-def test_a_name_is_registered_once() -> None:
-    def rename(fn: Func) -> tuple[Func, None]:
-        return fn, None
-
-    with pytest.raises(ScheduleError, match="named rename exists already"):
-        primitive(rename)
