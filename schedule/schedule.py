@@ -147,6 +147,7 @@ class Schedule:
     annotate = method(p.annotate)
     unannotate = method(p.unannotate)
     set_scope = method(p.set_scope)
+    storage_align = method(p.storage_align)
 
     cache_read = method(p.cache_read)
     cache_write = method(p.cache_write)
@@ -168,6 +169,9 @@ class Schedule:
     rfactor = method(p.rfactor)
     split_reduction = method(p.split_reduction)
     fuse_reduction_epilogue = method(p.fuse_reduction_epilogue)
+
+    blockize = method(p.blockize)
+    tensorize = method(p.tensorize)
 
     def sample_perfect_tile(
         self,

@@ -35,7 +35,7 @@ LOOPS = {
     "thread": ForKind.THREAD,
 }
 REMAP = {"S": IterKind.SPATIAL, "R": IterKind.REDUCE, "O": IterKind.OPAQUE}
-BUFFER_OPTIONS = ("strides", "scope", "constant", "value_range")
+BUFFER_OPTIONS = ("strides", "scope", "constant", "value_range", "align")
 
 
 class Header(NamedTuple):
@@ -152,6 +152,10 @@ class Declarations(ExprParser):
         if "value_range" in options:
             low, high = self._integers(options["value_range"], 2, "a range (low, high)")
             value_range = low, high
+        align: tuple[tuple[int, ...], ...] = ()
+        if "align" in options:
+            triples = self.items(options["align"], "triples (axis, factor, offset)")
+            align = tuple([self._integers(t, 3, "an axis, a factor, an offset") for t in triples])
         scope, constant = "global", False
         if "scope" in options:
             scope = self.string(options["scope"], "the name of a scope, in quotes")
@@ -160,7 +164,7 @@ class Declarations(ExprParser):
             if not isinstance(flag, ast.Constant) or not isinstance(flag.value, bool):
                 raise self.wrong(flag, "True or False")
             constant = flag.value
-        return Buffer(name, dims, scalar, strides, scope, constant, value_range)
+        return Buffer(name, dims, scalar, strides, scope, constant, value_range, align)  # type: ignore[arg-type]
 
     def items(self, node: ast.expr, expected: str) -> list[ast.expr]:
         """The parts of a tuple, of which the text or the Python around has the value."""

@@ -142,6 +142,8 @@ class _Encoder:
     def declare(self, b: Buffer) -> None:
         self.out.append(f"buffer {len(b.shape)} {b.dtype} {json.dumps(b.scope)}")
         self.out.append(json.dumps([b.strides, b.constant, b.value_range]))
+        if b.align:
+            self.out.append(json.dumps(b.align))
         for d in b.shape:
             self.dim(d)
 

@@ -341,7 +341,8 @@ class Buffer:
     """A dense array. `strides` in elements; `None` is compact row-major.
 
     `constant` operands may be packed ahead of time. `value_range` (low, high), high exclusive,
-    bounds the integers it holds.
+    bounds the integers it holds. `align` pads an internal one: (axis, factor, offset) widens the
+    stride of `axis` to `offset` more than a multiple of `factor`.
     """
 
     name: str
@@ -351,6 +352,7 @@ class Buffer:
     scope: str = "global"
     constant: bool = False
     value_range: tuple[int, int] | None = None
+    align: tuple[tuple[int, int, int], ...] = ()
 
     def __getitem__(self, indices: Any) -> Load:
         return load(self, indices if isinstance(indices, tuple) else (indices,))

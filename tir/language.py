@@ -42,6 +42,7 @@ class Buffer:
         scope: str = "global",
         constant: builtins.bool = False,
         value_range: tuple[int, int] | None = None,
+        align: tuple[tuple[int, int, int], ...] = (),
     ) -> None:
         """Annotations are evaluated when a function is defined, so this one may be called."""
 

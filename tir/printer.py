@@ -221,6 +221,8 @@ class _Printer:
             parts.append("constant=True")
         if b.value_range is not None:
             parts.append(f"value_range={b.value_range}")
+        if b.align:
+            parts.append(f"align={b.align}")
         return f"({', '.join(parts)})"
 
     def _store(self, s: Store) -> str:

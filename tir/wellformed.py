@@ -62,6 +62,9 @@ class _Checker:
         self.arrays = frozenset(arrays)
         for b in (*arrays, *func.allocs):
             self.declare(b)
+        for b in arrays:
+            if b.align:
+                self.fail("parameter {0} has align; only internal buffers are padded", b.name)
         for b in func.inplace:
             if b not in arrays:
                 self.fail("{0} is in place and no parameter", b.name)
@@ -81,8 +84,22 @@ class _Checker:
         if b.strides is not None and len(b.strides) != len(b.shape):
             self.fail("buffer {0} has {1} strides for {2} dimensions", b.name, len(b.strides),
                       len(b.shape))  # fmt: skip
+        if b.align:
+            self.aligned(b)
         if b.value_range is not None and not dtypes.is_integer(b.dtype):
             self.fail("buffer {0} of {1} has a value_range", b.name, b.dtype)
+
+    def aligned(self, b: Buffer) -> None:
+        if b.strides is not None:
+            self.fail("buffer {0} has strides of its own, and align to widen them", b.name)
+        axes = [axis for axis, _, _ in b.align]
+        if len(set(axes)) < len(axes) or not all(0 <= a < len(b.shape) - 1 for a in axes):
+            self.fail("buffer {0} aligns the axes {1}; expected different ones before the last of "
+                      "its {2} dimensions", b.name, axes, len(b.shape))  # fmt: skip
+        for axis, factor, offset in b.align:
+            if not 0 <= offset < factor:
+                self.fail("buffer {0} aligns axis {1} to {2} more than multiples of {3}; expected "
+                          "0 to {4} more", b.name, axis, offset, factor, factor - 1)  # fmt: skip
 
     def bind(self, v: Var, what: str) -> None:
         if v in self.bound:

@@ -24,7 +24,7 @@ def flatten(func: Func, target: Target) -> Func:
 
     def buffer(b: Buffer) -> Buffer:
         if b not in flat:
-            flat[b] = replace(b, shape=(_span(b),), strides=None)
+            flat[b] = replace(b, shape=(_span(b),), strides=None, align=())
         return flat[b]
 
     def visit(n: object) -> object:
@@ -57,7 +57,25 @@ def flatten(func: Func, target: Target) -> Func:
 
 def strides_of(b: Buffer) -> tuple[int, ...]:
     """Strides in elements of a buffer whose shape is known."""
-    return compact_strides(b.shape) if b.strides is None else b.strides  # type: ignore[arg-type]
+    if b.strides is not None:
+        return b.strides
+    shape: tuple[int, ...] = b.shape  # type: ignore[assignment]
+    return _aligned_strides(shape, b.align) if b.align else compact_strides(shape)
+
+
+def _aligned_strides(
+    shape: tuple[int, ...], align: tuple[tuple[int, int, int], ...]
+) -> tuple[int, ...]:
+    """Row-major strides, widened to what `align` asks of each axis."""
+    wanted = {axis: (factor, offset) for axis, factor, offset in align}
+    strides: list[int] = []
+    step = 1
+    for axis in reversed(range(len(shape))):
+        factor, offset = wanted.get(axis, (1, 0))
+        step += (offset - step) % factor
+        strides.append(step)
+        step *= shape[axis]
+    return tuple(reversed(strides))
 
 
 def _span(b: Buffer) -> int:
@@ -65,9 +83,9 @@ def _span(b: Buffer) -> int:
     if 0 in b.shape:
         return 0
     shape = [int(n) for n in b.shape]  # type: ignore[arg-type]
-    if b.strides is None:
+    if b.strides is None and not b.align:
         return math.prod(shape)
-    return 1 + sum((n - 1) * step for n, step in zip(shape, b.strides, strict=True))
+    return 1 + sum((n - 1) * step for n, step in zip(shape, strides_of(b), strict=True))
 
 
 def _offset(b: Buffer, indices: tuple[Expr, ...], s: Simplifier) -> Expr:

@@ -22,11 +22,14 @@ from .sample import (
     sample_perfect_tile,
     sample_tile,
 )
+from .storage import storage_align
+from .unit import blockize, tensorize
 
 __all__ = [
     "add_unit_loop",
     "annotate",
     "bind",
+    "blockize",
     "cache_read",
     "cache_write",
     "compute_at",
@@ -61,6 +64,8 @@ __all__ = [
     "set_scope",
     "split",
     "split_reduction",
+    "storage_align",
+    "tensorize",
     "tile",
     "transform_layout",
     "unannotate",

@@ -8,6 +8,7 @@ import json
 from dataclasses import replace as _replace
 from typing import Any
 
+from ...tir.instruction import KEY
 from ...tir.ir import Block, Dim, For, ForKind, Func, Label, Stmt, Var, product
 from ...tir.visit import substitute_func
 from ..find import blocks_in, find_block, find_path, loops_in, path_to, rebuild
@@ -160,6 +161,13 @@ def annotate(fn: Func, target: Var | Label, key: str, value: Any) -> tuple[Func,
         at=target,
     )
     require(
+        key != KEY,
+        "{0!r} says that a block runs as an instruction, which has to be checked",
+        key,
+        at=target,
+        hint="use tensorize",
+    )
+    require(
         len(json.dumps(value)) <= NOTE_LIMIT,
         "the value of {0} takes more than {1} characters",
         key,
@@ -225,6 +233,12 @@ def set_scope(
         old.name,
         at=block,
         hint="cache_write gives the block an internal buffer",
+    )
+    require(
+        storage_scope != "register" or not old.align,
+        "the strides of {0} are aligned; registers have none",
+        old.name,
+        at=block,
     )
     if old.scope == storage_scope:
         return fn, None

@@ -237,6 +237,13 @@ def transform_layout(
         at=block,
         hint="pack makes a copy in another layout",
     )
+    require(
+        not old.align,
+        "the strides of {0} are aligned, which is about the layout that it has",
+        old.name,
+        at=block,
+        hint="do this step before storage_align",
+    )
     rank = len(old.shape)
     mapping = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
     require(

@@ -175,6 +175,12 @@ def set_scope(sch: Schedule, pick: Pick) -> None:
     sch.set_scope(a_block(sch, pick), an_index(pick), a_scope(pick))
 
 
+def storage_align(sch: Schedule, pick: Pick) -> None:
+    factor = one_of(pick, (1, 2, 8, 8, 0) if sometimes(pick, 4) else (4, 8, 16))
+    index, axis = an_index(pick), pick(4) - 2
+    sch.storage_align(a_block(sch, pick), index, axis, factor, pick(factor + 1))
+
+
 def cache_read(sch: Schedule, pick: Pick) -> None:
     block = a_block(sch, pick)
     consumers = [a_block(sch, pick)] if sometimes(pick, 4) else None
@@ -319,12 +325,11 @@ def fuse_reduction_epilogue(sch: Schedule, pick: Pick) -> None:
 STEPS = (
     split, split, split, sampled_split, chosen_split, fuse, fuse, reorder, reorder, reorder, tile,
     partition, merge, merge, fission, add_unit_loop, parallel, vectorize, unroll, bind, annotate,
-    unannotate, set_scope, cache_read, cache_write,
-    pack, transform_layout, reindex, reindex_cache_read, reindex_cache_write, prefetch, compute_at, compute_at, compute_at_a_sampled_loop,
-    reverse_compute_at,
-    reverse_compute_at, compute_inline, reverse_compute_inline, decompose_reduction, rfactor,
-    rfactor, fuse_reduction_epilogue, split_reduction,
-    pad_einsum, decompose_padding,
+    unannotate, set_scope, storage_align, cache_read, cache_write, pack, transform_layout, reindex,
+    reindex_cache_read, reindex_cache_write, prefetch, compute_at, compute_at,
+    compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at, compute_inline,
+    reverse_compute_inline, decompose_reduction, rfactor, rfactor, fuse_reduction_epilogue,
+    split_reduction,
 )  # fmt: skip
 
 
