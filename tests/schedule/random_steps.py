@@ -329,7 +329,7 @@ STEPS = (
     reindex_cache_read, reindex_cache_write, prefetch, compute_at, compute_at,
     compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at, compute_inline,
     reverse_compute_inline, decompose_reduction, rfactor, rfactor, fuse_reduction_epilogue,
-    split_reduction,
+    split_reduction, pad_einsum, decompose_padding,
 )  # fmt: skip
 
 
