@@ -63,12 +63,14 @@ def main() -> int:
         return run_without(given.without, given.tests)
     chosen = [s for s in sites() if given.only in s.path]
     tests = observed()
+    missed = 0
     with ThreadPoolExecutor(given.jobs) as pool:
-        noticed = list(pool.map(lambda s: is_noticed(s, tests.get(s.name, ())), chosen))
-    missed = [s for s, was in zip(chosen, noticed, strict=True) if not was]
-    for s in missed:
-        print(f"{s.name}: {s.message}")
-    print(f"{len(chosen)} conditions; switching off {len(missed)} of them fails no test")
+        noticed = pool.map(lambda s: is_noticed(s, tests.get(s.name, ())), chosen)
+        for site, was in zip(chosen, noticed, strict=True):
+            if not was:
+                missed += 1
+                print(f"{site.name}: {site.message}", flush=True)
+    print(f"{len(chosen)} conditions; switching off {missed} of them fails no test")
     return 1 if missed else 0
 
 
