@@ -211,6 +211,14 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
         )
     outer = (*loops_above(fn, loop), target)
     _require_no_vector(outer, block)
+    for s in outer:
+        require(
+            not isinstance(s.extent, int) or s.extent > 0,
+            "loop {0} has no iterations; block {1} would not run",
+            s.var.name,
+            block.name,
+            at=s.var,
+        )
     _require_reduced(inside, {s.var for s in outer}, loop)
     produced = _produced(fn, consumer, inside, target, outer)
     position = max(_child_index(target, p.label) for p in inside) + 1

@@ -421,3 +421,12 @@ def test_a_guard_on_a_loop_that_feeds_nothing_goes_with_the_init() -> None:
     *_, innermost = sch.split(sch.add_unit_loop(i), factors=[4, 1, None])
     sch.decompose_reduction(sch.get_block("S"), innermost)
     check(sch)
+
+
+def test_no_block_goes_into_a_loop_without_iterations() -> None:
+    a = placeholder(0, 5)
+    b = te.compute((0, 5), lambda i, j: a[i, j] * 2, name="B")
+    c = te.compute((2, 5), lambda i, j: te.select(i < 0, b[i, j], 1), name="C")
+    sch = Schedule(te.func([a, b, c]))
+    with pytest.raises(ScheduleError, match="loop i has no iterations; block C would not run"):
+        sch.reverse_compute_at(sch.get_block("C"), loops(sch, "B")[0])
