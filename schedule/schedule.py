@@ -151,6 +151,10 @@ class Schedule:
 
     cache_read = method(p.cache_read)
     cache_write = method(p.cache_write)
+    cache_inplace = method(p.cache_inplace)
+    cache_index = method(p.cache_index)
+    read_at = method(p.read_at)
+    write_at = method(p.write_at)
     reindex = method(p.reindex)
     reindex_cache_read = method(p.reindex_cache_read)
     reindex_cache_write = method(p.reindex_cache_write)

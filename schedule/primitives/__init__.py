@@ -3,6 +3,7 @@
 from .annotate import annotate, bind, parallel, set_scope, unannotate, unroll, vectorize
 from .cache import cache_read, cache_write
 from .einsum import pad_einsum
+from .index import cache_index
 from .inline import compute_inline, reverse_compute_inline
 from .loops import fuse, reorder, split, tile
 from .nest import add_unit_loop, fission, merge
@@ -22,14 +23,18 @@ from .sample import (
     sample_perfect_tile,
     sample_tile,
 )
+from .stage import read_at, write_at
 from .storage import storage_align
 from .unit import blockize, tensorize
+from .update import cache_inplace
 
 __all__ = [
     "add_unit_loop",
     "annotate",
     "bind",
     "blockize",
+    "cache_index",
+    "cache_inplace",
     "cache_read",
     "cache_write",
     "compute_at",
@@ -49,6 +54,7 @@ __all__ = [
     "pad_einsum",
     "parallel",
     "prefetch",
+    "read_at",
     "reindex",
     "reindex_cache_read",
     "reindex_cache_write",
@@ -71,4 +77,5 @@ __all__ = [
     "unannotate",
     "unroll",
     "vectorize",
+    "write_at",
 ]

@@ -191,6 +191,28 @@ def cache_write(sch: Schedule, pick: Pick) -> None:
     sch.cache_write(a_block(sch, pick), pick(2) and an_index(pick), a_scope(pick))
 
 
+def cache_inplace(sch: Schedule, pick: Pick) -> None:
+    sch.cache_inplace(a_block(sch, pick), pick(2) and an_index(pick), a_scope(pick))
+
+
+def cache_index(sch: Schedule, pick: Pick) -> None:
+    sch.cache_index(a_block(sch, pick), a_scope(pick), one_of(pick, (0, 0, 0, 1, -1)))
+
+
+def read_at(sch: Schedule, pick: Pick) -> None:
+    block = a_block(sch, pick)
+    loops = list(sch.get_loops(block))
+    loop = one_of(pick, loops) if loops and not sometimes(pick) else a_loop(sch, pick)
+    sch.read_at(loop, block, an_index(pick), a_scope(pick))
+
+
+def write_at(sch: Schedule, pick: Pick) -> None:
+    block = a_block(sch, pick)
+    loops = list(sch.get_loops(block))
+    loop = one_of(pick, loops) if loops and not sometimes(pick) else a_loop(sch, pick)
+    sch.write_at(loop, block, pick(2) and an_index(pick), a_scope(pick))
+
+
 LAYOUTS = (
     ("A", 0), ("Aa", 1), ("aA", 1), ("BA", 0), ("ABb", 1), ("BAb", 1), ("AaB", 1), ("BAba", 2),
     ("ABab", 2), ("CAB", 0), ("AaBCc", 2), ("AA", 0), ("Aab", 2),
@@ -325,7 +347,8 @@ def fuse_reduction_epilogue(sch: Schedule, pick: Pick) -> None:
 STEPS = (
     split, split, split, sampled_split, chosen_split, fuse, fuse, reorder, reorder, reorder, tile,
     partition, merge, merge, fission, add_unit_loop, parallel, vectorize, unroll, bind, annotate,
-    unannotate, set_scope, storage_align, cache_read, cache_write, pack, transform_layout, reindex,
+    unannotate, set_scope, storage_align, cache_read, cache_write, cache_inplace, cache_index,
+    read_at, write_at, pack, transform_layout, reindex,
     reindex_cache_read, reindex_cache_write, prefetch, compute_at, compute_at,
     compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at, compute_inline,
     reverse_compute_inline, decompose_reduction, rfactor, rfactor, fuse_reduction_epilogue,
