@@ -12,6 +12,7 @@ from .passes.blocks import blocks
 from .passes.compact import compact
 from .passes.flatten import flatten
 from .passes.halve import halve
+from .passes.instructions import instructions
 from .passes.registers import registers
 from .passes.scope import loops
 from .passes.tails import tails
@@ -29,6 +30,7 @@ PASSES: tuple[Pass, ...] = (
     compact,
     tails,
     flatten,
+    instructions,
     vectorize,
     halve,
     unroll,

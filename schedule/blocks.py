@@ -130,20 +130,52 @@ def require_whole_domain(block: Block, variables: Sequence[Var], buffer: Buffer)
 
 
 def with_regions(block: Block) -> Block:
-    """`block` with its declared regions read off its body and init, a point for each access."""
+    """`block` with its declared regions read off its body and init, one for each access.
+
+    That is a point, or where the body has loops of its own, what they sweep.
+    """
     reads: dict[object, Region] = {}
     writes: dict[object, Region] = {}
     for root in (block.init, block.body):
         if root is None:
             continue
+        loops: dict[Var, Dim] = {}
+        if type(root) is not Store:
+            loops = {n.var: n.extent for n in walk(root) if type(n) is For}
+        box = _Swept(block, loops) if loops else None
         for n in walk(root):
             kind = type(n)
             if kind is Load or kind is Store:
                 into = reads if kind is Load else writes
-                key = (n.buffer, *map(expr_key, n.indices))
-                if key not in into:
-                    into[key] = Region(n.buffer, tuple(Range(e, 1) for e in n.indices))
+                if box is None:
+                    key = (n.buffer, *map(expr_key, n.indices))
+                    if key not in into:
+                        into[key] = Region(n.buffer, tuple(Range(e, 1) for e in n.indices))
+                else:
+                    region = box(n.buffer, n.indices)
+                    parts = [(expr_key(r.min), expr_key(as_expr(r.extent))) for r in region.ranges]
+                    into.setdefault((n.buffer, *parts), region)
     return _replace(block, reads=tuple(reads.values()), writes=tuple(writes.values()))
+
+
+class _Swept:
+    """What indices cover while the loops in a block's body run, for one visit of the block."""
+
+    def __init__(self, block: Block, loops: Mapping[Var, Dim]) -> None:
+        self.loops = loops
+        self.ranges = loop_ranges(())
+        for i in block.iters:
+            self.ranges[i.var] = (0, i.extent - 1)
+
+    def __call__(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Region:
+        pairs = zip(indices, buffer.shape, strict=True)
+        return Region(buffer, tuple(self.range(e, size) for e, size in pairs))
+
+    def range(self, e: Expr, size: Dim) -> Range:
+        if free_vars(e).isdisjoint(self.loops):
+            return Range(e, 1)
+        found = hull(e, self.loops, self.ranges)
+        return Range(const(0), size) if found is None else found
 
 
 def expr_key(e: object) -> object:

@@ -25,6 +25,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, get_args, get_origin, g
 from ..errors import ScheduleError
 from ..tir.ir import Func
 from .arguments import Check, checker, describe
+from .instructions import require_instructions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -113,10 +114,12 @@ class Primitive:
     def call(self, func: Func, choose: Any, bound: dict[str, Any]) -> tuple[Func, Any]:
         """Run the primitive on arguments by name."""
         first = (func, choose) if self.samples else (func,)
-        if self.variadic is None:
-            return self.function(*first, **bound)
+        positional: tuple[Any, ...] = () if self.variadic is None else bound[self.variadic]
         others = {k: v for k, v in bound.items() if k != self.variadic}
-        return self.function(*first, *bound[self.variadic], **others)
+        after, result = self.function(*first, *positional, **others)
+        if after is not func:
+            require_instructions(after)
+        return after, result
 
     def signature(self) -> str:
         """The parameters as text, for errors."""

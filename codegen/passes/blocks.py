@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ...target import Target
+from ...tir.instruction import KEY
 from ...tir.ir import (
     TRUE,
     Block,
@@ -40,7 +41,8 @@ def blocks(func: Func, target: Target) -> Func:
                 C[v] = C[v] + A[v, r]
 
     Where the loops that reduce are not around this block alone, the init stays where it is, under
-    the condition that the values of all reduce variables are zero. Loops of one iteration go.
+    the condition that the values of all reduce variables are zero. Loops of one iteration go. The
+    loops of a block that runs as an instruction keep the note of it.
     """
     del target
     s = simplifier_of(func)
@@ -99,7 +101,11 @@ def _for(loop: For, s: Simplifier) -> _Part:
 def _block(block: Block, s: Simplifier) -> _Part:
     values = {i.var: s(i.value) for i in block.iters}
     predicate = TRUE if block.predicate is None else s(block.predicate)
-    body = _if(predicate, _simplified(_inner(block.body, values, s), s))
+    inner = _simplified(_inner(block.body, values, s), s)
+    notes = tuple(pair for pair in block.annotations if pair[0] == KEY)
+    if notes and type(inner) is For:
+        inner = replace(inner, annotations=notes)
+    body = _if(predicate, inner)
     if block.init is None:
         return _Part(body)
     init = _if(predicate, _simplified(_inner(block.init, values, s), s))

@@ -12,9 +12,12 @@ from typing import Any
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
-from tilewright.schedule.find import blocks_in, find_block
-from tilewright.tir.ir import Label, Var
+from tilewright.schedule.blocks import feeding
+from tilewright.schedule.find import blocks_in, find_block, find_loop
+from tilewright.tir.intrinsics import intrin_names
+from tilewright.tir.ir import IterKind, Label, Var
 
+from .random_instructions import SMALL
 from .random_programs import Pick
 
 FACTORS = (1, 2, 3, 4, 5, 8)
@@ -35,6 +38,11 @@ def a_block(sch: Schedule, pick: Pick) -> Label:
     if sometimes(pick, 48):
         return sch.get_block(pick(5))
     label: Label = one_of(pick, [b.label for b in blocks_in(sch.func.body)])
+    return referred(sch, label)
+
+
+def referred(sch: Schedule, label: Label) -> Label:
+    """`label` as a handle of the schedule."""
     original = [b.label for b in blocks_in(sch.original.body)]
     return sch.get_block(original.index(label)) if label in original else label
 
@@ -139,56 +147,6 @@ def fission(sch: Schedule, pick: Pick) -> None:
 
 def add_unit_loop(sch: Schedule, pick: Pick) -> None:
     sch.add_unit_loop(a_loop(sch, pick) if pick(2) else a_block(sch, pick))
-
-
-def parallel(sch: Schedule, pick: Pick) -> None:
-    sch.parallel(a_loop(sch, pick))
-
-
-def vectorize(sch: Schedule, pick: Pick) -> None:
-    loops = loops_of(sch, pick)
-    sch.vectorize(loops[-1] if loops and not sometimes(pick) else a_loop(sch, pick))
-
-
-def unroll(sch: Schedule, pick: Pick) -> None:
-    sch.unroll(a_loop(sch, pick))
-
-
-def bind(sch: Schedule, pick: Pick) -> None:
-    axes = ("blockIdx.x", "threadIdx.x", "threadIdx.y", "warp")
-    sch.bind(a_loop(sch, pick), axes[pick(2)] if not sometimes(pick) else one_of(pick, axes))
-
-
-def annotate(sch: Schedule, pick: Pick) -> None:
-    target = a_loop(sch, pick) if pick(2) else a_block(sch, pick)
-    sch.annotate(target, one_of(pick, ("note", "")), one_of(pick, (1, "x", {"a": [1.5, None]})))
-
-
-def unannotate(sch: Schedule, pick: Pick) -> None:
-    target = a_loop(sch, pick) if pick(2) else a_block(sch, pick)
-    if not sometimes(pick):
-        sch.annotate(target, "note", 1)
-    sch.unannotate(target, "note")
-
-
-def set_scope(sch: Schedule, pick: Pick) -> None:
-    sch.set_scope(a_block(sch, pick), an_index(pick), a_scope(pick))
-
-
-def storage_align(sch: Schedule, pick: Pick) -> None:
-    factor = one_of(pick, (1, 2, 8, 8, 0) if sometimes(pick, 4) else (4, 8, 16))
-    index, axis = an_index(pick), pick(4) - 2
-    sch.storage_align(a_block(sch, pick), index, axis, factor, pick(factor + 1))
-
-
-def cache_read(sch: Schedule, pick: Pick) -> None:
-    block = a_block(sch, pick)
-    consumers = [a_block(sch, pick)] if sometimes(pick, 4) else None
-    sch.cache_read(block, an_index(pick), a_scope(pick), consumers)
-
-
-def cache_write(sch: Schedule, pick: Pick) -> None:
-    sch.cache_write(a_block(sch, pick), pick(2) and an_index(pick), a_scope(pick))
 
 
 def cache_inplace(sch: Schedule, pick: Pick) -> None:
@@ -344,15 +302,48 @@ def fuse_reduction_epilogue(sch: Schedule, pick: Pick) -> None:
     sch.fuse_reduction_epilogue(block, consumers[0] if consumers else a_block(sch, pick))
 
 
+def blockize(sch: Schedule, pick: Pick) -> None:
+    sch.blockize(a_loop(sch, pick))
+
+
+def tensorize(sch: Schedule, pick: Pick) -> None:
+    """Mostly a tile of two by two that is made for it."""
+    if sometimes(pick, 4):
+        name = one_of(pick, ("none", *intrin_names()))
+        sch.tensorize(a_loop(sch, pick) if pick(2) else a_block(sch, pick), name)
+        return
+    blocks = [b for b in blocks_in(sch.func.body) if b.init is not None] if pick(8) else []
+    block = referred(sch, one_of(pick, blocks).label) if blocks else a_block(sch, pick)
+    loops = list(sch.get_loops(block))
+    even = [v for v in loops if find_loop(sch.func, v).extent % 2 == 0]
+    if len(even) < 2:
+        raise ScheduleError("the block is in too few loops for a tile")
+    chosen = [even.pop(pick(len(even))) for _ in range(2)]
+    parts = [sch.split(v, factors=[None, 2]) for v in chosen]
+    outer = [*(o for o, _ in parts), *(v for v in loops if v not in set(chosen))]
+    sch.reorder(*outer, *(i for _, i in parts))
+    found = find_block(sch.func, block)
+    if found.init is not None:
+        summed = [v for v in sch.get_loops(block) if v in feeding(found, IterKind.REDUCE)]
+        sch.decompose_reduction(block, summed[0] if summed else one_of(pick, outer))
+    for name in SMALL[:-1]:
+        try:
+            sch.tensorize(parts[0][1], name)
+        except ScheduleError:
+            continue
+        return
+    sch.tensorize(parts[0][1], SMALL[-1])
+
+
 STEPS = (
     split, split, split, sampled_split, chosen_split, fuse, fuse, reorder, reorder, reorder, tile,
-    partition, merge, merge, fission, add_unit_loop, parallel, vectorize, unroll, bind, annotate,
-    unannotate, set_scope, storage_align, cache_read, cache_write, cache_inplace, cache_index,
-    read_at, write_at, pack, transform_layout, reindex,
+    partition, merge, merge, fission, add_unit_loop,
+    parallel, vectorize, unroll, bind, annotate, unannotate, set_scope, storage_align, cache_read,
+    cache_write, cache_inplace, cache_index, read_at, write_at, pack, transform_layout, reindex,
     reindex_cache_read, reindex_cache_write, prefetch, compute_at, compute_at,
     compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at, compute_inline,
     reverse_compute_inline, decompose_reduction, rfactor, rfactor, fuse_reduction_epilogue,
-    split_reduction, pad_einsum, decompose_padding,
+    split_reduction, pad_einsum, decompose_padding, blockize, tensorize,
 )  # fmt: skip
 
 

@@ -1,0 +1,47 @@
+"""Tiles that run as instructions are written as those."""
+
+from __future__ import annotations
+
+from ...errors import BuildError
+from ...target import Target
+from ...tir.instruction import KEY, Mismatch, match, written
+from ...tir.intrinsics import find_intrin
+from ...tir.ir import For, Func, Stmt
+from ...tir.polynomial import Ranges
+from .scope import map_stmts, simplifier_of, with_body
+
+
+def instructions(func: Func, target: Target) -> Func:
+    """Put the implementation of an instruction in the place of the loops that are marked as it.
+
+    for j in 16: for k in 4: C[j] += A[k] * B[j * 4 + k]   ->   C[ramp(0, 1, 16)] = dot(..)
+
+    Raises `BuildError` where the instruction is not known, or does not do what the loops do.
+    """
+    del target
+    ranges = simplifier_of(func).ranges
+
+    def visit(s: Stmt) -> Stmt:
+        if type(s) is For and s.annotations:
+            name = dict(s.annotations).get(KEY)
+            if name is not None:
+                return _instruction(s, str(name), ranges)
+        return map_stmts(s, visit)
+
+    return with_body(func, visit(func.body))
+
+
+def _instruction(loop: For, name: str, ranges: Ranges) -> Stmt:
+    intrin = find_intrin(name)
+    if intrin is None:
+        raise BuildError(
+            "the program uses the instruction {0!r}, which is not known", name,
+            hint="register it before building",
+        )  # fmt: skip
+    operands = match(loop, intrin, ranges)
+    if isinstance(operands, Mismatch):
+        raise BuildError(
+            "the loops marked as the instruction {0} compute something else:\n{1}", name, loop,
+            hint="use tensorize, which checks this",
+        )  # fmt: skip
+    return written(intrin, operands)

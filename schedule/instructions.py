@@ -1,0 +1,108 @@
+"""Blocks that run as one instruction: what must hold of them in a program."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from ..tir.instruction import KEY, Mismatch, Operand, TensorIntrin, accesses, match, offsets
+from ..tir.intrinsics import find_intrin
+from ..tir.ir import Block, Buffer, Dim, ForKind, Func, product
+from .blocks import loop_ranges
+from .find import blocks_in, loops_above
+from .require import require
+
+
+def instruction_of(block: Block) -> str | None:
+    """The name of the instruction that a block runs as."""
+    for key, name in block.annotations:
+        if key == KEY:
+            return str(name)
+    return None
+
+
+def require_instructions(fn: Func) -> None:
+    """Require that blocks that run as instructions still compute just what those do."""
+    for block in blocks_in(fn.body):
+        name = instruction_of(block) if block.annotations else None
+        if name is not None:
+            intrin = find_intrin(name)
+            require(intrin is not None, "there is no instruction {0!r}", name, at=block.label)
+            assert intrin is not None
+            operands_of(fn, block, intrin)
+
+
+def operands_of(fn: Func, block: Block, intrin: TensorIntrin) -> dict[Buffer, Operand]:
+    """What `block` uses for the buffers of `intrin`; required to be all that it computes."""
+    require(
+        block.init is None,
+        "block {0} has an init, which instruction {1} does not do",
+        block.label.name,
+        intrin.name,
+        at=block.label,
+        hint="use decompose_reduction before tensorize",
+    )
+    for loop in loops_above(fn, block.label):
+        require(
+            loop.kind is not ForKind.VECTOR,
+            "block {0} runs as instruction {1}, which cannot be in the vectorized loop {2}",
+            block.label.name,
+            intrin.name,
+            loop.var.name,
+            at=loop.var,
+        )
+    ranges = loop_ranges(())
+    for i in block.iters:
+        ranges[i.var] = (0, i.extent - 1)
+    found = match(block.body, intrin, ranges)
+    if isinstance(found, Mismatch):
+        reason, arguments = found
+        shifted = reason.replace("{1}", "{3}").replace("{0}", "{2}")
+        require(
+            False,
+            "block {0} is not what instruction {1} computes: " + shifted,
+            block.label.name,
+            intrin.name,
+            *arguments,
+            at=block.label,
+        )
+    assert not isinstance(found, Mismatch)
+    return dict(found)
+
+
+def require_contiguous(block: Block, intrin: TensorIntrin, found: dict[Buffer, Operand]) -> None:
+    """Require that each vector of the implementation is one run of elements in memory."""
+    for param, which in accesses(intrin):
+        operand = found[param]
+        strides = _strides(operand.buffer)
+        steps: list[int] = []
+        for step in operand.steps:
+            total: Dim = 0
+            for s, stride in zip(step, strides, strict=True):
+                total = total + stride * s if s else total
+            require(
+                isinstance(total, int),
+                "it is not known how far apart elements of {0} are that instruction {1} takes "
+                "together",
+                operand.buffer.name,
+                intrin.name,
+                at=block.label,
+            )
+            assert isinstance(total, int)
+            steps.append(total)
+        at = offsets(param, which, tuple(steps))
+        require(
+            at == list(range(at[0], at[0] + len(at))),
+            "instruction {0} takes {1} elements as one vector, which lie {2} apart in {3}",
+            intrin.name,
+            len(at),
+            lambda at=at: ", ".join(sorted({str(b - a) for a, b in pairwise(at)})),
+            operand.buffer.name,
+            at=block.label,
+            hint="use pack to put what it takes together next to each other",
+        )
+
+
+def _strides(buffer: Buffer) -> list[Dim]:
+    if buffer.strides is not None:
+        return list(buffer.strides)
+    return [product(buffer.shape[d + 1 :]) for d in range(len(buffer.shape))]

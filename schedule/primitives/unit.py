@@ -1,0 +1,286 @@
+"""Tiles as units: `blockize`, `tensorize`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace as _replace
+from math import gcd
+from typing import Any
+
+from ...tir.instruction import KEY
+from ...tir.intrinsics import find_intrin, intrin_names
+from ...tir.ir import (
+    Binary,
+    Block,
+    Buffer,
+    Dim,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    Iter,
+    IterKind,
+    Label,
+    Load,
+    Op,
+    Stmt,
+    Store,
+    Var,
+    const,
+)
+from ...tir.linear import linear
+from ...tir.polynomial import Ranges
+from ...tir.simplify import Simplifier
+from ...tir.visit import rewrite_children, substitute
+from ..blocks import conjunction, conjuncts, feeding, free_vars, loop_ranges, with_regions
+from ..find import find_block, find_path, path_to, rebuild, with_body
+from ..instructions import instruction_of, operands_of, require_contiguous
+from ..primitive import primitive
+from ..require import certain, require
+from .reduction import sole_block
+
+
+@primitive
+def blockize(fn: Func, loop: Var) -> tuple[Func, Label]:
+    """Make one block of a loop and all below it; steps after it see the tile as a unit.
+
+        for i_0 in 4:                           for i_0 in 4:
+          for i_1 in 4:                           vi = i_0
+            vi = i_0 * 4 + i_1             ->     for i_1 in 4: B[vi * 4 + i_1] = A[vi * 4 + i_1]
+            B[vi] = A[vi]
+
+    The loop must be around one block, perfectly nested, and the tile's loops must sweep whole,
+    aligned parts of the block's iterations, of sizes that are known. Gives the block's label, which
+    stays the same.
+    """
+    path = path_to(fn, loop)
+    block = sole_block(_loop(path))
+    inside = find_path(path[-1], block.label)
+    assert inside is not None
+    inner = [s for s in inside if type(s) is For]
+    _require_loops(path, inner, block)
+    every = [s for s in (*path[:-1], *inner) if type(s) is For]
+    s = Simplifier(loop_ranges(every))
+    sizes = {f.var: f.extent for f in inner}
+    fed: set[Var] = set()
+    iters: list[Iter] = []
+    values: dict[Var, Expr] = {}
+    for i in block.iters:
+        used = free_vars(i.value) & sizes.keys()
+        require(
+            not used & fed,
+            "loop {0} is part of several iterations of block {1}",
+            lambda u=used & fed: ", ".join(sorted(v.name for v in u)),
+            block.label.name,
+            at=block.label,
+        )
+        fed |= used
+        outer, values[i.var] = _divided(i, sizes, block, s)
+        if outer is not None:
+            iters.append(outer)
+    for f in inner:
+        require(
+            f.var in fed or certain(f.extent == 1),
+            "loop {0} is part of no iteration of block {1}",
+            f.var.name,
+            block.label.name,
+            at=f.var,
+        )
+    conditions = [_outer_condition(c, sizes, block, s) for c in conjuncts(block.predicate)]
+    init: Stmt | None = None
+    if block.init is not None:
+        spatial = feeding(block, IterKind.SPATIAL)
+        renamed = {f.var: Var(f"{f.var.name}_init") for f in inner if f.var in spatial}
+        init = substitute(_written(block.init, values, iters, s.ranges), renamed)
+        for f in reversed(inner):
+            if f.var in renamed:
+                init = For(renamed[f.var], f.extent, init, f.kind, None, f.annotations)
+    body = _written(block.body, values, iters, s.ranges)
+    for f in reversed(inner):
+        body = with_body(f, body)
+    unit = _replace(
+        block, iters=tuple(iters), body=body, init=init, predicate=conjunction(conditions)
+    )
+    return rebuild(fn, path, with_regions(unit)), block.label
+
+
+def _written(stmt: Stmt, values: Mapping[Var, Expr], iters: list[Iter], ranges: Ranges) -> Stmt:
+    """`stmt` with the iteration variables at `values`; what quotients that gives is simplified."""
+    s = Simplifier({**ranges, **{i.var: (0, i.extent - 1) for i in iters}})
+
+    def visit(n: Any) -> Any:
+        if isinstance(n, (Load, Store)):
+            indices = tuple(s(substitute(e, values)) for e in n.indices)
+            mask = None if n.mask is None else visit(n.mask)
+            if isinstance(n, Load):
+                return Load(n.buffer, indices, n.dtype, mask)
+            return Store(n.buffer, indices, visit(n.value), mask)
+        if type(n) is Var:
+            return values.get(n, n)
+        return n if type(n) is Buffer else rewrite_children(n, visit)
+
+    return visit(stmt)  # type: ignore[no-any-return]
+
+
+def _loop(path: tuple[Stmt, ...]) -> For:
+    loop = path[-1]
+    assert isinstance(loop, For)
+    return loop
+
+
+def _require_loops(path: tuple[Stmt, ...], inner: list[For], block: Block) -> None:
+    for f in inner:
+        require(
+            f.kind in (ForKind.SERIAL, ForKind.UNROLL, ForKind.VECTOR),
+            "loop {0} is {1}; a unit is run by one thread",
+            f.var.name,
+            f.kind.value,
+            at=f.var,
+        )
+        require(
+            isinstance(f.extent, int),
+            "the extent of loop {0} is {1}; the size of a unit must be known",
+            f.var.name,
+            lambda f=f: repr(f.extent),
+            at=f.var,
+            hint="split by a number instead of a sampled one",
+        )
+        require(f.extent != 0, "loop {0} runs nothing", f.var.name, at=f.var)
+    for s in path[:-1]:
+        require(
+            not (type(s) is For and s.kind is ForKind.VECTOR),
+            "loop {0} around it is vectorized",
+            lambda s=s: s.var.name,
+            at=block.label,
+        )
+    require(
+        all(i.kind is not IterKind.OPAQUE for i in block.iters),
+        "block {0} has opaque iteration variables, which must run in order",
+        block.label.name,
+        at=block.label,
+    )
+
+
+def _divided(
+    i: Iter, sizes: Mapping[Var, Dim], block: Block, s: Simplifier
+) -> tuple[Iter | None, Expr]:
+    """The iteration over whole tiles, if there are several, and what `i` is within one of them."""
+    parts = linear(i.value, sizes, s.ranges)
+    require(
+        parts is not None and all(isinstance(c, int) for c in parts.coefficients.values()),
+        "iteration {0} of block {1} is {2}, no sum of multiples of the tile's loops",
+        i.var.name,
+        block.label.name,
+        lambda: repr(i.value),
+        at=block.label,
+    )
+    assert parts is not None
+    if not parts.coefficients:
+        return i, i.var
+    span = 1
+    inside: Expr = const(0)
+    for v, c in sorted(parts.coefficients.items(), key=lambda pair: int(pair[1])):  # type: ignore[arg-type]
+        size = sizes[v]
+        assert isinstance(size, int)
+        require(
+            c == span or size == 1,
+            "iteration {0} of block {1} advances by {2} with loop {3}, over {4} of the other loops",
+            i.var.name,
+            block.label.name,
+            c,
+            v.name,
+            span,
+            at=block.label,
+            hint="the tile's loops must sweep consecutive values",
+        )
+        inside = inside + v * c
+        span *= size
+    first = s.poly(parts.constant)
+    require(
+        all(c % span == 0 for c in first.values()),
+        "tiles of {0} values of iteration {1} of block {2} start at {3}, no multiple of that",
+        span,
+        i.var.name,
+        block.label.name,
+        lambda: repr(parts.constant),
+        at=block.label,
+    )
+    require(
+        i.extent % span == 0,
+        "a tile of {0} does not divide the {1} values of iteration {2} of block {3}",
+        span,
+        i.extent,
+        i.var.name,
+        block.label.name,
+        at=block.label,
+    )
+    if not first and i.kind is IterKind.SPATIAL and certain(i.extent == span):
+        return None, inside
+    value = s.build({k: c // span for k, c in first.items()})
+    outer = Var(i.var.name)
+    return Iter(outer, i.extent // span, i.kind, value), outer * span + inside
+
+
+def _outer_condition(c: Expr, sizes: Mapping[Var, Dim], block: Block, s: Simplifier) -> Expr:
+    """A condition that holds for all of a tile or for nothing of it, in terms of the outer loops.
+
+    `a + r < 0` is `a < 0` where `a` moves in steps that are larger than what `r` can reach.
+    """
+    if not free_vars(c) & sizes.keys():
+        return c
+    whole = s(substitute(c, {v: const(0) for v in sizes}))
+    parts = None
+    if type(c) is Binary and c.op in (Op.LT, Op.GE):
+        parts = linear(c.a - c.b, sizes, s.ranges)
+    reach = step = 0
+    if parts is not None:
+        step = gcd(*s.poly(parts.constant).values())
+        for v, k in parts.coefficients.items():
+            n = sizes[v]
+            assert isinstance(n, int)
+            reach += k * (n - 1) if isinstance(k, int) and k >= 0 else step
+    require(
+        parts is not None and reach < step,
+        "block {0} runs only for a part of some tiles: where {1}",
+        block.label.name,
+        lambda: repr(c),
+        at=block.label,
+        hint="choose tiles that divide the extents",
+    )
+    return whole
+
+
+@primitive
+def tensorize(fn: Func, target: Var | Label, intrin: str) -> tuple[Func, None]:
+    """Run a tile as an instruction: that of a loop and all below it, or a block from `blockize`.
+
+        tensorize(j_1, "dot_16x4_vnni"):
+        for j_1 in 16: for k_1 in 4: C[..] += A[..] * B[..]   ->   C[..] += dot_16x4_vnni(A, B)
+
+    The tile's loops and what they compute must be those of the instruction's semantics, without an
+    init, and each vector that it takes must lie in one piece in memory. The block keeps its
+    meaning in the program; its annotation lets lowering write the instruction. There are
+    `dot_16x4_vnni` and `dot_8x4_vnni` (uint8 times int8, added to int32), `dot_16x2_bf16` and
+    `dot_8x2_bf16`, `outer_4x16_fma` and `outer_4x8_fma`; `TensorIntrin` declares others.
+    """
+    known = find_intrin(intrin)
+    require(
+        known is not None,
+        "there is no instruction {0!r}; there are {1}",
+        intrin,
+        lambda: ", ".join(intrin_names()),
+        at=target,
+    )
+    assert known is not None
+    if isinstance(target, Label):
+        label = target
+    else:
+        fn, label = blockize(fn, target)
+    block = find_block(fn, label)
+    old = instruction_of(block)
+    require(
+        old is None, "block {0} runs as instruction {1} already", label.name, old, at=block.label
+    )
+    require_contiguous(block, known, operands_of(fn, block, known))
+    notes = tuple(sorted((*block.annotations, (KEY, intrin)), key=lambda pair: pair[0]))
+    return rebuild(fn, path_to(fn, label), _replace(block, annotations=notes)), None

@@ -1,0 +1,107 @@
+"""Instructions as pairs of programs: what may be declared, and what they match."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.errors import IRError
+from tilewright.tir.instruction import Mismatch, TensorIntrin, match
+from tilewright.tir.intrinsics import find_intrin, intrin_names, register_intrin
+from tilewright.tir.ir import Stmt
+from tilewright.tir.parser import parse
+from tilewright.tir.verify import verify
+
+SEMANTICS = """
+def scale(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi] * 2.0
+"""
+IMPLEMENTATION = """
+def scale(A: T.Buffer((2, 2), "float32"), B: T.Buffer((4,), "float32")):
+    B[T.ramp(0, 1, 2)] = A[0, T.ramp(0, 1, 2)] + A[0, T.ramp(0, 1, 2)]
+    B[T.ramp(2, 1, 2)] = A[1, T.ramp(0, 1, 2)] + A[1, T.ramp(0, 1, 2)]
+"""
+
+
+def declared(semantics: str = SEMANTICS, implementation: str = IMPLEMENTATION) -> TensorIntrin:
+    return TensorIntrin("scale", parse(semantics), parse(implementation))
+
+
+@pytest.mark.parametrize("name", intrin_names())
+def test_those_of_this_package(name: str) -> None:
+    found = find_intrin(name)
+    assert found is not None
+    assert found is find_intrin(name)
+    verify(found.semantics)
+    verify(found.implementation)
+    assert not isinstance(match(found.semantics.body, found), Mismatch)
+
+
+def test_a_name_is_given_once() -> None:
+    assert find_intrin("scale_for_a_test") is None
+    found = register_intrin("scale_for_a_test", parse(SEMANTICS), parse(IMPLEMENTATION))
+    assert find_intrin("scale_for_a_test") is found
+    for name in ("scale_for_a_test", "dot_16x4_vnni"):
+        with pytest.raises(IRError, match="an instruction named .* exists already"):
+            register_intrin(name, parse(SEMANTICS), parse(IMPLEMENTATION))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("range(4)", "range(1)", "loops of two iterations or more around one store"),
+        ("* 2.0", "* 2.0\n            B[vi] = A[vi]", "around one store"),
+        ("A[vi] *", "A[3 - vi] *", "use each dimension of A by a loop of its own"),
+        ('A: T.Buffer((4,)', 'A: T.Buffer((5,)', "use each dimension of A by a loop of its own"),
+    ],
+)  # fmt: skip
+def test_semantics_of_another_form(old: str, new: str, message: str) -> None:
+    with pytest.raises(IRError, match=message):
+        declared(SEMANTICS.replace(old, new).replace("4, i", "1, i" if "1" in new else "4, i"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("(2, 2)", "(2, 3)", "the same dtypes and numbers of elements"),
+        ("    B[T.ramp(2", "    for i in range(2):\n        B[T.ramp(2", "found For"),
+        ("T.ramp(2, 1, 2)]", "T.ramp(1, 1, 2)]", "compute different values of B|never"),
+        ("+ A[1", "- A[1", "semantics and implementation compute different values of B"),
+    ],
+)
+def test_implementation_of_another_form(old: str, new: str, message: str) -> None:
+    with pytest.raises(Exception, match=message):
+        declared(implementation=IMPLEMENTATION.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("B[i] = A[i] * 3.0", "it computes"),
+        ("B[i] = A[i] * 2.0 + 1.0", "it computes"),
+        ("B[0] = A[i] * 2.0", "it stores 4 values to 1 elements of B"),
+        ("B[i] = B[i] * 2.0", "B stands for B, A of the instruction"),
+        ("B[i] = A[i // 2] * 2.0", "an index of A, i // 2, is not linear in the loops"),
+    ],
+)
+def test_what_is_something_else(text: str, message: str) -> None:
+    found = match(tile(text), declared())
+    assert isinstance(found, Mismatch)
+    assert message in found.message.format(*found.arguments)
+
+
+@pytest.mark.parametrize("text", ["B[i] = A[i] * 2.0", "B[7 - i * 2] = 2.0 * A[i + 4]"])
+def test_regions(text: str) -> None:
+    found = match(tile(text), declared())
+    assert not isinstance(found, Mismatch)
+    assert [o.buffer.name for o in found.values()] == ["B", "A"]
+
+
+def tile(text: str) -> Stmt:
+    return parse(f"""
+def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(4):
+        {text}
+""").body
