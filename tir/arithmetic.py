@@ -75,6 +75,8 @@ def cast(source: str, target: str) -> Function:
             if y.bits == 64:
                 return lambda a: number(wide(a))
             return lambda a: number(wide(a).astype(np.float32))
+        if source in dtypes.ML_DTYPES and target in dtypes.ML_DTYPES:
+            return lambda a: number(np.float32(a))  # ml_dtypes before 0.6 does not know its kin
         return rounding(target) if source == "float64" else number
     if y.kind == "bool":
         return lambda a: bool(a != 0)
