@@ -149,6 +149,56 @@ def add_unit_loop(sch: Schedule, pick: Pick) -> None:
     sch.add_unit_loop(a_loop(sch, pick) if pick(2) else a_block(sch, pick))
 
 
+def parallel(sch: Schedule, pick: Pick) -> None:
+    sch.parallel(a_loop(sch, pick))
+
+
+def vectorize(sch: Schedule, pick: Pick) -> None:
+    loops = loops_of(sch, pick)
+    sch.vectorize(loops[-1] if loops and not sometimes(pick) else a_loop(sch, pick))
+
+
+def unroll(sch: Schedule, pick: Pick) -> None:
+    sch.unroll(a_loop(sch, pick))
+
+
+def bind(sch: Schedule, pick: Pick) -> None:
+    axes = ("blockIdx.x", "threadIdx.x", "threadIdx.y", "warp")
+    sch.bind(a_loop(sch, pick), axes[pick(2)] if not sometimes(pick) else one_of(pick, axes))
+
+
+def annotate(sch: Schedule, pick: Pick) -> None:
+    target = a_loop(sch, pick) if pick(2) else a_block(sch, pick)
+    sch.annotate(target, one_of(pick, ("note", "")), one_of(pick, (1, "x", {"a": [1.5, None]})))
+
+
+def unannotate(sch: Schedule, pick: Pick) -> None:
+    target = a_loop(sch, pick) if pick(2) else a_block(sch, pick)
+    if not sometimes(pick):
+        sch.annotate(target, "note", 1)
+    sch.unannotate(target, "note")
+
+
+def set_scope(sch: Schedule, pick: Pick) -> None:
+    sch.set_scope(a_block(sch, pick), an_index(pick), a_scope(pick))
+
+
+def storage_align(sch: Schedule, pick: Pick) -> None:
+    factor = one_of(pick, (1, 2, 8, 8, 0) if sometimes(pick, 4) else (4, 8, 16))
+    index, axis = an_index(pick), pick(4) - 2
+    sch.storage_align(a_block(sch, pick), index, axis, factor, pick(factor + 1))
+
+
+def cache_read(sch: Schedule, pick: Pick) -> None:
+    block = a_block(sch, pick)
+    consumers = [a_block(sch, pick)] if sometimes(pick, 4) else None
+    sch.cache_read(block, an_index(pick), a_scope(pick), consumers)
+
+
+def cache_write(sch: Schedule, pick: Pick) -> None:
+    sch.cache_write(a_block(sch, pick), pick(2) and an_index(pick), a_scope(pick))
+
+
 def cache_inplace(sch: Schedule, pick: Pick) -> None:
     sch.cache_inplace(a_block(sch, pick), pick(2) and an_index(pick), a_scope(pick))
 
