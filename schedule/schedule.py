@@ -139,6 +139,8 @@ class Schedule:
     merge = method(p.merge)
     fission = method(p.fission)
     add_unit_loop = method(p.add_unit_loop)
+    reorder_block_iter_var = method(p.reorder_block_iter_var)
+    transform_block_layout = method(p.transform_block_layout)
 
     parallel = method(p.parallel)
     vectorize = method(p.vectorize)
@@ -161,6 +163,7 @@ class Schedule:
     pack = method(p.pack)
     transform_layout = method(p.transform_layout)
     prefetch = method(p.prefetch)
+    rolling_buffer = method(p.rolling_buffer)
     pad_einsum = method(p.pad_einsum)
     decompose_padding = method(p.decompose_padding)
 

@@ -5,6 +5,7 @@ from .cache import cache_read, cache_write
 from .einsum import pad_einsum
 from .index import cache_index
 from .inline import compute_inline, reverse_compute_inline
+from .iterations import reorder_block_iter_var, transform_block_layout
 from .loops import fuse, reorder, split, tile
 from .nest import add_unit_loop, fission, merge
 from .pack import pack, transform_layout
@@ -27,6 +28,7 @@ from .stage import read_at, write_at
 from .storage import storage_align
 from .unit import blockize, tensorize
 from .update import cache_inplace
+from .window import rolling_buffer
 
 __all__ = [
     "add_unit_loop",
@@ -59,9 +61,11 @@ __all__ = [
     "reindex_cache_read",
     "reindex_cache_write",
     "reorder",
+    "reorder_block_iter_var",
     "reverse_compute_at",
     "reverse_compute_inline",
     "rfactor",
+    "rolling_buffer",
     "sample_categorical",
     "sample_compute_location",
     "sample_partitioned_tile",
@@ -73,6 +77,7 @@ __all__ = [
     "storage_align",
     "tensorize",
     "tile",
+    "transform_block_layout",
     "transform_layout",
     "unannotate",
     "unroll",

@@ -149,6 +149,33 @@ def add_unit_loop(sch: Schedule, pick: Pick) -> None:
     sch.add_unit_loop(a_loop(sch, pick) if pick(2) else a_block(sch, pick))
 
 
+def reorder_block_iter_var(sch: Schedule, pick: Pick) -> None:
+    block = a_block(sch, pick)
+    order = list(range(len(sch.get_loops(block)) + sometimes(pick)))
+    sch.reorder_block_iter_var(block, [order.pop(pick(len(order))) for _ in range(len(order))])
+
+
+def transform_block_layout(sch: Schedule, pick: Pick) -> None:
+    factor, inner = a_factor(pick), one_of(pick, (3, 4, 5, 6, 7, 8, 16))
+    index_map: Callable[..., object] = one_of(
+        pick,
+        (
+            lambda i: (i // factor, i % factor),
+            lambda i: (i % factor, i // factor),
+            lambda i: (i // 2 * 2 + i % 2,),
+            lambda i, j: (j, i),
+            lambda i, j: i * inner + j,
+            lambda i, j: ((i * inner + j) // factor, (i * inner + j) % factor),
+            lambda i, j: (i // factor, j, i % factor),
+            lambda i, j: (i, 0, j),
+            lambda i, j: (i + j, j),
+            lambda i, j, k: (i * inner + j, k),
+            lambda i, j, k: (k // factor, j, i, k % factor),
+        ),
+    )
+    sch.transform_block_layout(a_block(sch, pick), index_map)
+
+
 def parallel(sch: Schedule, pick: Pick) -> None:
     sch.parallel(a_loop(sch, pick))
 
@@ -294,6 +321,19 @@ def decompose_padding(sch: Schedule, pick: Pick) -> None:
     sch.decompose_padding(block, loops[pick(len(loops))] if loops else a_loop(sch, pick))
 
 
+def rolling_buffer(sch: Schedule, pick: Pick) -> None:
+    sch.rolling_buffer(a_block(sch, pick), pick(2) and an_index(pick))
+
+
+def compute_at_and_roll(sch: Schedule, pick: Pick) -> None:
+    block = a_block(sch, pick)
+    consumers = sch.get_consumers(block)
+    loops = sch.get_loops(consumers[0]) if consumers else ()
+    if loops:
+        sch.compute_at(block, loops[pick(len(loops))])
+        sch.rolling_buffer(block, 0)
+
+
 def compute_at(sch: Schedule, pick: Pick) -> None:
     block = a_block(sch, pick)
     consumers = sch.get_consumers(block)
@@ -387,10 +427,10 @@ def tensorize(sch: Schedule, pick: Pick) -> None:
 
 STEPS = (
     split, split, split, sampled_split, chosen_split, fuse, fuse, reorder, reorder, reorder, tile,
-    partition, merge, merge, fission, add_unit_loop,
+    partition, merge, merge, fission, add_unit_loop, reorder_block_iter_var, transform_block_layout,
     parallel, vectorize, unroll, bind, annotate, unannotate, set_scope, storage_align, cache_read,
     cache_write, cache_inplace, cache_index, read_at, write_at, pack, transform_layout, reindex,
-    reindex_cache_read, reindex_cache_write, prefetch, compute_at, compute_at,
+    reindex_cache_read, reindex_cache_write, prefetch, rolling_buffer, compute_at_and_roll, compute_at, compute_at,
     compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at, compute_inline,
     reverse_compute_inline, decompose_reduction, rfactor, rfactor, fuse_reduction_epilogue,
     split_reduction, pad_einsum, decompose_padding, blockize, tensorize,

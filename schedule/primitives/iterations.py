@@ -1,0 +1,217 @@
+"""The iterations of a block: `reorder_block_iter_var`, `transform_block_layout`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace as _replace
+from typing import Any
+
+from ...errors import ScheduleError
+from ...tir.ir import Block, Const, Expr, For, ForKind, Func, Iter, IterKind, Label, Stmt, Var
+from ...tir.visit import substitute
+from ..blocks import nest
+from ..digits import Bijection, bijection
+from ..find import find_block, path_to, rebuild
+from ..index_map import IndexMap
+from ..primitive import primitive
+from ..require import require
+from .loops import MAX_DEPTH
+
+
+@primitive
+def reorder_block_iter_var(fn: Func, block: Label, new_order: Sequence[int]) -> tuple[Func, None]:
+    """Put the iteration variables of a block in another order.
+
+        reorder_block_iter_var(block, (1, 0)):
+        vi, vj = axis.remap("SS", [i, j])   ->   vj, vi = axis.remap("SS", [j, i])
+
+    `new_order` has the positions that they have now. It is the order in which `compute_at` and
+    `reverse_compute_at` nest the loops that they make for the block, and the one of the indices
+    that `transform_block_layout` takes; loops that are there stay as they are.
+    """
+    old = find_block(fn, block)
+    require(
+        sorted(new_order) == list(range(len(old.iters))),
+        "{0} is no order of the {1} iteration variables of block {2}; expected each of 0 to {3} "
+        "once",
+        lambda: list(new_order),
+        len(old.iters),
+        block.name,
+        len(old.iters) - 1,
+        at=block,
+    )
+    iters = tuple(old.iters[k] for k in new_order)
+    return rebuild(fn, path_to(fn, block), _replace(old, iters=iters)), None
+
+
+@primitive
+def transform_block_layout(
+    fn: Func, block: Label, index_map: IndexMap | Callable[..., Any]
+) -> tuple[Func, tuple[Var, ...]]:
+    """Let a block iterate over other indices, in a nest of loops of its own for them.
+
+        transform_block_layout(block, lambda i, j: (i * 8 + j,)):
+        for i in 4: for j in 8: B[i, j] = ..   ->   for ax0 in 32: B[ax0 // 8, ax0 % 8] = ..
+
+    The map takes the block's iteration variables, and is one to one onto the new ones: it fuses
+    indices (i * 8 + j), splits them (i // 4, i % 4) and permutes them. None of its results mixes
+    spatial and reduction indices. Each iteration variable must be a loop of its own right above the
+    block, as `get_loops` gives them before any split. Gives the new loops.
+    """
+    path = path_to(fn, block)
+    old = path[-1]
+    assert isinstance(old, Block)
+    mapping = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
+    require(
+        len(mapping.inputs) == len(old.iters),
+        "the map takes {0} indices, block {1} has {2} iteration variables",
+        len(mapping.inputs),
+        block.name,
+        len(old.iters),
+        at=block,
+    )
+    extents = _extents(old)
+    loops = _own_loops(path, old)
+    depth = len(path) - len(loops) + len(mapping.outputs)
+    require(
+        depth <= MAX_DEPTH,
+        "loops would nest {0} deep; at most {1}",
+        depth,
+        MAX_DEPTH,
+        at=block,
+    )
+    try:
+        new = bijection(mapping, dict(zip(mapping.inputs, extents, strict=True)))
+    except ScheduleError as refusal:
+        refusal.data.setdefault("at", block)
+        raise
+    kinds = _kinds(old, mapping, new)
+    variables = tuple(Var(f"v{k}") for k in range(len(kinds)))
+    inverse = new.inverse(mapping.inputs, variables)
+    values: dict[Var, Expr] = {
+        i.var: inverse[v] for i, v in zip(old.iters, mapping.inputs, strict=True)
+    }
+    axes = tuple(Var(f"ax{k}") for k in range(len(kinds)))
+    parts = zip(variables, new.extents, kinds, axes, strict=True)
+    inside = Block(block, (), old.reads, old.writes, old.body, old.init)
+    made = _replace(
+        substitute(inside, values),
+        iters=tuple(Iter(v, n, kind, axis) for v, n, kind, axis in parts),
+        annotations=old.annotations,
+    )
+    stmt = nest(list(zip(axes, new.extents, strict=True)), made)
+    return rebuild(fn, path[: len(path) - len(loops)], stmt), axes
+
+
+def _extents(block: Block) -> list[int]:
+    found = []
+    for i in block.iters:
+        require(
+            isinstance(i.extent, int),
+            "the iteration variable {0} of block {1} has the open extent {2}; expected a number",
+            i.var.name,
+            block.label.name,
+            i.extent,
+            at=block.label,
+            hint="do this step before splits by sampled factors, or take the decisions first",
+        )
+        assert isinstance(i.extent, int)
+        require(
+            i.extent >= 1,
+            "the iteration variable {0} of block {1} has no values",
+            i.var.name,
+            block.label.name,
+            at=block.label,
+        )
+        require(
+            i.kind is not IterKind.OPAQUE,
+            "the iteration variable {0} of block {1} is opaque: its iterations run in order",
+            i.var.name,
+            block.label.name,
+            at=block.label,
+        )
+        found.append(i.extent)
+    return found
+
+
+def _own_loops(path: Sequence[Stmt], block: Block) -> list[For]:
+    """The loops right above a block that its iteration variables are bound to, one to one."""
+    require(
+        block.predicate is None,
+        "block {0} runs only where {1}",
+        block.label.name,
+        lambda: repr(block.predicate),
+        at=block.label,
+        hint="do this step before splits that do not divide",
+    )
+    bound: dict[Var, Iter] = {}
+    for i in block.iters:
+        if type(i.value) is Const and i.extent == 1:
+            continue
+        require(
+            type(i.value) is Var and i.value not in bound,
+            "the iteration variable {0} of block {1} is bound to {2}; expected a loop of its own",
+            i.var.name,
+            block.label.name,
+            lambda i=i: repr(i.value),
+            at=block.label,
+            hint="do this step before the loops are split and fused",
+        )
+        assert isinstance(i.value, Var)
+        bound[i.value] = i
+    loops: list[For] = []
+    for s in reversed(path[:-1]):
+        if type(s) is not For or s.var not in bound:
+            break
+        loops.append(s)
+    missing = [v.name for v in bound if all(v is not s.var for s in loops)]
+    require(
+        not missing,
+        "loops {0} of block {1} are not right above it",
+        lambda: ", ".join(missing),
+        block.label.name,
+        at=block.label,
+        hint="fission loops that other blocks are in, and reorder what is between",
+    )
+    for s in loops:
+        require(
+            s.extent == bound[s.var].extent,
+            "loop {0} has {1} iterations, the iteration variable {2} has {3}",
+            s.var.name,
+            s.extent,
+            bound[s.var].var.name,
+            bound[s.var].extent,
+            at=s.var,
+        )
+        require(
+            s.kind is ForKind.SERIAL,
+            "loop {0} is {1} already; transform the block before that",
+            s.var.name,
+            s.kind.value,
+            at=s.var,
+        )
+        require(
+            not s.annotations,
+            "loop {0} is annotated with {1}, which would be lost",
+            s.var.name,
+            lambda s=s: ", ".join(k for k, _ in s.annotations),
+            at=s.var,
+        )
+    return loops
+
+
+def _kinds(block: Block, mapping: IndexMap, new: Bijection) -> list[IterKind]:
+    """The kinds of the new iteration variables."""
+    kind_of = {v: i.kind for v, i in zip(mapping.inputs, block.iters, strict=True)}
+    kinds = []
+    for e, sources in zip(mapping.outputs, new.sources, strict=True):
+        found = {kind_of[v] for v in sources}
+        require(
+            len(found) <= 1,
+            "{0} mixes spatial and reduction indices of block {1}",
+            lambda e=e: repr(e),
+            block.label.name,
+            at=block.label,
+        )
+        kinds.append(next(iter(found), IterKind.SPATIAL))
+    return kinds

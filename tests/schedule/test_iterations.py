@@ -1,0 +1,218 @@
+"""reorder_block_iter_var and transform_block_layout, and the index maps that they invert."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright.errors import ScheduleError
+from tilewright.schedule import Schedule
+from tilewright.schedule.digits import bijection
+from tilewright.schedule.index_map import IndexMap
+from tilewright.tir.evaluate import evaluate
+from tilewright.tir.ir import Expr, Var
+from tilewright.tir.parser import parse
+
+from .conftest import Golden
+from .machinery import check_compiled, check_meaning
+from .programs import chain, elementwise, loops, matmul, matmul_relu, rowsum
+
+
+def test_order_of_iteration_variables(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        c, d = sch.get_block("C"), sch.get_block("D")
+        sch.reorder_block_iter_var(c, [1, 2, 0])
+        sch.compute_at(c, sch.get_loops(d)[0])
+
+    golden("reorder_block_iter_var/compute_at", matmul_relu(), script)
+
+
+def test_fused_iterations(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        (axis,) = sch.transform_block_layout(sch.get_block("B"), lambda i, j: i * 12 + j)
+        sch.parallel(axis)
+
+    golden("transform_block_layout/fused", elementwise(), script)
+
+
+def test_split_and_permuted_iterations(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        *_, inner = sch.transform_block_layout(
+            sch.get_block("C"), lambda i, j, r: (j // 4, i, r // 5, j % 4, r % 5)
+        )
+        sch.unroll(inner)
+
+    golden("transform_block_layout/matmul", matmul(), script)
+
+
+def test_fused_and_split_in_two_steps(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        d = sch.get_block("D")
+        sch.transform_block_layout(d, lambda i, j: (0, i * 12 + j))
+        _, outer, inner = sch.transform_block_layout(d, lambda u, v: (u, v // 8, v % 8))
+        sch.parallel(outer)
+        sch.vectorize(inner)
+
+    golden("transform_block_layout/two_steps", matmul_relu(), script)
+
+
+def test_a_sampled_factor_in_the_map() -> None:
+    sch = Schedule(elementwise())
+    t = sch.sample_categorical([4])
+    sch.transform_block_layout(sch.get_block("B"), lambda i, j: (i // t, j, i % t))
+    check_meaning(sch.original, sch.func)
+    (step,) = sch.trace.decisions
+    other = sch.trace.with_decisions({step: [4]}).apply(sch.original)
+    assert len(loops(other, "B")) == 3
+
+
+def test_a_reduction_in_other_loops_when_compiled() -> None:
+    sch = Schedule(rowsum())
+    sch.transform_block_layout(sch.get_block("S"), lambda i, r: (r % 3, i, r // 3))
+    check_meaning(sch.original, sch.func)
+    check_compiled(sch.original, sch.func)
+
+
+@pytest.mark.parametrize("order", [[0, 0], [0], [0, 1, 2], [1, 2], [-1, 0]])
+def test_orders_are_permutations(order: list[int]) -> None:
+    sch = Schedule(elementwise())
+    with pytest.raises(ScheduleError, match="is no order of the 2 iteration variables of block B"):
+        sch.reorder_block_iter_var(sch.get_block("B"), order)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda i: i, "the map takes 1 indices, block B has 2"),
+        (lambda i, j: (i,), "the map has j 0 times in its results"),
+        (lambda i, j: (i, j, j), "the map has j 2 times in its results"),
+        (lambda i, j: (i + 1, j), "is no sum of indices"),
+        (lambda i, j: (15 - i, j), "is no sum of indices"),
+        (lambda i, j: (i, j * i), "is no sum of indices"),
+        (lambda i, j: i * 13 + j, r"i \* 13 \+ j leaves out values: i has the factor 13, "),
+        (lambda i, j: i * 8 + j, "i has the factor 8, expected 12"),
+        (lambda i, j: (i // 5, i % 5, j), "i // 5 cuts i, of 16 values at steps of 1, where 5"),
+        (lambda i, j: (i // 8, i % 8 // 4, i % 4 % 3, j), "cuts i"),
+        (lambda i, j: (i // 4, i % 4 // 2, j), "the map has i % 2 0 times in its results"),
+        (lambda i, j: (i, j // 6, j // 4, j % 6), "j // 4 cuts j, of 6 values at steps of 1"),
+        (lambda i, j: ((i + j) // 16, i, j), r"the remainder of .* is more than one index"),
+    ],
+)
+def test_maps_are_one_to_one(function: Callable[..., Any], message: str) -> None:
+    sch = Schedule(elementwise())
+    with pytest.raises(ScheduleError, match=message):
+        sch.transform_block_layout(sch.get_block("B"), function)
+
+
+def test_kinds_are_not_mixed() -> None:
+    sch = Schedule(rowsum())
+    with pytest.raises(ScheduleError, match="mixes spatial and reduction indices of block S"):
+        sch.transform_block_layout(sch.get_block("S"), lambda i, r: i * 12 + r)
+
+
+def swap(i: Var, j: Var) -> tuple[Expr, ...]:
+    return j, i
+
+
+def test_loops_are_those_of_the_block_alone() -> None:
+    sch = Schedule(elementwise())
+    b = sch.get_block("B")
+    i, j = sch.get_loops(b)
+    sch.parallel(i)
+    with pytest.raises(ScheduleError, match="loop i is parallel already"):
+        sch.transform_block_layout(b, swap)
+    sch = Schedule(elementwise())
+    b = sch.get_block("B")
+    i, j = sch.get_loops(b)
+    sch.annotate(j, "key", 1)
+    with pytest.raises(ScheduleError, match="loop j is annotated with key"):
+        sch.transform_block_layout(b, swap)
+    sch = Schedule(elementwise())
+    b = sch.get_block("B")
+    i, j = sch.get_loops(b)
+    sch.split(j, factors=[None, 4])
+    with pytest.raises(ScheduleError, match=r"vj of block B is bound to j_0 \* 4 \+ j_1"):
+        sch.transform_block_layout(b, swap)
+    sch = Schedule(elementwise())
+    b = sch.get_block("B")
+    i, j = sch.get_loops(b)
+    sch.split(j, factors=[None, 5])
+    with pytest.raises(ScheduleError, match="block B runs only where"):
+        sch.transform_block_layout(b, swap)
+    sch = Schedule(elementwise())
+    b = sch.get_block("B")
+    sch.add_unit_loop(b)
+    with pytest.raises(ScheduleError, match="loops i, j of block B are not right above it"):
+        sch.transform_block_layout(b, swap)
+    sch = Schedule(chain())
+    sch.compute_at(sch.get_block("B"), loops(sch, "C")[0])
+    with pytest.raises(ScheduleError, match="loops i of block C are not right above it"):
+        sch.transform_block_layout(sch.get_block("C"), lambda i: (i // 4, i % 4))
+
+
+def test_domains_are_visited_once_from_zero_on() -> None:
+    text = """@tw.script
+def f(A: T.Buffer((4,), "int32")):
+    for i in range(4):
+        with T.block("A"):
+            vi = T.axis.{kind}({extent}, i)
+            A[vi] = 1
+"""
+    sch = Schedule(parse(text.format(kind="spatial", extent=3)))
+    with pytest.raises(ScheduleError, match="loop i has 4 iterations, the iteration variable vi "):
+        sch.transform_block_layout(sch.get_block("A"), lambda i: (i,))
+    sch = Schedule(parse(text.format(kind="opaque", extent=4)))
+    with pytest.raises(ScheduleError, match="vi of block A is opaque"):
+        sch.transform_block_layout(sch.get_block("A"), lambda i: (i,))
+    sch = Schedule(elementwise(0, 4))
+    with pytest.raises(ScheduleError, match="vi of block B has no values"):
+        sch.transform_block_layout(sch.get_block("B"), swap)
+
+
+def test_extents_are_numbers() -> None:
+    sch = Schedule(matmul_relu(), symbolic=True)
+    c, d = sch.get_block("C"), sch.get_block("D")
+    i, _ = sch.get_loops(d)
+    i0, _ = sch.split(i, factors=sch.sample_perfect_tile(i, n=2))
+    sch.compute_at(c, i0)
+    with pytest.raises(ScheduleError, match="is bound to|open extent"):
+        sch.transform_block_layout(c, lambda i, j, r: (j, i, r))
+    sch.transform_block_layout(sch.cache_read(c, 1, "global"), swap)
+
+
+def test_loops_do_not_nest_without_end() -> None:
+    sch = Schedule(elementwise())
+    with pytest.raises(ScheduleError, match="loops would nest 72 deep; at most 64"):
+        sch.transform_block_layout(sch.get_block("B"), lambda i, j: (i, j) + (0,) * 69)
+
+
+@given(st.data())
+def test_inverses_are_exact(data: st.DataObject) -> None:
+    digits = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=5))
+    v = Var("v")
+    places = [math.prod(digits[k + 1 :]) for k in range(len(digits))]
+    total = math.prod(digits)
+    parts = [v // p % n for p, n in zip(places, digits, strict=True)]
+    order = data.draw(st.permutations(range(len(digits))))
+    cut = data.draw(st.integers(0, len(digits)))
+    outputs = []
+    for group in (order[:cut], order[cut:]):
+        value: Expr = v * 0
+        for k in group:
+            value = value * digits[k] + parts[k]
+        outputs.append(value)
+    new = bijection(IndexMap((v,), tuple(outputs)), {v: total})
+    assert math.prod(new.extents) == total
+    w = (Var("a"), Var("b"))
+    column = {v: np.arange(total)}
+    images = {
+        x: np.broadcast_to(evaluate(e, column), total) for x, e in zip(w, outputs, strict=True)
+    }
+    back = evaluate(new.inverse((v,), w)[v], images)
+    np.testing.assert_array_equal(np.broadcast_to(back, total), column[v])
