@@ -294,13 +294,20 @@ def call(settings: Settings) -> Iterator[Line]:
     module = tw.build(tw.Schedule(ops.add_relu_func(1)), "cpu -threads=1")
     arrays = [np.zeros(1, np.float32) for _ in range(3)]
     others = [Exporter(a) for a in arrays]
-    bare, whole, foreign = time_interleaved(
-        [module.bind(*arrays), lambda: module(*arrays), lambda: module(*others)],
+
+    def export() -> None:
+        for other in others:
+            other.__dlpack_device__()
+            other.__dlpack__(max_version=(1, 0))
+
+    bare, whole, foreign, exporting = time_interleaved(
+        [module.bind(*arrays), lambda: module(*arrays), lambda: module(*others), export],
         rounds=settings.repeats,
     )
     yield Line("call a kernel with three ndarrays, all checks", 5, whole.median * 1e6, "us")
     yield Line("the same, arguments bound beforehand", None, bare.median * 1e6, "us")
     yield Line("call it with three DLPack objects", 11, foreign.median * 1e6, "us")
+    yield Line("of that, the objects exporting themselves", None, exporting.median * 1e6, "us")
 
 
 def importing(settings: Settings) -> Iterator[Line]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import ArgumentError
-from .dlpack import View
+from .dlpack import View, matcher
 from .dlpack import view as dlpack_view
 from .ndarray import address_reader
 from .signature import Argument, Signature
@@ -103,6 +103,7 @@ def _tensor_binder(argument: Argument) -> OneBinder:
     numpy_dtype = dtypes.to_numpy(dtype) if dtype not in dtypes.ML_DTYPES else None
     written = argument.written
     address = address_reader()
+    match = matcher(dtype, shape, argument.element_strides, written)
 
     def bind(value: Any, owners: list[Any]) -> int:
         if (
@@ -114,6 +115,11 @@ def _tensor_binder(argument: Argument) -> OneBinder:
             pointer = address(value)
             if not pointer & mask and (not written or value.flags.writeable):
                 return pointer
+        elif not isinstance(value, np.ndarray):
+            found = match(value)
+            if found is not None and not found[0] & mask:
+                owners.append(found[1])
+                return found[0]
         return bind_any(value, owners)
 
     def bind_any(value: Any, owners: list[Any]) -> int:

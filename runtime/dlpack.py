@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import ArgumentError
@@ -54,6 +55,7 @@ class View(NamedTuple):
 TENSOR = struct.Struct("=QiiiBBHQQQ")
 # What comes before it in DLManagedTensorVersioned: major, minor, context, deleter, flags.
 VERSION = struct.Struct("=IIQQQ")
+_BOTH = struct.Struct(VERSION.format + TENSOR.format[1:])
 
 _DTYPES = {
     **{(0, bits): f"int{bits}" for bits in (8, 16, 32, 64)},
@@ -65,12 +67,49 @@ _DTYPES = {
     (12, 8): "float8_e5m2",
 }
 
+_CODES = {name: code for code, name in _DTYPES.items()}
+
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _get_pointer.restype = ctypes.c_void_p
 _get_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
 _RANKS = [ctypes.c_int64 * rank for rank in range(_MAX_DIMENSIONS + 1)]
 _HEAD = ctypes.c_char * VERSION.size
 _BODY = ctypes.c_char * TENSOR.size
+_WHOLE = ctypes.c_char * _BOTH.size
+
+
+Match = Callable[[Any], tuple[int, object] | None]
+
+
+def matcher(dtype: str, shape: Sequence[int], strides: Sequence[int], written: bool) -> Match:
+    """A function from an object to its address and an owner of the memory.
+
+    It gives `None` unless the object exports, by the versioned protocol, exactly this: `shape` and
+    `strides` count elements. `view` takes more, and says what is wrong with the rest; this says
+    yes in half the time.
+    """
+    words = f"={len(shape)}q"
+    sizes, steps = struct.pack(words, *shape), struct.pack(words, *strides)
+    kind = (len(shape), *_CODES[dtype], 1)
+    words_at, whole_at = (ctypes.c_char * len(sizes)).from_address, _WHOLE.from_address
+    unpack, version, refused = _BOTH.unpack, (_MAX_MAJOR, 0), _READ_ONLY if written else 0
+
+    def match(value: Any) -> tuple[int, object] | None:
+        try:
+            if value.__dlpack_device__()[0] != CPU:
+                return None
+            capsule = value.__dlpack__(max_version=version)
+            address = _get_pointer(capsule, b"dltensor_versioned")
+        except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
+            return None
+        found = unpack(whole_at(address))
+        if found[8:12] != kind or found[0] > _MAX_MAJOR or found[4] & refused or not found[13]:
+            return None
+        if words_at(found[12]).raw != sizes or words_at(found[13]).raw != steps:
+            return None
+        return found[5] + found[14], capsule
+
+    return match
 
 
 def device_name(device: tuple[int, int]) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from tilewright.errors import ArgumentError
 from tilewright.runtime import Argument
-from tilewright.runtime.dlpack import TENSOR, VERSION, view
+from tilewright.runtime.dlpack import TENSOR, VERSION, matcher, view
 
 Make = Callable[..., Any]
 A = Argument("a", "float32", (3, 4))
@@ -48,6 +48,39 @@ def test_exported_memory_reaches_the_kernel_uncopied(probe: Make, export: type[V
     a, c = np.zeros((3, 4), "f4"), np.zeros((3, 4), "f4")
     p.mod(export(a), export(c))
     assert p.calls == [(a.ctypes.data, c.ctypes.data)]
+
+
+def match(array: Any, written: bool = False) -> tuple[int, object] | None:
+    return matcher("float32", (3, 4), (4, 1), written)(Versioned(array))
+
+
+def test_what_is_exported_exactly_as_expected_is_taken_without_a_view() -> None:
+    a = np.zeros((3, 4), "f4")
+    found = match(a, written=True)
+    assert found is not None
+    assert found[0] == a.ctypes.data
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((4, 3), "f4"),
+        np.zeros((3, 4), "f8"),
+        np.zeros((3, 4), "i4"),
+        np.zeros((3, 4, 1), "f4"),
+        np.zeros((3, 8), "f4")[:, ::2],
+    ],
+    ids=["shape", "bits", "code", "rank", "strides"],
+)
+def test_what_differs_in_anything_is_looked_at_closely(array: Any) -> None:
+    assert match(array) is None
+
+
+def test_read_only_memory_matches_an_input_alone() -> None:
+    a = np.zeros((3, 4), "f4")
+    a.flags.writeable = False
+    assert match(a) is not None
+    assert match(a, written=True) is None
 
 
 @pytest.mark.parametrize("export", [Versioned, Unversioned])
