@@ -11,14 +11,16 @@ The same numbers, as logarithms, are the features of the cost model.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
 from .. import dtypes
 from ..target import Target
 from ..tir.ir import ForKind
-from .profile import Access, Evaluated, Floats, Ints, Numbers, Profile
+from .profile import ONE, ZERO, Access, Evaluated, Floats, Footprint, Ints, Numbers, Profile
 
 FEATURES = (
     "log_seconds", "compute", "l1", "l2", "l3", "memory", "overhead",
@@ -78,6 +80,8 @@ USABLE = 0.75
 """The share of a cache that a block's data may fill before lines are lost to conflicts."""
 OVERLAP_LOSS = 0.15
 """How much of what is not the bottleneck shows nevertheless."""
+ROWS = 8192
+"""Rows that are estimated at a time: a column of them takes 64 KiB."""
 
 
 class Estimate:
@@ -90,34 +94,44 @@ class Estimate:
 
 def estimate(source: Profile, rows: Ints, target: Target) -> Estimate:
     """Estimate the rows (rows, variables) of a sketch, or the one empty row of a program."""
-    data = Evaluated(source, rows)
+    seconds = np.empty(len(rows))
+    features = np.empty((len(rows), len(FEATURES)))
+    for start in range(0, len(rows), ROWS):
+        part = slice(start, start + ROWS)
+        seconds[part], features[part] = _estimate(Evaluated(source, rows[part]), target)
+    return Estimate(seconds, features)
+
+
+def _estimate(data: Evaluated, target: Target) -> tuple[Floats, Floats]:
+    """The seconds and features of rows that are few enough for their columns to stay in a cache."""
     parts = [_Block(data, n, target, DEFAULT) for n in data.visits]
     if not parts:
-        zero = np.zeros((data.rows, len(FEATURES)))
-        return Estimate(np.full(data.rows, DEFAULT.fork_seconds), zero)
-    stacked = np.stack([p.seconds for p in parts])
+        return np.full(data.rows, DEFAULT.fork_seconds), np.zeros((data.rows, len(FEATURES)))
+    stacked = np.stack([np.broadcast_to(p.seconds, data.rows) for p in parts])
     seconds = stacked.sum(axis=0)
     # The block that takes longest stands for the program; of the others there are only sums.
     slowest = stacked.argmax(axis=0)
-    everyone = np.arange(data.rows)
-
-    def of_main(name: str) -> Floats:
-        values: Floats = np.stack([getattr(p, name) for p in parts])
-        picked: Floats = values[slowest, everyone]
-        return picked
-
-    memory = np.stack([p.memory for p in parts])
-    lanes = np.stack([p.lanes for p in parts])
-    columns = {
+    main = [(p, where) for n, p in enumerate(parts) if (where := slowest == n).any()]
+    longest = stacked.max(axis=0)
+    of_all = {
         "log_seconds": seconds,
-        "main_share": of_main("seconds") / seconds,
-        "blocks": np.full(data.rows, float(len(parts))),
-        "other_seconds": seconds - of_main("seconds"),
-        "other_memory": memory.sum(axis=0) - of_main("memory"),
-        "other_lanes": lanes.min(axis=0),
+        "main_share": longest / seconds,
+        "blocks": np.asarray(float(len(parts))),
+        "other_seconds": seconds - longest,
+        "other_memory": functools.reduce(np.add, [p.memory for p in parts]),
+        "other_lanes": functools.reduce(np.minimum, [p.lanes for p in parts]),
     }
-    matrix = np.stack([columns[f] if f in columns else of_main(f) for f in FEATURES], axis=1)
-    return Estimate(seconds, np.log2(matrix + 1e-9).astype(np.float32).astype(np.float64))
+    table = np.empty((len(FEATURES), data.rows))
+    for column, name in zip(table, FEATURES, strict=True):
+        if name in of_all:
+            column[:] = of_all[name]
+        else:
+            for block, where in main:
+                np.copyto(column, getattr(block, name), where=where)
+    others = table[FEATURES.index("other_memory")]
+    np.subtract(others, table[FEATURES.index("memory")], out=others)
+    table += 1e-9
+    return seconds, np.log2(table, out=table).T.astype(np.float32)
 
 
 class _Block:
@@ -128,14 +142,17 @@ class _Block:
         self._n = n
         self._machine = machine
         self._target = target
+        self._accesses = [a for a in n.visit.accesses if a.buffer.scope != "register"]
+        self._footprints = [data.footprints(a, len(n.extents)) for a in self._accesses]
         self.native = max(1, target.vector_bits // dtypes.info(n.visit.dtype).bits)
         self.tile = _tile_level(n.visit.kinds)
         self._count_loops()
         self._time_arithmetic()
         self._time_ports()
         self._time_memory()
-        busiest = np.max([self.compute, self.l1, self.l2, self.l3, self.memory], axis=0)
-        total = self.compute + self.l1 + self.l2 + self.l3 + self.memory
+        kinds = (self.compute, self.l1, self.l2, self.l3, self.memory)
+        busiest = functools.reduce(np.maximum, kinds)
+        total = functools.reduce(np.add, kinds)
         busy = busiest + OVERLAP_LOSS * (total - busiest) + self.overhead
         self.seconds = busy / np.maximum(self.used, 1e-9)
         if target.threads > 1 and ForKind.PARALLEL in n.visit.kinds:
@@ -156,7 +173,7 @@ class _Block:
         )
         self.accumulators = spatial_tile * self.vectors
         self.k_trip = n.product(lambda i: visit.reduces[i])
-        self.inner_trip = n.extents[self.tile - 1] if self.tile > 0 else np.ones(n.rows)
+        self.inner_trip = n.extents[self.tile - 1] if self.tile > 0 else ONE
         self.bodies = self.visits / n.product(lambda i: i >= self.tile)
         self.parallel = self._of_kind(ForKind.PARALLEL)
         threads = max(1, self._target.threads)
@@ -173,21 +190,18 @@ class _Block:
         if visit.accumulates:
             chains = machine.fma_latency * machine.fma_per_cycle
             cycles = cycles * np.maximum(1.0, chains / np.maximum(self.accumulators, 1.0))
-        self.expensive = steps * visit.expensive
+        self.expensive = steps * float(visit.expensive)
         cycles = cycles + self.expensive * machine.expensive_cycles
         self.compute = cycles / machine.hertz
         self.overhead = self.bodies / machine.hertz
 
     def _time_ports(self) -> None:
         """Loads and stores of the straight body, at the rate of L1."""
-        n, machine = self._n, self._machine
-        zero = np.zeros(n.rows)
-        self.tile_loads, self.stores, self.gathers, self.tile_bytes = zero, zero, zero, zero
-        kinds = n.visit.kinds
+        machine, kinds = self._machine, self._n.visit.kinds
+        self.tile_loads = self.stores = self.gathers = self.tile_bytes = ZERO
         vector = kinds.index(ForKind.VECTOR) if ForKind.VECTOR in kinds else None
-        for a in self._accesses():
-            elements, _ = self._data.footprint(a, self.tile)
-            cost = elements
+        for a, footprints in zip(self._accesses, self._footprints, strict=True):
+            elements = cost = footprints[self.tile].elements
             if vector is not None:
                 step = np.abs(self._data.stride(a, vector))
                 cost = np.where(step == 1, elements / np.minimum(self.lanes, self.native), elements)
@@ -210,19 +224,16 @@ class _Block:
             Cache(target.l2_bytes, 16),
             Cache(target.l3_bytes, 16),
         )
-        levels = _traffic(self._data, self._n, self._accesses(), caches)
+        levels = _traffic(self._data, self._n, self._accesses, self._footprints, caches)
         self.l2_bytes, self.l3_bytes, self.memory_bytes = (
             _at_capacity(levels, k, USABLE * cache.size) for k, cache in enumerate(caches)
         )
         self.l2 = self.l2_bytes / machine.l2_bytes_per_cycle / machine.hertz
         self.l3 = self.l3_bytes / machine.l3_bytes_per_cycle / machine.hertz
         self.memory = self.memory_bytes / machine.memory_bytes_per_cycle / machine.hertz
-        self.middle_bytes = levels[max(0, self.tile - 1)].span
+        self.middle_bytes = levels[max(0, self.tile - 1)].needed[0]
         outer = sum(k is ForKind.PARALLEL for k in self._n.visit.kinds)
-        self.outer_bytes = levels[outer].span
-
-    def _accesses(self) -> list[Access]:
-        return [a for a in self._n.visit.accesses if a.buffer.scope != "register"]
+        self.outer_bytes = levels[outer].needed[0]
 
 
 def _tile_level(kinds: tuple[ForKind, ...]) -> int:
@@ -237,60 +248,104 @@ LINE = 64.0
 """Bytes of a cache line."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Traffic:
     """At one loop level: the bytes moved if what is below it fits a cache, and what must fit.
 
-    `crowded` has for each cache the bytes that must fit, more where the stride between rows lets
-    them compete for a few sets of the cache.
+    `needed` begins with the bytes that are touched, and has then for each cache those that must
+    fit: more where the stride between rows lets them compete for a few sets of the cache.
     """
 
     moved: Floats
-    span: Floats
-    crowded: tuple[Floats, ...]
+    needed: list[Floats]
 
 
 def _traffic(
-    data: Evaluated, n: Numbers, accesses: list[Access], caches: tuple[Cache, ...]
+    data: Evaluated,
+    n: Numbers,
+    accesses: list[Access],
+    footprints: list[list[Footprint]],
+    caches: tuple[Cache, ...],
 ) -> list[Traffic]:
     """For each loop level, outermost first, what the accesses move and occupy."""
-    depth = len(n.extents)
-    moved = np.zeros((depth + 1, data.rows))
-    span = np.zeros((depth + 1, data.rows))
-    crowded = np.zeros((len(caches), depth + 1, data.rows))
-    for a in accesses:
+    levels = [Traffic(ZERO, [ZERO] * (1 + len(caches))) for _ in range(len(n.extents) + 1)]
+    outside = [ONE, *accumulate(n.extents, np.multiply)]
+    repeats = [extent > 1 for extent in n.extents]
+    for a, swept in zip(accesses, footprints, strict=True):
         size = dtypes.nbytes(a.buffer.dtype)
-        row = data.column(a.sizes[-1]) * size if a.sizes else np.ones(data.rows)
-        moves = [data.moves(n, a, i) for i in range(depth)]
-        for level in range(depth + 1):
-            elements, runs = data.footprint(a, level)
-            # Whole lines are moved, and a store reads the line first.
-            touched = np.maximum(elements * size, runs * LINE)
-            # Loops right around that do not move the access reuse what is there.
-            times = np.ones(data.rows)
-            for i in range(level - 1, -1, -1):
-                times = np.where(times > 1, times * n.extents[i], moves[i])
-            moved[level] += touched * times * (2.0 if a.stores else 1.0)
-            span[level] += touched
-            for k, cache in enumerate(caches):
-                crowded[k, level] += touched * _crowding(row, touched / runs, runs, cache)
-    return [
-        Traffic(moved[level], span[level], tuple(crowded[:, level])) for level in range(depth + 1)
-    ]
+        sharing = _sharing(data.column(a.sizes[-1]) * size if a.sizes else ONE, caches)
+        fitting = _needed(swept, size, sharing, caches)
+        times = ONE
+        for level, (needed, traffic) in enumerate(zip(fitting, levels, strict=True)):
+            # Loops right around that do not move the access reuse what is there: it is all moved as
+            # often as the innermost one moves it that does, and that by all loops around that one.
+            if level > 0:
+                around = level - 1
+                moves = data.moves(n, a, around)
+                if moves is n.extents[around]:
+                    times = np.where(repeats[around], outside[level], times)
+                elif moves is not None:
+                    times = np.where(moves > 1, moves * outside[around], times)
+            moved = needed[0] * times  # twice for a store, which reads the line first
+            traffic.moved = traffic.moved + (2.0 * moved if a.stores else moved)
+            traffic.needed = _sums(traffic.needed, needed)
+    return levels
 
 
-def _crowding(row: Floats, run: Floats, runs: Floats, cache: Cache) -> Floats:
-    """By how much a stride of `row` bytes between `runs` of `run` bytes shrinks a cache."""
+def _needed(
+    swept: list[Footprint], size: int, sharing: list[Floats] | None, caches: tuple[Cache, ...]
+) -> list[list[Floats]]:
+    """For each loop level, what `Traffic.needed` has of one access; see `Evaluated.footprints`."""
+    found: list[list[Floats]] = []
+    for level, here in enumerate(swept):
+        if level > 0 and here is swept[level - 1]:
+            found.append(found[-1])
+            continue
+        # Whole lines are moved.
+        touched = np.maximum(here.elements * size, here.runs * LINE)
+        found.append([touched, *_crowded(touched, here.runs, sharing, caches)])
+    return found
+
+
+def _sums(xs: list[Floats], ys: list[Floats]) -> list[Floats]:
+    """The sums of pairs. Most lists hold one column several times, which is added once."""
+    done: dict[tuple[int, int], Floats] = {}
+    for x, y in zip(xs, ys, strict=True):
+        if (id(x), id(y)) not in done:
+            done[id(x), id(y)] = x + y
+    return [done[id(x), id(y)] for x, y in zip(xs, ys, strict=True)]
+
+
+def _sharing(row: Floats, caches: tuple[Cache, ...]) -> list[Floats] | None:
+    """For each cache, how many rows of `row` bytes share a set; `None` if that is all it has.
+
+    Only rows of whole lines do: others come to lie on different sets.
+    """
     lines = np.floor(row / LINE).astype(np.int64)
     aligned = (row % LINE == 0) & (lines > 0)
-    shared = np.gcd(np.maximum(lines, 1), cache.sets) / np.maximum(np.ceil(run / LINE), 1.0)
-    return np.where(aligned & (runs > cache.ways), np.maximum(shared, 1.0), 1.0)
+    if not aligned.any():
+        return None
+    lines = np.maximum(lines, 1)
+    return [np.where(aligned, np.gcd(lines, cache.sets), 1.0) for cache in caches]
+
+
+def _crowded(
+    touched: Floats, runs: Floats, sharing: list[Floats] | None, caches: tuple[Cache, ...]
+) -> list[Floats]:
+    """For each cache, the bytes `touched` in so many `runs`, as if it had all its sets."""
+    if sharing is None or runs.max() <= min(cache.ways for cache in caches):
+        return [touched] * len(caches)
+    lines = np.maximum(np.ceil(touched / runs / LINE), 1.0)
+    return [
+        np.where(runs > cache.ways, touched * np.maximum(shared / lines, 1.0), touched)
+        for shared, cache in zip(sharing, caches, strict=True)
+    ]
 
 
 def _at_capacity(levels: list[Traffic], cache: int, capacity: float) -> Floats:
     """The bytes moved into a cache: those of the outermost level whose data fits it."""
     result = levels[-1].moved
-    for level in reversed(levels):
-        fits = level.crowded[cache] <= capacity
+    for level in reversed(levels[:-1]):
+        fits = level.needed[1 + cache] <= capacity
         result = np.where(fits, np.minimum(level.moved, result), result)
     return result

@@ -79,9 +79,8 @@ class Rowspace:
         """
         if self.size <= ENUMERATED:
             everything = self._all()
-            rows = self.good(everything)
-            if len(rows) == 0:
-                rows = everything[self.check(everything).legal]
+            checked = self.check(everything)
+            rows = everything[checked.worthwhile if checked.worthwhile.any() else checked.legal]
             if len(rows) <= count:
                 return rows
             return rows[np.sort(rng.choice(len(rows), count, replace=False))]

@@ -7,6 +7,7 @@ concrete program they are the same numbers.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -46,6 +47,8 @@ from .structure import EXPENSIVE
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+ZERO: Floats = np.zeros(())
+ONE: Floats = np.ones(())
 
 
 @dataclass(frozen=True)
@@ -227,19 +230,29 @@ def _variables(e: Expr) -> set[Var]:
 
 @dataclass(frozen=True)
 class Numbers:
-    """The numbers of a visit for a matrix of candidates: one column per loop."""
+    """The numbers of a visit for a matrix of candidates: one column per loop.
+
+    A column that is the same for all rows has no dimension, which saves most of the work.
+    """
 
     visit: Visit
     extents: list[Floats]
-    rows: int
 
     def product(self, which: Callable[[int], bool]) -> Floats:
         """The product of the extents of the loops with the numbers that `which` picks."""
-        total = np.ones(self.rows)
+        total = ONE
         for n, extent in enumerate(self.extents):
             if which(n):
                 total = total * extent
         return total
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What an access touches: elements, and runs of them along the last dimension."""
+
+    elements: Floats
+    runs: Floats
 
 
 class Evaluated:
@@ -248,54 +261,70 @@ class Evaluated:
     def __init__(self, source: Profile, rows: Ints) -> None:
         self.rows = len(rows)
         self._values = source.values(rows)
+        self._columns: dict[int, Floats] = {}
         self.visits = [
-            Numbers(v, [np.maximum(self.column(e), 1.0) for e in v.extents], self.rows)
-            for v in source.visits
+            Numbers(v, [np.maximum(self.column(e), 1.0) for e in v.extents]) for v in source.visits
         ]
 
     def column(self, dim: Dim) -> Floats:
         """A dimension as a column of floats."""
         if isinstance(dim, int):
-            return np.full(self.rows, float(dim))
-        return np.asarray(self._values[id(dim)], dtype=np.float64)
+            return np.asarray(dim, dtype=np.float64)
+        found = self._columns.get(id(dim))
+        if found is None:
+            found = np.asarray(self._values[id(dim)], dtype=np.float64)
+            self._columns[id(dim)] = found
+        return found
 
-    def footprint(self, access: Access, level: int) -> tuple[Floats, Floats]:
-        """Elements, and runs along the last dimension, touched while the loops from `level` sweep.
+    def footprints(self, access: Access, depth: int) -> list[Footprint]:
+        """For each of `depth` loops, what is touched while it and those inside it sweep.
 
-        Dimensions are taken as hulls, and loops to run at least once.
+        The last one is for no loop at all. Dimensions are taken as hulls, and loops to run at least
+        once. Where a loop does not move the access, its footprint is that of the next loop.
         """
-        elements = np.ones(self.rows)
-        runs = np.ones(self.rows)
-        last = len(access.sizes) - 1
-        for d, size in enumerate(access.sizes):
-            span = np.ones(self.rows)
-            for t in access.terms[d]:
-                if t.loop >= level:
-                    step = np.abs(self.column(t.step))
-                    span = span + step * np.maximum(self.column(t.values) - 1, 0.0)
-            span = np.minimum(span, np.maximum(self.column(size), 1.0))
-            elements = elements * span
-            if d != last:
-                runs = runs * span
-        return elements, runs
+        sizes = [np.maximum(self.column(size), 1.0) for size in access.sizes]
+        spans = [ONE] * len(sizes)
+        inside = [np.minimum(ONE, size) for size in sizes]
+        found = [_footprint(inside)]
+        for level in range(depth - 1, -1, -1):
+            moved = False
+            for d, terms in enumerate(access.terms):
+                for t in terms:
+                    if t.loop == level:
+                        step = np.abs(self.column(t.step))
+                        spans[d] = spans[d] + step * np.maximum(self.column(t.values) - 1, 0.0)
+                        inside[d] = np.minimum(spans[d], sizes[d])
+                        moved = True
+            found.append(_footprint(inside) if moved else found[-1])
+        return found[::-1]
 
-    def moves(self, n: Numbers, access: Access, loop: int) -> Floats:
-        """How often a sweep of a loop moves the access to other elements; 1 where it never does."""
-        times = np.ones(self.rows)
+    def moves(self, n: Numbers, access: Access, loop: int) -> Floats | None:
+        """How often a sweep of a loop moves the access to other elements, 1 where it does not.
+
+        `None` if it never does. It is the column of extents itself where each iteration does.
+        """
+        extent, times = n.extents[loop], None
         for terms in access.terms:
             for t in terms:
                 if t.loop == loop:
-                    often = np.ceil(n.extents[loop] / self.column(t.period))
+                    if t.values is n.visit.extents[loop] and type(t.period) is int:
+                        return extent
+                    times = ONE if times is None else times
+                    often = np.ceil(extent / self.column(t.period))
                     times = np.where(self.column(t.values) > 1, np.maximum(times, often), times)
         return times
 
     def stride(self, access: Access, loop: int) -> Floats:
         """Elements of memory by which one iteration of a loop moves the access."""
-        total = np.zeros(self.rows)
-        size = np.ones(self.rows)
+        total, size = ZERO, ONE
         for d in range(len(access.sizes) - 1, -1, -1):
             for t in access.terms[d]:
                 if t.loop == loop:
                     total = total + self.column(t.step) * size
             size = size * self.column(access.sizes[d])
         return total
+
+
+def _footprint(inside: list[Floats]) -> Footprint:
+    runs = functools.reduce(np.multiply, inside[:-1], ONE)
+    return Footprint(runs * inside[-1] if inside else ONE, runs)
