@@ -83,8 +83,8 @@ class TuningDatabase:
         self._layers: list[Opened] = []
         try:
             # The layers first: where one of them is missing, no database is created.
-            for layer in layers:
-                self._layers.append(_opened(layer, create=False, read_only=True))
+            for below in layers:
+                self._layers.append(_opened(below, create=False, read_only=True))
             self._layers.insert(0, _opened(path_or_url, create, read_only))
         except BaseException:
             self.close()
