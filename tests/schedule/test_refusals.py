@@ -86,9 +86,14 @@ def test_what_is_updated_in_place_by_one_that_does_not_read_it() -> None:
     )
 
 
-def test_nothing_to_inline_into() -> None:
+def test_what_nobody_reads_has_no_place_to_go() -> None:
     func = program(block("B", "B[vi] = A[vi]") + "\n" + block("C", "C[vi] = A[vi]"))
     refused(func, "block B has no consumer", lambda s: s.compute_inline(s.get_block("B")))
+    refused(
+        func,
+        "block B has no consumer",
+        lambda s: s.compute_at(s.get_block("B"), s.get_loops(s.get_block("C"))[0]),
+    )
 
 
 def test_inlining_that_grows_beyond_measure() -> None:
