@@ -214,7 +214,10 @@ def set_scope(
 
         B = alloc((64,), "float32")   ->   B = alloc((64,), "float32", scope="local")
 
-    The buffer must be internal to the function.
+    The buffer must be internal to the function. On processors all scopes but `register` are plain
+    memory, each thread's own where iterations of a parallel loop share nothing; what is to live in
+    registers needs indices that are constant once loops are unrolled and vectorized, or does not
+    compile.
     """
     written = list(dict.fromkeys(r.buffer for r in find_block(fn, block).writes))
     require(
