@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from .. import dtypes
 from ..codegen.ahead import packed_ahead
 from ..schedule.blocks import expr_key
 from ..schedule.find import blocks_in, find_path
+from ..schedule.instructions import instruction_of
 from ..tir.evaluate import compile_columns
 from ..tir.ir import (
     Binary,
@@ -140,7 +141,9 @@ def _dims_of(visit: Visit) -> list[Dim]:
 def _visit(func: Func, block: Block, outer: dict[Var, tuple[Dim, Dim]]) -> Visit:
     path = find_path(func.body, block.label)
     assert path is not None
-    loops = [s for s in path if type(s) is For]
+    around = [s for s in path if type(s) is For]
+    tile = _tile(block)
+    loops = [*around, *tile]
     ranges = dict(outer)
     for loop in loops:
         ranges[loop.var] = (0, loop.extent - 1)
@@ -149,6 +152,10 @@ def _visit(func: Func, block: Block, outer: dict[Var, tuple[Dim, Dim]]) -> Visit
     for i in block.iters:
         if i.kind.value == "reduce":
             reduce |= {n for n in walk(i.value) if type(n) is Var}
+    if tile:
+        stores = [n for n in walk(block.body) if type(n) is Store]
+        stored = {v for n in stores for e in n.indices for v in walk(e) if type(v) is Var}
+        reduce |= {s.var for s in tile if s.var not in stored}
     simplifier = Simplifier(ranges)
     accesses: dict[object, Access] = {}
     operations = expensive = 0
@@ -167,8 +174,10 @@ def _visit(func: Func, block: Block, outer: dict[Var, tuple[Dim, Dim]]) -> Visit
         elif kind is Call:
             expensive += n.fn in EXPENSIVE
             operations += n.fn not in EXPENSIVE
-    stored = {a.buffer for a in accesses.values() if a.stores}
-    accumulates = any(not a.stores and a.buffer in stored for a in accesses.values())
+    if instruction_of(block) is not None:
+        dtype = min((a.buffer.dtype for a in accesses.values()), key=dtypes.nbytes)
+    written = {a.buffer for a in accesses.values() if a.stores}
+    accumulates = any(not a.stores and a.buffer in written for a in accesses.values())
     return Visit(
         block.label.name,
         tuple(s.extent for s in loops),
@@ -180,6 +189,17 @@ def _visit(func: Func, block: Block, outer: dict[Var, tuple[Dim, Dim]]) -> Visit
         accumulates,
         dtype,
     )
+
+
+def _tile(block: Block) -> list[For]:
+    """The loops in a block's body. Those of an instruction are the lanes of its narrowest operand,
+    what is next to each other in it first."""
+    if type(block.body) is Store:
+        return []
+    found = [n for n in walk(block.body) if type(n) is For]
+    if instruction_of(block) is None:
+        return found
+    return [replace(s, kind=ForKind.VECTOR) for s in reversed(found)]
 
 
 def _access(

@@ -160,10 +160,10 @@ def schedule_contraction(
     sch.vectorize(registers[1])
     for loop in (*inner, registers[0]):
         sch.unroll(loop)
-    _write_back(sch, write, block, vector, lanes)
+    write_back(sch, write, block, vector, lanes)
     sch.decompose_reduction(main, reduction[0])
     for label in packed:
-        _schedule_copy(sch, label, lanes, target)
+        schedule_copy(sch, label, lanes, target)
 
 
 class _Tiles:
@@ -179,12 +179,12 @@ class _Tiles:
         vectors = -(-sizes[vector] // lanes)
         counts = [n for n in range(1, MAX_VECTORS + 1) if n <= vectors]
         self.inner[vector] = sch.sample_categorical(counts, tile_weights(counts, vectors, 3))
-        self.middle[vector] = _middle(sch, vectors)
+        self.middle[vector] = middle_tile(sch, vectors)
         for n, v in enumerate(tiles):
             most = min(MAX_TILE if n == 0 else 4, sizes[v])
             rows = list(range(1, most + 1))
             self.inner[v] = sch.sample_categorical(rows, tile_weights(rows, sizes[v], 8))
-            self.middle[v] = _middle(sch, sizes[v])
+            self.middle[v] = middle_tile(sch, sizes[v])
         accumulators = product(list(self.inner.values()))
         room = target.vector_registers - 1
         draft.limit(
@@ -212,7 +212,7 @@ def _slides(block: Block, inner: Var) -> bool:
     )
 
 
-def _middle(sch: Schedule, extent: int) -> Dim:
+def middle_tile(sch: Schedule, extent: int) -> Dim:
     values = [1]
     while values[-1] * 2 <= min(MAX_MIDDLE, extent):
         values.append(values[-1] * 2)
@@ -236,7 +236,7 @@ def _pack(sch: Schedule, main: Label, source: Input, index: int, by: Var, tiles:
     return sch.pack(main, index, layout, [factor])
 
 
-def _schedule_copy(sch: Schedule, label: Label, lanes: int, target: Target) -> None:
+def schedule_copy(sch: Schedule, label: Label, lanes: int, target: Target) -> None:
     """Run a packing copy in parallel, in vectors along what is contiguous in its source."""
     block = find_block(sch.func, label)
     strides = inputs_of(block)[0].strides
@@ -266,7 +266,7 @@ def _plenty(sch: Schedule, extent: Dim, target: Target) -> bool:
     return sch.space.decide(extent >= wanted) is True
 
 
-def _write_back(sch: Schedule, write: Label, block: Block, vector: Var, lanes: int) -> None:
+def write_back(sch: Schedule, write: Label, block: Block, vector: Var, lanes: int) -> None:
     """Unroll and vectorise the copy of the register tile to memory."""
     out = output_of(block)
     assert out is not None

@@ -28,6 +28,7 @@ from ..structure import (
     vector_choices,
 )
 from .contraction import contraction_variants
+from .dot import dot_variants
 from .elementwise import elementwise_variants
 from .rows import row_dimensions, rows_variants
 
@@ -139,9 +140,12 @@ def _variants(
     positions = [names[m.label] for m in members]
     anchor = members[0] if _is_contraction(members[0]) else members[-1]
     if _is_contraction(anchor):
-        made = contraction_variants(members, positions, target)
+        made = [
+            *dot_variants(members, positions, target),
+            *contraction_variants(members, positions, target),
+        ]
     elif any(has_reduction(m) for m in members):
-        made = rows_variants(func, members, positions, target)
+        made = [*rows_variants(func, members, positions, target)]
     else:
-        made = elementwise_variants(members[-1], positions[-1], target)
+        made = [*elementwise_variants(members[-1], positions[-1], target)]
     return [Variant(name, rule) for name, rule in made]

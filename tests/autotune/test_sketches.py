@@ -21,6 +21,20 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("matmul_func", {"n": 9, "m": 19, "k": 8, "batch": 2, "transpose_b": True}),
     ("matmul_func", {"n": 1, "m": 40, "k": 30}),
     ("int8_matmul_func", {"n": 10, "m": 20, "k": 12}),
+    ("int8_matmul_func", {"n": 10, "m": 48, "k": 16}),
+    (
+        "matmul_func",
+        {
+            "n": 7,
+            "m": 32,
+            "k": 8,
+            "dtype": "uint8",
+            "dtype_b": "int8",
+            "batch": 2,
+            "transpose_b": True,
+            "bias": True,
+        },
+    ),
     ("conv2d_func", {"c": 5, "h": 9, "w": 19, "o": 7}),
     ("conv2d_func", {"c": 4, "h": 8, "w": 8, "o": 6, "stride": 2, "layout": "NHWC", "bias": True}),
     ("depthwise_conv2d_func", {"c": 5, "h": 8, "w": 17}),
@@ -71,3 +85,36 @@ def test_candidates_compute_what_the_program_does(name: str, options: dict[str, 
                     a.astype(np.float64), b.astype(np.float64), rtol=2e-4, atol=2e-5,
                     err_msg=f"{sketch.name} {row.tolist()}",
                 )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "cpu", "first"),
+    [
+        ({"dtype": "uint8", "dtype_b": "int8"}, "cascadelake", "dot_16x4_vnni"),
+        ({"dtype": "uint8", "dtype_b": "int8"}, "alderlake", "dot_8x4_vnni"),
+        ({"dtype": "bfloat16"}, "cooperlake", "dot_16x2_bf16"),
+        ({"dtype": "uint8", "dtype_b": "int8"}, "skylake-avx512", "tiled_packB"),
+        ({"dtype": "int8"}, "cascadelake", "tiled_packB"),
+        ({"dtype": "uint8", "dtype_b": "int8", "k": 6}, "cascadelake", "tiled_packB"),
+        ({"dtype": "uint8", "dtype_b": "int8", "m": 24}, "cascadelake", "dot_8x4_vnni"),
+        ({"dtype": "uint8", "dtype_b": "int8", "transpose_a": True}, "cascadelake", "tiled_packB"),
+    ],
+)
+def test_dot_products_by_the_widest_instruction_that_fits(
+    options: dict[str, Any], cpu: str, first: str
+) -> None:
+    func = ops.matmul_func(**{"n": 9, "m": 32, "k": 8, **options})
+    target = resolve(f"cpu -mcpu={cpu} -threads=1")
+    sketch, *others = sketches(func, target)
+    assert sketch.name.partition("/")[0] == first
+    assert not any(s.name.startswith("dot") for s in others)
+    (row,) = Rowspace(sketch).sample(np.random.default_rng(0), 1)
+    scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
+    found, wanted = arguments(func, 1), arguments(func, 1)
+    interpret(scheduled, *found)
+    interpret(func, *wanted)
+    np.testing.assert_allclose(
+        found[-1].astype(np.float64), wanted[-1].astype(np.float64), rtol=2e-2
+    )
+    code = compile_func(scheduled, target).assembly()
+    assert ("vpdpbusd" in code or "vdpbf16ps" in code) is first.startswith("dot")

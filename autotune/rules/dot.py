@@ -1,0 +1,216 @@
+"""Contractions by instructions that add up groups of products, such as those for int8.
+
+The instruction takes `group` steps of the reduction for `lanes` results at once: the operand that
+the results differ in is packed so that those lie together, the other one is read as it is.
+
+    for outer tiles (parallel):
+      for tiles in cache:
+        init the register tile
+        for groups of the reduction:
+          for the register tile (unrolled): one instruction
+        write the register tile back, with what follows computed on the way
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...codegen.llvm_dot import instruction
+from ...errors import ScheduleError
+from ...schedule.blocks import match_reduction
+from ...schedule.find import find_block
+from ...target import Target
+from ...tir.ir import Binary, Block, Buffer, Cast, Dim, Expr, Load, Op, Var, product
+from ..sketch import Draft, Rule
+from ..structure import Input, extents, inputs_of, output_of, reduced, spatial, vector_choices
+from .common import tile_weights
+from .contraction import (
+    MAX_TILE,
+    MAX_VECTORS,
+    middle_tile,
+    schedule_copy,
+    tile_variables,
+    write_back,
+)
+from .elementwise import schedule_elementwise
+
+
+@dataclass(frozen=True)
+class Dot:
+    """An instruction: dtypes of the sum, of the shared and of the packed factor; its size."""
+
+    intrin: str
+    dtypes: tuple[str, str, str]
+    lanes: int
+    group: int
+
+
+_INT8 = ("int32", "uint8", "int8")
+_BFLOAT16 = ("float32", "bfloat16", "bfloat16")
+DOTS = (
+    Dot("dot_16x4_vnni", _INT8, 16, 4),
+    Dot("dot_8x4_vnni", _INT8, 8, 4),
+    Dot("dot_16x2_bf16", _BFLOAT16, 16, 2),
+    Dot("dot_8x2_bf16", _BFLOAT16, 8, 2),
+)
+"""The widest first."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which instruction to use, along which variables, and which input to pack for it."""
+
+    dot: Dot
+    vector: Var
+    deep: Var
+    index: int
+    packed: Input
+
+
+def dot_variants(
+    members: list[Block], positions: list[int], target: Target
+) -> Iterator[tuple[str, Rule]]:
+    """The variant that uses the widest instruction of the target that fits, if there is one."""
+    for dot in DOTS:
+        if instruction(target, dot.dtypes, dot.lanes, dot.group) is None:
+            continue
+        plan = _plan(members[0], dot)
+        if plan is not None:
+            yield dot.intrin, _rule(plan, members, positions, target)
+            return
+
+
+def _plan(main: Block, dot: Dot) -> Plan | None:
+    found = match_reduction(main)
+    if found is None or found.combiner.name != "sum" or found.buffer.dtype != dot.dtypes[0]:
+        return None
+    factors = _factors(found.value)
+    inputs = inputs_of(main)
+    if factors is None or len(inputs) != 2:
+        return None
+    sizes = extents(main)
+    deep = reduced(main)[-1]
+    out = output_of(main)
+    for vector in vector_choices(main):
+        along = [n for n, i in enumerate(inputs) if vector in i.used]
+        if len(along) != 1 or out is None or out.strides.get(vector) != 1:
+            continue
+        packed, shared = inputs[along[0]], inputs[1 - along[0]]
+        if (
+            (shared.buffer.dtype, packed.buffer.dtype) == dot.dtypes[1:]
+            and {shared.buffer, packed.buffer} == set(factors)
+            and {vector, deep} <= packed.plain.keys()
+            and shared.strides.get(deep) == 1
+            and sizes[vector] % dot.lanes == 0
+            and sizes[deep] % dot.group == 0
+        ):
+            return Plan(dot, vector, deep, along[0], packed)
+    return None
+
+
+def _factors(value: Expr) -> tuple[Buffer, Buffer] | None:
+    """The buffers of a product of two elements, each cast to the dtype of the sum."""
+    if type(value) is not Binary or value.op is not Op.MUL:
+        return None
+    loads = [p.value for p in (value.a, value.b) if type(p) is Cast]
+    buffers = [p.buffer for p in loads if type(p) is Load]
+    return (buffers[0], buffers[1]) if len(buffers) == 2 else None
+
+
+def _rule(plan: Plan, members: list[Block], positions: list[int], target: Target) -> Rule:
+    def apply(draft: Draft) -> None:
+        schedule_dot(draft, plan, members, positions, target)
+
+    return apply
+
+
+def schedule_dot(
+    draft: Draft, plan: Plan, members: list[Block], positions: list[int], target: Target
+) -> None:
+    """Apply the rule to the block at `positions[0]` and to the one that follows it, if any."""
+    sch, dot = draft.schedule, plan.dot
+    main = sch.get_block(positions[0])
+    block = find_block(sch.func, main)
+    sizes = extents(block)
+    loops = dict(zip([i.var for i in block.iters], sch.get_loops(main), strict=True))
+    tiles = _Tiles(draft, block, plan, target)
+
+    packed = sch.pack(main, plan.index, _layout(plan), [dot.lanes, dot.group])
+    write = sch.cache_write(main, 0, "register")
+    if len(members) > 1:
+        follow = sch.get_block(positions[1])
+        try:
+            sch.reverse_compute_inline(follow)
+        except ScheduleError:
+            schedule_elementwise(draft, follow, target)
+
+    units: list[Var] = []
+    outer: list[Var] = []
+    middle: list[Var] = []
+    inner: list[Var] = []
+    vectors, lane = sch.split(loops[plan.vector], factors=[None, dot.lanes], perfect=True)
+    groups, step = sch.split(loops[plan.deep], factors=[None, dot.group], perfect=True)
+    loops[plan.vector] = vectors
+    for v in spatial(block):
+        if v in tiles.inner:
+            a, b, c = sch.split(loops[v], factors=[None, tiles.middle[v], tiles.inner[v]])
+            outer.append(a)
+            middle.insert(0 if v is plan.vector else len(middle), b)
+            inner.append(c)
+        elif sizes[v] > 1:
+            outer.append(loops[v])
+        else:
+            units.append(loops[v])
+    reduction = [loops[v] for v in reduced(block)[:-1]]
+    if tiles.unroll is not None:
+        groups, unrolled = sch.split(groups, factors=[None, tiles.unroll], perfect=True)
+        inner.insert(0, unrolled)
+    reduction.append(groups)
+    sch.reorder(*units, *outer, *middle, *reduction, *inner, lane, step)
+    top = sch.fuse(*outer) if len(outer) > 1 else outer[0]
+    sch.parallel(top)
+    sch.reverse_compute_at(write, middle[-1])
+    for loop in inner:
+        sch.unroll(loop)
+    write_back(sch, write, block, plan.vector, dot.lanes)
+    init = sch.decompose_reduction(main, reduction[0])
+    sch.vectorize(sch.get_loops(init)[-1])
+    sch.tensorize(lane, dot.intrin)
+    schedule_copy(sch, packed, dot.lanes, target)
+
+
+def _layout(plan: Plan) -> str:
+    """The packed order: other dimensions, panels of lanes, groups, then lanes and steps inside."""
+    place, deep = (chr(ord("A") + plan.packed.plain[v]) for v in (plan.vector, plan.deep))
+    others = [chr(ord("A") + d) for d in range(len(plan.packed.buffer.shape))]
+    front = "".join(c for c in others if c not in (place, deep))
+    return front + place + deep + place.lower() + deep.lower()
+
+
+class _Tiles:
+    """The decisions: rows and vectors of the register tile, tiles in cache, unrolling."""
+
+    def __init__(self, draft: Draft, block: Block, plan: Plan, target: Target) -> None:
+        sch = draft.schedule
+        sizes = extents(block)
+        self.middle: dict[Var, Dim] = {}
+        self.inner: dict[Var, Dim] = {}
+        count = sizes[plan.vector] // plan.dot.lanes
+        counts = list(range(1, min(MAX_VECTORS, count) + 1))
+        self.inner[plan.vector] = sch.sample_categorical(counts, tile_weights(counts, count, 2))
+        self.middle[plan.vector] = middle_tile(sch, count)
+        for n, v in enumerate(tile_variables(block, plan.vector)):
+            rows = list(range(1, min(MAX_TILE if n == 0 else 4, sizes[v]) + 1))
+            self.inner[v] = sch.sample_categorical(rows, tile_weights(rows, sizes[v], 12))
+            self.middle[v] = middle_tile(sch, sizes[v])
+        sums = product(list(self.inner.values()))
+        room = target.vector_registers - 1
+        draft.limit("the register tile fits the registers", sums + self.inner[plan.vector] <= room)
+        if len(self.inner) > 1:
+            draft.limit("the register tile hides the latency of the instruction", sums >= 4)
+        groups = sizes[plan.deep] // plan.dot.group
+        unrolls = [u for u in (1, 2, 4) if groups % u == 0]
+        self.unroll = sch.sample_categorical(unrolls) if len(unrolls) > 1 else None
+        if self.unroll is not None:
+            draft.limit("the unrolled body fits the code cache", sums * self.unroll <= 128)
