@@ -12,6 +12,7 @@ from ..runtime.signature import Signature
 from ..target import Target
 from ..tir.ir import Func
 from . import llvm
+from .accumulators import accumulates_in_memory
 from .ahead import take_ahead
 from .detect import check_runnable, resolve
 from .glue import make_glue
@@ -90,9 +91,10 @@ def compile_func(
         raise BuildError(
             "the program {0} is nested too deeply to be compiled", func.name, hint=_DEEP
         ) from error
-    module = llvm.optimise(text, target)
+    module = llvm.optimise(text, target, thorough=accumulates_in_memory(lowered))
+    optimised = str(module)  # before machine code is made of it, which rewrites it
     code = llvm.object_code(module, target)
-    return Compiled(signature, target, lowered, str(module), code, parallel)
+    return Compiled(signature, target, lowered, optimised, code, parallel)
 
 
 def to_module(compiled: Compiled, origin: Origin | None = None) -> Module:

@@ -55,18 +55,35 @@ def emit(
     return "\n\n".join(parts) + "\n", module.parallel
 
 
-def optimise(text: str, target: Target, *, level: int = 2) -> binding.ModuleRef:
-    """The module of a text, verified and optimised; see `parse` for what it raises."""
+def optimise(text: str, target: Target, *, thorough: bool = False) -> binding.ModuleRef:
+    """The module of a text, verified and optimised; see `parse` for what it raises.
+
+    What is emitted is vectorized, unrolled and hoisted, so that it takes only a few passes to give
+    good code. `thorough` has all that clang -O2 runs on loops that are vectorized: it costs three
+    times as much, and moves accumulators from memory to registers.
+    """
     machine = target_machine(target)
     module = parse(text)
-    options = binding.create_pipeline_tuning_options(speed_level=level)
+    options = binding.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization = False
     options.slp_vectorization = False
     options.loop_unrolling = False
     options.loop_interleaving = False
     builder = binding.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    passes = builder.getModulePassManager() if thorough else _few_passes()
+    passes.run(module, builder)
     return module
+
+
+def _few_passes() -> Any:
+    """Functions of vectors go to where they are called, stack slots of registers become values,
+    what that leaves over goes, branches that only choose become selects."""
+    passes = binding.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    return passes
 
 
 def parse(text: str) -> binding.ModuleRef:

@@ -12,6 +12,7 @@ from .passes.blocks import blocks
 from .passes.compact import compact
 from .passes.flatten import flatten
 from .passes.halve import halve
+from .passes.hoist import hoist
 from .passes.instructions import instructions
 from .passes.registers import registers
 from .passes.scope import loops
@@ -31,6 +32,7 @@ PASSES: tuple[Pass, ...] = (
     tails,
     flatten,
     instructions,
+    hoist,
     vectorize,
     halve,
     unroll,

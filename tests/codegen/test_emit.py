@@ -7,6 +7,8 @@ import re
 import pytest
 
 from tilewright.codegen import llvm
+from tilewright.codegen.accumulators import accumulates_in_memory
+from tilewright.codegen.build import compile_func
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
 from tilewright.codegen.signature import signature_of
@@ -50,14 +52,15 @@ def f(A: T.Buffer((4,), "int32"), C: T.Buffer((4,), "int32")):
 
 
 def emitted(func: Func) -> str:
-    return llvm.emit(lower(func, TARGET), signature_of(func), TARGET)[0]
+    text: str = llvm.emit(lower(func, TARGET), signature_of(func), TARGET)[0]
+    return text
 
 
 def innermost(text: str) -> str:
     """The longest loop of one basic block."""
-    blocks = re.findall(r"^(loop\.\d+):\n(.*?)(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
-    loops = [body for label, body in blocks if f"label %{label}," in body]
-    return max(loops, key=len)
+    blocks = re.findall(r"^(loop\.\d+):[^\n]*\n(.*?)(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
+    bodies: list[str] = [body for label, body in blocks if f"label %{label}" in body]
+    return max(bodies, key=len)
 
 
 def test_a_block_reads_and_writes_its_registers_once() -> None:
@@ -76,7 +79,38 @@ def test_what_is_read_again_is_what_was_written(text: str) -> None:
 
 def test_copies_of_a_body_read_an_element_once_until_it_is_written() -> None:
     text = emitted(parse(SUM))
-    assert (
-        len(re.findall(r"load i32, ptr %v\d+, align 4, !invariant", text)) == 3
-    )  # A[1], A[2] twice
+    # A[1] and, as it is written in two places, A[2] twice.
+    assert len(re.findall(r"load i32, ptr %v\d+, align 4, !invariant", text)) == 3
     assert len(re.findall(r"load i32, ptr %\w+, align 4$", text, re.MULTILINE)) == 3 * 3 + 2
+
+
+IN_MEMORY = """
+def f(A: T.Buffer((8, 64), "float32"), C: T.Buffer((8,), "float32")):
+    for i in range(8):
+        C[i] = 0.0
+        for k in range(64):
+            C[i] = C[i] + A[i, k]
+"""
+
+
+@pytest.mark.parametrize(("text", "expected"), [(TILE, False), (SUM, False), (IN_MEMORY, True)])
+def test_accumulators_in_memory_are_seen(text: str, expected: bool) -> None:
+    assert accumulates_in_memory(lower(parse(text), TARGET)) is expected
+
+
+def test_accumulators_end_up_in_machine_registers() -> None:
+    """A loop that accumulates neither loads nor stores its total, in memory as it may be."""
+    for text in (TILE, IN_MEMORY):
+        compiled = compile_func(parse(text), TARGET)
+        body = innermost(compiled.llvm_text)
+        assert "phi" in body
+        assert "store" not in body
+
+
+def test_functions_of_vectors_are_inlined() -> None:
+    text = """
+def f(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32")):
+    for i in T.vectorized(64):
+        C[i] = T.exp(A[i])
+"""
+    assert "call" not in compile_func(parse(text), TARGET).assembly()

@@ -69,6 +69,15 @@ def f(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
         for j in range(4):
             C[j] = R[j] + 1.0
 """,
+    "hoist": """
+def f(A: T.Buffer((4, 8), "float32"), S: T.Buffer((4,), "float32"), C: T.Buffer((4, 8), "float32")):
+    for i in range(4):
+        for j0 in range(2):
+            for j1 in T.vectorized(4):
+                if A[i, 0] > 0.0:
+                    C[i, j0 * 4 + j1] = A[i, j0 * 4 + j1] * S[i]
+                C[i, j0 * 4 + j1] = (A[i, j0 * 4 + j1] - S[i] / 8.0) * (S[i] / 8.0 + C[i, 0])
+""",
     "compact": """
 def f(A: T.Buffer((32,), "float32"), C: T.Buffer((32,), "float32")):
     B = T.alloc((32,), "float32")

@@ -1,0 +1,123 @@
+"""What is the same in all iterations of a loop is computed before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+from ... import dtypes
+from ...target import Target
+from ...tir.ir import (
+    INDEX,
+    Alloc,
+    Binary,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    If,
+    Let,
+    Load,
+    Select,
+    Stmt,
+    Store,
+    Var,
+)
+from ...tir.visit import rewrite_children, walk
+from .scope import map_stmts, nested, with_body
+
+_WORTH: frozenset[type] = frozenset({Load, Binary, Call, Cast, Select})
+
+
+def hoist(func: Func, target: Target) -> Func:
+    """Give a name to what a serial loop computes in each iteration in the same way.
+
+    for j in 64: C[j] = A[j] * sqrt(S[0])   ->   s = sqrt(S[0])
+                                                 for j in 64: C[j] = A[j] * s
+
+    What only runs under a condition stays where it is: it may read out of bounds or divide by
+    zero. Indices stay as well; code generation places their parts.
+    """
+    del target
+    return with_body(func, _visit(func.body))
+
+
+def _visit(stmt: Stmt) -> Stmt:
+    if type(stmt) is not For or stmt.kind is not ForKind.SERIAL or not _runs(stmt):
+        return map_stmts(stmt, _visit)
+    changing = set(_bound(stmt))
+    found: dict[object, tuple[Var, Expr]] = {}
+    body = _named(stmt.body, changing, found)
+    result = map_stmts(stmt if body is stmt.body else replace(stmt, body=body), _visit)
+    for var, value in reversed(found.values()):
+        result = Let(var, value, result)
+    return result
+
+
+def _runs(loop: For) -> bool:
+    return isinstance(loop.extent, int) and loop.extent > 0
+
+
+def _bound(s: Stmt) -> Iterator[Var | Buffer]:
+    """The variables and buffers that have other values from one iteration to the next."""
+    if isinstance(s, For | Let):
+        yield s.var
+    elif isinstance(s, Alloc | Store):
+        yield s.buffer
+    for c in nested(s):
+        yield from _bound(c)
+
+
+def _named(stmt: Stmt, changing: set[Var | Buffer], found: dict[object, tuple[Var, Expr]]) -> Stmt:
+    """`stmt` with variables for what does not depend on `changing`, which are put into `found`."""
+
+    def expr(e: Expr) -> Expr:
+        kind = type(e)
+        if e.dtype == INDEX or dtypes.info(e.dtype).lanes > 1:
+            return e
+        if kind in _WORTH and not any(n in changing for n in walk(e) if type(n) in (Var, Buffer)):
+            key = _key(e)
+            if key not in found:
+                name = next((n.buffer.name for n in walk(e) if type(n) is Load), "value")
+                found[key] = Var(f"{name}_same", e.dtype), e
+            return found[key][0]
+        if kind is Select:
+            return rewrite_children(e, lambda c: expr(c) if c is e.cond else c)  # type: ignore[attr-defined, no-any-return]
+        if kind is Load:
+            return e
+        return rewrite_children(e, lambda c: expr(c) if isinstance(c, Expr) else c)  # type: ignore[no-any-return]
+
+    def visit(s: Stmt) -> Stmt:
+        if type(s) is If:
+            return rewrite_children(s, lambda c: expr(c) if c is s.cond else c)  # type: ignore[no-any-return]
+        if type(s) is For and not _runs(s):
+            return s
+        if type(s) is Store:
+            if s.mask is not None:
+                return s
+            value = expr(s.value)
+            return s if value is s.value else Store(s.buffer, s.indices, value)
+        if type(s) is Let:
+            value, body = expr(s.value), visit(s.body)
+            return s if value is s.value and body is s.body else Let(s.var, value, body)
+        return map_stmts(s, visit)
+
+    return visit(stmt)
+
+
+def _key(n: Any) -> object:
+    """A key under which equal expressions are found."""
+    if isinstance(n, Var | Buffer):
+        return id(n)
+    if type(n) is Const:
+        return repr(n.value), n.dtype
+    if isinstance(n, tuple):
+        return tuple(map(_key, n))
+    if isinstance(n, Expr):
+        return type(n), *(_key(getattr(n, f.name)) for f in fields(n))  # type: ignore[arg-type]
+    return n
