@@ -6,8 +6,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from ..tir.ir import Block, Buffer, For, ForKind, Func, IterKind, Label, Range, Stmt, Var, as_expr
+from ..tir.ir import (
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    IterKind,
+    Label,
+    Op,
+    Range,
+    Stmt,
+    Var,
+    as_expr,
+)
 from ..tir.prove import truth
+from ..tir.regions import hull
 from ..tir.simplify import Simplifier
 from .blocks import (
     Ranges,
@@ -16,6 +33,7 @@ from .blocks import (
     covering,
     expr_key,
     feeding,
+    free_vars,
     loop_ranges,
     order_of,
     readers_of,
@@ -59,10 +77,80 @@ def require_available(fn: Func, label: Label, settled: Collection[Buffer] = ()) 
                 label.name,
                 at=writer.label,
             )
+            require(
+                not _is_rolling(writer, buffer) or _in_window(path, buffer, other),
+                "block {0} keeps only a window of {1}, which block {2} must read in its loop",
+                writer.label.name,
+                buffer.name,
+                label.name,
+                at=label,
+            )
             if together:
                 sharing.append(other)
         if sharing and buffer not in settled:
             _require_one_covers(path, buffer, sharing)
+
+
+def _is_rolling(block: Block, buffer: Buffer) -> bool:
+    """Whether `block` overwrites elements of `buffer` as it goes on, so that few of them stay."""
+    opaque = {i.var for i in block.iters if i.kind is IterKind.OPAQUE}
+    return bool(opaque) and any(
+        type(r.min) is not Var and not opaque.isdisjoint(free_vars(r.min))
+        for region in block.writes
+        if region.buffer is buffer
+        for r in region.ranges
+    )
+
+
+def _in_window(path: Sequence[Stmt], buffer: Buffer, other: Sequence[Stmt]) -> bool:
+    """Whether what a block reads of a circular buffer is what its writer at `other` has there.
+
+    Both index the buffer modulo its size: in an iteration of the loops around both, the writer
+    passes over no more than that, and the reader not beyond it.
+    """
+    reader, writer = path[-1], other[-1]
+    assert isinstance(reader, Block)
+    assert isinstance(writer, Block)
+    shared = _shared(other, path)
+    ranges = loop_ranges(shared)
+    below = ({s.var: s.extent for s in p if type(s) is For and s not in shared}
+             for p in (path, other))  # fmt: skip
+    sweep, inner = below
+    (written, *more) = bound_regions(writer, writer.writes, buffer)
+    if more:
+        return False
+    s = Simplifier(ranges)
+    circular = False
+    for d, r in enumerate(written.ranges):
+        if type(r.min) is not Binary or r.min.op is not Op.MOD:
+            continue
+        circular = True
+        window = hull(r.min.a, inner, ranges)
+        if window is None or truth(s, as_expr(window.extent) <= r.min.b) is not True:
+            return False
+        for region in bound_regions(reader, reader.reads, buffer):
+            place = region.ranges[d].min
+            if not _is_modulo(place, r.min.b):
+                return False
+            read = hull(place.a, sweep, ranges)  # type: ignore[attr-defined]
+            if read is None or not _lies_within(read, window, s):
+                return False
+    return circular
+
+
+def _is_modulo(e: Expr, size: Expr) -> bool:
+    return (
+        type(e) is Binary
+        and e.op is Op.MOD
+        and type(e.b) is Const
+        and type(size) is Const
+        and e.b.value == size.value
+    )
+
+
+def _lies_within(inner: Range, outer: Range, s: Simplifier) -> bool:
+    end, last = outer.min + as_expr(outer.extent), inner.min + as_expr(inner.extent)
+    return truth(s, inner.min >= outer.min) is True and truth(s, last <= end) is True
 
 
 def require_readers_served(fn: Func, label: Label) -> None:

@@ -1,0 +1,321 @@
+"""Buffers that keep a window of what is computed: `rolling_buffer`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace as _replace
+from typing import Any, NamedTuple
+
+from ...tir.ir import (
+    Block,
+    Buffer,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    Iter,
+    IterKind,
+    Label,
+    Load,
+    Op,
+    Range,
+    Store,
+    Var,
+    binary,
+)
+from ...tir.polynomial import Poly, add, factors
+from ...tir.simplify import Simplifier
+from ...tir.visit import rewrite_children, walk
+from ..available import require_available
+from ..blocks import (
+    Ranges,
+    conjunction,
+    conjuncts,
+    loop_ranges,
+    order_of,
+    readers_of,
+    region_buffers,
+    require_internal,
+    require_unit,
+    with_regions,
+    writers_of,
+)
+from ..distinct import gapless
+from ..find import blocks_in, find_block, path_to, replace_stmt
+from ..primitive import primitive
+from ..require import certain, require
+from .cache import region_at
+
+_IN_ORDER = (ForKind.SERIAL, ForKind.UNROLL)
+
+
+@primitive
+def rolling_buffer(fn: Func, block: Label, write_buffer_index: int) -> tuple[Func, None]:
+    """Let iterations of a loop keep what they share of a buffer, and compute only what is new.
+
+        for i:                                      for i:
+          for a in 3: B[i + a] = A[i + a] * 2   ->    for a in 3: if i == 0 or a >= 2:
+          C[i] = B[i] + B[i + 1] + B[i + 2]             B[(i + a) % 3] = A[i + a] * 2
+                                                      C[i] = B[i % 3] + B[(i + 1) % 3] + ..
+
+    The loop is the innermost one that the block shares with all readers of the buffer, where
+    `compute_at` has put it. It must move the block's window along one dimension, by less than the
+    window is wide; that dimension shrinks to the window. The block must then run in order.
+    """
+    found = find_block(fn, block)
+    require_unit(fn, found)
+    require_internal(fn, found)
+    buffer = region_at(found, found.writes, write_buffer_index, "write")
+    require(
+        len(region_buffers(found.writes)) == 1,
+        "block {0} writes {1} buffers; what rolls is written by a block of its own",
+        block.name,
+        lambda: len(region_buffers(found.writes)),
+        at=block,
+    )
+    readers = readers_of(fn, {buffer}, but=block)
+    require(bool(readers), "block {0} has no consumer", block.name, at=block)
+    loop = _shared_loop(fn, found, readers)
+    path = path_to(fn, block)
+    around = [s for s in path if type(s) is For]
+    inner = around[around.index(loop) + 1 :]
+    _require_order(loop, inner, around)
+    _require_steady(fn, found, loop)
+    ranges = loop_ranges(around)
+    window = _window(found, buffer, loop, inner, ranges)
+    _require_by_place(found, window, loop, inner, ranges)
+    for r in readers:
+        require_available(fn, r.label)
+    guard = binary(
+        Op.OR, binary(Op.EQ, loop.var, 0), binary(Op.GE, window.ahead, window.size - window.step)
+    )
+    iters = tuple(_replace(i, kind=IterKind.OPAQUE) if i is window.iter else i for i in found.iters)
+    predicate = conjunction([*conjuncts(found.predicate), guard])
+    shape = tuple(window.size if d == window.dim else n for d, n in enumerate(buffer.shape))
+    rolled = _replace(buffer, shape=shape)
+    body = fn.body
+    for b in list(blocks_in(body)):
+        if any(r.buffer is buffer for r in (*b.reads, *b.writes)):
+            new = _rolled(b, buffer, rolled, window)
+            if b is found:
+                new = _replace(new, iters=iters, predicate=predicate)
+            body = replace_stmt(body, b, new)
+    allocs = tuple(rolled if b is buffer else b for b in fn.allocs)
+    return _replace(fn, body=body, allocs=allocs), None
+
+
+class _Window(NamedTuple):
+    """What an iteration of the loop computes of dimension `dim`: `size` elements, of which the
+    last `step` are new. `ahead` is how far into it a visit is; `iter` is the one that moves."""
+
+    dim: int
+    iter: Iter
+    size: int
+    step: int
+    ahead: Expr
+
+
+def _shared_loop(fn: Func, block: Block, readers: Sequence[Block]) -> For:
+    """The innermost loop around a block and the blocks that read what it writes."""
+    shared = [s for s in path_to(fn, block.label) if type(s) is For]
+    for r in readers:
+        path = path_to(fn, r.label)
+        shared = [s for s in shared if any(s is p for p in path)]
+    require(
+        bool(shared),
+        "block {0} shares no loop with its consumers",
+        block.label.name,
+        at=block.label,
+        hint="compute_at puts it into a loop of its consumer",
+    )
+    return shared[-1]
+
+
+def _require_order(loop: For, inner: Sequence[For], around: Sequence[For]) -> None:
+    for s in (loop, *inner):
+        require(
+            s.kind in _IN_ORDER,
+            "loop {0} is {1}; what it computes is to be kept in order",
+            s.var.name,
+            s.kind.value,
+            at=s.var,
+        )
+    for s in around:
+        require(
+            s.kind is not ForKind.VECTOR,
+            "loop {0} around it is vectorized; its lanes would share a window",
+            s.var.name,
+            at=s.var,
+        )
+    require(
+        not isinstance(loop.extent, int) or loop.extent > 1,
+        "loop {0} has one iteration, which has nothing to keep",
+        loop.var.name,
+        at=loop.var,
+    )
+
+
+def _require_steady(fn: Func, block: Block, loop: For) -> None:
+    """Require that the block computes the same in all iterations in which it computes an element.
+
+    What it reads is not changed in the loop once it is there.
+    """
+    order = order_of(fn)
+    inside = list(blocks_in(loop))
+    for b in sorted(region_buffers(block.reads) - region_buffers(block.writes),
+                    key=lambda b: b.name):  # fmt: skip
+        writers = writers_of(fn, b)
+        changing = [w for w in writers if any(w is x for x in inside)]
+        for w in changing:
+            require(
+                len(writers) == 1
+                and b not in fn.inplace
+                and order[w.label] < order[block.label]
+                and (b not in region_buffers(w.reads) or w.init is not None),
+                "{0}, which block {1} reads, changes in loop {2} (in block {3})",
+                b.name,
+                block.label.name,
+                loop.var.name,
+                w.label.name,
+                at=w.label,
+            )
+
+
+def _window(
+    block: Block, buffer: Buffer, loop: For, inner: Sequence[For], ranges: Ranges
+) -> _Window:
+    """How the loop moves what the block writes."""
+    s = Simplifier(ranges)
+    regions = [r for r in block.writes if r.buffer is buffer]
+    require(
+        len(regions) == 1,
+        "block {0} writes {1} at {2} different places; expected one",
+        block.label.name,
+        buffer.name,
+        len(regions),
+        at=block.label,
+    )
+    region = regions[0]
+    own = {i.var: i for i in block.iters}
+    places = [own.get(r.min) if type(r.min) is Var else None for r in region.ranges]
+    moving = [i for i in block.iters if _mentions(s.poly(i.value), {loop.var})]
+    require(
+        len(moving) == 1 and sum(i is moving[0] for i in places) == 1,
+        "loop {0} moves {1} iteration variables of block {2}; expected one, that indexes {3}",
+        loop.var.name,
+        len(moving),
+        block.label.name,
+        buffer.name,
+        at=loop.var,
+    )
+    i = moving[0]
+    require(
+        i.kind is IterKind.SPATIAL
+        and all(certain(r.extent == 1) for r in region.ranges)
+        and all(
+            p is not None or certain(r.min == 0) for p, r in zip(places, region.ranges, strict=True)
+        ),
+        "block {0} must write {1} at its plain iteration variables",
+        block.label.name,
+        buffer.name,
+        at=block.label,
+    )
+    value = s.poly(i.value)
+    step = value.get(loop.var, 0)
+    sweep = {f.var: f.extent for f in inner}
+    span = gapless(Range(s(i.value), 1), sweep, ranges)
+    require(
+        span is not None and step >= 1 and not _mentions(value, {loop.var}, but=loop.var),
+        "what block {0} computes in an iteration of loop {1} is no window that moves ahead",
+        block.label.name,
+        loop.var.name,
+        at=block.label,
+    )
+    assert span is not None
+    size = span.extent
+    require(
+        isinstance(size, int),
+        "the window of {0} elements has no known size; rolling_buffer takes decided sizes",
+        size,
+        at=block.label,
+    )
+    assert isinstance(size, int)
+    require(
+        size > step,
+        "iterations of loop {0} compute {1} elements each, {2} apart; they share none",
+        loop.var.name,
+        size,
+        step,
+        at=loop.var,
+    )
+    dim = next(d for d, p in enumerate(places) if p is i)
+    return _Window(dim, i, size, step, s(i.value - span.min))
+
+
+def _mentions(p: Poly, variables: set[Var], but: Var | None = None) -> bool:
+    """Whether a term of `p`, apart from `but` itself, has one of `variables` in it."""
+    return any(
+        type(n) is Var and n in variables
+        for key in p
+        if key is not but
+        for f in factors(key)
+        for n in walk(f)
+    )
+
+
+def _require_by_place(
+    block: Block, window: _Window, loop: For, inner: Sequence[For], ranges: Ranges
+) -> None:
+    """Require that whether an element is computed does not depend on the iteration it is in.
+
+    So conditions are on iteration variables, and no loop feeds two of them.
+    """
+    s = Simplifier(ranges)
+    value = s.poly(window.iter.value)
+    own = {f.var for f in (loop, *inner) if _mentions(value, {f.var})}
+    for i in block.iters:
+        require(
+            i is window.iter or not _mentions(s.poly(i.value), own),
+            "a loop feeds both {0} and {1} of block {2}",
+            window.iter.var.name,
+            i.var.name,
+            block.label.name,
+            at=block.label,
+        )
+    for c in conjuncts(block.predicate):
+        p: Poly = {}
+        if hasattr(c, "a") and hasattr(c, "b") and c.a.dtype == c.b.dtype == "int64":
+            p = add(s.poly(c.a), s.poly(c.b), -1)
+            times, rest = divmod(p.get(loop.var, 0), window.step)
+            p = add(p, value, -times) if rest == 0 else p
+            held = _mentions(p, own)
+        else:
+            held = bool(own & {n for n in walk(c) if type(n) is Var})
+        require(
+            not held,
+            "block {0} only runs where {1}, which depends on more than the element it computes",
+            block.label.name,
+            c,
+            at=block.label,
+        )
+
+
+def _rolled(block: Block, old: Buffer, new: Buffer, window: _Window) -> Block:
+    """`block` with its accesses to `old` made to `new`, one dimension of which is circular."""
+
+    def places(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(
+            binary(Op.MOD, e, window.size) if d == window.dim else e for d, e in enumerate(indices)
+        )
+
+    def visit(n: Any) -> Any:
+        if type(n) is Load and n.buffer is old:
+            mask = None if n.mask is None else visit(n.mask)
+            return Load(new, places(tuple(visit(e) for e in n.indices)), n.dtype, mask)
+        if type(n) is Store and n.buffer is old:
+            mask = None if n.mask is None else visit(n.mask)
+            return Store(new, places(n.indices), visit(n.value), mask)
+        return n if type(n) is Buffer else rewrite_children(n, visit)
+
+    init = None if block.init is None else visit(block.init)
+    return with_regions(_replace(block, body=visit(block.body), init=init))

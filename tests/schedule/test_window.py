@@ -1,0 +1,400 @@
+"""`rolling_buffer`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.errors import ScheduleError
+from tilewright.schedule import Schedule
+from tilewright.tir import te
+from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
+from tilewright.tir.verify import verify
+
+from .conftest import Golden
+from .machinery import check_compiled, check_meaning
+from .programs import chain, loops, matmul, stencil
+
+
+def test_a_stencil(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        b = sch.get_block("B")
+        sch.compute_at(b, sch.get_loops(sch.get_block("C"))[0])
+        sch.rolling_buffer(b, 0)
+
+    sch = golden("rolling_buffer/stencil", stencil(), script)
+    check_compiled(sch.original, sch.func)
+
+
+def test_lines_of_an_image_in_parallel_tiles(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        b = sch.get_block("B")
+        y, _ = sch.get_loops(sch.get_block("C"))
+        outer, inner = sch.split(y, factors=[None, 4])
+        sch.parallel(outer)
+        sch.compute_at(b, inner)
+        sch.rolling_buffer(b, 0)
+        sch.vectorize(sch.get_loops(b)[-1])
+
+    sch = golden("rolling_buffer/lines", blurred(10, 9), script)
+    check_compiled(sch.original, sch.func)
+
+
+def test_windows_that_move_by_two() -> None:
+    sch = Schedule(pooled(17))
+    b = sch.get_block("B")
+    sch.compute_at(b, loops(sch, "C")[0])
+    sch.rolling_buffer(b, 0)
+    assert sch.func.allocs[0].shape == (3,)
+    correct(sch)
+
+
+def test_two_windows_in_one_loop() -> None:
+    sch = Schedule(smoothed_twice())
+    b, c = sch.get_block("B"), sch.get_block("C")
+    (i,) = loops(sch, "D")
+    sch.compute_at(c, i)
+    sch.compute_at(b, i)
+    sch.rolling_buffer(b, 0)
+    sch.rolling_buffer(c, 0)
+    assert sorted(x.shape for x in sch.func.allocs) == [(3,), (5,)]
+    correct(sch)
+
+
+def test_a_window_of_sums() -> None:
+    sch = Schedule(sums_of_neighbours())
+    s = sch.get_block("S")
+    sch.compute_at(s, loops(sch, "C")[0])
+    sch.rolling_buffer(s, 0)
+    correct(sch)
+
+
+@pytest.mark.parametrize("factor", [3, 5, 16])
+def test_steps_that_follow(factor: int) -> None:
+    sch = rolled()
+    (i,) = loops(sch, "C")
+    outer, inner = sch.split(i, factors=[None, factor])
+    sch.unroll(inner)
+    if factor < 16:
+        sch.loop_partition(outer)
+    correct(sch)
+
+
+def test_unrolled() -> None:
+    sch = Schedule(text(PLAIN + "B[vi] = A[vi]", loop="T.unrolled(8)"))
+    sch.rolling_buffer(sch.get_block("B"), 0)
+    correct(sch)
+
+
+def test_it_stays_in_order() -> None:
+    sch = rolled()
+    (i,) = loops(sch, "C")
+    window = sch.get_loops(sch.get_block("B"))[-1]
+    for step in (sch.parallel, sch.vectorize):
+        for loop in (i, window):
+            with pytest.raises(ScheduleError):
+                step(loop)
+    with pytest.raises(ScheduleError, match="block B may write an element of B"):
+        sch.fission(i)
+    with pytest.raises(ScheduleError, match="opaque"):
+        sch.compute_at(sch.get_block("B"), i)
+
+
+def test_who_reads_a_window_stays_in_its_loop() -> None:
+    sch = Schedule(smoothed_twice())
+    b = sch.get_block("B")
+    sch.compute_at(b, loops(sch, "C")[0])
+    sch.rolling_buffer(b, 0)
+    words = "block B keeps only a window of B, which block . must read in its loop"
+    with pytest.raises(ScheduleError, match=words):
+        sch.compute_at(sch.get_block("C"), loops(sch, "D")[0])
+    with pytest.raises(ScheduleError, match=words):
+        sch.compute_inline(sch.get_block("C"))
+    correct(sch)
+
+
+def test_no_shared_loop() -> None:
+    sch = Schedule(stencil())
+    with pytest.raises(ScheduleError, match="block B shares no loop with its consumers"):
+        sch.rolling_buffer(sch.get_block("B"), 0)
+
+
+def test_no_consumer() -> None:
+    sch = Schedule(unused())
+    with pytest.raises(ScheduleError, match="block B has no consumer"):
+        sch.rolling_buffer(sch.get_block("B"), 0)
+
+
+def test_an_output() -> None:
+    sch = Schedule(matmul())
+    with pytest.raises(ScheduleError, match="writes C, a parameter of the function"):
+        sch.rolling_buffer(sch.get_block("C"), 0)
+
+
+def test_several_outputs() -> None:
+    sch = Schedule(two_results())
+    b = sch.get_block("L")
+    sch.compute_at(b, loops(sch, "C")[0])
+    with pytest.raises(ScheduleError, match="block L writes 2 buffers"):
+        sch.rolling_buffer(b, 0)
+
+
+def test_nothing_to_share() -> None:
+    sch = Schedule(chain())
+    b = sch.get_block("B")
+    sch.compute_at(b, loops(sch, "C")[0])
+    with pytest.raises(ScheduleError, match="compute 1 elements each, 1 apart; they share none"):
+        sch.rolling_buffer(b, 0)
+
+
+def test_loops_that_run_at_once() -> None:
+    sch = Schedule(stencil())
+    b = sch.get_block("B")
+    (i,) = loops(sch, "C")
+    sch.compute_at(b, i)
+    sch.parallel(i)
+    with pytest.raises(ScheduleError, match="loop i is parallel; what it computes is to be kept"):
+        sch.rolling_buffer(b, 0)
+    sch = Schedule(stencil())
+    b = sch.get_block("B")
+    sch.compute_at(b, loops(sch, "C")[0])
+    sch.vectorize(sch.get_loops(b)[1])
+    with pytest.raises(ScheduleError, match="loop ax0 is vectorized; what it computes"):
+        sch.rolling_buffer(b, 0)
+
+
+def test_a_loop_of_one_iteration() -> None:
+    sch = Schedule(stencil(3))
+    b = sch.get_block("B")
+    sch.compute_at(b, loops(sch, "C")[0])
+    with pytest.raises(ScheduleError, match="has one iteration, which has nothing to keep"):
+        sch.rolling_buffer(b, 0)
+
+
+def test_sizes_that_are_open() -> None:
+    sch = Schedule(stencil(), symbolic=True)
+    (i,) = loops(sch, "C")
+    outer, _ = sch.split(i, factors=sch.sample_perfect_tile(i, 2, 8))
+    sch.compute_at(sch.get_block("B"), outer)
+    with pytest.raises(ScheduleError, match="rolling_buffer takes decided sizes|no window"):
+        sch.rolling_buffer(sch.get_block("B"), 0)
+
+
+LOOP = """
+@tw.script
+def f(A: T.Buffer((40,), "int32"), C: T.Buffer((8,), "int32"){1}):
+    B = T.alloc(({2}), "int32")
+    for i in {4}:
+        for a in range(3):
+            with T.block("B"):
+                {0}
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = {3}
+"""
+
+
+def text(
+    body: str,
+    params: str = "",
+    shape: str = "10,",
+    value: str = "B[vi] + B[vi + 2]",
+    loop: str = "range(8)",
+) -> Func:
+    body = body.replace("\n", "\n" + " " * 16)
+    return parse(LOOP.replace("{0}", body).replace("{1}", params).replace("{2}", shape)
+                 .replace("{3}", value).replace("{4}", loop))  # fmt: skip
+
+
+PLAIN = "vi = T.axis.spatial(10, i + a)\n"
+
+
+def test_the_plain_case_of_the_following() -> None:
+    sch = Schedule(text(PLAIN + "B[vi] = A[vi]"))
+    sch.rolling_buffer(sch.get_block("B"), 0)
+    correct(sch)
+
+
+@pytest.mark.parametrize(
+    ("func", "words"),
+    [
+        (
+            text("vi, vj = T.axis.remap('SS', [i, a])\nB[vi, vj] = A[vi + vj]", shape="8, 3",
+                 value="B[vi, 0]"),
+            "compute 1 elements each, 1 apart; they share none",
+        ),
+        (
+            text("vi = T.axis.spatial(10, i + a)\nvj = T.axis.spatial(10, i + a)\n"
+                 "B[vi, vj] = A[vi + vj]", shape="10, 10", value="B[vi, vi]"),
+            "loop i moves 2 iteration variables of block B",
+        ),
+        (
+            text("vi = T.axis.spatial(10, i + a)\nvj = T.axis.spatial(3, a)\nB[vi] = A[vi + vj]"),
+            "a loop feeds both vi and vj of block B",
+        ),
+        (
+            text("vi = T.axis.spatial(10, 9 - i - a)\nB[vi] = A[vi]", value="B[7 - vi]"),
+            "is no window that moves ahead",
+        ),
+        (
+            text("vi = T.axis.spatial(24, i + a * 8)\nB[vi] = A[vi]", shape="24,",
+                 value="B[vi + 8]"),
+            "beyond what is known to be written|is no window that moves ahead",
+        ),
+        (
+            text(PLAIN + "T.where(i < 9 - a * 2)\nB[vi] = A[vi]", value="B[vi]"),
+            "only runs where i < 9 - a . 2, which depends on more than the element",
+        ),
+        (
+            text(PLAIN + "B[vi % 8] = A[vi]"),
+            "moves 1 iteration variables of block B; expected one, that indexes B",
+        ),
+        (
+            text(PLAIN + "B[vi] = A[vi] + 1", value="B[vi + 3]"),
+            "block C reads B beyond what is known to be written",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_no_window(func: Func, words: str) -> None:
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match=words):
+        sch.rolling_buffer(sch.get_block("B"), 0)
+
+
+def test_a_dimension_that_is_no_plain_variable() -> None:
+    sch = Schedule(text(PLAIN + "B[vi, 1] = A[vi]", shape="10, 2", value="B[vi, 1]"))
+    with pytest.raises(ScheduleError, match="block B must write B at its plain iteration"):
+        sch.rolling_buffer(sch.get_block("B"), 0)
+
+
+def test_several_places() -> None:
+    sch = Schedule(text(PLAIN + "B[vi] = A[vi]\nB[vi] = A[vi] + 1\nB[9 - vi] = A[vi]"))
+    with pytest.raises(ScheduleError, match="block B writes B at 2 different places"):
+        sch.rolling_buffer(sch.get_block("B"), 0)
+
+
+def test_sources_that_change_in_the_loop() -> None:
+    sch = Schedule(
+        parse(
+            """
+@tw.script
+def f(X: T.Buffer((10,), "int32"), C: T.Buffer((8,), "int32")):
+    T.inplace(X)
+    B = T.alloc((10,), "int32")
+    for i in range(8):
+        for a in range(3):
+            with T.block("B"):
+                vi = T.axis.spatial(10, i + a)
+                B[vi] = X[vi]
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi] + B[vi + 2]
+        with T.block("X"):
+            vi = T.axis.spatial(8, i)
+            X[vi + 1] = C[vi]
+"""
+        )
+    )
+    with pytest.raises(
+        ScheduleError, match=r"X, which block B reads, changes in loop i \(in block"
+    ):
+        sch.rolling_buffer(sch.get_block("B"), 0)
+
+
+def test_in_the_lanes_of_a_vector() -> None:
+    sch = Schedule(
+        parse(
+            """
+@tw.script
+def f(A: T.Buffer((4, 10), "int32"), C: T.Buffer((4, 8), "int32")):
+    B = T.alloc((4, 10), "int32")
+    for l in T.vectorized(4):
+        for i in T.unrolled(8):
+            for a in T.unrolled(3):
+                with T.block("B"):
+                    vl = T.axis.spatial(4, l)
+                    vi = T.axis.spatial(10, i + a)
+                    B[vl, vi] = A[vl, vi]
+            with T.block("C"):
+                vl, vi = T.axis.remap("SS", [l, i])
+                C[vl, vi] = B[vl, vi] + B[vl, vi + 2]
+"""
+        )
+    )
+    with pytest.raises(ScheduleError, match="loop l around it is vectorized"):
+        sch.rolling_buffer(sch.get_block("B"), 0)
+
+
+def correct(sch: Schedule) -> None:
+    verify(sch.func)
+    check_meaning(sch.original, sch.func)
+    check_compiled(sch.original, sch.func)
+
+
+def rolled() -> Schedule:
+    """A stencil that keeps the last three elements."""
+    sch = Schedule(stencil())
+    b = sch.get_block("B")
+    sch.compute_at(b, loops(sch, "C")[0])
+    sch.rolling_buffer(b, 0)
+    return sch
+
+
+def blurred(n: int, m: int) -> Func:
+    """The sums of three lines of A * 2."""
+    a = te.placeholder((n + 2, m), "int32", name="A")
+    b = te.compute((n + 2, m), lambda i, j: a[i, j] * 2, name="B")
+    c = te.compute((n, m), lambda i, j: b[i, j] + b[i + 1, j] + b[i + 2, j], name="C")
+    return te.func([a, c], name="blurred")
+
+
+def pooled(n: int) -> Func:
+    """Every other sum of three neighbours."""
+    a = te.placeholder((n,), "int32", name="A")
+    b = te.compute((n,), lambda i: a[i] * 2, name="B")
+    c = te.compute(((n - 1) // 2,), lambda i: b[i * 2] + b[i * 2 + 1] + b[i * 2 + 2], name="C")
+    return te.func([a, c], name="pooled")
+
+
+def smoothed_twice() -> Func:
+    """D is the sums of three neighbours of C, as C is of B."""
+    a = te.placeholder((14,), "int32", name="A")
+    b = te.compute((14,), lambda i: a[i] * 2, name="B")
+    c = te.compute((12,), lambda i: b[i] + b[i + 1] + b[i + 2], name="C")
+    d = te.compute((10,), lambda i: c[i] + c[i + 1] + c[i + 2], name="D")
+    return te.func([a, d], name="smoothed")
+
+
+def sums_of_neighbours() -> Func:
+    """C[i] = S[i] + S[i + 1], of row sums S."""
+    a = te.placeholder((9, 4), "int32", name="A")
+    r = te.reduce_axis(4, name="r")
+    s = te.compute((9,), lambda i: te.sum(a[i, r], axis=r), name="S")
+    c = te.compute((8,), lambda i: s[i] + s[i + 1], name="C")
+    return te.func([a, c], name="neighbours")
+
+
+def two_results() -> Func:
+    """A block with two results, of which neighbours are added."""
+    a = te.placeholder((9,), "int32", name="A")
+    low, high = te.compute((9,), lambda i: (a[i] - 1, a[i] + 1), name=("L", "H"))
+    c = te.compute((8,), lambda i: low[i] * high[i + 1] + low[i + 1] * high[i], name="C")
+    return te.func([a, c], name="two")
+
+
+def unused() -> Func:
+    """B is computed and read by nobody."""
+    return parse(
+        """
+@tw.script
+def f(A: T.Buffer((4,), "int32"), C: T.Buffer((4,), "int32")):
+    B = T.alloc((4,), "int32")
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi]
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = A[vi]
+"""
+    )
