@@ -150,6 +150,28 @@ def touches_apart(path: Sequence[Stmt], block: Block, buffer: Buffer) -> bool:
     return distinct(_accesses(block, buffer, loop.body), [loop], ranges)
 
 
+def own_boxes(fn: Func, path: Sequence[Stmt]) -> dict[Buffer, list[Range]]:
+    """The `own_buffers`, each with the box that an iteration writes before it uses any of it."""
+    loop = path[-1]
+    assert isinstance(loop, For)
+    ranges = loop_ranges(s for s in path if type(s) is For)
+    found: dict[Buffer, list[Range]] = {}
+    for buffer in own_buffers(fn, path):
+        users = _shared(list(blocks_in(loop.body)))[buffer]
+        box = _written(users[0], users, buffer, loop.body, ranges)
+        assert box is not None
+        found[buffer] = box
+    return found
+
+
+def kept_apart(path: Sequence[Stmt], blocks: Sequence[Block], buffer: Buffer) -> bool:
+    """Whether `blocks` touch other elements of `buffer` in each iteration of the path's loop."""
+    loop = path[-1]
+    assert isinstance(loop, For)
+    ranges = loop_ranges(s for s in path if type(s) is For)
+    return distinct([a for b in blocks for a in _accesses(b, buffer, loop.body)], [loop], ranges)
+
+
 def own_buffers(fn: Func, path: Sequence[Stmt]) -> list[Buffer]:
     """The internal buffers that hold nothing between iterations of the loop at the end of `path`.
 

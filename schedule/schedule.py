@@ -169,6 +169,8 @@ class Schedule:
 
     compute_at = method(p.compute_at)
     reverse_compute_at = method(p.reverse_compute_at)
+    pipeline = method(p.pipeline)
+    double_buffer = method(p.double_buffer)
     compute_inline = method(p.compute_inline)
     reverse_compute_inline = method(p.reverse_compute_inline)
 

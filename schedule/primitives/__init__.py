@@ -12,6 +12,7 @@ from .pack import pack, transform_layout
 from .padding import decompose_padding
 from .partial import split_reduction
 from .partition import loop_partition
+from .pipeline import double_buffer, pipeline
 from .place import compute_at, reverse_compute_at
 from .prefetch import prefetch
 from .query import get_block, get_consumers, get_loops, get_producers
@@ -43,6 +44,7 @@ __all__ = [
     "compute_inline",
     "decompose_padding",
     "decompose_reduction",
+    "double_buffer",
     "fission",
     "fuse",
     "fuse_reduction_epilogue",
@@ -55,6 +57,7 @@ __all__ = [
     "pack",
     "pad_einsum",
     "parallel",
+    "pipeline",
     "prefetch",
     "read_at",
     "reindex",

@@ -21,12 +21,21 @@ from ...tir.ir import (
     Stmt,
     Store,
     Var,
+    as_expr,
     load,
     seq,
 )
 from ...tir.visit import substitute, walk
 from ..available import require_still_concurrent
-from ..blocks import free_vars, nest, readers_of, require_unit, with_regions, writers_of
+from ..blocks import (
+    expr_key,
+    free_vars,
+    nest,
+    readers_of,
+    require_unit,
+    with_regions,
+    writers_of,
+)
 from ..find import blocks_in, find_block, find_path, replace_stmt
 from ..primitive import primitive
 from ..require import certain, require
@@ -90,26 +99,56 @@ def written_elements(fn: Func, buffer: Buffer) -> Elements:
 
     Raises `ScheduleError` where that is not known.
     """
-    for writer in writers_of(fn, buffer)[:1]:
-        regions = [r for r in writer.writes if r.buffer is buffer]
+    writers = writers_of(fn, buffer)
+    if not writers:
+        variables = tuple(Var(f"v{d}") for d in range(len(buffer.shape)))
+        return Elements(variables, buffer.shape, variables)
+    first = _written_by(writers[0], buffer)
+    for other in writers[1:] if not is_whole(first, buffer) else ():
         require(
-            len(regions) == 1 and all(certain(r.extent == 1) for r in regions[0].ranges),
-            "it cannot be shown which elements of {0} block {1} writes",
+            _alike(first, _written_by(other, buffer)),
+            "it cannot be shown which elements of {0} have values: blocks {1} and {2} write "
+            "different ones",
             buffer.name,
-            writer.label.name,
-            at=writer.label,
+            writers[0].label.name,
+            other.label.name,
+            at=other.label,
         )
-        indices = tuple(r.min for r in regions[0].ranges)
-        used = {v for e in indices for v in free_vars(e)}
-        spatial = [i for i in writer.iters if i.kind is IterKind.SPATIAL and i.var in used]
-        fresh = {i.var: Var(i.var.name) for i in spatial}
-        return Elements(
-            tuple(fresh.values()),
-            tuple(i.extent for i in spatial),
-            tuple(substitute(e, fresh) for e in indices),
-        )
-    variables = tuple(Var(f"v{d}") for d in range(len(buffer.shape)))
-    return Elements(variables, buffer.shape, variables)
+    return first
+
+
+def _written_by(writer: Block, buffer: Buffer) -> Elements:
+    """The elements of `buffer` that `writer` stores to."""
+    regions = [r for r in writer.writes if r.buffer is buffer]
+    require(
+        len(regions) == 1 and all(certain(r.extent == 1) for r in regions[0].ranges),
+        "it cannot be shown which elements of {0} block {1} writes",
+        buffer.name,
+        writer.label.name,
+        at=writer.label,
+    )
+    indices = tuple(r.min for r in regions[0].ranges)
+    used = {v for e in indices for v in free_vars(e)}
+    spatial = [i for i in writer.iters if i.kind is IterKind.SPATIAL and i.var in used]
+    fresh = {i.var: Var(i.var.name) for i in spatial}
+    return Elements(
+        tuple(fresh.values()),
+        tuple(i.extent for i in spatial),
+        tuple(substitute(e, fresh) for e in indices),
+    )
+
+
+def _alike(a: Elements, b: Elements) -> bool:
+    """Whether both are the same elements at the same variables, in their order."""
+    if len(a.variables) != len(b.variables):
+        return False
+    renamed: dict[Var, Expr] = dict(zip(b.variables, a.variables, strict=True))
+    return all(
+        certain(as_expr(m) == as_expr(n)) for m, n in zip(a.extents, b.extents, strict=True)
+    ) and all(
+        expr_key(e) == expr_key(substitute(f, renamed))
+        for e, f in zip(a.indices, b.indices, strict=True)
+    )
 
 
 def is_whole(elements: Elements, buffer: Buffer) -> bool:

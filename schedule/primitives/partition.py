@@ -81,7 +81,7 @@ def loop_partition(
     rest = old.extent - at
     labels: list[Label] = []
     copies = {b: _replace(b, name=f"{b.name}_tail") for b in own_buffers(fn, path)}
-    body = substitute(_fresh(old.body, {loop: tail_var + at}, labels), copies)
+    body = substitute(fresh_copy(old.body, {loop: tail_var + at}, labels, "tail"), copies)
     tail = For(
         tail_var,
         rest,
@@ -161,15 +161,18 @@ def _is_unit(values: tuple[Dim, Dim] | None) -> bool:
     return values is not None and type(values[1]) is int and values[1] == 0
 
 
-def _fresh(stmt: Stmt, values: dict[Var, Expr], labels: list[Label]) -> Stmt:
-    """A copy of `stmt` with loops and blocks of its own, and variables replaced."""
+def fresh_copy(stmt: Stmt, values: dict[Var, Expr], labels: list[Label], suffix: str) -> Stmt:
+    """A copy of `stmt` with loops and blocks of its own, and variables replaced.
+
+    Their names get `suffix`; the new labels are added to `labels`.
+    """
     match stmt:
         case For():
-            var = Var(f"{stmt.var.name}_tail")
-            body = _fresh(stmt.body, {**values, stmt.var: var}, labels)
+            var = Var(f"{stmt.var.name}_{suffix}")
+            body = fresh_copy(stmt.body, {**values, stmt.var: var}, labels, suffix)
             return For(var, stmt.extent, body, stmt.kind, stmt.thread, stmt.annotations)
         case Block():
-            label = Label(f"{stmt.label.name}_tail")
+            label = Label(f"{stmt.label.name}_{suffix}")
             labels.append(label)
             own: dict[Var, Expr] = {i.var: Var(i.var.name) for i in stmt.iters}
             iters = tuple(
@@ -192,10 +195,12 @@ def _fresh(stmt: Stmt, values: dict[Var, Expr], labels: list[Label]) -> Stmt:
                 stmt.annotations,
             )
         case Seq():
-            return Seq(tuple(_fresh(s, values, labels) for s in stmt.stmts))
+            return Seq(tuple(fresh_copy(s, values, labels, suffix) for s in stmt.stmts))
         case If():
-            other = None if stmt.other is None else _fresh(stmt.other, values, labels)
-            return If(substitute(stmt.cond, values), _fresh(stmt.then, values, labels), other)
+            other = None if stmt.other is None else fresh_copy(stmt.other, values, labels, suffix)
+            return If(
+                substitute(stmt.cond, values), fresh_copy(stmt.then, values, labels, suffix), other
+            )
         case _:
             raise ScheduleError("a statement outside of any block cannot be scheduled: {0}", stmt)
 

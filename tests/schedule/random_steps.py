@@ -15,7 +15,7 @@ from tilewright.schedule import Schedule
 from tilewright.schedule.blocks import feeding
 from tilewright.schedule.find import blocks_in, find_block, find_loop
 from tilewright.tir.intrinsics import intrin_names
-from tilewright.tir.ir import IterKind, Label, Var
+from tilewright.tir.ir import IterKind, Label, Seq, Var
 
 from .random_instructions import SMALL
 from .random_programs import Pick
@@ -361,6 +361,37 @@ def reverse_compute_at(sch: Schedule, pick: Pick) -> None:
         sch.reverse_compute_at(block, loops[pick(len(loops))])
 
 
+def a_shared_loop(sch: Schedule, pick: Pick) -> Var:
+    """A loop around several statements; if there is none yet, one that a copy is put into."""
+    block = a_block(sch, pick)
+    loops = [v for v in sch.get_loops(block) if type(find_loop(sch.func, v).body) is Seq]
+    if loops and not sometimes(pick):
+        return loops[-1]
+    copy = sch.cache_read(block, an_index(pick), "local")
+    loop: Var = one_of(pick, sch.get_loops(block) or [a_loop(sch, pick)])
+    sch.compute_at(copy, loop)
+    return loop
+
+
+def pipeline(sch: Schedule, pick: Pick) -> None:
+    loop = a_shared_loop(sch, pick)
+    body = find_loop(sch.func, loop).body
+    count = len(body.stmts) if type(body) is Seq else 1
+    stages = sorted(pick(3) for _ in range(count))
+    if sometimes(pick, 4):
+        stages.reverse()
+    places = list(range(count))
+    order = [places.pop(pick(len(places))) for _ in range(count)] if pick(2) else None
+    sch.pipeline(loop, [s - min(stages) for s in stages], order)
+
+
+def double_buffer(sch: Schedule, pick: Pick) -> None:
+    loop = a_shared_loop(sch, pick)
+    blocks = [b.label for b in blocks_in(find_loop(sch.func, loop))]
+    made = [b for b in blocks if b in sch._refs]
+    sch.double_buffer(one_of(pick, made or [a_block(sch, pick)]), loop)
+
+
 def compute_inline(sch: Schedule, pick: Pick) -> None:
     sch.compute_inline(a_block(sch, pick))
 
@@ -433,8 +464,11 @@ STEPS = (
     reindex_cache_read, reindex_cache_write, prefetch, rolling_buffer, compute_at_and_roll,
     compute_at, compute_at,
     compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at, compute_inline,
+    compute_at, compute_at, compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at,
+    compute_inline,
     reverse_compute_inline, decompose_reduction, rfactor, rfactor, fuse_reduction_epilogue,
     split_reduction, pad_einsum, decompose_padding, blockize, tensorize,
+    pipeline, double_buffer,
 )  # fmt: skip
 
 

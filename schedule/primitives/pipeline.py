@@ -1,0 +1,267 @@
+"""Iterations that overlap: `pipeline`, `double_buffer`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace as _replace
+from typing import NamedTuple
+
+from ...tir.ir import (
+    Buffer,
+    Dim,
+    For,
+    ForKind,
+    Func,
+    Label,
+    Seq,
+    Stmt,
+    Var,
+    as_expr,
+    seq,
+)
+from ..blocks import loop_ranges, region_buffers
+from ..find import blocks_in, find_block, find_path, path_to, rebuild
+from ..legality import kept_apart, own_boxes
+from ..primitive import primitive
+from ..rebind import rebound
+from ..require import require
+from ..versions import Turn, Versions, renewed, versions_of
+from .partition import MAX_BLOCKS, fresh_copy, trimmed
+
+MAX_STAGES = 8
+
+
+@primitive
+def pipeline(
+    fn: Func, loop: Var, stages: Sequence[int], order: Sequence[int] | None = None
+) -> tuple[Func, tuple[Label, ...]]:
+    """Let each statement in a loop work on an iteration of its own, later stages on earlier ones.
+
+        pipeline(i, [0, 1]):                    B_stages[0] = A[0]
+        for i in 8:                             for i in 7:
+          B[i] = A[i]                     ->      B_stages[(i + 1) % 2] = A[i + 1]
+          C[i] = B[i] * 2                         C[i] = B_stages[i % 2] * 2
+                                                C[7] = B_stages[1] * 2
+
+    `stages` has a number from 0 on for each statement in the loop's body: one of stage s works on
+    iteration i when one of stage 0 works on iteration i + s. `order` has the position of each
+    statement among those that then run together; by default they stay in order. What a statement
+    makes for a later stage is kept in as many versions as are alive at once, of what one iteration
+    writes; buffers of which iterations use different elements, and whose elements are used outside
+    of the loop, stay as they are. The loop has fewer iterations then, the first and the last ones
+    stand before and after it. Gives the labels of the blocks there.
+    """
+    path = path_to(fn, loop)
+    old = path[-1]
+    assert isinstance(old, For)
+    require(
+        old.kind is ForKind.SERIAL,
+        "loop {0} is {1}; only the iterations of a serial loop overlap in this way",
+        loop.name,
+        old.kind.value,
+        at=loop,
+    )
+    plan = _plan(old, stages, order)
+    last = max(plan.stages)
+    require(
+        old.extent > last,
+        "loop {0} has {1} iterations; with {2} stages it needs more than {3}",
+        loop.name,
+        old.extent,
+        last + 1,
+        last,
+        at=loop,
+    )
+    versioned = _versioned(fn, path, plan)
+    labels: list[Label] = []
+    above = tuple(s for s in path if type(s) is For)
+    outer = loop_ranges(above[:-1])
+    turns = sorted(range(len(plan.statements)), key=lambda n: plan.order[n])
+
+    def alone(n: int, iteration: Dim, suffix: str) -> Stmt:
+        stmt = renewed(plan.statements[n], Turn(old, iteration), versioned, above)
+        copy = fresh_copy(stmt, {loop: as_expr(iteration)}, labels, suffix)
+        return trimmed(copy, dict(outer))
+
+    def steady(n: int) -> Stmt:
+        first = last - plan.stages[n]
+        counter = Var(loop.name)
+        turn = Turn(old, first, counter, old.extent - last)
+        stmt = renewed(plan.statements[n], turn, versioned, above)
+        ranges = {**outer, loop: (0, old.extent - last - 1)}
+        return rebound(stmt, {loop: loop + first, counter: loop}, None, ranges)
+
+    before = [
+        alone(n, time - plan.stages[n], "start")
+        for time in range(last)
+        for n in turns
+        if plan.stages[n] <= time
+    ]
+    body = [steady(n) for n in turns]
+    main = For(loop, old.extent - last, seq(*body), old.kind, old.thread, old.annotations)
+    after = [
+        alone(n, old.extent + (time - plan.stages[n]), "end")
+        for time in range(last)
+        for n in turns
+        if plan.stages[n] > time
+    ]
+    allocs = tuple(versioned[b].buffer if b in versioned else b for b in fn.allocs)
+    fn = _replace(fn, allocs=allocs)
+    parts = (*before, main, *after)
+    parent = path[-2] if len(path) > 1 else None
+    if type(parent) is Seq:
+        stmts = [x for s in parent.stmts for x in (parts if s is old else (s,))]
+        return rebuild(fn, path[:-1], seq(*stmts)), tuple(labels)
+    return rebuild(fn, path, seq(*parts)), tuple(labels)
+
+
+@primitive
+def double_buffer(fn: Func, block: Label, loop: Var) -> tuple[Func, tuple[Label, ...]]:
+    """Keep what `block` makes for an iteration of `loop` twice, and make it one iteration ahead.
+
+        for i in 8:                             B_stages[0] = A[0]
+          B[i] = A[i]                           for i in 7:
+          C[i] = B[i] * 2                 ->      B_stages[(i + 1) % 2] = A[i + 1]
+                                                  C[i] = B_stages[i % 2] * 2
+                                                C[7] = B_stages[1] * 2
+
+    `pipeline` with two stages: the statement of `block` in the first, all others in the second.
+    The buffer must be internal, filled anew in each iteration, and used in this loop alone. Gives
+    the labels of the blocks before and after the loop.
+    """
+    found = find_block(fn, block)
+    path = path_to(fn, loop)
+    old = path[-1]
+    assert isinstance(old, For)
+    statements = _statements(old)
+    filling = [n for n, s in enumerate(statements) if find_path(s, block) is not None]
+    require(bool(filling), "block {0} is not inside loop {1}", block.name, loop.name, at=block)
+    own = own_boxes(fn, path)
+    written = sorted(region_buffers(found.writes), key=lambda b: b.name)
+    for buffer in written:
+        require(
+            buffer in own,
+            "{0}, which block {1} writes, is not filled anew in each iteration of loop {2} and "
+            "used in it alone",
+            buffer.name,
+            block.name,
+            loop.name,
+            at=block,
+            hint="compute_at moves a copy into the loop that uses it",
+        )
+    others = [s for n, s in enumerate(statements) if n not in filling]
+    require(
+        any(not region_buffers(b.reads).isdisjoint(written) for s in others for b in blocks_in(s)),
+        "no other statement in loop {0} uses what block {1} makes",
+        loop.name,
+        block.name,
+        at=block,
+    )
+    stages = [0 if n in filling else 1 for n in range(len(statements))]
+    order = [0 if n in filling else n + (n < filling[0]) for n in range(len(statements))]
+    return pipeline(fn, loop, stages, order)
+
+
+class _Plan(NamedTuple):
+    """The statements of a loop's body, the stage of each, and its position in the new body."""
+
+    statements: tuple[Stmt, ...]
+    stages: tuple[int, ...]
+    order: tuple[int, ...]
+
+    def key(self, n: int) -> tuple[int, int]:
+        """Of two statements that work on one iteration, the one with the smaller key is first."""
+        return self.stages[n], self.order[n]
+
+
+def _statements(loop: For) -> tuple[Stmt, ...]:
+    body = seq(loop.body)
+    flat = seq(*body.stmts) if type(body) is Seq else body
+    return flat.stmts if type(flat) is Seq else (flat,)
+
+
+def _plan(loop: For, stages: Sequence[int], order: Sequence[int] | None) -> _Plan:
+    statements = _statements(loop)
+    count = len(statements)
+    require(
+        count > 1,
+        "loop {0} contains a single statement; there is nothing to overlap",
+        loop.var.name,
+        at=loop.var,
+        hint="compute_at puts a producer, such as the copy of cache_read, into the loop",
+    )
+    require(
+        len(stages) == count,
+        "{0} stages for the {1} statements in loop {2}",
+        len(stages),
+        count,
+        loop.var.name,
+        at=loop.var,
+    )
+    require(
+        min(stages) == 0 and 1 <= max(stages) < MAX_STAGES,
+        "stages {0}; expected numbers from 0 to at most {1}, with 0 and another one among them",
+        list(stages),
+        MAX_STAGES - 1,
+        at=loop.var,
+    )
+    places = range(count) if order is None else order
+    require(
+        sorted(places) == list(range(count)),
+        "order {0} is not the positions 0 to {1}",
+        list(places),
+        count - 1,
+        at=loop.var,
+    )
+    blocks = sum(1 for _ in blocks_in(loop)) * max(stages)
+    require(blocks <= MAX_BLOCKS, "{0} blocks before and after the loop", blocks, at=loop.var)
+    return _Plan(statements, tuple(stages), tuple(places))
+
+
+def _versioned(fn: Func, path: Sequence[Stmt], plan: _Plan) -> dict[Buffer, Versions]:
+    """The buffers that need versions. Requires that the others do not hinder the pipeline."""
+    loop = path[-1]
+    assert isinstance(loop, For)
+    ranges = loop_ranges(s for s in path if type(s) is For)
+    own = own_boxes(fn, path)
+    place = {b.label: n for n, s in enumerate(plan.statements) for b in blocks_in(s)}
+    found: dict[Buffer, Versions] = {}
+    blocks = list(blocks_in(loop.body))
+    for buffer in dict.fromkeys(r.buffer for b in blocks for r in b.writes):
+        users = [b for b in blocks if buffer in region_buffers((*b.reads, *b.writes))]
+        writing = {place[b.label] for b in users if buffer in region_buffers(b.writes)}
+        using = sorted({place[b.label] for b in users})
+        pairs = [(a, b) for a in using for b in using if a in writing or b in writing]
+        for a, b in pairs:
+            require(
+                a >= b or plan.key(a) < plan.key(b),
+                "statement {0} of loop {1} uses {2} before statement {3} does; in stages {4} and "
+                "{5} it would come after it",
+                a,
+                loop.var.name,
+                buffer.name,
+                b,
+                plan.stages[a],
+                plan.stages[b],
+                at=loop.var,
+            )
+        if len({plan.stages[n] for n in using}) == 1:
+            continue
+        if buffer in own:
+            # Iteration i + count writes over what iteration i has; all users of that come before.
+            late = (plan.stages[a] - plan.stages[b] + (plan.order[a] >= plan.order[b])
+                    for a, b in pairs)  # fmt: skip
+            count = max(late)
+            if count > 1:
+                found[buffer] = versions_of(buffer, count, own[buffer], loop, ranges)
+            continue
+        require(
+            kept_apart(path, users, buffer),
+            "the iterations of loop {0} share elements of {1} (blocks {2}); they cannot overlap",
+            loop.var.name,
+            buffer.name,
+            lambda u=users: ", ".join(b.label.name for b in u),
+            at=loop.var,
+            hint="give the blocks that use it one stage",
+        )
+    return found

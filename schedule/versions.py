@@ -1,0 +1,226 @@
+"""Buffers in several versions, one for each iteration of a loop that is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace as _replace
+from typing import Any, NamedTuple
+
+from ..tir.bounds import bound
+from ..tir.ir import (
+    Block,
+    Buffer,
+    Dim,
+    Expr,
+    For,
+    Iter,
+    IterKind,
+    Load,
+    Range,
+    Select,
+    Stmt,
+    Store,
+    Var,
+    as_expr,
+    load,
+    select,
+)
+from ..tir.linear import linear
+from ..tir.prove import prove
+from ..tir.simplify import Simplifier
+from ..tir.visit import rewrite_children, substitute
+from .blocks import Ranges, feeding, free_vars, loop_ranges, region_buffers, with_regions
+from .find import nested, with_children
+from .require import certain, require
+
+
+class Versions(NamedTuple):
+    """A buffer with as many versions of what one iteration writes as are alive at once.
+
+    There are `live` of them. The index of dimension d is `scales[d]` times the iteration and
+    `starts[d]` less than before.
+    """
+
+    buffer: Buffer
+    live: int
+    scales: tuple[Dim, ...]
+    starts: tuple[Dim, ...]
+
+
+def versions_of(
+    buffer: Buffer, count: int, box: Sequence[Range], loop: For, ranges: Ranges
+) -> Versions:
+    """`count` versions of what one iteration of `loop`, `box`, has of `buffer`.
+
+    `ranges` are those of `loop` and the loops around it. Raises `ScheduleError` where the buffer
+    cannot be indexed by the iteration.
+    """
+    require(
+        buffer.scope != "register",
+        "{0} is held in registers, whose indices must be constant; {1} versions are indexed by "
+        "the iteration",
+        buffer.name,
+        count,
+        at=loop.var,
+        hint="use the scope local",
+    )
+    require(
+        buffer.strides is None,
+        "{0} has strides of its own; it cannot get {1} versions",
+        buffer.name,
+        count,
+        at=loop.var,
+        hint="leave its strides to storage_align",
+    )
+    shape: list[Dim] = [count]
+    scales: list[Dim] = []
+    starts: list[Dim] = []
+    for r, size in zip(box, buffer.shape, strict=True):
+        scale, start, extent = _window(r, size, loop.var, ranges)
+        shape.append(extent)
+        scales.append(scale)
+        starts.append(start)
+    align = tuple((axis + 1, factor, offset) for axis, factor, offset in buffer.align)
+    name = f"{buffer.name}_stages"
+    new = _replace(buffer, name=name, shape=tuple(shape), align=align)
+    return Versions(new, count, tuple(scales), tuple(starts))
+
+
+def _window(r: Range, size: Dim, loop: Var, ranges: Ranges) -> tuple[Dim, Dim, Dim]:
+    """How the range `r` of a dimension moves with `loop`, where it starts, and its extent.
+
+    A range that depends on loops outside stays where it is, and one that does not move evenly too.
+    """
+    parts = linear(r.min, (loop,), ranges)
+    if parts is None or loop in free_vars(parts.constant):
+        return 0, 0, size
+    scale = parts.coefficients.get(loop, 0)
+    low, high = bound(parts.constant, ranges)
+    if low is None or high is None or not certain(low >= 0):
+        return 0, 0, size
+    start = low if certain(as_expr(low) == as_expr(high)) else 0
+    extent = high - start + r.extent
+    if certain(extent >= size) or certain(extent < 0):  # below zero where loops are empty
+        return 0, 0, size
+    return scale, start, extent
+
+
+class Turn(NamedTuple):
+    """The iterations of `loop` that a copy of a statement works on: `extent` from `first` on.
+
+    `var` counts them, from zero on; where it is `None` there is the first one alone.
+    """
+
+    loop: For
+    first: Dim
+    var: Var | None = None
+    extent: Dim = 1
+
+
+def renewed(
+    stmt: Stmt, turn: Turn, versioned: Mapping[Buffer, Versions], above: Sequence[For]
+) -> Stmt:
+    """`stmt` with its accesses made to the versions of the iteration; `above` are loops around it.
+
+    Loop variables mean what they did; what counts the iterations of the copy comes in new.
+    """
+    if type(stmt) is Block:
+        used = region_buffers((*stmt.reads, *stmt.writes))
+        return stmt if used.isdisjoint(versioned) else _by_iteration(stmt, turn, versioned, above)
+    around = (*above, stmt) if type(stmt) is For else above
+    return with_children(stmt, tuple(renewed(s, turn, versioned, around) for s in nested(stmt)))
+
+
+def _by_iteration(
+    block: Block, turn: Turn, versioned: Mapping[Buffer, Versions], above: Sequence[For]
+) -> Block:
+    """`block` with iteration variables for loops, as far as they depend on the pipeline's.
+
+    So each visit has a point of its own, and the iteration is known in the block.
+    """
+    taken, loops = _by_loops(block, turn.loop, above)
+    values: dict[Var, Expr] = {}
+    iters: list[Iter] = []
+    for s in loops:
+        count, extent = (turn.var, turn.extent) if s is turn.loop else (s.var, s.extent)
+        value: Expr = as_expr(turn.first if s is turn.loop else 0)
+        if count is not None:
+            fresh = Var(f"v{s.var.name}")
+            iters.append(Iter(fresh, extent, _kind(block, s), count))
+            value = fresh + value
+        values[s.var] = value
+    kept = [i for i in block.iters if i not in taken]
+    ranges = {i.var: (0, i.extent - 1) for i in (*iters, *kept)}
+    simple = Simplifier({**loop_ranges(()), **ranges})
+    mapping = {i.var: simple(substitute(i.value, values)) for i in taken}
+    iteration = values[turn.loop.var]
+
+    def visit(n: Any) -> Any:
+        if type(n) is Load and n.buffer in versioned:
+            versions = versioned[n.buffer]
+            return load(versions.buffer, moved(versions, n.indices), n.mask)
+        if type(n) is Store and n.buffer in versioned:
+            versions = versioned[n.buffer]
+            return Store(versions.buffer, moved(versions, n.indices), visit(n.value), n.mask)
+        if type(n) is Select:  # what never happens in some iteration is gone
+            return select(simple(visit(n.cond)), visit(n.then), visit(n.other))
+        return n if type(n) is Buffer else rewrite_children(n, visit)
+
+    def moved(versions: Versions, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        rest = (
+            simple(visit(e) - iteration * as_expr(scale) - as_expr(start))
+            for e, scale, start in zip(indices, versions.scales, versions.starts, strict=True)
+        )
+        return (simple(iteration % versions.live), *rest)
+
+    begins = certain(as_expr(turn.first) == 0) or _kind(block, turn.loop) is not IterKind.REDUCE
+    init = None if block.init is None or not begins else visit(substitute(block.init, mapping))
+    body = visit(substitute(block.body, mapping))
+    return with_regions(_replace(block, iters=(*iters, *kept), body=body, init=init))
+
+
+def _by_loops(
+    block: Block, loop: For, above: Sequence[For]
+) -> tuple[tuple[Iter, ...], tuple[For, ...]]:
+    """The iteration variables that share loops with `loop`, directly or not, and all those loops.
+
+    Requires that variables of these loops can take the place of them.
+    """
+    used = {loop.var}
+    taken: set[Iter] = set()
+    while True:
+        more = {i for i in block.iters if not used.isdisjoint(free_vars(i.value))}
+        if more == taken:
+            break
+        taken = more
+        used |= {v for i in taken for v in free_vars(i.value)}
+    loops = tuple(s for s in above if s.var in used)
+    kinds = [feeding(block, kind) & used for kind in (IterKind.REDUCE, IterKind.SPATIAL)]
+    require(
+        not kinds[0] & kinds[1],
+        "loop {0} is part of both the reduction and the elements of block {1}",
+        lambda: ", ".join(sorted(v.name for v in kinds[0] & kinds[1])),
+        block.label.name,
+        at=block.label,
+    )
+    reduce = [i.value for i in block.iters if i in taken and i.kind is IterKind.REDUCE]
+    ranges = loop_ranges(above)
+    for v in kinds[0]:
+        require(
+            block.init is None or any(prove(e >= v, ranges) is True for e in reduce),
+            "it cannot be shown that the reduction of block {0} starts with the first iteration "
+            "of loop {1}",
+            block.label.name,
+            v.name,
+            at=block.label,
+            hint="decompose_reduction gives the init a nest of its own",
+        )
+    return tuple(i for i in block.iters if i in taken), loops
+
+
+def _kind(block: Block, loop: For) -> IterKind:
+    """The kind of the iteration variables that `loop` is part of; spatial if it is of none."""
+    for kind in (IterKind.OPAQUE, IterKind.REDUCE):
+        if loop.var in feeding(block, kind):
+            return kind
+    return IterKind.SPATIAL

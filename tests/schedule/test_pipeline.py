@@ -1,0 +1,256 @@
+"""`pipeline` and `double_buffer`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tilewright.errors import ScheduleError
+from tilewright.schedule import Schedule
+from tilewright.tir import te
+from tilewright.tir.ir import Func, Label, Var
+from tilewright.tir.parser import parse
+from tilewright.tir.verify import verify
+
+from .conftest import Golden
+from .machinery import check_compiled, check_meaning
+from .programs import chain, loops, matmul, stencil
+
+
+def staged_matmul(sch: Schedule) -> tuple[Label, Var]:
+    """A panel of B is copied for each block of rows of it; gives the copy and the loop."""
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    j0, j1 = sch.split(j, factors=[None, 4])
+    k0, k1 = sch.split(k, factors=[None, 5])
+    sch.reorder(i, j0, k0, k1, j1)
+    copy = sch.cache_read(block, 1, "local")
+    sch.compute_at(copy, k0)
+    return copy, k0
+
+
+def test_copies_one_iteration_ahead(golden: Golden) -> None:
+    func = matmul(4, 8, 20)
+    sch = golden("double_buffer/matmul", func, lambda s: s.double_buffer(*staged_matmul(s)))
+    check_compiled(func, sch.func)
+
+
+def test_copies_in_a_parallel_loop(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        copy, loop = staged_matmul(sch)
+        sch.parallel(sch.get_loops(copy)[0])
+        sch.double_buffer(copy, loop)
+
+    func = matmul(4, 8, 18)
+    check_compiled(func, golden("double_buffer/parallel", func, script).func)
+
+
+def test_chain_of_three(golden: Golden) -> None:
+    func = three()
+    sch = golden("pipeline/three", func, lambda s: s.pipeline(gathered(s), [0, 1, 2]))
+    check_compiled(func, sch.func)
+
+
+def test_consumer_before_the_next_fill_needs_one_version(golden: Golden) -> None:
+    func = three()
+    sch = golden("pipeline/order", func, lambda s: s.pipeline(gathered(s), [0, 1, 1], [2, 0, 1]))
+    assert all(b.shape == (12,) for b in sch.func.allocs)
+    check_compiled(func, sch.func)
+
+
+def test_stage_that_is_skipped() -> None:
+    sch = Schedule(three())
+    sch.pipeline(gathered(sch), [0, 0, 3])
+    check_meaning(sch.original, sch.func)
+    check_compiled(sch.original, sch.func)
+
+
+def test_open_sizes() -> None:
+    func = chain(24)
+    sch = Schedule(func, symbolic=True)
+    (i,) = loops(sch, "C")
+    i0, _ = sch.split(i, factors=sch.sample_tile(i, 2, 12))
+    sch.compute_at(sch.get_block("B"), i0)
+    sch.pipeline(i0, [0, 1])
+    for n in (2, 5, 12):
+        check_meaning(func, sch.trace.with_row([n]).apply(func).func)
+
+
+def test_windows_that_overlap_are_made_anew() -> None:
+    sch = Schedule(stencil())
+    (i,) = loops(sch, "C")
+    i0, _ = sch.split(i, factors=[None, 4])
+    block = sch.get_block("B")
+    sch.compute_at(block, i0)
+    sch.double_buffer(block, i0)
+    (buffer,) = sch.func.allocs
+    assert buffer.shape == (2, 6)
+    check_meaning(sch.original, sch.func)
+    check_compiled(sch.original, sch.func)
+
+
+@pytest.mark.parametrize(
+    ("stages", "order", "message"),
+    [
+        ([0, 1], None, "2 stages for the 3 statements in loop i"),
+        ([0, 0, 0], None, "with 0 and another one among them"),
+        ([1, 2, 3], None, "with 0 and another one among them"),
+        ([0, 1, 8], None, "numbers from 0 to at most 7"),
+        ([0, 1, -1], None, "with 0 and another one among them"),
+        ([0, 1, 1], [0, 1, 1], r"order \[0, 1, 1\] is not the positions 0 to 2"),
+        ([0, 1, 1], [0, 2, 1], "statement 1 of loop i uses C before statement 2 does"),
+        ([1, 0, 1], None, "statement 0 of loop i uses B before statement 1 does; in stages 1"),
+    ],
+)
+def test_stages_that_do_not_fit(
+    stages: Sequence[int], order: Sequence[int] | None, message: str
+) -> None:
+    sch = Schedule(three())
+    loop = gathered(sch)
+    with pytest.raises(ScheduleError, match=message):
+        sch.pipeline(loop, stages, order)
+
+
+def test_loop_that_is_too_short() -> None:
+    sch = Schedule(three(3))
+    loop = gathered(sch)
+    with pytest.raises(ScheduleError, match="loop i has 3 iterations; with 4 stages it needs more"):
+        sch.pipeline(loop, [0, 0, 3])
+
+
+def test_loop_that_is_parallel() -> None:
+    sch = Schedule(three())
+    loop = gathered(sch)
+    sch.parallel(loop)
+    with pytest.raises(ScheduleError, match="only the iterations of a serial loop overlap"):
+        sch.pipeline(loop, [0, 1, 2])
+
+
+def test_loop_with_a_single_statement() -> None:
+    sch = Schedule(chain())
+    with pytest.raises(ScheduleError, match="contains a single statement; there is nothing to"):
+        sch.pipeline(loops(sch, "B")[0], [0])
+
+
+def test_too_many_blocks() -> None:
+    sch = Schedule(long_chain(40))
+    (i,) = loops(sch, "S40")
+    for n in reversed(range(1, 40)):
+        sch.compute_at(sch.get_block(f"S{n}"), i)
+    with pytest.raises(ScheduleError, match="280 blocks before and after the loop"):
+        sch.pipeline(i, [0] * 39 + [7])
+
+
+def test_iterations_that_share_elements() -> None:
+    sch = Schedule(handed_on(', B: T.Buffer((1,), "int32")', ""))
+    with pytest.raises(ScheduleError, match="the iterations of loop i share elements of B"):
+        sch.pipeline(loops(sch, "C")[0], [0, 1])
+
+
+def test_versions_in_registers() -> None:
+    sch = Schedule(three())
+    loop = gathered(sch)
+    sch.set_scope(sch.get_block("B"), 0, "register")
+    with pytest.raises(ScheduleError, match="B is held in registers, whose indices must be const"):
+        sch.pipeline(loop, [0, 1, 1])
+
+
+def test_versions_with_strides() -> None:
+    sch = Schedule(handed_on("", '    B = T.alloc((1,), "int32", strides=(2,))'))
+    with pytest.raises(ScheduleError, match="B has strides of its own; it cannot get 2 versions"):
+        sch.pipeline(loops(sch, "C")[0], [0, 1])
+
+
+def test_versions_are_aligned_as_the_buffer_was() -> None:
+    sch = Schedule(matmul(4, 8, 20))
+    copy, loop = staged_matmul(sch)
+    sch.storage_align(copy, 0, 0, 16, 3)
+    sch.double_buffer(copy, loop)
+    (buffer,) = sch.func.allocs
+    assert buffer.align == ((1, 16, 3),)
+    check_compiled(sch.original, sch.func)
+
+
+def test_double_buffer_of_a_block_elsewhere() -> None:
+    sch = Schedule(chain())
+    with pytest.raises(ScheduleError, match="block B is not inside loop i"):
+        sch.double_buffer(sch.get_block("B"), loops(sch, "C")[0])
+
+
+def test_double_buffer_of_a_result() -> None:
+    sch = Schedule(three())
+    loop = gathered(sch)
+    with pytest.raises(ScheduleError, match="D, which block D writes, is not filled anew"):
+        sch.double_buffer(sch.get_block("D"), loop)
+
+
+def test_double_buffer_that_nothing_else_uses() -> None:
+    sch = Schedule(chain())
+    i0, i1 = sch.split(loops(sch, "C")[0], factors=[None, 4])
+    block = sch.get_block("B")
+    sch.compute_at(block, i1)
+    with pytest.raises(ScheduleError, match="no other statement in loop i_0 uses what block B"):
+        sch.double_buffer(block, i0)
+
+
+def test_choices_that_an_iteration_leaves_no_more() -> None:
+    a = te.placeholder((1,), "int32", name="A")
+    b = te.compute((3,), lambda i: te.select((i >= 1) & (i < 2), a[i - 1], 0), name="B")
+    sch = Schedule(te.func([a, b], name="selected"))
+    block = sch.get_block("B")
+    (i,) = sch.get_loops(block)
+    copy = sch.cache_read(block, 0, "local")
+    sch.compute_at(copy, i)
+    sch.double_buffer(copy, i)
+    verify(sch.func)
+    check_meaning(sch.original, sch.func)
+
+
+def test_copy_of_a_part_of_the_versions() -> None:
+    sch = Schedule(three())
+    *_, end = sch.pipeline(gathered(sch), [0, 1, 1])
+    with pytest.raises(ScheduleError, match="blocks B_start and B write different ones"):
+        sch.cache_read(end, 1, "local")
+
+
+def three(n: int = 12) -> Func:
+    """B = A * 2, C = B + 1, D = C * B."""
+    a = te.placeholder((n,), "int32", name="A")
+    b = te.compute((n,), lambda i: a[i] * 2, name="B")
+    c = te.compute((n,), lambda i: b[i] + 1, name="C")
+    d = te.compute((n,), lambda i: c[i] * b[i], name="D")
+    return te.func([a, d], name="three")
+
+
+def gathered(sch: Schedule) -> Var:
+    """All blocks of `three` in the loop of the last one."""
+    (i,) = loops(sch, "D")
+    sch.compute_at(sch.get_block("C"), i)
+    sch.compute_at(sch.get_block("B"), i)
+    return i
+
+
+def handed_on(parameter: str, alloc: str) -> Func:
+    """B = A[i], then C[i] = B, in each iteration of a loop."""
+    return parse(f"""
+@tw.script
+def handed_on(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32"){parameter}):
+{alloc}
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.opaque(8, i)
+            B[0] = A[vi]
+        with T.block("C"):
+            vi = T.axis.opaque(8, i)
+            C[vi] = B[0]
+""")
+
+
+def long_chain(count: int) -> Func:
+    """S1 = A + 1, S2 = S1 + 1, and so on."""
+    x = te.placeholder((16,), "int32", name="A")
+    first = x
+    for n in range(1, count + 1):
+        x = te.compute((16,), lambda i, x=x: x[i] + 1, name=f"S{n}")
+    return te.func([first, x], name="long_chain")
