@@ -7,16 +7,19 @@ somebody reads it. It carries data, so that a notebook or a program can show it 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
+
+Text: TypeAlias = str | Callable[[], str | None]
+"""A text, or what makes it when it is read (`None` where there is nothing to say)."""
 
 
 class TilewrightError(Exception):
     """Base of all errors of this package.
 
     `message` is a `str.format` template for the positional `arguments`; a callable argument is
-    called for its text when the error is read. `hint` says what to do about it. Further keyword
-    arguments are kept in `data`. `detail`, set by whoever knows more of the circumstances, gives
-    lines that are shown below.
+    called for its text when the error is read. `hint` says what to do about it, `example` shows a
+    case of it where one is found. Further keyword arguments are kept in `data`. `detail`, set by
+    whoever knows more of the circumstances, gives lines that are shown below.
     """
 
     detail: Callable[[], str] | None = None
@@ -25,21 +28,25 @@ class TilewrightError(Exception):
         self,
         message: str,
         *arguments: Any,
-        hint: str | Callable[[], str] | None = None,
+        hint: Text | None = None,
+        example: Text | None = None,
         **data: Any,
     ) -> None:
         super().__init__(message, *arguments)
         self.message = message
         self.arguments = arguments
         self.hint = hint
+        self.example = example
         self.data = data
 
     def __str__(self) -> str:
         text = self.message
         if self.arguments:
             text = text.format(*(a() if callable(a) else a for a in self.arguments))
-        if self.hint is not None:
-            text += f"\n  hint: {self.hint() if callable(self.hint) else self.hint}"
+        for name, part in (("example", self.example), ("hint", self.hint)):
+            more = part() if callable(part) else part
+            if more is not None:
+                text += f"\n  {name}: {more}"
         return text if self.detail is None else f"{text}\n{self.detail()}"
 
 

@@ -7,7 +7,7 @@ Used where simple structure does not decide: it takes a millisecond a question. 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ..errors import VerifyError
@@ -107,6 +107,54 @@ def elements(
     return _bounded(lambda isl, context: isl.Map.read_from_str(context, relation))
 
 
+class Solutions:
+    """The integer values of variables under which conditions hold."""
+
+    def __init__(self, variables: Sequence[Var], values: Any, *, exact: bool) -> None:
+        self._variables = variables
+        self._values = values
+        self.exact = exact
+        """Whether all conditions were quasi-affine; otherwise there may be fewer solutions."""
+
+    @cached_property
+    def empty(self) -> bool:
+        """Whether there are surely none."""
+        return _bounded(lambda _isl, _context: bool(self._values.is_empty())) is True
+
+    def first(self) -> dict[Var, int] | None:
+        """The lexicographically first solution; `None` if there is none or it takes too long."""
+
+        def ask(isl: Any, _context: Any) -> list[int] | None:
+            point = self._values.lexmin().sample_point()
+            if point.is_void():
+                return None
+            kind = isl.dim_type.set
+            found = [point.get_coordinate_val(kind, k) for k in range(len(self._variables))]
+            return [v.to_python() for v in found]
+
+        values = _bounded(ask)
+        return None if values is None else dict(zip(self._variables, values, strict=True))
+
+
+def solve(extents: Mapping[Var, int | None], conditions: Sequence[Expr]) -> Solutions | None:
+    """The values of variables from zero on, below their extents, under which `conditions` hold.
+
+    A variable without an extent may be any integer. Conditions that are not quasi-affine are left
+    out. `None` where the question takes too long.
+    """
+    names = {v: f"v{k}" for k, v in enumerate(extents)}
+    facts = [text(c, names) for c in conditions]
+    limits = [f"0 <= {names[v]} < {n}" for v, n in extents.items() if n is not None]
+    limits += [f for f in facts if f is not None]
+    body = " and ".join(limits) or "true"
+    values = _bounded(
+        lambda isl, context: isl.Set.read_from_str(
+            context, f"{{ [{', '.join(names.values())}] : {body} }}"
+        )
+    )
+    return None if values is None else Solutions(list(extents), values, exact=None not in facts)
+
+
 def covered(read: Elements, writes: Iterable[Elements]) -> bool:
     """Whether every element that `read` touches is shown to be touched by a map in `writes`."""
 
@@ -119,6 +167,24 @@ def covered(read: Elements, writes: Iterable[Elements]) -> bool:
         return bool(rest.is_empty())
 
     return _bounded(ask) is True
+
+
+def first_beyond(read: Elements, writes: Iterable[Elements]) -> tuple[list[int], list[int]] | None:
+    """The first values of the shared variables, and the element, that only `read` touches."""
+
+    def ask(isl: Any, _context: Any) -> tuple[list[int], list[int]] | None:
+        rest = read
+        for w in writes:
+            rest = rest.subtract(w)
+        point = rest.wrap().lexmin().sample_point()
+        if point.is_void():
+            return None
+        shared, count = read.dim(isl.dim_type.in_), read.dim(isl.dim_type.out)
+        kind = isl.dim_type.set
+        values = [point.get_coordinate_val(kind, k).to_python() for k in range(shared + count)]
+        return values[:shared], values[shared:]
+
+    return _bounded(ask)
 
 
 def overlap(a: Elements, b: Elements, position: int) -> bool:

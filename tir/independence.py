@@ -7,12 +7,14 @@ the windows of different iterations lie apart. Where that does not decide, exact
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from functools import partial
 
 from ..errors import VerifyError
 from . import affine
-from .initialised import elements
-from .ir import Buffer, For, Func, IterKind
+from .dependence import Access, Conflict, conflict
+from .initialised import conditions_of, elements
+from .ir import Buffer, For, Func, IterKind, Range, Var
 from .polynomial import Poly, add, constant
 from .simplify import Simplifier
 from .survey import Survey, Touch
@@ -48,6 +50,7 @@ class Independence:
                         "of {2}, which is stored to ({3})",
                         loop.kind.value, loop.var.name, buffer.name,
                         ", ".join(sorted({t.place.name for t in inside})),
+                        example=partial(self._example, loop, outer, inside),
                         hint="make the loop serial, or give each iteration elements of its own",
                     )  # fmt: skip
 
@@ -106,3 +109,37 @@ class Independence:
             for b, n in maps[i:]
             if a.is_write or b.is_write
         )
+
+    def _example(self, loop: For, outer: Sequence[For], inside: Sequence[Touch]) -> str | None:
+        """Two iterations that touch one element, where that is certain."""
+        fixed = {f.var: self._size(f.var) for f in outer}
+        for a in inside:
+            for b in inside:
+                if not (a.is_write or b.is_write):
+                    continue
+                accesses = [self._access(t, fixed.keys() | {loop.var}) for t in (a, b)]
+                own = {loop.var: self._size(loop.var)}
+                found = conflict(accesses[0], accesses[1], fixed, own).example
+                if found is not None:
+                    return _text(found, a, b)
+        return None
+
+    def _access(self, t: Touch, fixed: Set[Var]) -> Access:
+        indices = [self.survey.resolved(i) for i in t.indices]
+        conditions = conditions_of(self.survey, t)
+        used = {v for e in (*indices, *conditions) for v in variables(e)}
+        moving = used & (self.survey.ranges.keys() - fixed)
+        inner = {v: self._size(v) for v in sorted(moving, key=lambda v: v.name)}
+        return Access([Range(i, 1) for i in indices], inner, conditions)
+
+    def _size(self, v: Var) -> int:
+        last = self.survey.ranges[v][1]
+        assert isinstance(last, int)
+        return last + 1
+
+
+def _text(found: Conflict, a: Touch, b: Touch) -> str:
+    where = f"at {found.outer}: " if found.outer.values else ""
+    element = f"{a.buffer.name}[{', '.join(map(str, found.element))}]"
+    first, second = ("writes" if t.is_write else "reads" for t in (a, b))
+    return f"{where}iteration {found.first} {first} {element}, iteration {found.second} {second} it"

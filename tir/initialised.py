@@ -194,7 +194,7 @@ class Initialised:
 def elements(survey: Survey, t: Touch, loops: Sequence[For]) -> affine.Elements | None:
     """The elements that `t` may touch in one iteration of `loops`."""
     indices = [survey.resolved(i) for i in t.indices]
-    conditions = _conditions(survey, t)
+    conditions = conditions_of(survey, t)
     box = _box(survey, [f.var for f in (*loops, *t.place.loops)], indices, conditions)
     return affine.elements(indices, t.buffer.shape, box, [f.var for f in loops], certain=False)
 
@@ -207,7 +207,7 @@ def stored_before(survey: Survey, w: Touch, t: Touch) -> affine.Elements | None:
     """
     fresh = {f.var: Var(f.var.name) for f in w.place.loops}
     indices = [substitute(survey.resolved(i), fresh) for i in w.indices]
-    conditions = [substitute(c, fresh) for c in _conditions(survey, w)]
+    conditions = [substitute(c, fresh) for c in conditions_of(survey, w)]
     earlier: Expr = const(w.order < t.order, "bool")
     for f in reversed(shared_loops(w, t)):
         mine, other = fresh[f.var], f.var
@@ -221,7 +221,7 @@ def stored_before(survey: Survey, w: Touch, t: Touch) -> affine.Elements | None:
     return affine.elements(indices, w.buffer.shape, box, shared, certain=True)
 
 
-def _conditions(survey: Survey, t: Touch) -> list[Expr]:
+def conditions_of(survey: Survey, t: Touch) -> list[Expr]:
     """The conditions under which `t` runs, in terms of loops."""
     conditions = [survey.resolved(c) for c in t.place.conditions]
     if t.in_init and t.place.block is not None:

@@ -1,0 +1,198 @@
+"""Exact dependences between accesses whose indices are quasi-affine, with examples.
+
+Two accesses conflict if two iterations of the loops around them, in a given order, touch the same
+element. That is a question about integers: the variables of both iterations, and conditions on
+them. `affine.py` asks the integer set library, which proves that there is no such pair or gives
+the first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+from . import affine
+from .evaluate import evaluate
+from .ir import Dim, Expr, Op, Range, Var, as_expr, binary
+from .visit import substitute
+from .windows import variables
+
+
+class Access(NamedTuple):
+    """The elements `ranges` that something touches while the variables `inner` sweep.
+
+    `inner` has extents. It does so only where all `guards` hold.
+    """
+
+    ranges: Sequence[Range]
+    inner: Mapping[Var, int]
+    guards: Sequence[Expr] = ()
+
+
+class Point(NamedTuple):
+    """Values of loop variables, by name, outermost first."""
+
+    values: tuple[tuple[str, int], ...]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.values)
+
+
+class Conflict(NamedTuple):
+    """Two iterations that touch an element; `outer` are the loops that are at one iteration."""
+
+    outer: Point
+    first: Point
+    second: Point
+    element: tuple[int, ...]
+
+
+Order: TypeAlias = Callable[[Sequence[Expr], Sequence[Expr]], Expr]
+"""The condition under which the first of two iterations is to be looked at with the second."""
+
+
+class Verdict:
+    """What is known of two accesses: they are `apart`, or `clash`, or neither is shown."""
+
+    def __init__(self, apart: bool, find: Callable[[], Conflict | None] | None = None) -> None:
+        self.apart = apart
+        self.clash = find is not None
+        self._find = find
+
+    @cached_property
+    def example(self) -> Conflict | None:
+        """The first conflict, looked for when it is read; `None` where that takes too long."""
+        return None if self._find is None else self._find()
+
+
+APART = Verdict(True)
+UNKNOWN = Verdict(False)
+
+
+def before(a: Sequence[Expr], b: Sequence[Expr]) -> Expr:
+    """That iteration `a` comes before iteration `b`, outermost loops first."""
+    result: Expr = as_expr(False)
+    for x, y in zip(reversed(a), reversed(b), strict=True):
+        same = binary(Op.EQ, x, y)
+        result = binary(Op.OR, binary(Op.LT, x, y), binary(Op.AND, same, result))
+    return result
+
+
+def conflict(
+    first: Access,
+    second: Access,
+    outer: Mapping[Var, int],
+    loops: Mapping[Var, int],
+    order: Order = before,
+) -> Verdict:
+    """Whether `first` in one iteration of `loops` touches what `second` does in a later one.
+
+    Both are at the same iteration of `outer`. `order` says which pairs of iterations are meant if
+    not the first before the second. Variables that are neither (scalar parameters) may be anything.
+    """
+    a, b = _copy(first, loops), _copy(second, loops)
+    conditions = [*a.guards, *b.guards, order(a.loops, b.loops)]
+    element: list[Expr] = []
+    for r, q in zip(a.ranges, b.ranges, strict=True):
+        conditions += _meet(r, q)
+        element.append(binary(Op.MAX, r.min, q.min))
+    used = {v for c in (*conditions, *element) for v in variables(c)}
+    around = {v: n for v, n in outer.items() if v in used}
+    extents: dict[Var, int | None] = dict(around)
+    for x, y, extent in zip(a.loops, b.loops, loops.values(), strict=True):
+        extents[x] = extents[y] = extent
+    extents |= a.inner | b.inner
+    extents |= dict.fromkeys(sorted(used - extents.keys(), key=lambda v: v.name))
+    solutions = affine.solve(extents, conditions)
+    if solutions is None:
+        return UNKNOWN
+    if solutions.empty:
+        return APART
+    if not solutions.exact:
+        return UNKNOWN
+
+    def example() -> Conflict | None:
+        values = solutions.first()
+        if values is None:
+            return None
+        return Conflict(
+            _point(around, around, values),
+            _point(loops, a.loops, values),
+            _point(loops, b.loops, values),
+            tuple([int(evaluate(e, values)) for e in element]),
+        )
+
+    return Verdict(False, example)
+
+
+def beyond(
+    read: Access, writes: Sequence[Access], shape: Sequence[Dim], shared: Mapping[Var, int]
+) -> Verdict:
+    """Whether `read` touches, in one iteration of `shared`, only what `writes` touch in the same.
+
+    `apart` says that it does. What is not a single element is not decided. In an example both
+    iterations are the same.
+    """
+    reading = _elements(read, shape, shared, certain=False)
+    exact = _elements(read, shape, shared, certain=True) is not None
+    writing = [_elements(w, shape, shared, certain=True) for w in writes]
+    known = [w for w in writing if w is not None]
+    if reading is None:
+        return UNKNOWN
+    if affine.covered(reading, known):
+        return APART
+    if not exact or len(known) < len(writing):
+        return UNKNOWN
+
+    def example() -> Conflict | None:
+        found = affine.first_beyond(reading, known)
+        if found is None:
+            return None
+        point = Point(tuple((v.name, n) for v, n in zip(shared, found[0], strict=True)))
+        return Conflict(Point(()), point, point, tuple(found[1]))
+
+    return Verdict(False, example)
+
+
+def _elements(
+    access: Access, shape: Sequence[Dim], shared: Mapping[Var, int], *, certain: bool
+) -> affine.Elements | None:
+    if any(r.extent != 1 for r in access.ranges):
+        return None
+    box = affine.Box({**shared, **access.inner}, access.guards)
+    indices = [r.min for r in access.ranges]
+    return affine.elements(indices, shape, box, list(shared), certain)
+
+
+class _Copy(NamedTuple):
+    """An access with variables of its own, those of the loops among them."""
+
+    loops: list[Var]
+    inner: dict[Var, int]
+    ranges: list[Range]
+    guards: list[Expr]
+
+
+def _copy(access: Access, loops: Iterable[Var]) -> _Copy:
+    names = {v: Var(v.name) for v in (*loops, *access.inner)}
+    return _Copy(
+        [names[v] for v in loops],
+        {names[v]: n for v, n in access.inner.items()},
+        [Range(substitute(r.min, names), r.extent) for r in access.ranges],
+        [substitute(g, names) for g in access.guards],
+    )
+
+
+def _meet(a: Range, b: Range) -> list[Expr]:
+    """That two ranges have an element in common; the first is where the later of them begins."""
+    if a.extent == 1 and b.extent == 1:
+        return [binary(Op.EQ, a.min, b.min)]
+    return [
+        binary(Op.LT, a.min, b.min + as_expr(b.extent)),
+        binary(Op.LT, b.min, a.min + as_expr(a.extent)),
+    ]
+
+
+def _point(named: Iterable[Var], own: Iterable[Var], values: Mapping[Var, int]) -> Point:
+    return Point(tuple([(v.name, values[w]) for v, w in zip(named, own, strict=True)]))
