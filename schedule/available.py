@@ -40,6 +40,7 @@ from .blocks import (
     region_buffers,
     writers_of,
 )
+from .dependence import Finding, served, uses_of
 from .find import find_path, path_to
 from .legality import require_concurrent, written_box
 from .require import require
@@ -243,14 +244,35 @@ def _require_one_covers(
             hint="choose a loop outside of the reduction, or split the reduction with rfactor",
         )
         covered = covered or _covers(path, buffer, other)
+    found = Finding(True) if covered else _served(path, buffer, writers)
     require(
-        covered,
+        found.apart,
         "block {0} reads {1} beyond what is known to be written by then (by block {2})",
         reader.label.name,
         buffer.name,
         lambda: ", ".join(o[-1].label.name for o in writers),  # type: ignore[attr-defined]
         at=reader.label,
+        example=found.example,
     )
+
+
+def _served(path: Sequence[Stmt], buffer: Buffer, writers: Sequence[Sequence[Stmt]]) -> Finding:
+    """Whether one of `writers` is known, exactly, to write all that the block of `path` reads.
+
+    In one iteration of the loops that both are in. An example is one for the last of them.
+    """
+    reader = path[-1]
+    assert isinstance(reader, Block)
+    found = Finding(False)
+    for other in writers:
+        writer, shared = other[-1], _shared(other, path)
+        assert isinstance(writer, Block)
+        body = shared[-1].body
+        reads = [u for u in uses_of(reader, buffer, body) if not u.writes]
+        found = served(reads, [u for u in uses_of(writer, buffer, body) if u.writes], shared)
+        if found.apart:
+            break
+    return found
 
 
 def _covers(path: tuple[Stmt, ...], buffer: Buffer, other: tuple[Stmt, ...]) -> bool:

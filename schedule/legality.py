@@ -1,7 +1,8 @@
 """Whether the iterations of loops may run at once, or in another order.
 
-What is looked at is the structure: kinds of iteration variables, single writers, and the elements
-that blocks touch as affine functions of the loops. What cannot be shown so is refused.
+What is looked at first is the structure: kinds of iteration variables, single writers, and the
+elements that blocks touch as affine functions of the loops. Which iterations touch the same element
+is then decided exactly, where the program is concrete. What is not shown so is refused.
 """
 
 from __future__ import annotations
@@ -39,15 +40,18 @@ from .blocks import (
     has_reduction,
     loop_ranges,
 )
+from .dependence import Finding, Use, conflicts, overtakes, pairs_of, uses_of
 from .distinct import Access, distinct, gapless
 from .find import blocks_in, find_path, loops_in
 from .require import certain, require
 
 
-def require_permutable(above: Sequence[Stmt], chain: Sequence[For], body: Stmt) -> None:
-    """Require that the perfectly nested loops of `chain` around `body` may run in any order.
+def require_permutable(
+    above: Sequence[Stmt], old: Sequence[For], chain: Sequence[For], body: Stmt
+) -> None:
+    """Require that the perfectly nested loops `old` around `body` may run in the order of `chain`.
 
-    `chain` is in its new order; `above` are the statements around it.
+    `above` are the statements around them.
     """
     loops = {s.var for s in chain}
     for s in chain[:-1]:
@@ -81,7 +85,7 @@ def require_permutable(above: Sequence[Stmt], chain: Sequence[For], body: Stmt) 
                 around = loop_ranges(s for s in (*above, *chain, *inside) if type(s) is For)
                 require_visited_once(block, chain, around)
     if len(blocks) > 1:
-        _require_self_contained(above, chain, body, blocks)
+        _require_self_contained(above, old, chain, body, blocks)
 
 
 def require_visited_once(block: Block, loops: Sequence[For], ranges: Ranges) -> None:
@@ -92,13 +96,19 @@ def require_visited_once(block: Block, loops: Sequence[For], ranges: Ranges) -> 
     """
     values = tuple(Range(i.value, 1) for i in block.iters)
     visit = Access(values, {}, conjuncts(block.predicate))
+    found = Finding(True)
+    if block.iters and not distinct([visit], loops, ranges):
+        points = Buffer(block.label.name, tuple([i.extent for i in block.iters]), "bool")
+        use = Use(block, points, True, visit)
+        found = conflicts([(use, use)], loops, ranges)
     require(
-        not block.iters or distinct([visit], loops, ranges),
+        found.apart,
         "it cannot be shown that block {0} visits each point of its reduction once in loops {1}",
         block.label.name,
         lambda: ", ".join(s.var.name for s in loops),
         at=block.label,
         hint="choose loops inside of the one that the block was moved to",
+        example=partial(found.example, "visits"),
     )
 
 
@@ -125,13 +135,17 @@ def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bo
     ranges = loop_ranges(s for s in path if type(s) is For)
     for buffer, users in _shared(blocks).items():
         accesses = [a for b in users for a in _accesses(b, buffer, loop.body)]
-        if distinct(accesses, [loop], ranges):
-            continue
-        require(
+        if distinct(accesses, [loop], ranges) or (
             private
             and buffer in fn.allocs
             and not _used_elsewhere(fn, buffer, users)
-            and _covered(users, buffer, loop.body, ranges),
+            and _covered(users, buffer, loop.body, ranges)
+        ):
+            continue
+        uses = [u for b in users for u in uses_of(b, buffer, loop.body)]
+        found = conflicts(pairs_of(uses), [loop], ranges)
+        require(
+            found.apart,
             "loop {0} cannot {1}: its iterations are not known to write different elements of "
             "{2} (blocks {3})",
             loop.var.name,
@@ -139,6 +153,7 @@ def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bo
             buffer.name,
             lambda u=users: ", ".join(b.label.name for b in u),
             at=loop.var,
+            example=found.example,
         )
 
 
@@ -147,7 +162,9 @@ def touches_apart(path: Sequence[Stmt], block: Block, buffer: Buffer) -> bool:
     loop = path[-1]
     assert isinstance(loop, For)
     ranges = loop_ranges(s for s in path if type(s) is For)
-    return distinct(_accesses(block, buffer, loop.body), [loop], ranges)
+    if distinct(_accesses(block, buffer, loop.body), [loop], ranges):
+        return True
+    return conflicts(pairs_of(uses_of(block, buffer, loop.body)), [loop], ranges).apart
 
 
 def own_boxes(fn: Func, path: Sequence[Stmt]) -> dict[Buffer, list[Range]]:
@@ -190,9 +207,16 @@ def own_buffers(fn: Func, path: Sequence[Stmt]) -> list[Buffer]:
 
 
 def _require_self_contained(
-    above: Sequence[Stmt], chain: Sequence[For], body: Stmt, blocks: list[Block]
+    above: Sequence[Stmt],
+    old: Sequence[For],
+    chain: Sequence[For],
+    body: Stmt,
+    blocks: list[Block],
 ) -> None:
-    """Require that no element carries a value from one iteration of `chain` to another."""
+    """Require that no element carries a value between iterations that change their order.
+
+    By structure: it carries none between any iterations.
+    """
     ranges = loop_ranges(s for s in (*above, *chain) if type(s) is For)
     loops = {s.var for s in chain}
     for buffer, users in _shared(blocks).items():
@@ -207,15 +231,35 @@ def _require_self_contained(
             distinct([a for b in users for a in _accesses(b, buffer, body)], chain, ranges)
             or _covered(users, buffer, body, ranges)
         )
+        found = Finding(True) if safe else _overtaken(old, chain, body, buffer, users, ranges)
         require(
-            safe,
+            found.apart,
             "the order of loops {0} matters: {1} carries values between their iterations "
             "(blocks {2})",
             lambda: ", ".join(s.var.name for s in chain),
             buffer.name,
             lambda u=users: ", ".join(b.label.name for b in u),
             at=chain[0].var,
+            example=found.example,
         )
+
+
+def _overtaken(
+    old: Sequence[For],
+    chain: Sequence[For],
+    body: Stmt,
+    buffer: Buffer,
+    users: Sequence[Block],
+    ranges: Ranges,
+) -> Finding:
+    """Whether different blocks use an element in iterations that change their order.
+
+    Those of one block may: it is for its kinds of iterations to say.
+    """
+    order = overtakes([s.var for s in old], [s.var for s in chain])
+    uses = [u for b in users for u in uses_of(b, buffer, body)]
+    pairs = [(a, b) for a, b in pairs_of(uses) if a.block is not b.block]
+    return conflicts(pairs, old, ranges, order)
 
 
 def _shared(blocks: Sequence[Block]) -> dict[Buffer, list[Block]]:

@@ -8,24 +8,16 @@ that comes before it. If no such pair touches the same element, the orders mean 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from ..tir.ir import Block, Buffer, Expr, For, Op, Range, Stmt, Var, as_expr, binary
+from ..tir.ir import Buffer, Expr, For, Op, Range, Stmt, Var, as_expr, binary
 from ..tir.prove import prove
 from ..tir.regions import hull
 from ..tir.visit import substitute
-from .blocks import Ranges, bound_regions, conjuncts, loop_ranges
+from .blocks import Ranges, loop_ranges
+from .dependence import Use, conflicts, uses_of
 from .distinct import Access, distinct
-from .find import blocks_in, find_path
+from .find import blocks_in
 from .require import certain, require
-
-
-class Use(NamedTuple):
-    """What a block reads or writes of a buffer in one iteration of the loops around the parts."""
-
-    block: Block
-    writes: bool
-    access: Access
 
 
 def require_interleaving(
@@ -43,9 +35,13 @@ def require_interleaving(
             for buffer in earlier.keys() & later.keys():
                 for a in earlier[buffer]:
                     for b in later[buffer]:
+                        if not (a.writes or b.writes) or _ordered(
+                            a.access, b.access, chain, ranges
+                        ):
+                            continue
+                        found = conflicts([(b, a)], chain, ranges)
                         require(
-                            not (a.writes or b.writes)
-                            or _ordered(a.access, b.access, chain, ranges),
+                            found.apart,
                             "cannot {0}: block {1} may {2} an element of {3} in an iteration of "
                             "{4} after the one in which block {5} {6} it",
                             what,
@@ -56,6 +52,7 @@ def require_interleaving(
                             b.block.label.name,
                             "writes" if b.writes else "reads",
                             at=b.block.label,
+                            example=found.example,
                         )
 
 
@@ -63,14 +60,8 @@ def _uses(part: Stmt) -> dict[Buffer, list[Use]]:
     """The accesses of each buffer."""
     found: dict[Buffer, list[Use]] = {}
     for block in blocks_in(part):
-        path = find_path(part, block.label) or ()
-        inner = {s.var: s.extent for s in path if type(s) is For}
-        guards = conjuncts(block.predicate)
-        for writes, regions in ((True, block.writes), (False, block.reads)):
-            for buffer in dict.fromkeys(r.buffer for r in regions):
-                for r in bound_regions(block, regions, buffer):
-                    use = Use(block, writes, Access(r.ranges, inner, guards))
-                    found.setdefault(buffer, []).append(use)
+        for buffer in dict.fromkeys(r.buffer for r in (*block.writes, *block.reads)):
+            found.setdefault(buffer, []).extend(uses_of(block, buffer, part))
     return found
 
 

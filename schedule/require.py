@@ -8,13 +8,13 @@ collected over a trace are the validity check of a row of decisions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import ScheduleError
+from ..errors import ScheduleError, Text
 from ..tir.ir import Expr, Label, Var
 from ..tir.prove import prove
 from ..tir.structure import same
@@ -101,11 +101,13 @@ def require(
     message: str,
     *arguments: Any,
     at: Var | Label | None = None,
-    hint: str | Callable[[], str] | None = None,
+    hint: Text | None = None,
+    example: Text | None = None,
 ) -> None:
     """Go on only if `condition` holds, else raise `ScheduleError` (formatted when read).
 
-    `at` is the loop or block that the error marks in the program.
+    `at` is the loop or block that the error marks in the program, `hint` says what to do, `example`
+    shows where the condition fails.
     """
     if condition is True:
         return
@@ -119,7 +121,7 @@ def require(
             return
     elif condition:  # numpy's booleans
         return
-    raise ScheduleError(message, *arguments, at=at, hint=hint)
+    raise ScheduleError(message, *arguments, at=at, hint=hint, example=example)
 
 
 def certain(condition: bool | Expr) -> bool:

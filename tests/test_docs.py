@@ -31,6 +31,7 @@ import pytest
 
 import tilewright
 from tilewright import cli
+from tilewright.schedule import PRIMITIVES
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -172,6 +173,16 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
         yield command, output
 
 
+@pytest.fixture
+def registry() -> Iterator[None]:
+    """Leave no primitives of a page behind."""
+    before = dict(PRIMITIVES)
+    yield
+    PRIMITIVES.clear()
+    PRIMITIVES.update(before)
+
+
+@pytest.mark.usefixtures("registry")
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_page_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if path.stem in {"deployment", "targets"} and platform.machine() != "x86_64":

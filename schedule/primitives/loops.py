@@ -186,7 +186,7 @@ def reorder(fn: Func, *loops: Var) -> tuple[Func, None]:
         return fn, None
     order = iter(loops)
     chain = [moved[next(order)] if n.var in wanted else n for n in nest]
-    require_permutable(path[:top], chain, nest[-1].body)
+    require_permutable(path[:top], nest, chain, nest[-1].body)
     body = nest[-1].body
     for n in reversed(chain):
         body = with_body(n, body)

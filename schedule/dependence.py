@@ -1,0 +1,167 @@
+"""Dependences between iterations of loops on concrete programs, decided exactly.
+
+This is asked where structure (`distinct.py`) does not decide, because it takes a millisecond. What
+is not quasi-affine, or of symbolic sizes, stays undecided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..tir import dependence
+from ..tir.dependence import Order, Verdict, before
+from ..tir.ir import Block, Buffer, Dim, Expr, For, Op, Stmt, Var, binary
+from .blocks import Ranges, bound_regions, conjuncts
+from .distinct import Access
+from .find import find_path
+from .require import current_space
+
+__all__ = [
+    "Finding",
+    "Order",
+    "Use",
+    "before",
+    "conflicts",
+    "overtakes",
+    "pairs_of",
+    "served",
+    "uses_of",
+]
+
+
+class Use(NamedTuple):
+    """What a block reads or writes of a buffer, in terms of the loops around it."""
+
+    block: Block
+    buffer: Buffer
+    writes: bool
+    access: Access
+
+    @property
+    def verb(self) -> str:
+        """What it does to an element. A region of several says only what may be touched."""
+        if all(r.extent == 1 for r in self.access.ranges):
+            return "writes" if self.writes else "reads"
+        return "may write" if self.writes else "may read"
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """What is known of the uses of a buffer: they are `apart`, or two of them clash, or nothing."""
+
+    apart: bool
+    first: Use | None = None
+    second: Use | None = None
+    verdict: Verdict = dependence.UNKNOWN
+
+    def example(self, visits: str | None = None) -> str | None:
+        """Two iterations that clash, as text; `None` where none is known.
+
+        `visits` is the word for what both do, if that is not to read or write.
+        """
+        found = self.verdict.example
+        if found is None or self.first is None:
+            return None
+        element = f"{self.first.buffer.name}[{', '.join(map(str, found.element))}]"
+        verb = visits or self.first.verb
+        if self.second is None:
+            return f"iteration {found.first} {verb} {element}, which is not written by then"
+        again = visits or self.second.verb
+        where = f"at {found.outer}: " if found.outer.values else ""
+        same = self.first.block.label is self.second.block.label
+        names = ("", "") if same else (f" of block {self.first.block.label.name}",
+                                       f" of block {self.second.block.label.name}")  # fmt: skip
+        return (
+            f"{where}iteration {found.first}{names[0]} {verb} {element}, "
+            f"iteration {found.second}{names[1]} {again} it"
+        )
+
+
+def uses_of(block: Block, buffer: Buffer, body: Stmt) -> list[Use]:
+    """How `block`, which is in `body`, uses a buffer."""
+    path = find_path(body, block.label) or ()
+    inner = {s.var: s.extent for s in path if type(s) is For}
+    guards = conjuncts(block.predicate)
+    return [
+        Use(block, buffer, writes, Access(r.ranges, inner, guards))
+        for writes, regions in ((True, block.writes), (False, block.reads))
+        for r in bound_regions(block, regions, buffer)
+    ]
+
+
+def pairs_of(uses: Sequence[Use]) -> list[tuple[Use, Use]]:
+    """All pairs, in either order, of which one writes."""
+    return [(a, b) for a in uses for b in uses if a.writes or b.writes]
+
+
+def conflicts(
+    pairs: Sequence[tuple[Use, Use]],
+    loops: Sequence[For],
+    ranges: Ranges,
+    order: Order = before,
+) -> Finding:
+    """Whether one of `pairs` uses an element in two iterations of `loops`, in that `order`.
+
+    `ranges` has the loops outside of `loops`, which are at one iteration, and `loops`.
+    """
+    own = _sizes({s.var: s.extent for s in loops})
+    outer = _sizes({v: high + 1 for v, (_, high) in ranges.items()})
+    if current_space() is not None or own is None or outer is None:
+        return Finding(False)
+    around = {v: n for v, n in outer.items() if v not in own}
+    decided = True
+    for first, second in pairs:
+        a, b = _exact(first.access), _exact(second.access)
+        if a is None or b is None:
+            return Finding(False)
+        verdict = dependence.conflict(a, b, around, own, order)
+        if verdict.clash:
+            return Finding(False, first, second, verdict)
+        decided = decided and verdict.apart
+    return Finding(decided)
+
+
+def served(reads: Sequence[Use], writes: Sequence[Use], shared: Sequence[For]) -> Finding:
+    """Whether all that `reads` touch in an iteration of `shared` is written by `writes` in it."""
+    sizes = _sizes({s.var: s.extent for s in shared})
+    before_it = [_exact(w.access) for w in writes]
+    known = [w for w in before_it if w is not None]
+    if current_space() is not None or sizes is None or len(known) < len(before_it):
+        return Finding(False)
+    for use in reads:
+        access, shape = _exact(use.access), use.buffer.shape
+        if access is None or not all(isinstance(n, int) for n in shape):
+            return Finding(False)
+        verdict = dependence.beyond(access, known, shape, sizes)
+        if not verdict.apart:
+            return Finding(False, use, None, verdict)
+    return Finding(True)
+
+
+def overtakes(old: Sequence[Var], new: Sequence[Var]) -> Order:
+    """The pairs of iterations that loops in the order `old` run first to last, `new` the reverse.
+
+    The loops that conflicts are asked about are in the order `old`.
+    """
+    place = {v: k for k, v in enumerate(old)}
+
+    def order(a: Sequence[Expr], b: Sequence[Expr]) -> Expr:
+        turned = before([b[place[v]] for v in new], [a[place[v]] for v in new])
+        return binary(Op.AND, before(a, b), turned)
+
+    return order
+
+
+def _exact(access: Access) -> dependence.Access | None:
+    inner = _sizes(access.inner)
+    if inner is None or not all(isinstance(r.extent, int) for r in access.ranges):
+        return None
+    return dependence.Access(access.ranges, inner, access.guards)
+
+
+def _sizes(extents: Mapping[Var, Dim]) -> dict[Var, int] | None:
+    """The extents as integers; `None` where they are symbolic."""
+    sizes = {v: n for v, n in extents.items() if isinstance(n, int)}
+    return sizes if len(sizes) == len(extents) else None
