@@ -18,6 +18,7 @@ from ...tir.ir import (
     ForKind,
     Func,
     If,
+    Let,
     Load,
     Op,
     Ramp,
@@ -32,7 +33,7 @@ from ...tir.ir import (
 from ...tir.polynomial import ONE, Poly, factors
 from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children, walk
-from .scope import loops, map_stmts, nested, simplifier_of, with_body
+from .scope import fresh, loops, map_stmts, nested, simplifier_of, with_body
 
 MAX_STORES = 8192
 
@@ -73,6 +74,11 @@ def _stores(s: Stmt) -> int:
     if type(s) is For and s.kind is ForKind.UNROLL:
         return below * s.extent  # type: ignore[return-value]
     return below
+
+
+def _has_lets(s: Stmt) -> bool:
+    """Whether copies of `s` need variables of their own."""
+    return type(s) is Let or any(_has_lets(c) for c in nested(s))
 
 
 Make = Callable[[], Any]
@@ -121,12 +127,14 @@ class _Copier:
     def _unrolled(self, s: For) -> Make:
         assert isinstance(s.extent, int)
         body, values, var, extent = self.stmt(s.body), self.values, s.var, s.extent
+        named = _has_lets(s.body)
 
         def make() -> Stmt:
             copies = []
             for i in range(extent):
                 values[var] = i
-                copies.append(s.body if body is None else body())
+                copy = s.body if body is None else body()
+                copies.append(fresh(copy) if named and i else copy)
             return seq(*copies)
 
         return make

@@ -50,6 +50,14 @@ def f(A: T.Buffer((4,), "int32"), C: T.Buffer((4,), "int32")):
 """
 """Copies of a body that read one element again and others that were written since."""
 
+LET = """
+def f(A: T.Buffer((4,), "int32"), C: T.Buffer((4,), "int32")):
+    for i in T.unrolled(4):
+        x = 3 - i
+        C[i] = A[x]
+"""
+"""Copies of a body in which one variable has several values."""
+
 
 def emitted(func: Func) -> str:
     text: str = llvm.emit(lower(func, TARGET), signature_of(func), TARGET)[0]
@@ -72,7 +80,7 @@ def test_a_block_reads_and_writes_its_registers_once() -> None:
     assert "fadd" not in body
 
 
-@pytest.mark.parametrize("text", [TILE, SUM], ids=["tile", "sum"])
+@pytest.mark.parametrize("text", [TILE, SUM, LET], ids=["tile", "sum", "let"])
 def test_what_is_read_again_is_what_was_written(text: str) -> None:
     check(parse(text))
 
