@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ..errors import BuildError
 from ..tir.ir import Binary, Broadcast, Const, Expr, Load, Op, Var
-from ..tir.visit import walk
+from ..tir.visit import children
 from .llvm_text import Builder
 
 HERE = 1 << 30
@@ -43,13 +43,21 @@ def _loaded(b: Builder, e: Expr, load: Load) -> str:
     if known is not None and e in known:
         return known[e]
     text = VALUE[type(e)](b, e)
-    if load.buffer.scope != "register" and load.mask is None and not _reads(load.indices[0]):
+    if load.buffer.scope != "register" and load.mask is None and not _reads(b, load.indices[0]):
         b.block.loads.setdefault(load.buffer, {})[e] = text
     return text
 
 
-def _reads(e: Expr) -> bool:
-    return any(type(n) is Load for n in walk(e))
+def _reads(b: Builder, e: Expr) -> bool:
+    """Whether memory is read for an index; those of copies of a loop's body share most of them."""
+    kind = type(e)
+    if kind is Var or kind is Const:
+        return False
+    known = b.module.reads.get(e)
+    if known is None:
+        below = (c for c in children(e) if isinstance(c, Expr))
+        known = b.module.reads[e] = kind is Load or any(_reads(b, c) for c in below)
+    return known
 
 
 class Index(NamedTuple):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from ..errors import BuildError
 from ..tir.ir import Buffer, For, Var
-from ..tir.visit import walk
+from ..tir.visit import distinct
 from .llvm_loop import loop
 from .llvm_memory import allocate, finish, local_buffers
 from .llvm_text import Builder, value_type
@@ -59,7 +59,7 @@ def parallel(b: Builder, s: For) -> None:
 
 def _captured(b: Builder, s: For) -> tuple[list[Buffer], list[Var]]:
     """Buffers and variables from outside that the loop's body uses, in order of appearance."""
-    nodes = dict.fromkeys(walk(s.body))
+    nodes = list(distinct(s.body))
     return (
         [n for n in nodes if type(n) is Buffer and n in b.pointers],
         [n for n in nodes if type(n) is Var and n in b.values],

@@ -120,6 +120,7 @@ class Module:
         self.fast = "" if strict_fp else "contract "
         self.f16c = "f16c" in target.features
         self.inputs: frozenset[Buffer] = frozenset()
+        self.reads: dict[Expr, bool] = {}
         self.declarations: dict[str, str] = {}
         self.functions: list[str] = []
         self.parallel = False

@@ -235,20 +235,45 @@ def rewrite_children(n: Any, f: Rewriter) -> Any:
     return CHILDREN[type(n)](n, f)
 
 
+def children(n: Any) -> list[Any]:
+    """The children of a node, in the order in which `rewrite_children` meets them."""
+    found: list[Any] = []
+
+    def see(child: T) -> T:
+        found.append(child)
+        return child
+
+    CHILDREN[type(n)](n, see)
+    return found
+
+
 def walk(root: Any) -> Iterator[Any]:
     """All expressions, statements and buffers below `root` (a node or `Func`), parents first."""
     stack = [root.body if type(root) is Func else root]
+    below: list[Any] = []
+
+    def see(child: T) -> T:
+        below.append(child)
+        return child
+
     while stack:
         n = stack.pop()
         yield n
-        children: list[Any] = []
+        CHILDREN[type(n)](n, see)
+        stack.extend(reversed(below))
+        below.clear()
 
-        def see(child: T, into: list[Any] = children) -> T:
-            into.append(child)
-            return child
 
-        rewrite_children(n, see)
-        stack.extend(reversed(children))
+def distinct(root: Any) -> Iterator[Any]:
+    """What `walk` gives, each object once: copies of a loop's body share much of it."""
+    seen: set[Any] = set()
+    stack = [root.body if type(root) is Func else root]
+    while stack:
+        n = stack.pop()
+        if n not in seen:
+            seen.add(n)
+            yield n
+            stack.extend(reversed(children(n)))
 
 
 def substitute(root: T, mapping: Mapping[Any, Any]) -> T:

@@ -29,7 +29,7 @@ from ...tir.visit import rewrite_children
 from .scope import nested, with_body
 
 SCOPE = "register"
-Elements = tuple[int, ...]
+Elements = range
 
 
 def registers(func: Func, target: Target) -> Func:
@@ -102,9 +102,16 @@ class _Slots(NamedTuple):
 
     buffers: tuple[Buffer, ...]
     lanes: dict[int, tuple[Buffer, int]]
+    places: dict[Elements, tuple[Buffer, tuple[Expr, ...]]]
 
     def place(self, buffer: Buffer, elements: Elements) -> tuple[Buffer, tuple[Expr, ...]]:
         """The value that holds `elements` one after the other, and the index of them in it."""
+        known = self.places.get(elements)
+        if known is None:
+            known = self.places[elements] = self._place(buffer, elements)
+        return known
+
+    def _place(self, buffer: Buffer, elements: Elements) -> tuple[Buffer, tuple[Expr, ...]]:
         places = [self.lanes[e] for e in elements]
         slot, first = places[0]
         if places != [(slot, first + k) for k in range(len(places))]:
@@ -112,7 +119,7 @@ class _Slots(NamedTuple):
                 "{0} is held in registers, and the elements {1} are accessed as one vector, others "
                 "of their vectors in another order",
                 buffer.name,
-                elements,
+                tuple(elements),
                 hint="vectorize all loops over it along one dimension",
             )
         return slot, _index(first, len(elements))
@@ -161,7 +168,7 @@ def _cut(buffer: Buffer, accesses: list[Elements]) -> _Slots:
         buffers.append(slot)
         for lane, e in enumerate(together):
             lanes[e] = slot, lane
-    return _Slots(tuple(buffers), lanes)
+    return _Slots(tuple(buffers), lanes, {})
 
 
 @cache
@@ -174,9 +181,9 @@ def _index(first: int, count: int) -> tuple[Expr, ...]:
 def _elements(n: Load | Store) -> Elements:
     match n.indices[0]:
         case Const(value=start):
-            return (int(start),)
+            return range(int(start), int(start) + 1)
         case Ramp(base=Const(value=start), stride=Const(value=step), lanes=lanes):
-            return tuple(range(int(start), int(start) + int(step) * lanes, int(step)))
+            return range(int(start), int(start) + int(step) * lanes, int(step))
         case index:
             raise BuildError(
                 "{0} is held in registers, and its index {1} is not a constant",
