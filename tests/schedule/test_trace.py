@@ -62,8 +62,9 @@ def test_python_text_reads_as_written() -> None:
 
 def test_a_handle_keeps_its_first_name() -> None:
     sch = Schedule(elementwise())
-    for _ in range(2):
-        i, j = loops(sch, "B")
+    i, j = loops(sch, "B")
+    again = loops(sch, "B")
+    assert again[0] is i
     sch.reorder(j, i)
     assert str(sch.trace).splitlines() == [
         "b0 = sch.get_block(0)  # B",
