@@ -30,7 +30,7 @@ FEATURES = (
     "gathers", "expensive", "blocks", "stores",
     "other_seconds", "other_memory", "other_lanes",
 )  # fmt: skip
-VERSION = "1"
+VERSION = "2"
 """Of the features: a model is used only with those it was trained on."""
 
 

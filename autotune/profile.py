@@ -52,6 +52,11 @@ ZERO: Floats = np.zeros(())
 ONE: Floats = np.ones(())
 
 
+PRODUCTS = frozenset({"int32", "uint32"})
+ARITHMETIC = frozenset({*PRODUCTS, *(d for d in dtypes.SCALARS if dtypes.is_float(d))})
+"""What is computed in these dtypes counts; the rest is mostly indices."""
+
+
 @dataclass(frozen=True)
 class Term:
     """What a loop adds to an index: `step` for each of `values` values, of which each stays for
@@ -169,15 +174,17 @@ def _visit(func: Func, block: Block, outer: dict[Var, tuple[Dim, Dim]]) -> Visit
                 accesses[key] = _access(n.buffer, kind is Store, indices, loops, simplifier)
             if kind is Store:
                 dtype = n.buffer.dtype
-        elif (kind is Binary and dtypes.info(n.dtype).kind == "float") or kind is Select:
-            operations += 1
+        elif kind is Select or (kind is Binary and n.dtype in ARITHMETIC):
+            # A product of 32-bit integers takes two instructions' time.
+            operations += 2 if kind is Binary and n.op is Op.MUL and n.dtype in PRODUCTS else 1
         elif kind is Call:
             expensive += n.fn in EXPENSIVE
             operations += n.fn not in EXPENSIVE
-    if instruction_of(block) is not None:
-        dtype = min((a.buffer.dtype for a in accesses.values()), key=dtypes.nbytes)
     written = {a.buffer for a in accesses.values() if a.stores}
     accumulates = any(not a.stores and a.buffer in written for a in accesses.values())
+    if instruction_of(block) is not None:
+        operations = 1 + accumulates
+        dtype = min((a.buffer.dtype for a in accesses.values()), key=dtypes.nbytes)
     return Visit(
         block.label.name,
         tuple(s.extent for s in loops),
@@ -269,7 +276,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Footprint:
-    """What an access touches: elements, and runs of them along the last dimension."""
+    """What an access touches: elements, and runs of them that are next to each other."""
 
     elements: Floats
     runs: Floats
@@ -305,7 +312,7 @@ class Evaluated:
         sizes = [np.maximum(self.column(size), 1.0) for size in access.sizes]
         spans = [ONE] * len(sizes)
         inside = [np.minimum(ONE, size) for size in sizes]
-        found = [_footprint(inside)]
+        found = [_footprint(inside, sizes)]
         for level in range(depth - 1, -1, -1):
             moved = False
             for d, terms in enumerate(access.terms):
@@ -315,7 +322,7 @@ class Evaluated:
                         spans[d] = spans[d] + step * np.maximum(self.column(t.values) - 1, 0.0)
                         inside[d] = np.minimum(spans[d], sizes[d])
                         moved = True
-            found.append(_footprint(inside) if moved else found[-1])
+            found.append(_footprint(inside, sizes) if moved else found[-1])
         return found[::-1]
 
     def moves(self, n: Numbers, access: Access, loop: int) -> Floats | None:
@@ -345,6 +352,10 @@ class Evaluated:
         return total
 
 
-def _footprint(inside: list[Floats]) -> Footprint:
-    runs = functools.reduce(np.multiply, inside[:-1], ONE)
-    return Footprint(runs * inside[-1] if inside else ONE, runs)
+def _footprint(inside: list[Floats], sizes: list[Floats]) -> Footprint:
+    """`inside` of the `sizes` of each dimension. Whole rows next to each other make one run."""
+    runs, whole = ONE, np.asarray(True)
+    for d in range(len(inside) - 1, 0, -1):
+        whole = whole & (inside[d] >= sizes[d])
+        runs = runs * np.where(whole, 1.0, inside[d - 1])
+    return Footprint(functools.reduce(np.multiply, inside, ONE), runs)

@@ -14,7 +14,7 @@ the results differ in is packed so that those lie together, the other one is rea
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...codegen.llvm_dot import instruction
 from ...errors import ScheduleError
@@ -23,7 +23,16 @@ from ...schedule.find import find_block
 from ...target import Target
 from ...tir.ir import Binary, Block, Buffer, Cast, Dim, Expr, Load, Op, Var, product
 from ..sketch import Draft, Rule
-from ..structure import Input, extents, inputs_of, output_of, reduced, spatial, vector_choices
+from ..structure import (
+    Input,
+    extents,
+    inputs_of,
+    output_of,
+    reduced,
+    spatial,
+    vector_choices,
+    worth_packing,
+)
 from .common import tile_weights
 from .contraction import (
     MAX_TILE,
@@ -59,26 +68,43 @@ DOTS = (
 
 @dataclass(frozen=True)
 class Plan:
-    """Which instruction to use, along which variables, and which input to pack for it."""
+    """Which instruction to use, along which variables, and which inputs to pack for it.
+
+    `shared` is the input that all lanes share, and `rows` the variable by whose tiles it is packed.
+    """
 
     dot: Dot
     vector: Var
     deep: Var
     index: int
     packed: Input
+    shared: Input
+    rows: Var | None = None
 
 
 def dot_variants(
     members: list[Block], positions: list[int], target: Target
 ) -> Iterator[tuple[str, Rule]]:
-    """The variant that uses the widest instruction of the target that fits, if there is one."""
+    """Variants that use the widest instruction of the target that fits, if there is one.
+
+    The input that the lanes share is read as it is where its groups lie together, or packed by rows
+    of the register tile.
+    """
+    main = members[0]
     for dot in DOTS:
         if instruction(target, dot.dtypes, dot.lanes, dot.group) is None:
             continue
-        plan = _plan(members[0], dot)
-        if plan is not None:
-            yield dot.intrin, _rule(plan, members, positions, target)
-            return
+        plan = _plan(main, dot)
+        if plan is None:
+            continue
+        shared, name = plan.shared, dot.intrin
+        if worth_packing(main, shared) and plan.deep in shared.plain:
+            for rows in [v for v in tile_variables(main, plan.vector) if v in shared.plain][:1]:
+                packed = replace(plan, rows=rows)
+                yield f"{name}_pack{shared.buffer.name}", _rule(packed, members, positions, target)
+        if shared.strides.get(plan.deep) == 1:
+            yield name, _rule(plan, members, positions, target)
+        return
 
 
 def _plan(main: Block, dot: Dot) -> Plan | None:
@@ -101,11 +127,10 @@ def _plan(main: Block, dot: Dot) -> Plan | None:
             (shared.buffer.dtype, packed.buffer.dtype) == dot.dtypes[1:]
             and {shared.buffer, packed.buffer} == set(factors)
             and {vector, deep} <= packed.plain.keys()
-            and shared.strides.get(deep) == 1
             and sizes[vector] % dot.lanes == 0
             and sizes[deep] % dot.group == 0
         ):
-            return Plan(dot, vector, deep, along[0], packed)
+            return Plan(dot, vector, deep, along[0], packed, shared)
     return None
 
 
@@ -136,7 +161,13 @@ def schedule_dot(
     loops = dict(zip([i.var for i in block.iters], sch.get_loops(main), strict=True))
     tiles = _Tiles(draft, block, plan, target)
 
-    packed = sch.pack(main, plan.index, _layout(plan), [dot.lanes, dot.group])
+    packed = sch.pack(main, plan.index, _layout(plan.packed, plan.vector, plan),
+                      [dot.lanes, dot.group])  # fmt: skip
+    if plan.rows is not None:
+        layout = _layout(plan.shared, plan.rows, plan)
+        copy = sch.pack(main, 1 - plan.index, layout, [tiles.inner[plan.rows], dot.group])
+        sch.vectorize(sch.get_loops(copy)[-1])
+        sch.parallel(sch.get_loops(copy)[0])
     write = sch.cache_write(main, 0, "register")
     if len(members) > 1:
         follow = sch.get_block(positions[1])
@@ -180,10 +211,11 @@ def schedule_dot(
     schedule_copy(sch, packed, dot.lanes, target)
 
 
-def _layout(plan: Plan) -> str:
-    """The packed order: other dimensions, panels of lanes, groups, then lanes and steps inside."""
-    place, deep = (chr(ord("A") + plan.packed.plain[v]) for v in (plan.vector, plan.deep))
-    others = [chr(ord("A") + d) for d in range(len(plan.packed.buffer.shape))]
+def _layout(source: Input, by: Var, plan: Plan) -> str:
+    """The packed order: other dimensions, panels, groups of steps, then what a panel holds of one
+    group: for each of its elements `by` the steps."""
+    place, deep = (chr(ord("A") + source.plain[v]) for v in (by, plan.deep))
+    others = [chr(ord("A") + d) for d in range(len(source.buffer.shape))]
     front = "".join(c for c in others if c not in (place, deep))
     return front + place + deep + place.lower() + deep.lower()
 
