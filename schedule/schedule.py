@@ -150,6 +150,7 @@ class Schedule:
     unannotate = method(p.unannotate)
     set_scope = method(p.set_scope)
     storage_align = method(p.storage_align)
+    swizzle = method(p.swizzle)
 
     cache_read = method(p.cache_read)
     cache_write = method(p.cache_write)

@@ -81,8 +81,11 @@ def versions_of(
         scales.append(scale)
         starts.append(start)
     align = tuple((axis + 1, factor, offset) for axis, factor, offset in buffer.align)
+    swizzle = buffer.swizzle
+    if swizzle is not None:
+        swizzle = (swizzle[0] + 1, swizzle[1] + 1, *swizzle[2:])
     name = f"{buffer.name}_stages"
-    new = _replace(buffer, name=name, shape=tuple(shape), align=align)
+    new = _replace(buffer, name=name, shape=tuple(shape), align=align, swizzle=swizzle)
     return Versions(new, count, tuple(scales), tuple(starts))
 
 

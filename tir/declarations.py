@@ -35,7 +35,7 @@ LOOPS = {
     "thread": ForKind.THREAD,
 }
 REMAP = {"S": IterKind.SPATIAL, "R": IterKind.REDUCE, "O": IterKind.OPAQUE}
-BUFFER_OPTIONS = ("strides", "scope", "constant", "value_range", "align")
+BUFFER_OPTIONS = ("strides", "scope", "constant", "value_range", "align", "swizzle")
 
 
 class Header(NamedTuple):
@@ -156,6 +156,10 @@ class Declarations(ExprParser):
         if "align" in options:
             triples = self.items(options["align"], "triples (axis, factor, offset)")
             align = tuple([self._integers(t, 3, "an axis, a factor, an offset") for t in triples])
+        swizzle: tuple[int, ...] | None = None
+        if "swizzle" in options:
+            expected = "two axes, a number of rows, a width"
+            swizzle = self._integers(options["swizzle"], 4, expected)
         scope, constant = "global", False
         if "scope" in options:
             scope = self.string(options["scope"], "the name of a scope, in quotes")
@@ -164,7 +168,8 @@ class Declarations(ExprParser):
             if not isinstance(flag, ast.Constant) or not isinstance(flag.value, bool):
                 raise self.wrong(flag, "True or False")
             constant = flag.value
-        return Buffer(name, dims, scalar, strides, scope, constant, value_range, align)  # type: ignore[arg-type]
+        facts = (strides, scope, constant, value_range, align, swizzle)
+        return Buffer(name, dims, scalar, *facts)  # type: ignore[arg-type]
 
     def items(self, node: ast.expr, expected: str) -> list[ast.expr]:
         """The parts of a tuple, of which the text or the Python around has the value."""

@@ -144,6 +144,8 @@ class _Encoder:
         self.out.append(json.dumps([b.strides, b.constant, b.value_range]))
         if b.align:
             self.out.append(json.dumps(b.align))
+        if b.swizzle is not None:
+            self.out.append(json.dumps(["swizzle", *b.swizzle]))
         for d in b.shape:
             self.dim(d)
 

@@ -342,7 +342,9 @@ class Buffer:
 
     `constant` operands may be packed ahead of time. `value_range` (low, high), high exclusive,
     bounds the integers it holds. `align` pads an internal one: (axis, factor, offset) widens the
-    stride of `axis` to `offset` more than a multiple of `factor`.
+    stride of `axis` to `offset` more than a multiple of `factor`. `swizzle` of an internal one,
+    (axis, by, rows, width), puts the element with index a along `axis` and b along `by` in the
+    place that is `(a // width ^ b % rows) * width + a % width` along `axis`.
     """
 
     name: str
@@ -353,6 +355,7 @@ class Buffer:
     constant: bool = False
     value_range: tuple[int, int] | None = None
     align: tuple[tuple[int, int, int], ...] = ()
+    swizzle: tuple[int, int, int, int] | None = None
 
     def __getitem__(self, indices: Any) -> Load:
         return load(self, indices if isinstance(indices, tuple) else (indices,))

@@ -43,6 +43,7 @@ class Buffer:
         constant: builtins.bool = False,
         value_range: tuple[int, int] | None = None,
         align: tuple[tuple[int, int, int], ...] = (),
+        swizzle: tuple[int, int, int, int] | None = None,
     ) -> None:
         """Annotations are evaluated when a function is defined, so this one may be called."""
 

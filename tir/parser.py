@@ -9,7 +9,7 @@
     param      NAME: T.Buffer(SHAPE, DTYPE, OPTION, ..)   or   NAME: T.Buffer = T.Buffer(..)
                NAME: T.float32                                  # a scalar of any dtype
     option     strides=(..) | scope="shared" | constant=True | value_range=(low, high)
-               | align=((axis, factor, offset), ..)
+               | align=((axis, factor, offset), ..) | swizzle=(axis, by, rows, width)
     suite      one statement a line, or pass
     statement  for NAME in range(N):                            # serial loop
                for NAME, .. in T.grid(N, ..):                   # serial loops in each other

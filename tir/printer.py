@@ -223,6 +223,8 @@ class _Printer:
             parts.append(f"value_range={b.value_range}")
         if b.align:
             parts.append(f"align={b.align}")
+        if b.swizzle is not None:
+            parts.append(f"swizzle={b.swizzle}")
         return f"({', '.join(parts)})"
 
     def _store(self, s: Store) -> str:

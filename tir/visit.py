@@ -203,7 +203,8 @@ def _buffer(n: Buffer, f: Rewriter) -> Buffer:
     shape = map_tuple(n.shape, lambda d: map_dim(d, f))
     if shape is n.shape:
         return n
-    return Buffer(n.name, shape, n.dtype, n.strides, n.scope, n.constant, n.value_range, n.align)
+    return Buffer(n.name, shape, n.dtype, n.strides, n.scope, n.constant, n.value_range, n.align,
+                  n.swizzle)  # fmt: skip
 
 
 CHILDREN: dict[type, Callable[[Any, Rewriter], Any]] = {

@@ -65,6 +65,8 @@ class _Checker:
         for b in arrays:
             if b.align:
                 self.fail("parameter {0} has align; only internal buffers are padded", b.name)
+            if b.swizzle is not None:
+                self.fail("parameter {0} has a swizzle; only internal buffers are", b.name)
         for b in func.inplace:
             if b not in arrays:
                 self.fail("{0} is in place and no parameter", b.name)
@@ -86,6 +88,8 @@ class _Checker:
                       len(b.shape))  # fmt: skip
         if b.align:
             self.aligned(b)
+        if b.swizzle is not None:
+            self.swizzled(b, *b.swizzle)
         if b.value_range is not None and not dtypes.is_integer(b.dtype):
             self.fail("buffer {0} of {1} has a value_range", b.name, b.dtype)
 
@@ -100,6 +104,17 @@ class _Checker:
             if not 0 <= offset < factor:
                 self.fail("buffer {0} aligns axis {1} to {2} more than multiples of {3}; expected "
                           "0 to {4} more", b.name, axis, offset, factor, factor - 1)  # fmt: skip
+
+    def swizzled(self, b: Buffer, axis: int, by: int, rows: int, width: int) -> None:
+        if b.strides is not None:
+            self.fail("buffer {0} has strides of its own, and a swizzle", b.name)
+        rank = len(b.shape)
+        if axis == by or not (0 <= axis < rank and 0 <= by < rank):
+            self.fail("buffer {0} swizzles axis {1} by axis {2}; expected two of {3}",
+                      b.name, axis, by, rank)  # fmt: skip
+        if rows < 1 or rows & (rows - 1) or width < 1:
+            self.fail("buffer {0} swizzles {1} rows in parts of {2} elements; expected a power of "
+                      "two and a positive number", b.name, rows, width)  # fmt: skip
 
     def bind(self, v: Var, what: str) -> None:
         if v in self.bound:

@@ -24,7 +24,7 @@ def flatten(func: Func, target: Target) -> Func:
 
     def buffer(b: Buffer) -> Buffer:
         if b not in flat:
-            flat[b] = replace(b, shape=(_span(b),), strides=None, align=())
+            flat[b] = replace(b, shape=(_span(b),), strides=None, align=(), swizzle=None)
         return flat[b]
 
     def visit(n: object) -> object:
@@ -59,8 +59,27 @@ def strides_of(b: Buffer) -> tuple[int, ...]:
     """Strides in elements of a buffer whose shape is known."""
     if b.strides is not None:
         return b.strides
-    shape: tuple[int, ...] = b.shape  # type: ignore[assignment]
+    shape = _stored_shape(b)
     return _aligned_strides(shape, b.align) if b.align else compact_strides(shape)
+
+
+def _stored_shape(b: Buffer) -> tuple[int, ...]:
+    """The shape of `b`, wide enough for the places that a swizzle puts elements in."""
+    shape = [int(n) for n in b.shape]  # type: ignore[arg-type]
+    if b.swizzle is not None:
+        axis, _, rows, width = b.swizzle
+        shape[axis] = -(-shape[axis] // (rows * width)) * rows * width
+    return tuple(shape)
+
+
+def _placed(b: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Where along each dimension the element at `indices` is stored."""
+    if b.swizzle is None:
+        return indices
+    axis, by, rows, width = b.swizzle
+    a = indices[axis]
+    place = (a // width ^ indices[by] % rows) * width + a % width
+    return (*indices[:axis], place, *indices[axis + 1 :])
 
 
 def _aligned_strides(
@@ -82,7 +101,7 @@ def _span(b: Buffer) -> int:
     """Elements from the first to the last."""
     if 0 in b.shape:
         return 0
-    shape = [int(n) for n in b.shape]  # type: ignore[arg-type]
+    shape = _stored_shape(b)
     if b.strides is None and not b.align:
         return math.prod(shape)
     return 1 + sum((n - 1) * step for n, step in zip(shape, strides_of(b), strict=True))
@@ -90,7 +109,7 @@ def _span(b: Buffer) -> int:
 
 def _offset(b: Buffer, indices: tuple[Expr, ...], s: Simplifier) -> Expr:
     total: Expr = const(0)
-    for i, step in zip(indices, strides_of(b), strict=True):
+    for i, step in zip(_placed(b, indices), strides_of(b), strict=True):
         if not (type(i) is Const and i.value == 0):
             total = total + i * step
     return s(total)

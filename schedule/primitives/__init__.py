@@ -27,6 +27,7 @@ from .sample import (
 )
 from .stage import read_at, write_at
 from .storage import storage_align
+from .swizzle import swizzle
 from .unit import blockize, tensorize
 from .update import cache_inplace
 from .window import rolling_buffer
@@ -78,6 +79,7 @@ __all__ = [
     "split",
     "split_reduction",
     "storage_align",
+    "swizzle",
     "tensorize",
     "tile",
     "transform_block_layout",

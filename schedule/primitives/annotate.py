@@ -243,6 +243,12 @@ def set_scope(
         old.name,
         at=block,
     )
+    require(
+        storage_scope != "register" or old.swizzle is None,
+        "{0} has a swizzled layout; registers have none",
+        old.name,
+        at=block,
+    )
     if old.scope == storage_scope:
         return fn, None
     return substitute_func(fn, {old: _replace(old, scope=storage_scope)}), None

@@ -244,6 +244,13 @@ def transform_layout(
         at=block,
         hint="do this step before storage_align",
     )
+    require(
+        old.swizzle is None,
+        "the layout of {0} is swizzled by dimensions that it has",
+        old.name,
+        at=block,
+        hint="do this step before swizzle",
+    )
     rank = len(old.shape)
     mapping = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
     require(

@@ -361,6 +361,12 @@ def reverse_compute_at(sch: Schedule, pick: Pick) -> None:
         sch.reverse_compute_at(block, loops[pick(len(loops))])
 
 
+def swizzle(sch: Schedule, pick: Pick) -> None:
+    axis, by = pick(3) - 1, pick(2) - sometimes(pick)
+    rows = one_of(pick, (2, 4, 8, 6, 0)) if sometimes(pick, 4) else one_of(pick, (2, 4))
+    sch.swizzle(a_block(sch, pick), an_index(pick), axis, by, rows, 1 + pick(4))
+
+
 def a_shared_loop(sch: Schedule, pick: Pick) -> Var:
     """A loop around several statements; if there is none yet, one that a copy is put into."""
     block = a_block(sch, pick)
@@ -462,13 +468,10 @@ STEPS = (
     parallel, vectorize, unroll, bind, annotate, unannotate, set_scope, storage_align, cache_read,
     cache_write, cache_inplace, cache_index, read_at, write_at, pack, transform_layout, reindex,
     reindex_cache_read, reindex_cache_write, prefetch, rolling_buffer, compute_at_and_roll,
-    compute_at, compute_at,
-    compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at, compute_inline,
     compute_at, compute_at, compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at,
-    compute_inline,
-    reverse_compute_inline, decompose_reduction, rfactor, rfactor, fuse_reduction_epilogue,
+    compute_inline, reverse_compute_inline, decompose_reduction, rfactor, rfactor, fuse_reduction_epilogue,
     split_reduction, pad_einsum, decompose_padding, blockize, tensorize,
-    pipeline, double_buffer,
+    pipeline, double_buffer, swizzle,
 )  # fmt: skip
 
 
