@@ -176,14 +176,11 @@ def f(A: T.Buffer((4,), "int32")):
 
 
 def test_extents_are_numbers() -> None:
-    sch = Schedule(matmul_relu(), symbolic=True)
-    c, d = sch.get_block("C"), sch.get_block("D")
-    i, _ = sch.get_loops(d)
-    i0, _ = sch.split(i, factors=sch.sample_perfect_tile(i, n=2))
-    sch.compute_at(c, i0)
-    with pytest.raises(ScheduleError, match="is bound to|open extent"):
-        sch.transform_block_layout(c, lambda i, j, r: (j, i, r))
-    sch.transform_block_layout(sch.cache_read(c, 1, "global"), swap)
+    sch = Schedule(matmul(), symbolic=True)
+    packed = sch.pack(sch.get_block("C"), 1, "BAb", [sch.sample_categorical([2, 4])])
+    with pytest.raises(ScheduleError, match="of block B_packed has the open extent"):
+        sch.transform_block_layout(packed, lambda i, j, k: (j, i, k))
+    sch.transform_block_layout(sch.get_block("C"), lambda i, j, r: (j, i, r))
 
 
 def test_loops_do_not_nest_without_end() -> None:

@@ -304,6 +304,14 @@ def test_parts_make_sense(n: int, most: int) -> None:
         sch.sample_tile(i, n, most)
 
 
+def test_an_empty_loop_is_not_tiled() -> None:
+    sch = Schedule(elementwise(0, 4))
+    i, _ = loops(sch, "B")
+    for sample in (sch.sample_perfect_tile, sch.sample_tile, sch.sample_partitioned_tile):
+        with pytest.raises(ScheduleError, match="loop i has no iterations to tile"):
+            sample(i, 2)
+
+
 def test_a_sampled_number_of_another_schedule_is_refused() -> None:
     one, two = Schedule(elementwise(64, 1)), Schedule(elementwise(64, 1))
     i, _ = loops(one, "B")
