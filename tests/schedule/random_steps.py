@@ -326,12 +326,28 @@ def rolling_buffer(sch: Schedule, pick: Pick) -> None:
 
 
 def compute_at_and_roll(sch: Schedule, pick: Pick) -> None:
-    block = a_block(sch, pick)
-    consumers = sch.get_consumers(block)
-    loops = sch.get_loops(consumers[0]) if consumers else ()
-    if loops:
-        sch.compute_at(block, loops[pick(len(loops))])
-        sch.rolling_buffer(block, 0)
+    """Put a block into a loop of a consumer and let it roll there, if there is such a place."""
+    labels = [b.label for b in blocks_in(sch.original.body)]
+    start = pick(len(labels))
+    for position in [*range(start, len(labels)), *range(start)]:
+        for level in range(3):
+            trial = sch.copy()
+            try:
+                roll_at(trial, position, level)
+            except ScheduleError:
+                continue
+            roll_at(sch, position, level)
+            return
+
+
+def roll_at(sch: Schedule, position: int, level: int) -> None:
+    block = sch.get_block(position)
+    for consumer in sch.get_consumers(block)[:1]:
+        for loop in sch.get_loops(consumer)[level : level + 1]:
+            sch.compute_at(block, loop)
+            sch.rolling_buffer(block, 0)
+            return
+    raise ScheduleError("block {0} has no consumer in so many loops", block.name)
 
 
 def compute_at(sch: Schedule, pick: Pick) -> None:
