@@ -1,8 +1,8 @@
 """No iteration of a parallel, vectorized or thread loop depends on another.
 
 A buffer that is used only inside the loop is private to each iteration. Of any other buffer that is
-stored to, different iterations must touch different elements. First by structure: in some dimension
-the windows of different iterations lie apart. Where that does not decide, exactly by integer sets.
+stored to, different iterations must touch different elements. First by structure: the windows of
+elements that iterations touch lie apart. Where that does not decide, exactly by integer sets.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from functools import partial
 from ..errors import VerifyError
 from . import affine
 from .dependence import Access, Conflict, conflict
+from .digits import Digit, digit_of, telling
 from .initialised import conditions_of, elements
-from .ir import Buffer, For, Func, IterKind, Range, Var
-from .polynomial import Poly, add, constant
+from .ir import Buffer, Expr, For, Func, IterKind, Range, Var
+from .polynomial import Poly, add, constant, factors
 from .simplify import Simplifier
 from .survey import Survey, Touch
 from .windows import Sweeper, variables
@@ -69,32 +70,45 @@ class Independence:
                     )  # fmt: skip
 
     def _apart(self, loop: For, outer: Sequence[For], inside: Sequence[Touch]) -> bool:
-        """Whether in some dimension one iteration's window is narrower than the loop's step."""
+        """Whether the digits of the loop that the elements of an iteration tell determine it."""
         fixed = {f.var for f in outer} | {loop.var}
-        swept = self.survey.ranges.keys() - fixed
-        sweeper = Sweeper(self.survey.ranges, swept, ())
-        return any(self._apart_in(sweeper, loop, inside, d) for d in range(len(inside[0].indices)))
+        sweeper = Sweeper(self.survey.ranges, self.survey.ranges.keys() - fixed, ())
+        told: list[Digit] = []
+        for d in range(len(inside[0].indices)):
+            told += self._told(sweeper, loop, inside, d)
+            if told and telling(told, self._size(loop.var)):
+                return True
+        return False
 
-    def _apart_in(self, sweeper: Sweeper, loop: For, inside: Sequence[Touch], d: int) -> bool:
+    def _told(self, sweeper: Sweeper, loop: For, inside: Sequence[Touch], d: int) -> list[Digit]:
+        """The digits that dimension `d` tells: those whose steps are wider than all below them."""
+        if not any(loop.var in variables(self.survey.resolved(t.indices[d])) for t in inside):
+            return []
         first: Poly | None = None
-        low = high = step = 0
+        low = high = 0
         for t in inside:
             window = sweeper.window(sweeper.poly(self.survey.resolved(t.indices[d])))
             if window is None:
-                return False
+                return []
             if first is None:
-                first, step = window[0], window[0].get(loop.var, 0)
+                first = window[0]
             below = constant(add(window[0], first, -1))
             above = constant(add(window[1], first, -1))
             if below is None or above is None:
-                return False
+                return []
             low, high = min(low, below), max(high, above)
         assert first is not None
-        parts = sweeper.coefficient(first, loop.var)
-        alone = parts is not None and not any(
-            loop.var in variables(a) for a in sweeper.atoms_of(parts[1])
-        )
-        return alone and high - low < abs(step)
+        found: list[Digit] = []
+        width = high - low
+        for key, c in sorted(first.items(), key=lambda term: abs(term[1])):
+            if not any(loop.var in variables(a) for a in factors(key)):
+                continue
+            digit = digit_of(sweeper, key) if isinstance(key, Expr) else None
+            if digit is None or abs(c) <= width:
+                return []
+            found.append(digit)
+            width += abs(c) * (digit.size - 1)
+        return found
 
     def _disjoint(self, loop: For, outer: Sequence[For], inside: Sequence[Touch]) -> bool:
         maps = []

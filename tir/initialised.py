@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ..errors import VerifyError
 from . import affine
+from .digits import Digit, digit_of, free
 from .inequality import nonnegative
 from .ir import Block, Buffer, Expr, For, ForKind, Func, IterKind, Op, Var, binary, const
 from .polynomial import Poly, Ranges, add, factors, number
@@ -140,7 +141,7 @@ class Initialised:
             if not all(truth(inside, c) is True for c in open_conditions):
                 return None
         moving = {f.var: f for f in w.place.loops[len(shared) :]}
-        used: set[Var] = set()
+        used: dict[Var, list[Digit]] = {}
         sides = []
         for e in w.indices:
             limit = self._limit(block, e) if open_conditions else 1 << 62
@@ -148,7 +149,9 @@ class Initialised:
             if side is None:
                 return None
             sides.append(side)
-        return sides
+        extents = {v: self.survey.ranges[v][1] + 1 for v in used}
+        swept = all(isinstance(n, int) and free(used[v], n) for v, n in extents.items())
+        return sides if swept else None
 
     def _limit(self, block: Block | None, e: Expr) -> int | None:
         """The extent of the iteration variable that `e` is."""
@@ -156,25 +159,24 @@ class Initialised:
         found = next((i.extent for i in iters if i.var is e), None)
         return found if isinstance(found, int) else None
 
-    def _side(self, e: Expr, moving: dict[Var, For], used: set[Var], limit: int) -> Side | None:
+    def _side(
+        self, e: Expr, moving: dict[Var, For], used: dict[Var, list[Digit]], limit: int
+    ) -> Side | None:
         p = self.plain.poly(self.survey.resolved(e))
         steps: list[tuple[int, int]] = []
         low: Poly = {}
         high: Poly = {}
         for k, c in p.items():
-            term = {k: c}
-            if isinstance(k, Var) and k in moving:
-                extent = moving[k].extent
-                if k in used or not isinstance(extent, int):
-                    return None
-                used.add(k)
-                steps.append((abs(c), extent))
-                span = number(c * (extent - 1))
-                low, high = (low, add(high, span)) if c > 0 else (add(low, span), high)
-            elif any(v in moving for a in factors(k) for v in variables(a)):
+            if not any(v in moving for a in factors(k) for v in variables(a)):
+                low, high = add(low, {k: c}), add(high, {k: c})
+                continue
+            digit = digit_of(self.plain, k) if isinstance(k, Expr) else None
+            if digit is None:
                 return None
-            else:
-                low, high = add(low, term), add(high, term)
+            used.setdefault(digit.var, []).append(digit)
+            steps.append((abs(c), digit.size))
+            span = number(c * (digit.size - 1))
+            low, high = (low, add(high, span)) if c > 0 else (add(low, span), high)
         reach = 1
         for c, extent in sorted(steps):
             if c > reach:
