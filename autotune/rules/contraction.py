@@ -37,6 +37,9 @@ from .elementwise import schedule_elementwise
 MAX_TILE = 16
 MAX_VECTORS = 6
 MAX_MIDDLE = 64
+MAX_UNROLLED = 128
+"""Products of vectors in the body of the inner loop. A register tile of 8 by 48 takes as long
+unrolled by 4 as by 8 or not at all, and each step takes as long again to compile."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +199,7 @@ class _Tiles:
         unrolls = [u for u in (1, 2, 3, 4, 8) if deep % u == 0]
         self.unroll = sch.sample_categorical(unrolls) if len(unrolls) > 1 else None
         if self.unroll is not None:
-            draft.limit("the unrolled body fits the code cache", accumulators * self.unroll <= 256)
+            draft.limit("the unrolled body is short", accumulators * self.unroll <= MAX_UNROLLED)
             if _slides(block, reduced(block)[-1]):
                 # What the window shares between steps is held in registers as well.
                 draft.limit(
