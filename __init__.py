@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .target import Target
     from .tir import language as T
     from .tir import te
+    from .tir.intrinsics import register_intrin
     from .tir.ir import Func
     from .tir.script import script
     from .tuning_db import TuningDatabase
@@ -70,6 +71,7 @@ __all__ = [
     "load",
     "ops",
     "primitive",
+    "register_intrin",
     "require",
     "script",
     "te",
@@ -89,6 +91,7 @@ _HOMES = {
     "load": ".runtime",
     "primitive": ".schedule.primitive",
     "require": ".schedule.require",
+    "register_intrin": ".tir.intrinsics",
     "script": ".tir.script",
     "tune": ".autotune.tune",
 }

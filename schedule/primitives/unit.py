@@ -261,7 +261,7 @@ def tensorize(fn: Func, target: Var | Label, intrin: str) -> tuple[Func, None]:
     init, and each vector that it takes must lie in one piece in memory. The block keeps its
     meaning in the program; its annotation lets lowering write the instruction. There are
     `dot_16x4_vnni` and `dot_8x4_vnni` (uint8 times int8, added to int32), `dot_16x2_bf16` and
-    `dot_8x2_bf16`, `outer_4x16_fma` and `outer_4x8_fma`; `TensorIntrin` declares others.
+    `dot_8x2_bf16`, `outer_4x16_fma` and `outer_4x8_fma`; `tw.register_intrin` declares others.
     """
     known = find_intrin(intrin)
     require(
