@@ -87,7 +87,9 @@ def elements(
     With `certain`, only what is surely touched: `None` where that is not quasi-affine. Otherwise
     all that may be touched: conditions and indices that are not quasi-affine may be anything.
     """
+    moving = {v: n for v, n in box.extents.items() if v not in set(shared)}
     names = {v: f"v{k}" for k, v in enumerate(box.extents)}
+    names |= {v: "0" for v, n in moving.items() if n == 1}  # each variable costs time
     facts = [text(c, names) for c in box.conditions]
     places = [text(i, names) for i in indices]
     if certain and None in (*facts, *places):
@@ -100,8 +102,8 @@ def elements(
         if place is not None:
             limits.append(f"{output} = {place}")
     fixed = ", ".join(names[v] for v in shared)
-    moving = ", ".join(names[v] for v in box.extents if v not in set(shared))
-    exists = f"exists {moving}: " if moving else ""
+    swept = ", ".join(names[v] for v, n in moving.items() if n != 1)
+    exists = f"exists {swept}: " if swept else ""
     body = " and ".join(limits) or "true"
     relation = f"{{ [{fixed}] -> [{', '.join(outputs)}] : {exists}{body} }}"
     return _bounded(lambda isl, context: isl.Map.read_from_str(context, relation))

@@ -112,6 +112,7 @@ class Independence:
 
     def _disjoint(self, loop: For, outer: Sequence[For], inside: Sequence[Touch]) -> bool:
         maps = []
+        outer = [f for f in outer if f.extent != 1]
         for t in inside:
             touched = elements(self.survey, t, (*outer, loop))
             if touched is None:

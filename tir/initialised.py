@@ -44,6 +44,7 @@ class Initialised:
                 self.writes.setdefault(t.buffer, []).append(t)
         self.inputs = {b for b in func.params if b not in self.writes} | set(func.inplace)
         self._dense: dict[tuple[int, int], list[Side] | None] = {}
+        self._found: list[Touch] = []
 
     def check(self) -> None:
         """Raise `VerifyError` at the first read that is not shown to find something."""
@@ -57,7 +58,12 @@ class Initialised:
         if block is not None and not t.in_init and self._own_init(t, block, writes):
             return
         before = [w for w in writes if w.order < t.order and not w.in_init]
-        if any(self._covers(w, t) for w in before) or self._covered_exactly(t, writes):
+        if any(self._covers(w, t) for w in before):
+            return
+        if any(_same_read(u, t) for u in self._found):
+            return
+        if self._covered_exactly(t, writes):
+            self._found.append(t)
             return
         what = "and nothing is stored to it"
         if writes:
@@ -185,12 +191,12 @@ class Initialised:
         return Side(low, high, limit)
 
     def _covered_exactly(self, t: Touch, writes: Sequence[Touch]) -> bool:
-        loops = t.place.loops
-        read = elements(self.survey, t, loops)
+        read = elements(self.survey, t, moving_loops(t))
         if read is None:
             return False
-        before = [stored_before(self.survey, w, t) for w in writes]
-        return affine.covered(read, [w for w in before if w is not None])
+        nearest = sorted(writes, key=lambda w: (w.order > t.order, -w.order))
+        before = (stored_before(self.survey, w, t) for w in nearest)
+        return affine.covered(read, (w for w in before if w is not None))
 
 
 def elements(survey: Survey, t: Touch, loops: Sequence[For]) -> affine.Elements | None:
@@ -207,18 +213,20 @@ def stored_before(survey: Survey, w: Touch, t: Touch) -> affine.Elements | None:
     That is in an earlier iteration of the loops that both are in, or in the same one if `w` comes
     first. Iterations of parallel, vectorized and thread loops are in no order.
     """
-    fresh = {f.var: Var(f.var.name) for f in w.place.loops}
+    fresh = {f.var: Var(f.var.name) for f in w.place.loops if f.extent != 1}
     indices = [substitute(survey.resolved(i), fresh) for i in w.indices]
     conditions = [substitute(c, fresh) for c in conditions_of(survey, w)]
     earlier: Expr = const(w.order < t.order, "bool")
     for f in reversed(shared_loops(w, t)):
+        if f.extent == 1:
+            continue
         mine, other = fresh[f.var], f.var
         earlier = binary(Op.AND, binary(Op.EQ, mine, other), earlier)
         if f.kind in (ForKind.SERIAL, ForKind.UNROLL):
             earlier = binary(Op.OR, binary(Op.LT, mine, other), earlier)
     conditions.append(earlier)
     ranges = {**survey.ranges, **{v: survey.ranges[f] for f, v in fresh.items()}}
-    shared = [f.var for f in t.place.loops]
+    shared = [f.var for f in moving_loops(t)]
     box = _box(survey, [*shared, *fresh.values()], indices, conditions, ranges)
     return affine.elements(indices, w.buffer.shape, box, shared, certain=True)
 
@@ -252,6 +260,11 @@ def _box(
     return affine.Box(extents, conditions)
 
 
+def moving_loops(t: Touch) -> list[For]:
+    """The loops that it is in, but for those of one iteration."""
+    return [f for f in t.place.loops if f.extent != 1]
+
+
 def shared_loops(a: Touch, b: Touch) -> list[For]:
     """The loops that both are in."""
     shared = []
@@ -264,6 +277,11 @@ def shared_loops(a: Touch, b: Touch) -> list[For]:
 
 def _same_element(a: Touch, b: Touch) -> bool:
     return all(same(x, y) for x, y in zip(a.indices, b.indices, strict=True))
+
+
+def _same_read(a: Touch, b: Touch) -> bool:
+    alike = a.buffer is b.buffer and a.place is b.place and a.in_init == b.in_init
+    return alike and _same_element(a, b)
 
 
 def _at_most(s: Simplifier, a: Poly, b: Poly) -> bool:
