@@ -132,12 +132,15 @@ def partition(sch: Schedule, pick: Pick) -> None:
 
 
 def merge(sch: Schedule, pick: Pick) -> None:
-    chains = [loops_of(sch, pick) for _ in range(2 + sometimes(pick, 8))]
+    blocks = [b.label for b in blocks_in(sch.func.body)]
+    start = pick(len(blocks))
+    chosen = blocks[start : start + 2 + sometimes(pick, 4)]
+    chains = [list(sch.get_loops(referred(sch, label))) for label in chosen]
     if sometimes(pick, 8) or not all(chains):
-        sch.merge(*[a_loop(sch, pick) for _ in chains])
+        sch.merge(*[a_loop(sch, pick) for _ in range(2)])
         return
-    level = pick(max(map(len, chains)))
-    sch.merge(*[loops[min(level, len(loops) - 1)] for loops in chains])
+    level = pick(min(map(len, chains)))
+    sch.merge(*[loops[level] for loops in chains])
 
 
 def fission(sch: Schedule, pick: Pick) -> None:
@@ -485,8 +488,8 @@ STEPS = (
     cache_write, cache_inplace, cache_index, read_at, write_at, pack, transform_layout, reindex,
     reindex_cache_read, reindex_cache_write, prefetch, rolling_buffer, compute_at_and_roll,
     compute_at, compute_at, compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at,
-    compute_inline, reverse_compute_inline, decompose_reduction, rfactor, rfactor, fuse_reduction_epilogue,
-    split_reduction, pad_einsum, decompose_padding, blockize, tensorize,
+    compute_inline, reverse_compute_inline, decompose_reduction, rfactor, rfactor,
+    fuse_reduction_epilogue, split_reduction, pad_einsum, decompose_padding, blockize, tensorize,
     pipeline, double_buffer, swizzle,
 )  # fmt: skip
 
