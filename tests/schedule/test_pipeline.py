@@ -194,6 +194,15 @@ def test_double_buffer_that_nothing_else_uses() -> None:
         sch.double_buffer(block, i0)
 
 
+def test_loops_around_that_are_empty() -> None:
+    sch = Schedule(elementwise_pair())
+    block = sch.get_block("B")
+    _, j = loops(sch, "C")
+    sch.compute_at(block, j)
+    sch.double_buffer(block, j)
+    verify(sch.func)
+
+
 def test_choices_that_an_iteration_leaves_no_more() -> None:
     a = te.placeholder((1,), "int32", name="A")
     b = te.compute((3,), lambda i: te.select((i >= 1) & (i < 2), a[i - 1], 0), name="B")
@@ -245,6 +254,14 @@ def handed_on(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32"){parameter})
             vi = T.axis.opaque(8, i)
             C[vi] = B[0]
 """)
+
+
+def elementwise_pair() -> Func:
+    """B = A * 2, C = B + 1, of no rows."""
+    a = te.placeholder((0, 6), "int32", name="A")
+    b = te.compute((0, 6), lambda i, j: a[i, j] * 2, name="B")
+    c = te.compute((0, 6), lambda i, j: b[i, j] + 1, name="C")
+    return te.func([a, c], name="pair")
 
 
 def long_chain(count: int) -> Func:
