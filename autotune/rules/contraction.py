@@ -166,7 +166,7 @@ def schedule_contraction(
     write_back(sch, write, block, vector, lanes)
     sch.decompose_reduction(main, reduction[0])
     for label in packed:
-        schedule_copy(sch, label, lanes, target)
+        _schedule_copy(sch, label, lanes, target)
 
 
 class _Tiles:
@@ -239,7 +239,7 @@ def _pack(sch: Schedule, main: Label, source: Input, index: int, by: Var, tiles:
     return sch.pack(main, index, layout, [factor])
 
 
-def schedule_copy(sch: Schedule, label: Label, lanes: int, target: Target) -> None:
+def _schedule_copy(sch: Schedule, label: Label, lanes: int, target: Target) -> None:
     """Run a packing copy in parallel, in vectors along what is contiguous in its source."""
     block = find_block(sch.func, label)
     strides = inputs_of(block)[0].strides

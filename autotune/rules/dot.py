@@ -18,10 +18,11 @@ from dataclasses import dataclass, replace
 
 from ...codegen.llvm_dot import instruction
 from ...errors import ScheduleError
+from ...schedule import Schedule
 from ...schedule.blocks import match_reduction
 from ...schedule.find import find_block
 from ...target import Target
-from ...tir.ir import Binary, Block, Buffer, Cast, Dim, Expr, Load, Op, Var, product
+from ...tir.ir import Binary, Block, Buffer, Cast, Dim, Expr, Label, Load, Op, Var, product
 from ..sketch import Draft, Rule
 from ..structure import (
     Input,
@@ -38,7 +39,6 @@ from .contraction import (
     MAX_TILE,
     MAX_VECTORS,
     middle_tile,
-    schedule_copy,
     tile_variables,
     write_back,
 )
@@ -166,8 +166,7 @@ def schedule_dot(
     if plan.rows is not None:
         layout = _layout(plan.shared, plan.rows, plan)
         copy = sch.pack(main, 1 - plan.index, layout, [tiles.inner[plan.rows], dot.group])
-        sch.vectorize(sch.get_loops(copy)[-1])
-        sch.parallel(sch.get_loops(copy)[0])
+        _schedule_copy(sch, copy)
     write = sch.cache_write(main, 0, "register")
     if len(members) > 1:
         follow = sch.get_block(positions[1])
@@ -208,7 +207,18 @@ def schedule_dot(
     init = sch.decompose_reduction(main, reduction[0])
     sch.vectorize(sch.get_loops(init)[-1])
     sch.tensorize(lane, dot.intrin)
-    schedule_copy(sch, packed, dot.lanes, target)
+    _schedule_copy(sch, packed)
+
+
+def _schedule_copy(sch: Schedule, label: Label) -> None:
+    """Run a packing copy in parallel, a group at a time; scattered vectors are no faster."""
+    first, *_, last = sch.get_loops(label)
+    block = find_block(sch.func, label)
+    if inputs_of(block)[0].strides.get(block.iters[-1].var) == 1:
+        sch.vectorize(last)
+    else:
+        sch.unroll(last)
+    sch.parallel(first)
 
 
 def _layout(source: Input, by: Var, plan: Plan) -> str:
