@@ -56,3 +56,12 @@ def test_budgets(root: Path, tmp_path: Path) -> None:
     assert len(lines) >= len(names)
     assert all(line["measured"] > 0 for line in lines)
     assert all(line["what"].split(",")[0][:30] in shown for line in lines)
+
+
+def test_costs_of_primitives(root: Path, tmp_path: Path) -> None:
+    report = tmp_path / "primitives.json"
+    shown = run(root, "benchmarks.primitives", "--repeats", 1, "--json", report)
+    lines = json.loads(report.read_text())
+    assert {"split", "compute_at", "rfactor", "parallel, refused"} <= {r["step"] for r in lines}
+    assert all(r["microseconds"] > 0 for r in lines)
+    assert all(r["step"] in shown for r in lines)
