@@ -124,6 +124,24 @@ def f(A: T.Buffer((4, 6), "float32", strides=(1, 4)), C: T.Buffer((4, 6), "float
     for i, j in T.grid(4, 6):
         C[i, j] = A[i, j]
 """,
+    "instructions": """
+def f(
+    A: T.Buffer((8,), "uint8"), B: T.Buffer((32,), "int8"), C: T.Buffer((96,), "int32")
+):
+    T.inplace(C)
+    for n, m in T.grid(3, 2):
+        for j in T.serial(8, annotations={"tensor_intrin": "dot_8x4_vnni"}):
+            for k in range(4):
+                C[n * 32 + j] = C[n * 32 + j] + T.int32(A[m * 4 + k]) * T.int32(B[j * 4 + k])
+""",
+    "instructions_scattered": """
+def f(A: T.Buffer((8,), "uint8"), B: T.Buffer((128,), "int8"), C: T.Buffer((64,), "int32")):
+    T.inplace(C)
+    for m in range(2):
+        for j in T.serial(8, annotations={"tensor_intrin": "dot_8x4_vnni"}):
+            for k in range(4):
+                C[j * 2] = C[j * 2] + T.int32(B[j * 16 + k]) * T.int32(A[m * 4 + k])
+""",
     "vectorize": """
 def f(A: T.Buffer((20,), "float32"), C: T.Buffer((20,), "float32")):
     for j in T.vectorized(20):
