@@ -69,7 +69,7 @@ def _search(context: Context, p: Poly, facts: list[Poly], budget: list[int], dep
     if budget[0] <= 0 or depth <= 0:
         return False
     budget[0] -= 1
-    p = _tight(context, p)
+    p = tight(context, p)
     for atom in _candidates(context, p):
         options = _bounds_below(context, p, atom)
         if options is None:
@@ -85,7 +85,7 @@ def _search(context: Context, p: Poly, facts: list[Poly], budget: list[int], dep
     )
 
 
-def _tight(context: Context, p: Poly) -> Poly:
+def tight(context: Context, p: Poly) -> Poly:
     """A polynomial that is non-negative exactly where `p` is, in lower terms.
 
     Terms of one value go to the constant, and what divides all others is divided out.

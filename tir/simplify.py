@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import dtypes
 from .divide import quotient, rejoin, remainder
-from .inequality import contradicted, nonnegative
+from .inequality import contradicted, nonnegative, tight
 from .ir import (
     COMPARISONS,
     INDEX,
@@ -93,7 +93,8 @@ class Simplifier(Context):
 
     def assume(self, condition: Expr) -> None:
         """Take `condition` for granted in what is asked from now on."""
-        for fact in facts_of(self, condition):
+        for told in facts_of(self, condition):
+            fact = tight(self, told)  # as what it is asked about will be
             self.impossible = self.impossible or contradicted(self, fact)
             self.facts.append(fact)
             self.facts.extend(self._of_quotient(fact))

@@ -430,3 +430,11 @@ def test_no_block_goes_into_a_loop_without_iterations() -> None:
     sch = Schedule(te.func([a, b, c]))
     with pytest.raises(ScheduleError, match="loop i has no iterations; block C would not run"):
         sch.reverse_compute_at(sch.get_block("C"), loops(sch, "B")[0])
+
+
+def test_a_guard_on_a_quotient_beside_unit_loops_bounds_what_is_divided() -> None:
+    x = placeholder(3, 5)
+    sch = Schedule(te.func([x, te.compute((3, 5), lambda i, j: x[i, j] + 1, name="B")], name="f"))
+    _, unit, inner = sch.split(loops(sch, "B")[0], factors=[1, 1, None])
+    sch.fuse(sch.split(unit, factors=[None, 3])[1], inner)
+    check(sch)
