@@ -297,10 +297,15 @@ def test_references_are_balanced() -> None:
                 rig.call(a, a, c)
         rig.calls.clear()
 
+    def grown() -> list[int]:
+        before = count()
+        calls()
+        return [abs(x - y) for x, y in zip(count(), before, strict=True)]
+
     calls()
-    before = count()
-    calls()
-    assert all(abs(x - y) < 50 for x, y in zip(count(), before, strict=True))
+    # Other threads hold and drop references too, but a leak is there each time.
+    least = [min(n) for n in zip(*(grown() for _ in range(3)), strict=True)]
+    assert all(n < 50 for n in least)
 
 
 def test_glue_is_freed_with_what_it_holds() -> None:
