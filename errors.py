@@ -39,10 +39,13 @@ class TilewrightError(Exception):
         self.example = example
         self.data = data
 
+    def _text(self) -> str:
+        if not self.arguments:
+            return self.message
+        return self.message.format(*(a() if callable(a) else a for a in self.arguments))
+
     def __str__(self) -> str:
-        text = self.message
-        if self.arguments:
-            text = text.format(*(a() if callable(a) else a for a in self.arguments))
+        text = self._text()
         for name, part in (("example", self.example), ("hint", self.hint)):
             more = part() if callable(part) else part
             if more is not None:
@@ -63,7 +66,85 @@ class VerifyError(TilewrightError):
 
 
 class ScheduleError(TilewrightError):
-    """A schedule step that was refused because a condition for its safety does not hold."""
+    """A schedule step that was refused because a condition for its safety does not hold.
+
+    What its text says can be asked for one by one; what is not known is `None` or empty.
+    """
+
+    @property
+    def condition(self) -> str:
+        """What does not hold: the first line of the text."""
+        return self._text()
+
+    @property
+    def found(self) -> Any:
+        """The value that does not meet the condition."""
+        return _value(self.data.get("found"))
+
+    @property
+    def expected(self) -> Any:
+        """What the condition asks for instead."""
+        return _value(self.data.get("expected"))
+
+    @property
+    def place(self) -> Any:
+        """The loop or block that is marked in the program."""
+        return self.data.get("at")
+
+    @property
+    def primitive(self) -> str | None:
+        """The name of the primitive that was asked for."""
+        return self.data.get("primitive")
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What it was given, by name, as a trace holds it."""
+        return dict(self.data.get("given", ()))
+
+    @property
+    def step(self) -> int | None:
+        """The number of the step in its schedule."""
+        return self.data.get("step")
+
+    @property
+    def func(self) -> Any:
+        """The program that the step was asked of."""
+        return self.data.get("func")
+
+    @property
+    def alternatives(self) -> list[Any]:
+        """What would be legal in place of what was given: numbers, loops, names."""
+        return list(_value(self.data.get("alternatives")) or ())
+
+    def as_data(self) -> dict[str, Any]:
+        """All of it as JSON data; loops and blocks by their names."""
+        hint, example = (_value(text) for text in (self.hint, self.example))
+        return {
+            "condition": self.condition,
+            "found": _plain(self.found),
+            "expected": _plain(self.expected),
+            "place": _plain(self.place),
+            "primitive": self.primitive,
+            "given": {name: _plain(value) for name, value in self.given.items()},
+            "step": self.step,
+            "alternatives": [_plain(a) for a in self.alternatives],
+            "example": example,
+            "hint": hint,
+            "program": _value(self.data.get("program")),
+            "ended": _value(self.data.get("ended")),
+        }
+
+
+def _value(of: Any) -> Any:
+    return of() if callable(of) else of
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (tuple, list)):
+        return [_plain(v) for v in value]
+    return str(getattr(value, "name", value))
 
 
 class TargetError(TilewrightError):

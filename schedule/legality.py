@@ -131,6 +131,9 @@ def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bo
                 block.label.name,
                 at=loop.var,
                 hint=partial(_candidates, path),
+                found=kind.value,
+                expected=IterKind.SPATIAL.value,
+                alternatives=partial(_spatial_loops, path),
             )
     ranges = loop_ranges(s for s in path if type(s) is For)
     for buffer, users in _shared(blocks).items():
@@ -414,11 +417,15 @@ def _names(loops: set[Var]) -> str:
     return ", ".join(sorted(v.name for v in loops))
 
 
-def _candidates(path: Sequence[Stmt]) -> str:
+def _spatial_loops(path: Sequence[Stmt]) -> list[Var]:
     """The loops around and below that only feed spatial iterations."""
     top = next(s for s in path if type(s) is For)
     reducing: set[Var] = set()
     for block in blocks_in(top):
         reducing |= feeding(block, IterKind.REDUCE) | feeding(block, IterKind.OPAQUE)
-    found = [s.var.name for s in loops_in(top) if s.var not in reducing]
-    return f"loops that feed only spatial iterations: {', '.join(found) or 'none'}"
+    return [s.var for s in loops_in(top) if s.var not in reducing]
+
+
+def _candidates(path: Sequence[Stmt]) -> str:
+    found = ", ".join(v.name for v in _spatial_loops(path))
+    return f"loops that feed only spatial iterations: {found or 'none'}"

@@ -15,30 +15,33 @@ def explain(
     error: ScheduleError, step: Step, history: tuple[Func, ...], steps: tuple[Step, ...]
 ) -> None:
     """Give `error` what its rendering needs; nothing is formatted before it is read."""
-    error.data.setdefault("primitive", step.op)
-    error.data.setdefault("func", history[-1])
-    error.data.setdefault("step", len(steps))
-    error.detail = partial(details, error, step, history, steps)
+    data = error.data
+    data.setdefault("primitive", step.op)
+    data.setdefault("given", step.arguments)
+    data.setdefault("func", history[-1])
+    data.setdefault("step", len(steps))
+    data.setdefault("program", partial(func_text, history[-1], data.get("at")))
+    if "dead" in data:
+        data["ended"] = partial(_end_of, data["dead"], history, steps)
+    error.detail = partial(details, error, step, len(steps))
 
 
-def details(
-    error: ScheduleError, step: Step, history: tuple[Func, ...], steps: tuple[Step, ...]
-) -> str:
+def details(error: ScheduleError, step: Step, number: int) -> str:
     """The lines below the message of `error`."""
-    lines = [f"  refused: step {len(steps)}, {step_text(step, ())}"]
-    dead = error.data.get("dead")
-    if dead is not None:
-        lines.append("  " + _end_of(dead, history, steps))
+    lines = [f"  refused: step {number}, {step_text(step, ())}"]
+    if "ended" in error.data:
+        lines.append("  " + error.data["ended"]())
     lines.append("  program:")
-    text = func_text(history[-1], error.data.get("at"))
-    lines.extend("    " + line for line in text.split("\n"))
+    lines.extend("    " + line for line in error.data["program"]().split("\n"))
     return "\n".join(lines)
 
 
 def _end_of(handle: Var | Label, history: tuple[Func, ...], steps: tuple[Step, ...]) -> str:
-    """Which step a handle did not survive."""
-    what = "loop" if type(handle) is Var else "block"
-    for k in range(len(history) - 1, 0, -1):
-        if find_path(history[k - 1].body, handle) is not None:
-            return f"{what} {handle.name} ended with step {k - 1}, {step_text(steps[k - 1], ())}"
-    return f"{what} {handle.name} was never in this program"
+    """Which step made a handle, and which one it did not survive."""
+    what = f"{'loop' if type(handle) is Var else 'block'} {handle.name}"
+    there = [k for k, func in enumerate(history) if find_path(func.body, handle) is not None]
+    if not there:
+        return f"{what} was never in this program"
+    first, last = there[0], there[-1]
+    made = f"was made by step {first - 1} and " if first else ""
+    return f"{what} {made}ended with step {last}, {step_text(steps[last], ())}"

@@ -103,11 +103,13 @@ def require(
     at: Var | Label | None = None,
     hint: Text | None = None,
     example: Text | None = None,
+    **data: Any,
 ) -> None:
     """Go on only if `condition` holds, else raise `ScheduleError` (formatted when read).
 
     `at` is the loop or block that the error marks in the program, `hint` says what to do, `example`
-    shows where the condition fails.
+    shows where the condition fails. `data` is for programs that read the error: `found`,
+    `expected` and legal `alternatives`, values or functions that give them.
     """
     if condition is True:
         return
@@ -121,7 +123,7 @@ def require(
             return
     elif condition:  # numpy's booleans
         return
-    raise ScheduleError(message, *arguments, at=at, hint=hint, example=example)
+    raise ScheduleError(message, *arguments, at=at, hint=hint, example=example, **data)
 
 
 def certain(condition: bool | Expr) -> bool:

@@ -76,6 +76,8 @@ def vectorize(fn: Func, loop: Var) -> tuple[Func, None]:
         VECTOR_LIMIT,
         at=loop,
         hint="split the loop first",
+        found=old.extent,
+        expected=f"at most {VECTOR_LIMIT}",
     )
     require_concurrent(fn, path, "be vectorized", private=False)
     return rebuild(fn, path, _of_kind(old, ForKind.VECTOR)), None
@@ -100,6 +102,8 @@ def unroll(fn: Func, loop: Var) -> tuple[Func, None]:
         UNROLL_LIMIT,
         at=loop,
         hint="split the loop and unroll the inner part",
+        found=copies,
+        expected=f"at most {UNROLL_LIMIT}",
     )
     return rebuild(fn, path, unrolled), None
 
@@ -119,6 +123,8 @@ def bind(fn: Func, loop: Var, thread_axis: str) -> tuple[Func, None]:
         thread_axis,
         ", ".join(THREAD_AXES),
         at=loop,
+        found=thread_axis,
+        alternatives=THREAD_AXES,
     )
     path, old = _serial_loop(fn, loop, "bound")
     for s in (*path[:-1], *loops_in(old.body)):

@@ -65,7 +65,7 @@ def split(
         at=loop,
     )
     for f in given:
-        require(f >= 1, "factor {0} is not positive", f, at=loop)
+        require(f >= 1, "factor {0} is not positive", f, at=loop, found=f, expected="at least 1")
     inner = product(given)
     require(
         not (isinstance(inner, int) and isinstance(extent, int))
@@ -81,11 +81,15 @@ def split(
         if perfect and not exact:
             require(
                 extent % inner == 0,
-                "factor {0} does not divide extent {1}",
+                "factor {0} does not divide extent {1}: {2} iterations are left over",
                 inner,
                 extent,
+                lambda: extent % inner,
                 at=loop,
-                hint=lambda: _divisors_near(extent, inner),
+                hint=lambda: _divisors_text(extent, inner),
+                found=inner,
+                expected=lambda: f"a divisor of {extent}",
+                alternatives=lambda: _divisors_near(extent, inner),
             )
             exact = True
         missing = extent // inner if exact else ceildiv(extent, inner)
@@ -100,6 +104,9 @@ def split(
                 inner,
                 extent,
                 at=loop,
+                hint="put None for one of the factors, or leave out perfect=True",
+                found=inner,
+                expected=extent,
             )
             exact = True
         if not exact:
@@ -110,6 +117,8 @@ def split(
                 extent,
                 at=loop,
                 hint="put None for the outermost factor",
+                found=inner,
+                expected=lambda: f"at least {extent}",
             )
     names = [Var(f"{loop.name}_{k}") for k in range(len(sizes))]
     index: Expr = names[0]
@@ -317,9 +326,16 @@ def height(stmt: Stmt) -> int:
     return (type(stmt) is For) + max(map(height, nested(stmt)), default=0)
 
 
-def _divisors_near(extent: Dim, factor: Dim) -> str:
+def _divisors_near(extent: Dim, factor: Dim) -> list[int]:
+    """The divisors of `extent` that are closest to `factor`."""
     if not (isinstance(extent, int) and isinstance(factor, int)):
-        return "use a factor that divides the extent"
+        return []
     found = [d for d in range(1, min(extent, 4096) + 1) if extent % d == 0]
-    near = sorted(sorted(found, key=lambda d: abs(d - factor))[:4])
+    return sorted(sorted(found, key=lambda d: abs(d - factor))[:4])
+
+
+def _divisors_text(extent: Dim, factor: Dim) -> str:
+    near = _divisors_near(extent, factor)
+    if not near:
+        return "use a factor that divides the extent"
     return f"factors near {factor} that divide {extent}: {', '.join(map(str, near))}"
