@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +15,8 @@ from tilewright.tir.ir import Func
 from tilewright.tir.verify import verify
 
 from ..schedule.machinery import check_compiled, check_meaning, check_replays
-from ..schedule.random_programs import a_program
-from ..schedule.random_steps import apply_random_steps
+from ..schedule.random_programs import Pick, a_program
+from ..schedule.random_steps import STEPS, apply_random_steps
 
 MOST_STEPS = 16
 
@@ -32,8 +33,14 @@ class Failure:
     compiled: bool
 
 
-def run_case(seed: int, counts: Counter[str], *, compiled: bool) -> Failure | None:
-    """Try the random schedule of `seed`."""
+def run_case(
+    seed: int,
+    counts: Counter[str],
+    *,
+    compiled: bool,
+    steps: Sequence[Callable[[Schedule, Pick], None]] = STEPS,
+) -> Failure | None:
+    """Try the random schedule of `seed`, made of the given steps."""
     rng = np.random.default_rng(seed)
 
     def pick(n: int) -> int:
@@ -41,7 +48,7 @@ def run_case(seed: int, counts: Counter[str], *, compiled: bool) -> Failure | No
 
     sch = Schedule(a_program(pick), seed=seed)
     try:
-        refusals = apply_random_steps(sch, pick, 1 + pick(MOST_STEPS), counts)
+        refusals = apply_random_steps(sch, pick, 1 + pick(MOST_STEPS), counts, steps)
         for refusal in refusals:
             require_readable(refusal)
     except Exception as error:  # noqa: BLE001

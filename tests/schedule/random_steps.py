@@ -7,7 +7,7 @@ program, and whatever it refuses must be a `ScheduleError`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.errors import ScheduleError
@@ -495,12 +495,19 @@ STEPS = (
 
 
 def apply_random_steps(
-    sch: Schedule, pick: Pick, count: int, counts: Counter[str]
+    sch: Schedule,
+    pick: Pick,
+    count: int,
+    counts: Counter[str],
+    steps: Sequence[Callable[[Schedule, Pick], None]] = STEPS,
 ) -> list[ScheduleError]:
-    """Try `count` steps; `counts` learns which primitives were accepted. Gives the refusals."""
+    """Try `count` of the steps; `counts` learns which primitives were accepted.
+
+    Gives the refusals.
+    """
     refusals = []
     for _ in range(count):
-        step = STEPS[pick(len(STEPS))]
+        step = steps[pick(len(steps))]
         before = len(sch.trace)
         try:
             step(sch, pick)

@@ -22,7 +22,7 @@ from ..fuzz.shrink import shrunk, without
 from .machinery import check_compiled, check_meaning, check_replays
 from .programs import chain, loops
 from .random_programs import a_program
-from .random_steps import apply_random_steps
+from .random_steps import STEPS, apply_random_steps
 
 
 @settings(max_examples=100)
@@ -53,10 +53,12 @@ def test_random_schedules_compute_the_same_in_machine_code(seed: int) -> None:
 
 def test_random_schedules_reach_every_primitive() -> None:
     counts: Counter[str] = Counter()
-    for seed in range(800):
+    for seed in range(200):
         assert run_case(seed, counts, compiled=False) is None
-        if seed >= 159 and set(PRIMITIVES) <= set(counts):
-            break
+    for step in STEPS:  # those that few programs are made for
+        for seed in range(100):
+            if step.__name__ in {*PRIMITIVES} - {*counts}:
+                assert run_case(seed, counts, compiled=False, steps=[step]) is None
     assert not set(PRIMITIVES) - set(counts)
 
 
