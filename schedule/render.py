@@ -44,4 +44,6 @@ def _end_of(handle: Var | Label, history: tuple[Func, ...], steps: tuple[Step, .
         return f"{what} was never in this program"
     first, last = there[0], there[-1]
     made = f"was made by step {first - 1} and " if first else ""
+    if last == len(steps):
+        return f"{what} {made}is used up by this step, which needs it twice"
     return f"{what} {made}ended with step {last}, {step_text(steps[last], ())}"
