@@ -176,7 +176,17 @@ def test_sizes_that_are_open() -> None:
     (i,) = loops(sch, "C")
     outer, _ = sch.split(i, factors=sch.sample_perfect_tile(i, 2, 8))
     sch.compute_at(sch.get_block("B"), outer)
-    with pytest.raises(ScheduleError, match="rolling_buffer takes decided sizes|no window"):
+    with pytest.raises(ScheduleError, match="is no window that moves ahead"):
+        sch.rolling_buffer(sch.get_block("B"), 0)
+
+
+def test_windows_of_open_sizes() -> None:
+    sch = Schedule(filtered(), symbolic=True)
+    i, k = loops(sch, "C")
+    outer, inner = sch.split(k, factors=sch.sample_perfect_tile(k, 2, 8))
+    sch.reorder(outer, i, inner)
+    sch.compute_at(sch.get_block("B"), i)
+    with pytest.raises(ScheduleError, match="rolling_buffer takes decided sizes"):
         sch.rolling_buffer(sch.get_block("B"), 0)
 
 
@@ -372,6 +382,15 @@ def sums_of_neighbours() -> Func:
     s = te.compute((9,), lambda i: te.sum(a[i, r], axis=r), name="S")
     c = te.compute((8,), lambda i: s[i] + s[i + 1], name="C")
     return te.func([a, c], name="neighbours")
+
+
+def filtered() -> Func:
+    """The sums of eight neighbours of A * 2."""
+    a = te.placeholder((16,), "int32", name="A")
+    b = te.compute((16,), lambda i: a[i] * 2, name="B")
+    k = te.reduce_axis(8, name="k")
+    c = te.compute((9,), lambda i: te.sum(b[i + k], axis=k), name="C")
+    return te.func([a, c], name="filtered")
 
 
 def two_results() -> Func:
