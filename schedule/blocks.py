@@ -19,6 +19,7 @@ from ..tir.ir import (
     Func,
     IterKind,
     Label,
+    Let,
     Load,
     Op,
     Range,
@@ -132,50 +133,67 @@ def require_whole_domain(block: Block, variables: Sequence[Var], buffer: Buffer)
 def with_regions(block: Block) -> Block:
     """`block` with its declared regions read off its body and init, one for each access.
 
-    That is a point, or where the body has loops of its own, what they sweep.
+    That is a point, or where the body has loops of its own, what they sweep. An index that is read
+    from a buffer, or bound in the body, may be anything in the dimension.
     """
     reads: dict[object, Region] = {}
     writes: dict[object, Region] = {}
     for root in (block.init, block.body):
         if root is None:
             continue
-        loops: dict[Var, Dim] = {}
-        if type(root) is not Store:
-            loops = {n.var: n.extent for n in walk(root) if type(n) is For}
-        box = _Swept(block, loops) if loops else None
+        box = _Swept(block, root)
         for n in walk(root):
             kind = type(n)
             if kind is Load or kind is Store:
                 into = reads if kind is Load else writes
-                if box is None:
-                    key = (n.buffer, *map(expr_key, n.indices))
-                    if key not in into:
-                        into[key] = Region(n.buffer, tuple(Range(e, 1) for e in n.indices))
-                else:
-                    region = box(n.buffer, n.indices)
-                    parts = [(expr_key(r.min), expr_key(as_expr(r.extent))) for r in region.ranges]
-                    into.setdefault((n.buffer, *parts), region)
+                ranges = box(n.buffer, n.indices)
+                key = (n.buffer, *map(_range_key, ranges))
+                if key not in into:
+                    into[key] = Region(n.buffer, ranges)
     return _replace(block, reads=tuple(reads.values()), writes=tuple(writes.values()))
 
 
 class _Swept:
-    """What indices cover while the loops in a block's body run, for one visit of the block."""
+    """What indices cover while `root`, which is in a block's body, runs, for one visit of it."""
 
-    def __init__(self, block: Block, loops: Mapping[Var, Dim]) -> None:
-        self.loops = loops
+    def __init__(self, block: Block, root: Stmt) -> None:
+        self.loops: dict[Var, Dim] = {}
+        self.local: set[Var] = set()
+        if type(root) is not Store:
+            self.loops = {n.var: n.extent for n in walk(root) if type(n) is For}
+            self.local = {n.var for n in walk(root) if type(n) is Let}
         self.ranges = loop_ranges(())
         for i in block.iters:
             self.ranges[i.var] = (0, i.extent - 1)
 
-    def __call__(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Region:
+    def __call__(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Range, ...]:
+        if not self.loops and not self.local and not any(map(reads_data, indices)):
+            return tuple([Range(e, 1) for e in indices])
         pairs = zip(indices, buffer.shape, strict=True)
-        return Region(buffer, tuple(self.range(e, size) for e, size in pairs))
+        return tuple([self._range(e, size) for e, size in pairs])
 
-    def range(self, e: Expr, size: Dim) -> Range:
-        if free_vars(e).isdisjoint(self.loops):
+    def _range(self, e: Expr, size: Dim) -> Range:
+        if reads_data(e) or (self.local and not free_vars(e).isdisjoint(self.local)):
+            return Range(const(0), size)
+        if not self.loops or free_vars(e).isdisjoint(self.loops):
             return Range(e, 1)
         found = hull(e, self.loops, self.ranges)
         return Range(const(0), size) if found is None else found
+
+
+def _range_key(r: Range) -> object:
+    key = expr_key(r.min)
+    return key if type(r.extent) is int and r.extent == 1 else (key, expr_key(as_expr(r.extent)))
+
+
+def reads_data(e: Expr) -> bool:
+    """Whether the value of `e` depends on what is in a buffer."""
+    kind = type(e)
+    if kind is Var or kind is Const:
+        return False
+    if kind is Binary:
+        return reads_data(e.a) or reads_data(e.b)  # type: ignore[attr-defined]
+    return any(type(n) is Load for n in walk(e))
 
 
 def expr_key(e: object) -> object:
@@ -290,10 +308,21 @@ def domain_conditions(value: Expr, extent: Dim, s: Simplifier) -> list[Expr]:
 
 
 def bound_regions(block: Block, regions: Iterable[Region], buffer: Buffer) -> list[Region]:
-    """Those of `regions` on `buffer`, in terms of the loops around `block`."""
+    """Those of `regions` on `buffer`, in terms of the loops around `block`.
+
+    An index that depends on data is in no such terms, and may be anything in its dimension.
+    """
     values = {i.var: i.value for i in block.iters}
     return [
-        Region(buffer, tuple(Range(substitute(x.min, values), x.extent) for x in r.ranges))
+        Region(
+            buffer,
+            tuple(
+                Range(const(0), size)
+                if reads_data(x.min)
+                else Range(substitute(x.min, values), x.extent)
+                for x, size in zip(r.ranges, buffer.shape, strict=True)
+            ),
+        )
         for r in regions
         if r.buffer is buffer
     ]
