@@ -20,6 +20,7 @@ from ...tir.ir import (
     Stmt,
     Store,
     Var,
+    const,
 )
 from ...tir.visit import rewrite_children, substitute, walk
 from ..available import require_available, require_readers_served, require_still_concurrent
@@ -59,6 +60,8 @@ def compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     store = _single_store(producer)
     variables = _plain_indices(producer, store)
     buffer = store.buffer
+    # Nothing reads what is never computed; its indices need not make sense elsewhere.
+    value = const(0, buffer.dtype) if _is_empty(producer) else store.value
     consumers = readers_of(fn, {buffer}, but=block)
     require(bool(consumers), "block {0} has no consumer", block.name, at=block)
     _require_unchanged(fn, producer, producer.reads, consumers)
@@ -66,7 +69,7 @@ def compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     def inlined(n: Any) -> Any:
         if type(n) is Load and n.buffer is buffer:
             indices = tuple(inlined(e) for e in n.indices)
-            return _chosen(substitute(store.value, dict(zip(variables, indices, strict=True))))
+            return _chosen(substitute(value, dict(zip(variables, indices, strict=True))))
         return n if type(n) is Buffer else rewrite_children(n, inlined)
 
     for c in consumers:
@@ -80,6 +83,10 @@ def compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     sources = [w.label for r in producer.reads for w in writers_of(fn, r.buffer)]
     require_still_concurrent(fn, sources)
     return fn, None
+
+
+def _is_empty(block: Block) -> bool:
+    return any(isinstance(i.extent, int) and i.extent == 0 for i in block.iters)
 
 
 def _chosen(n: Any) -> Any:

@@ -6,6 +6,7 @@ import pytest
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
+from tilewright.schedule.find import loops_above
 from tilewright.tir import te
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
@@ -437,4 +438,50 @@ def test_a_guard_on_a_quotient_beside_unit_loops_bounds_what_is_divided() -> Non
     sch = Schedule(te.func([x, te.compute((3, 5), lambda i, j: x[i, j] + 1, name="B")], name="f"))
     _, unit, inner = sch.split(loops(sch, "B")[0], factors=[1, 1, None])
     sch.fuse(sch.split(unit, factors=[None, 3])[1], inner)
+    check(sch)
+
+
+def test_what_an_empty_block_divides_by_is_not_inlined() -> None:
+    a = placeholder(3, 0)
+    b = te.compute((0,), lambda i: a[i // 0, i % 0], name="B")
+    c = te.compute((2,), lambda i: te.select(i < 0, b[i], 7), name="C")
+    sch = Schedule(te.func([a, c]))
+    sch.compute_inline(sch.get_block("B"))
+    check(sch)
+
+
+def test_a_copy_for_indices_computed_ahead_holds_all_they_may_be() -> None:
+    a = placeholder(3, 4)
+    sch = Schedule(te.func([a, te.compute((12,), lambda i: a[i // 4, i % 4] + 1, name="B")]))
+    block = sch.get_block("B")
+    sch.cache_index(block, "local")
+    sch.read_at(sch.get_loops(block)[0], block, 0, "local")
+    check(sch)
+
+
+GATHER = """
+@tw.script
+def gather(
+    I: T.Buffer((4,), "int64", value_range=(0, 6)),
+    A: T.Buffer((6,), "int32"),
+    C: T.Buffer((4,), "int32"),
+):
+    B = T.alloc((6,), "int32")
+    for i in T.serial(6):
+        with T.block("B"):
+            vi = T.axis.spatial(6, i)
+            B[vi] = A[vi] + 1
+    for i in T.serial(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            T.reads(B[I[vi]], I[vi])
+            T.writes(C[vi])
+            C[vi] = B[I[vi]] * 2
+"""
+
+
+def test_a_region_that_depends_on_data_needs_all_of_the_dimension() -> None:
+    sch = Schedule(parse(GATHER))
+    sch.compute_at(sch.get_block("B"), loops(sch, "C")[0])
+    assert [s.extent for s in loops_above(sch.func, sch.get_block("B"))] == [4, 6]
     check(sch)
