@@ -86,6 +86,8 @@ def elements(
 
     With `certain`, only what is surely touched: `None` where that is not quasi-affine. Otherwise
     all that may be touched: conditions and indices that are not quasi-affine may be anything.
+    What is certain is meant to cover something within these limits, so it does not repeat them:
+    taking away what keeps a limit is a question for each side of the limit.
     """
     moving = {v: n for v, n in box.extents.items() if v not in set(shared)}
     names = {v: f"v{k}" for k, v in enumerate(box.extents)}
@@ -94,11 +96,13 @@ def elements(
     places = [text(i, names) for i in indices]
     if certain and None in (*facts, *places):
         return None
-    limits = [f"0 <= {names[v]} < {n}" for v, n in box.extents.items()]
+    limited = moving if certain else box.extents
+    limits = [f"0 <= {names[v]} < {n}" for v, n in limited.items()]
     limits += [f for f in facts if f is not None]
     outputs = [f"e{d}" for d in range(len(places))]
     for output, place, size in zip(outputs, places, shape, strict=True):
-        limits.append(f"0 <= {output} < {size}")
+        if not certain:
+            limits.append(f"0 <= {output} < {size}")
         if place is not None:
             limits.append(f"{output} = {place}")
     fixed = ", ".join(names[v] for v in shared)

@@ -14,7 +14,7 @@ from ..errors import VerifyError
 from . import affine
 from .dependence import Access, Conflict, conflict
 from .digits import Digit, digit_of, telling
-from .initialised import conditions_of, elements
+from .initialised import conditions_of, elements, telling_loops
 from .ir import Buffer, Expr, For, Func, IterKind, Range, Var
 from .polynomial import Poly, add, constant, factors
 from .simplify import Simplifier
@@ -112,7 +112,7 @@ class Independence:
 
     def _disjoint(self, loop: For, outer: Sequence[For], inside: Sequence[Touch]) -> bool:
         maps = []
-        outer = [f for f in outer if f.extent != 1]
+        outer = telling_loops(self.survey, inside, outer)
         for t in inside:
             touched = elements(self.survey, t, (*outer, loop))
             if touched is None:

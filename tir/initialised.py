@@ -191,11 +191,15 @@ class Initialised:
         return Side(low, high, limit)
 
     def _covered_exactly(self, t: Touch, writes: Sequence[Touch]) -> bool:
-        read = elements(self.survey, t, moving_loops(t))
+        loops = telling_loops(self.survey, (t, *writes), t.place.loops)
+        read = elements(self.survey, t, loops)
         if read is None:
             return False
-        nearest = sorted(writes, key=lambda w: (w.order > t.order, -w.order))
-        before = (stored_before(self.survey, w, t) for w in nearest)
+        before = (
+            stored_before(self.survey, w, t, loops, depth)
+            for depth in reversed(range(len(loops) + 1))
+            for w in sorted(writes, key=lambda w: -w.order)
+        )
         return affine.covered(read, (w for w in before if w is not None))
 
 
@@ -203,32 +207,39 @@ def elements(survey: Survey, t: Touch, loops: Sequence[For]) -> affine.Elements 
     """The elements that `t` may touch in one iteration of `loops`."""
     indices = [survey.resolved(i) for i in t.indices]
     conditions = conditions_of(survey, t)
-    box = _box(survey, [f.var for f in (*loops, *t.place.loops)], indices, conditions)
-    return affine.elements(indices, t.buffer.shape, box, [f.var for f in loops], certain=False)
+    shared = [f.var for f in loops]
+    box = _box(survey, shared, indices, conditions)
+    return affine.elements(indices, t.buffer.shape, box, shared, certain=False)
 
 
-def stored_before(survey: Survey, w: Touch, t: Touch) -> affine.Elements | None:
-    """The elements that `w` surely stores to before `t` runs in one iteration of its loops.
+def stored_before(
+    survey: Survey, w: Touch, t: Touch, loops: Sequence[For], depth: int
+) -> affine.Elements | None:
+    """The elements that `w` surely stores to before `t` runs in one iteration of `loops`.
 
-    That is in an earlier iteration of the loops that both are in, or in the same one if `w` comes
-    first. Iterations of parallel, vectorized and thread loops are in no order.
+    Those are loops around `t`. It is in the same iteration of the first `depth` of them that both
+    are in, and in an earlier one of the next, or comes first within that of all. `None` where that
+    cannot be: iterations of parallel, vectorized and thread loops are in no order.
     """
-    fresh = {f.var: Var(f.var.name) for f in w.place.loops if f.extent != 1}
+    both = set(shared_loops(w, t))
+    shared = [f for f in loops if f in both]
+    turn = shared[depth] if depth < len(shared) else None
+    if depth > len(shared) or (w.order > t.order if turn is None else not _in_order(turn)):
+        return None
+    fixed = set(shared[:depth])
+    fresh = {f.var: Var(f.var.name) for f in w.place.loops if f.extent != 1 and f not in fixed}
     indices = [substitute(survey.resolved(i), fresh) for i in w.indices]
     conditions = [substitute(c, fresh) for c in conditions_of(survey, w)]
-    earlier: Expr = const(w.order < t.order, "bool")
-    for f in reversed(shared_loops(w, t)):
-        if f.extent == 1:
-            continue
-        mine, other = fresh[f.var], f.var
-        earlier = binary(Op.AND, binary(Op.EQ, mine, other), earlier)
-        if f.kind in (ForKind.SERIAL, ForKind.UNROLL):
-            earlier = binary(Op.OR, binary(Op.LT, mine, other), earlier)
-    conditions.append(earlier)
+    if turn is not None:
+        conditions.append(binary(Op.LT, fresh[turn.var], turn.var))
     ranges = {**survey.ranges, **{v: survey.ranges[f] for f, v in fresh.items()}}
-    shared = [f.var for f in moving_loops(t)]
-    box = _box(survey, [*shared, *fresh.values()], indices, conditions, ranges)
-    return affine.elements(indices, w.buffer.shape, box, shared, certain=True)
+    names = [f.var for f in loops]
+    box = _box(survey, names, indices, conditions, ranges)
+    return affine.elements(indices, w.buffer.shape, box, names, certain=True)
+
+
+def _in_order(loop: For) -> bool:
+    return loop.kind in (ForKind.SERIAL, ForKind.UNROLL)
 
 
 def conditions_of(survey: Survey, t: Touch) -> list[Expr]:
@@ -260,9 +271,16 @@ def _box(
     return affine.Box(extents, conditions)
 
 
-def moving_loops(t: Touch) -> list[For]:
-    """The loops that it is in, but for those of one iteration."""
-    return [f for f in t.place.loops if f.extent != 1]
+def telling_loops(survey: Survey, touches: Sequence[Touch], loops: Sequence[For]) -> list[For]:
+    """Those of `loops` that decide which elements are touched, or when; each costs time.
+
+    In an iteration of another loop all is as in its first one, before which there is none.
+    """
+    used: set[Var] = set()
+    for t in touches:
+        for e in (*t.indices, *conditions_of(survey, t)):
+            used.update(variables(survey.resolved(e)))
+    return [f for f in loops if f.extent != 1 and f.var in used]
 
 
 def shared_loops(a: Touch, b: Touch) -> list[For]:

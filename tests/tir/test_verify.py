@@ -364,6 +364,24 @@ def test_producers_in_the_loops_of_consumers() -> None:
     refused(func(For(I, 16, carried, ForKind.PARALLEL), A, B, allocs=(C,)), "reads C[i - 1]")
 
 
+def test_earlier_iterations_of_several_loops() -> None:
+    """A row is made from the one before, backwards; loops that tell nothing stand in between."""
+    grid = Buffer("grid", (4, 6), "float32")
+
+    def program(value: Expr, kinds: tuple[ForKind, ForKind]) -> Func:
+        first = If(binary(Op.EQ, I, 0), store(grid, (I, J), 0.0))
+        body = seq(first, If(I > 0, store(grid, (I, J), value)), store(B, (J,), grid[I, J]))
+        around = For(J, 6, For(Var("again"), 3, body), kinds[1])
+        return func(For(I, 4, For(Var("twice"), 2, around), kinds[0]), B, allocs=(grid,))
+
+    serial, parallel = ForKind.SERIAL, ForKind.PARALLEL
+    verify(program(grid[I - 1, 5 - J], (serial, serial)))
+    refused(program(grid[I - 1, 5 - J], (parallel, serial)), "reads grid[i - 1, 5 - j]")
+    refused(program(grid[I, 5 - J], (serial, serial)), "reads grid[i, 5 - j]")
+    refused(program(grid[I - 1, binary(Op.MIN, J + 1, 5)], (parallel, serial)), "reads grid[")
+    verify(program(grid[I - 1, binary(Op.MIN, J + 1, 5)], (serial, serial)))
+
+
 # Independence
 
 
