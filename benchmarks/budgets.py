@@ -1,7 +1,8 @@
 """What each step costs, beside its budget: `python -m benchmarks.budgets`.
 
-The budgets are for two virtual cores with AVX-512. Times are medians of many repetitions, warm; the
-program is the matrix product 1024^3 in float32 with the schedule that is taken by default.
+The budgets are for two virtual cores with AVX-512. Times are medians of many repetitions, warm, in
+processor time where one processor does the work. The program is the matrix product 1024^3 in
+float32 with the schedule that is taken by default.
 """
 
 from __future__ import annotations
@@ -41,10 +42,14 @@ from tilewright.codegen import llvm
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
 from tilewright.codegen.signature import signature_of
+from tilewright.errors import ScheduleError
 from tilewright.runtime import time_interleaved
-from tilewright.schedule import Trace
+from tilewright.schedule import Trace, require
+from tilewright.schedule.render import explain
 from tilewright.target import Target
-from tilewright.tir.ir import Func
+from tilewright.tir.ir import Func, Var
+from tilewright.tir.verify import verify
+from tilewright.tir.visit import walk
 
 from .filled import filled
 
@@ -121,13 +126,13 @@ def subject(size: int) -> tuple[Func, Target, Trace]:
 
 
 def median(run: Callable[[], Any], repeats: int) -> float:
-    """The median of the seconds of `repeats` calls, after one that warms up."""
+    """The median of the processor seconds of `repeats` calls, after one that warms up."""
     run()
     times = []
     for _ in range(repeats):
-        began = time.perf_counter()
+        began = time.process_time()
         run()
-        times.append(time.perf_counter() - began)
+        times.append(time.process_time() - began)
     return statistics.median(times)
 
 
@@ -135,6 +140,56 @@ def replay(settings: Settings) -> Iterator[Line]:
     func, _, trace = subject(settings.size)
     seconds = median(lambda: trace.apply(func), settings.repeats)
     yield Line(f"replay a trace of {len(trace)} steps", 5, seconds * 1e3, "ms")
+
+
+def verifying(settings: Settings) -> Iterator[Line]:
+    """Programs of two hundred nodes, about, and one that takes questions about integers."""
+    func, target, trace = subject(settings.size)
+    softmax = ops.softmax_func(settings.size, settings.size)
+    programs = {
+        "layer_norm": ops.layer_norm_func(settings.size, settings.size),
+        "softmax, scheduled": default_trace(softmax, target).apply(softmax).func,
+        "matmul, scheduled": trace.apply(func).func,
+        "matmul, double-buffered": double_buffered(settings.size),
+    }
+    for name, program in programs.items():
+        nodes = sum(1 for _ in walk(program.body))
+        seconds = median(lambda program=program: verify(program), settings.repeats)  # type: ignore[misc]
+        yield Line(f"verify {name} ({nodes} nodes)", 20, seconds * 1e3, "ms")
+
+
+def double_buffered(size: int) -> Func:
+    sch = tw.Schedule(ops.matmul_func(size, size, size))
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    (i0, i1), (j0, j1), (k0, k1) = (sch.split(loop, factors=[None, 16]) for loop in (i, j, k))
+    sch.reorder(i0, j0, k0, i1, j1, k1)
+    for operand in range(2):
+        copy = sch.cache_read(block, operand, "local")
+        sch.compute_at(copy, k0)
+        sch.double_buffer(copy, k0)
+    return sch.func
+
+
+def refusing(settings: Settings) -> Iterator[Line]:
+    """A condition that does not hold beside one that does, in a schedule of many steps."""
+    func, _, trace = subject(settings.size)
+    schedule = trace.apply(func)
+    loop, times = Var("i"), 1000
+    steps, history = list(schedule.trace.steps), [func] * (len(trace) + 1)
+
+    def demand(holds: bool) -> None:
+        for _ in range(times):
+            try:
+                require(
+                    holds, "factor {0} does not divide extent {1}", 3, 16,
+                    at=loop, hint=lambda: "2, 4", found=3, alternatives=lambda: [2, 4],
+                )  # fmt: skip
+            except ScheduleError as error:
+                explain(error, steps[-1], tuple(history), tuple(steps))
+
+    refused, met = (median(lambda h=h: demand(h), settings.repeats) for h in (False, True))  # type: ignore[misc]
+    yield Line("refuse a step, beyond the check", 5, (refused - met) / times * 1e6, "us")
 
 
 def lowering(settings: Settings) -> Iterator[Line]:
@@ -324,6 +379,8 @@ def importing(settings: Settings) -> Iterator[Line]:
 
 BUDGETS: dict[str, Callable[[Settings], Iterator[Line]]] = {
     "replay": replay,
+    "verify": verifying,
+    "refuse": refusing,
     "lower": lowering,
     "llvm": machine_code,
     "score": scoring,
