@@ -63,15 +63,17 @@ class Decide:
     def _draw(
         self, name: str, values: Sequence[int], fits: Fits, weights: Sequence[float] | None
     ) -> int:
-        places = [k for k, v in enumerate(values) if fits(v)]
-        if not places:
-            raise ScheduleError("no value is possible for {0}", name)
+        # The first that fits, in an order drawn before: what fits may take long to find out.
         if weights is None:
-            return values[places[int(self.rng().integers(len(places)))]]
-        shares = np.array([weights[k] for k in places], dtype=np.float64)
-        if not shares.sum() > 0:
-            return values[places[int(self.rng().integers(len(places)))]]
-        return values[places[int(self.rng().choice(len(places), p=shares / shares.sum()))]]
+            order = self.rng().permutation(len(values))
+        else:
+            shares = np.array(weights, dtype=np.float64) / sum(weights)
+            likely = np.count_nonzero(shares)
+            order = self.rng().choice(len(values), likely, replace=False, p=shares)
+        for k in map(int, order):
+            if fits(values[k]):
+                return values[k]
+        raise ScheduleError("no value is possible for {0}", name)
 
     @property
     def decision(self) -> tuple[int | None, ...]:

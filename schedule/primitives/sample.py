@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 from ...errors import ScheduleError
 from ...tir.bounds import bound
@@ -170,15 +171,18 @@ def sample_compute_location(fn: Func, choose: Choose, block: Label) -> tuple[Fun
     require(bool(consumers), "block {0} has no consumer", block.name, at=block)
     loops = [s.var for s in loops_above(fn, consumers[0].label)]
     refusals: list[ScheduleError] = []
-    legal: dict[int, Var] = {}
-    for k, loop in enumerate(loops):
+
+    @cache
+    def legal(k: Dim) -> bool:
+        assert isinstance(k, int)
         try:
-            compute_at(fn, block, loop)
+            compute_at(fn, block, loops[k])
         except ScheduleError as refusal:
             refusals.append(refusal)
-        else:
-            legal[k] = loop
-    if not legal:
+            return False
+        return True
+
+    if not any(map(legal, range(len(loops)))):
         raise ScheduleError(
             "block {0} can be computed at none of the loops around its consumer {1}{2}",
             block.name,
@@ -186,9 +190,9 @@ def sample_compute_location(fn: Func, choose: Choose, block: Label) -> tuple[Fun
             lambda: f": {_reason(refusals[0])}" if refusals else "",
             at=block,
         )
-    place = choose(f"{block.name}_at", range(len(loops)), lambda k: k in legal)
+    place = choose(f"{block.name}_at", range(len(loops)), legal)
     assert isinstance(place, int)
-    return fn, legal[place]
+    return fn, loops[place]
 
 
 def _require_parts(fn: Func, loop: Var, n: int, most: int) -> Dim:
