@@ -72,6 +72,16 @@ def test_symbolic_sizes() -> None:
     check_meaning(again.original, again.func)
 
 
+def test_indices_that_are_read_are_not_read_ahead() -> None:
+    a = te.placeholder((4,), "int32", name="A")
+    b = te.compute((8,), lambda i: a[i // 2], name="B")
+    sch = Schedule(te.func([a, b], name="twice"))
+    block = sch.get_block("B")
+    sch.cache_index(block, "global")
+    with pytest.raises(ScheduleError, match="where block B reads A is read from B_index, which"):
+        sch.prefetch(block, 0, *sch.get_loops(block))
+
+
 def test_not_in_the_loop() -> None:
     sch = Schedule(two_nests())
     with pytest.raises(ScheduleError, match="block B is not inside loop i"):
