@@ -156,6 +156,12 @@ def choose(
                 "the sizes of a symbolic schedule are open",
                 hint="replay its trace with decisions: trace.with_row(row).apply(func)",
             )
+        if len(program.funcs) > 1:
+            raise BuildError(
+                "a schedule of several programs ({0}); expected one, to build one kernel",
+                ", ".join(program.funcs),
+                hint=f"build(Schedule(sch.funcs[{next(iter(program.funcs))!r}])) builds one as is",
+            )
         verify(program.original)
         return Choice(program.func, Origin("schedule"))
     if not isinstance(program, Func):

@@ -343,6 +343,7 @@ CASES: dict[str, Callable[[Stage], Step]] = {
     "sample_compute_location": _sample_compute_location,
 }
 ELSEWHERE = {
+    "work_on": "needs several programs",
     "reverse_compute_inline": "needs a producer that is no reduction",
     "fuse_reduction_epilogue": "needs a sum as epilogue",
     "pad_einsum": "needs a contraction with plain indices",

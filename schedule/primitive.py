@@ -17,7 +17,7 @@ to have them and for traces to name them. A trace says which module that was.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Concatenate, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
@@ -29,6 +29,7 @@ from .instructions import require_instructions
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S", Func, Mapping[str, Func])
 
 
 @dataclass(frozen=True)
@@ -144,8 +145,8 @@ def reserve(names: Iterable[str]) -> None:
 
 
 def primitive(
-    function: Callable[Concatenate[Func, P], tuple[Func, R]],
-) -> Callable[Concatenate[Func, P], tuple[Func, R]]:
+    function: Callable[Concatenate[S, P], tuple[Func, R]],
+) -> Callable[Concatenate[S, P], tuple[Func, R]]:
     """Register `function` under its name: schedules have it as a method from now on.
 
     A function that is defined again, as in a cell of a notebook that is run twice, takes the place

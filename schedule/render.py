@@ -10,19 +10,25 @@ from ..tir.printer import func_text
 from .find import find_path
 from .trace import Step, step_text
 
+History = tuple[tuple[Func, ...], ...]
+"""The programs of a schedule before each of its steps, and after the last."""
+
 
 def explain(
-    error: ScheduleError, step: Step, history: tuple[Func, ...], steps: tuple[Step, ...]
+    error: ScheduleError, step: Step, history: History, at: int, steps: tuple[Step, ...]
 ) -> None:
-    """Give `error` what its rendering needs; nothing is formatted before it is read."""
-    data = error.data
+    """Give `error` what its rendering needs; nothing is formatted before it is read.
+
+    `at` is the position of the program that the step was asked of.
+    """
+    data, func = error.data, history[-1][at]
     data.setdefault("primitive", step.op)
     data.setdefault("given", step.arguments)
-    data.setdefault("func", history[-1])
+    data.setdefault("func", func)
     data.setdefault("step", len(steps))
-    data.setdefault("program", partial(func_text, history[-1], data.get("at")))
+    data.setdefault("program", partial(func_text, func, data.get("at")))
     if "dead" in data:
-        data["ended"] = partial(_end_of, data["dead"], history, steps)
+        data["ended"] = partial(_end_of, data["dead"], history, at, steps)
     error.detail = partial(details, error, step, len(steps))
 
 
@@ -36,10 +42,10 @@ def details(error: ScheduleError, step: Step, number: int) -> str:
     return "\n".join(lines)
 
 
-def _end_of(handle: Var | Label, history: tuple[Func, ...], steps: tuple[Step, ...]) -> str:
+def _end_of(handle: Var | Label, history: History, at: int, steps: tuple[Step, ...]) -> str:
     """Which step made a handle, and which one it did not survive."""
     what = f"{'loop' if type(handle) is Var else 'block'} {handle.name}"
-    there = [k for k, func in enumerate(history) if find_path(func.body, handle) is not None]
+    there = [k for k, fs in enumerate(history) if find_path(fs[at].body, handle) is not None]
     if not there:
         return f"{what} was never in this program"
     first, last = there[0], there[-1]

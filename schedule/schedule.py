@@ -1,8 +1,8 @@
-"""`Schedule`: a program, the steps that were applied to it, and the decisions they took."""
+"""`Schedule`: programs, the steps that were applied to them, and the decisions they took."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from ..errors import IRError, ScheduleError
 from ..tir.ir import Const, Dim, Expr, Func, Label, Var
 from . import primitives as p
 from .arguments import (
+    KINDS,
     Argument,
     Derived,
     Lambda,
@@ -28,7 +29,7 @@ from .index_map import IndexMap, parse_index_map, with_captured
 from .primitive import PRIMITIVES, Primitive, find_primitive, reserve
 from .render import explain
 from .require import Space, collecting
-from .trace import Step, Trace
+from .trace import Step, Trace, is_note
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,6 +54,8 @@ def method(
 class Schedule:
     """Applies primitives to a program one after the other, and records them.
 
+    Given several programs by name, it works on the first, until `work_on` names another.
+
     Handles are the `Var` of a loop and the `Label` of a block; a step that consumes a loop returns
     the new ones. A step either preserves the meaning of the program or raises `ScheduleError` and
     leaves the schedule as it was.
@@ -61,24 +64,35 @@ class Schedule:
     collects the conditions on them.
     """
 
-    def __init__(self, func: Func, *, seed: int = 0, symbolic: bool = False) -> None:
+    def __init__(
+        self, func: Func | Mapping[str, Func], *, seed: int = 0, symbolic: bool = False
+    ) -> None:
+        funcs = _named(func)
         self.space: Space | None = Space() if symbolic else None
         self._seed = seed
         self._generator: np.random.Generator | None = None
-        self._history = [func]
+        self._names = tuple(funcs)
+        self._history = [tuple(funcs.values())]
+        self._at = 0
         self._steps: list[Step] = []
         self._outputs: list[Any] = []
-        self._refs: dict[Any, Ref] = {}
+        self._homes: list[int] = []  # the position of the function that an output is of
+        self._refs: tuple[dict[Any, Ref], ...] = tuple({} for _ in funcs)
 
     @property
     def func(self) -> Func:
-        """The program as it is now."""
-        return self._history[-1]
+        """The program as it is now; of several, the one that steps are applied to."""
+        return self._history[-1][self._at]
+
+    @property
+    def funcs(self) -> dict[str, Func]:
+        """All programs by name, as they are now; one that was given without goes by its own."""
+        return dict(zip(self._names, self._history[-1], strict=True))
 
     @property
     def original(self) -> Func:
-        """The program that the schedule started from."""
-        return self._history[0]
+        """What `func` was when the schedule started."""
+        return self._history[0][self._at]
 
     @property
     def trace(self) -> Trace:
@@ -86,23 +100,41 @@ class Schedule:
         return Trace(tuple(self._steps))
 
     def __repr__(self) -> str:
-        return f"{self.func!r}\n\n# {len(self._steps)} steps\n{self.trace}"
+        programs = "\n\n".join(repr(func) for func in self._history[-1])
+        at = f", working on {self._names[self._at]!r}" if len(self._names) > 1 else ""
+        return f"{programs}\n\n# {len(self._steps)} steps{at}\n{self.trace}"
 
     def copy(self) -> Schedule:
         """An independent schedule in the same state; handles are valid in both.
 
         The copy of a symbolic schedule has a space of its own, with the same variables.
         """
-        new = Schedule(self.original, seed=self._seed)
+        new = Schedule(dict(zip(self._names, self._history[0], strict=True)), seed=self._seed)
         new.space = None if self.space is None else self.space.copy()
-        new._history, new._steps = list(self._history), list(self._steps)
-        new._outputs, new._refs = list(self._outputs), dict(self._refs)
+        new._history, new._at = list(self._history), self._at
+        new._steps, new._outputs = list(self._steps), list(self._outputs)
+        new._homes, new._refs = list(self._homes), tuple(dict(refs) for refs in self._refs)
         if self._generator is not None:
             new._generator = np.random.default_rng(self._seed)
             new._generator.bit_generator.state = self._generator.bit_generator.state
         return new
 
     # The primitives; each one that is registered by this package has its line.
+
+    def work_on(self, function: str | int) -> None:
+        """Apply the steps that follow to the function of that name, or at that position, from 0.
+
+        A handle is valid for the function that it is of, while that is worked on. Raises
+        `ScheduleError` where there is no such function.
+        """
+        place = self._encode(function, "work_on")
+        if place in self._names:
+            place = self._names.index(place)
+        step = (("function", place),)
+        PRIMITIVES["work_on"].check_types(dict(step))
+        self._guard("work_on", step, p.work_on, self.funcs, place)
+        self._at = place
+        self._record(Step("work_on", step, note=self._names[place]), self.func, [])
 
     def get_block(self, block: str | int) -> Label:
         """The block of that name in the program, or at that position in the original program.
@@ -113,7 +145,7 @@ class Schedule:
             _, label = self._guard("get_block", (("block", block),), p.get_block, self.func, block)
             blocks = [b.label for b in blocks_in(self.original.body)]
             if label not in blocks:
-                if label in self._refs:
+                if label in self._refs[self._at]:
                     return label
                 raise ScheduleError(
                     "block {0} was made by a step that did not return it; it cannot be referred to",
@@ -266,8 +298,11 @@ class Schedule:
 
     def replay(self, step: Step) -> Any:
         """Apply a recorded step, its references meaning the outputs of this schedule's steps."""
+        result: Any = None
         if step.op == "get_block":
-            result: Any = self.get_block(dict(step.arguments)["block"])
+            result = self.get_block(dict(step.arguments)["block"])
+        elif step.op == "work_on":
+            self.work_on(dict(step.arguments)["function"])
         else:
             result = self._run(find_primitive(step.op), step.arguments, step.decision, step.note)
         found = self._steps[-1].outputs
@@ -352,7 +387,8 @@ class Schedule:
             refusal = error
             if not isinstance(refusal, ScheduleError):
                 refusal = ScheduleError("{0}: {1}", name, error)
-            explain(refusal, Step(name, encoded), tuple(self._history), tuple(self._steps))
+            history, steps = tuple(self._history), tuple(self._steps)
+            explain(refusal, Step(name, encoded), history, self._at, steps)
             if refusal is error:
                 raise
             raise refusal from error
@@ -366,13 +402,15 @@ class Schedule:
         return value
 
     def _record(self, step: Step, func: Func, outputs: list[Any]) -> None:
-        start = len(self._outputs)
+        start, at, funcs = len(self._outputs), self._at, self._history[-1]
+        refs = self._refs[at]
         for k, (value, kind) in enumerate(zip(outputs, step.outputs, strict=True)):
             if type(value) is not Sampled and type(value) is not SampledLoop:
-                self._refs.setdefault(value, Ref(kind, start + k))
+                refs.setdefault(value, Ref(kind, start + k))
         self._outputs.extend(outputs)
+        self._homes.extend([at] * len(outputs))
         self._steps.append(step)
-        self._history.append(func)
+        self._history.append((*funcs[:at], func, *funcs[at + 1 :]))
 
     def _encode(self, value: Any, name: str) -> Argument:
         kind = type(value)
@@ -426,9 +464,10 @@ class Schedule:
         )
 
     def _encode_handle(self, value: Expr | Label, name: str) -> Argument:
-        ref = self._refs.get(value)
-        if ref is not None:
-            return ref
+        for refs in (self._refs[self._at], *self._refs):
+            ref = refs.get(value)
+            if ref is not None:
+                return ref
         if type(value) is Const:
             return int(value.value)
         parts = None if isinstance(value, Label) else expr_parts(value)
@@ -469,6 +508,16 @@ class Schedule:
         if source.index >= len(self._outputs):
             raise ScheduleError("there is no output {0} of an earlier step", source)
         value = self._outputs[source.index]
+        home = self._homes[source.index]
+        if home != self._at and source.kind != "t":
+            raise ScheduleError(
+                "{0} {1} is of function {2!r}; work_on({2!r}) first",
+                KINDS[source.kind],
+                value.name,
+                self._names[home],
+                found=self._names[home],
+                expected=self._names[self._at],
+            )
         if type(value) is SampledLoop:
             return value.loop
         return int(value) if type(value) is Sampled else value
@@ -480,6 +529,20 @@ class Schedule:
 
 
 reserve({"space", *dir(Schedule)}.difference(PRIMITIVES))
+
+
+def _named(func: object) -> dict[str, Func]:
+    """The programs of a schedule by name."""
+    if isinstance(func, Func):
+        return {func.name: func}
+    found = dict(func) if isinstance(func, Mapping) else {}
+    if not found or not all(isinstance(f, Func) and is_note(name) for name, f in found.items()):
+        raise ScheduleError(
+            "expected a program (Func) or programs by name to schedule, found {0!r}",
+            func,
+            hint="call the function that makes the program: Schedule(matmul())",
+        )
+    return found
 
 
 def _flatten(result: Any) -> tuple[list[Any], str]:

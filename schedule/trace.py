@@ -1,9 +1,10 @@
 """The trace of a schedule: its steps as data, to and from JSON, as Python, and their replay.
 
 A block of the original program is written as its position there, never by its name, so that
-renaming a tensor orphans no record. Nothing that comes from JSON is ever executed: a step is the
-name of a registered primitive with checked arguments. `from` names the module that registered a
-primitive from outside of this package: it is shown where that is missing, and never imported.
+renaming a tensor orphans no record; so is one function of several. Nothing that comes from JSON is
+ever executed: a step is the name of a registered primitive with checked arguments. `from` names the
+module that registered a primitive from outside of this package: it is shown where that is missing,
+and never imported.
 """
 
 from __future__ import annotations
@@ -60,8 +61,12 @@ class Trace:
     def __str__(self) -> str:
         return self.as_python()
 
-    def apply(self, func: Func, *, seed: int = 0, symbolic: bool = False) -> Schedule:
-        """Replay on `func`. Open decisions are drawn with `seed`; all are open when `symbolic`.
+    def apply(
+        self, func: Func | Mapping[str, Func], *, seed: int = 0, symbolic: bool = False
+    ) -> Schedule:
+        """Replay on `func`, or on programs by name, which count by position.
+
+        Open decisions are drawn with `seed`; all are open when `symbolic`.
 
         Raises `ScheduleError` at the first step that is refused.
         """
@@ -146,6 +151,11 @@ class Trace:
         return "\n".join(lines)
 
 
+def is_note(text: object) -> bool:
+    """Whether `text` can be the note of a step: it stays within a line when it is shown."""
+    return isinstance(text, str) and len(text) < 256 and text.isprintable()
+
+
 def step_text(step: Step, outputs: Sequence[str], schedule: str = "sch") -> str:
     """A step as a Python statement."""
     args = _python_arguments(step)
@@ -185,7 +195,7 @@ def _python_arguments(step: Step) -> list[str]:
             args.extend(to_python(v) for v in value)
             continue
         leading = leading and (
-            (type(value) is Ref and value.kind in "lb") or step.op == "get_block"
+            (type(value) is Ref and value.kind in "lb") or step.op in ("get_block", "work_on")
         )
         args.append(to_python(value) if leading else f"{name}={to_python(value)}")
     return args
@@ -240,7 +250,7 @@ def _read_step(data: Any, outputs: str) -> Step:
     bound = {name: from_json(args[name], outputs) for name in primitive.names if name in args}
     primitive.check_types(bound)
     note = data.get("note")
-    if note is not None and not (isinstance(note, str) and len(note) < 256 and note.isprintable()):
+    if note is not None and not is_note(note):
         raise ScheduleError("`note` is a short printable text")
     made = _read_outputs(data.get("out", []), len(outputs))
     decision = _read_decision(data.get("decision", []))

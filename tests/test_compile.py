@@ -462,6 +462,16 @@ def test_what_is_no_program(program: Any) -> None:
         tw.build(program)
 
 
+def test_a_schedule_of_several_programs(func: tw.Func) -> None:
+    sch = tw.Schedule({"one": func, "two": ops.add_relu_func(8)})
+    with pytest.raises(tw.BuildError, match="a schedule of several programs .one, two.") as refusal:
+        tw.build(sch, "cpu -threads=1")
+    assert "build(Schedule(sch.funcs['one'])) builds one as is" in str(refusal.value)
+    for program in sch.funcs.values():
+        module = tw.build(tw.Schedule(program), "cpu -threads=1")
+        assert module.origin.kind == "schedule"
+
+
 def test_a_symbolic_schedule() -> None:
     x = te.placeholder((8,), "float32", name="X")
     y = te.compute((8,), lambda i: x[i] + 1, name="Y")

@@ -15,7 +15,7 @@ from .partition import loop_partition
 from .pipeline import double_buffer, pipeline
 from .place import compute_at, reverse_compute_at
 from .prefetch import prefetch
-from .query import get_block, get_consumers, get_loops, get_producers
+from .query import get_block, get_consumers, get_loops, get_producers, work_on
 from .reduction import decompose_reduction, fuse_reduction_epilogue, rfactor
 from .reindex import reindex, reindex_cache_read, reindex_cache_write
 from .sample import (
@@ -87,5 +87,6 @@ __all__ = [
     "unannotate",
     "unroll",
     "vectorize",
+    "work_on",
     "write_at",
 ]

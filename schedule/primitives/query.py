@@ -1,8 +1,8 @@
-"""Finding one's way in a program: `get_block`, `get_loops`, `get_producers`, `get_consumers`."""
+"""Finding one's way: `work_on`, `get_block`, `get_loops`, `get_producers`, `get_consumers`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ...errors import ScheduleError
 from ...tir.ir import Block, Buffer, For, Func, Label, Var
@@ -10,6 +10,30 @@ from ..blocks import readers_of, region_buffers
 from ..find import blocks_in, find_block, path_to
 from ..primitive import primitive
 from ..require import require
+
+
+@primitive
+def work_on(funcs: Mapping[str, Func], function: str | int) -> tuple[Func, None]:
+    """Apply the steps that follow to the function of that name, or at that position, from 0.
+
+        sch = Schedule({"a": f, "b": g})   ->   sch.work_on("b"): steps act on g
+
+    For a schedule of several functions; it starts with the first. A handle is valid for the
+    function that it is of, while that is worked on. Raises `ScheduleError` where there is no such
+    function.
+    """
+    names = list(funcs)
+    known = function in names if isinstance(function, str) else 0 <= function < len(names)
+    require(
+        known,
+        "there is no function {0!r}; there are {1}",
+        function,
+        lambda: ", ".join(f"{name!r} ({k})" for k, name in enumerate(names)),
+        found=function,
+        alternatives=names,
+        hint="Schedule({'a': f, 'b': g}) works on several" if len(names) == 1 else None,
+    )
+    return funcs[function if isinstance(function, str) else names[function]], None
 
 
 @primitive

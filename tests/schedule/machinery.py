@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,43 +19,49 @@ from tilewright.tir.printer import func_text
 from tilewright.tir.verify import verify
 from tilewright.tir.visit import walk
 
+Programs = Func | Mapping[str, Func]
 RULE = "-" * 40
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5, "float16": 1e-2, "bfloat16": 5e-2}
 
 
-def check(path: Path, func: Func, script: Callable[[Schedule], Any], *, update: bool) -> Schedule:
+def check(
+    path: Path, func: Programs, script: Callable[[Schedule], Any], *, update: bool
+) -> Schedule:
     """Run `script` on a schedule of `func`; compare with the golden file, replay, interpret."""
     schedule = Schedule(func)
+    before = schedule.funcs
     script(schedule)
-    text = golden_text(func, schedule)
+    text = golden_text(before, schedule)
     if update:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     assert path.exists(), f"there is no {path.name}; write it with pytest --update"
     assert text == path.read_text(encoding="utf-8"), "the golden file differs: pytest --update"
-    assert_same(parse(func_text(schedule.func)), schedule.func)
     check_replays(func, schedule)
-    check_meaning(func, schedule.func)
-    verify(schedule.func)
+    for name, after in schedule.funcs.items():
+        assert_same(parse(func_text(after)), after)
+        check_meaning(before[name], after)
+        verify(after)
     return schedule
 
 
-def golden_text(func: Func, schedule: Schedule) -> str:
+def golden_text(before: Mapping[str, Func], schedule: Schedule) -> str:
     """Before, script and after."""
-    parts = [func_text(func), schedule.trace.as_python(), func_text(schedule.func)]
-    return f"\n{RULE}\n".join(parts) + "\n"
+    texts = ["\n\n".join(map(func_text, fs.values())) for fs in (before, schedule.funcs)]
+    return f"\n{RULE}\n".join([texts[0], schedule.trace.as_python(), texts[1]]) + "\n"
 
 
-def check_replays(func: Func, schedule: Schedule) -> None:
+def check_replays(func: Programs, schedule: Schedule) -> None:
     """The trace gives the same program when replayed, through JSON, and as Python text."""
     trace = schedule.trace
     again = Trace.from_json(trace.to_json())
     assert again == trace
-    assert_same(again.apply(func).func, schedule.func)
     fresh = Schedule(func)
     exec(trace.as_python(), {"sch": fresh})  # our own text
     assert fresh.trace == trace
-    assert_same(fresh.func, schedule.func)
+    for replayed in (again.apply(func), fresh):
+        for a, b in zip(replayed.funcs.values(), schedule.funcs.values(), strict=True):
+            assert_same(a, b)
 
 
 def assert_same(a: Func, b: Func) -> None:

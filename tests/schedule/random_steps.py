@@ -77,6 +77,10 @@ def a_scope(pick: Pick) -> str:
     return found
 
 
+def work_on(sch: Schedule, pick: Pick) -> None:
+    sch.work_on(pick(len(sch.funcs) + sometimes(pick)))
+
+
 def split(sch: Schedule, pick: Pick) -> None:
     factors: list[int | None] = [a_factor(pick) for _ in range(1 + pick(2))]
     if not sometimes(pick):
@@ -413,7 +417,7 @@ def pipeline(sch: Schedule, pick: Pick) -> None:
 def double_buffer(sch: Schedule, pick: Pick) -> None:
     loop = a_shared_loop(sch, pick)
     blocks = [b.label for b in blocks_in(find_loop(sch.func, loop))]
-    made = [b for b in blocks if b in sch._refs]
+    made = [b for b in blocks if any(b in refs for refs in sch._refs)]
     sch.double_buffer(one_of(pick, made or [a_block(sch, pick)]), loop)
 
 
@@ -490,7 +494,7 @@ STEPS = (
     compute_at, compute_at, compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at,
     compute_inline, reverse_compute_inline, decompose_reduction, rfactor, rfactor,
     fuse_reduction_epilogue, split_reduction, pad_einsum, decompose_padding, blockize, tensorize,
-    pipeline, double_buffer, swizzle,
+    pipeline, double_buffer, swizzle, work_on,
 )  # fmt: skip
 
 

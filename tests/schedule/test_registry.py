@@ -13,7 +13,7 @@ GOLDENS = Path(__file__).parent / "goldens"
 BUILTIN = sorted(
     name for name, p in PRIMITIVES.items() if p.function.__module__.startswith(primitives.__name__)
 )
-QUERIES = {"get_block", "get_loops", "get_producers", "get_consumers"}
+QUERIES = {"work_on", "get_block", "get_loops", "get_producers", "get_consumers"}
 
 
 def test_the_issue_of_this_package_is_complete() -> None:
