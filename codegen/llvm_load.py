@@ -85,7 +85,7 @@ def store(b: Builder, s: Store) -> None:
 def prefetch(b: Builder, s: Prefetch) -> None:
     """The instruction that brings a cache line nearer; it never faults, wherever it points."""
     if s.buffer not in b.pointers:
-        raise BuildError("{0} is prefetched and is no parameter", s.buffer.name)
+        raise BuildError("{0} is prefetched and is held in registers", s.buffer.name)
     where = address(b, s.buffer, s.indices[0])
     name = "llvm.prefetch.p0"
     b.module.declare(name, f"declare void @{name}(ptr, i32, i32, i32)")

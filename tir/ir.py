@@ -422,9 +422,9 @@ class Store(Stmt):
 
 @node
 class Prefetch(Stmt):
-    """A hint that `buffer[indices]` of a parameter is wanted soon. The element is not touched.
+    """A hint that `buffer[indices]` is wanted soon. The element is not touched.
 
-    It may lie outside of the buffer; the indices are scalar.
+    It may lie outside of the buffer, which is not held in registers; the indices are scalar.
     """
 
     buffer: Buffer

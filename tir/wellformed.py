@@ -59,7 +59,6 @@ class _Checker:
         arrays = [p for p in func.params if isinstance(p, Buffer)]
         if len(set(func.params)) != len(func.params):
             self.fail("a parameter appears twice")
-        self.arrays = frozenset(arrays)
         for b in (*arrays, *func.allocs):
             self.declare(b)
         for b in arrays:
@@ -163,11 +162,8 @@ class _Checker:
 
     def prefetch(self, s: Prefetch, scope: set[Var]) -> None:
         self.access(s.buffer, s.indices, None, scope, "prefetched")
-        if s.buffer not in self.arrays:
-            self.fail(
-                "{0} is prefetched and is no parameter", s.buffer.name,
-                hint="where internal buffers live is chosen when the program is compiled",
-            )  # fmt: skip
+        if s.buffer.scope == "register":
+            self.fail("{0} is prefetched and is held in registers", s.buffer.name)
         if any(dtypes.info(i.dtype).lanes != 1 for i in s.indices):
             self.fail("{0} is prefetched at a vector of indices", s.buffer.name)
 

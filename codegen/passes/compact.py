@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ...target import Target
 from ...tir.ir import (
@@ -16,6 +16,8 @@ from ...tir.ir import (
     Func,
     If,
     Load,
+    Prefetch,
+    Seq,
     Stmt,
     Store,
     Var,
@@ -44,22 +46,30 @@ def compact(func: Func, target: Target) -> Func:
         return func
     s = simplifier_of(func)
     scalars = frozenset(p for p in func.params if isinstance(p, Var))
-    accesses = _accesses(func)
-    plans = {b: _plan(b, accesses[b], scalars, s) for b in func.allocs if accesses[b]}
+    accesses, hints = _accesses(func)
+    plans = {b: _plan(b, accesses[b], hints[b], scalars, s) for b in func.allocs if accesses[b]}
     made: dict[Stmt | None, list[Buffer]] = {}
     for plan in plans.values():
         made.setdefault(plan.at, []).append(plan.buffer)
 
+    def moved(indices: tuple[Expr, ...], plan: _Plan) -> tuple[Expr, ...]:
+        return tuple(
+            visit(s.build(add(s.poly(i), low, -1)) if low else i)
+            for i, low in zip(indices, plan.low, strict=True)
+        )
+
     def visit(n: Any) -> Any:
         if isinstance(n, Load | Store) and n.buffer in plans:
             plan = plans[n.buffer]
-            indices = tuple(
-                visit(s.build(add(s.poly(i), low, -1)) if low else i)
-                for i, low in zip(n.indices, plan.low, strict=True)
-            )
+            indices = moved(n.indices, plan)
             if isinstance(n, Load):
                 return Load(plan.buffer, indices, n.dtype, n.mask)
             return Store(plan.buffer, indices, visit(n.value), n.mask)
+        if isinstance(n, Prefetch) and n.buffer in plans:
+            plan = plans[n.buffer]
+            return Prefetch(plan.buffer, moved(n.indices, plan))
+        if isinstance(n, Prefetch) and n.buffer in func.allocs:
+            return Seq(())  # it is not even read
         if not isinstance(n, Expr | Stmt):
             return n
         new = rewrite_children(n, visit)
@@ -77,12 +87,15 @@ def _alloc(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
     return body
 
 
+_Path: TypeAlias = tuple[Stmt, ...]
+
+
 class _Access(NamedTuple):
     """The indices of a load or store, and the statements around it, outermost first."""
 
     indices: tuple[Expr, ...]
     writes: bool
-    path: tuple[Stmt, ...]
+    path: _Path
 
 
 class _Plan(NamedTuple):
@@ -93,26 +106,29 @@ class _Plan(NamedTuple):
     low: tuple[Poly, ...]
 
 
-def _accesses(func: Func) -> dict[Buffer, list[_Access]]:
-    """The accesses of each internal buffer, in the order of execution."""
+def _accesses(func: Func) -> tuple[dict[Buffer, list[_Access]], dict[Buffer, list[_Path]]]:
+    """The accesses of each internal buffer, in the order of execution, and where its hints are."""
     found: dict[Buffer, list[_Access]] = {b: [] for b in func.allocs}
+    hints: dict[Buffer, list[_Path]] = {b: [] for b in func.allocs}
 
-    def loads(e: Any, path: tuple[Stmt, ...]) -> None:
+    def loads(e: Any, path: _Path) -> None:
         for n in walk(e):
             if type(n) is Load and n.buffer in found:
                 found[n.buffer].append(_Access(n.indices, False, path))
 
-    def visit(s: Stmt, above: tuple[Stmt, ...]) -> None:
+    def visit(s: Stmt, above: _Path) -> None:
         path = (*above, s)
         for e in _expressions(s):
             loads(e, path)
         if type(s) is Store and s.buffer in found:
             found[s.buffer].append(_Access(s.indices, True, path))
+        if type(s) is Prefetch and s.buffer in hints:
+            hints[s.buffer].append(path)
         for c in nested(s):
             visit(c, path)
 
     visit(func.body, ())
-    return found
+    return found, hints
 
 
 def _expressions(s: Stmt) -> Iterator[Expr]:
@@ -128,9 +144,15 @@ def _expressions(s: Stmt) -> Iterator[Expr]:
     yield from found
 
 
-def _plan(b: Buffer, accesses: list[_Access], scalars: frozenset[Var], s: Simplifier) -> _Plan:
+def _plan(
+    b: Buffer,
+    accesses: list[_Access],
+    hints: list[_Path],
+    scalars: frozenset[Var],
+    s: Simplifier,
+) -> _Plan:
     around: list[For] = []
-    for level in zip(*(a.path for a in accesses), strict=False):
+    for level in zip(*(a.path for a in accesses), *hints, strict=False):
         if any(stmt is not level[0] for stmt in level):
             break
         if type(level[0]) is For:

@@ -55,10 +55,10 @@ def prefetch(
           ->  for i: for j: prefetch A[i + 1, j]; B[i, j] = A[i, j] * 2     (ahead_of=i, loop=j)
 
     `read_buffer_index` counts the buffers that the block reads, without those it writes. `offset`
-    counts iterations of `ahead_of`, which is `loop` itself or a loop around it. The buffer
-    must be a parameter; one hint is given for each cache line. A hint changes nothing, and never
-    faults where it points beyond the buffer. Indices that are themselves read are refused: ahead
-    of time they may not be there. Gives the label of the block that asks.
+    counts iterations of `ahead_of`, which is `loop` itself or a loop around it. One hint is given
+    for each cache line. A hint changes nothing, and never faults where it points beyond the buffer.
+    Indices that are themselves read are refused: ahead of time they may not be there. Gives the
+    label of the block that asks.
     """
     found = find_block(fn, block)
     buffer = input_at(found, read_buffer_index)
@@ -84,11 +84,10 @@ def prefetch(
     )
     assert later is not None
     require(
-        buffer not in fn.allocs,
-        "{0} is internal to the function, and written just before it is read",
+        buffer.scope != "register",
+        "{0} is held in registers; only what is in memory can be asked for",
         buffer.name,
         at=block,
-        hint="prefetch what comes from memory: a parameter",
     )
     require(offset >= 1, "{0} iterations ahead; expected at least 1", offset, at=loop)
     require(offset <= AHEAD, "{0} iterations ahead; at most {1}", offset, AHEAD, at=loop)

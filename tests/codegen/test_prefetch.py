@@ -6,7 +6,7 @@ import pytest
 
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.errors import BuildError
-from tilewright.tir.ir import Buffer, For, Func, Prefetch, Var, seq, store
+from tilewright.tir.ir import Buffer, For, Func, Prefetch, Var, const, seq, store
 from tilewright.tir.parser import parse
 
 from .machinery import SERIAL, check
@@ -42,9 +42,37 @@ def test_an_instruction_is_emitted() -> None:
     assert "prefetch" in module.source("asm")
 
 
-def test_internal_buffers_have_no_memory_to_prefetch() -> None:
+INTERNAL = """
+@tw.script
+def f(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32")):
+    B = T.alloc((64,), "float32")
+    for i in range(8):
+        {outside}
+        for j in range(8):
+            B[i * 8 + j] = A[i * 8 + j]
+        for j in range(8):
+            {inside}
+            C[i * 8 + j] = B[i * 8 + j]
+"""
+
+
+@pytest.mark.parametrize("outside", ["T.prefetch(A[i])", "T.prefetch(B[i * 8 + 8])"])
+@pytest.mark.parametrize("inside", ["T.prefetch(A[i])", "T.prefetch(B[i * 8 + j + 4])"])
+def test_internal_buffers_are_where_their_prefetches_see_them(outside: str, inside: str) -> None:
+    check(parse(INTERNAL.format(outside=outside, inside=inside)))
+
+
+def test_what_is_never_read_is_not_prefetched() -> None:
     i = Var("i")
     a, c = Buffer("A", (4,), "float32"), Buffer("C", (4,), "float32")
-    body = For(i, 4, seq(Prefetch(a, (i,)), store(a, (i,), 0.0), store(c, (i,), a[i])))
-    with pytest.raises(BuildError, match="A is prefetched and is no parameter"):
+    body = For(i, 4, seq(Prefetch(a, (i,)), store(c, (i,), 1.0)))
+    module = to_module(compile_func(Func("f", (c,), (a,), body), SERIAL))
+    assert "prefetch" not in module.source("llvm")
+
+
+def test_registers_have_no_memory_to_prefetch() -> None:
+    a = Buffer("A", (4,), "float32", scope="register")
+    c = Buffer("C", (4,), "float32")
+    body = seq(store(a, (0,), 0.0), Prefetch(a, (const(0),)), store(c, (0,), a[0]))
+    with pytest.raises(BuildError, match="A is prefetched and is held in registers"):
         compile_func(Func("f", (c,), (a,), body), SERIAL)

@@ -103,7 +103,11 @@ def test_no_such_input() -> None:
 
 def test_internal_buffer() -> None:
     sch = Schedule(chain())
-    with pytest.raises(ScheduleError, match="B is internal to the function"):
+    hint = sch.prefetch(sch.get_block("C"), 0, loops(sch, "C")[0])
+    assert "T.prefetch(B[" in str(sch.func)
+    assert hint.name == "B_prefetch"
+    sch.set_scope(sch.get_block("B"), 0, "register")
+    with pytest.raises(ScheduleError, match="B is held in registers; only what is in memory"):
         sch.prefetch(sch.get_block("C"), 0, loops(sch, "C")[0])
 
 
