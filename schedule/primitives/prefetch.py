@@ -16,7 +16,6 @@ from ...tir.ir import (
     Iter,
     IterKind,
     Label,
-    Load,
     Prefetch,
     Range,
     Stmt,
@@ -26,7 +25,7 @@ from ...tir.ir import (
     product,
     seq,
 )
-from ...tir.visit import substitute, walk
+from ...tir.visit import substitute
 from ..blocks import bound_regions, covering, free_vars, loop_ranges, nest
 from ..find import find_block, find_loop, path_to, replace, with_body
 from ..primitive import primitive
@@ -57,8 +56,7 @@ def prefetch(
     `read_buffer_index` counts the buffers that the block reads, without those it writes. `offset`
     counts iterations of `ahead_of`, which is `loop` itself or a loop around it. One hint is given
     for each cache line. A hint changes nothing, and never faults where it points beyond the buffer.
-    Indices that are themselves read are refused: ahead of time they may not be there. Gives the
-    label of the block that asks.
+    Gives the label of the block that asks.
     """
     found = find_block(fn, block)
     buffer = input_at(found, read_buffer_index)
@@ -108,16 +106,6 @@ def prefetch(
         buffer.name,
         later.var.name,
         at=later.var,
-    )
-    looked_up = [n for r in ranges for n in walk(r.min) if type(n) is Load]
-    require(
-        not looked_up,
-        "where block {0} reads {1} is read from {2}, which may end before that",
-        block.name,
-        buffer.name,
-        lambda: looked_up[0].buffer.name,
-        at=block,
-        hint="prefetch a buffer whose indices are computed from loops alone",
     )
     label = Label(f"{buffer.name}_prefetch")
     hints = _hints(buffer, ranges, outer, later.var, offset, label)
