@@ -1,9 +1,9 @@
 """Does some test notice when a condition is not checked? `python scripts/mutate_requires.py`.
 
-Each `require(...)` of the primitives and of what they share is switched off in turn, and the tests
-are run in which it has refused something or recorded a constraint. Conditions for which no test
-fails are printed; the exit status is then 1. Sources are not touched: `require` is wrapped and
-looks at where it is called from.
+Each `require(...)` and each `raise ScheduleError(...)` of the schedules is switched off in turn,
+and the tests are run in which it has refused something or recorded a constraint. Conditions for
+which no test fails are printed; the exit status is then 1. Sources are not touched: modules get
+switches when they are imported. The tests are collected once; what is tried runs in forks.
 
     python scripts/mutate_requires.py                           # all, takes minutes
     python scripts/mutate_requires.py --only primitives/loops   # those of some files
@@ -13,39 +13,40 @@ from __future__ import annotations
 
 import argparse
 import ast
+import builtins
 import importlib
 import json
 import os
-import subprocess
+import resource
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from types import CodeType
+from typing import Any, NoReturn
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ROOT / "schedule"
 TESTS = "tests/schedule"
-SECONDS = 300
-"""A run that takes longer counts as failed: what was switched off had kept it short."""
+SECONDS = 120
+"""Of processor time. What takes longer has failed: what was switched off had kept it short."""
+BYTES = 16 << 30
+"""Of address space, likewise."""
+FAILED = 1
+BROKEN = 3
 
 
 @dataclass(frozen=True)
 class Site:
-    """A call of `require` in lines `first` to `last` of a file, with its message."""
+    """A place that refuses, named by its file and line, with its message."""
 
-    path: str
-    first: int
-    last: int
+    name: str
     message: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.path}:{self.first}"
 
 
 def main() -> int:
@@ -53,48 +54,165 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     options.add_argument("--only", default="", help="files whose path has this in it")
     options.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
-    options.add_argument("--observe", type=Path, help=argparse.SUPPRESS)
-    options.add_argument("--without", help=argparse.SUPPRESS)
-    options.add_argument("tests", nargs="*", help=argparse.SUPPRESS)
     given = options.parse_args()
-    if given.observe:
-        return observe(given.observe)
-    if given.without:
-        return run_without(given.without, given.tests)
-    chosen = [s for s in sites() if given.only in s.path]
-    tests = observed()
-    missed = 0
-    with ThreadPoolExecutor(given.jobs) as pool:
-        noticed = pool.map(lambda s: is_noticed(s, tests.get(s.name, ())), chosen)
-        for site, was in zip(chosen, noticed, strict=True):
-            if not was:
-                missed += 1
-                print(f"{site.name}: {site.message}", flush=True)
-    print(f"{len(chosen)} conditions; switching off {missed} of them fails no test")
-    return 1 if missed else 0
+    trial = Trial([s for s in sites() if given.only in s.name.partition(":")[0]], given.jobs)
+    put_switches()
+    code = pytest.main([TESTS, "-qq", "-s", "-p", "no:cacheprovider"], plugins=[trial])
+    if not trial.done:
+        return int(code) or BROKEN
+    print(f"{len(trial.sites)} conditions, {len(trial.sites) - len(trial.missed)} noticed")
+    return 1 if trial.missed else 0
 
 
-def sites() -> Iterator[Site]:
-    """All calls of `require` in the room of schedules."""
-    for path in sorted((ROOT / "schedule").rglob("*.py")):
-        name = str(path.relative_to(ROOT))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "require":
-                yield Site(name, node.lineno, node.end_lineno or node.lineno, message_of(node))
+# Switches in the sources
 
 
-def message_of(call: ast.Call) -> str:
-    message = call.args[1]
-    return message.value if isinstance(message, ast.Constant) else ast.unparse(message)
+def sites() -> list[Site]:
+    """All places that refuse in the room of schedules."""
+    found: list[Site] = []
+    for path in sorted(SOURCES.rglob("*.py")):
+        with_switches(path, found)
+    return found
 
 
-def observed() -> Mapping[str, Sequence[str]]:
-    """The tests in which each site did something, those of few sites first."""
+def with_switches(path: Path, found: list[Site]) -> ast.Module:
+    """The module in a file, with a switch at each site; `found` gets them."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    _Switches(str(path.relative_to(ROOT)), found).visit(tree)
+    return ast.fix_missing_locations(tree)
+
+
+@dataclass
+class _Switches(ast.NodeTransformer):
+    path: str
+    found: list[Site]
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        self.generic_visit(node)
+        if ast.unparse(node.func) != "require":
+            return node
+        name = self._site(node, node.args[1])
+        guarded = ast.Call(ast.Name("__require__", ast.Load()), [ast.Constant(name)], [])
+        return ast.copy_location(ast.Call(guarded, node.args, node.keywords), node)
+
+    def visit_Raise(self, node: ast.Raise) -> ast.stmt:
+        self.generic_visit(node)
+        error = node.exc
+        if not isinstance(error, ast.Call) or ast.unparse(error.func) != "ScheduleError":
+            return node
+        name = self._site(node, error.args[0])
+        is_on = ast.Call(ast.Name("__is_on__", ast.Load()), [ast.Constant(name)], [])
+        return ast.copy_location(ast.If(is_on, [node], []), node)
+
+    def _site(self, node: ast.stmt | ast.expr, message: ast.expr) -> str:
+        text = message.value if isinstance(message, ast.Constant) else ast.unparse(message)
+        self.found.append(Site(f"{self.path}:{node.lineno}", str(text)))
+        return self.found[-1].name
+
+
+def put_switches() -> None:
+    """Let the modules of the room be imported with switches."""
+    real = SourceFileLoader.get_code
+
+    def get_code(self: Any, fullname: str) -> CodeType | None:
+        path = Path(self.path)
+        if SOURCES not in path.parents:
+            return real(self, fullname)
+        return compile(with_switches(path, []), self.path, "exec", dont_inherit=True)
+
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
+    vars(builtins).update(__require__=switched_require, __is_on__=is_on)
+
+
+@dataclass
+class Switches:
+    """The site that is off, and the tests in which each of the others did something."""
+
+    off: str = ""
+    test: str = ""
+    seen: dict[str, dict[str, None]] = field(default_factory=dict)
+
+    def note(self, name: str) -> None:
+        self.seen.setdefault(name, {})[self.test] = None
+
+
+SWITCHES = Switches()
+
+
+def is_on(name: str) -> bool:
+    """Whether a site that is about to raise may do so."""
+    SWITCHES.note(name)
+    return name != SWITCHES.off
+
+
+def switched_require(name: str) -> Callable[..., None]:
+    """`require` at a site."""
+    module = importlib.import_module("tilewright.schedule.require")
+
+    def noting(*args: Any, **kwargs: Any) -> None:
+        space = module.current_space()
+        before = 0 if space is None else len(space.constraints)
+        done = False
+        try:
+            module.require(*args, **kwargs)
+            done = True
+        finally:
+            if not done or (space is not None and len(space.constraints) > before):
+                SWITCHES.note(name)
+
+    return (lambda *_, **__: None) if name == SWITCHES.off else noting
+
+
+# Running tests
+
+
+@dataclass
+class Trial:
+    """A plugin that, in place of running the tests, runs them without each of `sites`."""
+
+    sites: Sequence[Site]
+    jobs: int
+    missed: list[Site] = field(default_factory=list)
+    done: bool = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        if session.testsfailed:
+            return None  # pytest says what could not be collected
+        tests = observed(session)
+        if tests is None:
+            raise session.Failed("no tests to go by")
+        running: dict[int, Site] = {}
+        for site in self.sites:
+            if len(running) == self.jobs:
+                self.finish(running)
+            running[start(run_without, session, site, tests.get(site.name, ()))] = site
+        while running:
+            self.finish(running)
+        self.done = True
+        return True
+
+    def finish(self, running: dict[int, Site]) -> None:
+        """Wait for one of those that run."""
+        process, status = os.wait()
+        site = running.pop(process)
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status) == BROKEN:
+            raise SystemExit(f"{site.name}: this script fails")
+        if status == 0:
+            self.missed.append(site)
+            print(f"{site.name}: {site.message}", flush=True)
+
+
+def observed(session: pytest.Session) -> Mapping[str, Sequence[str]] | None:
+    """The tests in which each site did something, those of few sites first.
+
+    `None` where tests fail.
+    """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "observed.json"
-        command = [sys.executable, __file__, "--observe", str(file)]
-        if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
-            raise SystemExit("some tests fail as it is: mend them first")
+        _, status = os.waitpid(start(observe, session, file), 0)
+        if status != 0:
+            return None
         found: dict[str, list[str]] = json.loads(file.read_text(encoding="utf-8"))
     count: dict[str, int] = {}
     for tests in found.values():
@@ -103,83 +221,58 @@ def observed() -> Mapping[str, Sequence[str]]:
     return {site: sorted(tests, key=lambda t: count[t]) for site, tests in found.items()}
 
 
-def is_noticed(site: Site, tests: Sequence[str]) -> bool:
-    """Whether one of `tests` fails without the condition."""
-    if not tests:
-        return False
-    command = [sys.executable, __file__, "--without", site.name, "--", *tests]
+def start(work: Callable[..., int], *args: Any) -> int:
+    """Do `work` in a process of its own, which exits with what it returns; its id."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return os.fork() or _work(work, *args)  # noqa: TID251 - tests were collected, none has run
+
+
+def _work(work: Callable[..., int], *args: Any) -> NoReturn:
+    code = BROKEN
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return True
-    if done.returncode not in (0, 1):
-        raise SystemExit(f"{site.name}: pytest fails\n{done.stdout.decode()}")
-    return done.returncode == 1
+        code = work(*args)
+    finally:
+        if code == BROKEN:
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
-# In a process of its own
-
-
-def observe(file: Path) -> int:
+def observe(session: pytest.Session, file: Path) -> int:
     """Run all tests and note in which of them each site refuses, or records a constraint."""
-    found: dict[str, dict[str, None]] = {}
-    known = {(s.path, line): s.name for s in sites() for line in range(s.first, s.last + 1)}
-    current = [""]
-
-    class Plugin:
-        def pytest_runtest_setup(self, item: pytest.Item) -> None:
-            current[0] = item.nodeid
-
-    module = importlib.import_module("tilewright.schedule.require")
-
-    def noting(real: Callable[..., None], caller: FrameType, *args: Any, **kwargs: Any) -> None:
-        space = module.current_space()
-        before = 0 if space is None else len(space.constraints)
-        done = False
-        try:
-            real(*args, **kwargs)
-            done = True
-        finally:
-            if not done or (space is not None and len(space.constraints) > before):
-                name = known.get(place(caller))
-                if name is not None:
-                    found.setdefault(name, {})[current[0]] = None
-
-    wrap_require(noting)
-    code = int(pytest.main([TESTS, "-q", "-p", "no:cacheprovider"], plugins=[Plugin()]))
-    file.write_text(json.dumps({k: list(v) for k, v in found.items()}), encoding="utf-8")
-    return code
+    for test in failures(session, session.items):
+        print(f"{test} fails as it is: mend it first", file=sys.stderr)
+        return FAILED
+    seen = {name: list(tests) for name, tests in SWITCHES.seen.items()}
+    file.write_text(json.dumps(seen), encoding="utf-8")
+    return 0
 
 
-def run_without(name: str, tests: Sequence[str]) -> int:
-    """Run `tests` with the site of that name switched off."""
-    site = next(s for s in sites() if s.name == name)
-
-    def skipping(real: Callable[..., None], caller: FrameType, *args: Any, **kwargs: Any) -> None:
-        path, line = place(caller)
-        if not (path == site.path and site.first <= line <= site.last):
-            real(*args, **kwargs)
-
-    wrap_require(skipping)
-    return int(pytest.main([*tests, "-x", "-q", "-p", "no:cacheprovider"]))
-
-
-def wrap_require(around: Callable[..., None]) -> None:
-    """Let all modules of the room call `around(require, the caller's frame, ...)` instead."""
-    importlib.import_module("tilewright.schedule")
-    real = importlib.import_module("tilewright.schedule.require").require
-
-    def wrapped(*args: Any, **kwargs: Any) -> None:
-        around(real, sys._getframe(1), *args, **kwargs)
-
-    for name, module in list(sys.modules.items()):
-        if name.startswith("tilewright.schedule") and getattr(module, "require", None) is real:
-            module.require = wrapped  # type: ignore[attr-defined]
+def run_without(session: pytest.Session, site: Site, tests: Sequence[str]) -> int:
+    """Run `tests` with a site switched off."""
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    SWITCHES.off = site.name
+    items = {item.nodeid: item for item in session.items}
+    for _ in failures(session, [items[t] for t in tests]):
+        return FAILED
+    return 0
 
 
-def place(frame: FrameType) -> tuple[str, int]:
-    """The file, from the root of the repository, and the line that a frame is at."""
-    return os.path.relpath(frame.f_code.co_filename, ROOT), frame.f_lineno
+def failures(session: pytest.Session, items: Sequence[pytest.Item]) -> Iterator[str]:
+    """Run tests one after the other; the names of those that fail."""
+    session.config.pluginmanager.unregister(name="terminalreporter")
+    for k, item in enumerate(items):
+        SWITCHES.test = item.nodeid
+        before = session.testsfailed
+        following = items[k + 1] if k + 1 < len(items) else None
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.testsfailed > before:
+            yield item.nodeid
 
 
 if __name__ == "__main__":
