@@ -179,28 +179,6 @@ def require_still_concurrent(fn: Func, places: Iterable[Label | Var]) -> None:
                 require_concurrent(fn, path[: k + 1], _AT_ONCE[s.kind], private=private)
 
 
-def require_may_enter(fn: Func, label: Label) -> None:
-    """Require that a block which was moved does not hinder the concurrent loops now around it.
-
-    What it reads there is written in the same iteration: `require_available` says so.
-    """
-    path = path_to(fn, label)
-    block = path[-1]
-    assert isinstance(block, Block)
-    for s in path:
-        if type(s) is For and s.kind in _AT_ONCE:
-            for kind in (IterKind.REDUCE, IterKind.OPAQUE):
-                require(
-                    s.var not in feeding(block, kind),
-                    "loop {0} cannot {1}: it would be part of the {2} iterations of block {3}",
-                    s.var.name,
-                    _AT_ONCE[s.kind],
-                    kind.value,
-                    label.name,
-                    at=s.var,
-                )
-
-
 def concurrent_loops(path: Sequence[Stmt]) -> list[Var]:
     """The loops of `path` whose iterations run at once."""
     return [s.var for s in path if type(s) is For and s.kind in _AT_ONCE]

@@ -29,7 +29,6 @@ from ..available import (
     concurrent_loops,
     require_available,
     require_left_behind,
-    require_may_enter,
     require_readers_served,
     require_still_concurrent,
 )
@@ -106,7 +105,6 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     at_once = concurrent_loops(path_to(fn, block))
     fn = _move(fn, producer, target, position, moved)
     require_available(fn, block)
-    require_may_enter(fn, block)
     require_left_behind(fn, block, at_once)
     return fn, None
 
@@ -250,7 +248,6 @@ def _require_apart(fn: Func, consumer: Block, produced: _Produced) -> None:
             apart = follows and touches_apart(path[: k + 1], produced.source, produced.buffer)
             if not apart or has_reduction(consumer):
                 require_still_concurrent(fn, (s.var,))
-    require_may_enter(fn, consumer.label)
 
 
 def _require_zero_first(block: Block, loops: Sequence[For]) -> None:
