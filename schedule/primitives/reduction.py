@@ -375,13 +375,6 @@ def fuse_reduction_epilogue(fn: Func, reduction: Label, epilogue: Label) -> tupl
     assert isinstance(consumer.body, Store)
     target = consumer.body.buffer
     require(
-        target.dtype == matched.buffer.dtype,
-        "the sum is of {0} and the result of {1}",
-        matched.buffer.dtype,
-        target.dtype,
-        at=epilogue,
-    )
-    require(
         target not in fn.inplace,
         "{0} is updated in place; its first contents are part of the computation",
         target.name,
