@@ -53,7 +53,6 @@ from .cache import (
     top_statements,
     written_elements,
 )
-from .reduction import sole_block
 
 PADDING = 64
 """At most how many times as many iterations a padded loop may have."""
@@ -78,13 +77,14 @@ def pad_einsum(fn: Func, block: Label, padding: Sequence[Dim]) -> tuple[Func, tu
     position = top_position(fn, block)
     top = top_statements(fn)[position]
     require_unit(fn, found)
-    loops = [s for s in find_path(top, block) or () if type(s) is For]
+    path = find_path(top, block) or ()
+    loops = [s for s in path if type(s) is For]
     padded = _padded_iters(found, loops, padding)
     if not padded:
         return fn, ()
     require(
-        type(top) is For and sole_block(top) is found,
-        "block {0} shares its nest with others",
+        len(loops) == len(path) - 1,
+        "there are other statements than loops around block {0} in its nest",
         block.name,
         at=block,
         hint="pad_einsum comes before compute_at moves the blocks into one nest",
@@ -102,7 +102,7 @@ def pad_einsum(fn: Func, block: Label, padding: Sequence[Dim]) -> tuple[Func, tu
         new = For(s.var, grown.get(s.var, s.extent), new, s.kind, s.thread, s.annotations)
     results = {r.buffer for r in found.writes}
     ins = [_copy_in(fn, found, m, position) for m in moves.values() if m.old not in results]
-    outs = [_copy_out(fn, found, m) for m in moves.values() if m.old in results]
+    outs = [_copy_out(fn, m) for m in moves.values() if m.old in results]
     made = [s for s, _ in ins] + [new] + [s for s, _ in outs]
     stmts = top_statements(fn)
     body = seq(*stmts[:position], *made, *stmts[position + 1 :])
@@ -304,12 +304,6 @@ def _copy_in(fn: Func, block: Block, move: _Move, position: int) -> tuple[Stmt, 
     return nest(loops, with_regions(copy)), label
 
 
-def _copy_out(fn: Func, block: Block, move: _Move) -> tuple[Stmt, Label]:
+def _copy_out(fn: Func, move: _Move) -> tuple[Stmt, Label]:
     """The nest that copies the result without its padding, and the label of its block."""
-    require(
-        move.old not in fn.inplace,
-        "{0} is updated in place; its first contents are part of the computation",
-        move.old.name,
-        at=block.label,
-    )
     return copy_block(f"{move.old.name}_crop", move.new, move.old, written_elements(fn, move.old))

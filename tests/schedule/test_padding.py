@@ -10,6 +10,7 @@ from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
 
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning
@@ -106,8 +107,17 @@ def test_nest_shared_with_others() -> None:
     sch = Schedule(matmul_relu())
     block = sch.get_block("C")
     sch.compute_at(block, loops(sch, "D")[0])
-    with pytest.raises(ScheduleError, match="must contain a single block|shares its nest"):
+    with pytest.raises(
+        ScheduleError, match="other statements than loops around block C"
+    ) as refusal:
         sch.pad_einsum(block, [1, 5, 4])
+    assert "pad_einsum comes before compute_at moves" in str(refusal.value)
+
+
+def test_sum_in_the_place_of_first_contents() -> None:
+    sch = Schedule(sums_after_first_contents())
+    sch.pad_einsum(sch.get_block("S"), [3, 4])
+    check_meaning(sch.original, sch.func)
 
 
 def test_maximum() -> None:
@@ -223,6 +233,25 @@ def weighted(dtype: str) -> Func:
     r = te.reduce_axis(6, name="r")
     s = te.compute((4,), lambda i: te.sum(a[i, r] * w[i], axis=r), name="S")
     return te.func([a, w, s], name="weighted")
+
+
+def sums_after_first_contents() -> Func:
+    """F = what S starts with, then S = the sums of the rows of A."""
+    return parse("""
+@tw.script
+def f(A: T.Buffer((4, 6), "int32"), S: T.Buffer((4,), "int32"), F: T.Buffer((4,), "int32")):
+    T.inplace(S)
+    for i in range(4):
+        with T.block("F"):
+            vi = T.axis.spatial(4, i)
+            F[vi] = S[vi]
+    for i, r in T.grid(4, 6):
+        with T.block("S"):
+            vi, vr = T.axis.remap("SR", [i, r])
+            with T.init():
+                S[vi] = 0
+            S[vi] = S[vi] + A[vi, vr]
+""")
 
 
 def matmul_of_a_copy() -> Func:
