@@ -62,6 +62,25 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lambda i: (" + "i, " * 2000 + ")", "an index map of 6012 characters; at most 4096"),
+        ("lambda i: (i, i ** 2)", r"'i \*\* 2' has no place in an index map: 'lambda i: "),
+        ("lambda i: abs(i)", r"'abs\(i\)' has no place in an index map"),
+    ],
+)
+def test_what_is_wrong_in_a_text_is_named(text: str, message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        parse_index_map(text)
+
+
+def test_a_condition_is_no_index() -> None:
+    sch = Schedule(chain())
+    with pytest.raises(ScheduleError, match=r"an index map is made of \+ .*, found i < 3"):
+        sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i: (i, i < 3))
+
+
+@pytest.mark.parametrize(
     "function", [lambda *i: i, lambda i: "text", lambda i: (i, None), lambda i: i**2, lambda i: {}]
 )
 def test_functions_that_give_no_indices_are_refused(function: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +12,7 @@ import tilewright as tw
 from tilewright.errors import ScheduleError
 from tilewright.schedule import PRIMITIVES, Schedule, Trace
 from tilewright.schedule import primitives as p
+from tilewright.schedule.choose import Choose
 from tilewright.schedule.find import path_to, rebuild
 from tilewright.tir.ir import Dim, For, Func, Label, Var
 from tilewright.tir.visit import substitute
@@ -104,6 +105,36 @@ def test_it_is_searched_like_any_other() -> None:
     check_meaning(sch.original, concrete.func)
     with pytest.raises(ScheduleError, match="1 lanes"):
         sch.trace.with_row([1]).apply(sch.original)
+
+
+def test_a_decision_needs_a_value_to_take() -> None:
+    @tw.primitive
+    def pick(fn: Func, choose: Choose, values: Sequence[int], least: int) -> tuple[Func, Dim]:
+        """One of the values from `least` on, with a weight of its value."""
+        return fn, choose("picked", values, lambda v: v >= least, [float(v) for v in values])
+
+    sch = Schedule(chain())
+    assert sch.pick([2, 3], 3) == 3
+    with pytest.raises(ScheduleError, match="no value is possible for picked"):
+        sch.pick([2, 3], 4)
+    left_open = Schedule(chain(), symbolic=True)
+    for values in ([], [0]):
+        with pytest.raises(ScheduleError, match="no value is possible for picked"):
+            left_open.pick(values, 0)
+
+
+def test_blocks_that_it_keeps_to_itself_have_no_handle() -> None:
+    @tw.primitive
+    def stage(fn: Func, block: Label) -> tuple[Func, None]:
+        """Copy the first input."""
+        return p.cache_read(fn, block, 0, "local")[0], None
+
+    sch = Schedule(chain())
+    sch.stage(sch.get_block("B"))
+    with pytest.raises(
+        ScheduleError, match="block A_local was made by a step that did not return it"
+    ):
+        sch.get_block("A_local")
 
 
 def test_a_trace_says_where_it_came_from() -> None:

@@ -92,6 +92,15 @@ def test_map_that_loses_elements() -> None:
         sch.transform_layout(sch.get_block("C"), ("write", 0), lambda i, j: (i // 2, j // 2))
 
 
+def test_map_of_open_sizes_that_no_rule_covers() -> None:
+    sch = Schedule(chain(), symbolic=True)
+    block = sch.get_block("C")
+    sch.pack(block, 0, "Aa", [sch.sample_categorical([2, 4])])
+    with pytest.raises(ScheduleError, match="map keeps the elements of B_packed apart") as refusal:
+        sch.transform_layout(block, ("read", 0), lambda i, j: (i * 5 + j,))
+    assert "use indices of the forms i, i // c and i % c" in str(refusal.value)
+
+
 def test_map_of_another_rank() -> None:
     sch = Schedule(matmul_relu())
     with pytest.raises(ScheduleError, match="the map takes 1 indices, C has 2"):

@@ -15,7 +15,7 @@ from tilewright.tir.verify import verify
 
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning
-from .programs import chain, loops, matmul, stencil
+from .programs import chain, loops, matmul, rowsum, stencil
 
 
 def staged_matmul(sch: Schedule) -> tuple[Label, Var]:
@@ -146,6 +146,16 @@ def test_iterations_that_share_elements() -> None:
     sch = Schedule(handed_on(', B: T.Buffer((1,), "int32")', ""))
     with pytest.raises(ScheduleError, match="the iterations of loop i share elements of B"):
         sch.pipeline(loops(sch, "C")[0], [0, 1])
+
+
+def test_iterations_of_both_a_reduction_and_its_elements() -> None:
+    sch = Schedule(rowsum())
+    block = sch.get_block("S")
+    loop = sch.fuse(*sch.get_loops(block))
+    copy = sch.cache_read(block, 0, "local")
+    sch.compute_at(copy, loop)
+    with pytest.raises(ScheduleError, match="part of both the reduction and the elements of bl"):
+        sch.double_buffer(copy, loop)
 
 
 def test_versions_in_registers() -> None:

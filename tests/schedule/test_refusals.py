@@ -176,3 +176,225 @@ for i in range(2):
 def test_loops_are_reordered_from_one_on() -> None:
     func = program(block("C", "C[vi] = A[vi]"))
     refused(func, "reorder takes at least one loop", lambda s: s.reorder())
+
+
+THREE = 'A: T.Buffer((4,), "int32"), C: T.Buffer((4,), "int32"), X: T.Buffer((4,), "int32")'
+
+
+def test_first_contents_that_the_next_iteration_overwrites() -> None:
+    func = program(
+        block("B", "B[vi] = X[vi]")
+        + """
+for t in range(2):
+    for i in range(4):
+        with T.block("C"):
+            vt, vi = T.axis.remap("SS", [t, i])
+            C[vt, vi] = B[vi]
+    for i in range(4):
+        with T.block("X"):
+            vt = T.axis.opaque(2, t)
+            vi = T.axis.spatial(4, i)
+            X[vi] = 7
+""",
+        signature='X: T.Buffer((4,), "int32"), C: T.Buffer((2, 4), "int32")',
+        inplace="X",
+    )
+    refused(
+        func,
+        "block X, which block C needs, is computed after it",
+        lambda s: s.compute_inline(s.get_block("B")),
+    )
+
+
+def test_a_consumer_of_what_is_still_summed_up_in_the_loop() -> None:
+    func = program(
+        """
+for i in range(4):
+    with T.block("S"):
+        vs = T.axis.spatial(1, 0)
+        vi = T.axis.reduce(4, i)
+        with T.init():
+            S[vs] = 0
+        S[vs] = S[vs] + A[vi]
+    with T.block("B"):
+        vi = T.axis.spatial(4, i)
+        B[vi] = A[vi]
+"""
+        + block("C", "C[vi] = B[vi] + S[0]"),
+        signature='A: T.Buffer((4,), "int32"), S: T.Buffer((1,), "int32"), '
+        'C: T.Buffer((4,), "int32")',
+    )
+    refused(
+        func,
+        "block S is still being reduced over loop i where block B reads it",
+        lambda s: s.reverse_compute_inline(s.get_block("C")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("between", "last", "message"),
+    [
+        (
+            block("X", "X[vi] = A[vi] * 3"),
+            block("C", "C[vi] = B[vi] + X[vi]"),
+            "block X, which block C needs, is computed after loop i",
+        ),
+        (
+            block("X", "X[vi] = C[vi] * 3"),
+            block("C", "C[vi] = B[vi]"),
+            "block X reads what block C overwrites",
+        ),
+    ],
+)
+def test_a_consumer_does_not_pass_by_what_has_first_contents(
+    between: str, last: str, message: str
+) -> None:
+    func = program("\n".join((block("B", "B[vi] = A[vi]"), between, last)),
+                   signature=THREE, inplace="X, C")  # fmt: skip
+    refused(
+        func,
+        message,
+        lambda s: s.reverse_compute_at(s.get_block("C"), *s.get_loops(s.get_block("B"))),
+    )
+
+
+def test_a_reduction_that_would_follow_its_input_backwards() -> None:
+    func = program(
+        """
+for i in range(4):
+    with T.block("B"):
+        vi = T.axis.spatial(4, 3 - i)
+        B[vi] = A[vi]
+for k in range(4):
+    with T.block("C"):
+        vc = T.axis.spatial(1, 0)
+        vk = T.axis.reduce(4, k)
+        with T.init():
+            C[vc] = 0
+        C[vc] = C[vc] + B[vk]
+"""
+    )
+    refused(
+        func,
+        "block C would not start its reduction with its init",
+        lambda s: s.reverse_compute_at(s.get_block("C"), *s.get_loops(s.get_block("B"))),
+    )
+
+
+def test_a_part_of_a_reduction_between_others() -> None:
+    func = program(
+        """
+for k in range(2):
+    for l in range(2):
+        with T.block("C"):
+            vc = T.axis.spatial(1, 0)
+            vk = T.axis.reduce(4, k * 2 + l)
+            with T.init():
+                C[vc] = 0
+            C[vc] = C[vc] + A[vk]
+    with T.block("X"):
+        vi = T.axis.spatial(2, k)
+        X[vi] = A[vi]
+""",
+        signature=THREE,
+    )
+    refused(
+        func,
+        "loop k of the reduction is shared with other blocks",
+        lambda s: s.rfactor(s.get_loops(s.get_block("C"))[1]),
+    )
+
+
+def test_a_unit_has_no_loops_that_repeat_it() -> None:
+    func = program(
+        """
+for i, j in T.grid(4, 2):
+    with T.block("C"):
+        vi = T.axis.spatial(4, i)
+        C[vi] = A[vi]
+"""
+    )
+    refused(
+        func,
+        "loop j is part of no iteration of block C",
+        lambda s: s.blockize(s.get_loops(s.get_block("C"))[1]),
+    )
+
+
+def test_a_unit_has_no_opaque_iterations() -> None:
+    func = program(
+        """
+for i, k in T.grid(2, 4):
+    with T.block("C"):
+        vi = T.axis.opaque(2, i)
+        vk = T.axis.reduce(4, k)
+        with T.init():
+            C[vi] = 0
+        C[vi] = C[vi] + A[vk]
+"""
+    )
+    refused(
+        func,
+        "block C has opaque iteration variables, which must run in order",
+        lambda s: s.blockize(s.get_loops(s.get_block("C"))[0]),
+    )
+
+
+def test_a_sum_under_a_condition_is_not_padded() -> None:
+    func = program(
+        """
+if n < 2:
+    for i, k in T.grid(4, 4):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = 0
+            C[vi] = C[vi] + A[vk]
+""",
+        signature='n: T.int64, A: T.Buffer((4,), "int32"), C: T.Buffer((4,), "int32")',
+    )
+    refused(
+        func,
+        "there are other statements than loops around block C in its nest",
+        lambda s: s.pad_einsum(s.get_block("C"), [3, 3]),
+    )
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda s, i: s.split(i, factors=[None, 2]),
+        lambda s, i: s.loop_partition(i, at=2),
+    ],
+    ids=["split", "loop_partition"],
+)
+def test_stores_outside_of_blocks_stay(step: Callable[[Schedule, Any], Any]) -> None:
+    func = program(block("B", "B[vi] = A[vi]") + "\n    C[i] = A[i]")
+    refused(
+        func,
+        r"a statement outside of any block cannot be scheduled: C\[i\] = A\[i\]",
+        lambda s: step(s, *s.get_loops(s.get_block("B"))),
+    )
+
+
+def test_a_pipeline_of_a_reduction_that_runs_backwards() -> None:
+    func = program(
+        """
+for k in range(4):
+    with T.block("B"):
+        vk = T.axis.spatial(4, 3 - k)
+        B[vk] = A[vk]
+    with T.block("C"):
+        vc = T.axis.spatial(1, 0)
+        vk = T.axis.reduce(4, 3 - k)
+        with T.init():
+            C[vc] = 0
+        C[vc] = C[vc] + B[vk]
+"""
+    )
+    refused(
+        func,
+        "it cannot be shown that the reduction of block C starts with the first iteration of "
+        "loop k",
+        lambda s: s.double_buffer(s.get_block("B"), *s.get_loops(s.get_block("B"))),
+    )

@@ -71,6 +71,23 @@ def test_an_epilogue_with_a_term_that_comes_later_is_not_fused() -> None:
         sch.fuse_reduction_epilogue(sch.get_block("S"), sch.get_block("D"))
 
 
+@pytest.mark.parametrize(
+    ("inplace", "read", "message"),
+    [
+        ("", "S", "S must be read by block D alone"),
+        ("    T.inplace(D)\n", "D", "D is updated in place; its first contents are part of"),
+    ],
+)
+def test_an_epilogue_behind_another_reader_is_not_fused(
+    inplace: str, read: str, message: str
+) -> None:
+    text = LATE.replace("START", "0").replace("    S = T.alloc", f"{inplace}    S = T.alloc")
+    text = text.replace("Z[vi] * 2", f"{read}[vi] * 2").replace("+ Y[vi]", "+ Z[vi]")
+    sch = Schedule(parse(text))
+    with pytest.raises(ScheduleError, match=message):
+        sch.fuse_reduction_epilogue(sch.get_block("S"), sch.get_block("D"))
+
+
 def test_a_sum_that_starts_elsewhere_takes_no_epilogue() -> None:
     sch = Schedule(parse(LATE.replace("START", "5")))
     with pytest.raises(ScheduleError, match="block S does not start from zero"):

@@ -321,6 +321,22 @@ def test_a_sampled_number_of_another_schedule_is_refused() -> None:
         two.split(j, factors=[outer, inner])
 
 
+def test_a_sampled_number_that_was_decided_otherwise_is_refused() -> None:
+    one, two = Schedule(elementwise(64, 1)), Schedule(elementwise(64, 1))
+    four = one.sample_categorical([4, 8], decision=[4])
+    two.sample_categorical([4, 8], decision=[8])
+    with pytest.raises(ScheduleError, match="split: the sampled integer 4 is of another schedule"):
+        two.split(loops(two, "B")[0], factors=[None, four])
+
+
+def test_an_extent_without_a_known_bound_is_not_tiled() -> None:
+    sch = Schedule(elementwise(64, 1), symbolic=True)
+    n = sch.sample_categorical([1, 2, 4])
+    outer, _ = sch.split(loops(sch, "B")[0], factors=[None, n - 1])
+    with pytest.raises(ScheduleError, match=r"the extent .* // \(choice - 1\) has no known bound"):
+        sch.sample_perfect_tile(outer, n=2)
+
+
 def test_arithmetic_on_sampled_numbers_is_recorded() -> None:
     sch = Schedule(elementwise(64, 1))
     i, _ = loops(sch, "B")

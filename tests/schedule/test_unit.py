@@ -140,6 +140,15 @@ def refusals() -> list[tuple[str, Func, Callable[[Schedule], object], str]]:
     def shared(s: Schedule) -> None:
         s.blockize(loops(s, "B")[0])
 
+    def between_parts(s: Schedule) -> None:
+        tail, _ = s.loop_partition(loops(s, "B")[1], at=2)
+        s.loop_partition(tail, at=8)
+        s.blockize(s.split(tail, factors=[None, 4])[1])
+
+    def partial(s: Schedule) -> None:
+        outer, _ = s.split(loops(s, "S")[1], factors=[None, 4])
+        s.blockize(s.get_loops(s.rfactor(outer, 0))[-1])
+
     def fused(s: Schedule) -> None:
         i, j = loops(s, "B")
         s.blockize(s.split(s.fuse(i, j), factors=[None, 8])[1])
@@ -152,6 +161,8 @@ def refusals() -> list[tuple[str, Func, Callable[[Schedule], object], str]]:
         ("in a vector", elementwise(), in_vector, "loop i around it is vectorized"),
         ("nothing", elementwise(0), empty, "loop i runs nothing"),
         ("two iterations", diagonal(), shared, "loop i is part of several iterations of block B"),
+        ("not aligned", elementwise(), between_parts, r"tiles of 4 .* start at .* \* 4 \+ 2"),
+        ("guarded", rowsum(4, 10), partial, "block S_rf runs only for a part of some tiles: where"),
         ("fused", elementwise(), fused, "no sum of multiples of the tile's loops"),
     ]  # fmt: skip
 
@@ -328,6 +339,18 @@ def test_vectors_must_lie_in_one_piece() -> None:
     sch.decompose_reduction(block, k0)
     with pytest.raises(ScheduleError, match="takes 64 elements as one vector, which lie .* in B"):
         sch.tensorize(j1, "dot_16x4_vnni")
+
+
+def test_vectors_in_rows_of_an_open_length() -> None:
+    sch = Schedule(matmul(8, 16, 4, "float32"), symbolic=True)
+    block = sch.get_block("C")
+    sch.pack(block, 1, "ABa", [sch.sample_categorical([2, 4])])
+    i, j, k = sch.get_loops(block)
+    i0, j0, i1, j1 = sch.tile((i, j), (4, 8))
+    sch.reorder(i0, j0, k, i1, j1)
+    sch.decompose_reduction(block, k)
+    with pytest.raises(ScheduleError, match="how far apart elements of B_packed are that instruc"):
+        sch.tensorize(i1, "outer_4x8_fma")
 
 
 def test_what_it_computes_must_stay() -> None:
