@@ -120,7 +120,7 @@ def put_switches() -> None:
             return real(self, fullname)
         return compile(with_switches(path, []), self.path, "exec", dont_inherit=True)
 
-    SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
     vars(builtins).update(__require__=switched_require, __is_on__=is_on)
 
 
