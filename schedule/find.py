@@ -7,7 +7,7 @@ from dataclasses import replace as _replace
 from typing import Any
 
 from ..errors import ScheduleError
-from ..tir.ir import Alloc, Block, Buffer, For, Func, If, Label, Let, Seq, Stmt, Var
+from ..tir.ir import Alloc, Block, Buffer, For, Func, If, Label, Let, Seq, Stmt, Var, seq
 from ..tir.visit import map_tuple
 
 _NESTED: dict[type, Callable[[Any], tuple[Stmt, ...]]] = {
@@ -102,7 +102,7 @@ def with_children(stmt: Stmt, children: tuple[Stmt, ...]) -> Stmt:
         case For():
             return with_body(stmt, children[0])
         case Seq():
-            return Seq(children)
+            return seq(*children)
         case If():
             return If(stmt.cond, children[0], children[1] if len(children) > 1 else None)
         case Let():
