@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from ..schedule.blocks import expr_key, has_reduction, match_reduction, readers_of, region_buffers
+from ..schedule.blocks import expr_key, has_reduction, readers_of, region_buffers
 from ..schedule.find import blocks_in
+from ..schedule.reductions import match_reduction
 from ..tir.ir import Block, Buffer, Call, Expr, Func, IterKind, Load, Select, Var
 from ..tir.linear import linear
 from ..tir.visit import walk

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as _replace
-from typing import NamedTuple
 
 from ..tir.bounds import bound
 from ..tir.ir import (
@@ -33,7 +32,6 @@ from ..tir.ir import (
     const,
 )
 from ..tir.prove import truth
-from ..tir.reduction import COMBINERS, Combiner
 from ..tir.regions import hull
 from ..tir.simplify import Simplifier
 from ..tir.visit import substitute, walk
@@ -217,36 +215,6 @@ def expr_key(e: object) -> object:
         else:
             parts.append(v)
     return tuple(parts)
-
-
-class Reduction(NamedTuple):
-    """A block that is `buffer[indices] = combine(buffer[indices], value)`."""
-
-    combiner: Combiner
-    buffer: Buffer
-    indices: tuple[Expr, ...]
-    value: Expr
-
-
-_BY_OP = {Op.ADD: "sum", Op.MUL: "prod", Op.MAX: "max", Op.MIN: "min"}
-
-
-def match_reduction(block: Block) -> Reduction | None:
-    """The single-result reduction that `block` computes, or `None` for anything else."""
-    body = block.body
-    if type(body) is not Store or type(body.value) is not Binary or body.value.op not in _BY_OP:
-        return None
-    wanted = tuple(map(expr_key, body.indices))
-    for old, value in ((body.value.a, body.value.b), (body.value.b, body.value.a)):
-        if (
-            type(old) is Load
-            and old.buffer is body.buffer
-            and tuple(map(expr_key, old.indices)) == wanted
-            and not any(type(n) is Load and n.buffer is body.buffer for n in walk(value))
-        ):
-            combiner = COMBINERS[_BY_OP[body.value.op]]
-            return Reduction(combiner, body.buffer, body.indices, value)
-    return None
 
 
 def loop_ranges(loops: Iterable[For]) -> dict[Var, tuple[Dim, Dim]]:

@@ -16,7 +16,6 @@ from .ir import (
     Iter,
     IterKind,
     Label,
-    Let,
     Load,
     Reduce,
     Stmt,
@@ -24,7 +23,7 @@ from .ir import (
     seq,
     store,
 )
-from .reduction import COMBINERS
+from .reduction import COMBINERS, Place, update
 from .stages import group
 from .tensor import Stage, Tensor, key
 from .visit import CHILDREN, walk
@@ -233,22 +232,9 @@ def _update(
     """`C = combine(C, value)`; several results are combined before the first of them is stored."""
     updates: list[Stmt] = []
     for members in _groups(stage):
-        combine = COMBINERS[members[0][1].combiner].combine
-        held = [targets[position] for position, _ in members]
-        values = tuple(lower(v) for v in members[0][1].values)
-        if len(members) == 1:
-            (total,) = combine((held[0][point],), values)
-            updates.append(store(held[0], point, total))
-            continue
-        old = [Var(unique(f"old_{b.name}", names), b.dtype) for b in held]
-        new = [Var(unique(f"new_{b.name}", names), b.dtype) for b in held]
-        best = [Var(unique(f"best_{b.name}", names), b.dtype) for b in held]
-        combined = combine(tuple(old), tuple(new))
-        update = seq(*(store(b, point, v) for b, v in zip(held, best, strict=True)))
-        bindings = zip(
-            old + new + best, [*(b[point] for b in held), *values, *combined], strict=True
-        )
-        for var, value in reversed(list(bindings)):
-            update = Let(var, value, update)
-        updates.append(update)
+        combiner = COMBINERS[members[0][1].combiner]
+        places = [Place(targets[position], point) for position, _ in members]
+        old = [p.buffer[point] for p in places]
+        values = [lower(v) for v in members[0][1].values]
+        updates.append(update(combiner, places, old, values, lambda name: unique(name, names)))
     return seq(*updates)

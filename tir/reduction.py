@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from .. import dtypes
-from .ir import Const, Expr, Op, binary, const, select
+from .ir import (
+    Buffer,
+    Const,
+    Expr,
+    Let,
+    Op,
+    Stmt,
+    Var,
+    binary,
+    const,
+    select,
+    seq,
+    store,
+)
 
 
 class Combiner(NamedTuple):
@@ -20,6 +33,44 @@ class Combiner(NamedTuple):
     arity: int
     identity: Callable[[tuple[str, ...]], tuple[Const, ...]]
     combine: Callable[[tuple[Expr, ...], tuple[Expr, ...]], tuple[Expr, ...]]
+
+
+class Place(NamedTuple):
+    """An element of a buffer."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+
+
+def update(
+    combiner: Combiner,
+    places: Sequence[Place],
+    old: Sequence[Expr],
+    values: Sequence[Expr],
+    unique: Callable[[str], str] = str,
+) -> Stmt:
+    """Store at `places` what `old` and `values` combine to.
+
+    Several results are all computed before the first of them is stored. `unique` gives the names of
+    what holds them.
+    """
+    if combiner.arity == 1:
+        (total,) = combiner.combine(tuple(old), tuple(values))
+        return store(*places[0], total)
+    names = [p.buffer.name for p in places]
+    held, new, best = (
+        [
+            Var(unique(f"{what}_{name}"), p.buffer.dtype)
+            for name, p in zip(names, places, strict=True)
+        ]
+        for what in ("old", "new", "best")
+    )
+    combined = combiner.combine(tuple(held), tuple(new))
+    stmt = seq(*(store(*p, v) for p, v in zip(places, best, strict=True)))
+    bindings = zip(held + new + best, [*old, *values, *combined], strict=True)
+    for var, value in reversed(list(bindings)):
+        stmt = Let(var, value, stmt)
+    return stmt
 
 
 def lowest(dtype: str) -> Const:

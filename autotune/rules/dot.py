@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from ...codegen.llvm_dot import instruction
 from ...errors import ScheduleError
 from ...schedule import Schedule
-from ...schedule.blocks import match_reduction
 from ...schedule.find import find_block
+from ...schedule.reductions import match_reduction
 from ...target import Target
 from ...tir.ir import Binary, Block, Buffer, Cast, Dim, Expr, Label, Load, Op, Var, product
 from ..sketch import Draft, Rule

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...schedule import Schedule
-from ...schedule.blocks import feeding, has_reduction, match_reduction, region_buffers
+from ...schedule.blocks import feeding, has_reduction, region_buffers
 from ...schedule.find import find_block
+from ...schedule.reductions import match_reduction
 from ...target import Target
 from ...tir.ir import Block, Func, IterKind, Label, Var
 from ..sketch import Draft, Rule

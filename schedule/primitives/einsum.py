@@ -37,13 +37,13 @@ from ..blocks import (
     conjunction,
     conjuncts,
     free_vars,
-    match_reduction,
     nest,
     require_unit,
     with_regions,
 )
 from ..find import find_block, find_path
 from ..primitive import primitive
+from ..reductions import match_reduction
 from ..require import certain, require
 from .cache import (
     copy_block,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace as _replace
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from ...tir.ir import (
     Iter,
     IterKind,
     Label,
+    Let,
     Load,
     Op,
     Seq,
@@ -29,11 +31,11 @@ from ...tir.ir import (
     seq,
 )
 from ...tir.prove import prove
+from ...tir.reduction import COMBINERS, Place, update
 from ...tir.simplify import Simplifier
 from ...tir.visit import substitute, walk
 from ..available import require_available, require_readers_served, require_still_concurrent
 from ..blocks import (
-    Reduction,
     conjunction,
     conjuncts,
     domain_conditions,
@@ -41,7 +43,6 @@ from ..blocks import (
     free_vars,
     has_reduction,
     loop_ranges,
-    match_reduction,
     nest,
     order_of,
     readers_of,
@@ -55,7 +56,10 @@ from ..blocks import (
 from ..find import find_block, find_loop, find_path, loops_above, path_to, replace
 from ..legality import require_visited_once
 from ..primitive import primitive
+from ..reductions import Updates, match_reduction, match_updates
 from ..require import require
+
+_NAMES = tuple(COMBINERS)
 
 
 @primitive
@@ -135,21 +139,23 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
         for k_0, k_1: C[] += A[k_0 * 8 + k_1]   ->   for k_0, k_1: C_rf[k_1] += A[k_0 * 8 + k_1]
                                                      for k_1: C[] += C_rf[k_1]
 
-    The partial results are an internal buffer with a new dimension at `factor_axis`. Gives the
-    label of the block that computes them; the block's old handle stays with the combination.
-    For sum, prod, min and max.
+    The partial results are an internal buffer with a new dimension at `factor_axis`, or one for
+    each result that is reduced. Gives the label of the block that computes them; the block's old
+    handle stays with the combination. For sum, prod, min, max, argmin and argmax, which gives the
+    first of equal elements as before.
     """
     target = find_loop(fn, loop)
     block = sole_block(target)
     require_unit(fn, block)
-    reduction = match_reduction(block)
+    reductions = match_updates(block)
     require(
-        reduction is not None,
-        "block {0} must be a reduction by sum, prod, min or max",
+        reductions is not None,
+        "block {0} must be a reduction by {1}",
         block.label.name,
+        " or ".join([", ".join(_NAMES[:-1]), _NAMES[-1]]),
         at=block.label,
     )
-    assert reduction is not None
+    assert reductions is not None
     spatial, reduce = feeding(block, IterKind.SPATIAL), feeding(block, IterKind.REDUCE)
     require(
         loop in reduce and loop not in spatial,
@@ -164,7 +170,15 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
         lambda: ", ".join(sorted(v.name for v in spatial & reduce)),
         at=loop,
     )
-    rank = len(reduction.buffer.shape)
+    places = [p for u in reductions.updates for p in u.places]
+    rank = len(places[0].indices)
+    require(
+        all(len(p.indices) == rank for p in places),
+        "the results of block {0} are of different ranks: {1}",
+        block.label.name,
+        lambda: ", ".join(f"{p.buffer.name} of {len(p.indices)}" for p in places),
+        at=block.label,
+    )
     require(
         -rank - 1 <= factor_axis <= rank,
         "factor_axis {0} is outside of -{1} .. {2}",
@@ -187,14 +201,14 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
     )
     require_visited_once(block, loops, loop_ranges(loops_above(fn, block.label)))
     _require_zero_point(fn, block, loop, reduce)
-    partial = _partial(block, reduction, loop, target.extent, axis, loops)
-    combined = _combined(block, reduction, partial, loop, axis, loops)
+    partial = _partial(block, reductions, loop, target.extent, axis, loops)
+    combined = _combined(block, reductions, partial, loop, axis, loops)
     rebuilt = replace(fn, block, partial.block)
     below = find_path(rebuilt.body, partial.block.label)
     assert below is not None
     root = below[first]
     assert nest_root is not root
-    fn = replace(rebuilt, root, seq(root, combined), partial.buffer)
+    fn = replace(rebuilt, root, seq(root, combined), *partial.buffers.values())
     return fn, partial.block.label
 
 
@@ -214,10 +228,10 @@ def sole_block(loop: For) -> Block:
 
 
 class _Partial(NamedTuple):
-    """The block of partial results and the buffer that it fills."""
+    """The block of partial results, and the buffers that it fills, by those they are results of."""
 
     block: Block
-    buffer: Buffer
+    buffers: dict[Buffer, Buffer]
 
 
 def _require_zero_point(fn: Func, block: Block, loop: Var, reduce: set[Var]) -> None:
@@ -237,7 +251,7 @@ def _require_zero_point(fn: Func, block: Block, loop: Var, reduce: set[Var]) -> 
 
 
 def _partial(
-    block: Block, reduction: Reduction, loop: Var, extent: Dim, axis: int, loops: list[For]
+    block: Block, reductions: Updates, loop: Var, extent: Dim, axis: int, loops: list[For]
 ) -> _Partial:
     """The block with `loop` as a spatial iteration, each other loop of the reduction as its own."""
     extents = {s.var: s.extent for s in loops}
@@ -255,38 +269,54 @@ def _partial(
                 new_reduce[v] = Iter(Var(f"v{v.name}"), extents[v], IterKind.REDUCE, v)
             values[v] = new_reduce[v].var
         mapping[i.var] = substitute(i.value, values)
-    shape = list(reduction.buffer.shape)
-    shape.insert(axis, extent)
-    buffer = Buffer(f"{reduction.buffer.name}_rf", tuple(shape), reduction.buffer.dtype)
-    indices = [substitute(e, mapping) for e in reduction.indices]
-    indices.insert(axis, factor.var)
-    where = tuple(indices)
-    old = load(buffer, where)
-    value = substitute(reduction.value, mapping)
-    body = Store(buffer, where, reduction.combiner.combine((old,), (value,))[0])
-    (identity,) = reduction.combiner.identity((buffer.dtype,))
+    mapping |= {v: Var(v.name, v.dtype) for v, _ in reductions.bindings}
+    buffers: dict[Buffer, Buffer] = {}
+    bodies: list[Stmt] = []
+    inits: list[Stmt] = []
+    for combiner, places, given in reductions.updates:
+        made = [_widened(p, extent, factor.var, axis, mapping) for p in places]
+        buffers |= {p.buffer: m.buffer for p, m in zip(places, made, strict=True)}
+        identity = combiner.identity(tuple(m.buffer.dtype for m in made))
+        inits += [Store(*m, e) for m, e in zip(made, identity, strict=True)]
+        old = [load(*m) for m in made] if new_reduce else identity
+        bodies.append(update(combiner, made, old, [substitute(v, mapping) for v in given]))
+    body = seq(*bodies)
+    for var, value in reversed(reductions.bindings):
+        bound = mapping[var]
+        assert isinstance(bound, Var)
+        body = Let(bound, substitute(value, mapping), body)
     spatial = tuple(
         _replace(i, var=fresh[i.var]) for i in block.iters if i.kind is IterKind.SPATIAL
     )
     iters = (*spatial[:axis], factor, *spatial[axis:], *new_reduce.values())
-    if not new_reduce:
-        body = Store(buffer, where, reduction.combiner.combine((identity,), (value,))[0])
-    made = Block(
+    result = Block(
         Label(f"{block.label.name}_rf"),
         iters,
         (),
         (),
         body,
-        Store(buffer, where, identity) if new_reduce else None,
+        seq(*inits) if new_reduce else None,
         block.predicate,
         block.annotations,
     )
-    return _Partial(with_regions(made), buffer)
+    return _Partial(with_regions(result), buffers)
+
+
+def _widened(
+    place: Place, extent: Dim, index: Var, axis: int, mapping: Mapping[Var, Expr]
+) -> Place:
+    """An element of the partial results of `place`: with a dimension more, of index `index`."""
+    shape = list(place.buffer.shape)
+    shape.insert(axis, extent)
+    indices = [substitute(e, mapping) for e in place.indices]
+    indices.insert(axis, index)
+    buffer = Buffer(f"{place.buffer.name}_rf", tuple(shape), place.buffer.dtype)
+    return Place(buffer, tuple(indices))
 
 
 def _combined(
     block: Block,
-    reduction: Reduction,
+    reductions: Updates,
     partial: _Partial,
     loop: Var,
     axis: int,
@@ -306,18 +336,16 @@ def _combined(
         ),
         Iter(factor_var, extent, IterKind.REDUCE, renamed[loop]),
     )
-    indices = list(reduction.indices)
-    indices.insert(axis, factor_var)
-    value = load(partial.buffer, tuple(indices))
-    old = load(reduction.buffer, reduction.indices)
-    body = Store(
-        reduction.buffer,
-        reduction.indices,
-        reduction.combiner.combine((old,), (value,))[0],
-    )
+    bodies: list[Stmt] = []
+    for combiner, places, _ in reductions.updates:
+        values = [
+            load(partial.buffers[b], (*indices[:axis], factor_var, *indices[axis:]))
+            for b, indices in places
+        ]
+        bodies.append(update(combiner, places, [load(*p) for p in places], values))
     guards = [substitute(c, renamed) for c in conjuncts(block.predicate)
               if not free_vars(c) & reduce]  # fmt: skip
-    made = Block(block.label, iters, (), (), body, block.init, conjunction(guards))
+    made = Block(block.label, iters, (), (), seq(*bodies), block.init, conjunction(guards))
     return nest([(renamed[s.var], s.extent) for s in kept], with_regions(made))
 
 

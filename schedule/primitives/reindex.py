@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace as _replace
 from typing import Any
 
-from ...tir.ir import Block, Buffer, Func, IterKind, Label, Load, Seq, Stmt, Store
+from ...tir.ir import Block, Buffer, Func, IterKind, Label, Let, Load, Seq, Stmt, Store
 from ...tir.visit import walk
 from ..available import require_still_concurrent
 from ..blocks import free_vars, readers_of, require_unit, writers_of
@@ -165,7 +165,7 @@ def _write(
         at=label,
     )
     require(
-        all(type(n) in (Seq, Store) or not isinstance(n, Stmt) for n in walk(block.body)),
+        all(type(n) in (Seq, Let, Store) or not isinstance(n, Stmt) for n in walk(block.body)),
         "block {0} stores {1} under a condition or in a loop of its own",
         label.name,
         old.name,
