@@ -8,19 +8,35 @@ read. Where that does not decide, exactly by integer sets.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import VerifyError
 from . import affine
 from .digits import Digit, digit_of, free
 from .inequality import nonnegative
-from .ir import Block, Buffer, Expr, For, ForKind, Func, IterKind, Op, Var, binary, const
+from .ir import (
+    INDEX,
+    Binary,
+    Block,
+    Buffer,
+    Cast,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    IterKind,
+    Load,
+    Op,
+    Var,
+    binary,
+    const,
+)
 from .polynomial import Poly, Ranges, add, factors, number
 from .prove import truth
 from .simplify import Simplifier
-from .structure import same
+from .structure import key_of, same
 from .survey import Survey, Touch
-from .visit import substitute
+from .visit import rewrite_children, substitute
 from .windows import Sweeper, variables
 
 
@@ -204,12 +220,26 @@ class Initialised:
 
 
 def elements(survey: Survey, t: Touch, loops: Sequence[For]) -> affine.Elements | None:
-    """The elements that `t` may touch in one iteration of `loops`."""
-    indices = [survey.resolved(i) for i in t.indices]
+    """The elements that `t` may touch in one iteration of `loops`.
+
+    An index that depends on data may be anything in the `value_range` of the data.
+    """
+    read: dict[object, tuple[Var, int, int]] = {}
+    indices = [_with_data(survey.resolved(i), read) for i in t.indices]
     conditions = conditions_of(survey, t)
+    ranges = {**survey.ranges, **{v: (0, high - low - 1) for v, low, high in read.values()}}
     shared = [f.var for f in loops]
-    box = _box(survey, shared, indices, conditions)
+    box = _box(survey, shared, indices, conditions, ranges)
     return affine.elements(indices, t.buffer.shape, box, shared, certain=False)
+
+
+def _with_data(e: Any, read: dict[object, tuple[Var, int, int]]) -> Any:
+    """`e` with variables for the data in it; `read` gets them with the ends of their ranges."""
+    load = e.value if type(e) is Cast and e.dtype == INDEX else e
+    if type(load) is Load and load.buffer.value_range is not None:
+        var, low, _ = read.setdefault(key_of(load), (Var("data"), *load.buffer.value_range))
+        return binary(Op.ADD, var, const(low))
+    return rewrite_children(e, lambda n: _with_data(n, read)) if type(e) is Binary else e
 
 
 def stored_before(

@@ -485,3 +485,25 @@ def test_a_region_that_depends_on_data_needs_all_of_the_dimension() -> None:
     sch.compute_at(sch.get_block("B"), loops(sch, "C")[0])
     assert [s.extent for s in loops_above(sch.func, sch.get_block("B"))] == [4, 6]
     check(sch)
+
+
+def test_copies_of_a_copy_stay_around_it_after_a_block_became_two() -> None:
+    a, z = placeholder(3, 4), placeholder(3, name="Z")
+    s = sums(a, "S")
+    new = te.compute((3,), lambda i: s[i] - z[i], name="U")
+    sch = Schedule(te.func([a, z], inplace={new: z}, name="update"))
+    update = sch.get_block("U")
+    sch.cache_inplace(update, 0, "global")
+    sch.split_reduction(loops(sch, "S")[1], 2)
+    sch.cache_inplace(update, 0, "local")
+    check(sch)
+
+
+def test_rows_that_data_choose_are_found_in_a_slanted_layout() -> None:
+    a = placeholder(7)
+    at = te.placeholder((3,), "int32", name="I", value_range=(0, 7))
+    b = te.compute((7, 5), lambda i, j: a[i] - 2, name="B")
+    c = te.compute((3, 5), lambda i, j: b[at[i], j] * 2, name="C")
+    sch = Schedule(te.func([a, at, c]))
+    sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i, j: (i + j, j))
+    check(sch)
