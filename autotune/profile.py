@@ -10,13 +10,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import numpy as np
 import numpy.typing as npt
 
 from .. import dtypes
 from ..codegen.ahead import packed_ahead
-from ..schedule.blocks import expr_key
+from ..schedule.blocks import expr_key, region_buffers
 from ..schedule.find import blocks_in, find_path
 from ..schedule.instructions import instruction_of
 from ..tir.evaluate import compile_columns
@@ -32,7 +33,9 @@ from ..tir.ir import (
     Func,
     Load,
     Op,
+    Prefetch,
     Select,
+    Stmt,
     Store,
     Var,
     as_dim,
@@ -118,11 +121,17 @@ def profile(
 ) -> Profile:
     """Read a scheduled program; `variables` are its decisions and `bounds` their ranges.
 
-    What is computed ahead of the calls is left out.
+    What is computed ahead of the calls is left out, and so are hints.
     """
     ranges: dict[Var, tuple[Dim, Dim]] = dict(bounds or {})
     ahead = {copy.block for copy in packed_ahead(func)}
-    visits = tuple(_visit(func, b, ranges) for b in blocks_in(func.body) if b not in ahead)
+    paths = {
+        b: find_path(func.body, b.label) or ()
+        for b in blocks_in(func.body)
+        if b not in ahead and type(b.body) is not Prefetch
+    }
+    private = _private(func, paths)
+    visits = tuple(_visit(b, path, ranges, private) for b, path in paths.items())
     dims: dict[int, Dim] = {}
     for v in visits:
         for dim in _dims_of(v):
@@ -131,6 +140,18 @@ def profile(
     ordered = tuple(dims.values())
     compute = compile_columns(ordered, variables) if ordered else None
     return Profile(visits, ordered, compute)
+
+
+def _private(func: Func, paths: Mapping[Block, Sequence[Stmt]]) -> dict[Buffer, int]:
+    """For each internal buffer, how many loops are around all its uses: it is made inside them."""
+    shared: dict[Buffer, list[Stmt]] = {}
+    for block, path in paths.items():
+        loops = [s for s in path if type(s) is For]
+        for buffer in region_buffers((*block.reads, *block.writes)) & set(func.allocs):
+            known = shared.get(buffer, loops)
+            same = takewhile(lambda pair: pair[0] is pair[1], zip(known, loops, strict=False))
+            shared[buffer] = [s for s, _ in same]
+    return {buffer: len(loops) for buffer, loops in shared.items()}
 
 
 def _dims_of(visit: Visit) -> list[Dim]:
@@ -143,9 +164,12 @@ def _dims_of(visit: Visit) -> list[Dim]:
     return found
 
 
-def _visit(func: Func, block: Block, outer: dict[Var, tuple[Dim, Dim]]) -> Visit:
-    path = find_path(func.body, block.label)
-    assert path is not None
+def _visit(
+    block: Block,
+    path: Sequence[Stmt],
+    outer: dict[Var, tuple[Dim, Dim]],
+    private: Mapping[Buffer, int],
+) -> Visit:
     around = [s for s in path if type(s) is For]
     tile = _tile(block)
     loops = [*around, *tile]
@@ -171,7 +195,8 @@ def _visit(func: Func, block: Block, outer: dict[Var, tuple[Dim, Dim]]) -> Visit
             key = (n.buffer, kind is Store, *map(expr_key, n.indices))
             if key not in accesses:
                 indices = [simplifier(substitute(e, values)) for e in n.indices]
-                accesses[key] = _access(n.buffer, kind is Store, indices, loops, simplifier)
+                first = private.get(n.buffer, 0)
+                accesses[key] = _access(n.buffer, kind is Store, indices, loops, first, simplifier)
             if kind is Store:
                 dtype = n.buffer.dtype
         elif kind is Select or (kind is Binary and n.dtype in ARITHMETIC):
@@ -210,10 +235,12 @@ def _tile(block: Block) -> list[For]:
 
 
 def _access(
-    buffer: Buffer, stores: bool, indices: list[Expr], loops: list[For], s: Simplifier
+    buffer: Buffer, stores: bool, indices: list[Expr], loops: list[For], first: int, s: Simplifier
 ) -> Access:
+    """The access as loops from number `first` on move it."""
     terms = tuple(
-        tuple(_terms(e, size, loops, s)) for e, size in zip(indices, buffer.shape, strict=True)
+        tuple(t for t in _terms(e, size, loops, s) if t.loop >= first)
+        for e, size in zip(indices, buffer.shape, strict=True)
     )
     return Access(buffer, stores, buffer.shape, terms)
 

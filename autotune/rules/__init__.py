@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice, product
+from itertools import product
 
 from ...schedule.find import loops_in
 from ...target import Target
@@ -25,7 +25,10 @@ def plans(func: Func, target: Target) -> Iterator[tuple[str, Rule]]:
         yield "nothing", lambda _: None
         return
     prepared, found = groups(func, target)
-    for choice in islice(product(*found), MAX_SKETCHES):
+    # What comes first in each group is the most promising; all groups get their turn to vary.
+    orders = sorted(product(*(range(len(variants)) for variants in found)), key=sum)
+    for order in orders[:MAX_SKETCHES]:
+        choice = [variants[n] for variants, n in zip(found, order, strict=True)]
         name = "+".join(variant.name for variant in choice)
 
         def rule(draft, choice=choice):  # type: ignore[no-untyped-def]

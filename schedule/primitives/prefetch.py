@@ -20,7 +20,6 @@ from ...tir.ir import (
     Range,
     Stmt,
     Var,
-    as_expr,
     ceildiv,
     product,
     seq,
@@ -29,7 +28,7 @@ from ...tir.visit import substitute
 from ..blocks import bound_regions, covering, free_vars, loop_ranges, nest
 from ..find import find_block, find_loop, path_to, replace, with_body
 from ..primitive import primitive
-from ..require import certain, require
+from ..require import require
 from .cache import input_at
 
 LINE_BYTES = 64
@@ -120,7 +119,10 @@ def _hints(
     offset: Dim,
     label: Label,
 ) -> Stmt:
-    """Loops over the cache lines of a region, `offset` iterations of `later` further on."""
+    """Loops over the cache lines of a region, `offset` iterations of `later` further on.
+
+    There is one for each dimension, so that their number does not depend on sizes.
+    """
     used = {v for r in ranges for v in free_vars(r.min)}
     iters = [
         Iter(Var(f"v{s.var.name}"), s.extent, IterKind.SPATIAL, s.var)
@@ -136,12 +138,9 @@ def _hints(
     for d, r in enumerate(ranges):
         step = _line(buffer) if d == len(ranges) - 1 else 1
         count = ceildiv(r.extent, step)
-        index = substitute(r.min, mapping)
-        if not certain(as_expr(count) == 1):
-            loops.append((Var(f"p{d}"), count))
-            iters.append(Iter(Var(f"v{d}"), count, IterKind.SPATIAL, loops[-1][0]))
-            index = index + iters[-1].var * step
-        indices.append(index)
+        loops.append((Var(f"p{d}"), count))
+        iters.append(Iter(Var(f"v{d}"), count, IterKind.SPATIAL, loops[-1][0]))
+        indices.append(substitute(r.min, mapping) + iters[-1].var * step)
     lines = product([n for _, n in loops])
     require(
         lines <= LINES,
