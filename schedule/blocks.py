@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace as _replace
 
 from ..tir.bounds import bound
@@ -21,6 +21,7 @@ from ..tir.ir import (
     Let,
     Load,
     Op,
+    Prefetch,
     Range,
     Region,
     Stmt,
@@ -391,6 +392,33 @@ def remove_block(root: Stmt, label: Label) -> Stmt | None:
     if not left:
         return None
     return left[0] if len(left) == 1 and len(below) > 1 else with_children(root, left)
+
+
+def without_buffers(fn: Func, buffers: Collection[Buffer]) -> Func:
+    """`fn` without internal buffers that nothing uses any more, and without prefetches of them."""
+    for b in [b for b in blocks_in(fn.body) if prefetched(b) in buffers]:
+        body = remove_block(fn.body, b.label)
+        assert body is not None
+        fn = _replace(fn, body=body)
+    return _replace(fn, allocs=tuple([b for b in fn.allocs if b not in buffers]))
+
+
+def prefetched(block: Block) -> Buffer | None:
+    """The buffer that a block does nothing but prefetch."""
+    return block.body.buffer if type(block.body) is Prefetch else None
+
+
+def require_not_prefetched(fn: Func, buffers: Collection[Buffer]) -> None:
+    """Require that no block prefetches what will lie elsewhere."""
+    for b in blocks_in(fn.body):
+        require(
+            prefetched(b) not in buffers,
+            "block {0} prefetches {1}, whose elements will lie elsewhere",
+            b.label.name,
+            lambda b=b: b.body.buffer.name,
+            at=b.label,
+            hint="do this before prefetch",
+        )
 
 
 def order_of(fn: Func) -> dict[Label, int]:

@@ -8,6 +8,7 @@ is then decided exactly, where the program is concrete. What is not shown so is 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace as _replace
 from functools import partial
 
 from ..tir.ir import (
@@ -23,6 +24,7 @@ from ..tir.ir import (
     Label,
     Op,
     Range,
+    Region,
     Stmt,
     Var,
     as_expr,
@@ -40,9 +42,9 @@ from .blocks import (
     has_reduction,
     loop_ranges,
 )
-from .dependence import Finding, Use, conflicts, overtakes, pairs_of, uses_of
+from .dependence import Finding, Use, conflicts, overtakes, pairs_of, served, uses_of
 from .distinct import Access, distinct, gapless
-from .find import blocks_in, find_path, loops_in
+from .find import blocks_in, find_path, loops_above, loops_in
 from .require import certain, require
 
 
@@ -376,6 +378,34 @@ def written_box(
         seen |= free_vars(r.min) & inner.keys()
         box.append(run)
     return box
+
+
+def visited(fn: Func, blocks: Sequence[tuple[Block, Sequence[Iter]]]) -> bool:
+    """Whether blocks together take iterations, those of each block, through all their values.
+
+    A block that was moved, or whose loop was cut in two, may leave some out. The iterations of all
+    blocks have the same extents, in their order.
+    """
+    block, iters = blocks[0]
+    extents = tuple([i.extent for i in iters])
+    if any(certain(n == 0) for n in extents) or not extents:
+        return True
+    points = Buffer(block.label.name, extents, "bool")
+    visits = [
+        (_replace(b, writes=(Region(points, tuple([Range(i.var, 1) for i in own])),)), b)
+        for b, own in blocks
+    ]
+    for probe, b in visits:
+        inner = {s.var: s.extent for s in loops_above(fn, b.label)}
+        box = written_box(probe, points, inner, loop_ranges(()))
+        whole = [Range(as_expr(0), n) for n in extents]
+        if box is not None and _within(whole, box, loop_ranges(())):
+            return True
+    variables = [Var(f"v{d}") for d in range(len(extents))]
+    sweep = dict(zip(variables, extents, strict=True))
+    all_points = Access(tuple([Range(v, 1) for v in variables]), sweep)
+    writes = [u for probe, _ in visits for u in uses_of(probe, points, fn.body) if u.writes]
+    return served([Use(block, points, False, all_points)], writes, ()).apart
 
 
 def _follows(condition: Expr, known: Sequence[Expr], ranges: Ranges) -> bool:

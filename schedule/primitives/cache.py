@@ -37,6 +37,7 @@ from ..blocks import (
     writers_of,
 )
 from ..find import blocks_in, find_block, find_path, replace_stmt
+from ..legality import visited
 from ..primitive import primitive
 from ..require import certain, require
 
@@ -104,9 +105,13 @@ def written_elements(fn: Func, buffer: Buffer) -> Elements:
         variables = tuple(Var(f"v{d}") for d in range(len(buffer.shape)))
         return Elements(variables, buffer.shape, variables)
     first = _written_by(writers[0], buffer)
-    for other in writers[1:] if not is_whole(first, buffer) else ():
+    alike = [writers[0]]
+    for other in writers[1:]:
+        if is_whole(first, buffer) and not _is_point(other, buffer):
+            continue
+        same = _alike(first, _written_by(other, buffer))
         require(
-            _alike(first, _written_by(other, buffer)),
+            same or is_whole(first, buffer),
             "it cannot be shown which elements of {0} have values: blocks {1} and {2} write "
             "different ones",
             buffer.name,
@@ -114,22 +119,44 @@ def written_elements(fn: Func, buffer: Buffer) -> Elements:
             other.label.name,
             at=other.label,
         )
+        alike += [other] if same else []
+    require(
+        visited(fn, [(w, _writing_iters(w, buffer)) for w in alike]),
+        "it cannot be shown which elements of {0} have values: block {1} does not run in all of "
+        "its iterations",
+        buffer.name,
+        writers[0].label.name,
+        at=writers[0].label,
+        hint="compute_at has left out what its consumer does not need; copy before that",
+    )
     return first
+
+
+def _is_point(writer: Block, buffer: Buffer) -> bool:
+    """Whether `writer` stores to `buffer` at one place, of one element."""
+    regions = [r for r in writer.writes if r.buffer is buffer]
+    return len(regions) == 1 and all(certain(r.extent == 1) for r in regions[0].ranges)
+
+
+def _writing_iters(writer: Block, buffer: Buffer) -> list[Iter]:
+    """The spatial iterations that say where `writer` stores to `buffer`."""
+    places = [r.min for region in writer.writes if region.buffer is buffer for r in region.ranges]
+    used = {v for e in places for v in free_vars(e)}
+    return [i for i in writer.iters if i.kind is IterKind.SPATIAL and i.var in used]
 
 
 def _written_by(writer: Block, buffer: Buffer) -> Elements:
     """The elements of `buffer` that `writer` stores to."""
-    regions = [r for r in writer.writes if r.buffer is buffer]
     require(
-        len(regions) == 1 and all(certain(r.extent == 1) for r in regions[0].ranges),
+        _is_point(writer, buffer),
         "it cannot be shown which elements of {0} block {1} writes",
         buffer.name,
         writer.label.name,
         at=writer.label,
     )
-    indices = tuple(r.min for r in regions[0].ranges)
-    used = {v for e in indices for v in free_vars(e)}
-    spatial = [i for i in writer.iters if i.kind is IterKind.SPATIAL and i.var in used]
+    (region,) = [r for r in writer.writes if r.buffer is buffer]
+    indices = tuple(r.min for r in region.ranges)
+    spatial = _writing_iters(writer, buffer)
     fresh = {i.var: Var(i.var.name) for i in spatial}
     return Elements(
         tuple(fresh.values()),

@@ -34,6 +34,7 @@ from ..blocks import (
     require_unit,
     require_whole_domain,
     with_regions,
+    without_buffers,
     writers_of,
 )
 from ..find import find_block, replace
@@ -261,4 +262,4 @@ def _plain_indices(block: Block, store: Store) -> tuple[Var, ...]:
 def _without(fn: Func, block: Block, buffer: Buffer) -> Func:
     body = remove_block(fn.body, block.label)
     assert body is not None
-    return _replace(fn, body=body, allocs=tuple(b for b in fn.allocs if b is not buffer))
+    return without_buffers(_replace(fn, body=body), {buffer})

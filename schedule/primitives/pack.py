@@ -13,7 +13,6 @@ from ...tir.ir import (
     Binary,
     Block,
     Buffer,
-    Const,
     Dim,
     Expr,
     Func,
@@ -22,6 +21,7 @@ from ...tir.ir import (
     Label,
     Load,
     Op,
+    Prefetch,
     Store,
     Var,
     as_dim,
@@ -34,7 +34,7 @@ from ...tir.ir import (
 )
 from ...tir.simplify import simplify_dim
 from ...tir.visit import rewrite_children, walk
-from ..blocks import loop_ranges, nest, with_regions
+from ..blocks import expr_key, free_vars, loop_ranges, nest, prefetched, with_regions
 from ..find import blocks_in, find_block, replace_stmt
 from ..index_map import IndexMap
 from ..primitive import primitive
@@ -196,6 +196,8 @@ def _reindexed(
             return load(new, moved(tuple(visit(e) for e in n.indices)), n.mask)
         if type(n) is Store and n.buffer is old:
             return Store(new, moved(tuple(visit(e) for e in n.indices)), visit(n.value), n.mask)
+        if type(n) is Prefetch and n.buffer is old:
+            return Prefetch(new, moved(tuple(visit(e) for e in n.indices)))
         return n if type(n) is Buffer else rewrite_children(n, visit)
 
     init = None if block.init is None else visit(block.init)
@@ -297,7 +299,7 @@ def transform_layout(
     new = _replace(old, shape=tuple(shape))
     body = fn.body
     for b in list(blocks_in(body)):
-        if any(r.buffer is old for r in (*b.reads, *b.writes)):
+        if prefetched(b) is old or any(r.buffer is old for r in (*b.reads, *b.writes)):
             body = replace_stmt(body, b, _reindexed(b, old, new, mapping.apply))
     allocs = tuple(new if b is old else b for b in fn.allocs)
     return _replace(fn, body=body, allocs=allocs), None
@@ -308,8 +310,9 @@ def _require_injective(buffer: Buffer, mapping: IndexMap, at: Label) -> None:
     if all(_determined(v, mapping.outputs) for v in mapping.inputs):
         return
     size = product(buffer.shape)
+    sizes = {v for e in mapping.outputs for v in free_vars(e)}.difference(mapping.inputs)
     require(
-        isinstance(size, int) and size <= ENUMERATED,
+        isinstance(size, int) and size <= ENUMERATED and not sizes,
         "it cannot be shown that the map keeps the elements of {0} apart",
         buffer.name,
         at=at,
@@ -336,13 +339,10 @@ def _require_injective(buffer: Buffer, mapping: IndexMap, at: Label) -> None:
 
 def _determined(var: Var, indices: tuple[Expr, ...]) -> bool:
     """Whether `var` can be told from the indices `var`, or `var // c` and `var % c`."""
-    quotients, remainders = set(), set()
+    divisors: dict[Op, set[object]] = {Op.FLOORDIV: set(), Op.MOD: set()}
     for e in indices:
         if e is var:
             return True
-        if type(e).__name__ == "Binary" and e.a is var and type(e.b) is Const:  # type: ignore[attr-defined]
-            if e.op is Op.FLOORDIV:  # type: ignore[attr-defined]
-                quotients.add(e.b.value)  # type: ignore[attr-defined]
-            elif e.op is Op.MOD:  # type: ignore[attr-defined]
-                remainders.add(e.b.value)  # type: ignore[attr-defined]
-    return bool(quotients & remainders)
+        if type(e) is Binary and e.a is var and e.op in divisors:
+            divisors[e.op].add(expr_key(e.b))
+    return not divisors[Op.FLOORDIV].isdisjoint(divisors[Op.MOD])

@@ -19,7 +19,7 @@ from ...tir.ir import (
     as_expr,
     seq,
 )
-from ..blocks import loop_ranges, region_buffers
+from ..blocks import loop_ranges, region_buffers, require_not_prefetched
 from ..find import blocks_in, find_block, find_path, path_to, rebuild
 from ..legality import kept_apart, own_boxes
 from ..primitive import primitive
@@ -73,6 +73,7 @@ def pipeline(
         at=loop,
     )
     versioned = _versioned(fn, path, plan)
+    require_not_prefetched(fn, versioned)
     labels: list[Label] = []
     above = tuple(s for s in path if type(s) is For)
     outer = loop_ranges(above[:-1])

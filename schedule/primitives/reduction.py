@@ -51,6 +51,7 @@ from ..blocks import (
     require_unit,
     require_whole_domain,
     with_regions,
+    without_buffers,
     writers_of,
 )
 from ..find import find_block, find_loop, find_path, loops_above, path_to, replace
@@ -415,7 +416,7 @@ def fuse_reduction_epilogue(fn: Func, reduction: Label, epilogue: Label) -> tupl
     fused = with_regions(_replace(block, body=body, init=init))
     cut = remove_block(fn.body, epilogue)
     assert cut is not None
-    fn = _replace(fn, body=cut, allocs=tuple(b for b in fn.allocs if b is not matched.buffer))
+    fn = without_buffers(_replace(fn, body=cut), {matched.buffer})
     fn = replace(fn, find_block(fn, reduction), fused)
     require_available(fn, reduction)
     require_readers_served(fn, reduction)

@@ -12,6 +12,7 @@ from ..available import require_still_concurrent
 from ..blocks import free_vars, readers_of, require_unit, writers_of
 from ..find import find_block
 from ..index_map import IndexMap
+from ..legality import visited
 from ..places import (
     always_read,
     copy_nest,
@@ -128,8 +129,9 @@ def _read(
     require_inside(old, indices, ranges, label)
     require_written_before(fn, old, position, block)
     require(
-        always_read(block, old) or all_written(fn, old),
-        "block {0} reads {1} under a condition, and it cannot be shown that all of it is written",
+        (always_read(block, old) and visited(fn, [(block, iters)])) or all_written(fn, old),
+        "block {0} may not read {1} in all of its iterations, and it cannot be shown that all of "
+        "it is written",
         label.name,
         old.name,
         at=label,
@@ -147,7 +149,7 @@ def _read(
     require_apart(iters, places, "the map sends iterations that read {0} at different places to "
                    "one place", old, label)  # fmt: skip
     new = _replace(old, name=name, shape=shape_of(old, places, iters, label), strides=None,
-                   scope=scope, constant=False)  # fmt: skip
+                   scope=scope, constant=False, align=(), swizzle=None)  # fmt: skip
     stmt, copied = copy_nest(name, iters, (new, places), (old, indices))
     fn = insert_top(redirected(fn, block, old, new, places), position, stmt)
     return _replace(fn, allocs=(*fn.allocs, new)), copied
@@ -191,6 +193,14 @@ def _write(
             i.var.name,
             at=label,
         )
+    require(
+        visited(fn, [(block, iters)]),
+        "block {0} does not run in all of its iterations; it stores to a part of {1}",
+        label.name,
+        old.name,
+        at=label,
+        hint="do this before compute_at leaves out what is not needed",
+    )
     position = top_position(fn, label)
     for r in readers_of(fn, {old}, but=label):
         require(
@@ -206,7 +216,7 @@ def _write(
     require_apart(iters, places, "the map sends iterations that store to {0} at different places "
                    "to one place", old, label)  # fmt: skip
     new = _replace(old, name=name, shape=shape_of(old, places, iters, label), strides=None,
-                   scope=scope, constant=False)  # fmt: skip
+                   scope=scope, constant=False, align=(), swizzle=None)  # fmt: skip
     stmt, copied = copy_nest(name, iters, (old, indices), (new, places))
     fn = insert_top(redirected(fn, block, old, new, places), position + 1, stmt)
     fn = _replace(fn, allocs=(*fn.allocs, new))

@@ -36,6 +36,7 @@ from ..blocks import (
     readers_of,
     region_buffers,
     require_internal,
+    require_not_prefetched,
     require_unit,
     with_regions,
     writers_of,
@@ -73,6 +74,7 @@ def rolling_buffer(fn: Func, block: Label, write_buffer_index: int) -> tuple[Fun
         lambda: len(region_buffers(found.writes)),
         at=block,
     )
+    require_not_prefetched(fn, {buffer})
     readers = readers_of(fn, {buffer}, but=block)
     require(bool(readers), "block {0} has no consumer", block.name, at=block)
     loop = _shared_loop(fn, found, readers)

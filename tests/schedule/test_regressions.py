@@ -507,3 +507,86 @@ def test_rows_that_data_choose_are_found_in_a_slanted_layout() -> None:
     sch = Schedule(te.func([a, at, c]))
     sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i, j: (i + j, j))
     check(sch)
+
+
+def test_what_a_moved_copy_leaves_out_is_not_copied_back() -> None:
+    a = placeholder(6, 5)
+    sch = Schedule(te.func([a, te.compute((2, 5), lambda i, j: a[i, j] * 3, name="B")]))
+    i, _ = loops(sch, "B")
+    copy = sch.cache_read(sch.get_block("B"), 0, "local")
+    sch.compute_at(copy, i)
+    sch.fission(i)
+    with pytest.raises(ScheduleError, match="block A_local does not run in all of its iterations"):
+        sch.cache_write(copy, 0, "global")
+    with pytest.raises(ScheduleError, match="block A_local does not run in all of its iterations"):
+        sch.cache_read(sch.get_block("B"), 0, "global")
+
+
+def test_both_parts_of_a_loop_write_all_of_a_buffer() -> None:
+    sch = Schedule(chain(10))
+    sch.loop_partition(loops(sch, "B")[0], at=6)
+    sch.cache_read(sch.get_block("C"), 0, "local")
+    check(sch)
+
+
+def test_an_index_map_of_a_size_that_is_open_keeps_elements_apart() -> None:
+    sch = Schedule(chain())
+    size = sch.sample_categorical([2, 3, 4])
+    sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i: (i // size, i % size))
+    check(sch)
+    assert "B[vi // " in repr(sch.trace.apply(sch.original, symbolic=True).func)
+
+
+def test_what_is_gone_is_not_prefetched() -> None:
+    sch = Schedule(chain())
+    (i,) = loops(sch, "C")
+    sch.prefetch(sch.get_block("C"), 0, i, offset=2)
+    changed = sch.copy()
+    changed.transform_layout(changed.get_block("B"), ("write", 0), lambda i: (i // 4, i % 4))
+    assert "T.prefetch(B[" in repr(changed.func)
+    check(changed)
+    sch.compute_inline(sch.get_block("B"))
+    assert "prefetch" not in repr(sch.func)
+    check(sch)
+
+
+def test_a_window_that_is_prefetched_does_not_roll() -> None:
+    sch = Schedule(stencil())
+    (i,) = loops(sch, "C")
+    sch.compute_at(sch.get_block("B"), i)
+    sch.prefetch(sch.get_block("C"), 0, i, offset=1)
+    for step in (
+        lambda: sch.rolling_buffer(sch.get_block("B"), 0),
+        lambda: sch.double_buffer(sch.get_block("B"), i),
+    ):
+        with pytest.raises(ScheduleError, match="prefetches B, whose elements will lie elsewhere"):
+            step()
+
+
+def test_what_some_iterations_leave_out_is_not_reindexed() -> None:
+    a = placeholder(6, 5)
+    sch = Schedule(te.func([a, te.compute((2, 5), lambda i, j: a[i, j] * 3, name="B")]))
+    outer = sch.cache_read(sch.get_block("B"), 0, "local")
+    inner = sch.cache_read(outer, 0, "global")
+    (i, _) = loops(sch, "B")
+    sch.compute_at(outer, i)
+    sch.compute_at(inner, i)
+    sch.fission(i)
+    with pytest.raises(ScheduleError, match="block A_global does not run in all of"):
+        sch.reindex(outer, ("read", 0))
+    with pytest.raises(ScheduleError, match="block A_local does not run in all of its iterations"):
+        sch.reindex(outer, ("write", 0))
+
+
+@pytest.mark.parametrize("padded", [True, False])
+def test_a_copy_in_another_order_has_a_layout_of_its_own(padded: bool) -> None:
+    a = placeholder(4, 6)
+    b = te.compute((4, 6), lambda i, j: a[i, j] + 1, name="B")
+    c = te.compute((4,), lambda i: b[i, 2] * 2, name="C")
+    sch = Schedule(te.func([a, c]))
+    if padded:
+        sch.storage_align(sch.get_block("B"), 0, -2, 8, 1)
+    else:
+        sch.swizzle(sch.get_block("B"), 0, 1, 0, 2)
+    sch.reindex(sch.get_block("C"), ("read", 0))
+    check(sch)

@@ -122,7 +122,7 @@ def test_written_in_the_same_nest() -> None:
 
 def test_read_under_a_condition() -> None:
     sch = Schedule(half_written())
-    with pytest.raises(ScheduleError, match="reads B under a condition"):
+    with pytest.raises(ScheduleError, match="may not read B in all of its iterations"):
         sch.reindex(sch.get_block("C"), ("read", 0))
 
 
