@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +14,10 @@ from tilewright.tir.ir import Func
 from tilewright.tir.verify import verify
 
 from ..schedule.machinery import check_compiled, check_meaning, check_replays
-from ..schedule.random_programs import Pick, a_program
-from ..schedule.random_steps import STEPS, apply_random_steps
+from ..schedule.random_cases import Tally, a_case, apply_random_steps
+from ..schedule.random_steps import Step
 
-MOST_STEPS = 16
+MOST_STEPS = 24
 
 
 @dataclass(frozen=True)
@@ -34,22 +33,19 @@ class Failure:
 
 
 def run_case(
-    seed: int,
-    counts: Counter[str],
-    *,
-    compiled: bool,
-    steps: Sequence[Callable[[Schedule, Pick], None]] = STEPS,
+    seed: int, tally: Tally, *, compiled: bool, steps: Sequence[Step] | None = None
 ) -> Failure | None:
-    """Try the random schedule of `seed`, made of the given steps."""
+    """Try the random schedule of `seed`, made of the given steps if there are any."""
     rng = np.random.default_rng(seed)
 
     def pick(n: int) -> int:
         return int(rng.integers(n))
 
-    sch = Schedule(a_program(pick), seed=seed)
+    func, choices = a_case(pick)
+    sch = Schedule(func, seed=seed)
     try:
-        refusals = apply_random_steps(sch, pick, 1 + pick(MOST_STEPS), counts, steps)
-        for refusal in refusals:
+        count = 1 + pick(MOST_STEPS)
+        for refusal in apply_random_steps(sch, pick, count, tally, steps or choices):
             require_readable(refusal)
     except Exception as error:  # noqa: BLE001
         text = traceback.format_exc()

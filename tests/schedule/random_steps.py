@@ -1,80 +1,52 @@
 """Random steps, driven by numbers that somebody picks: mostly plausible, some with wrong arguments.
 
-Nothing here looks at what a primitive asks for: whatever it accepts must keep the meaning of the
-program, and whatever it refuses must be a `ScheduleError`.
+What a step is applied to is mostly of the kind that it is for (`random_targets.py`). Nothing here
+looks at the conditions of a primitive: whatever it accepts must keep the meaning of the program,
+and whatever it refuses must be a `ScheduleError`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import TypeAlias
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.schedule.blocks import feeding
-from tilewright.schedule.find import blocks_in, find_block, find_loop
+from tilewright.schedule.find import blocks_in, find_block, find_loop, loops_above
 from tilewright.tir.intrinsics import intrin_names
-from tilewright.tir.ir import IterKind, Label, Seq, Var
+from tilewright.tir.ir import Block, Dim, IterKind, Seq, Var
 
 from .random_instructions import SMALL
-from .random_programs import Pick
+from .random_stages import Pick
+from .random_targets import (
+    FACTORS,
+    NoTarget,
+    a_block,
+    a_factor,
+    a_loop,
+    a_scope,
+    a_shared_loop,
+    an_input,
+    an_output,
+    computes_indices,
+    from_any,
+    is_guarded,
+    is_inline,
+    is_internal,
+    is_plane,
+    loops_of,
+    of_rank,
+    one_of,
+    pads,
+    reduces,
+    referred,
+    sometimes,
+    updates,
+)
 
-FACTORS = (1, 2, 3, 4, 5, 8)
-WRONG_FACTORS = (0, -1, 1 << 13, 1 << 45)
-SCOPES = ("global", "local", "shared", "register", "nowhere")
-
-
-def one_of(pick: Pick, choices: Any) -> Any:
-    return choices[pick(len(choices))]
-
-
-def sometimes(pick: Pick, often: int = 16) -> bool:
-    return pick(often) == 0
-
-
-def a_block(sch: Schedule, pick: Pick) -> Label:
-    """A block of the program; sometimes one that is gone."""
-    if sometimes(pick, 48):
-        return sch.get_block(pick(5))
-    label: Label = one_of(pick, [b.label for b in blocks_in(sch.func.body)])
-    return referred(sch, label)
-
-
-def referred(sch: Schedule, label: Label) -> Label:
-    """`label` as a handle of the schedule."""
-    original = [b.label for b in blocks_in(sch.original.body)]
-    return sch.get_block(original.index(label)) if label in original else label
-
-
-def loops_of(sch: Schedule, pick: Pick) -> list[Var]:
-    return list(sch.get_loops(a_block(sch, pick)))
-
-
-def a_loop(sch: Schedule, pick: Pick) -> Var:
-    """A loop around a block; sometimes one that an earlier step has used up."""
-    loops = loops_of(sch, pick)
-    if sometimes(pick, 48):
-        loops += [v for v in sch._outputs if type(v) is Var]
-    if not loops:
-        raise ScheduleError("the block is in no loop")
-    loop: Var = one_of(pick, loops)
-    return loop
-
-
-def a_factor(pick: Pick) -> int:
-    found: int = one_of(pick, WRONG_FACTORS if sometimes(pick, 64) else FACTORS)
-    return found
-
-
-def an_index(pick: Pick) -> int:
-    found: int = one_of(pick, (0, 0, 0, 0, 1, 1, 2, -1))
-    return found
-
-
-def a_scope(pick: Pick) -> str:
-    found: str = SCOPES[pick(2)] if not sometimes(pick) else one_of(pick, SCOPES)
-    return found
+Step: TypeAlias = Callable[[Schedule, Pick], None]
+IndexMap: TypeAlias = Callable[..., object]
 
 
 def work_on(sch: Schedule, pick: Pick) -> None:
@@ -82,7 +54,7 @@ def work_on(sch: Schedule, pick: Pick) -> None:
 
 
 def split(sch: Schedule, pick: Pick) -> None:
-    factors: list[int | None] = [a_factor(pick) for _ in range(1 + pick(2))]
+    factors: list[Dim | None] = [a_factor(sch, pick) for _ in range(1 + pick(2))]
     if not sometimes(pick):
         factors.insert(pick(len(factors) + 1) if sometimes(pick, 4) else 0, None)
     sch.split(a_loop(sch, pick), factors=factors, perfect=sometimes(pick, 4))
@@ -91,8 +63,11 @@ def split(sch: Schedule, pick: Pick) -> None:
 def sampled_split(sch: Schedule, pick: Pick) -> None:
     loop = a_loop(sch, pick)
     if sometimes(pick, 4):
-        factor = one_of(pick, (1, 2, 3, 4, 0))
-        factors = sch.sample_partitioned_tile(loop, 2 + pick(2), pick(4), factor)
+        parts, extent = 2 + pick(2), find_loop(sch.func, loop).extent
+        even = [f for f in FACTORS if isinstance(extent, int) and extent % f == 0]
+        factor = one_of(pick, even) if even and not sometimes(pick, 8) else pick(5)
+        place = pick(4) if sometimes(pick, 8) else 1 + pick(parts - 1)
+        factors = sch.sample_partitioned_tile(loop, parts, place, factor)
         sch.split(loop, factors=factors)
         return
     sample = (sch.sample_tile, sch.sample_perfect_tile)[pick(2)]
@@ -122,7 +97,7 @@ def reorder(sch: Schedule, pick: Pick) -> None:
 
 
 def tile(sch: Schedule, pick: Pick) -> None:
-    factors = [a_factor(pick) for _ in range(1 + pick(2))]
+    factors = [a_factor(sch, pick) for _ in range(1 + pick(2))]
     if pick(2):
         sch.tile(a_block(sch, pick), factors)
         return
@@ -132,12 +107,18 @@ def tile(sch: Schedule, pick: Pick) -> None:
 
 
 def partition(sch: Schedule, pick: Pick) -> None:
-    sch.loop_partition(a_loop(sch, pick), None if pick(2) else 1 + pick(4))
+    if pick(2):
+        sch.loop_partition(a_loop(sch, pick, is_guarded))
+        return
+    loop = a_loop(sch, pick)
+    extent = find_loop(sch.func, loop).extent
+    inside = isinstance(extent, int) and extent > 1 and not sometimes(pick, 8)
+    sch.loop_partition(loop, 1 + pick(int(extent) - 1 if inside else 4))  # type: ignore[arg-type]
 
 
 def merge(sch: Schedule, pick: Pick) -> None:
     blocks = [b.label for b in blocks_in(sch.func.body)]
-    start = pick(len(blocks))
+    start = pick(len(blocks) if sometimes(pick, 8) else max(1, len(blocks) - 1))
     chosen = blocks[start : start + 2 + sometimes(pick, 4)]
     chains = [list(sch.get_loops(referred(sch, label))) for label in chosen]
     if sometimes(pick, 8) or not all(chains):
@@ -149,7 +130,7 @@ def merge(sch: Schedule, pick: Pick) -> None:
 
 def fission(sch: Schedule, pick: Pick) -> None:
     after = [a_block(sch, pick) for _ in range(1 + pick(2))] if sometimes(pick, 4) else None
-    sch.fission(a_loop(sch, pick), after)
+    sch.fission(a_loop(sch, pick) if sometimes(pick, 4) else a_shared_loop(sch, pick), after)
 
 
 def add_unit_loop(sch: Schedule, pick: Pick) -> None:
@@ -163,24 +144,28 @@ def reorder_block_iter_var(sch: Schedule, pick: Pick) -> None:
 
 
 def transform_block_layout(sch: Schedule, pick: Pick) -> None:
-    factor, inner = a_factor(pick), one_of(pick, (3, 4, 5, 6, 7, 8, 16))
-    index_map: Callable[..., object] = one_of(
-        pick,
-        (
+    factor, inner = a_factor(sch, pick), one_of(pick, (3, 4, 5, 6, 7, 8, 16))
+    maps: dict[int, tuple[IndexMap, ...]] = {
+        1: (
             lambda i: (i // factor, i % factor),
             lambda i: (i % factor, i // factor),
             lambda i: (i // 2 * 2 + i % 2,),
+        ),
+        2: (
             lambda i, j: (j, i),
             lambda i, j: i * inner + j,
             lambda i, j: ((i * inner + j) // factor, (i * inner + j) % factor),
             lambda i, j: (i // factor, j, i % factor),
             lambda i, j: (i, 0, j),
             lambda i, j: (i + j, j),
+        ),
+        3: (
             lambda i, j, k: (i * inner + j, k),
             lambda i, j, k: (k // factor, j, i, k % factor),
         ),
-    )
-    sch.transform_block_layout(a_block(sch, pick), index_map)
+    }
+    rank = 1 + pick(3)
+    sch.transform_block_layout(a_block(sch, pick, of_rank(rank)), one_of(pick, maps[rank]))
 
 
 def parallel(sch: Schedule, pick: Pick) -> None:
@@ -203,7 +188,7 @@ def bind(sch: Schedule, pick: Pick) -> None:
 
 def annotate(sch: Schedule, pick: Pick) -> None:
     target = a_loop(sch, pick) if pick(2) else a_block(sch, pick)
-    sch.annotate(target, one_of(pick, ("note", "")), one_of(pick, (1, "x", {"a": [1.5, None]})))
+    sch.annotate(target, one_of(pick, ("note", "")), from_any(pick, (1, "x", {"a": [1.5, None]})))
 
 
 def unannotate(sch: Schedule, pick: Pick) -> None:
@@ -214,45 +199,51 @@ def unannotate(sch: Schedule, pick: Pick) -> None:
 
 
 def set_scope(sch: Schedule, pick: Pick) -> None:
-    sch.set_scope(a_block(sch, pick), an_index(pick), a_scope(pick))
+    block = a_block(sch, pick, is_internal)
+    sch.set_scope(block, an_output(sch, pick, block), a_scope(pick))
 
 
 def storage_align(sch: Schedule, pick: Pick) -> None:
+    block = a_block(sch, pick, is_plane)
     factor = one_of(pick, (1, 2, 8, 8, 0) if sometimes(pick, 4) else (4, 8, 16))
-    index, axis = an_index(pick), pick(4) - 2
-    sch.storage_align(a_block(sch, pick), index, axis, factor, pick(factor + 1))
+    axis = pick(4) - 2 if sometimes(pick, 4) else -2
+    offset = pick(factor + 1) if sometimes(pick, 8) else pick(max(1, factor))
+    sch.storage_align(block, an_output(sch, pick, block), axis, factor, offset)
 
 
 def cache_read(sch: Schedule, pick: Pick) -> None:
     block = a_block(sch, pick)
     consumers = [a_block(sch, pick)] if sometimes(pick, 4) else None
-    sch.cache_read(block, an_index(pick), a_scope(pick), consumers)
+    sch.cache_read(block, an_input(sch, pick, block), a_scope(pick), consumers)
 
 
 def cache_write(sch: Schedule, pick: Pick) -> None:
-    sch.cache_write(a_block(sch, pick), pick(2) and an_index(pick), a_scope(pick))
+    block = a_block(sch, pick)
+    sch.cache_write(block, an_output(sch, pick, block), a_scope(pick))
 
 
 def cache_inplace(sch: Schedule, pick: Pick) -> None:
-    sch.cache_inplace(a_block(sch, pick), pick(2) and an_index(pick), a_scope(pick))
+    block = a_block(sch, pick, updates)
+    sch.cache_inplace(block, pick(2) and an_output(sch, pick, block), a_scope(pick))
 
 
 def cache_index(sch: Schedule, pick: Pick) -> None:
-    sch.cache_index(a_block(sch, pick), a_scope(pick), one_of(pick, (0, 0, 0, 1, -1)))
+    threshold = one_of(pick, (0, 0, 0, 0, 0, 0, 1, -1))
+    sch.cache_index(a_block(sch, pick, computes_indices), a_scope(pick), threshold)
 
 
 def read_at(sch: Schedule, pick: Pick) -> None:
     block = a_block(sch, pick)
     loops = list(sch.get_loops(block))
     loop = one_of(pick, loops) if loops and not sometimes(pick) else a_loop(sch, pick)
-    sch.read_at(loop, block, an_index(pick), a_scope(pick))
+    sch.read_at(loop, block, an_input(sch, pick, block), a_scope(pick))
 
 
 def write_at(sch: Schedule, pick: Pick) -> None:
     block = a_block(sch, pick)
     loops = list(sch.get_loops(block))
     loop = one_of(pick, loops) if loops and not sometimes(pick) else a_loop(sch, pick)
-    sch.write_at(loop, block, pick(2) and an_index(pick), a_scope(pick))
+    sch.write_at(loop, block, an_output(sch, pick, block), a_scope(pick))
 
 
 LAYOUTS = (
@@ -262,74 +253,94 @@ LAYOUTS = (
 
 
 def pack(sch: Schedule, pick: Pick) -> None:
-    layout, count = one_of(pick, LAYOUTS)
+    block = a_block(sch, pick)
+    index = an_input(sch, pick, block)
+    buffers = list(dict.fromkeys(r.buffer for r in find_block(sch.func, block).reads))
+    rank = len(buffers[index].shape) if 0 <= index < len(buffers) else 1
+    fitting = [x for x in LAYOUTS if len({c for c in x[0] if c.isupper()}) == rank]
+    layout, count = one_of(pick, LAYOUTS if sometimes(pick, 8) or not fitting else fitting)
     count += sometimes(pick, 32)
-    factors = [a_factor(pick) for _ in range(count)]
-    sch.pack(a_block(sch, pick), an_index(pick), layout, factors, a_scope(pick))
+    sch.pack(block, index, layout, [a_factor(sch, pick) for _ in range(count)], a_scope(pick))
 
 
 def transform_layout(sch: Schedule, pick: Pick) -> None:
-    factor = a_factor(pick)
-    index_map: Callable[..., object] = one_of(
-        pick,
-        (
-            lambda i: (i // factor, i % factor),
-            lambda i: i * 2 + 1,
-            lambda i: 7 - i,
+    factor = a_factor(sch, pick)
+    maps: dict[int, tuple[IndexMap, ...]] = {
+        1: (lambda i: (i // factor, i % factor), lambda i: i * 2 + 1, lambda i: 7 - i),
+        2: (
             lambda i, j: (j, i),
             lambda i, j: (i // factor, j, i % factor),
             lambda i, j: i * 8 + j,
             lambda i, j: (i + j, j),
             lambda i, j: (i, j // 2),
-            lambda i, j, k: (k, i, j),
         ),
-    )
-    sch.transform_layout(
-        a_block(sch, pick), (("read", "write")[pick(2)], an_index(pick)), index_map
-    )
+        3: (lambda i, j, k: (k, i, j),),
+    }
+    block = a_block(sch, pick, is_internal)
+    side = ("read", "write")[pick(2)]
+    found = find_block(sch.func, block)
+    index = an_input(sch, pick, block) if side == "read" else an_output(sch, pick, block)
+    buffers = list(dict.fromkeys(r.buffer for r in (found.reads if pick(2) else found.writes)))
+    rank = len(buffers[index].shape) if 0 <= index < len(buffers) else 1
+    rank = rank if rank in maps and not sometimes(pick, 8) else 1 + pick(3)
+    sch.transform_layout(block, (side, index), one_of(pick, maps[rank]))
 
 
 def reindex(sch: Schedule, pick: Pick) -> None:
-    sch.reindex(a_block(sch, pick), (("read", "write")[pick(2)], an_index(pick)))
+    block = a_block(sch, pick)
+    if pick(2):
+        sch.reindex(block, ("read", an_input(sch, pick, block)))
+    else:
+        sch.reindex(block, ("write", an_output(sch, pick, block)))
 
 
-PLACES: tuple[Callable[..., object], ...] = (
-    lambda i: (i % 4, i // 4), lambda i: 2 * i, lambda i, j: (j, i), lambda i, j: (i, j // 2),
-    lambda i, j: (j // 3, i, j % 3), lambda i, j: i * 12 + j, lambda i, j, k: (i, j),
-    lambda i, j, k: (j, k), lambda i, j, k: (k, j // 2, i, j % 2), lambda i, j, k, m: (m, k, j, i),
-)  # fmt: skip
+PLACES: dict[int, tuple[IndexMap, ...]] = {
+    1: (lambda i: (i % 4, i // 4), lambda i: 2 * i),
+    2: (
+        lambda i, j: (j, i), lambda i, j: (i, j // 2), lambda i, j: (j // 3, i, j % 3),
+        lambda i, j: i * 12 + j,
+    ),
+    3: (lambda i, j, k: (i, j), lambda i, j, k: (j, k), lambda i, j, k: (k, j // 2, i, j % 2)),
+    4: (lambda i, j, k, m: (m, k, j, i),),
+}  # fmt: skip
 
 
 def reindex_cache_read(sch: Schedule, pick: Pick) -> None:
-    sch.reindex_cache_read(a_block(sch, pick), an_index(pick), a_scope(pick), one_of(pick, PLACES))
+    rank = 1 + pick(4)
+    block = a_block(sch, pick, of_rank(rank))
+    index = an_input(sch, pick, block)
+    sch.reindex_cache_read(block, index, a_scope(pick), one_of(pick, PLACES[rank]))
 
 
 def reindex_cache_write(sch: Schedule, pick: Pick) -> None:
-    index = pick(2) and an_index(pick)
-    sch.reindex_cache_write(a_block(sch, pick), index, a_scope(pick), one_of(pick, PLACES))
+    rank = 1 + pick(4)
+    block = a_block(sch, pick, of_rank(rank))
+    index = an_output(sch, pick, block)
+    sch.reindex_cache_write(block, index, a_scope(pick), one_of(pick, PLACES[rank]))
 
 
 def prefetch(sch: Schedule, pick: Pick) -> None:
     block = a_block(sch, pick)
     loops = list(sch.get_loops(block)) or [a_loop(sch, pick)]
     ahead = one_of(pick, loops) if pick(2) else None
-    sch.prefetch(block, an_index(pick), one_of(pick, loops), ahead, pick(4))
+    sch.prefetch(block, an_input(sch, pick, block), one_of(pick, loops), ahead, pick(4))
 
 
 def pad_einsum(sch: Schedule, pick: Pick) -> None:
-    block = a_block(sch, pick)
+    block = a_block(sch, pick, reduces)
     count = len(find_block(sch.func, block).iters) + sometimes(pick)
-    sch.pad_einsum(block, [a_factor(pick) for _ in range(count)])
+    sch.pad_einsum(block, [a_factor(sch, pick) for _ in range(count)])
 
 
 def decompose_padding(sch: Schedule, pick: Pick) -> None:
-    block = a_block(sch, pick)
+    block = a_block(sch, pick, pads)
     loops = sch.get_loops(block)
     sch.decompose_padding(block, loops[pick(len(loops))] if loops else a_loop(sch, pick))
 
 
 def rolling_buffer(sch: Schedule, pick: Pick) -> None:
-    sch.rolling_buffer(a_block(sch, pick), pick(2) and an_index(pick))
+    block = a_block(sch, pick, is_internal)
+    sch.rolling_buffer(block, an_output(sch, pick, block))
 
 
 def compute_at_and_roll(sch: Schedule, pick: Pick) -> None:
@@ -341,7 +352,7 @@ def compute_at_and_roll(sch: Schedule, pick: Pick) -> None:
             trial = sch.copy()
             try:
                 roll_at(trial, position, level)
-            except ScheduleError:
+            except (ScheduleError, NoTarget):
                 continue
             roll_at(sch, position, level)
             return
@@ -354,11 +365,11 @@ def roll_at(sch: Schedule, position: int, level: int) -> None:
             sch.compute_at(block, loop)
             sch.rolling_buffer(block, 0)
             return
-    raise ScheduleError("block {0} has no consumer in so many loops", block.name)
+    raise NoTarget
 
 
 def compute_at(sch: Schedule, pick: Pick) -> None:
-    block = a_block(sch, pick)
+    block = a_block(sch, pick, is_internal)
     consumers = sch.get_consumers(block)
     if not consumers or sometimes(pick):
         sch.compute_at(block, a_loop(sch, pick))
@@ -369,7 +380,7 @@ def compute_at(sch: Schedule, pick: Pick) -> None:
 
 
 def compute_at_a_sampled_loop(sch: Schedule, pick: Pick) -> None:
-    block = a_block(sch, pick)
+    block = a_block(sch, pick, is_internal)
     sch.compute_at(block, sch.sample_compute_location(block))
 
 
@@ -385,21 +396,10 @@ def reverse_compute_at(sch: Schedule, pick: Pick) -> None:
 
 
 def swizzle(sch: Schedule, pick: Pick) -> None:
-    axis, by = pick(3) - 1, pick(2) - sometimes(pick)
+    block = a_block(sch, pick, is_plane)
+    axis, by = ((1, 0), (0, 1), (-1, 0), (2, -1), (1, 1))[pick(5)]
     rows = one_of(pick, (2, 4, 8, 6, 0)) if sometimes(pick, 4) else one_of(pick, (2, 4))
-    sch.swizzle(a_block(sch, pick), an_index(pick), axis, by, rows, 1 + pick(4))
-
-
-def a_shared_loop(sch: Schedule, pick: Pick) -> Var:
-    """A loop around several statements; if there is none yet, one that a copy is put into."""
-    block = a_block(sch, pick)
-    loops = [v for v in sch.get_loops(block) if type(find_loop(sch.func, v).body) is Seq]
-    if loops and not sometimes(pick):
-        return loops[-1]
-    copy = sch.cache_read(block, an_index(pick), "local")
-    loop: Var = one_of(pick, sch.get_loops(block) or [a_loop(sch, pick)])
-    sch.compute_at(copy, loop)
-    return loop
+    sch.swizzle(block, an_output(sch, pick, block), axis, by, rows, 1 + pick(4))
 
 
 def pipeline(sch: Schedule, pick: Pick) -> None:
@@ -407,6 +407,8 @@ def pipeline(sch: Schedule, pick: Pick) -> None:
     body = find_loop(sch.func, loop).body
     count = len(body.stmts) if type(body) is Seq else 1
     stages = sorted(pick(3) for _ in range(count))
+    if max(stages) == min(stages) and not sometimes(pick, 4):
+        stages[-1] += 1
     if sometimes(pick, 4):
         stages.reverse()
     places = list(range(count))
@@ -422,32 +424,34 @@ def double_buffer(sch: Schedule, pick: Pick) -> None:
 
 
 def compute_inline(sch: Schedule, pick: Pick) -> None:
-    sch.compute_inline(a_block(sch, pick))
+    sch.compute_inline(a_block(sch, pick, is_inline))
 
 
 def reverse_compute_inline(sch: Schedule, pick: Pick) -> None:
-    sch.reverse_compute_inline(a_block(sch, pick))
+    block = a_block(sch, pick, is_inline)
+    consumers = sch.get_consumers(block)
+    sch.reverse_compute_inline(consumers[0] if consumers and pick(4) else block)
 
 
 def decompose_reduction(sch: Schedule, pick: Pick) -> None:
-    block = a_block(sch, pick)
+    block = a_block(sch, pick, reduces)
     loops = sch.get_loops(block)
     sch.decompose_reduction(block, loops[pick(len(loops))] if loops else a_loop(sch, pick))
 
 
 def rfactor(sch: Schedule, pick: Pick) -> None:
-    sch.rfactor(a_loop(sch, pick), one_of(pick, (0, 0, 1, 1, -1, -2, 2, 5)))
+    sch.rfactor(a_loop(sch, pick, reduces), one_of(pick, (0, 0, 1, 1, -1, -2, 2, 5)))
 
 
 def split_reduction(sch: Schedule, pick: Pick) -> None:
-    parts = one_of(pick, (2, 2, 3, 4, 1)) if pick(4) else sch.sample_categorical((2, 3))
-    loops = loops_of(sch, pick)
+    parts: Dim = one_of(pick, (2, 2, 3, 4, 1)) if pick(4) else sch.sample_categorical((2, 3))
+    loops = loops_of(sch, pick, reduces)
     loop = loops[-1] if loops and not sometimes(pick, 4) else a_loop(sch, pick)
     sch.split_reduction(loop, parts, one_of(pick, (0, 0, 1, -1)), tree=bool(pick(2)))
 
 
 def fuse_reduction_epilogue(sch: Schedule, pick: Pick) -> None:
-    block = a_block(sch, pick)
+    block = a_block(sch, pick, lambda s, b: reduces(s, b) and is_internal(s, b))
     consumers = sch.get_consumers(block)
     sch.fuse_reduction_epilogue(block, consumers[0] if consumers else a_block(sch, pick))
 
@@ -456,18 +460,29 @@ def blockize(sch: Schedule, pick: Pick) -> None:
     sch.blockize(a_loop(sch, pick))
 
 
+def is_even(sch: Schedule, loop: Var) -> bool:
+    extent = find_loop(sch.func, loop).extent
+    return isinstance(extent, int) and extent > 0 and extent % 2 == 0
+
+
+def is_tiled(sch: Schedule, block: Block) -> bool:
+    """Whether it reduces, in loops of even extents."""
+    above = loops_above(sch.func, block.label)
+    return reduces(sch, block) and sum(is_even(sch, s.var) for s in above) > 1
+
+
 def tensorize(sch: Schedule, pick: Pick) -> None:
     """Mostly a tile of two by two that is made for it."""
     if sometimes(pick, 4):
         name = one_of(pick, ("none", *intrin_names()))
         sch.tensorize(a_loop(sch, pick) if pick(2) else a_block(sch, pick), name)
         return
-    blocks = [b for b in blocks_in(sch.func.body) if b.init is not None] if pick(8) else []
-    block = referred(sch, one_of(pick, blocks).label) if blocks else a_block(sch, pick)
+    block = a_block(sch, pick, is_tiled)
     loops = list(sch.get_loops(block))
-    even = [v for v in loops if find_loop(sch.func, v).extent % 2 == 0]
+    even = [v for v in loops if is_even(sch, v)]
     if len(even) < 2:
-        raise ScheduleError("the block is in too few loops for a tile")
+        sch.tensorize(block, one_of(pick, SMALL))
+        return
     chosen = [even.pop(pick(len(even))) for _ in range(2)]
     parts = [sch.split(v, factors=[None, 2]) for v in chosen]
     outer = [*(o for o, _ in parts), *(v for v in loops if v not in set(chosen))]
@@ -485,7 +500,7 @@ def tensorize(sch: Schedule, pick: Pick) -> None:
     sch.tensorize(parts[0][1], SMALL[-1])
 
 
-STEPS = (
+STEPS: tuple[Step, ...] = (
     split, split, split, sampled_split, chosen_split, fuse, fuse, reorder, reorder, reorder, tile,
     partition, merge, merge, fission, add_unit_loop, reorder_block_iter_var, transform_block_layout,
     parallel, vectorize, unroll, bind, annotate, unannotate, set_scope, storage_align, cache_read,
@@ -496,26 +511,3 @@ STEPS = (
     fuse_reduction_epilogue, split_reduction, pad_einsum, decompose_padding, blockize, tensorize,
     pipeline, double_buffer, swizzle, work_on,
 )  # fmt: skip
-
-
-def apply_random_steps(
-    sch: Schedule,
-    pick: Pick,
-    count: int,
-    counts: Counter[str],
-    steps: Sequence[Callable[[Schedule, Pick], None]] = STEPS,
-) -> list[ScheduleError]:
-    """Try `count` of the steps; `counts` learns which primitives were accepted.
-
-    Gives the refusals.
-    """
-    refusals = []
-    for _ in range(count):
-        step = steps[pick(len(steps))]
-        before = len(sch.trace)
-        try:
-            step(sch, pick)
-        except ScheduleError as error:
-            refusals.append(error)
-        counts.update(s.op for s in sch.trace.steps[before:])
-    return refusals

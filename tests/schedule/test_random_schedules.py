@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,8 +19,8 @@ from ..fuzz.case import Failure, run_case
 from ..fuzz.shrink import shrunk, without
 from .machinery import check_compiled, check_meaning, check_replays
 from .programs import chain, loops
-from .random_programs import a_program
-from .random_steps import STEPS, apply_random_steps
+from .random_cases import Tally, a_case, apply_random_steps
+from .random_steps import STEPS
 
 
 @settings(max_examples=100)
@@ -31,8 +29,9 @@ def test_random_schedules_keep_the_meaning(data: st.DataObject) -> None:
     def pick(n: int) -> int:
         return data.draw(st.integers(0, n - 1))
 
-    sch = Schedule(a_program(pick), seed=pick(3))
-    refusals = apply_random_steps(sch, pick, 1 + pick(10), Counter())
+    func, steps = a_case(pick)
+    sch = Schedule(func, seed=pick(3))
+    refusals = apply_random_steps(sch, pick, 1 + pick(10), Tally(), steps)
     assert all(str(r) for r in refusals)
     verify(sch.func)
     check_meaning(sch.original, sch.func)
@@ -46,20 +45,25 @@ def test_random_schedules_compute_the_same_in_machine_code(seed: int) -> None:
     def pick(n: int) -> int:
         return int(rng.integers(n))
 
-    sch = Schedule(a_program(pick), seed=seed)
-    apply_random_steps(sch, pick, 12, Counter())
+    func, steps = a_case(pick)
+    sch = Schedule(func, seed=seed)
+    apply_random_steps(sch, pick, 12, Tally(), steps)
     check_compiled(sch.original, sch.func)
 
 
 def test_random_schedules_reach_every_primitive() -> None:
-    counts: Counter[str] = Counter()
+    tally = Tally()
+
+    def missing() -> set[str]:
+        return {*PRIMITIVES} - {*tally.changes} - {*tally.queries}
+
     for seed in range(200):
-        assert run_case(seed, counts, compiled=False) is None
+        assert run_case(seed, tally, compiled=False) is None
     for step in STEPS:  # those that few programs are made for
         for seed in range(100):
-            if step.__name__ in {*PRIMITIVES} - {*counts}:
-                assert run_case(seed, counts, compiled=False, steps=[step]) is None
-    assert not set(PRIMITIVES) - set(counts)
+            if step.__name__ in missing():
+                assert run_case(seed, tally, compiled=False, steps=[step]) is None
+    assert not missing()
 
 
 def test_a_failure_is_shrunk_to_the_steps_that_matter() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,8 @@ from tilewright.tir.ir import Func
 from .conftest import Golden
 from .machinery import assert_same, check_meaning, check_replays
 from .programs import chain, elementwise, loops, matmul
+from .random_cases import Tally, apply_random_steps
 from .random_programs import a_program
-from .random_steps import apply_random_steps
 
 
 def two() -> dict[str, Func]:
@@ -235,7 +234,7 @@ def test_random_steps_on_several(seed: int) -> None:
     sch = Schedule(funcs, seed=seed)
     for _ in range(6):
         sch.work_on(pick(2))
-        apply_random_steps(sch, pick, 3, Counter())
+        apply_random_steps(sch, pick, 3, Tally())
     check_replays(funcs, sch)
     for name, func in funcs.items():
         check_meaning(func, sch.funcs[name])

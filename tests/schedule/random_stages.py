@@ -1,0 +1,256 @@
+"""Stages of random programs: each computes a tensor from the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from tilewright import dtypes
+from tilewright.tir import te
+from tilewright.tir.ir import Expr
+
+Tensor: TypeAlias = Any
+Pick = Callable[[int], int]
+"""A number from 0 to below the given one."""
+SIZES = (1, 2, 3, 4, 5, 6, 7, 8)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A program in the making: what picks for it, its parameters and outputs so far."""
+
+    pick: Pick
+    params: list[Tensor] = field(default_factory=list)
+    outputs: list[Tensor] = field(default_factory=list)
+
+
+Stage: TypeAlias = Callable[[Tensor, str, Draft], Tensor]
+
+
+def a_size(pick: Pick) -> int:
+    return 0 if pick(32) == 0 else SIZES[pick(len(SIZES))]
+
+
+def placeholder(
+    shape: tuple[int, ...], dtype: str, d: Draft, value_range: tuple[int, int] | None = None
+) -> Tensor:
+    name = f"P{len(d.params)}"
+    d.params.append(te.placeholder(shape, dtype, name=name, value_range=value_range))
+    return d.params[-1]
+
+
+def map_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    return te.compute(x.shape, lambda *i: x[i] * 2 + 1, name=name)
+
+
+def function_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """Operations that only integers have, or only floats."""
+    if dtypes.is_float(x.dtype):
+        return te.compute(x.shape, lambda *i: te.sqrt(te.abs(x[i]) + 1), name=name)
+    make: Callable[[Any], Any] = (
+        lambda e: e // 3,
+        lambda e: e % 5,
+        lambda e: e ^ 3,
+        lambda e: e >> 1,
+    )[d.pick(4)]
+    return te.compute(x.shape, lambda *i: make(x[i]), name=name)
+
+
+def scaled_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """A multiple by a number that is passed at each call."""
+    d.params.append(te.scalar(x.dtype, name=f"P{len(d.params)}"))
+    scale = d.params[-1]
+    return te.compute(x.shape, lambda *i: x[i] * scale, name=name)
+
+
+def two_reads(x: Tensor, name: str, d: Draft) -> Tensor:
+    other = placeholder(x.shape, x.dtype, d)
+    return te.compute(x.shape, lambda *i: te.maximum(x[i], other[i]) - x[i], name=name)
+
+
+def mask_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """A choice by the data, which may be a tensor of its own; it makes no jump at zero."""
+    if d.pick(2):
+        return te.compute(x.shape, lambda *i: te.select(x[i] > 0, x[i], x[i] * 3), name=name)
+    mask: Tensor = te.compute(x.shape, lambda *i: x[i] > 0, name=f"{name}m")
+    return te.compute(x.shape, lambda *i: te.select(mask[i], x[i], x[i] * 3), name=name)
+
+
+def triangle_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """Zeros in a corner, or at some of the places."""
+    if len(x.shape) > 1:
+        upper = d.pick(2)
+        return te.compute(
+            x.shape,
+            lambda i, j, *k: te.select(j >= i if upper else j < i, x[(i, j, *k)], 0),
+            name=name,
+        )
+    return te.compute(x.shape, lambda i: te.select(i % 3 != 1, x[i], 0), name=name)
+
+
+def biased(x: Tensor, name: str, d: Draft) -> Tensor:
+    """A sum plus a term, which can be the start of the sum."""
+    total = product_stage(x, f"{name}m", d)
+    bias = placeholder(total.shape[-1:], total.dtype, d)
+    return te.compute(total.shape, lambda *i: total[i] + bias[i[-1]], name=name)
+
+
+def shift_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """A stencil over the first dimension, with padding of zeros."""
+    n = x.shape[0]
+
+    def at(i: Expr, rest: tuple[Expr, ...]) -> Any:
+        before = te.select(i > 0, x[(i - 1, *rest)], 0)
+        after = te.select(i < n - 1, x[(i + 1, *rest)], 0)
+        return before + x[(i, *rest)] - after
+
+    return te.compute(x.shape, lambda i, *rest: at(i, rest), name=name)
+
+
+def stencil_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """Neighbours at some distance added, without padding."""
+    n = x.shape[0]
+    reach = 1 + d.pick(3)
+    if n <= reach:
+        return map_stage(x, name, d)
+    shape = (n - reach, *x.shape[1:])
+    return te.compute(shape, lambda i, *k: x[(i, *k)] + x[(i + reach, *k)], name=name)
+
+
+def turn_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    shape = tuple(reversed(x.shape))
+    return te.compute(shape, lambda *i: x[tuple(reversed(i))] + 3, name=name)
+
+
+def part_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """The first or the last elements of the first dimension."""
+    n = x.shape[0]
+    size = min(n, 1 + d.pick(max(n, 1)))
+    start = (0, n - size)[d.pick(2)]
+    shape = (size, *x.shape[1:])
+    return te.compute(shape, lambda i, *rest: x[(i + start, *rest)] * 3, name=name)
+
+
+def strided_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """Every second or third element of the first dimension."""
+    n = x.shape[0]
+    step = 2 + d.pick(2)
+    start = d.pick(step)
+    shape = (max(0, -(-(n - start) // step)), *x.shape[1:])
+    return te.compute(shape, lambda i, *k: x[(i * step + start, *k)], name=name)
+
+
+def resize_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """As many rows as one likes, each the nearest one."""
+    n, m = x.shape[0], a_size(d.pick)
+    if n == 0:
+        return map_stage(x, name, d)
+    return te.compute((m, *x.shape[1:]), lambda i, *k: x[(i * n // m, *k)] + 1, name=name)
+
+
+def gather_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """Rows that the data choose."""
+    n, m = x.shape[0], a_size(d.pick)
+    if n == 0:
+        return map_stage(x, name, d)
+    at = placeholder((m,), ("int32", "int64")[d.pick(2)], d, value_range=(0, n))
+    return te.compute((m, *x.shape[1:]), lambda i, *k: x[(at[i], *k)] * 2, name=name)
+
+
+def pad_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """Zeros after the last elements of the first dimension, or around them."""
+    n = x.shape[0]
+    before = d.pick(2)
+
+    def value(i: Expr, rest: tuple[Expr, ...]) -> Any:
+        inside = i < n if before == 0 else (i >= before) & (i < n + before)
+        return te.select(inside, x[(i - before if before else i, *rest)], 0)
+
+    shape = (n + before + 1, *x.shape[1:])
+    return te.compute(shape, lambda i, *rest: value(i, rest), name=name)
+
+
+def spread_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """A new dimension, along which all elements are the same."""
+    if len(x.shape) > 2:
+        return map_stage(x, name, d)
+    n = a_size(d.pick)
+    if d.pick(2):
+        return te.compute((n, *x.shape), lambda _, *i: x[i] - 2, name=name)
+    return te.compute((*x.shape, n), lambda *i: x[i[:-1]] - 2, name=name)
+
+
+def flat_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """Two dimensions as one, or one as two."""
+    if len(x.shape) == 2:
+        rows, columns = x.shape
+        return te.compute((rows * columns,), lambda i: x[i // columns, i % columns], name=name)
+    if len(x.shape) == 1 and x.shape[0] % 2 == 0:
+        return te.compute((x.shape[0] // 2, 2), lambda i, j: x[i * 2 + j] + 1, name=name)
+    return map_stage(x, name, d)
+
+
+def reduce_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    reduce = (te.sum, te.max, te.min, te.prod)[d.pick(4)]
+    if len(x.shape) > 1 and d.pick(4) == 0:
+        first = te.reduce_axis(x.shape[0], name=f"r{name}")
+        return te.compute(x.shape[1:], lambda *i: reduce(x[(first, *i)], axis=first), name=name)
+    r = te.reduce_axis(x.shape[-1], name=f"r{name}")
+    if len(x.shape) == 1:
+        return te.compute((3,), lambda i: reduce(x[r] + i.astype(x.dtype), axis=r), name=name)
+    return te.compute(x.shape[:-1], lambda *i: reduce(x[(*i, r)], axis=r), name=name)
+
+
+def window_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """Sums of neighbours along the first dimension, each next to the other or at a distance."""
+    n = x.shape[0]
+    width = 1 + d.pick(max(1, min(3, n)))
+    step = 1 + d.pick(2) if n >= 2 * width else 1
+    r = te.reduce_axis(width, name=f"r{name}")
+    shape = (n - (width - 1) * step, *x.shape[1:])
+    return te.compute(shape, lambda i, *k: te.sum(x[(i + r * step, *k)], axis=r), name=name)
+
+
+def total_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """One number from all elements."""
+    axes = [te.reduce_axis(n, name=f"r{name}{k}") for k, n in enumerate(x.shape)]
+    return te.compute((1,), lambda _: te.sum(x[tuple(axes)], axis=axes), name=name)
+
+
+def best_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """The values of an argmax or argmin, whose places are computed too."""
+    if len(x.shape) == 1 or x.shape[-1] == 0:
+        return map_stage(x, name, d)
+    r = te.reduce_axis(x.shape[-1], name=f"r{name}")
+    best = (te.argmax, te.argmin)[d.pick(2)]
+    shape = x.shape[:-1]
+    made: Tensor = te.compute(shape, lambda *i: best(x[(*i, r)], axis=r), name=(f"{name}p", name))
+    places, values = made
+    use = d.pick(3)
+    if use == 0:
+        d.outputs.append(places)
+    if use < 2:
+        return values
+    return te.compute(shape, lambda *i: values[i] + places[i].astype(x.dtype), name=name)
+
+
+def product_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """A matrix product, the second matrix as it is or turned."""
+    n, turned = a_size(d.pick), d.pick(2)
+    k = x.shape[-1]
+    other = placeholder((n, k) if turned else (k, n), x.dtype, d)
+    r = te.reduce_axis(k, name=f"r{name}")
+
+    def value(*i: Expr) -> Any:
+        return x[(*i[:-1], r)] * (other[i[-1], r] if turned else other[r, i[-1]])
+
+    return te.compute((*x.shape[:-1], n), lambda *i: te.sum(value(*i), axis=r), name=name)
+
+
+STAGES: tuple[Stage, ...] = (
+    map_stage, function_stage, scaled_stage, two_reads, mask_stage, triangle_stage, biased,
+    shift_stage, stencil_stage, turn_stage, part_stage, strided_stage, resize_stage, gather_stage,
+    pad_stage, spread_stage, flat_stage, reduce_stage, reduce_stage, window_stage, total_stage,
+    best_stage, product_stage, product_stage,
+)  # fmt: skip
