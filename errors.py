@@ -6,7 +6,7 @@ somebody reads it. It carries data, so that a notebook or a program can show it 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 Text: TypeAlias = str | Callable[[], str | None]
@@ -19,10 +19,10 @@ class TilewrightError(Exception):
     `message` is a `str.format` template for the positional `arguments`; a callable argument is
     called for its text when the error is read. `hint` says what to do about it, `example` shows a
     case of it where one is found. Further keyword arguments are kept in `data`. `detail`, set by
-    whoever knows more of the circumstances, gives lines that are shown below.
+    whoever knows more of the circumstances, gives lines about the error that are shown below.
     """
 
-    detail: Callable[[], str] | None = None
+    detail: Callable[[Any], str] | None = None
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class TilewrightError(Exception):
             more = part() if callable(part) else part
             if more is not None:
                 text += f"\n  {name}: {more}"
-        return text if self.detail is None else f"{text}\n{self.detail()}"
+        return text if self.detail is None else f"{text}\n{self.detail(self)}"
 
 
 class IRError(TilewrightError):
@@ -71,6 +71,9 @@ class ScheduleError(TilewrightError):
     What its text says can be asked for one by one; what is not known is `None` or empty.
     """
 
+    about: Callable[[], Mapping[str, Any]] | None = None
+    """More for `data`, set by whoever knows it; asked for when the first part is read."""
+
     @property
     def condition(self) -> str:
         """What does not hold: the first line of the text."""
@@ -79,60 +82,95 @@ class ScheduleError(TilewrightError):
     @property
     def found(self) -> Any:
         """The value that does not meet the condition."""
-        return _value(self.data.get("found"))
+        return self._part("found")
 
     @property
     def expected(self) -> Any:
         """What the condition asks for instead."""
-        return _value(self.data.get("expected"))
+        return self._part("expected")
 
     @property
     def place(self) -> Any:
         """The loop or block that is marked in the program."""
-        return self.data.get("at")
+        return self._part("at")
 
     @property
     def primitive(self) -> str | None:
         """The name of the primitive that was asked for."""
-        return self.data.get("primitive")
+        return self._part("primitive")  # type: ignore[no-any-return]
+
+    @property
+    def asked(self) -> str | None:
+        """The step as it is written in Python."""
+        return self._part("asked")  # type: ignore[no-any-return]
 
     @property
     def given(self) -> dict[str, Any]:
         """What it was given, by name, as a trace holds it."""
-        return dict(self.data.get("given", ()))
+        return dict(self._part("given") or ())
+
+    @property
+    def handles(self) -> dict[str, str]:
+        """The names of the loops and blocks in `given`, and the sampled integers."""
+        return dict(self._part("handles") or ())
 
     @property
     def step(self) -> int | None:
         """The number of the step in its schedule."""
-        return self.data.get("step")
+        return self._part("step")  # type: ignore[no-any-return]
 
     @property
     def func(self) -> Any:
         """The program that the step was asked of."""
-        return self.data.get("func")
+        return self._part("func")
+
+    @property
+    def program(self) -> str | None:
+        """Its text, with the place marked."""
+        return self._part("program")  # type: ignore[no-any-return]
+
+    @property
+    def ended(self) -> str | None:
+        """Where a handle that is there no more was made, and which step it did not survive."""
+        return self._part("ended")  # type: ignore[no-any-return]
 
     @property
     def alternatives(self) -> list[Any]:
         """What would be legal in place of what was given: numbers, loops, names."""
-        return list(_value(self.data.get("alternatives")) or ())
+        return list(self._part("alternatives") or ())
 
     def as_data(self) -> dict[str, Any]:
         """All of it as JSON data; loops and blocks by their names."""
-        hint, example = (_value(text) for text in (self.hint, self.example))
         return {
             "condition": self.condition,
             "found": _plain(self.found),
             "expected": _plain(self.expected),
             "place": _plain(self.place),
             "primitive": self.primitive,
+            "asked": self.asked,
             "given": {name: _plain(value) for name, value in self.given.items()},
+            "handles": self.handles,
             "step": self.step,
             "alternatives": [_plain(a) for a in self.alternatives],
-            "example": example,
-            "hint": hint,
-            "program": _value(self.data.get("program")),
-            "ended": _value(self.data.get("ended")),
+            "example": _value(self.example),
+            "hint": _value(self.hint),
+            "program": self.program,
+            "ended": self.ended,
         }
+
+    def _part(self, name: str) -> Any:
+        if self.about is not None:
+            about, self.about = self.about, None
+            self.data = {**about(), **self.data}
+        return _value(self.data.get(name))
+
+
+def similar(word: str, known: Iterable[str]) -> str | None:
+    """The hint for a misspelt word: those of `known` that are close to it."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, list(known), n=3)
+    return f"did you mean {' or '.join(near)}?" if near else None
 
 
 def _value(of: Any) -> Any:

@@ -8,13 +8,12 @@ this machine in their place where it is the one that is meant.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import NamedTuple
 
-from .errors import TargetError
+from .errors import TargetError, similar
 
 NATIVE = "native"
 KINDS = ("cpu",)
@@ -316,7 +315,10 @@ def _parse(text: str) -> Target:
     kind, *options = words
     if kind not in KINDS:
         raise TargetError(
-            "unknown target kind {0!r}; known: {1}", kind, ", ".join(KINDS), hint=_near(kind, KINDS)
+            "unknown target kind {0!r}; known: {1}",
+            kind,
+            ", ".join(KINDS),
+            hint=similar(kind, KINDS),
         )
     values: dict[str, str] = {}
     for word in options:
@@ -327,7 +329,7 @@ def _parse(text: str) -> Target:
                 word,
                 text,
                 ", ".join(f"-{o}=" for o in _OPTIONS),
-                hint=_near(name, _OPTIONS),
+                hint=similar(name, _OPTIONS),
             )
         if name in values:
             raise TargetError("target option -{0} is given twice in {1!r}", name, text)
@@ -375,7 +377,7 @@ def _apply(changes: str, target: Target) -> tuple[str, ...]:
                 change,
                 changes,
                 ", ".join(names),
-                hint=_near(name, names),
+                hint=similar(name, names),
             )
         if sign == "+":
             features |= _close([name])
@@ -412,11 +414,9 @@ def _check_threads(value: str) -> int:
 def _lookup_cpu(mcpu: str) -> Cpu:
     if mcpu not in CPUS:
         raise TargetError(
-            "unknown processor -mcpu={0}; known: {1}", mcpu, ", ".join(CPUS), hint=_near(mcpu, CPUS)
+            "unknown processor -mcpu={0}; known: {1}",
+            mcpu,
+            ", ".join(CPUS),
+            hint=similar(mcpu, CPUS),
         )
     return CPUS[mcpu]
-
-
-def _near(word: str, known: Iterable[str]) -> str | None:
-    matches = difflib.get_close_matches(word, list(known), n=3)
-    return f"did you mean {' or '.join(matches)}?" if matches else None

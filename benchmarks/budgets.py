@@ -176,7 +176,7 @@ def refusing(settings: Settings) -> Iterator[Line]:
     func, _, trace = subject(settings.size)
     schedule = trace.apply(func)
     loop, times = Var("i"), 1000
-    steps, history = list(schedule.trace.steps), [func] * (len(trace) + 1)
+    steps, history = list(schedule.trace.steps), [(func,)] * (len(trace) + 1)
 
     def demand(holds: bool) -> None:
         for _ in range(times):
@@ -186,7 +186,7 @@ def refusing(settings: Settings) -> Iterator[Line]:
                     at=loop, hint=lambda: "2, 4", found=3, alternatives=lambda: [2, 4],
                 )  # fmt: skip
             except ScheduleError as error:
-                explain(error, steps[-1], tuple(history), tuple(steps))
+                explain(error, steps[-1], tuple(history), 0, tuple(steps), ())
 
     refused, met = (median(lambda h=h: demand(h), settings.repeats) for h in (False, True))  # type: ignore[misc]
     yield Line("refuse a step, beyond the check", 5, (refused - met) / times * 1e6, "us")

@@ -19,10 +19,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Concatenate, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
-from ..errors import ScheduleError
+from ..errors import ScheduleError, similar
 from ..tir.ir import Func
 from .arguments import Check, checker, describe
 from .instructions import require_instructions
@@ -104,12 +104,16 @@ class Primitive:
         checks = self.checks
         for name, value in bound.items():
             if not checks[name](value):
+                wanted = describe(self.types[name])
                 raise ScheduleError(
                     "{0}: {1} must be {2}, found {3!r}",
                     self.name,
                     name,
-                    describe(self.types[name]),
+                    wanted,
                     value,
+                    hint=partial(self._usage, wanted, value),
+                    found=value,
+                    expected=wanted,
                 )
 
     def call(self, func: Func, choose: Any, bound: dict[str, Any]) -> tuple[Func, Any]:
@@ -122,10 +126,19 @@ class Primitive:
             require_instructions(after)
         return after, result
 
+    def _usage(self, wanted: str, value: Any) -> str:
+        """What to write, where `value` was written for something else."""
+        if isinstance(value, str) and ("loop" in wanted or "block" in wanted):
+            return "get_block gives a block by its name, get_loops the loops around it"
+        return f"{self.name} takes {self.signature()}"
+
     def signature(self) -> str:
         """The parameters as text, for errors."""
         parameters = list(inspect.signature(self.function).parameters.values())
-        return f"({', '.join(_plain(p) for p in parameters[2 if self.samples else 1 :])})"
+        shown = [_plain(p) for p in parameters[2 if self.samples else 1 :]]
+        if self.keyword_only and self.variadic is None:
+            shown.insert(len(shown) - len(self.keyword_only), "*")
+        return f"({', '.join(shown)})"
 
 
 def _plain(parameter: inspect.Parameter) -> str:
@@ -221,14 +234,12 @@ def find_primitive(name: str, home: str | None = None) -> Primitive:
         "unknown primitive {0!r}; there are {1}",
         name,
         lambda: ", ".join(sorted(PRIMITIVES)),
-        hint=lambda: _similar(name),
+        hint=lambda: misspelt(name),
     )
 
 
-def _similar(name: str) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, PRIMITIVES, n=3)
-    if close:
-        return f"did you mean {' or '.join(close)}?"
-    return "one of another package is there once the module that registers it is imported"
+def misspelt(name: str) -> str:
+    """What to do about the name of a primitive that there is not."""
+    return similar(name, PRIMITIVES) or (
+        "one of another package is there once the module that registers it is imported"
+    )

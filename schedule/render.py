@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from ..errors import ScheduleError
 from ..tir.ir import Func, Label, Var
 from ..tir.printer import func_text
-from .find import find_path
+from .arguments import Argument, Derived, Record, Ref
+from .find import blocks_in, find_path, loops_in
 from .trace import Step, step_text
 
 History = tuple[tuple[Func, ...], ...]
@@ -15,41 +18,125 @@ History = tuple[tuple[Func, ...], ...]
 
 
 def explain(
-    error: ScheduleError, step: Step, history: History, at: int, steps: tuple[Step, ...]
+    error: ScheduleError,
+    step: Step,
+    history: History,
+    at: int,
+    steps: tuple[Step, ...],
+    outputs: tuple[Any, ...],
 ) -> None:
     """Give `error` what its rendering needs; nothing is formatted before it is read.
 
-    `at` is the position of the program that the step was asked of.
+    `at` is the position of the program that the step was asked of, `outputs` are what the `steps`
+    before it gave.
     """
-    data, func = error.data, history[-1][at]
-    data.setdefault("primitive", step.op)
-    data.setdefault("given", step.arguments)
-    data.setdefault("func", func)
-    data.setdefault("step", len(steps))
-    data.setdefault("program", partial(func_text, func, data.get("at")))
+    error.about = partial(_about, error.data, step, history, at, steps, outputs)
+    error.detail = _details
+
+
+def _about(
+    data: Mapping[str, Any],
+    step: Step,
+    history: History,
+    at: int,
+    steps: tuple[Step, ...],
+    outputs: tuple[Any, ...],
+) -> dict[str, Any]:
+    """What a schedule knows about a refusal that has `data` of its own."""
+    programs = tuple([funcs[at] for funcs in history])
+    about: dict[str, Any] = {
+        "asked": partial(step_text, step, ()),
+        "primitive": step.op,
+        "given": step.arguments,
+        "handles": partial(_names, step, outputs),
+        "func": programs[-1],
+        "step": len(steps),
+        "program": partial(func_text, programs[-1], data.get("at")),
+    }
     if "dead" in data:
-        data["ended"] = partial(_end_of, data["dead"], history, at, steps)
-    error.detail = partial(details, error, step, len(steps))
+        about["ended"] = partial(_end_of, data["dead"], programs, steps)
+        about["alternatives"] = partial(_heirs, data["dead"], programs)
+    elif "named" in data:
+        about["ended"] = partial(_end_of_name, data["named"], programs, steps)
+    return about
 
 
-def details(error: ScheduleError, step: Step, number: int) -> str:
+def _details(error: ScheduleError) -> str:
     """The lines below the message of `error`."""
-    lines = [f"  refused: step {number}, {step_text(step, ())}"]
-    if "ended" in error.data:
-        lines.append("  " + error.data["ended"]())
+    names = ", ".join(f"{ref}: {name}" for ref, name in error.handles.items())
+    lines = [f"  refused: step {error.step}, {error.asked}" + (f"  # {names}" if names else "")]
+    if error.ended is not None:
+        lines.append(f"  {error.ended}")
     lines.append("  program:")
-    lines.extend("    " + line for line in error.data["program"]().split("\n"))
+    lines.extend(f"    {line}" for line in str(error.program).split("\n"))
     return "\n".join(lines)
 
 
-def _end_of(handle: Var | Label, history: History, at: int, steps: tuple[Step, ...]) -> str:
-    """Which step made a handle, and which one it did not survive."""
+def _names(step: Step, outputs: Sequence[Any]) -> dict[str, str]:
+    """What the references of a step stand for: the names of loops and blocks, and integers."""
+    refs = dict.fromkeys(ref for _, value in step.arguments for ref in _references(value))
+    known = [ref for ref in refs if ref.index < len(outputs)]
+    return {repr(r): str(getattr(outputs[r.index], "name", outputs[r.index])) for r in known}
+
+
+def _references(value: Argument) -> Iterator[Ref]:
+    match value:
+        case Ref():
+            yield value
+        case Derived(args=parts) | tuple(parts):
+            for part in parts:
+                yield from _references(part)
+        case Record(items=items):
+            for _, part in items:
+                yield from _references(part)
+        case _:
+            pass
+
+
+def _end_of(handle: Var | Label, programs: tuple[Func, ...], steps: tuple[Step, ...]) -> str:
+    """Which step made a handle, which one it did not survive, and what that one made of it."""
     what = f"{'loop' if type(handle) is Var else 'block'} {handle.name}"
-    there = [k for k, fs in enumerate(history) if find_path(fs[at].body, handle) is not None]
+    there = _programs_with(handle, programs)
     if not there:
         return f"{what} was never in this program"
     first, last = there[0], there[-1]
     made = f"was made by step {first - 1} and " if first else ""
     if last == len(steps):
         return f"{what} {made}is used up by this step, which needs it twice"
-    return f"{what} {made}ended with step {last}, {step_text(steps[last], ())}"
+    heirs = ", ".join(h.name for h in _made(type(handle), programs[last], programs[last + 1]))
+    rest = f"; in its place: {heirs}" if heirs else ""
+    return f"{what} {made}ended with step {last}, {step_text(steps[last], ())}{rest}"
+
+
+def _end_of_name(name: str, programs: tuple[Func, ...], steps: tuple[Step, ...]) -> str | None:
+    """The same of the last block that was called so, if there was one."""
+    for func in reversed(programs):
+        for block in blocks_in(func.body):
+            if block.label.name == name:
+                return _end_of(block.label, programs, steps)
+    return None
+
+
+def _heirs(handle: Var | Label, programs: tuple[Func, ...]) -> list[Var | Label]:
+    """What is still there of what the step that ended `handle` made."""
+    there = _programs_with(handle, programs)
+    if not there or there[-1] == len(programs) - 1:
+        return []
+    made = _made(type(handle), programs[there[-1]], programs[there[-1] + 1])
+    return [h for h in made if find_path(programs[-1].body, h) is not None]
+
+
+def _programs_with(handle: Var | Label, programs: Sequence[Func]) -> list[int]:
+    return [k for k, func in enumerate(programs) if find_path(func.body, handle) is not None]
+
+
+def _made(kind: type, before: Func, after: Func) -> list[Var | Label]:
+    """The handles of that kind that are new."""
+    old = set(_handles(kind, before))
+    return [h for h in _handles(kind, after) if h not in old]
+
+
+def _handles(kind: type, func: Func) -> list[Var | Label]:
+    if kind is Var:
+        return [s.var for s in loops_in(func.body)]
+    return [b.label for b in blocks_in(func.body)]

@@ -26,7 +26,7 @@ from .arguments import (
 from .choose import Decide, Declare
 from .find import blocks_in, find_path
 from .index_map import IndexMap, parse_index_map, with_captured
-from .primitive import PRIMITIVES, Primitive, find_primitive, reserve
+from .primitive import PRIMITIVES, Primitive, find_primitive, misspelt, reserve
 from .render import explain
 from .require import Space, collecting
 from .trace import Step, Trace, is_note
@@ -280,8 +280,7 @@ class Schedule:
         primitive = PRIMITIVES.get(name)
         if primitive is None:
             raise AttributeError(
-                f"there is no primitive {name!r}; one of another package is there once the module "
-                "that registers it is imported",
+                f"there is no primitive {name!r}; {misspelt(name)}",
                 name=name,
                 obj=self,
             )
@@ -387,8 +386,14 @@ class Schedule:
             refusal = error
             if not isinstance(refusal, ScheduleError):
                 refusal = ScheduleError("{0}: {1}", name, error)
-            history, steps = tuple(self._history), tuple(self._steps)
-            explain(refusal, Step(name, encoded), history, self._at, steps)
+            explain(
+                refusal,
+                Step(name, encoded),
+                tuple(self._history),
+                self._at,
+                tuple(self._steps),
+                tuple(self._outputs),
+            )
             if refusal is error:
                 raise
             raise refusal from error

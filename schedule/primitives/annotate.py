@@ -266,11 +266,13 @@ def _serial_loop(fn: Func, loop: Var, what: str) -> tuple[tuple[Stmt, ...], For]
     assert isinstance(old, For)
     require(
         old.kind is ForKind.SERIAL,
-        "loop {0} is {1}; it cannot be {2} too",
+        "loop {0} is {1} already",
         loop.name,
         old.kind.value,
-        what,
         at=loop,
+        hint=None if old.kind.value == what else f"split it before that, to have one part {what}",
+        found=old.kind.value,
+        expected=ForKind.SERIAL.value,
     )
     return path, old
 

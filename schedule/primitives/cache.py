@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace as _replace
 from typing import NamedTuple
 
+from ...errors import similar
 from ...tir.ir import (
     Block,
     Buffer,
@@ -46,7 +47,15 @@ SCOPES = ("global", "local", "register", "shared")
 
 
 def require_scope(scope: str) -> None:
-    require(scope in SCOPES, "unknown scope {0!r}; expected one of {1}", scope, ", ".join(SCOPES))
+    require(
+        scope in SCOPES,
+        "unknown scope {0!r}; expected one of {1}",
+        scope,
+        ", ".join(SCOPES),
+        hint=lambda: similar(scope, SCOPES),
+        found=scope,
+        alternatives=SCOPES,
+    )
 
 
 def top_statements(fn: Func) -> tuple[Stmt, ...]:
@@ -70,13 +79,14 @@ def region_at(block: Block, regions: tuple[Region, ...], index: int, what: str) 
     buffers = list(dict.fromkeys(r.buffer for r in regions))
     require(
         0 <= index < len(buffers),
-        "block {0} {1}s {2} buffers ({3}); there is no index {4}",
+        "block {0} {1}s {2}; there is no index {3}, they count from 0",
         block.label.name,
         what,
-        len(buffers),
-        lambda: ", ".join(b.name for b in buffers),
+        lambda: ", ".join(b.name for b in buffers) or "no buffer",
         index,
         at=block.label,
+        found=index,
+        alternatives=range(len(buffers)),
     )
     return buffers[index]
 

@@ -150,7 +150,7 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
         len(produced) == 1 and len(produced[0][1]) == 1,
         "block {0} must read the result of one block, found {1}",
         block.name,
-        [w.label.name for _, ws in produced for w in ws],
+        lambda: ", ".join(w.label.name for _, ws in produced for w in ws) or "none",
         at=block,
     )
     buffer, (producer,) = produced[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from ...errors import ScheduleError
 from ...tir.ir import (
@@ -21,7 +22,7 @@ from ...tir.ir import (
     product,
 )
 from ..blocks import loop_ranges
-from ..find import find_path, nested, path_to, rebuild, with_body
+from ..find import find_path, loops_in, nested, path_to, rebuild, with_body
 from ..legality import require_permutable
 from ..primitive import primitive
 from ..rebind import rebound
@@ -81,10 +82,10 @@ def split(
         if perfect and not exact:
             require(
                 extent % inner == 0,
-                "factor {0} does not divide extent {1}: {2} iterations are left over",
+                "factor {0} does not divide extent {1}: {2}",
                 inner,
                 extent,
-                lambda: extent % inner,
+                lambda: _left_over(extent % inner),
                 at=loop,
                 hint=lambda: _divisors_text(extent, inner),
                 found=inner,
@@ -179,12 +180,9 @@ def reorder(fn: Func, *loops: Var) -> tuple[Func, None]:
 
     for i: for j: for k: ...   --reorder(k, i)-->   for k: for j: for i: ...
     """
-    require(
-        len(set(loops)) == len(loops),
-        "a loop is named twice: {0}",
-        lambda: ", ".join(v.name for v in loops),
-    )
     require(len(loops) >= 1, "reorder takes at least one loop")
+    for k, v in enumerate(loops):
+        require(v not in set(loops[:k]), "loop {0} is named twice", v.name, at=v)
     path = _path_through(fn, loops)
     wanted = set(loops)
     places = [k for k, s in enumerate(path) if type(s) is For and s.var in wanted]
@@ -279,10 +277,35 @@ def _nested_below(path: tuple[Stmt, ...], loops: Sequence[Var], what: str) -> li
                 nest[-1].var.name,
                 what,
                 at=v,
+                hint=partial(_next_text, path, nest[-1], v),
+                found=v,
+                expected=partial(_next, nest[-1]),
+                alternatives=partial(_next, nest[-1]),
             )
         nest.append(stmt)
         stmt = stmt.body
     return nest
+
+
+def _next(loop: For) -> list[Var]:
+    """The loop directly inside, if there is one."""
+    return [loop.body.var] if type(loop.body) is For else []
+
+
+def _next_text(path: Sequence[Stmt], loop: For, wanted: Var) -> str:
+    if any(type(s) is For and s.var is wanted for s in path):
+        return f"name the loops outermost first: loop {wanted.name} is around loop {loop.var.name}"
+    inside = _next(loop)
+    if inside:
+        return f"directly inside loop {loop.var.name} is loop {inside[0].name}"
+    return f"no loop is directly inside loop {loop.var.name}"
+
+
+def _nest_text(path: Sequence[Stmt]) -> str:
+    loop = path[-1]
+    assert isinstance(loop, For)
+    nest = [s.var for s in path if type(s) is For] + [s.var for s in loops_in(loop.body)]
+    return f"loops around and in loop {loop.var.name}: {', '.join(v.name for v in nest)}"
 
 
 def _path_through(fn: Func, loops: Sequence[Var]) -> tuple[Stmt, ...]:
@@ -294,7 +317,13 @@ def _path_through(fn: Func, loops: Sequence[Var]) -> tuple[Stmt, ...]:
         below = find_path(path[-1], v)
         if below is None:
             path_to(fn, v)
-            raise ScheduleError("loop {0} is not nested with the others", v.name, at=v)
+            raise ScheduleError(
+                "loop {0} is not nested with loop {1}",
+                v.name,
+                loops[0].name,
+                at=v,
+                hint=partial(_nest_text, path),
+            )
         path += below[1:]
     return path
 
@@ -324,6 +353,12 @@ def _ranges(path: tuple[Stmt, ...], new: Iterable[tuple[Var, Dim]]) -> dict[Var,
 def height(stmt: Stmt) -> int:
     """How many loops nest below, at most."""
     return (type(stmt) is For) + max(map(height, nested(stmt)), default=0)
+
+
+def _left_over(count: Dim) -> str:
+    return (
+        "1 iteration is left over" if certain(count == 1) else f"{count} iterations are left over"
+    )
 
 
 def _divisors_near(extent: Dim, factor: Dim) -> list[int]:

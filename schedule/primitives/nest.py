@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 
 from ...errors import ScheduleError
@@ -211,6 +212,8 @@ def _require_alike(first: Sequence[For], other: Sequence[For]) -> None:
         other[-1].var.name,
         len(other),
         at=other[-1].var,
+        hint=partial(_as_deep, first, other),
+        alternatives=lambda: [_level(first, other).var],
     )
     for a, b in zip(first, other, strict=True):
         require(
@@ -232,6 +235,18 @@ def _require_alike(first: Sequence[For], other: Sequence[For]) -> None:
             b.kind.value,
             at=b.var,
         )
+
+
+def _level(first: Sequence[For], other: Sequence[For]) -> For:
+    """The loop of the longer chain that is as deep as the shorter one reaches."""
+    deep, flat = sorted((first, other), key=len, reverse=True)
+    return deep[len(flat) - 1]
+
+
+def _as_deep(first: Sequence[For], other: Sequence[For]) -> str:
+    flat = min(first, other, key=len)
+    level = _level(first, other).var.name
+    return f"as deep as loop {flat[-1].var.name} is loop {level} of the other nest"
 
 
 def _require_consecutive(parent: Seq, nests: Sequence[Stmt], loops: Sequence[Var]) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace as _replace
+from functools import partial
 from typing import NamedTuple
 
+from ...errors import ScheduleError
 from ...tir.ir import (
     Block,
     Buffer,
@@ -48,7 +50,7 @@ from ..blocks import (
     require_unit,
     writers_of,
 )
-from ..find import find_block, find_loop, find_path, loops_above, path_to, replace
+from ..find import find_block, find_loop, find_path, loops_above, loops_in, path_to, replace
 from ..legality import require_visited_once, touches_apart, written_box
 from ..placement import placed
 from ..primitive import primitive
@@ -68,7 +70,8 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     """
     producer = find_block(fn, block)
     target = find_loop(fn, loop)
-    require_elsewhere(producer, target)
+    at_loops = partial(_loops_for, compute_at, fn, block)
+    require_elsewhere(producer, target, at_loops)
     require_unit(fn, producer)
     require_internal(fn, producer)
     outputs = region_buffers(producer.writes)
@@ -82,6 +85,9 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
             block.name,
             loop.name,
             at=c.label,
+            hint=lambda: _at_text(at_loops()),
+            found=loop,
+            alternatives=at_loops,
         )
     order = order_of(fn)
     for b in region_buffers(producer.reads) - outputs:
@@ -176,7 +182,8 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     """
     consumer = find_block(fn, block)
     target = find_loop(fn, loop)
-    require_elsewhere(consumer, target)
+    at_loops = partial(_loops_for, reverse_compute_at, fn, block)
+    require_elsewhere(consumer, target, at_loops)
     require_unit(fn, consumer)
     outputs = region_buffers(consumer.writes)
     producers = [w for b in region_buffers(consumer.reads) - outputs for w in writers_of(fn, b)]
@@ -187,6 +194,9 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
         block.name,
         loop.name,
         at=loop,
+        hint=lambda: _at_text(at_loops()),
+        found=loop,
+        alternatives=at_loops,
     )
     order = order_of(fn)
     first = min(order[p.label] for p in inside)
@@ -217,7 +227,7 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
             block.name,
             at=s.var,
         )
-    _require_reduced(inside, {s.var for s in outer}, loop)
+    _require_reduced(inside, {s.var for s in outer}, loop, at_loops)
     produced = _produced(fn, consumer, inside, target, outer)
     position = max(_child_index(target, p.label) for p in inside) + 1
     moved = placed(consumer, produced.ranges, loop_ranges(outer), outer_ranges(fn, block))
@@ -262,7 +272,9 @@ def _require_zero_first(block: Block, loops: Sequence[For]) -> None:
         )
 
 
-def _require_reduced(producers: Sequence[Block], outer: set[Var], loop: Var) -> None:
+def _require_reduced(
+    producers: Sequence[Block], outer: set[Var], loop: Var, at_loops: Callable[[], list[Var]]
+) -> None:
     for p in producers:
         unfinished = feeding(p, IterKind.REDUCE) & outer
         require(
@@ -273,6 +285,8 @@ def _require_reduced(producers: Sequence[Block], outer: set[Var], loop: Var) -> 
             loop.name,
             at=p.label,
             hint="choose a loop outside of the reduction, or split the reduction with rfactor",
+            found=loop,
+            alternatives=at_loops,
         )
 
 
@@ -365,14 +379,38 @@ def _followed(
     return {v: r for v, r in found.items() if v not in dropped}
 
 
-def require_elsewhere(block: Block, target: For) -> None:
+def require_elsewhere(block: Block, target: For, at_loops: Callable[[], list[Var]]) -> None:
+    """Require that a block is not inside of the loop to move it to; `at_loops` are others."""
     require(
         find_path(target, block.label) is None,
         "block {0} is inside loop {1} already",
         block.label.name,
         target.var.name,
         at=block.label,
+        hint=lambda: _at_text(at_loops()),
+        found=target.var,
+        alternatives=at_loops,
     )
+
+
+def _loops_for(
+    move: Callable[[Func, Label, Var], tuple[Func, None]], fn: Func, block: Label
+) -> list[Var]:
+    """The loops at which `move` can put a block, outermost first in program order."""
+    found = []
+    for s in loops_in(fn.body):
+        try:
+            move(fn, block, s.var)
+        except ScheduleError:
+            continue
+        found.append(s.var)
+    return found
+
+
+def _at_text(loops: Sequence[Var]) -> str:
+    if not loops:
+        return "there is no loop to which the block can be moved"
+    return f"loops at which it can be: {', '.join(v.name for v in loops)}"
 
 
 def _below(target: For, label: Label) -> tuple[Stmt, ...]:

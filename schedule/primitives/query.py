@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ...errors import ScheduleError
+from ...errors import ScheduleError, similar
 from ...tir.ir import Block, Buffer, For, Func, Label, Var
 from ..blocks import readers_of, region_buffers
 from ..find import blocks_in, find_block, path_to
@@ -44,12 +44,17 @@ def get_block(fn: Func, block: str | int) -> tuple[Func, Label]:
     """
     blocks = list(blocks_in(fn.body))
     if isinstance(block, str):
+        names = [b.label.name for b in blocks]
         found = [b for b in blocks if b.label.name == block]
         require(
             len(found) > 0,
             "there is no block {0!r}; there are {1}",
             block,
-            lambda: ", ".join(b.label.name for b in blocks),
+            lambda: ", ".join(b.label.name for b in blocks) or "none",
+            hint=lambda: similar(block, names),
+            found=block,
+            alternatives=names,
+            named=block,
         )
         require(
             len(found) == 1,
@@ -60,7 +65,13 @@ def get_block(fn: Func, block: str | int) -> tuple[Func, Label]:
         )
         return fn, found[0].label
     if not 0 <= block < len(blocks):
-        raise ScheduleError("there is no block {0}; there are {1}", block, len(blocks))
+        raise ScheduleError(
+            "there is no block {0}; the program has {1}, counted from 0",
+            block,
+            len(blocks),
+            found=block,
+            expected=f"0 to {len(blocks) - 1}",
+        )
     return fn, blocks[block].label
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace as _replace
 from math import gcd
 from typing import Any
 
+from ...errors import similar
 from ...tir.instruction import KEY
 from ...tir.intrinsics import find_intrin, intrin_names
 from ...tir.ir import (
@@ -270,6 +271,9 @@ def tensorize(fn: Func, target: Var | Label, intrin: str) -> tuple[Func, None]:
         intrin,
         lambda: ", ".join(intrin_names()),
         at=target,
+        hint=lambda: similar(intrin, intrin_names()),
+        found=intrin,
+        alternatives=intrin_names,
     )
     assert known is not None
     if isinstance(target, Label):

@@ -8,10 +8,19 @@ import pytest
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule, require
-from tilewright.tir.ir import Var
+from tilewright.tir import te
+from tilewright.tir.ir import Func, Var
 from tilewright.tir.parser import parse
 
-from .programs import elementwise, loops, matmul
+from .programs import chain, elementwise, loops, matmul, matmul_relu
+
+
+def two_stages() -> Func:
+    """B = A * 2, then C = B + 1, over two dimensions."""
+    a = te.placeholder((16, 12), "int32", name="A")
+    b = te.compute((16, 12), lambda i, j: a[i, j] * 2, name="B")
+    c = te.compute((16, 12), lambda i, j: b[i, j] + 1, name="C")
+    return te.func([a, c], name="two_stages")
 
 
 def refusal_of(sch: Schedule, name: str, *args: object, **kwargs: object) -> ScheduleError:
@@ -76,13 +85,130 @@ def test_where_a_handle_came_from_and_went() -> None:
     sch = Schedule(elementwise())
     i, _ = loops(sch, "B")
     outer, inner = sch.split(i, factors=[None, 4])
-    sch.fuse(outer, inner)
+    fused = sch.fuse(outer, inner)
     error = refusal_of(sch, "unroll", inner)
-    ended = "loop i_1 was made by step 2 and ended with step 3, sch.fuse(l3, l4)"
+    ended = (
+        "loop i_1 was made by step 2 and ended with step 3, sch.fuse(l3, l4); "
+        "in its place: i_0_i_1_fused"
+    )
     assert error.as_data()["ended"] == ended
     assert ended in str(error)
+    assert error.alternatives == [fused]
     assert "made by" not in str(refusal_of(sch, "unroll", i))
     assert "loop i ended with step 2" in str(refusal_of(sch, "unroll", i))
+
+
+def test_only_what_is_still_there_takes_a_place() -> None:
+    sch = Schedule(elementwise())
+    i, _ = loops(sch, "B")
+    outer, inner = sch.split(i, factors=[None, 4])
+    sch.split(outer, factors=[None, 2])
+    assert refusal_of(sch, "unroll", i).alternatives == [inner]
+    sch = Schedule(chain())
+    b = sch.get_block("B")
+    sch.compute_inline(b)
+    error = refusal_of(sch, "get_loops", b)
+    assert error.alternatives == []
+    assert "block B ended with step 1, sch.compute_inline(b0)\n" in str(error)
+
+
+def test_a_block_that_is_there_no_more_by_name() -> None:
+    sch = Schedule(chain())
+    sch.compute_inline(sch.get_block("B"))
+    error = refusal_of(sch, "get_block", "B")
+    assert error.as_data()["ended"] == "block B ended with step 1, sch.compute_inline(b0)"
+    assert error.alternatives == ["C"]
+
+
+def test_misspelt_names() -> None:
+    sch = Schedule(parse(repr(matmul()).replace('T.block("C")', 'T.block("product")')))
+    block = sch.get_block("product")
+    for step, hint in {
+        ("get_block", "prodct"): "did you mean product?",
+        ("get_block", "xyz"): None,
+        ("cache_read", block, 0, "shard"): "did you mean shared?",
+        (
+            "tensorize",
+            block,
+            "dot_16x4_vni",
+        ): "did you mean dot_16x4_vnni or dot_8x4_vnni or dot_16x2_bf16?",
+    }.items():
+        error = refusal_of(sch, *step)  # type: ignore[arg-type]
+        assert error.as_data()["hint"] == hint
+        assert error.found == step[-1]
+        assert error.alternatives
+    with pytest.raises(AttributeError, match="no primitive 'vectorise'; did you mean vectorize"):
+        sch.vectorise  # noqa: B018
+
+
+def test_arguments_of_another_type() -> None:
+    sch = Schedule(matmul())
+    i, *_ = loops(sch, "C")
+    error = refusal_of(sch, "split", i, 8)
+    assert error.found == 8
+    assert error.expected == "a sequence with each an integer or None"
+    assert error.as_data()["hint"] == (
+        "split takes (loop: Var, factors: Sequence[Dim | None], *, perfect: bool = False)"
+    )
+    error = refusal_of(sch, "fuse", [i])
+    assert error.as_data()["hint"] == "fuse takes (*loops: Var)"
+    error = refusal_of(sch, "parallel", "i")
+    assert str(error.as_data()["hint"]).startswith("get_block gives a block by its name")
+
+
+def test_handles_are_named() -> None:
+    sch = Schedule(matmul())
+    i, _, r = loops(sch, "C")
+    two = sch.sample_categorical([2])
+    error = refusal_of(sch, "tile", (i, r), (two, 2 - two))
+    assert error.handles == {"l1": "i", "l3": "r", "t4": "2"}
+    assert "sch.tile(target=[l1, l3], factors=[t4, 2 - t4])  # l1: i, l3: r, t4: 2\n" in str(error)
+
+
+def test_loops_that_are_nested() -> None:
+    sch = Schedule(matmul())
+    i, j, r = loops(sch, "C")
+    error = refusal_of(sch, "fuse", i, r)
+    assert (error.found, error.alternatives) == (r, [j])
+    assert "hint: directly inside loop i is loop j\n" in str(error)
+    assert "hint: name the loops outermost first: loop i is" in str(refusal_of(sch, "fuse", j, i))
+    sch = Schedule(chain())
+    (b,), (c,) = loops(sch, "B"), loops(sch, "C")
+    assert "hint: no loop is directly inside loop i\n" in str(refusal_of(sch, "fuse", b, c))
+    assert "hint: loops around and in loop i: i\n" in str(refusal_of(sch, "reorder", b, c))
+
+
+def test_loops_that_are_as_deep() -> None:
+    sch = Schedule(two_stages())
+    (i, _), (k, m) = loops(sch, "B"), loops(sch, "C")
+    error = refusal_of(sch, "merge", i, m)
+    assert error.alternatives == [k]
+    assert "hint: as deep as loop i is loop i of the other nest\n" in str(error)
+    sch.merge(i, k)
+
+
+def test_loops_to_compute_at() -> None:
+    sch = Schedule(two_stages())
+    b, c = sch.get_block("B"), sch.get_block("C")
+    mine, others = sch.get_loops(b), sch.get_loops(c)
+    error = refusal_of(sch, "compute_at", b, mine[1])
+    assert error.found is mine[1]
+    assert error.alternatives == list(others)
+    assert "hint: loops at which it can be: i, j\n" in str(error)
+    for loop in error.alternatives:
+        sch.copy().compute_at(b, loop)
+    error = refusal_of(sch, "reverse_compute_at", c, others[0])
+    assert error.alternatives == list(mine)
+    error = refusal_of(sch, "reverse_compute_at", b, others[0])
+    assert error.alternatives == []
+    assert "hint: there is no loop to which the block can be moved\n" in str(error)
+
+
+def test_loops_outside_of_a_reduction() -> None:
+    sch = Schedule(matmul_relu())
+    i, j, r = loops(sch, "C")
+    error = refusal_of(sch, "reverse_compute_at", sch.get_block("D"), r)
+    assert (error.found, error.alternatives) == (r, [i, j])
 
 
 def test_without_a_schedule_there_is_less_to_say() -> None:

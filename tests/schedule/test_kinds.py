@@ -150,8 +150,9 @@ def test_a_loop_has_one_kind(first: str) -> None:
     _, j = loops(sch, "B")
     getattr(sch, first)(j)
     for second in ("parallel", "vectorize", "unroll"):
-        with pytest.raises(ScheduleError, match="cannot be"):
+        with pytest.raises(ScheduleError, match="loop j is .* already") as refusal:
             getattr(sch, second)(j)
+        assert (refusal.value.hint is None) is (first == second)
 
 
 def test_parallel_loops_do_not_nest() -> None:

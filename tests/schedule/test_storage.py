@@ -106,7 +106,7 @@ def test_parameters_are_laid_out_by_the_caller() -> None:
     sch = Schedule(matmul_relu())
     with pytest.raises(ScheduleError, match="D is a parameter of the function"):
         sch.storage_align(sch.get_block("D"), 0, 0, 8, 1)
-    with pytest.raises(ScheduleError, match="block D writes 1 buffers"):
+    with pytest.raises(ScheduleError, match="block D writes D; there is no index 1"):
         sch.storage_align(sch.get_block("D"), 1, 0, 8, 1)
 
 
