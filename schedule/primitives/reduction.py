@@ -122,7 +122,9 @@ def decompose_reduction(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]
         stmt = For(renamed[s.var], s.extent, stmt, s.kind, s.thread, s.annotations)
     fn = replace(fn, found, with_regions(_replace(found, init=None)))
     target = find_loop(fn, loop)
-    return replace(fn, target, seq(stmt, target)), label
+    fn = replace(fn, target, seq(stmt, target))
+    require_available(fn, label)
+    return fn, label
 
 
 def _loop_position(loops: tuple[For, ...], loop: Var, block: Label) -> int:

@@ -590,3 +590,24 @@ def test_a_copy_in_another_order_has_a_layout_of_its_own(padded: bool) -> None:
         sch.swizzle(sch.get_block("B"), 0, 1, 0, 2)
     sch.reindex(sch.get_block("C"), ("read", 0))
     check(sch)
+
+
+def test_an_init_finds_its_term_where_it_goes() -> None:
+    a, z = placeholder(5, 3), placeholder(5, name="Z")
+    s = sums(a, "S")
+    sch = Schedule(te.func([a, z, te.compute((5,), lambda i: s[i] + z[i], name="T")]))
+    block = sch.get_block("S")
+    sch.fuse_reduction_epilogue(block, sch.get_block("T"))
+    i, r = sch.get_loops(block)
+    sch.compute_at(sch.cache_read(block, 0, "local"), r)
+    with pytest.raises(ScheduleError, match="Z_local, which block S_init needs, is computed after"):
+        sch.decompose_reduction(block, i)
+    check(sch)
+
+
+def test_a_loop_of_three_parts_fused_again_ends_where_it_did() -> None:
+    a = placeholder(5, 2)
+    sch = Schedule(te.func([a, te.compute((5, 2), lambda i, j: a[i, j] * 2, name="B")]))
+    fused = sch.fuse(*loops(sch, "B"))
+    sch.fuse(*sch.split(fused, factors=[None, 2, 4]))
+    check(sch)
