@@ -12,14 +12,30 @@ from typing import Any
 
 from .. import dtypes
 from ..errors import VerifyError
+from . import affine
 from .bounds import bound
 from .compare import decide
-from .ir import INDEX, Binary, Const, Dim, Expr, Op, Range, Region, as_expr, binary, cast, const
+from .ir import (
+    INDEX,
+    Binary,
+    Const,
+    Dim,
+    Expr,
+    Op,
+    Range,
+    Region,
+    Var,
+    as_expr,
+    binary,
+    cast,
+    const,
+)
 from .polynomial import Poly, add, number
 from .prove import truth
 from .simplify import Simplifier
 from .structure import same
 from .survey import Binding, Division, Place, Survey, Touch
+from .windows import variables
 
 
 class InBounds:
@@ -46,10 +62,24 @@ class InBounds:
         low, high = self.plain.interval(p)
         if low >= 0 and isinstance(size, int) and high < size:
             return True
-        extent = as_expr(size)
-        return self.holds(binary(Op.GE, e, const(0)), place) and self.holds(
-            binary(Op.LT, e, extent), place
-        )
+        below, above = binary(Op.GE, e, const(0)), binary(Op.LT, e, as_expr(size))
+        if self.holds(below, place) and self.holds(above, place):
+            return True
+        outside = binary(Op.OR, binary(Op.LT, e, const(0)), binary(Op.GE, e, as_expr(size)))
+        return self._never(outside, place)
+
+    def _never(self, condition: Expr, place: Place) -> bool:
+        """Whether integer sets show that `condition` holds nowhere at `place`."""
+        survey = self.survey
+        resolved = [survey.resolved(c) for c in (condition, *place.conditions)]
+        conditions = [c for c in resolved if all(v.dtype == INDEX for v in variables(c))]
+        extents: dict[Var, int | None] = {}
+        for v in (v for c in conditions for v in variables(c)):
+            low, high = survey.ranges.get(v, (None, None))
+            starts = isinstance(low, int) and low == 0
+            extents[v] = high + 1 if starts and isinstance(high, int) else None
+        found = affine.solve(extents, conditions)
+        return found is not None and found.empty
 
     def holds(self, condition: Expr, place: Place) -> bool:
         """Whether `condition` is shown at `place`."""
