@@ -17,10 +17,12 @@ from ...tir.ir import (
     Load,
     Region,
     Select,
+    Seq,
     Stmt,
     Store,
     Var,
     const,
+    seq,
 )
 from ...tir.visit import rewrite_children, substitute, walk
 from ..available import require_available, require_readers_served, require_still_concurrent
@@ -53,24 +55,26 @@ def compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
         for i: B[i] = A[i] + 1   ->   for i: C[i] = (A[i] + 1) * 2
         for i: C[i] = B[i] * 2
 
-    The block must be spatial, store once, at its plain iteration variables, to an internal buffer.
+    The block must be spatial, and store at its plain iteration variables to an internal buffer, or
+    to several.
     """
     producer = find_block(fn, block)
     require_unit(fn, producer)
     require_internal(fn, producer)
-    store = _single_store(producer)
-    variables = _plain_indices(producer, store)
-    buffer = store.buffer
+    stores = {s.buffer: s for s in _stores(producer)}
+    variables = {b: _plain_indices(producer, s) for b, s in stores.items()}
     # Nothing reads what is never computed; its indices need not make sense elsewhere.
-    value = const(0, buffer.dtype) if _is_empty(producer) else store.value
-    consumers = readers_of(fn, {buffer}, but=block)
+    empty = _is_empty(producer)
+    values = {b: const(0, b.dtype) if empty else s.value for b, s in stores.items()}
+    consumers = readers_of(fn, set(stores), but=block)
     require(bool(consumers), "block {0} has no consumer", block.name, at=block)
     _require_unchanged(fn, producer, producer.reads, consumers)
 
     def inlined(n: Any) -> Any:
-        if type(n) is Load and n.buffer is buffer:
+        if type(n) is Load and n.buffer in stores:
             indices = tuple(inlined(e) for e in n.indices)
-            return _chosen(substitute(value, dict(zip(variables, indices, strict=True))))
+            mapping = dict(zip(variables[n.buffer], indices, strict=True))
+            return _chosen(substitute(values[n.buffer], mapping))
         return n if type(n) is Buffer else rewrite_children(n, inlined)
 
     for c in consumers:
@@ -78,7 +82,7 @@ def compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
         init = None if c.init is None else inlined(c.init)
         _require_moderate(body, c.label)
         fn = replace(fn, find_block(fn, c.label), with_regions(_replace(c, body=body, init=init)))
-    fn = _without(fn, producer, buffer)
+    fn = _without(fn, producer, *stores)
     for c in consumers:
         require_available(fn, c.label)
     sources = [w.label for r in producer.reads for w in writers_of(fn, r.buffer)]
@@ -140,7 +144,7 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     consumer = find_block(fn, block)
     require_unit(fn, consumer)
     require(not has_reduction(consumer), "block {0} is a reduction", block.name, at=block)
-    store = _single_store(consumer)
+    stores = _stores(consumer)
     produced = [
         (b, writers_of(fn, b))
         for b in sorted(region_buffers(consumer.reads), key=lambda b: b.name)
@@ -185,7 +189,7 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     )
     assert variables is not None
     require_whole_domain(consumer, variables, buffer)
-    used = {n for e in (*store.indices, store.value) for n in walk(e) if type(n) is Var}
+    used = {n for s in stores for e in (*s.indices, s.value) for n in walk(e) if type(n) is Var}
     require(
         used & {i.var for i in consumer.iters} <= set(variables),
         "block {0} stores at iteration variables that do not index {1}",
@@ -204,7 +208,8 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
             block.name,
             at=r.label,
         )
-    source = _single_store(producer)
+    sources = _stores(producer)
+    source = next(s for s in sources if s.buffer is buffer)
     _plain_indices(producer, source)
     mapping = dict(zip(variables, source.indices, strict=True))
 
@@ -215,25 +220,32 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
             return mapping.get(n, n)
         return n if type(n) is Buffer else rewrite_children(n, inlined)
 
-    body = Store(store.buffer, tuple(inlined(e) for e in store.indices), inlined(store.value))
+    kept = [s for s in sources if s is not source]
+    moved = [Store(s.buffer, tuple(map(inlined, s.indices)), inlined(s.value)) for s in stores]
+    body = seq(*kept, *moved)
     fn = _without(fn, consumer, buffer)
     _require_moderate(body, block)
     merged = with_regions(_replace(producer, body=body))
     fn = replace(fn, find_block(fn, producer.label), merged)
+    require_unit(fn, merged)
     require_available(fn, producer.label)
     require_readers_served(fn, producer.label)
     return fn, None
 
 
-def _single_store(block: Block) -> Store:
+def _stores(block: Block) -> list[Store]:
+    """What a spatial block stores, an element of a buffer each."""
+    stmts = block.body.stmts if type(block.body) is Seq else (block.body,)
+    found = [s for s in stmts if type(s) is Store]
     require(
-        type(block.body) is Store and not has_reduction(block),
-        "block {0} must be spatial and store a single value",
+        not has_reduction(block)
+        and len(found) == len(stmts)
+        and len({s.buffer for s in found}) == len(found),
+        "block {0} must be spatial and store values, one to each buffer that it writes",
         block.label.name,
         at=block.label,
     )
-    assert isinstance(block.body, Store)
-    return block.body
+    return found
 
 
 def _plain(block: Block, indices: tuple[Expr, ...]) -> tuple[Var, ...] | None:
@@ -259,7 +271,7 @@ def _plain_indices(block: Block, store: Store) -> tuple[Var, ...]:
     return variables
 
 
-def _without(fn: Func, block: Block, buffer: Buffer) -> Func:
+def _without(fn: Func, block: Block, *buffers: Buffer) -> Func:
     body = remove_block(fn.body, block.label)
     assert body is not None
-    return without_buffers(_replace(fn, body=body), {buffer})
+    return without_buffers(_replace(fn, body=body), set(buffers))

@@ -235,6 +235,19 @@ def best_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     return te.compute(shape, lambda *i: values[i] + places[i].astype(x.dtype), name=name)
 
 
+def pair_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """Two results of one block, of which one or both are used."""
+    n = 1 + d.pick(3)
+    made: Tensor = te.compute(x.shape, lambda *i: (x[i] * n, x[i] + n), name=(f"{name}q", name))
+    others, values = made
+    use = d.pick(3)
+    if use == 0:
+        d.outputs.append(others)
+    if use < 2:
+        return values
+    return te.compute(x.shape, lambda *i: values[i] - others[i], name=f"{name}d")
+
+
 def product_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     """A matrix product, the second matrix as it is or turned."""
     n, turned = a_size(d.pick), d.pick(2)
@@ -252,5 +265,5 @@ STAGES: tuple[Stage, ...] = (
     map_stage, function_stage, scaled_stage, two_reads, mask_stage, triangle_stage, biased,
     shift_stage, stencil_stage, turn_stage, part_stage, strided_stage, resize_stage, gather_stage,
     pad_stage, spread_stage, flat_stage, reduce_stage, reduce_stage, window_stage, total_stage,
-    best_stage, product_stage, product_stage,
+    best_stage, pair_stage, product_stage, product_stage,
 )  # fmt: skip

@@ -8,8 +8,10 @@ from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
 
 from .conftest import Golden
+from .machinery import check_compiled, check_meaning, check_replays
 from .programs import chain, matmul_relu, stencil
 
 
@@ -41,6 +43,62 @@ def test_reverse_inline_of_a_transpose(golden: Golden) -> None:
     )
 
 
+def test_inline_of_several_results(golden: Golden) -> None:
+    golden("compute_inline/several", several(), lambda s: s.compute_inline(s.get_block("P")))
+
+
+def test_reverse_inline_of_one_of_several_results(golden: Golden) -> None:
+    golden(
+        "reverse_compute_inline/several",
+        several(shown=True),
+        lambda s: s.reverse_compute_inline(s.get_block("C")),
+    )
+
+
+def test_reverse_inline_of_a_block_of_several_results() -> None:
+    func = several_after()
+    sch = Schedule(func)
+    sch.reverse_compute_inline(sch.get_block("P"))
+    check_meaning(func, sch.func)
+    check_replays(func, sch)
+    check_compiled(func, sch.func)
+
+
+def test_inline_of_several_results_of_which_one_is_a_parameter() -> None:
+    sch = Schedule(several(shown=True))
+    with pytest.raises(ScheduleError, match="block P writes P, a parameter of the function"):
+        sch.compute_inline(sch.get_block("P"))
+
+
+def test_reverse_inline_beside_what_it_reads() -> None:
+    a = te.placeholder((6,), "int32", name="A")
+    p, q = te.compute((6,), lambda i: (a[i] + 1, a[i] * 3), name=("P", "Q"))
+    c = te.compute((6,), lambda i: p[5 - i] * q[i], name="C")
+    sch = Schedule(te.func([a, p, c], name="beside"))
+    with pytest.raises(ScheduleError, match="block P reads P, which it writes"):
+        sch.reverse_compute_inline(sch.get_block("C"))
+
+
+def test_inline_of_two_stores_to_one_buffer() -> None:
+    func = parse("""
+@tw.script
+def twice(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
+    B = T.alloc((8, 2), "int32")
+    for i in T.serial(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi, 0] = A[vi]
+            B[vi, 1] = A[vi] + 1
+    for i in T.serial(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi, vi % 2]
+""")
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match="store values, one to each buffer that it writes"):
+        sch.compute_inline(sch.get_block("B"))
+
+
 def test_inline_of_a_parameter() -> None:
     sch = Schedule(chain())
     with pytest.raises(ScheduleError, match="block C writes C, a parameter of the function"):
@@ -49,7 +107,7 @@ def test_inline_of_a_parameter() -> None:
 
 def test_inline_of_a_reduction() -> None:
     sch = Schedule(matmul_relu())
-    with pytest.raises(ScheduleError, match="block C must be spatial and store a single value"):
+    with pytest.raises(ScheduleError, match="block C must be spatial and store values, one"):
         sch.compute_inline(sch.get_block("C"))
 
 
@@ -85,6 +143,25 @@ def test_reverse_inline_with_another_reader() -> None:
     sch = Schedule(te.func([a, c, d], name="fork"))
     with pytest.raises(ScheduleError, match="B is read by other blocks too"):
         sch.reverse_compute_inline(sch.get_block("C"))
+
+
+def several(shown: bool = False) -> Func:
+    """P = A + 1 and Q = A * 3, then C = P[0, j] * Q, or of Q alone where P is an output."""
+    a = te.placeholder((6, 4), "int32", name="A")
+    p, q = te.compute((6, 4), lambda i, j: (a[i, j] + 1, a[i, j] * 3), name=("P", "Q"))
+    if shown:
+        c = te.compute((6, 4), lambda i, j: q[i, j] * 2, name="C")
+        return te.func([a, p, c], name="several")
+    c = te.compute((6, 4), lambda i, j: p[0, j] * q[i, j], name="C")
+    return te.func([a, c], name="several")
+
+
+def several_after() -> Func:
+    """B = A * 2, then P = B + 1 and Q = B * 3."""
+    a = te.placeholder((6,), "int32", name="A")
+    b = te.compute((6,), lambda i: a[i] * 2, name="B")
+    p, q = te.compute((6,), lambda i: (b[i] + 1, b[i] * 3), name=("P", "Q"))
+    return te.func([a, p, q], name="several")
 
 
 def scaled() -> Func:
