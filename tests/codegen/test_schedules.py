@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -18,8 +17,7 @@ from tilewright.tir import te
 from tilewright.tir.ir import For, ForKind, Func
 from tilewright.tir.visit import walk
 
-from ..schedule.random_programs import a_program
-from ..schedule.random_steps import apply_random_steps
+from ..schedule.random_cases import Tally, a_case, apply_random_steps
 from .machinery import check, check_passes
 
 TARGETS = ["cpu -threads=1", "cpu -threads=2", "cpu -mcpu=x86-64-v3 -threads=1"]
@@ -28,8 +26,13 @@ TARGETS = ["cpu -threads=1", "cpu -threads=2", "cpu -mcpu=x86-64-v3 -threads=1"]
 @pytest.mark.parametrize("seed", range(30))
 def test_random_schedules(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    sch = Schedule(a_program(lambda n: int(rng.integers(n))), seed=seed)
-    apply_random_steps(sch, lambda n: int(rng.integers(n)), 12, Counter())
+
+    def pick(n: int) -> int:
+        return int(rng.integers(n))
+
+    func, steps = a_case(pick)
+    sch = Schedule(func, seed=seed)
+    apply_random_steps(sch, pick, 12, Tally(), steps)
     if any(type(n) is For and n.kind is ForKind.THREAD for n in walk(sch.func)):
         return
     try:
