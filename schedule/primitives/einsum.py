@@ -192,6 +192,15 @@ def _require_sum_of_products(block: Block, padded: dict[Var, _Padded]) -> None:
     assert reduction is not None
     loads = list(_factors(reduction.value, block))
     kinds = {i.var: i.kind for i in block.iters}
+    places = {e for e in reduction.indices if type(e) is Var}
+    for v in (v for v in padded if kinds[v] is IterKind.SPATIAL):
+        require(
+            v in places,
+            "{0} does not index {1}; what is padded would be summed again",
+            v.name,
+            reduction.buffer.name,
+            at=block.label,
+        )
     for v in (v for v in padded if kinds[v] is IterKind.REDUCE):
         zero = [any(v in free_vars(e) for e in n.indices) for n in loads]
         exact = not any(dtypes.is_float(n.dtype) for n in loads)

@@ -120,6 +120,15 @@ def test_sum_in_the_place_of_first_contents() -> None:
     check_meaning(sch.original, sch.func)
 
 
+def test_iterations_that_say_nothing_of_the_result() -> None:
+    sch = Schedule(matmul(4, 4, 4))
+    block = sch.get_block("C")
+    sch.transform_block_layout(block, lambda i, j, k: (i, j, k, 0))
+    sch.pad_einsum(block, [1, 1, 1, 1])
+    with pytest.raises(ScheduleError, match="v3 does not index C; what is padded would be summed"):
+        sch.pad_einsum(block, [1, 1, 1, 2])
+
+
 def test_maximum() -> None:
     a = te.placeholder((4, 6), "int32", name="A")
     r = te.reduce_axis(6, name="r")
