@@ -12,6 +12,7 @@ from dataclasses import replace as _replace
 from functools import partial
 
 from ..tir.ir import (
+    Binary,
     Block,
     Buffer,
     Dim,
@@ -411,7 +412,8 @@ def visited(fn: Func, blocks: Sequence[tuple[Block, Sequence[Iter]]]) -> bool:
 def _follows(condition: Expr, known: Sequence[Expr], ranges: Ranges) -> bool:
     """Whether `condition` follows from those of `known` that are about the same variables."""
     mine = free_vars(condition)
-    related = [k for k in known if k.op is condition.op and free_vars(k) & mine]  # type: ignore[attr-defined]
+    op = condition.op if type(condition) is Binary else None
+    related = [k for k in known if type(k) is Binary and k.op is op and free_vars(k) & mine]
     return prove(condition, ranges, related) is True or prove(condition, ranges, known) is True
 
 

@@ -611,3 +611,18 @@ def test_a_loop_of_three_parts_fused_again_ends_where_it_did() -> None:
     fused = sch.fuse(*loops(sch, "B"))
     sch.fuse(*sch.split(fused, factors=[None, 2, 4]))
     check(sch)
+
+
+def test_a_unit_of_one_iteration_is_followed_under_its_guard() -> None:
+    a = placeholder(2, 1)
+    s = sums(a, "S")
+    sch = Schedule(te.func([a, te.compute((2,), lambda i: s[i] + 1, name="T")]))
+    block, (i,) = sch.get_block("S"), loops(sch, "T")
+    sch.compute_at(block, i)
+    _, inner = sch.split(i, factors=[None, 5])
+    sch.blockize(sch.get_loops(block)[-1])
+    sch.cache_write(sch.get_block("T"), 0, "local")
+    with pytest.raises(ScheduleError, match="block T is inside loop i_1 already"):
+        sch.reverse_compute_at(sch.get_block("T"), inner)
+    sch.reverse_compute_at(sch.get_block("T"), sch.get_loops(block)[-1])
+    check(sch)
