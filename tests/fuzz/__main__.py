@@ -10,6 +10,7 @@ the summary of what was done so far.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 
 from .campaign import Outcome, Plan, run
@@ -32,6 +33,8 @@ def main() -> int:
     seeds = range(given.seed, given.seed + given.count)
     done = Outcome()
     interrupted = False
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     outcomes = run(seeds, plan, given.seconds, given.jobs)
     try:
         for outcome in outcomes:

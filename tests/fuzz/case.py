@@ -14,7 +14,7 @@ from tilewright.tir.ir import Func
 from tilewright.tir.verify import verify
 
 from ..schedule.machinery import check_compiled, check_meaning, check_replays
-from ..schedule.random_cases import Tally, a_case, apply_random_steps
+from ..schedule.random_cases import CrashError, Tally, a_case, apply_random_steps
 from ..schedule.random_steps import Step
 
 MOST_STEPS = 24
@@ -45,10 +45,16 @@ def run_case(
     sch = Schedule(func, seed=seed)
     try:
         count = 1 + pick(MOST_STEPS)
-        for refusal in apply_random_steps(sch, pick, count, tally, steps or choices):
+        sch, refusals = apply_random_steps(sch, pick, count, tally, steps or choices)
+        for refusal in refusals:
             require_readable(refusal)
-    except Exception as error:  # noqa: BLE001
-        text = traceback.format_exc()
+    except CrashError as crash:
+        sch, error = crash.schedule, crash.__cause__
+        assert error is not None
+        text = "".join(traceback.format_exception(error))
+        return Failure(kind_of(error), text, sch.original, sch.trace, sch.func, compiled)
+    except AssertionError as error:
+        text = str(error)
         return Failure(kind_of(error), text, sch.original, sch.trace, sch.func, compiled)
     return checked(sch, compiled=compiled)
 
@@ -87,7 +93,7 @@ def check_symbolic(sch: Schedule) -> None:
         require_readable(refusal)
 
 
-def kind_of(error: Exception) -> str:
+def kind_of(error: BaseException) -> str:
     """What distinguishes failures: the type and the template of the message."""
     message = error.message if isinstance(error, TilewrightError) else ""
     return f"{type(error).__name__} {message}"

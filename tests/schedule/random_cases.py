@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
-from tilewright.tir.ir import Func
+from tilewright.schedule.find import nested
+from tilewright.tir.ir import Block, For, Func, Stmt
 
 from . import random_stages as stages
 from . import random_steps as steps
-from .random_programs import a_program, a_program_of
-from .random_stages import Pick, Stage
+from .random_programs import DTYPES, a_program, a_program_of
+from .random_stages import SIZES, Pick, Stage
 from .random_steps import STEPS, Step
 from .random_targets import NoTarget
 
@@ -26,10 +27,21 @@ class Theme:
     steps: tuple[Step, ...]
     rank: int | None = None
     update: bool = False
+    count: int = 3
+    """At most how many stages."""
+    sizes: tuple[int, ...] = SIZES
+    dtypes: tuple[str, ...] = DTYPES
 
 
 THEMES = (
-    Theme((stages.product_stage,), (steps.tensorize,), rank=2),
+    Theme(
+        (stages.product_stage, stages.outer_stage),
+        (steps.tensorize,),
+        rank=2,
+        count=1,
+        sizes=(2, 4, 8),
+        dtypes=("int32", "float32"),
+    ),
     Theme((stages.product_stage, stages.biased), (steps.pad_einsum, steps.tensorize), rank=2),
     Theme((stages.biased,), (steps.fuse_reduction_epilogue, steps.decompose_reduction)),
     Theme(
@@ -69,7 +81,13 @@ def a_case(pick: Pick) -> tuple[Func, Sequence[Step]]:
         return a_program(pick), STEPS
     theme = THEMES[pick(len(THEMES))]
     func = a_program_of(
-        pick, theme.stages, 1 + pick(3), rank=theme.rank, update=theme.update or pick(8) == 0
+        pick,
+        theme.stages,
+        1 + pick(theme.count),
+        rank=theme.rank,
+        update=theme.update or pick(8) == 0,
+        sizes=theme.sizes,
+        dtypes=theme.dtypes,
     )
     return func, STEPS + theme.steps * (len(STEPS) // (2 * len(theme.steps)))
 
@@ -89,23 +107,49 @@ class Tally:
         self.refusals.update(other.refusals)
 
 
+class CrashError(Exception):
+    """A step failed in a way that none may; `schedule` is what it was tried on."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule)
+        self.schedule = schedule
+
+
+MOST_VISITS = 1 << 14
+"""How often the blocks of a program may run altogether: interpreting it takes time."""
+
+
 def apply_random_steps(
     sch: Schedule, pick: Pick, count: int, tally: Tally, choices: Sequence[Step] = STEPS
-) -> list[ScheduleError]:
-    """Try `count` of the steps `choices`. Gives the refusals."""
+) -> tuple[Schedule, list[ScheduleError]]:
+    """Try `count` of the steps `choices` on a copy of `sch`. Gives that, and the refusals.
+
+    Steps that make too large a program are left out.
+    """
     refusals = []
     for _ in range(count):
         step = choices[pick(len(choices))]
-        before = len(sch.trace)
+        before, trial = len(sch.trace), sch.copy()
         try:
-            step(sch, pick)
+            step(trial, pick)
         except ScheduleError as error:
             refusals.append(error)
             tally.refusals[error.primitive or "before any primitive"] += 1
         except NoTarget:
             pass
+        except Exception as error:
+            raise CrashError(trial) from error
+        if visits(trial.func.body) > MOST_VISITS:
+            continue
+        sch = trial
         programs = sch._history[before:]
         for s, old, new in zip(sch.trace.steps[before:], programs, programs[1:], strict=False):
             same = all(a is b for a, b in zip(old, new, strict=True))
             (tally.queries if same else tally.changes)[s.op] += 1
-    return refusals
+    return sch, refusals
+
+
+def visits(stmt: Stmt) -> int:
+    """How often the blocks in `stmt` run, predicates left aside."""
+    times = max(stmt.extent, 0) if type(stmt) is For and isinstance(stmt.extent, int) else 1
+    return times * sum(map(visits, nested(stmt))) if type(stmt) is not Block else 1

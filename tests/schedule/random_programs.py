@@ -8,7 +8,7 @@ from typing import Any
 from tilewright.tir import te
 from tilewright.tir.ir import Expr, Func
 
-from .random_stages import STAGES, Draft, Pick, Stage, Tensor, a_size
+from .random_stages import SIZES, STAGES, Draft, Pick, Stage, Tensor, a_size
 
 DTYPES = (
     *("int32", "float32") * 6, "int8", "uint8", "int16", "uint32", "int64", "float64", "float16",
@@ -28,15 +28,18 @@ def a_program_of(
     *,
     rank: int | None = None,
     update: bool = False,
+    sizes: tuple[int, ...] = SIZES,
+    dtypes: Sequence[str] = DTYPES,
 ) -> Func:
     """`count` of the stages on an input of so many dimensions, 1 or 2 if that is left open.
 
     With `update` the result is one of the inputs, in its place.
     """
-    dtype = DTYPES[pick(len(DTYPES))]
-    shape = tuple(a_size(pick) for _ in range(1 + pick(2) if rank is None else rank))
+    draft = Draft(pick, sizes)
+    dtype = dtypes[pick(len(dtypes))]
+    shape = tuple(a_size(draft) for _ in range(1 + pick(2) if rank is None else rank))
     first = te.placeholder(shape, dtype, name="A")
-    draft = Draft(pick, [first])
+    draft.params.append(first)
     tensors = [first]
     for k in range(count):
         made = stages[pick(len(stages))](tensors[-1], f"S{k}", draft)

@@ -18,9 +18,13 @@ SIZES = (1, 2, 3, 4, 5, 6, 7, 8)
 
 @dataclass(frozen=True)
 class Draft:
-    """A program in the making: what picks for it, its parameters and outputs so far."""
+    """A program in the making: what picks for it, its parameters and outputs so far.
+
+    Few dimensions are 0, the others one of `sizes`.
+    """
 
     pick: Pick
+    sizes: tuple[int, ...] = SIZES
     params: list[Tensor] = field(default_factory=list)
     outputs: list[Tensor] = field(default_factory=list)
 
@@ -28,8 +32,8 @@ class Draft:
 Stage: TypeAlias = Callable[[Tensor, str, Draft], Tensor]
 
 
-def a_size(pick: Pick) -> int:
-    return 0 if pick(32) == 0 else SIZES[pick(len(SIZES))]
+def a_size(d: Draft) -> int:
+    return 0 if d.pick(32) == 0 else d.sizes[d.pick(len(d.sizes))]
 
 
 def placeholder(
@@ -143,7 +147,7 @@ def strided_stage(x: Tensor, name: str, d: Draft) -> Tensor:
 
 def resize_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     """As many rows as one likes, each the nearest one."""
-    n, m = x.shape[0], a_size(d.pick)
+    n, m = x.shape[0], a_size(d)
     if n == 0:
         return map_stage(x, name, d)
     return te.compute((m, *x.shape[1:]), lambda i, *k: x[(i * n // m, *k)] + 1, name=name)
@@ -151,7 +155,7 @@ def resize_stage(x: Tensor, name: str, d: Draft) -> Tensor:
 
 def gather_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     """Rows that the data choose."""
-    n, m = x.shape[0], a_size(d.pick)
+    n, m = x.shape[0], a_size(d)
     if n == 0:
         return map_stage(x, name, d)
     at = placeholder((m,), ("int32", "int64")[d.pick(2)], d, value_range=(0, n))
@@ -175,7 +179,7 @@ def spread_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     """A new dimension, along which all elements are the same."""
     if len(x.shape) > 2:
         return map_stage(x, name, d)
-    n = a_size(d.pick)
+    n = a_size(d)
     if d.pick(2):
         return te.compute((n, *x.shape), lambda _, *i: x[i] - 2, name=name)
     return te.compute((*x.shape, n), lambda *i: x[i[:-1]] - 2, name=name)
@@ -249,8 +253,10 @@ def pair_stage(x: Tensor, name: str, d: Draft) -> Tensor:
 
 
 def product_stage(x: Tensor, name: str, d: Draft) -> Tensor:
-    """A matrix product, the second matrix as it is or turned."""
-    n, turned = a_size(d.pick), d.pick(2)
+    """A matrix product, each of the matrices as it is or turned."""
+    n, turned = a_size(d), d.pick(2)
+    if len(x.shape) == 2 and d.pick(3) == 0:
+        return outer_stage(x, name, d)
     k = x.shape[-1]
     other = placeholder((n, k) if turned else (k, n), x.dtype, d)
     r = te.reduce_axis(k, name=f"r{name}")
@@ -259,6 +265,15 @@ def product_stage(x: Tensor, name: str, d: Draft) -> Tensor:
         return x[(*i[:-1], r)] * (other[i[-1], r] if turned else other[r, i[-1]])
 
     return te.compute((*x.shape[:-1], n), lambda *i: te.sum(value(*i), axis=r), name=name)
+
+
+def outer_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """The sum of the outer products of rows, of the first matrix and another one."""
+    k, m = x.shape
+    other = placeholder((k, a_size(d)), x.dtype, d)
+    r = te.reduce_axis(k, name=f"r{name}")
+    shape = (m, other.shape[1])
+    return te.compute(shape, lambda i, j: te.sum(x[r, i] * other[r, j], axis=r), name=name)
 
 
 STAGES: tuple[Stage, ...] = (

@@ -481,9 +481,13 @@ def tensorize(sch: Schedule, pick: Pick) -> None:
     loops = list(sch.get_loops(block))
     even = [v for v in loops if is_even(sch, v)]
     if len(even) < 2:
-        sch.tensorize(block, one_of(pick, SMALL))
-        return
-    chosen = [even.pop(pick(len(even))) for _ in range(2)]
+        raise NoTarget
+    found = find_block(sch.func, block)
+    spatial = [v for v in even if v in feeding(found, IterKind.SPATIAL)]
+    if len(spatial) > 1 and not sometimes(pick, 4):
+        chosen = spatial[-2:]
+    else:
+        chosen = [even.pop(pick(len(even))) for _ in range(2)]
     parts = [sch.split(v, factors=[None, 2]) for v in chosen]
     outer = [*(o for o, _ in parts), *(v for v in loops if v not in set(chosen))]
     sch.reorder(*outer, *(i for _, i in parts))

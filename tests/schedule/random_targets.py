@@ -41,7 +41,10 @@ def a_block(
         return sch.get_block(pick(5))
     blocks = list(blocks_in(sch.func.body))
     if fits is not None and not sometimes(pick, 8):
-        blocks = [b for b in blocks if fits(sch, b)] or blocks
+        fitting = [b for b in blocks if fits(sch, b)]
+        if not fitting and not sometimes(pick, 4):
+            raise NoTarget
+        blocks = fitting or blocks
     return referred(sch, one_of(pick, blocks).label)
 
 
