@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace as _replace
 from functools import partial
 
+from ..tir.initialised import Initialised
 from ..tir.ir import (
     Binary,
     Block,
@@ -32,6 +33,7 @@ from ..tir.ir import (
     binary,
 )
 from ..tir.prove import prove
+from ..tir.survey import Survey
 from .blocks import (
     Ranges,
     bound_regions,
@@ -45,8 +47,8 @@ from .blocks import (
 )
 from .dependence import Finding, Use, conflicts, overtakes, pairs_of, served, uses_of
 from .distinct import Access, distinct, gapless
-from .find import blocks_in, find_path, loops_above, loops_in
-from .require import certain, require
+from .find import blocks_in, find_path, loops_above, loops_in, rebuild
+from .require import certain, current_space, require
 
 
 def require_permutable(
@@ -145,7 +147,7 @@ def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bo
             private
             and buffer in fn.allocs
             and not _used_elsewhere(fn, buffer, users)
-            and _covered(users, buffer, loop.body, ranges)
+            and (_covered(users, buffer, loop.body, ranges) or _refilled(fn, path, buffer))
         ):
             continue
         uses = [u for b in users for u in uses_of(b, buffer, loop.body)]
@@ -328,6 +330,19 @@ def _covered(users: list[Block], buffer: Buffer, body: Stmt, ranges: Ranges) -> 
         for b in users
         for w in (False, True)
     )
+
+
+def _refilled(fn: Func, path: Sequence[Stmt], buffer: Buffer) -> bool:
+    """Whether each iteration of the path's loop stores itself all that it reads of `buffer`.
+
+    Decided as the verifier does for iterations that run at once: none finds what others stored.
+    """
+    loop = path[-1]
+    if current_space() is not None or not isinstance(loop, For):
+        return False
+    parallel = For(loop.var, loop.extent, loop.body, ForKind.PARALLEL)
+    apart = rebuild(fn, tuple(path), parallel)
+    return Initialised(apart, Survey(apart)).holds(buffer)
 
 
 def _written(

@@ -65,27 +65,36 @@ class Initialised:
     def check(self) -> None:
         """Raise `VerifyError` at the first read that is not shown to find something."""
         for t in self.survey.touches:
-            if not t.is_write and t.buffer not in self.inputs:
-                self._read(t)
+            if not t.is_write and t.buffer not in self.inputs and not self._finds(t):
+                raise self._missing(t)
 
-    def _read(self, t: Touch) -> None:
+    def holds(self, buffer: Buffer) -> bool:
+        """Whether all reads of `buffer` are shown to find something that was stored."""
+        reads = [t for t in self.survey.touches if not t.is_write and t.buffer is buffer]
+        return all(self._finds(t) for t in reads)
+
+    def _finds(self, t: Touch) -> bool:
         block = t.place.block
         writes = self.writes.get(t.buffer, [])
         if block is not None and not t.in_init and self._own_init(t, block, writes):
-            return
+            return True
         before = [w for w in writes if w.order < t.order and not w.in_init]
         if any(self._covers(w, t) for w in before):
-            return
+            return True
         if any(_same_read(u, t) for u in self._found):
-            return
+            return True
         if self._covered_exactly(t, writes):
             self._found.append(t)
-            return
+            return True
+        return False
+
+    def _missing(self, t: Touch) -> VerifyError:
+        writes = self.writes.get(t.buffer, [])
         what = "and nothing is stored to it"
         if writes:
             names = sorted({w.place.name for w in writes})
             what = f"which is not shown to be stored by then (stores in {', '.join(names)})"
-        raise VerifyError(
+        return VerifyError(
             "{0}: reads {1}[{2}], {3}", t.place.name, t.buffer.name,
             lambda: ", ".join(str(self.survey.resolved(i)) for i in t.indices), what,
             hint="initialise it: give the reduction an init, or name the parameter in `inplace`",

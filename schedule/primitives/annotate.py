@@ -30,7 +30,8 @@ def parallel(fn: Func, loop: Var) -> tuple[Func, None]:
         for i in 64: A[i] = 0   ->   for i in parallel(64): A[i] = 0
 
     No iteration may depend on another: the loop feeds only spatial iteration variables, and what
-    one iteration writes no other one touches, unless the buffer is used nowhere else.
+    one iteration writes no other one touches, unless the buffer is used nowhere else and each
+    iteration writes itself what it reads of it.
     """
     path, old = _serial_loop(fn, loop, "parallel")
     for s in path[:-1]:

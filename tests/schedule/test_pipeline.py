@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tilewright.codegen.build import compile_func, to_module
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.tir import te
@@ -14,7 +15,7 @@ from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify
 
 from .conftest import Golden
-from .machinery import check_compiled, check_meaning
+from .machinery import assert_close, check_compiled, check_meaning, inputs, run
 from .programs import chain, loops, matmul, rowsum, stencil
 
 
@@ -44,6 +45,54 @@ def test_copies_in_a_parallel_loop(golden: Golden) -> None:
 
     func = matmul(4, 8, 18)
     check_compiled(func, golden("double_buffer/parallel", func, script).func)
+
+
+def test_a_parallel_loop_around_one_that_is_there(golden: Golden) -> None:
+    def script(sch: Schedule) -> None:
+        copy, loop = staged_matmul(sch)
+        sch.double_buffer(copy, loop)
+        sch.parallel(sch.get_loops(copy)[0])
+
+    func = matmul(4, 8, 18)
+    sch = golden("parallel/pipeline", func, script)
+    module = to_module(compile_func(sch.func, "cpu -threads=2"))
+    arguments, outputs = inputs(func, 0)
+    module(*arguments)
+    assert_close(run(func), outputs)
+
+
+@pytest.mark.parametrize("stages", [[0, 1, 2], [0, 1, 1], [0, 2, 2]])
+def test_a_parallel_loop_around_three_stages(stages: list[int]) -> None:
+    sch = Schedule(three(24))
+    (i,) = loops(sch, "D")
+    outer, inner = sch.split(i, factors=[3, None])
+    sch.compute_at(sch.get_block("C"), inner)
+    sch.compute_at(sch.get_block("B"), inner)
+    sch.pipeline(inner, stages)
+    sch.parallel(outer)
+    verify(sch.func)
+    check_meaning(sch.original, sch.func)
+    check_compiled(sch.original, sch.func)
+
+
+def test_a_parallel_loop_around_versions_that_outlive_its_iterations() -> None:
+    func = parse("""
+@tw.script
+def kept(A: T.Buffer((4, 6), "int32"), C: T.Buffer((4, 6), "int32")):
+    B = T.alloc((2,), "int32")
+    for i in range(4):
+        for k in range(6):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SS", [i, k])
+                C[vi, vk] = T.select((vi > 0) | (vk > 0), B[(vk + 1) % 2], 0)
+            with T.block("B"):
+                vi, vk = T.axis.remap("SS", [i, k])
+                B[vk % 2] = A[vi, vk]
+""")
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match="not known to write different elements of B") as error:
+        sch.parallel(loops(sch, "B")[0])
+    assert "iteration i=0" in str(error.value)
 
 
 def test_chain_of_three(golden: Golden) -> None:
