@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 import traceback
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ScheduleError, TilewrightError
+from ..errors import ScheduleError, TilewrightError, TuningError
 from ..schedule import Trace
 from ..target import Target
 from ..tir.ir import Func
@@ -53,6 +54,8 @@ class Builder:
         self._func = parse_program(fields)
         self._target = resolve(fields["target"])
         limit_memory(fields["memory"])
+        for module in fields["modules"]:
+            _load(module)
         return Message({})
 
     def _build(self, trace: str) -> tuple[Outcome, str | None, Compiled | None]:
@@ -75,3 +78,16 @@ class Builder:
         except Exception:  # noqa: BLE001 - a defect in lowering costs one candidate
             return Outcome.BUILD_ERROR, traceback.format_exc(), None
         return Outcome.OK, None, compiled
+
+
+def _load(module: str) -> None:
+    """Import a module that registers primitives: the tuning process did so too, it says."""
+    try:
+        import_module(module)
+    except Exception as error:
+        raise TuningError(
+            "module {0}, which registers primitives, cannot be imported to build with: {1!r}",
+            module,
+            error,
+            hint="it must be found on sys.path, by its name",
+        ) from error

@@ -51,6 +51,8 @@ class Measurer:
     `TuningError` where no worker can start or the unscheduled program cannot run. To be used and
     closed by the thread that opened it.
 
+    Builders import `modules` first: those that register primitives of the schedules.
+
     `reference_seconds` is the time of the unscheduled program once it has run. `seconds_building`,
     `seconds_running` and `seconds_waiting` are what builds, timed runs and waiting for the
     unscheduled program have taken. `timing` says that a candidate is running now.
@@ -62,6 +64,7 @@ class Measurer:
         target: Target,
         config: MeasureConfig | None = None,
         *,
+        modules: Sequence[str] = (),
         tick: Callable[[], None] = lambda: None,
     ) -> None:
         self.config = config or MeasureConfig()
@@ -72,6 +75,7 @@ class Measurer:
         self.timing = False
         self.tick = tick
         self._program = {"do": "program", "target": str(target), **program_fields(func)}
+        self._modules = list(modules)
         self._outputs = new_memory(signature_of(func))
         self._builders = [
             Station("builder", {**_QUIET, "OMP_NUM_THREADS": "1"}, self._welcome_builder)
@@ -282,7 +286,8 @@ class Measurer:
         return min(config.run_timeout, max(config.run_grace, config.patience * known))
 
     def _welcome_builder(self) -> list[Welcome]:
-        fields = {**self._program, "memory": self.config.build_memory}
+        memory = self.config.build_memory
+        fields = {**self._program, "memory": memory, "modules": self._modules}
         return [Welcome(Message(fields), self.config.start_timeout, "starting a builder")]
 
     def _welcome_runner(self) -> list[Welcome]:

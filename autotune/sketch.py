@@ -8,10 +8,11 @@ legal, `prune` which of them are worth a measurement.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ..errors import ScheduleError
+from ..errors import ScheduleError, TuningError
 from ..schedule import Schedule, Trace
+from ..schedule.primitive import find_primitive
 from ..schedule.require import Space
 from ..target import Target
 from ..tir.ir import Dim, Expr, Func, Var
@@ -49,6 +50,23 @@ class Sketch:
     space: Space
     prune: tuple[tuple[str, Expr], ...]
 
+    @staticmethod
+    def of(schedule: Schedule, name: str) -> Sketch:
+        """A symbolic schedule as a sketch. Raises `TuningError` where it is none."""
+        if schedule.space is None:
+            raise TuningError(
+                "sketch {0} has no open decisions: its schedule is not symbolic",
+                name,
+                hint="start it with Schedule(func, symbolic=True)",
+            )
+        return Sketch(name, schedule.trace, schedule.func, schedule.space, ())
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The modules that register the primitives of its trace, those of this package left out."""
+        homes = {find_primitive(step.op).home for step in self.trace}
+        return tuple(sorted(home for home in homes if home is not None))
+
     @property
     def variables(self) -> tuple[Var, ...]:
         return tuple(self.space.bounds)
@@ -73,11 +91,7 @@ def sketches(func: Func, target: Target) -> tuple[Sketch, ...]:
         except ScheduleError as error:
             refused.append(f"{name}: {error}")
             continue
-        space = draft.schedule.space
-        assert space is not None
-        made.append(
-            Sketch(name, draft.schedule.trace, draft.schedule.func, space, tuple(draft.prune))
-        )
+        made.append(replace(Sketch.of(draft.schedule, name), prune=tuple(draft.prune)))
     if not made:
         raise ScheduleError("no rule makes a schedule for {0}:\n{1}", func.name, "\n".join(refused))
     return tuple(made)

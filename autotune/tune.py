@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from ..codegen.detect import check_runnable, resolve, usable_processors
 from ..errors import TilewrightError, TuningError
+from ..schedule import Schedule
 from ..target import Target
+from ..tir.equality import structural_equal
 from ..tir.ir import Func
 from ..tir.verify import verify
 from ..tuning_db import TuningDatabase
@@ -24,12 +28,13 @@ from .records import environment_record, target_record, toolchain_record, worklo
 from .result import TuneResult
 from .search import Search
 from .session import Setting, Tuning
+from .sketch import Sketch
 
 _log = logging.getLogger(__name__)
 
 
 def tune(
-    func: Func,
+    func: Func | Schedule | Sequence[Schedule],
     target: Target | str = "cpu",
     *,
     database: TuningDatabase,
@@ -41,6 +46,9 @@ def tune(
     config: TuneConfig | None = None,
 ) -> TuneResult:
     """Search for a fast schedule of `func` on `target` by measuring candidates on this machine.
+
+    Rules make the schedules to search. Symbolic schedules of a program in place of `func` are
+    searched as they are; primitives of their own must come from modules that can be imported.
 
     The budget is `trials` new measurements, `seconds` of wall-clock time, or both: the first that
     is used up ends the session. Every measurement is in `database` as soon as it is made. What the
@@ -57,12 +65,9 @@ def tune(
     no rule makes a schedule for it, `TargetError` for a target that this
     machine does not run, and `DatabaseError`.
     """
+    own = None if isinstance(func, Func) else _own(func)
     if not isinstance(func, Func):
-        raise TuningError(
-            "expected a program (Func) to tune, found {0!r}",
-            type(func).__name__,
-            hint="call the function that makes the program: tune(matmul(), ...)",
-        )
+        func = (func if isinstance(func, Schedule) else func[0]).original
     if not isinstance(database, TuningDatabase):
         raise TuningError(
             "database: expected a TuningDatabase, found {0!r}",
@@ -83,10 +88,14 @@ def tune(
     unfinished = _unfinished(database, subject, meter.budget) if resume else None
     if unfinished is not None:
         meter.spend(*history.used(database, unfinished))
-    with Interrupts() as interrupts, Measurer(func, resolved, options.measure) as measurer:
+    modules = sorted({name for sketch in own or () for name in sketch.modules})
+    with (
+        Interrupts() as interrupts,
+        Measurer(func, resolved, options.measure, modules=modules) as measurer,
+    ):
         known = history.known(database, *subject[:3])
         began = meter.elapsed
-        search = Search(func, resolved, seed=seed, config=options.search, known=known)
+        search = Search(func, resolved, seed=seed, config=options.search, made=own, known=known)
         search_seconds = meter.elapsed - began
         if unfinished is not None:
             session = database.resume_session(unfinished.id)
@@ -105,6 +114,34 @@ def tune(
             search_seconds=search_seconds,
         )
         return _finished(Tuning(setting), recorder, len(known))
+
+
+def _own(func: Any) -> list[Sketch]:
+    """What is not a program but symbolic schedules of one, as sketches."""
+    schedules = [func] if isinstance(func, Schedule) else func
+    made = isinstance(schedules, Sequence) and all(isinstance(s, Schedule) for s in schedules)
+    if not made or not schedules:
+        raise TuningError(
+            "expected a program (Func) to tune, or an open schedule of it, found {0!r}",
+            type(func).__name__,
+            hint="call the function that makes the program: tune(matmul(), ...)",
+        )
+    sketches = [Sketch.of(schedule, f"own{n}") for n, schedule in enumerate(schedules)]
+    for sketch, schedule in zip(sketches, schedules, strict=True):
+        if not structural_equal(schedule.original, schedules[0].original):
+            raise TuningError(
+                "schedules of two programs, {0} and {1}; a session tunes one",
+                schedules[0].original.name,
+                schedule.original.name,
+            )
+        if "__main__" in sketch.modules:
+            raise TuningError(
+                "{0} takes steps that this script or notebook defines, which the processes that "
+                "build cannot import",
+                sketch.name,
+                hint="put the primitives into a module, and import that here",
+            )
+    return sketches
 
 
 def _finished(tuning: Tuning, recorder: Recorder, known: int) -> TuneResult:

@@ -17,6 +17,7 @@ to have them and for traces to name them. A trace says which module that was.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -132,24 +133,34 @@ class Primitive:
             return "get_block gives a block by its name, get_loops the loops around it"
         return f"{self.name} takes {self.signature()}"
 
+    @cached_property
+    def call_signature(self) -> inspect.Signature:
+        """How the method of a schedule is called, for help and completion."""
+        whole = inspect.signature(self.function)
+        parameters = list(whole.parameters.values())[2 if self.samples else 1 :]
+        return inspect.Signature(parameters)
+
     def signature(self) -> str:
         """The parameters as text, for errors."""
-        parameters = list(inspect.signature(self.function).parameters.values())
-        shown = [_plain(p) for p in parameters[2 if self.samples else 1 :]]
+        shown = [_plain(p) for p in self.call_signature.parameters.values()]
         if self.keyword_only and self.variadic is None:
             shown.insert(len(shown) - len(self.keyword_only), "*")
         return f"({', '.join(shown)})"
 
 
 def _plain(parameter: inspect.Parameter) -> str:
-    """A parameter as it is written: its annotation is a text, which would be shown in quotes."""
-    quoted, plain = f": {parameter.annotation!r}", f": {parameter.annotation}"
-    return str(parameter).replace(quoted, plain)
+    """A parameter as it is written: an annotation without quotes, and without modules."""
+    if parameter.annotation is parameter.empty:
+        return str(parameter)
+    shown = inspect.formatannotation(parameter.annotation)
+    plain = shown.strip("'") if isinstance(parameter.annotation, str) else _MODULES.sub("", shown)
+    return str(parameter).replace(f": {shown}", f": {plain}", 1)
 
 
 PRIMITIVES: dict[str, Primitive] = {}
 _PACKAGE = __package__.rpartition(".")[0]
 _taken: set[str] = set()
+_MODULES = re.compile(r"\b(?:\w+\.)+(?=\w)")
 
 
 def reserve(names: Iterable[str]) -> None:

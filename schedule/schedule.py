@@ -290,6 +290,7 @@ class Schedule:
 
         call.__name__ = name
         call.__doc__ = primitive.function.__doc__
+        call.__signature__ = primitive.call_signature  # type: ignore[attr-defined]
         return call
 
     def __dir__(self) -> list[str]:

@@ -34,7 +34,7 @@ class Recorded:
         self._measured = list(measured)
         self._interleaved = interleaved
 
-    def __call__(self, *_: Any) -> Self:
+    def __call__(self, *_: Any, **__: Any) -> Self:
         return self
 
     def __enter__(self) -> Self:

@@ -7,13 +7,13 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import pytest
 
 from tilewright import TargetError, TuningDatabase, TuningError, tune
-from tilewright.autotune import history
+from tilewright.autotune import history, search
 from tilewright.autotune import tune as tuning
 from tilewright.autotune.budget import Meter
 from tilewright.autotune.config import TuneConfig
@@ -52,7 +52,7 @@ def prepared() -> tuple[Sketch, ...]:
 @pytest.fixture(autouse=True)
 def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sketches are made once for all tests."""
-    monkeypatch.setattr(tuning, "Search", partial(Search, made=prepared()))
+    monkeypatch.setattr(search, "sketches", lambda *_: prepared())
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_a_search_without_candidates_ends_the_session(
         def ask(self, count: int) -> Any:
             return super().ask(min(count, 3 - len(self._observed)))
 
-    monkeypatch.setattr(tuning, "Search", partial(Small, made=prepared()))
+    monkeypatch.setattr(tuning, "Search", Small)
     play(ok(1.0))
     result = run(db)
     assert result.reason == "the search has no candidate left after 3 trials"
@@ -378,7 +378,7 @@ def test_pauses_of_a_session_are_not_counted() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [
-        ({"func": matmul}, TuningError, "expected a program (Func) to tune, found 'function'"),
+        ({"func": matmul}, TuningError, "expected a program (Func) to tune, or an open"),
         ({"database": "tuning.db"}, TuningError, "expected a TuningDatabase, found 'tuning.db'"),
         ({"trials": 0}, TuningError, "trials=0 is no budget"),
         ({"trials": None}, TuningError, "a session needs a budget"),

@@ -1,0 +1,125 @@
+"""Sessions that search schedules which users left open, with primitives of their own."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tilewright import BuildError, TuningDatabase, TuningError, build, ops, tune
+from tilewright.autotune import tune as tuning
+from tilewright.autotune.result import TuneResult
+from tilewright.schedule import PRIMITIVES, Schedule
+from tilewright.tuning_db import Outcome, ScheduleRecord, Session
+
+from .children import QUICK
+from .kernels import matmul
+from .recorded import Recorded, ok
+
+
+@pytest.fixture
+def db() -> TuningDatabase:
+    return TuningDatabase("sqlite://")
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is measured."""
+    monkeypatch.setattr(tuning, "Measurer", Recorded([ok(1.0)]))
+
+
+def run(db: TuningDatabase, sketches: list[Schedule]) -> TuneResult:
+    return tune(sketches, "cpu -threads=1", database=db, trials=2, config=QUICK)
+
+
+def tiled(symbolic: bool = True) -> Schedule:
+    sch = Schedule(matmul(), symbolic=symbolic)
+    loop = sch.get_loops(sch.get_block(0))[1]
+    sch.split(loop, factors=sch.sample_perfect_tile(loop, 2))
+    return sch
+
+
+def test_sketches_of_ones_own_take_the_place_of_others(db: TuningDatabase, recorded: None) -> None:
+    result = run(db, [tiled()])
+    assert result.trials == 2
+    assert result.best is not None
+    steps = [step.op for step in result.best.trace]
+    assert steps == ["get_block", "get_loops", "sample_perfect_tile", "split"]
+    assert {s.generator for s in db.records(ScheduleRecord)} == {"own0"}
+
+
+def test_sketches_that_cannot_be_searched(db: TuningDatabase, recorded: None) -> None:
+    with pytest.raises(TuningError, match="or an open schedule of it, found 'list'"):
+        run(db, [])
+    with pytest.raises(TuningError, match="own0 has no open decisions.*not symbolic"):
+        run(db, [tiled(symbolic=False)])
+    other = Schedule(ops.add_relu_func(8), symbolic=True)
+    with pytest.raises(TuningError, match="schedules of two programs, matmul and add_relu"):
+        run(db, [tiled(), other])
+    assert not db.records(Session)
+
+
+@pytest.fixture
+def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A module in a folder of its own that registers a primitive, imported here."""
+    before = dict(PRIMITIVES)
+    name = "steps_of_a_stranger"
+    (tmp_path / f"{name}.py").write_text(STRANGER)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module(name)
+    yield name
+    del sys.modules[name]
+    PRIMITIVES.clear()
+    PRIMITIVES.update(before)
+
+
+STRANGER = """
+import tilewright as tw
+from tilewright.schedule import primitives as p
+from tilewright.tir.ir import Dim, Func, Var
+
+
+@tw.primitive
+def halves(fn: Func, loop: Var, inner: Dim) -> tuple[Func, Var]:
+    fn, (outer, _) = p.split(fn, loop, (None, inner))
+    return fn, outer
+"""
+
+
+def stranger() -> Schedule:
+    sch = Schedule(matmul(), symbolic=True)
+    loop = sch.get_loops(sch.get_block(0))[0]
+    sch.halves(loop, sch.sample_perfect_tile(loop, 2)[1])
+    return sch
+
+
+def test_builders_import_what_registers_primitives(db: TuningDatabase, steps: str) -> None:
+    result = run(db, [stranger()])
+    assert result.outcomes == {Outcome.OK: 2}
+    assert result.best is not None
+    assert "sch.halves(l1, inner=t5)" in str(result.best.trace)
+    module = build(matmul(), "cpu -threads=1", database=db, allow=("record",))
+    assert module.origin.kind == "record"
+    del PRIMITIVES["halves"]
+    with pytest.raises(BuildError, match=f"'halves' is not registered; module '{steps}' did that"):
+        build(matmul(), "cpu -threads=1", database=db, allow=("record",))
+
+
+def test_a_module_that_builders_do_not_find(db: TuningDatabase, steps: str, tmp_path: Path) -> None:
+    (tmp_path / f"{steps}.py").unlink()
+    with pytest.raises(TuningError, match=f"module {steps}, which registers primitives, cannot"):
+        run(db, [stranger()])
+
+
+def test_a_script_is_no_module(db: TuningDatabase) -> None:
+    before = dict(PRIMITIVES)
+    try:
+        exec(STRANGER, {"__name__": "__main__"})
+        with pytest.raises(TuningError, match="own0 takes steps that this script or notebook"):
+            run(db, [stranger()])
+    finally:
+        PRIMITIVES.clear()
+        PRIMITIVES.update(before)
