@@ -73,8 +73,8 @@ def pack(
 
     Capital letters are the buffer's dimensions in order (A the first), small letters the inner
     parts of the dimension of the same letter, of the sizes `factors` in their order. Each capital
-    letter occurs once. Where a factor does not divide the extent the copy is padded with zeros.
-    Gives the label of the copying block.
+    letter occurs once. Where a factor does not divide the extent the copy is padded with zeros, or
+    with what its `value_range` has nearest to zero. Gives the label of the copying block.
     """
     require_scope(storage_scope)
     found = find_block(fn, block)
@@ -166,7 +166,7 @@ def _packed_index(letter: str, indices: tuple[Expr, ...], sizes: dict[str, Dim])
 
 
 def _unpacked(buffer: Buffer, layout: str, sizes: dict[str, Dim], at: tuple[Var, ...]) -> Expr:
-    """The element of `buffer` that belongs to a place in the packed copy; zero in the padding."""
+    """The element of `buffer` that belongs to a place in the packed copy, or its padding."""
     place = dict(zip(layout, at, strict=True))
     indices: list[Expr] = []
     inside: Expr | None = None
@@ -180,7 +180,10 @@ def _unpacked(buffer: Buffer, layout: str, sizes: dict[str, Dim], at: tuple[Var,
                 inside = within if inside is None else inside & within
         indices.append(index)
     value = load(buffer, tuple(indices))
-    return value if inside is None else select(inside, value, const(0, buffer.dtype))
+    if inside is None:
+        return value
+    low, high = (0, 1) if buffer.value_range is None else buffer.value_range
+    return select(inside, value, const(min(max(0, low), high - 1), buffer.dtype))
 
 
 def _reindexed(

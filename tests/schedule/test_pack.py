@@ -6,8 +6,13 @@ import pytest
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
+from tilewright.schedule.find import find_block
+from tilewright.tir import te
+from tilewright.tir.ir import Const, Select, Store
+from tilewright.tir.verify import verify
 
 from .conftest import Golden
+from .machinery import check_compiled, check_meaning
 from .programs import chain, loops, matmul, matmul_relu
 
 
@@ -17,6 +22,27 @@ def test_panels(golden: Golden) -> None:
 
 def test_padding(golden: Golden) -> None:
     golden("pack/padding", matmul(), lambda s: s.pack(s.get_block("C"), 1, "BAb", [5]))
+
+
+@pytest.mark.parametrize(("limits", "padding"), [((3, 9), 3), ((-9, -2), -3), ((-2, 5), 0)])
+def test_padding_is_within_the_range_of_values(limits: tuple[int, int], padding: int) -> None:
+    p = te.placeholder((6,), "int32", name="P", value_range=limits)
+    a = te.placeholder((limits[1] - limits[0],), "int32", name="A")
+    b = te.compute((6,), lambda i: a[p[i].astype("int64") - limits[0]], name="B")
+    sch = Schedule(te.func([p, a, b], name="gather"))
+    block = sch.get_block("B")
+    reads = list(dict.fromkeys(r.buffer.name for r in find_block(sch.func, block).reads))
+    packed = sch.pack(block, reads.index("P"), "Aa", [4])
+    verify(sch.func)
+    check_meaning(sch.original, sch.func)
+    check_compiled(sch.original, sch.func)
+    (made,) = sch.func.allocs
+    assert made.value_range == limits
+    body = find_block(sch.func, packed).body
+    assert isinstance(body, Store)
+    assert isinstance(body.value, Select)
+    assert isinstance(body.value.other, Const)
+    assert body.value.other.value == padding
 
 
 def test_transpose(golden: Golden) -> None:
