@@ -79,7 +79,7 @@ def require_available(fn: Func, label: Label, settled: Collection[Buffer] = ()) 
                 at=writer.label,
             )
             require(
-                not _is_rolling(writer, buffer) or _in_window(path, buffer, other),
+                not is_rolling(writer, buffer) or _in_window(path, buffer, other),
                 "block {0} keeps only a window of {1}, which block {2} must read in its loop",
                 writer.label.name,
                 buffer.name,
@@ -92,7 +92,7 @@ def require_available(fn: Func, label: Label, settled: Collection[Buffer] = ()) 
             _require_one_covers(path, buffer, sharing)
 
 
-def _is_rolling(block: Block, buffer: Buffer) -> bool:
+def is_rolling(block: Block, buffer: Buffer) -> bool:
     """Whether `block` overwrites elements of `buffer` as it goes on, so that few of them stay."""
     opaque = {i.var for i in block.iters if i.kind is IterKind.OPAQUE}
     return bool(opaque) and any(

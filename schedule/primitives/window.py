@@ -26,13 +26,13 @@ from ...tir.ir import (
 from ...tir.polynomial import Poly, add, factors
 from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children, walk
-from ..available import require_available
+from ..available import is_rolling, require_available
 from ..blocks import (
     Ranges,
     conjunction,
     conjuncts,
+    feeding,
     loop_ranges,
-    order_of,
     readers_of,
     region_buffers,
     require_internal,
@@ -160,10 +160,10 @@ def _require_order(loop: For, inner: Sequence[For], around: Sequence[For]) -> No
 def _require_steady(fn: Func, block: Block, loop: For) -> None:
     """Require that the block computes the same in all iterations in which it computes an element.
 
-    What it reads is not changed in the loop once it is there.
+    What it reads has its values in each iteration, from one block that gives them no others later.
     """
-    order = order_of(fn)
     inside = list(blocks_in(loop))
+    rolling: set[Buffer] = set()
     for b in sorted(region_buffers(block.reads) - region_buffers(block.writes),
                     key=lambda b: b.name):  # fmt: skip
         writers = writers_of(fn, b)
@@ -171,9 +171,7 @@ def _require_steady(fn: Func, block: Block, loop: For) -> None:
         for w in changing:
             require(
                 len(writers) == 1
-                and b not in fn.inplace
-                and order[w.label] < order[block.label]
-                and (b not in region_buffers(w.reads) or w.init is not None),
+                and (loop.var not in feeding(w, IterKind.OPAQUE) or is_rolling(w, b)),
                 "{0}, which block {1} reads, changes in loop {2} (in block {3})",
                 b.name,
                 block.label.name,
@@ -181,6 +179,9 @@ def _require_steady(fn: Func, block: Block, loop: For) -> None:
                 w.label.name,
                 at=w.label,
             )
+            if is_rolling(w, b):
+                rolling.add(b)
+    require_available(fn, block.label, rolling)
 
 
 def _window(

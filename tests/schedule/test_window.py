@@ -247,6 +247,19 @@ def test_the_plain_case_of_the_following() -> None:
             "is no window that moves ahead",
         ),
         (
+            text("vi = T.axis.spatial(10, 7 - i + a)\nB[vi] = A[vi]", value="B[7 - vi]"),
+            "is no window that moves ahead",
+        ),
+        (
+            text("vi = T.axis.spatial(11, i + i // 4 + a)\nB[vi] = A[vi]", shape="11,",
+                 value="B[vi + vi // 4]"),
+            "is no window that moves ahead",
+        ),
+        (
+            text("vi = T.axis.reduce(10, i + a)\nwith T.init():\n    B[vi] = 0\nB[vi] = A[vi]"),
+            "block B must write B at its plain iteration variables",
+        ),
+        (
             text("vi = T.axis.spatial(24, i + a * 8)\nB[vi] = A[vi]", shape="24,",
                  value="B[vi + 8]"),
             "beyond what is known to be written|is no window that moves ahead",
@@ -277,6 +290,15 @@ def test_a_dimension_that_is_no_plain_variable() -> None:
         sch.rolling_buffer(sch.get_block("B"), 0)
 
 
+def test_a_unit_of_a_line() -> None:
+    sch = Schedule(blurred(10, 9))
+    block = sch.get_block("B")
+    sch.compute_at(block, loops(sch, "C")[0])
+    sch.blockize(sch.get_loops(block)[-1])
+    with pytest.raises(ScheduleError, match="block B must write B at its plain iteration"):
+        sch.rolling_buffer(block, 0)
+
+
 def test_several_places() -> None:
     sch = Schedule(text(PLAIN + "B[vi] = A[vi]\nB[vi] = A[vi] + 1\nB[9 - vi] = A[vi]"))
     with pytest.raises(ScheduleError, match="block B writes B at 2 different places"):
@@ -305,9 +327,69 @@ def f(X: T.Buffer((10,), "int32"), C: T.Buffer((8,), "int32")):
 """
         )
     )
-    with pytest.raises(
-        ScheduleError, match=r"X, which block B reads, changes in loop i \(in block"
-    ):
+    with pytest.raises(ScheduleError, match="block X, which block B needs, is computed after it"):
+        sch.rolling_buffer(sch.get_block("B"), 0)
+
+
+FED = """
+@tw.script
+def f(A: T.Buffer((40,), "int32"), C: T.Buffer((8,), "int32")):
+    X = T.alloc((10,), "int32")
+    B = T.alloc((10,), "int32")
+    for i in range(8):
+{0}
+        for a in range(3):
+            with T.block("B"):
+                vi = T.axis.spatial(10, i + a)
+                B[vi] = {1}
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi] + B[vi + 2]
+"""
+FILLED = """
+        for b in range(3):
+            with T.block("X"):
+                vi = T.axis.spatial(10, i + b)
+                X[vi] = A[vi]
+"""
+CHANGED = """
+        with T.block("Y"):
+            vi = T.axis.spatial(8, i)
+            X[vi + 1] = 5
+"""
+LAST = """
+        with T.block("X"):
+            vi = T.axis.opaque(8, i)
+            X[0] = A[vi]
+"""
+TOTAL = """
+        with T.block("X"):
+            vx = T.axis.spatial(1, 0)
+            vi = T.axis.reduce(8, i)
+            with T.init():
+                X[vx] = 0
+            X[vx] = X[vx] + A[vi]
+"""
+
+
+def test_sources_that_are_made_in_the_loop() -> None:
+    sch = Schedule(parse(FED.replace("{0}", FILLED).replace("{1}", "X[vi]")))
+    sch.rolling_buffer(sch.get_block("B"), 0)
+    correct(sch)
+
+
+@pytest.mark.parametrize(
+    ("made", "value", "words"),
+    [
+        (FILLED + CHANGED, "X[vi]", r"X, which block B reads, changes in loop i \(in block X\)"),
+        (LAST, "X[0]", r"X, which block B reads, changes in loop i \(in block X\)"),
+        (TOTAL, "X[0]", "block X is still being reduced over loop i where block B reads it"),
+    ],
+    ids=["by another block", "in order", "a sum"],
+)
+def test_sources_that_are_not_the_same_in_all_iterations(made: str, value: str, words: str) -> None:
+    sch = Schedule(parse(FED.replace("{0}", made).replace("{1}", value)))
+    with pytest.raises(ScheduleError, match=words):
         sch.rolling_buffer(sch.get_block("B"), 0)
 
 
