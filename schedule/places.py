@@ -168,6 +168,15 @@ def require_apart(
     )
 
 
+def extent_of(e: Expr, ranges: Ranges, at: Label) -> Dim:
+    """How many values from zero on hold all of an index."""
+    low, high = bound(e, ranges)
+    known = low is not None and high is not None and low >= 0
+    require(known, "the new index {0} has no known range from zero on", e, at=at)
+    assert high is not None
+    return simplify_dim(high + 1, ranges)
+
+
 def shape_of(
     old: Buffer, places: Sequence[Expr], iters: Sequence[Iter], at: Label
 ) -> tuple[Dim, ...]:
@@ -175,17 +184,7 @@ def shape_of(
     if any(isinstance(i.extent, int) and i.extent <= 0 for i in iters):
         return (0,) * len(places)
     ranges = domain(iters)
-    shape: list[Dim] = []
-    for e in places:
-        low, high = bound(e, ranges)
-        require(
-            low is not None and high is not None and low >= 0,
-            "the new index {0} has no known range from zero on",
-            e,
-            at=at,
-        )
-        assert high is not None
-        shape.append(simplify_dim(high + 1, ranges))
+    shape = [extent_of(e, ranges, at) for e in places]
     count, most = product(shape), product([i.extent for i in iters]) * SPREAD
     require(
         not (isinstance(count, int) and isinstance(most, int)) or count <= most,

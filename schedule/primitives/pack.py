@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ...tir.bounds import bound
 from ...tir.ir import (
     Binary,
     Block,
@@ -37,6 +36,7 @@ from ...tir.visit import rewrite_children, walk
 from ..blocks import expr_key, free_vars, loop_ranges, nest, prefetched, with_regions
 from ..find import blocks_in, find_block, replace_stmt
 from ..index_map import IndexMap
+from ..places import extent_of
 from ..primitive import primitive
 from ..require import certain, require
 from .cache import (
@@ -278,15 +278,7 @@ def transform_layout(
         ranges[v] = (0, n - 1)
     shape = []
     for e in mapping.outputs:
-        low, high = bound(e, ranges)
-        require(
-            low is not None and high is not None and low >= 0,
-            "the new index {0} has no known range from zero on",
-            lambda: repr(e),  # noqa: B023
-            at=block,
-        )
-        assert high is not None
-        extent = simplify_dim(high + 1, ranges)
+        extent = extent_of(e, ranges, block)
         shape.append(max(extent, 0) if isinstance(extent, int) else extent)  # 0 of no elements
     places, count = product(shape), product(old.shape)
     require(

@@ -43,6 +43,12 @@ def test_a_copy_that_repeats(golden: Golden) -> None:
     golden("reindex_cache_read/repeated", matmul(2, 3, 4), script)
 
 
+def test_a_map_without_a_known_range() -> None:
+    sch = Schedule(elementwise())
+    with pytest.raises(ScheduleError, match="index vi // vj has no known range from zero on"):
+        sch.reindex_cache_read(sch.get_block("B"), 0, "local", lambda i, j: (i, j, i // j))
+
+
 def test_write_by_a_map(golden: Golden) -> None:
     def script(sch: Schedule) -> None:
         block = sch.get_block("C")
