@@ -161,7 +161,7 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
     assert reductions is not None
     spatial, reduce = feeding(block, IterKind.SPATIAL), feeding(block, IterKind.REDUCE)
     require(
-        loop in reduce and loop not in spatial,
+        loop in reduce,
         "loop {0} is no loop of the reduction of block {1}",
         loop.name,
         block.label.name,

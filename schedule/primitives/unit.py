@@ -241,7 +241,7 @@ def _outer_condition(c: Expr, sizes: Mapping[Var, Dim], block: Block, s: Simplif
             assert isinstance(n, int)
             reach += k * (n - 1) if isinstance(k, int) and k >= 0 else step
     require(
-        parts is not None and reach < step,
+        reach < step,
         "block {0} runs only for a part of some tiles: where {1}",
         block.label.name,
         lambda: repr(c),

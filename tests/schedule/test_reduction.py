@@ -118,6 +118,13 @@ def test_rfactor_of_a_spatial_loop() -> None:
         sch.rfactor(loops(sch, "S")[0], 0)
 
 
+def test_rfactor_of_a_loop_of_both() -> None:
+    sch = Schedule(rowsum())
+    fused = sch.fuse(*loops(sch, "S"))
+    with pytest.raises(ScheduleError, match="is part of both the reduction and the elements"):
+        sch.rfactor(fused, 0)
+
+
 def test_rfactor_axis() -> None:
     sch = Schedule(rowsum())
     with pytest.raises(ScheduleError, match=r"factor_axis 2 is outside of -2 \.\. 1"):
