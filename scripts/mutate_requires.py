@@ -1,9 +1,10 @@
 """Does some test notice when a condition is not checked? `python scripts/mutate_requires.py`.
 
 Each `require(...)` and each `raise ScheduleError(...)` of the schedules is switched off in turn,
-and the tests are run in which it has refused something or recorded a constraint. Conditions for
-which no test fails are printed; the exit status is then 1. Sources are not touched: modules get
-switches when they are imported. The tests are collected once; what is tried runs in forks.
+and so is each part of what is required (`a and b`) or refused (`if a or b: raise`). The tests are
+run in which it has refused something or recorded a constraint. Conditions for which no test fails
+are printed; the exit status is then 1. Sources are not touched: modules get switches when they are
+imported. The tests are collected once; what is tried runs in forks.
 
     python scripts/mutate_requires.py                           # all, takes minutes
     python scripts/mutate_requires.py --only primitives/loops   # those of some files
@@ -88,12 +89,20 @@ class _Switches(ast.NodeTransformer):
     found: list[Site]
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
-        self.generic_visit(node)
         if ast.unparse(node.func) != "require":
+            self.generic_visit(node)
             return node
+        self._switch_parts(node.args[0], ast.And, neutral=True)
+        self.generic_visit(node)
         name = self._site(node, node.args[1])
         guarded = ast.Call(ast.Name("__require__", ast.Load()), [ast.Constant(name)], [])
         return ast.copy_location(ast.Call(guarded, node.args, node.keywords), node)
+
+    def visit_If(self, node: ast.If) -> ast.If:
+        if type(node.body[-1]) is ast.Raise:
+            self._switch_parts(node.test, ast.Or, neutral=False)
+        self.generic_visit(node)
+        return node
 
     def visit_Raise(self, node: ast.Raise) -> ast.stmt:
         self.generic_visit(node)
@@ -103,6 +112,17 @@ class _Switches(ast.NodeTransformer):
         name = self._site(node, error.args[0])
         is_on = ast.Call(ast.Name("__is_on__", ast.Load()), [ast.Constant(name)], [])
         return ast.copy_location(ast.If(is_on, [node], []), node)
+
+    def _switch_parts(self, condition: ast.expr, op: type[ast.boolop], *, neutral: bool) -> None:
+        """Let each part of `condition` be replaced by what leaves it to the others."""
+        if not isinstance(condition, ast.BoolOp) or type(condition.op) is not op:
+            return
+        for k, part in enumerate(condition.values):
+            name = f"{self.path}:{part.lineno}:{part.col_offset + 1}"
+            self.found.append(Site(name, ast.unparse(part)))
+            arguments = [ast.Constant(name), part, ast.Constant(neutral)]
+            call = ast.Call(ast.Name("__part__", ast.Load()), arguments, [])
+            condition.values[k] = ast.copy_location(call, part)
 
     def _site(self, node: ast.stmt | ast.expr, message: ast.expr) -> str:
         text = message.value if isinstance(message, ast.Constant) else ast.unparse(message)
@@ -121,7 +141,7 @@ def put_switches() -> None:
         return compile(with_switches(path, []), self.path, "exec", dont_inherit=True)
 
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
-    vars(builtins).update(__require__=switched_require, __is_on__=is_on)
+    vars(builtins).update(__require__=switched_require, __is_on__=is_on, __part__=switched_part)
 
 
 @dataclass
@@ -143,6 +163,15 @@ def is_on(name: str) -> bool:
     """Whether a site that is about to raise may do so."""
     SWITCHES.note(name)
     return name != SWITCHES.off
+
+
+def switched_part(name: str, value: Any, neutral: bool) -> Any:
+    """`value`, or `neutral` where this part is switched off."""
+    if name == SWITCHES.off:
+        return neutral
+    if type(value) is not bool or value is not neutral:
+        SWITCHES.note(name)
+    return value
 
 
 def switched_require(name: str) -> Callable[..., None]:
