@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.ir import Func, Var
+from tilewright.tir.parser import parse
 
 
 def matmul(n: int = 8, m: int = 12, k: int = 10, dtype: str = "int32") -> Func:
@@ -56,6 +57,17 @@ def rowsum(n: int = 8, m: int = 12, dtype: str = "int32") -> Func:
     r = te.reduce_axis(m, name="r")
     s = te.compute((n,), lambda i: te.sum(a[i, r], axis=r), name="S")
     return te.func([a, s], name="rowsum")
+
+
+def diagonal() -> Func:
+    """B[i, i] = A[i]."""
+    return parse("""
+def diagonal(A: T.Buffer((8,), "float32"), B: T.Buffer((8, 8), "float32")):
+    for i in range(8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, i])
+            B[vi, vj] = A[vi]
+""")
 
 
 def loops(sch: Schedule, block: str) -> tuple[Var, ...]:

@@ -74,6 +74,15 @@ def test_the_wrong_order_is_refused() -> None:
         sch.fuse(j, i)
 
 
+def test_a_loop_between_is_refused() -> None:
+    sch = Schedule(matmul())
+    i, _, r = loops(sch, "C")
+    with pytest.raises(
+        ScheduleError, match="loop r is not directly inside loop i; fuse takes perf"
+    ):
+        sch.fuse(i, r)
+
+
 def test_different_kinds_are_refused() -> None:
     sch = Schedule(elementwise())
     i, j = loops(sch, "B")

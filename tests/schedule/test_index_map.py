@@ -66,6 +66,11 @@ def test_anything_else_is_refused(text: str) -> None:
     [
         ("lambda i: (" + "i, " * 2000 + ")", "an index map of 6012 characters; at most 4096"),
         ("lambda i: (i, i ** 2)", r"'i \*\* 2' has no place in an index map: 'lambda i: "),
+        ("lambda *i: i", r"one named parameter per dimension: 'lambda \*i: i'"),
+        ("lambda **i: i", "one named parameter per dimension"),
+        ("lambda i, /: i", "one named parameter per dimension"),
+        ("lambda i, *, j: i", "one named parameter per dimension"),
+        ("lambda i=3: i", "one named parameter per dimension"),
         ("lambda i: abs(i)", r"'abs\(i\)' has no place in an index map"),
     ],
 )

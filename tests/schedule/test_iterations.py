@@ -21,7 +21,7 @@ from tilewright.tir.parser import parse
 
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning
-from .programs import chain, elementwise, loops, matmul, matmul_relu, rowsum
+from .programs import chain, diagonal, elementwise, loops, matmul, matmul_relu, rowsum
 
 
 def test_order_of_iteration_variables(golden: Golden) -> None:
@@ -145,6 +145,9 @@ def test_loops_are_those_of_the_block_alone() -> None:
     sch.split(j, factors=[None, 5])
     with pytest.raises(ScheduleError, match="block B runs only where"):
         sch.transform_block_layout(b, swap)
+    sch = Schedule(diagonal())
+    with pytest.raises(ScheduleError, match="vj of block B is bound to i; expected a loop of its"):
+        sch.transform_block_layout(sch.get_block("B"), swap)
     sch = Schedule(elementwise())
     b = sch.get_block("B")
     sch.add_unit_loop(b)

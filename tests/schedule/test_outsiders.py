@@ -109,18 +109,25 @@ def test_it_is_searched_like_any_other() -> None:
 
 def test_a_decision_needs_a_value_to_take() -> None:
     @tw.primitive
-    def pick(fn: Func, choose: Choose, values: Sequence[int], least: int) -> tuple[Func, Dim]:
-        """One of the values from `least` on, with a weight of its value."""
-        return fn, choose("picked", values, lambda v: v >= least, [float(v) for v in values])
+    def pick(
+        fn: Func,
+        choose: Choose,
+        values: Sequence[int],
+        least: int,
+        weights: Sequence[float] | None = None,
+    ) -> tuple[Func, Dim]:
+        """One of the values from `least` on."""
+        return fn, choose("picked", values, lambda v: v >= least, weights)
 
     sch = Schedule(chain())
     assert sch.pick([2, 3], 3) == 3
     with pytest.raises(ScheduleError, match="no value is possible for picked"):
         sch.pick([2, 3], 4)
     left_open = Schedule(chain(), symbolic=True)
-    for values in ([], [0]):
-        with pytest.raises(ScheduleError, match="no value is possible for picked"):
-            left_open.pick(values, 0)
+    with pytest.raises(ScheduleError, match="no value is possible for picked"):
+        left_open.pick([], 0)
+    with pytest.raises(ScheduleError, match="no value is possible for picked"):
+        left_open.pick([2, 3], 0, [0.0, 0.0])
 
 
 def test_blocks_that_it_keeps_to_itself_have_no_handle() -> None:
@@ -199,7 +206,7 @@ def test_names_of_the_package_are_taken(name: str) -> None:
         tw.primitive(other)
 
 
-@pytest.mark.parametrize("name", ["func", "trace", "space", "copy", "_call", "__repr__"])
+@pytest.mark.parametrize("name", ["func", "trace", "space", "copy", "_call", "__repr__", "_own"])
 def test_what_a_schedule_has_is_taken(name: str) -> None:
     def other(fn: Func) -> tuple[Func, None]:
         return fn, None
@@ -211,6 +218,18 @@ def test_what_a_schedule_has_is_taken(name: str) -> None:
 
 def wrong_result(fn: Func, loop: Var) -> Func:
     return fn
+
+
+def pair_of_other_kind(fn: Func, loop: Var) -> dict[Func, int]:
+    return {fn: 0}
+
+
+def three_results(fn: Func, loop: Var) -> tuple[Func, Var, Var]:
+    return fn, loop, loop
+
+
+def no_program(fn: Func, loop: Var) -> tuple[Var, Func]:
+    return loop, fn
 
 
 def no_result(fn: Func, loop: Var):  # type: ignore[no-untyped-def]
@@ -229,6 +248,9 @@ def unknown_type(fn: Func, buffer: Buffer) -> tuple[Func, None]:
     ("function", "says"),
     [
         (wrong_result, "primitive wrong_result returns .*Func.*expected tuple"),
+        (pair_of_other_kind, "primitive pair_of_other_kind returns dict.*expected tuple"),
+        (three_results, "primitive three_results returns tuple.*expected tuple"),
+        (no_program, "primitive no_program returns tuple.*expected tuple"),
         (no_result, "primitive no_result returns nothing that is declared"),
         (not_for_traces, "a parameter of type .*bytes.*, which no trace can hold"),
         (unknown_type, "the types of primitive unknown_type cannot be looked up.*'Buffer'"),

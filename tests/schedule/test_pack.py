@@ -127,6 +127,12 @@ def test_map_of_open_sizes_that_no_rule_covers() -> None:
     assert "use indices of the forms i, i // c and i % c" in str(refusal.value)
 
 
+def test_map_of_many_elements_that_no_rule_covers() -> None:
+    sch = Schedule(chain(1 << 23))
+    with pytest.raises(ScheduleError, match="map keeps the elements of B apart"):
+        sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i: (i + 1,))
+
+
 def test_map_of_another_rank() -> None:
     sch = Schedule(matmul_relu())
     with pytest.raises(ScheduleError, match="the map takes 1 indices, C has 2"):

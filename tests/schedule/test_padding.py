@@ -129,6 +129,46 @@ def test_iterations_that_say_nothing_of_the_result() -> None:
         sch.pad_einsum(block, [1, 1, 1, 2])
 
 
+def test_open_parts_of_a_sum() -> None:
+    sch = Schedule(row_sums(lambda a, i, r: a[i, r]), symbolic=True)
+    _, r = loops(sch, "S")
+    outer, _ = sch.split(r, factors=sch.sample_perfect_tile(r, 2))
+    partial = sch.rfactor(outer, 0)
+    with pytest.raises(
+        ScheduleError, match="padding 4 for an extent of .*: which copies are made is open"
+    ):
+        sch.pad_einsum(partial, [4] * len(sch.get_loops(partial)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("vj = T.axis.spatial(4, 0)", "vj = T.axis.spatial(4, i)", "of its own with 4 iterations"),
+        ("vi = T.axis.spatial(4, i)", "vi = T.axis.spatial(8, i)", "of its own with 8 iterations"),
+        ("# guard", "T.where(i < 3)", "of its own with 4 iterations"),
+    ],
+)
+def test_loops_that_are_not_for_one_dimension_alone(old: str, new: str, message: str) -> None:
+    sch = Schedule(parse(PRODUCTS.replace(old, new)))
+    with pytest.raises(ScheduleError, match=f"vi of block C is i; expected a loop {message}"):
+        sch.pad_einsum(sch.get_block("C"), [3, 1, 1])
+
+
+PRODUCTS = """
+@tw.script
+def f(A: T.Buffer((8, 4), "int32"), C: T.Buffer((8, 4), "int32")):
+    for i, k in T.grid(4, 4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            vj = T.axis.spatial(4, 0)
+            vk = T.axis.reduce(4, k)
+            # guard
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] = C[vi, vj] + A[vi, vk]
+"""
+
+
 def test_maximum() -> None:
     a = te.placeholder((4, 6), "int32", name="A")
     r = te.reduce_axis(6, name="r")
@@ -192,6 +232,29 @@ def test_block_that_pads_nothing() -> None:
     block = sch.get_block("B")
     with pytest.raises(ScheduleError, match="block B must store select"):
         sch.decompose_padding(block, sch.get_loops(block)[0])
+
+
+def test_unit_of_padding() -> None:
+    sch = Schedule(padded())
+    i, j = loops(sch, "P")
+    block = sch.blockize(j)
+    with pytest.raises(ScheduleError, match="block P must store select"):
+        sch.decompose_padding(block, i)
+
+
+def test_border_that_is_read() -> None:
+    a = te.placeholder((8,), "int32", name="A")
+    p = te.compute((8,), lambda i: te.select(i < 3, a[i], a[0]), name="P")
+    sch = Schedule(te.func([a, p], name="repeated"))
+    with pytest.raises(ScheduleError, match="block P must store select.condition, value, constant"):
+        sch.decompose_padding(sch.get_block("P"), loops(sch, "P")[0])
+
+
+def test_selection_in_a_reduction() -> None:
+    text = PRODUCTS.replace("C[vi, vj] + A[vi, vk]", "T.select(vk < 2, C[vi, vj] + A[vi, vk], 0)")
+    sch = Schedule(parse(text))
+    with pytest.raises(ScheduleError, match="block C must store select"):
+        sch.decompose_padding(sch.get_block("C"), loops(sch, "C")[0])
 
 
 def test_condition_that_always_holds() -> None:

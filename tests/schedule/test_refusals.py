@@ -119,6 +119,23 @@ def test_stores_at_other_than_plain_iterations(name: str) -> None:
     )
 
 
+def test_stores_of_more_iterations_than_indices() -> None:
+    func = program(
+        """
+for i, j in T.grid(4, 4):
+    with T.block("B"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        B[vi] = A[vi] + T.cast("int32", vj)
+"""
+        + block("C", "C[vi] = B[vi]")
+    )
+    refused(
+        func,
+        "block B must store at its plain iteration variables",
+        lambda s: s.compute_inline(s.get_block("B")),
+    )
+
+
 def test_an_epilogue_that_repeats_what_it_reads() -> None:
     func = program(
         block("B", "B[vi] = A[vi]")

@@ -88,9 +88,28 @@ def test_an_epilogue_behind_another_reader_is_not_fused(
         sch.fuse_reduction_epilogue(sch.get_block("S"), sch.get_block("D"))
 
 
-def test_a_sum_that_starts_elsewhere_takes_no_epilogue() -> None:
-    sch = Schedule(parse(LATE.replace("START", "5")))
+@pytest.mark.parametrize("start", ["5", "Z[vi]", None])
+def test_a_sum_that_starts_elsewhere_takes_no_epilogue(start: str | None) -> None:
+    text = LATE.replace("S[vi] = START", "if vi < 4:\n                    S[vi] = 0")
+    sch = Schedule(parse(text if start is None else LATE.replace("START", start)))
     with pytest.raises(ScheduleError, match="block S does not start from zero"):
+        sch.fuse_reduction_epilogue(sch.get_block("S"), sch.get_block("D"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("S[vi] + A[vi, vr]", "T.maximum(S[vi], A[vi, vr])"),
+        ('D: T.Buffer((8,), "int32")', 'D: T.Buffer((8,), "int32"), S: T.Buffer((8,), "int32")'),
+    ],
+    ids=["maximum", "parameter"],
+)
+def test_what_is_no_sum_of_its_own_takes_no_epilogue(old: str, new: str) -> None:
+    text = LATE.replace("START", "0").replace(old, new)
+    if "S: " in new:
+        text = text.replace('    S = T.alloc((8,), "int32")\n', "")
+    sch = Schedule(parse(text))
+    with pytest.raises(ScheduleError, match="block S must be a sum into an internal buffer"):
         sch.fuse_reduction_epilogue(sch.get_block("S"), sch.get_block("D"))
 
 

@@ -256,6 +256,9 @@ def test_a_sampled_loop_of_another_schedule_is_refused() -> None:
     location = one.sample_compute_location(one.get_block("B"))
     with pytest.raises(ScheduleError, match="the sampled loop i is of another schedule"):
         two.compute_at(two.get_block("B"), location)
+    two.sample_compute_location(two.get_block("B"))
+    with pytest.raises(ScheduleError, match="the sampled loop i is of another schedule"):
+        two.compute_at(two.get_block("B"), location)
 
 
 @pytest.mark.parametrize("decision", [[3], [32], [0], [-2]])
@@ -274,8 +277,9 @@ def test_a_wrong_number_of_decisions_is_refused() -> None:
     sch.sample_perfect_tile(i, n=3, decision=[1, 1])
     with pytest.raises(ScheduleError, match="step 2 takes 2 decisions, found 1"):
         sch.trace.with_decisions({2: [1]})
-    with pytest.raises(ScheduleError, match="step 0 takes 0 decisions"):
-        sch.trace.with_decisions({0: [1]})
+    for decision in ([1], []):
+        with pytest.raises(ScheduleError, match="step 0 takes 0 decisions"):
+            sch.trace.with_decisions({0: decision})
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,8 @@ def test_parameter_with_a_swizzle() -> None:
         (0, -2, 4, 1, "axis 0 by axis -2; expected two of the 2 dimensions of C"),
         (2, 0, 4, 1, "axis 2 by axis 0; expected two"),
         (1, -3, 4, 1, "axis 1 by axis -3; expected two"),
+        (2, 1, 4, 1, "axis 2 by axis 1; expected two"),
+        (1, 2, 4, 1, "axis 1 by axis 2; expected two"),
         (1, 0, 6, 1, "6 rows; expected a power of two from 2 on"),
         (1, 0, 1, 1, "1 rows; expected a power of two from 2 on"),
         (1, 0, 4, 0, "parts of 0 elements; expected at least one"),

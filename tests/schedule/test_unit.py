@@ -20,7 +20,7 @@ from tilewright.tir.verify import verify
 
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning
-from .programs import elementwise, loops, matmul, rowsum
+from .programs import diagonal, elementwise, loops, matmul, rowsum
 
 SERIAL = "cpu -threads=1"
 
@@ -96,17 +96,6 @@ def test_units_are_split_moved_and_initialised_like_other_blocks() -> None:
     verify(sch.func)
     check_meaning(func, sch.func)
     check_compiled(func, sch.func)
-
-
-def diagonal() -> Func:
-    """B[i, i] = A[i]."""
-    return parse("""
-def diagonal(A: T.Buffer((8,), "float32"), B: T.Buffer((8, 8), "float32")):
-    for i in range(8):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, i])
-            B[vi, vj] = A[vi]
-""")
 
 
 def refusals() -> list[tuple[str, Func, Callable[[Schedule], object], str]]:
@@ -351,6 +340,25 @@ def test_vectors_in_rows_of_an_open_length() -> None:
     sch.decompose_reduction(block, k)
     with pytest.raises(ScheduleError, match="how far apart elements of B_packed are that instruc"):
         sch.tensorize(i1, "outer_4x8_fma")
+
+
+def test_a_unit_is_copied_as_a_whole_or_not_at_all() -> None:
+    sch = Schedule(elementwise())
+    block = sch.blockize(loops(sch, "B")[1])
+    with pytest.raises(ScheduleError, match="it cannot be shown which elements of B block B write"):
+        sch.cache_write(block, 0, "local")
+
+
+def test_tiles_of_rows_of_an_open_length() -> None:
+    sch = Schedule(elementwise(), symbolic=True)
+    block = sch.get_block("B")
+    i, j = sch.get_loops(block)
+    outer, inner = sch.split(i, factors=[4, sch.sample_categorical([4, 8])])
+    sch.reorder(inner, j, outer)
+    with pytest.raises(
+        ScheduleError, match=r"iteration vi of block B is i_0 \* choice \+ i_1, no s"
+    ):
+        sch.blockize(outer)
 
 
 def test_what_it_computes_must_stay() -> None:
