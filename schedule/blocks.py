@@ -396,26 +396,29 @@ def remove_block(root: Stmt, label: Label) -> Stmt | None:
 
 def without_buffers(fn: Func, buffers: Collection[Buffer]) -> Func:
     """`fn` without internal buffers that nothing uses any more, and without prefetches of them."""
-    for b in [b for b in blocks_in(fn.body) if prefetched(b) in buffers]:
+    for b in [b for b in blocks_in(fn.body) if not prefetched(b).isdisjoint(buffers)]:
         body = remove_block(fn.body, b.label)
         assert body is not None
         fn = _replace(fn, body=body)
     return _replace(fn, allocs=tuple([b for b in fn.allocs if b not in buffers]))
 
 
-def prefetched(block: Block) -> Buffer | None:
-    """The buffer that a block does nothing but prefetch."""
-    return block.body.buffer if type(block.body) is Prefetch else None
+def prefetched(block: Block) -> set[Buffer]:
+    """The buffers that a block, which does nothing else, prefetches."""
+    if block.reads or block.writes:
+        return set()
+    return {n.buffer for n in walk(block.body) if type(n) is Prefetch}
 
 
 def require_not_prefetched(fn: Func, buffers: Collection[Buffer]) -> None:
     """Require that no block prefetches what will lie elsewhere."""
     for b in blocks_in(fn.body):
+        moved = prefetched(b).intersection(buffers)
         require(
-            prefetched(b) not in buffers,
+            not moved,
             "block {0} prefetches {1}, whose elements will lie elsewhere",
             b.label.name,
-            lambda b=b: b.body.buffer.name,
+            lambda moved=moved: ", ".join(m.name for m in moved),
             at=b.label,
             hint="do this before prefetch",
         )

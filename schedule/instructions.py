@@ -66,6 +66,14 @@ def operands_of(fn: Func, block: Block, intrin: TensorIntrin) -> dict[Buffer, Op
             at=block.label,
         )
     assert not isinstance(found, Mismatch)
+    for operand in found.values():
+        require(
+            operand.buffer.swizzle is None,
+            "the layout of {0}, of which instruction {1} takes elements, is swizzled",
+            operand.buffer.name,
+            intrin.name,
+            at=block.label,
+        )
     return dict(found)
 
 

@@ -294,7 +294,7 @@ def transform_layout(
     new = _replace(old, shape=tuple(shape))
     body = fn.body
     for b in list(blocks_in(body)):
-        if prefetched(b) is old or any(r.buffer is old for r in (*b.reads, *b.writes)):
+        if old in prefetched(b) or any(r.buffer is old for r in (*b.reads, *b.writes)):
             body = replace_stmt(body, b, _reindexed(b, old, new, mapping.apply))
     allocs = tuple(new if b is old else b for b in fn.allocs)
     return _replace(fn, body=body, allocs=allocs), None

@@ -12,8 +12,9 @@ from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify
 
-from .machinery import check_meaning, check_replays
+from .machinery import check_compiled, check_meaning, check_replays
 from .programs import chain, loops, matmul, rowsum, stencil
+from .random_instructions import SMALL
 
 
 def check(sch: Schedule) -> None:
@@ -626,3 +627,32 @@ def test_a_unit_of_one_iteration_is_followed_under_its_guard() -> None:
         sch.reverse_compute_at(sch.get_block("T"), inner)
     sch.reverse_compute_at(sch.get_block("T"), sch.get_loops(block)[-1])
     check(sch)
+
+
+def test_a_prefetch_in_a_unit_follows_its_buffer() -> None:
+    sch = Schedule(chain())
+    (i,) = loops(sch, "C")
+    hint = sch.prefetch(sch.get_block("C"), 0, i, offset=2)
+    sch.blockize(sch.get_loops(hint)[-1])
+    sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i: (i // 4, i % 4))
+    check(sch)
+
+
+def test_the_layout_of_what_an_instruction_takes_is_not_swizzled() -> None:
+    a, b = placeholder(4, 6), placeholder(4, 8, name="B")
+    r = te.reduce_axis(4, name="r")
+    c = te.compute((6, 8), lambda i, j: te.sum(a[r, i] * b[r, j], axis=r), name="C")
+    sch = Schedule(te.func([a, b, c]))
+    block = sch.get_block("C")
+    sch.cache_write(block, 0, "global")
+    i, j, k = sch.get_loops(block)
+    i0, i1 = sch.split(i, factors=[None, 2])
+    j0, j1 = sch.split(j, factors=[None, 2])
+    sch.reorder(i0, j0, k, i1, j1)
+    sch.decompose_reduction(block, k)
+    sch.tensorize(i1, SMALL[0])
+    with pytest.raises(ScheduleError, match="the layout of C_global, of which .* is swizzled"):
+        sch.swizzle(block, 0, 1, 0, 2, 3)
+    sch.storage_align(block, 0, 0, 16, 1)
+    check(sch)
+    check_compiled(sch.original, sch.func)
