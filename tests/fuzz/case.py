@@ -17,7 +17,7 @@ from ..schedule.machinery import check_compiled, check_meaning, check_replays
 from ..schedule.random_cases import CrashError, Tally, a_case, apply_random_steps
 from ..schedule.random_steps import Step
 
-MOST_STEPS = 24
+MOST_STEPS = 32
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ def run_case(
         assert error is not None
         text = "".join(traceback.format_exception(error))
         return Failure(kind_of(error), text, sch.original, sch.trace, sch.func, compiled)
-    except AssertionError as error:
-        text = str(error)
+    except Exception as error:  # noqa: BLE001
+        text = traceback.format_exc()
         return Failure(kind_of(error), text, sch.original, sch.trace, sch.func, compiled)
     return checked(sch, compiled=compiled)
 
