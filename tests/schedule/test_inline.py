@@ -26,7 +26,7 @@ def test_inline_into_several_reads(golden: Golden) -> None:
 def test_epilogue_of_a_sum_in_two_blocks() -> None:
     sch = Schedule(matmul_relu())
     sch.decompose_reduction(sch.get_block("C"), sch.get_loops(sch.get_block("C"))[2])
-    with pytest.raises(ScheduleError, match=r"result of one block, found \['C_init', 'C'\]"):
+    with pytest.raises(ScheduleError, match="result of one block, found C_init, C"):
         sch.reverse_compute_inline(sch.get_block("D"))
 
 
