@@ -11,6 +11,7 @@ from typing import Any
 from ...tir.instruction import KEY
 from ...tir.ir import Block, Dim, For, ForKind, Func, Label, Stmt, Var, product
 from ...tir.visit import substitute_func
+from ..blocks import require_not_prefetched
 from ..find import blocks_in, find_block, find_path, loops_in, path_to, rebuild
 from ..legality import require_concurrent
 from ..primitive import primitive
@@ -258,6 +259,8 @@ def set_scope(
     )
     if old.scope == storage_scope:
         return fn, None
+    if storage_scope == "register":
+        require_not_prefetched(fn, {old})
     return substitute_func(fn, {old: _replace(old, scope=storage_scope)}), None
 
 

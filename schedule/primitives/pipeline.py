@@ -19,6 +19,7 @@ from ...tir.ir import (
     as_expr,
     seq,
 )
+from ..available import require_still_concurrent
 from ..blocks import loop_ranges, region_buffers, require_not_prefetched
 from ..find import blocks_in, find_block, find_path, path_to, rebuild
 from ..legality import kept_apart, own_boxes
@@ -112,8 +113,11 @@ def pipeline(
     parent = path[-2] if len(path) > 1 else None
     if type(parent) is Seq:
         stmts = [x for s in parent.stmts for x in (parts if s is old else (s,))]
-        return rebuild(fn, path[:-1], seq(*stmts)), tuple(labels)
-    return rebuild(fn, path, seq(*parts)), tuple(labels)
+        fn = rebuild(fn, path[:-1], seq(*stmts))
+    else:
+        fn = rebuild(fn, path, seq(*parts))
+    require_still_concurrent(fn, (*labels, *(b.label for b in blocks_in(old))))
+    return fn, tuple(labels)
 
 
 @primitive

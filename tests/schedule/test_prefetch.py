@@ -106,6 +106,10 @@ def test_internal_buffer() -> None:
     hint = sch.prefetch(sch.get_block("C"), 0, loops(sch, "C")[0])
     assert "T.prefetch(B[" in str(sch.func)
     assert hint.name == "B_prefetch"
+
+
+def test_registers() -> None:
+    sch = Schedule(chain())
     sch.set_scope(sch.get_block("B"), 0, "register")
     with pytest.raises(ScheduleError, match="B is held in registers; only what is in memory"):
         sch.prefetch(sch.get_block("C"), 0, loops(sch, "C")[0])

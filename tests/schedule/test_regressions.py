@@ -551,7 +551,7 @@ def test_what_is_gone_is_not_prefetched() -> None:
     check(sch)
 
 
-def test_a_window_that_is_prefetched_does_not_roll() -> None:
+def test_a_window_that_is_prefetched_stays_in_its_place() -> None:
     sch = Schedule(stencil())
     (i,) = loops(sch, "C")
     sch.compute_at(sch.get_block("B"), i)
@@ -559,6 +559,7 @@ def test_a_window_that_is_prefetched_does_not_roll() -> None:
     for step in (
         lambda: sch.rolling_buffer(sch.get_block("B"), 0),
         lambda: sch.double_buffer(sch.get_block("B"), i),
+        lambda: sch.set_scope(sch.get_block("B"), 0, "register"),
     ):
         with pytest.raises(ScheduleError, match="prefetches B, whose elements will lie elsewhere"):
             step()
@@ -656,3 +657,19 @@ def test_the_layout_of_what_an_instruction_takes_is_not_swizzled() -> None:
     sch.storage_align(block, 0, 0, 16, 1)
     check(sch)
     check_compiled(sch.original, sch.func)
+
+
+def test_what_a_thread_keeps_is_not_shared_with_iterations_beside_the_loop() -> None:
+    a = placeholder(5)
+    b = te.compute((5,), lambda i: a[i] - 2, name="B")
+    c = te.compute((6, 2), lambda i, j: te.select(i < 5, b[i], 0), name="C")
+    sch = Schedule(te.func([a, c]))
+    block = sch.get_block("C")
+    i, j = sch.get_loops(block)
+    sch.blockize(loops(sch, "B")[0])
+    sch.decompose_padding(block, j)
+    sch.bind(j, "threadIdx.x")
+    sch.compute_at(sch.get_block("B"), j)
+    with pytest.raises(ScheduleError, match="loop j.* cannot be bound to threads"):
+        sch.pipeline(i, [0, 1], [1, 0])
+    check(sch)
