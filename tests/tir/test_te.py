@@ -403,3 +403,12 @@ def test_refused(case: str) -> None:
 def test_truth_of_an_expression_is_refused_with_a_hint() -> None:
     with pytest.raises(IRError, match=r"te\.select"):
         bool(A[0, 0] > 1)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int32", "uint8"])
+def test_numbers_of_numpy_keep_their_dtype(dtype: str) -> None:
+    x = te.placeholder((4,), "float32", name="X")
+    value = np.dtype(dtype).type(3)
+    wanted = np.promote_types(dtype, "float32").name
+    assert te.compute((4,), lambda i: x[i] * value).dtype == wanted
+    assert te.compute((4,), lambda i: te.maximum(value, x[i])).dtype == wanted
