@@ -44,8 +44,14 @@ THEMES = (
     ),
     Theme((stages.product_stage, stages.biased), (steps.pad_einsum, steps.tensorize), rank=2),
     Theme((stages.biased,), (steps.fuse_reduction_epilogue, steps.decompose_reduction)),
-    Theme(
-        (stages.map_stage, stages.stencil_stage, stages.window_stage), (steps.compute_at_and_roll,)
+    *(
+        Theme(
+            (stages.map_stage, stages.stencil_stage, stages.window_stage),
+            (steps.compute_at_and_roll, steps.rolling_buffer),
+            rank=rank,
+            sizes=(6, 7, 8),
+        )
+        for rank in (1, 2)
     ),
     Theme(
         (stages.map_stage, stages.two_reads, stages.turn_stage),

@@ -41,6 +41,7 @@ from .random_targets import (
     pads,
     reduces,
     referred,
+    shares_a_loop,
     sometimes,
     updates,
 )
@@ -339,7 +340,7 @@ def decompose_padding(sch: Schedule, pick: Pick) -> None:
 
 
 def rolling_buffer(sch: Schedule, pick: Pick) -> None:
-    block = a_block(sch, pick, is_internal)
+    block = a_block(sch, pick, shares_a_loop)
     sch.rolling_buffer(block, an_output(sch, pick, block))
 
 

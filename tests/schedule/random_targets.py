@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from tilewright.schedule import Schedule
-from tilewright.schedule.find import blocks_in, find_block, find_loop
+from tilewright.schedule.blocks import readers_of, region_buffers
+from tilewright.schedule.find import blocks_in, find_block, find_loop, loops_above
 from tilewright.tir.ir import Block, Const, Dim, Label, Select, Seq, Store, Var
 
 from .random_stages import Pick
@@ -77,6 +78,13 @@ def updates(sch: Schedule, block: Block) -> bool:
     """Whether it changes what is there, and does not begin with an init."""
     written = {r.buffer for r in block.writes}
     return block.init is None and any(r.buffer in written for r in block.reads)
+
+
+def shares_a_loop(sch: Schedule, block: Block) -> bool:
+    """Whether a block that reads what it writes is in a loop around it."""
+    around = {s.var for s in loops_above(sch.func, block.label)}
+    readers = readers_of(sch.func, region_buffers(block.writes), but=block.label)
+    return any(s.var in around for r in readers for s in loops_above(sch.func, r.label))
 
 
 def pads(sch: Schedule, block: Block) -> bool:
