@@ -17,6 +17,7 @@ from ..tir.ir import (
     Op,
     Ramp,
     Select,
+    Shuffle,
     Var,
 )
 from ..tir.visit import walk
@@ -278,6 +279,13 @@ def _ramp(b: Builder, e: Ramp) -> str:
     return b.op(f"add {t} {base}, {steps}")
 
 
+def _shuffle(b: Builder, e: Shuffle) -> str:
+    t, lanes = value_type(e.a.dtype), len(e.order)
+    order = ", ".join(f"i32 {k}" for k in e.order)
+    operands = f"{t} {value(b, e.a)}, {t} {value(b, e.b)}"
+    return b.pure(f"shufflevector {operands}, <{lanes} x i32> <{order}>")
+
+
 VALUE.update(
     {
         Var: _var,
@@ -290,5 +298,6 @@ VALUE.update(
         Ramp: _ramp,
         Broadcast: _broadcast,
         Dot: dot,
+        Shuffle: _shuffle,
     }
 )

@@ -80,10 +80,11 @@ class BasicBlock:
 
     An empty line is none. What memory is known to hold, at the point that is reached, is kept here
     to be used again: `loads` has what was read of a buffer, `held` the operand that a register has,
-    and the number of the line that stored it there (`None`: it was read).
+    and the number of the line that stored it there (`None`: it was read). `pure` has the values of
+    instructions without effects.
     """
 
-    __slots__ = ("end", "held", "label", "lines", "loads")
+    __slots__ = ("end", "held", "label", "lines", "loads", "pure")
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -91,6 +92,7 @@ class BasicBlock:
         self.end = "unreachable"
         self.loads: dict[Buffer, dict[Expr, str]] = {}
         self.held: dict[Buffer, tuple[str, int | None]] = {}
+        self.pure: dict[str, str] = {}
 
     def __str__(self) -> str:
         lines = [f"  {line}" for line in self.lines if line]
@@ -188,6 +190,13 @@ class Builder:
         self._count += 1
         value = f"%v{self._count}"
         self.block.lines.append(f"{value} = {text}")
+        return value
+
+    def pure(self, text: str) -> str:
+        """The value of an instruction without effects, appended once to the block."""
+        value = self.block.pure.get(text)
+        if value is None:
+            value = self.block.pure[text] = self.op(text)
         return value
 
     def do(self, text: str) -> None:

@@ -41,6 +41,7 @@ from .ir import (
     Region,
     Select,
     Seq,
+    Shuffle,
     Stmt,
     Store,
     Var,
@@ -233,6 +234,11 @@ class _Encoder:
         self.node(e.x)
         self.node(e.y)
 
+    def shuffle(self, e: Shuffle) -> None:
+        self.out.append(f"shuffle {e.dtype} {e.order}")
+        self.node(e.a)
+        self.node(e.b)
+
     def reduce(self, e: Reduce) -> None:
         self.out.append(f"reduce {e.combiner} {len(e.axes)} {len(e.values)} {e.index} {e.dtype}")
         for i in e.axes:
@@ -334,6 +340,7 @@ _ENCODE: dict[type, Callable[[_Encoder, Any], None]] = {
     Ramp: _Encoder.ramp,
     Broadcast: _Encoder.broadcast,
     Dot: _Encoder.dot,
+    Shuffle: _Encoder.shuffle,
     Reduce: _Encoder.reduce,
     Store: _Encoder.store,
     Prefetch: _Encoder.prefetch,

@@ -38,6 +38,7 @@ from .ir import (
     const,
     dot,
     load,
+    shuffle,
     unify,
 )
 from .names import RESERVED
@@ -361,6 +362,15 @@ class ExprParser:
         found: Expr = self.checked(node, lambda: dot(acc, x, y))
         return found
 
+    def _shuffle(self, node: ast.Call) -> Expr:
+        a, b, lanes = self.arguments(node, 3)[0]
+        if not isinstance(lanes, ast.List):
+            raise self.wrong(lanes, "a list of lanes")
+        order = tuple(self.integer(k) for k in lanes.elts)
+        x, y = self.expr(a), self.expr(b)
+        found: Expr = self.checked(node, lambda: shuffle(x, y, order))
+        return found
+
     # -- details
 
     def _number(self, node: ast.AST, value: Any, outside: bool) -> Number:
@@ -454,4 +464,5 @@ _SPECIAL: dict[str, Callable[[ExprParser, ast.Call], Expr]] = {
     "ramp": ExprParser._ramp,
     "broadcast": ExprParser._broadcast,
     "dot": ExprParser._dot,
+    "shuffle": ExprParser._shuffle,
 }

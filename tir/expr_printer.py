@@ -29,6 +29,7 @@ from .ir import (
     Reduce,
     Region,
     Select,
+    Shuffle,
     Var,
 )
 from .names import Names
@@ -164,6 +165,9 @@ class ExprPrinter:
     def _broadcast(self, e: Broadcast) -> tuple[str, float]:
         return f"T.broadcast({self.text(e.value)}, {e.lanes})", ATOM
 
+    def _shuffle(self, e: Shuffle) -> tuple[str, float]:
+        return f"T.shuffle({self.text(e.a)}, {self.text(e.b)}, {list(e.order)})", ATOM
+
     def _dot(self, e: Dot) -> tuple[str, float]:
         return f"T.dot({self.text(e.acc)}, {self.text(e.x)}, {self.text(e.y)})", ATOM
 
@@ -184,6 +188,7 @@ _PRINT: dict[type, Callable[[ExprPrinter, Any], tuple[str, float]]] = {
     Ramp: ExprPrinter._ramp,
     Broadcast: ExprPrinter._broadcast,
     Dot: ExprPrinter._dot,
+    Shuffle: ExprPrinter._shuffle,
     Reduce: ExprPrinter._reduce,
 }
 

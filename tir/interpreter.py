@@ -43,6 +43,7 @@ from .ir import (
     Ramp,
     Select,
     Seq,
+    Shuffle,
     Stmt,
     Store,
     Var,
@@ -346,6 +347,19 @@ class _Machine:
     def broadcast(self, e: Broadcast) -> Value:
         return self.expr(e.value)
 
+    def shuffle(self, e: Shuffle) -> Value:
+        a, b, slots = self.expr(e.a), self.expr(e.b), self.slots
+        order, lanes = e.order, dtypes.info(e.a.dtype).lanes
+
+        def run() -> Any:
+            lane = slots[0]
+            from_b, slots[0] = divmod(order[lane], lanes)
+            found = b() if from_b else a()
+            slots[0] = lane
+            return found
+
+        return run
+
     def dot(self, e: Dot) -> Value:
         acc, parts = self.expr(e.acc), (self.expr(e.x), self.expr(e.y))
         slots, scalar = self.slots, dtypes.info(e.dtype).scalar
@@ -455,6 +469,7 @@ _EXPRESSIONS: dict[type, Callable[[_Machine, Any], Value]] = {
     Ramp: _Machine.ramp,
     Broadcast: _Machine.broadcast,
     Dot: _Machine.dot,
+    Shuffle: _Machine.shuffle,
     Load: _Machine.load,
 }
 

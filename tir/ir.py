@@ -323,6 +323,16 @@ class Dot(Expr):
 
 
 @node
+class Shuffle(Expr):
+    """The lanes `order` of those of `a` and `b`, counted through both; lowered programs only."""
+
+    a: Expr
+    b: Expr
+    order: tuple[int, ...]
+    dtype: str
+
+
+@node
 class Reduce(Expr):
     """A reduction of `values` over `axes`, in tensor expressions only (`te` makes blocks of it).
 
@@ -722,6 +732,19 @@ def dot(acc: Expr, x: Expr, y: Expr) -> Dot:
             *others, lanes,
         )  # fmt: skip
     return Dot(acc, x, y, acc.dtype)
+
+
+def shuffle(a: Expr, b: Expr, order: tuple[int, ...]) -> Shuffle:
+    """`Shuffle`. Raises `IRError` where the operands do not go together or have no such lanes."""
+    lanes = dtypes.info(a.dtype).lanes
+    if a.dtype != b.dtype or lanes < 2 or len(order) < 2:
+        raise IRError(
+            "a shuffle of {0} and {1} to {2} lanes; expected vectors of one dtype",
+            a.dtype, b.dtype, len(order),
+        )  # fmt: skip
+    if not all(type(k) is int and 0 <= k < 2 * lanes for k in order):
+        raise IRError("a shuffle of lanes {0}; there are {1}", order, 2 * lanes)
+    return Shuffle(a, b, order, dtypes.vector(dtypes.info(a.dtype).scalar, len(order)))
 
 
 def load(buffer: Buffer, indices: tuple[Operand, ...], mask: Expr | None = None) -> Load:

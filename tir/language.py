@@ -205,6 +205,11 @@ def dot(acc: Operand, x: Operand, y: Operand) -> Expr:
     _unread()
 
 
+def shuffle(a: Operand, b: Operand, order: Sequence[int]) -> Expr:
+    """The lanes `order` of those of two vectors; see `ir.Shuffle`."""
+    _unread()
+
+
 def cast(dtype: str, value: Operand) -> Expr:
     """`value` as `dtype`; a constant of it where `value` is a number."""
     _unread()

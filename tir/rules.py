@@ -26,6 +26,7 @@ from .ir import (
     Ramp,
     Reduce,
     Select,
+    Shuffle,
 )
 from .structure import same
 from .visit import map_tuple, rewrite_children
@@ -230,6 +231,7 @@ RULES: dict[type, Callable[[Simplifier, Any], Expr]] = {
     Ramp: _ramp,
     Broadcast: _children,
     Dot: _children,
+    Shuffle: _children,
     Reduce: _children,
 }
 """How each type of expression is simplified, int64 sums, quotients and extrema apart."""

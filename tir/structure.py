@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .ir import Binary, Broadcast, Call, Cast, Const, Dot, Expr, Load, Ramp, Select, Var
+from .ir import Binary, Broadcast, Call, Cast, Const, Dot, Expr, Load, Ramp, Select, Shuffle, Var
 from .visit import rewrite_children
 
 
@@ -61,6 +61,8 @@ def same(a: Any, b: Any) -> bool:
         return same(a.base, b.base) and same(a.stride, b.stride)
     if kind is Dot:
         return same(a.acc, b.acc) and same(a.x, b.x) and same(a.y, b.y)
+    if kind is Shuffle:
+        return a.order == b.order and same(a.a, b.a) and same(a.b, b.b)
     return kind is Broadcast and same(a.value, b.value)
 
 

@@ -34,6 +34,7 @@ from .ir import (
     Region,
     Select,
     Seq,
+    Shuffle,
     Stmt,
     Store,
     Var,
@@ -107,6 +108,11 @@ def _broadcast(n: Broadcast, f: Rewriter) -> Expr:
 def _dot(n: Dot, f: Rewriter) -> Expr:
     acc, x, y = f(n.acc), f(n.x), f(n.y)
     return n if acc is n.acc and x is n.x and y is n.y else Dot(acc, x, y, n.dtype)
+
+
+def _shuffle(n: Shuffle, f: Rewriter) -> Expr:
+    a, b = f(n.a), f(n.b)
+    return n if a is n.a and b is n.b else Shuffle(a, b, n.order, n.dtype)
 
 
 def _reduce(n: Reduce, f: Rewriter) -> Expr:
@@ -218,6 +224,7 @@ CHILDREN: dict[type, Callable[[Any, Rewriter], Any]] = {
     Ramp: _ramp,
     Broadcast: _broadcast,
     Dot: _dot,
+    Shuffle: _shuffle,
     Reduce: _reduce,
     Store: _store,
     Prefetch: _prefetch,

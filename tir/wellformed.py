@@ -37,6 +37,7 @@ from .ir import (
     Region,
     Select,
     Seq,
+    Shuffle,
     Stmt,
     Store,
     Var,
@@ -329,6 +330,17 @@ class _Checker:
             case Call():
                 if any(a.dtype != e.dtype for a in e.args):
                     self.fail("{0} of {1} gives {2}", e.fn, [a.dtype for a in e.args], e.dtype)
+            case Ramp() | Broadcast() | Dot() | Shuffle():
+                self.lanes(e)
+            case Cast():
+                if dtypes.info(e.value.dtype).lanes != dtypes.info(e.dtype).lanes:
+                    self.fail("a cast of {0} to {1}", e.value.dtype, e.dtype)
+            case _:
+                pass
+
+    def lanes(self, e: Ramp | Broadcast | Dot | Shuffle) -> None:
+        """The lanes of operands make those of the expression."""
+        match e:
             case Ramp() | Broadcast():
                 inner = e.base.dtype if isinstance(e, Ramp) else e.value.dtype
                 if dtypes.vector(inner, e.lanes) != e.dtype:
@@ -340,11 +352,13 @@ class _Checker:
                 if e.dtype != e.acc.dtype or dtypes.info(e.dtype).scalar not in SUMS or not fits:
                     self.fail("a dot product of {0} and {1}, added to {2}, gives {3}", e.x.dtype,
                               e.y.dtype, e.acc.dtype, e.dtype)  # fmt: skip
-            case Cast():
-                if dtypes.info(e.value.dtype).lanes != dtypes.info(e.dtype).lanes:
-                    self.fail("a cast of {0} to {1}", e.value.dtype, e.dtype)
-            case _:
-                pass
+            case Shuffle():
+                info = dtypes.info(e.a.dtype)
+                wanted = dtypes.vector(info.scalar, len(e.order))
+                inside = all(0 <= k < 2 * info.lanes for k in e.order)
+                if e.a.dtype != e.b.dtype or e.dtype != wanted or not inside:
+                    self.fail("a shuffle of {0} and {1} to lanes {2} gives {3}", e.a.dtype,
+                              e.b.dtype, e.order, e.dtype)  # fmt: skip
 
 
 def _children(n: Any) -> tuple[Any, ...]:

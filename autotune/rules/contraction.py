@@ -43,6 +43,7 @@ from ..structure import (
 )
 from .common import lanes_for, tile_weights, widest
 from .elementwise import schedule_elementwise
+from .squares import turn_in_squares
 
 MAX_TILE = 16
 MAX_VECTORS = 6
@@ -166,7 +167,8 @@ def schedule_contraction(
         local = plan.local and by is plan.vector
         if local:
             sch.compute_at(label, nest.part)
-        _schedule_copy(sch, label, tiles.lanes, target, parallel=not local)
+        turn = by is plan.vector and not plan.blocked
+        _schedule_copy(draft, label, tiles, turn=turn, parallel=not local)
     for n, by in plan.packs:
         if by is plan.vector:
             _ask_ahead(sch, nest, n)
@@ -399,9 +401,13 @@ def _pack(sch: Schedule, main: Label, source: Input, index: int, by: Var, tiles:
 
 
 def _schedule_copy(
-    sch: Schedule, label: Label, lanes: int, target: Target, *, parallel: bool
+    draft: Draft, label: Label, tiles: _Tiles, *, turn: bool, parallel: bool
 ) -> None:
-    """Run a packing copy in vectors along what is contiguous in its source, perhaps in parallel."""
+    """Run a packing copy in vectors along what is contiguous in its source, perhaps in parallel.
+
+    `turn` is for panels of whole vectors: where they lie across their source, squares are turned.
+    """
+    sch, lanes = draft.schedule, tiles.lanes
     block = find_block(sch.func, label)
     strides = inputs_of(block)[0].strides
     loops = sch.get_loops(label)[-len(block.iters) :]
@@ -409,18 +415,28 @@ def _schedule_copy(
     place = along[-1] if along else len(loops) - 1
     extent = block.iters[place].extent
     outer = [v for n, v in enumerate(loops) if n != place]
-    if along and not (isinstance(extent, int) and extent < lanes):
+    if not along or (isinstance(extent, int) and extent < lanes):
+        outer = list(loops)
+    elif turn and place < len(loops) - 1 and _in_squares(extent, lanes, tiles.target):
+        last, other = block.iters[-1].var, block.iters[place].var
+        cut = (1, tiles.inner[tiles.vector])
+        outer, _ = turn_in_squares(draft, label, 0, last, other, cut, lanes)
+    else:
         steps, vector = sch.split(loops[place], factors=[None, lanes])
         if place < len(loops) - 1:
             sch.reorder(*outer[:place], steps, *outer[place:], vector)
         sch.vectorize(vector)
-    else:
-        outer = list(loops)
     if not parallel:
         return
-    few = not _plenty(sch, block.iters[0].extent, target)
+    few = not _plenty(sch, block.iters[0].extent, tiles.target)
     nested = few and place > 1 and len(outer) > 1
     sch.parallel(sch.fuse(*outer[:2]) if nested else outer[0])
+
+
+def _in_squares(extent: Dim, lanes: int, target: Target) -> bool:
+    """Whether vectors along a dimension of that extent make whole squares in registers."""
+    whole = isinstance(extent, int) and extent % lanes == 0
+    return whole and 1 < lanes < target.vector_registers
 
 
 def _plenty(sch: Schedule, extent: Dim, target: Target) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ... import dtypes
 from ...schedule.find import find_block
 from ...target import Target
 from ...tir.ir import Block, Label, Var
-from ..sketch import Draft, Rule
+from ..sketch import Draft, Rule, powers
 from ..structure import Input, extents, inputs_of, output_of
 from .common import lanes_for, widest
+from .squares import turn_in_squares
 
 MAX_UNROLL = 8
 
@@ -20,10 +22,15 @@ def elementwise_variants(block: Block, position: int, target: Target) -> Iterato
     def rows(draft: Draft) -> None:
         schedule_elementwise(draft, draft.schedule.get_block(position), target)
 
+    def squares(draft: Draft) -> None:
+        schedule_squares(draft, draft.schedule.get_block(position), target)
+
     def tiled(draft: Draft) -> None:
         schedule_transposing(draft, draft.schedule.get_block(position), target)
 
     if _across(block) is not None:
+        if _square(block, target) > 1:
+            yield "squares", squares
         yield "tiles", tiled
     yield "rows", rows
 
@@ -77,6 +84,39 @@ def schedule_transposing(draft: Draft, label: Label, target: Target) -> None:
     sch.vectorize(c)
     sch.unroll(b)
     sch.parallel(sch.fuse(*rest, d))
+
+
+def schedule_squares(draft: Draft, label: Label, target: Target) -> None:
+    """Turn squares of an input in registers."""
+    sch = draft.schedule
+    block = find_block(sch.func, label)
+    across = _across(block)
+    assert across is not None
+    along, other = across
+    sizes = extents(block)
+    lanes = _square(block, target)
+    cut = [sch.sample_categorical(powers(min(64, sizes[v] // lanes))) for v in (other, along)]
+    index = _turned(block, other)
+    outer, _ = turn_in_squares(draft, label, index, along, other, (cut[0], cut[1]), lanes)
+    sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
+
+
+def _square(block: Block, target: Target) -> int:
+    """The lanes of squares that fit the registers and the block; 1 where there are none."""
+    across = _across(block)
+    assert across is not None
+    sizes = extents(block)
+    shortest = min(sizes[v] for v in across)
+    lanes = lanes_for(target, widest(block), shortest)
+    lanes = lanes if lanes <= shortest else lanes // 2
+    known = {i.buffer.dtype for i in inputs_of(block)}
+    one_width = all(dtypes.nbytes(d) == dtypes.nbytes(widest(block)) for d in known)
+    return lanes if one_width and lanes < target.vector_registers else 1
+
+
+def _turned(block: Block, other: Var) -> int:
+    """The input that is contiguous along `other`."""
+    return next(n for n, i in enumerate(inputs_of(block)) if i.strides.get(other) == 1)
 
 
 def is_flat(block: Block) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -26,6 +27,7 @@ from ...tir.ir import (
     const,
 )
 from ...tir.visit import rewrite_children
+from .columns import Columns
 from .scope import nested, with_body
 
 SCOPE = "register"
@@ -37,7 +39,8 @@ def registers(func: Func, target: Target) -> Func:
 
     R[ramp(0, 1, 16)] = ...; R[ramp(16, 1, 16)] = ...   ->   R_0[...] = ...; R_16[...] = ...
 
-    A value is as wide as the widest vector that is accessed, narrower accesses are parts of it.
+    A value is as wide as the widest vector that is accessed, narrower accesses are parts of it. Of
+    a square of vectors columns may be read too, which are shuffled together from its rows.
     Code generation turns such buffers into values. Raises `BuildError` where an index is not a
     constant.
     """
@@ -54,8 +57,12 @@ def registers(func: Func, target: Target) -> Func:
         found = done.get(e)
         if found is None:
             if kind is Load and e.buffer in slots:
-                slot, where = slots[e.buffer].place(e.buffer, _elements(e))
-                found = Load(slot, where, e.dtype, None if e.mask is None else expr(e.mask))
+                elements = _elements(e)
+                column = slots[e.buffer].columns.get(elements)
+                if column is None:
+                    slot, where = slots[e.buffer].place(e.buffer, elements)
+                    column = Load(slot, where, e.dtype, None if e.mask is None else expr(e.mask))
+                found = column
             elif kind is Binary:
                 x, y = expr(e.a), expr(e.b)
                 found = e if x is e.a and y is e.b else Binary(e.op, x, y, e.dtype)
@@ -103,6 +110,7 @@ class _Slots(NamedTuple):
     buffers: tuple[Buffer, ...]
     lanes: dict[int, tuple[Buffer, int]]
     places: dict[Elements, tuple[Buffer, tuple[Expr, ...]]]
+    columns: dict[Elements, Expr]
 
     def place(self, buffer: Buffer, elements: Elements) -> tuple[Buffer, tuple[Expr, ...]]:
         """The value that holds `elements` one after the other, and the index of them in it."""
@@ -126,7 +134,7 @@ class _Slots(NamedTuple):
 
 
 def _slots(func: Func) -> dict[Buffer, _Slots]:
-    accessed: dict[Buffer, dict[Elements, None]] = {}
+    accessed: dict[Buffer, dict[Elements, bool]] = {}
     seen: set[Expr] = set()
 
     def see(n: Any) -> Any:
@@ -136,7 +144,8 @@ def _slots(func: Func) -> dict[Buffer, _Slots]:
         if kind is Alloc and n.buffer.scope == SCOPE:
             accessed.setdefault(n.buffer, {})
         elif (kind is Load or kind is Store) and n.buffer.scope == SCOPE:
-            accessed.setdefault(n.buffer, {})[_elements(n)] = None
+            known, elements = accessed.setdefault(n.buffer, {}), _elements(n)
+            known[elements] = known.get(elements, False) or kind is Store
         if kind is Binary:
             see(n.a)
             see(n.b)
@@ -147,13 +156,17 @@ def _slots(func: Func) -> dict[Buffer, _Slots]:
         return n
 
     see(func.body)
-    return {buffer: _cut(buffer, list(found)) for buffer, found in accessed.items()}
+    return {buffer: _cut(buffer, found) for buffer, found in accessed.items()}
 
 
-def _cut(buffer: Buffer, accesses: list[Elements]) -> _Slots:
-    """Elements that are accessed together go together."""
+def _cut(buffer: Buffer, accesses: dict[Elements, bool]) -> _Slots:
+    """Elements that are accessed together go together, but for the columns of a square."""
+    starts = _columns(buffer, accesses)
+    width = math.isqrt(buffer.shape[0]) if starts else 0  # type: ignore[arg-type]
+    rows = [range(r * width, (r + 1) * width) for r in range(width)]
+    turned = {start: range(start, start + width * width, width) for start in starts}
     group: dict[int, list[int]] = {}
-    for elements in accesses:
+    for elements in (*rows, *(a for a in accesses if a not in turned.values())):
         merged = {id(group[e]): group[e] for e in elements if e in group}
         if len(merged) == 1 and all(e in group for e in elements):
             continue
@@ -168,7 +181,24 @@ def _cut(buffer: Buffer, accesses: list[Elements]) -> _Slots:
         buffers.append(slot)
         for lane, e in enumerate(together):
             lanes[e] = slot, lane
-    return _Slots(tuple(buffers), lanes, {})
+    slots = _Slots(tuple(buffers), lanes, {}, {})
+    places = [slots.place(buffer, row) for row in rows]
+    dtype = dtypes.vector(buffer.dtype, max(width, 1))
+    square = Columns([Load(slot, where, dtype) for slot, where in places])
+    slots.columns.update({elements: square[start] for start, elements in turned.items()})
+    return slots
+
+
+def _columns(buffer: Buffer, accesses: dict[Elements, bool]) -> list[int]:
+    """Where columns start that are loaded of the square of vectors that is stored; none if it is
+    none."""
+    stored = [e for e, stores in accesses.items() if stores]
+    loaded = [e for e, stores in accesses.items() if not stores and e.step > 1]
+    width = max((len(e) for e in stored), default=1)
+    power = width > 1 and width & (width - 1) == 0
+    if not power or buffer.shape != (width * width,) or any(e.step > 1 for e in stored):
+        return []
+    return [e.start for e in loaded if (e.step, len(e)) == (width, width) and e.start < width]
 
 
 @cache

@@ -32,6 +32,7 @@ from ...tir.ir import (
     Ramp,
     Select,
     Seq,
+    Shuffle,
     Stmt,
     Store,
     Var,
@@ -379,7 +380,7 @@ def _load(v: _Vectorizer, e: Load, mask: Mask) -> Expr:
     return Load(e.buffer, (v.wide(offset),), dtypes.vector(e.dtype, v.lanes), mask)
 
 
-def _dot(v: _Vectorizer, e: Dot, mask: Mask) -> Expr:
+def _dot(v: _Vectorizer, e: Dot | Shuffle, mask: Mask) -> Expr:
     del mask
     raise BuildError(
         "the vectorized loop {0} is around a vector instruction, {1}", v.var.name, e,
@@ -396,4 +397,5 @@ _EXPR: dict[type, Callable[[_Vectorizer, Any, Mask], Expr]] = {
     Select: _select,
     Load: _load,
     Dot: _dot,
+    Shuffle: _dot,
 }

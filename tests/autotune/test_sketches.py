@@ -18,7 +18,7 @@ from tilewright.tir.ir import Buffer, Func
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("matmul_func", {"n": 33, "m": 50, "k": 17}),
     ("matmul_func", {"n": 13, "m": 32, "k": 8, "bias": True, "epilogue": "relu"}),
-    ("matmul_func", {"n": 9, "m": 19, "k": 8, "batch": 2, "transpose_b": True}),
+    ("matmul_func", {"n": 9, "m": 19, "k": 16, "batch": 2, "transpose_b": True}),
     ("matmul_func", {"n": 1, "m": 40, "k": 30}),
     ("int8_matmul_func", {"n": 10, "m": 20, "k": 12}),
     ("int8_matmul_func", {"n": 10, "m": 48, "k": 16}),

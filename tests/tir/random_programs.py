@@ -47,6 +47,7 @@ from tilewright.tir.ir import (
     Region,
     Select,
     Seq,
+    Shuffle,
     Stmt,
     Store,
     Var,
@@ -308,6 +309,10 @@ class Programs:
             acc, wide = self.expr(dtype, depth), dtypes.vector(facts.scalar, 4 * facts.lanes)
             few = dtypes.vector(facts.scalar, 4) if self.chance(50) else wide
             return Dot(acc, self.expr(few, depth), self.expr(wide, depth), dtype)
+        if self.chance(50):
+            two = dtypes.vector(facts.scalar, 2)
+            order = tuple(self.below(4) for _ in range(facts.lanes))
+            return Shuffle(self.expr(two, depth), self.expr(two, depth), order, dtype)
         return Broadcast(self.expr(facts.scalar, depth), facts.lanes, dtype)
 
 

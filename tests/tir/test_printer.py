@@ -30,6 +30,7 @@ from tilewright.tir.ir import (
     Range,
     Region,
     Seq,
+    Shuffle,
     Stmt,
     Store,
     Var,
@@ -110,6 +111,15 @@ EXPRESSIONS: list[tuple[Expr, str]] = [
             "float32",
         ),
         "T.dot(T.float32(1.0), T.broadcast(T.float32(2.0), 4), A[i, T.ramp(j, 1, 4)])",
+    ),
+    (
+        Shuffle(
+            Broadcast(f32(2.0), 2, "float32x2"),
+            A[i, Ramp(j, const(1), 2, "int64x2")],
+            (0, 3, 1),
+            "float32x3",
+        ),
+        "T.shuffle(T.broadcast(T.float32(2.0), 2), A[i, T.ramp(j, 1, 2)], [0, 3, 1])",
     ),
     (Load(A, (i, j), "float32", i < 8), "T.load(A[i, j], mask=i < 8)"),
     (Load(A, (i, cast("int32", j)), "float32"), 'T.load(A[i, T.int32(j)], dtype="float32")'),

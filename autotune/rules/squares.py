@@ -1,0 +1,51 @@
+"""Transposition by squares of vectors, which are turned in registers."""
+
+from __future__ import annotations
+
+from ...schedule.blocks import free_vars
+from ...schedule.find import find_block
+from ...tir.ir import Block, Buffer, Dim, Label, Var
+from ..sketch import Draft
+from ..structure import inputs_of
+
+
+def turn_in_squares(
+    draft: Draft, label: Label, index: int, along: Var, other: Var, cut: tuple[Dim, Dim], lanes: int
+) -> tuple[list[Var], Var]:
+    """Read input `index` in squares, contiguous along `other`, and write them along `along`.
+
+    for others: for other / (n * lanes), along / (m * lanes):
+      for n, for m:
+        lanes vectors of the input (in registers)
+        lanes vectors of their columns
+
+    `cut` is (n, m). Both are iteration variables of the block. Gives the loops outside of those,
+    `along`'s last.
+    """
+    sch = draft.schedule
+    block = find_block(sch.func, label)
+    source = inputs_of(block)[index]
+    count = len(block.iters)
+    above = sch.get_loops(label)[:-count]
+    loops = dict(zip([i.var for i in block.iters], sch.get_loops(label)[len(above) :], strict=True))
+    square = sch.cache_read(label, index, "register")
+    rows, n, row = sch.split(loops[other], factors=[None, cut[0], lanes])
+    vectors, m, lane = sch.split(loops[along], factors=[None, cut[1], lanes])
+    rest = [loop for v, loop in loops.items() if v is not along and v is not other]
+    sch.reorder(*rest, rows, vectors, n, m, row, lane)
+    sch.compute_at(square, m)
+    sch.vectorize(lane)
+    sch.unroll(row)
+    dimensions = sch.get_loops(square)[-len(source.buffer.shape) :]
+    across, contiguous = (dimensions[_dimension(block, source.buffer, v)] for v in (along, other))
+    fixed = [v for v in dimensions if v is not across and v is not contiguous]
+    sch.reorder(*fixed, across, contiguous)
+    sch.vectorize(contiguous)
+    sch.unroll(across)
+    return [*rest, rows], vectors
+
+
+def _dimension(block: Block, buffer: Buffer, var: Var) -> int:
+    """The dimension of `buffer` whose index depends on `var` where the block reads it."""
+    region = next(r for r in block.reads if r.buffer is buffer)
+    return next(d for d, r in enumerate(region.ranges) if var in free_vars(r.min))

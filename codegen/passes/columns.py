@@ -1,0 +1,38 @@
+"""Columns of a square of vectors, by steps that each exchange blocks between pairs of vectors.
+
+The k-th step swaps the blocks off the diagonal of each square of 2 by 2 blocks of 2^k elements, so
+that a square of n vectors of n lanes takes log2(n) shuffles for each vector, not n: the recursive
+transposition of Eklundh, "A Fast Computer Method for Matrix Transposing", IEEE Transactions on
+Computers C-21, 1972. Columns share most of their shuffles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...tir.ir import Expr, shuffle
+
+
+class Columns:
+    """The columns of vectors `rows`, as many as each has lanes: a power of two."""
+
+    def __init__(self, rows: Sequence[Expr]) -> None:
+        self._count = len(rows)
+        self._known: dict[tuple[int, int], Expr] = {(len(rows), i): r for i, r in enumerate(rows)}
+
+    def __getitem__(self, number: int) -> Expr:
+        return self._mixed(1, number)
+
+    def _mixed(self, block: int, i: int) -> Expr:
+        """Vector `i` once all blocks of `block` elements and more are in their places."""
+        found = self._known.get((block, i))
+        if found is None:
+            own = i & block
+            first, second = (self._mixed(2 * block, i ^ own ^ other) for other in (0, block))
+            lanes = range(self._count)
+            if own:
+                order = [k + self._count if k & block else k + block for k in lanes]
+            else:
+                order = [k + self._count - block if k & block else k for k in lanes]
+            found = self._known[block, i] = shuffle(first, second, tuple(order))
+        return found

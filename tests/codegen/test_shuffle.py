@@ -1,0 +1,106 @@
+"""Lanes picked from two vectors, and columns of squares that are held in registers."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tilewright.codegen.build import compile_func
+from tilewright.errors import BuildError, IRError, VerifyError
+from tilewright.tir.ir import Broadcast, Func, Shuffle, Store, const, shuffle
+from tilewright.tir.parser import parse
+from tilewright.tir.verify import verify
+
+from .machinery import SERIAL, check, check_passes
+
+WIDE = "cpu -mcpu=skylake-avx512 -threads=1"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8", "uint64", "bool"])
+@pytest.mark.parametrize("order", [[0, 1], [7, 0, 3, 4], [5] * 8, [6, 4, 2, 0, 1]])
+def test_values(dtype: str, order: list[int]) -> None:
+    func = parse(f"""
+def f(X: T.Buffer((8,), "{dtype}"), Y: T.Buffer(({len(order)},), "{dtype}")):
+    Y[T.ramp(0, 1, {len(order)})] = T.shuffle(X[T.ramp(0, 1, 4)], X[T.ramp(4, 1, 4)], {order})
+""")
+    verify(func)
+    check(func)
+
+
+def test_what_is_no_shuffle() -> None:
+    a = Broadcast(const(1.0, "float32"), 4, "float32x4")
+    b = Broadcast(const(1), 4, "int64x4")
+    with pytest.raises(IRError, match="a shuffle of float32x4 and int64x4 to 2 lanes; expected"):
+        shuffle(a, b, (0, 1))
+    with pytest.raises(IRError, match=re.escape("a shuffle of lanes (0, 8); there are 8")):
+        shuffle(a, a, (0, 8))
+    func = parse("""
+def f(X: T.Buffer((4,), "float32")):
+    X[T.ramp(0, 1, 4)] = T.broadcast(T.float32(1.0), 4)
+""")
+    assert isinstance(func.body, Store)
+    wrong = Shuffle(a, a, (0, 9), "float32x2")
+    with pytest.raises(VerifyError, match="a shuffle of float32x4 and float32x4 to lanes"):
+        verify(Func("f", func.params, (), Store(func.body.buffer, func.body.indices, wrong)))
+
+
+def square(width: int, dtype: str = "float32", rows: str = "r") -> Func:
+    """Y is X, turned around its diagonal through registers."""
+    return parse(f"""
+def f(X: T.Buffer(({width}, {width}), "{dtype}"), Y: T.Buffer(({width}, {width}), "{dtype}")):
+    R = T.alloc(({width}, {width}), "{dtype}", scope="register")
+    for r in T.unrolled({width}):
+        for c in T.vectorized({width}):
+            R[{rows}, c] = X[{rows}, c]
+    for r in T.unrolled({width}):
+        for c in T.vectorized({width}):
+            Y[r, c] = R[c, r]
+""")
+
+
+@pytest.mark.parametrize("width", [2, 4, 8, 16])
+@pytest.mark.parametrize("dtype", ["float32", "int16", "bfloat16"])
+def test_columns(width: int, dtype: str) -> None:
+    check(square(width, dtype), target=WIDE)
+
+
+def test_each_vector_takes_as_many_shuffles_as_its_width_has_bits() -> None:
+    code = compile_func(square(16), WIDE)
+    assert code.llvm_text.count("shufflevector") == 16 * 4
+    assert "vgather" not in code.assembly()
+
+
+def test_passes_agree() -> None:
+    check_passes(square(8))
+
+
+def test_squares_one_after_the_other() -> None:
+    check(
+        parse("""
+def f(X: T.Buffer((4, 16), "float32"), Y: T.Buffer((16, 4), "float32")):
+    R = T.alloc((4, 4), "float32", scope="register")
+    for b in T.unrolled(4):
+        for r in T.unrolled(4):
+            for c in T.vectorized(4):
+                R[r, c] = X[r, b * 4 + c]
+        for r in T.unrolled(4):
+            for c in T.vectorized(4):
+                Y[b * 4 + r, c] = R[c, r]
+""")
+    )
+
+
+def test_other_strides_have_no_columns() -> None:
+    func = parse("""
+def f(X: T.Buffer((4, 6), "float32"), Y: T.Buffer((6, 4), "float32")):
+    R = T.alloc((4, 6), "float32", scope="register")
+    for r in T.unrolled(4):
+        for c in T.vectorized(6):
+            R[r, c] = X[r, c]
+    for r in T.unrolled(6):
+        for c in T.vectorized(4):
+            Y[r, c] = R[c, r]
+""")
+    with pytest.raises(BuildError, match="R is held in registers, and the elements"):
+        compile_func(func, SERIAL)
