@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..codegen.ahead import packed_ahead
-from ..schedule.blocks import expr_key, region_buffers
+from ..schedule.blocks import region_buffers
 from ..schedule.find import blocks_in, find_path
 from ..schedule.instructions import instruction_of
 from ..tir.evaluate import compile_columns
@@ -46,6 +46,7 @@ from ..tir.ir import (
 )
 from ..tir.polynomial import factors
 from ..tir.simplify import Simplifier
+from ..tir.structure import key_of
 from ..tir.visit import substitute, walk
 from .structure import EXPENSIVE
 
@@ -192,7 +193,7 @@ def _visit(
     for n in walk(block.body):
         kind = type(n)
         if kind is Load or kind is Store:
-            key = (n.buffer, kind is Store, *map(expr_key, n.indices))
+            key = (n.buffer, kind is Store, *map(key_of, n.indices))
             if key not in accesses:
                 indices = [simplifier(substitute(e, values)) for e in n.indices]
                 first = private.get(n.buffer, 0)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from ..schedule.blocks import expr_key, has_reduction, readers_of, region_buffers
+from ..schedule.blocks import has_reduction, readers_of, region_buffers
 from ..schedule.find import blocks_in
 from ..schedule.reductions import match_reduction
 from ..tir.ir import Block, Buffer, Call, Expr, Func, IterKind, Load, Select, Var
 from ..tir.linear import linear
+from ..tir.structure import key_of
 from ..tir.visit import walk
 
 WORTH_PACKING = 8
@@ -46,7 +47,7 @@ def inputs_of(block: Block) -> list[Input]:
 def _input(buffer: Buffer, accesses: list[tuple[Expr, ...]], variables: list[Var]) -> Input:
     used = {n for a in accesses for e in a for n in walk(e) if type(n) is Var}
     first = accesses[0]
-    same = all(tuple(map(expr_key, a)) == tuple(map(expr_key, first)) for a in accesses)
+    same = all(tuple(map(key_of, a)) == tuple(map(key_of, first)) for a in accesses)
     own = set(variables)
     counted = Counter(n for e in first for n in walk(e) if type(n) is Var)
     plain = {

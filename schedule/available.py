@@ -26,12 +26,12 @@ from ..tir.ir import (
 from ..tir.prove import truth
 from ..tir.regions import hull
 from ..tir.simplify import Simplifier
+from ..tir.structure import key_of
 from .blocks import (
     Ranges,
     bound_regions,
     conjuncts,
     covering,
-    expr_key,
     feeding,
     free_vars,
     loop_ranges,
@@ -264,7 +264,7 @@ def _covers(path: tuple[Stmt, ...], buffer: Buffer, other: tuple[Stmt, ...]) -> 
     shared = _shared(other, path)
     ranges = loop_ranges(shared)
     inner = {s.var: s.extent for s in other if type(s) is For and s not in shared}
-    given = {expr_key(c) for c in conjuncts(reader.predicate)}
+    given = {key_of(c) for c in conjuncts(reader.predicate)}
     written = written_box(writer, buffer, inner, ranges, given)
     if written is None:
         return False

@@ -35,6 +35,7 @@ from ..tir.ir import (
 from ..tir.prove import truth
 from ..tir.regions import hull
 from ..tir.simplify import Simplifier
+from ..tir.structure import key_of
 from ..tir.visit import substitute, walk
 from .find import blocks_in, loops_above, nested, with_children
 from .require import certain, current_space, require
@@ -181,8 +182,8 @@ class _Swept:
 
 
 def _range_key(r: Range) -> object:
-    key = expr_key(r.min)
-    return key if type(r.extent) is int and r.extent == 1 else (key, expr_key(as_expr(r.extent)))
+    key = key_of(r.min)
+    return key if type(r.extent) is int and r.extent == 1 else (key, key_of(as_expr(r.extent)))
 
 
 def reads_data(e: Expr) -> bool:
@@ -193,29 +194,6 @@ def reads_data(e: Expr) -> bool:
     if kind is Binary:
         return reads_data(e.a) or reads_data(e.b)  # type: ignore[attr-defined]
     return any(type(n) is Load for n in walk(e))
-
-
-def expr_key(e: object) -> object:
-    """A hashable key, equal for expressions of the same structure over the same variables."""
-    kind = type(e)
-    if kind is Var:
-        return id(e)
-    if kind is Buffer:
-        return e
-    if kind is Const:
-        return (e.value, e.dtype)  # type: ignore[attr-defined]
-    if kind is Binary:
-        return (e.op, expr_key(e.a), expr_key(e.b))  # type: ignore[attr-defined]
-    parts: list[object] = [kind.__name__]
-    for name in e.__slots__:  # type: ignore[attr-defined]
-        v = getattr(e, name)
-        if isinstance(v, Expr):
-            parts.append(expr_key(v))
-        elif isinstance(v, tuple):
-            parts.append(tuple(expr_key(x) if isinstance(x, Expr) else x for x in v))
-        else:
-            parts.append(v)
-    return tuple(parts)
 
 
 def loop_ranges(loops: Iterable[For]) -> dict[Var, tuple[Dim, Dim]]:

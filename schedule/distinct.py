@@ -14,7 +14,8 @@ from typing import TypeAlias
 
 from ..tir.bounds import bound
 from ..tir.ir import Binary, Const, Dim, Expr, For, Op, Range, Var, as_dim, as_expr
-from .blocks import Ranges, expr_key, free_vars
+from ..tir.structure import key_of
+from .blocks import Ranges, free_vars
 from .require import certain, current_space
 
 
@@ -31,7 +32,7 @@ class Access:
 
 
 Ends: TypeAlias = dict[object, tuple[Dim | None, Dim | None]]
-"""The first and last value of expressions, by `expr_key`."""
+"""The first and last value of expressions, by `key_of`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +99,7 @@ def _common(accesses: Sequence[Access], d: int, ranges: Ranges, ends: Ends) -> l
             inside = not free_vars(t.atom).isdisjoint(access.inner)
             if inside and not certain(t.scale >= 0):
                 return None
-            (swept if inside else outer)[expr_key(t.atom)] = t
+            (swept if inside else outer)[key_of(t.atom)] = t
         least = rest
         most = rest + _reach(swept, access.guards, own)
         most = most + (r.extent - 1)
@@ -131,7 +132,7 @@ def _reach(terms: Mapping[object, Term], guards: Sequence[Expr], ranges: Ranges)
         ):
             continue
         held, rest = _terms(guard.a - guard.b, ranges)
-        keys = [expr_key(h.atom) for h in held]
+        keys = [key_of(h.atom) for h in held]
         times = next((terms[k].scale for k, h in zip(keys, held, strict=True)
                       if k in terms and certain(h.scale == 1)), None)  # fmt: skip
         if times is None or not all(
@@ -175,7 +176,7 @@ def _collect(e: Expr, scale: Dim, into: dict[object, tuple[Expr, Dim]]) -> Dim:
             return _collect(e.a, scale * as_dim(e.b), into)
         if e.op is Op.MUL and _is_size(e.a):
             return _collect(e.b, scale * as_dim(e.a), into)
-    key = expr_key(e)
+    key = key_of(e)
     old = into[key][1] if key in into else 0
     into[key] = (e, old + scale)
     return 0
@@ -203,7 +204,7 @@ def _determine(sums: Iterable[list[Term]], wanted: set[Var], ranges: Ranges) -> 
                     missing.discard(atom)
                     continue
                 whole, low, size = _digit(atom)
-                digits = quotients.setdefault(expr_key(whole), (whole, []))[1]
+                digits = quotients.setdefault(key_of(whole), (whole, []))[1]
                 digits.append((low, size))
                 if _complete(digits, whole, ranges):
                     digits.clear()

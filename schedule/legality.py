@@ -33,13 +33,13 @@ from ..tir.ir import (
     binary,
 )
 from ..tir.prove import prove
+from ..tir.structure import key_of
 from ..tir.survey import Survey
 from .blocks import (
     Ranges,
     bound_regions,
     conjuncts,
     covering,
-    expr_key,
     feeding,
     free_vars,
     has_reduction,
@@ -314,7 +314,7 @@ def _accesses(block: Block, buffer: Buffer, body: Stmt) -> list[Access]:
 
 
 def _range_key(r: Range) -> object:
-    return expr_key(r.min), r.extent if isinstance(r.extent, int) else id(r.extent)
+    return key_of(r.min), r.extent if isinstance(r.extent, int) else id(r.extent)
 
 
 def _covered(users: list[Block], buffer: Buffer, body: Stmt, ranges: Ranges) -> bool:
@@ -353,7 +353,7 @@ def _written(
     It may reach beyond the domain of `first`, and only runs when the predicates do that all
     `users` share: of neither do others use elements.
     """
-    shared = [{expr_key(c) for c in conjuncts(b.predicate)} for b in users]
+    shared = [{key_of(c) for c in conjuncts(b.predicate)} for b in users]
     return written_box(first, buffer, _inner_loops(body, first), ranges, set.intersection(*shared))
 
 
@@ -378,8 +378,8 @@ def written_box(
                 binary(Op.LT, i.value, as_expr(i.extent)),
                 binary(Op.GE, i.value, as_expr(0)),
             ]
-    known = {expr_key(c) for c in domain} | set(given)
-    open_conditions = [c for c in conjuncts(block.predicate) if expr_key(c) not in known]
+    known = {key_of(c) for c in domain} | set(given)
+    open_conditions = [c for c in conjuncts(block.predicate) if key_of(c) not in known]
     if not all(_follows(c, domain, own) for c in open_conditions):
         return None
     regions = bound_regions(block, block.writes, buffer)

@@ -9,13 +9,13 @@ from ..tir.ir import Binary, Block, Expr, Iter, Op, Range, Stmt, Var, as_expr, b
 from ..tir.polynomial import ONE, add, factors
 from ..tir.prove import prove
 from ..tir.simplify import Simplifier
+from ..tir.structure import key_of
 from ..tir.visit import substitute
 from .blocks import (
     Ranges,
     conjunction,
     conjuncts,
     domain_conditions,
-    expr_key,
     free_vars,
     nest,
 )
@@ -51,9 +51,9 @@ def _kept_conditions(block: Block, moved: Sequence[Iter], old: Ranges) -> list[E
     """
     kept: list[Expr] = []
     domain = [c for i in block.iters for c in (i.value < as_expr(i.extent), i.value >= as_expr(0))]
-    known = {expr_key(c) for c in domain}
+    known = {key_of(c) for c in domain}
     for c in conjuncts(block.predicate):
-        if expr_key(c) in known or prove(c, old, domain) is True:
+        if key_of(c) in known or prove(c, old, domain) is True:
             continue
         new = _by_loops(c, block, moved)
         if new is None:

@@ -35,8 +35,9 @@ from ..tir.ir import (
 )
 from ..tir.prove import prove
 from ..tir.simplify import simplify_dim
+from ..tir.structure import key_of
 from ..tir.visit import rewrite_children, substitute, walk
-from .blocks import Ranges, expr_key, free_vars, loop_ranges, nest, with_regions
+from .blocks import Ranges, free_vars, loop_ranges, nest, with_regions
 from .distinct import Access, distinct
 from .find import replace_stmt
 from .index_map import IndexMap
@@ -55,7 +56,7 @@ def place_of(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
         for n in walk(root)
         if (type(n) is Load or type(n) is Store) and n.buffer is buffer
     ]
-    keys = {tuple(map(expr_key, n.indices)) for n in accesses}
+    keys = {tuple(map(key_of, n.indices)) for n in accesses}
     require(
         len(keys) == 1,
         "block {0} accesses {1} at {2} different places; expected one",

@@ -13,23 +13,27 @@ from .visit import rewrite_children
 
 
 def key_of(e: Any) -> object:
-    """Equal for structurally equal expressions; variables and buffers are themselves."""
+    """A hashable key, equal for expressions of one structure over the same variables and buffers.
+
+    It is made of numbers, texts and buffers, which are safe to compare; expressions are not.
+    """
     kind = type(e)
     if kind is Var:
-        return e
-    if kind is Const:
-        return (e.dtype, repr(e.value))
+        return id(e)
+    if kind is Const:  # by their texts, 0.0 and -0.0 differ and NaN equals itself
+        return (e.dtype, e.value if type(e.value) is int else repr(e.value))
     if kind is Binary:
         return (e.op, key_of(e.a), key_of(e.b))
-    if kind is Call:
-        return (e.fn, *(key_of(a) for a in e.args))
-    if kind is Cast:
-        return ("cast", e.dtype, key_of(e.value))
-    if kind is Select:
-        return ("select", key_of(e.cond), key_of(e.then), key_of(e.other))
-    if kind is Load:
-        return (e.buffer, *(key_of(i) for i in e.indices), e.mask and key_of(e.mask))
-    return e
+    parts: list[object] = [kind.__name__]
+    for name in e.__slots__:
+        v = getattr(e, name)
+        if isinstance(v, Expr):
+            parts.append(key_of(v))
+        elif type(v) is tuple:
+            parts.append(tuple([key_of(x) if isinstance(x, Expr) else x for x in v]))
+        else:
+            parts.append(v)
+    return tuple(parts)
 
 
 def same(a: Any, b: Any) -> bool:

@@ -26,10 +26,10 @@ from ...tir.ir import (
     load,
     seq,
 )
+from ...tir.structure import key_of
 from ...tir.visit import substitute, walk
 from ..available import require_still_concurrent
 from ..blocks import (
-    expr_key,
     free_vars,
     nest,
     readers_of,
@@ -183,7 +183,7 @@ def _alike(a: Elements, b: Elements) -> bool:
     return all(
         certain(as_expr(m) == as_expr(n)) for m, n in zip(a.extents, b.extents, strict=True)
     ) and all(
-        expr_key(e) == expr_key(substitute(f, renamed))
+        key_of(e) == key_of(substitute(f, renamed))
         for e, f in zip(a.indices, b.indices, strict=True)
     )
 

@@ -25,8 +25,9 @@ from ...tir.ir import (
     load,
     product,
 )
+from ...tir.structure import key_of
 from ...tir.visit import rewrite_children, substitute, walk
-from ..blocks import Ranges, expr_key, free_vars, nest, region_buffers, with_regions, writers_of
+from ..blocks import Ranges, free_vars, nest, region_buffers, with_regions, writers_of
 from ..find import find_block, replace
 from ..places import domain, moving
 from ..primitive import primitive
@@ -66,8 +67,8 @@ def cache_index(
         for d, (e, size) in enumerate(zip(n.indices, n.buffer.shape, strict=True)):
             if _is_computed(e, found) and _is_within(e, size, ranges):
                 places.add((n, d))
-                exprs.setdefault(expr_key(e), e)
-                counts[expr_key(e)] += 1
+                exprs.setdefault(key_of(e), e)
+                counts[key_of(e)] += 1
     chosen = [e for key, e in exprs.items() if counts[key] > cse_thresh]
     require(
         bool(chosen),
@@ -107,7 +108,7 @@ def cache_index(
         stmt = nest(loops, with_regions(Block(label, own, (), (), body)))
         fn = insert_top(fn, position + len(labels), stmt)
         fn = _replace(fn, allocs=(*fn.allocs, buffer))
-        loads[expr_key(e)] = cast("int64", load(buffer, tuple(i.var for i in iters)))
+        loads[key_of(e)] = cast("int64", load(buffer, tuple(i.var for i in iters)))
         labels.append(label)
     return _with_loads(fn, found, loads, places), tuple(labels)
 
@@ -157,7 +158,7 @@ def _with_loads(
     """`fn` in which `block` takes the indices at `places` from `loads`, where they are keys."""
 
     def index(n: Load, d: int) -> Expr:
-        key = expr_key(n.indices[d])
+        key = key_of(n.indices[d])
         if (n, d) in places and key in loads:
             return loads[key]
         found: Expr = visit(n.indices[d])

@@ -32,8 +32,9 @@ from ...tir.ir import (
     select,
 )
 from ...tir.simplify import simplify_dim
+from ...tir.structure import key_of
 from ...tir.visit import rewrite_children, walk
-from ..blocks import expr_key, free_vars, loop_ranges, nest, prefetched, with_regions
+from ..blocks import free_vars, loop_ranges, nest, prefetched, with_regions
 from ..find import blocks_in, find_block, replace_stmt
 from ..index_map import IndexMap
 from ..places import extent_of
@@ -339,5 +340,5 @@ def _determined(var: Var, indices: tuple[Expr, ...]) -> bool:
         if e is var:
             return True
         if type(e) is Binary and e.a is var and e.op in divisors:
-            divisors[e.op].add(expr_key(e.b))
+            divisors[e.op].add(key_of(e.b))
     return not divisors[Op.FLOORDIV].isdisjoint(divisors[Op.MOD])
