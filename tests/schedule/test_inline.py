@@ -23,6 +23,14 @@ def test_inline_into_several_reads(golden: Golden) -> None:
     golden("compute_inline/stencil", stencil(), lambda s: s.compute_inline(s.get_block("B")))
 
 
+def test_inline_of_a_unit() -> None:
+    sch = Schedule(chain())
+    block = sch.get_block("B")
+    sch.blockize(sch.split(sch.get_loops(block)[0], factors=[None, 4])[1])
+    with pytest.raises(ScheduleError, match="block B must be spatial and store values, one to"):
+        sch.compute_inline(block)
+
+
 def test_epilogue_of_a_sum_in_two_blocks() -> None:
     sch = Schedule(matmul_relu())
     sch.decompose_reduction(sch.get_block("C"), sch.get_loops(sch.get_block("C"))[2])

@@ -127,6 +127,13 @@ def test_map_of_open_sizes_that_no_rule_covers() -> None:
     assert "use indices of the forms i, i // c and i % c" in str(refusal.value)
 
 
+def test_map_by_an_open_size() -> None:
+    sch = Schedule(chain(), symbolic=True)
+    t = sch.sample_categorical([2, 4])
+    with pytest.raises(ScheduleError, match="map keeps the elements of B apart"):
+        sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i: (i + t,))
+
+
 def test_map_of_many_elements_that_no_rule_covers() -> None:
     sch = Schedule(chain(1 << 23))
     with pytest.raises(ScheduleError, match="map keeps the elements of B apart"):
