@@ -150,7 +150,7 @@ def _require_order(loop: For, inner: Sequence[For], around: Sequence[For]) -> No
             at=s.var,
         )
     require(
-        not isinstance(loop.extent, int) or loop.extent > 1,
+        loop.extent > 1,
         "loop {0} has one iteration, which has nothing to keep",
         loop.var.name,
         at=loop.var,

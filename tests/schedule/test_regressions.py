@@ -673,3 +673,14 @@ def test_what_a_thread_keeps_is_not_shared_with_iterations_beside_the_loop() -> 
     with pytest.raises(ScheduleError, match="loop j.* cannot be bound to threads"):
         sch.pipeline(i, [0, 1], [1, 0])
     check(sch)
+
+
+def test_a_window_in_a_loop_of_a_size_that_is_open_needs_a_second_iteration() -> None:
+    sch = Schedule(stencil(18), symbolic=True)
+    block, consumer = sch.get_block("B"), sch.get_block("C")
+    size = sch.sample_categorical([1, 4])
+    outer, _ = sch.split(sch.get_loops(consumer)[0], factors=[size, 16])
+    sch.compute_at(block, outer)
+    sch.rolling_buffer(block, 0)
+    assert sch.space is not None
+    assert any("has one iteration" in c.message for c in sch.space.constraints)
