@@ -10,14 +10,25 @@ import numpy as np
 
 from tilewright.errors import IRError, ScheduleError, TilewrightError
 from tilewright.schedule import Schedule, Trace
-from tilewright.tir.ir import Func
+from tilewright.schedule.require import Space
+from tilewright.tir.ir import Const, Func, const
 from tilewright.tir.verify import verify
+from tilewright.tir.visit import substitute
 
 from ..schedule.machinery import check_compiled, check_meaning, check_replays
-from ..schedule.random_cases import CrashError, Tally, a_case, apply_random_steps
+from ..schedule.random_cases import (
+    MOST_VISITS,
+    CrashError,
+    Tally,
+    a_case,
+    apply_random_steps,
+    visits,
+)
 from ..schedule.random_steps import Step
 
 MOST_STEPS = 32
+MOST_ROWS = 2
+"""How many rows of decisions are drawn for a trace that leaves them open."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +95,35 @@ def checked(sch: Schedule, *, compiled: bool) -> Failure | None:
 
 
 def check_symbolic(sch: Schedule) -> None:
-    """With its decisions left open the trace is applied or refused for a reason of its own."""
+    """With its decisions left open the trace is applied or refused for a reason of its own.
+
+    What decisions its constraints then allow give programs that compute the same.
+    """
     if not sch.trace.decisions:
         return
     try:
-        sch.trace.apply(sch.original, symbolic=True)
+        opened = sch.trace.apply(sch.original, symbolic=True)
     except ScheduleError as refusal:
         require_readable(refusal)
+        return
+    space = opened.space
+    assert space is not None
+    rng = np.random.default_rng(len(sch.trace))
+    for _ in range(MOST_ROWS):
+        row = [int(rng.choice(values)) for values in space.values.values()]
+        if not allows(space, row):
+            continue
+        func = opened.trace.with_row(row).apply(sch.original).func
+        if visits(func.body) <= MOST_VISITS:
+            verify(func)
+            check_meaning(sch.original, func)
+
+
+def allows(space: Space, row: Sequence[int]) -> bool:
+    """Whether all constraints hold for a row of decisions."""
+    values = {v: const(n) for v, n in zip(space.bounds, row, strict=True)}
+    results = [substitute(c.condition, values) for c in space.constraints]
+    return all(type(r) is Const and bool(r.value) for r in results)
 
 
 def kind_of(error: BaseException) -> str:

@@ -15,6 +15,7 @@ from tilewright.schedule.find import loops_in
 from tilewright.tir.ir import ForKind
 from tilewright.tir.verify import verify
 
+from ..fuzz.campaign import Outcome, Plan, run
 from ..fuzz.case import Failure, run_case
 from ..fuzz.shrink import shrunk, without
 from .machinery import check_compiled, check_meaning, check_replays
@@ -64,6 +65,16 @@ def test_random_schedules_reach_every_primitive() -> None:
             if step.__name__ in missing():
                 assert run_case(seed, tally, compiled=False, steps=[step]) is None
     assert not missing()
+
+
+def test_processes_do_together_what_one_does() -> None:
+    alone, together = Outcome(), Outcome()
+    for done, jobs in ((alone, 1), (together, 2)):
+        for outcome in run(range(24), Plan(compile_every=8), seconds=1e6, jobs=jobs):
+            done.add(outcome)
+    assert (together.programs, together.compiled) == (24, 3)
+    assert together.summary().splitlines()[0] == alone.summary().splitlines()[0]
+    assert together.tally == alone.tally
 
 
 def test_a_failure_is_shrunk_to_the_steps_that_matter() -> None:
