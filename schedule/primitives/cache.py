@@ -91,6 +91,19 @@ def region_at(block: Block, regions: tuple[Region, ...], index: int, what: str) 
     return buffers[index]
 
 
+def stored_at(fn: Func, block: Block, index: int) -> Buffer:
+    """The `index`-th buffer that a block writes, whose place in memory is the function's to say."""
+    buffer = region_at(block, block.writes, index, "write")
+    require(
+        buffer in fn.allocs,
+        "{0} is a parameter of the function, whose layout the caller knows",
+        buffer.name,
+        at=block.label,
+        hint="cache_write gives the block an internal buffer",
+    )
+    return buffer
+
+
 def input_at(block: Block, index: int) -> Buffer:
     """The `index`-th buffer that a block reads, what it writes itself left out."""
     written = {r.buffer for r in block.writes}
@@ -251,6 +264,19 @@ def require_written_before(fn: Func, buffer: Buffer, position: int, block: Block
         )
 
 
+def require_read_after(fn: Func, buffer: Buffer, position: int, writer: Label) -> None:
+    """Require that all but `writer` read `buffer` after the top-level statement at `position`."""
+    for r in readers_of(fn, {buffer}, but=writer):
+        require(
+            top_position(fn, r.label) > position,
+            "{0} is read by block {1} in the same loop nest",
+            buffer.name,
+            r.label.name,
+            at=r.label,
+            hint="make the copy before compute_at moves the blocks into one nest",
+        )
+
+
 @primitive
 def cache_read(
     fn: Func,
@@ -304,15 +330,7 @@ def cache_write(
     )
     elements = written_elements(fn, buffer)
     position = top_position(fn, block)
-    for r in readers_of(fn, {buffer}, but=block):
-        require(
-            top_position(fn, r.label) > position,
-            "{0} is read by block {1} in the same loop nest",
-            buffer.name,
-            r.label.name,
-            at=r.label,
-            hint="use cache_write before compute_at moves the blocks into one nest",
-        )
+    require_read_after(fn, buffer, position, block)
     copy = Buffer(f"{buffer.name}_{storage_scope}", buffer.shape, buffer.dtype, scope=storage_scope,
                   value_range=buffer.value_range)  # fmt: skip
     stmt, label = copy_block(copy.name, copy, buffer, elements)

@@ -9,7 +9,7 @@ from typing import Any
 from ...tir.ir import Block, Buffer, Func, IterKind, Label, Let, Load, Seq, Stmt, Store
 from ...tir.visit import walk
 from ..available import require_still_concurrent
-from ..blocks import free_vars, readers_of, require_unit, writers_of
+from ..blocks import free_vars, require_unit, writers_of
 from ..find import find_block
 from ..index_map import IndexMap
 from ..legality import visited
@@ -32,6 +32,7 @@ from .cache import (
     insert_top,
     is_whole,
     region_at,
+    require_read_after,
     require_scope,
     require_written_before,
     top_position,
@@ -202,15 +203,7 @@ def _write(
         hint="do this before compute_at leaves out what is not needed",
     )
     position = top_position(fn, label)
-    for r in readers_of(fn, {old}, but=label):
-        require(
-            top_position(fn, r.label) > position,
-            "{0} is read by block {1} in the same loop nest",
-            old.name,
-            r.label.name,
-            at=r.label,
-            hint="do this before compute_at moves the blocks into one nest",
-        )
+    require_read_after(fn, old, position, label)
     require_apart(iters, indices, "it cannot be shown that iterations store to different elements "
                    "of {0}", old, label)  # fmt: skip
     require_apart(iters, places, "the map sends iterations that store to {0} at different places "

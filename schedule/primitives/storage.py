@@ -9,7 +9,7 @@ from ...tir.visit import substitute_func
 from ..find import find_block
 from ..primitive import primitive
 from ..require import require
-from .cache import region_at
+from .cache import stored_at
 
 MAX_FACTOR = 1 << 16
 
@@ -28,15 +28,8 @@ def storage_align(
     iteration of a loop needs, its strides are aligned anew.
     """
     found = find_block(fn, block)
-    old = region_at(found, found.writes, buffer_index, "write")
+    old = stored_at(fn, found, buffer_index)
     rank = len(old.shape)
-    require(
-        old in fn.allocs,
-        "{0} is a parameter of the function, whose layout the caller knows",
-        old.name,
-        at=block,
-        hint="cache_write gives the block an internal buffer",
-    )
     require(
         -rank <= axis < rank,
         "{0} has {1} dimensions; there is no axis {2}",

@@ -9,7 +9,7 @@ from ...tir.visit import substitute_func
 from ..find import find_block
 from ..primitive import primitive
 from ..require import require
-from .cache import region_at
+from .cache import stored_at
 
 MAX_PLACES = 1 << 12
 """How many elements of a dimension are put in another order, at most."""
@@ -31,15 +31,8 @@ def swizzle(
     internal to the function; vectors along `axis` stay whole where they fit into a part.
     """
     found = find_block(fn, block)
-    old = region_at(found, found.writes, buffer_index, "write")
+    old = stored_at(fn, found, buffer_index)
     rank = len(old.shape)
-    require(
-        old in fn.allocs,
-        "{0} is a parameter of the function, whose layout the caller knows",
-        old.name,
-        at=block,
-        hint="cache_write gives the block an internal buffer",
-    )
     require(
         -rank <= axis < rank and -rank <= by < rank and axis % rank != by % rank,
         "axis {0} by axis {1}; expected two of the {2} dimensions of {3}",
