@@ -1,7 +1,8 @@
 """Contractions by instructions that add up groups of products, such as those for int8.
 
 The instruction takes `group` steps of the reduction for `lanes` results at once: the operand that
-the results differ in is packed so that those lie together, the other one is read as it is.
+the results differ in is packed so that those lie together, the other one is read as it is. Sizes
+that do not divide are padded with zeros, on the way into the packed operands.
 
     for outer tiles (parallel):
       for tiles in cache:
@@ -85,26 +86,25 @@ class Plan:
 def dot_variants(
     members: list[Block], positions: list[int], target: Target
 ) -> Iterator[tuple[str, Rule]]:
-    """Variants that use the widest instruction of the target that fits, if there is one.
+    """Variants that use the instruction of the target that takes the fewest vectors, if any fits.
 
     The input that the lanes share is read as it is where its groups lie together, or packed by rows
     of the register tile.
     """
     main = members[0]
-    for dot in DOTS:
-        if instruction(target, dot.dtypes, dot.lanes, dot.group) is None:
-            continue
-        plan = _plan(main, dot)
-        if plan is None:
-            continue
-        shared, name = plan.shared, dot.intrin
-        if worth_packing(main, shared) and plan.deep in shared.plain:
-            for rows in [v for v in tile_variables(main, plan.vector) if v in shared.plain][:1]:
-                packed = replace(plan, rows=rows)
-                yield f"{name}_pack{shared.buffer.name}", _rule(packed, members, positions, target)
-        if shared.strides.get(plan.deep) == 1:
-            yield name, _rule(plan, members, positions, target)
+    known = [d for d in DOTS if instruction(target, d.dtypes, d.lanes, d.group) is not None]
+    plans = [plan for plan in (_plan(main, dot) for dot in known) if plan is not None]
+    if not plans:
         return
+    size = extents(main)
+    plan = min(plans, key=lambda p: (-(-size[p.vector] // p.dot.lanes), p.dot.lanes))
+    shared, name = plan.shared, plan.dot.intrin
+    if worth_packing(main, shared) and plan.deep in shared.plain:
+        for rows in [v for v in tile_variables(main, plan.vector) if v in shared.plain][:1]:
+            packed = replace(plan, rows=rows)
+            yield f"{name}_pack{shared.buffer.name}", _rule(packed, members, positions, target)
+    if shared.strides.get(plan.deep) == 1:
+        yield name, _rule(plan, members, positions, target)
 
 
 def _plan(main: Block, dot: Dot) -> Plan | None:
@@ -115,7 +115,6 @@ def _plan(main: Block, dot: Dot) -> Plan | None:
     inputs = inputs_of(main)
     if factors is None or len(inputs) != 2:
         return None
-    sizes = extents(main)
     deep = reduced(main)[-1]
     out = output_of(main)
     for vector in vector_choices(main):
@@ -127,8 +126,6 @@ def _plan(main: Block, dot: Dot) -> Plan | None:
             (shared.buffer.dtype, packed.buffer.dtype) == dot.dtypes[1:]
             and {shared.buffer, packed.buffer} == set(factors)
             and {vector, deep} <= packed.plain.keys()
-            and sizes[vector] % dot.lanes == 0
-            and sizes[deep] % dot.group == 0
         ):
             return Plan(dot, vector, deep, along[0], packed, shared)
     return None
@@ -156,18 +153,28 @@ def schedule_dot(
     """Apply the rule to the block at `positions[0]` and to the one that follows it, if any."""
     sch, dot = draft.schedule, plan.dot
     main = sch.get_block(positions[0])
+    pads, crop = _pad(sch, main, plan)
     block = find_block(sch.func, main)
     sizes = extents(block)
+    inputs = inputs_of(block)
+    plan = replace(plan, packed=inputs[plan.index], shared=inputs[1 - plan.index])
     loops = dict(zip([i.var for i in block.iters], sch.get_loops(main), strict=True))
     tiles = _Tiles(draft, block, plan, target)
 
     packed = sch.pack(main, plan.index, _layout(plan.packed, plan.vector, plan),
                       [dot.lanes, dot.group])  # fmt: skip
+    copy = None
     if plan.rows is not None:
         layout = _layout(plan.shared, plan.rows, plan)
         copy = sch.pack(main, 1 - plan.index, layout, [tiles.inner[plan.rows], dot.group])
+    for pad in pads:
+        if copy is None and sch.get_consumers(pad) == (main,):
+            schedule_elementwise(draft, pad, target)
+        else:
+            sch.compute_inline(pad)
+    if copy is not None:
         _schedule_copy(sch, copy)
-    write = sch.cache_write(main, 0, "register")
+    write = _in_registers(sch, main, crop)
     if len(members) > 1:
         follow = sch.get_block(positions[1])
         try:
@@ -208,6 +215,24 @@ def schedule_dot(
     sch.vectorize(sch.get_loops(init)[-1])
     sch.tensorize(lane, dot.intrin)
     _schedule_copy(sch, packed)
+
+
+def _pad(sch: Schedule, main: Label, plan: Plan) -> tuple[list[Label], Label | None]:
+    """Pad what does not divide. The copies of the operands, and the one that crops the result."""
+    block = find_block(sch.func, main)
+    by = {plan.vector: plan.dot.lanes, plan.deep: plan.dot.group}
+    wanted = [by.get(i.var, 1) for i in block.iters]
+    labels = list(sch.pad_einsum(main, wanted))
+    crops = extents(block)[plan.vector] % plan.dot.lanes > 0
+    return (labels[:-1], labels[-1]) if crops else (labels, None)
+
+
+def _in_registers(sch: Schedule, main: Label, crop: Label | None) -> Label:
+    """Keep the sums in registers. The block that copies them to memory."""
+    if crop is None:
+        return sch.cache_write(main, 0, "register")
+    sch.set_scope(main, 0, "register")
+    return crop
 
 
 def _schedule_copy(sch: Schedule, label: Label) -> None:

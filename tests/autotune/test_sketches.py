@@ -22,6 +22,11 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("matmul_func", {"n": 1, "m": 40, "k": 30}),
     ("int8_matmul_func", {"n": 10, "m": 20, "k": 12}),
     ("int8_matmul_func", {"n": 10, "m": 48, "k": 16}),
+    ("matmul_func", {"n": 9, "m": 21, "k": 11, "dtype": "uint8", "dtype_b": "int8"}),
+    (
+        "matmul_func",
+        {"n": 7, "m": 37, "k": 8, "dtype": "uint8", "dtype_b": "int8", "epilogue": "relu"},
+    ),
     (
         "matmul_func",
         {
@@ -96,8 +101,15 @@ def test_candidates_compute_what_the_program_does(name: str, options: dict[str, 
         ({"dtype": "uint8", "dtype_b": "int8", "n": 1}, "cascadelake", "dot_16x4_vnni"),
         ({"dtype": "uint8", "dtype_b": "int8"}, "skylake-avx512", "tiled_packB_local"),
         ({"dtype": "int8"}, "cascadelake", "tiled_packB_local"),
-        ({"dtype": "uint8", "dtype_b": "int8", "k": 6}, "cascadelake", "tiled_packB_local"),
-        ({"dtype": "uint8", "dtype_b": "int8", "m": 24}, "cascadelake", "dot_8x4_vnni_packA"),
+        ({"dtype": "uint8", "dtype_b": "int8", "k": 6}, "cascadelake", "dot_16x4_vnni_packA"),
+        ({"dtype": "uint8", "dtype_b": "int8", "m": 24}, "cascadelake", "dot_16x4_vnni_packA"),
+        ({"dtype": "uint8", "dtype_b": "int8", "m": 7}, "cascadelake", "dot_8x4_vnni"),
+        (
+            {"dtype": "uint8", "dtype_b": "int8", "n": 13, "m": 33, "k": 19},
+            "alderlake",
+            "dot_8x4_vnni_packA",
+        ),
+        ({"dtype": "bfloat16", "m": 23, "k": 5}, "cooperlake", "dot_16x2_bf16_packA"),
         (
             {"dtype": "uint8", "dtype_b": "int8", "transpose_a": True},
             "cascadelake",
