@@ -24,6 +24,9 @@ from .cost_model import CostModel
 from .profile import Profile, profile
 from .sketch import Sketch, sketches
 
+MIN_POOL = 2000
+"""Rows of a sketch that are looked at, at least, where there are so many."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -50,13 +53,14 @@ class Observation:
 
 @dataclass(frozen=True)
 class SearchConfig:
-    """`pool` rows of a sketch are scored at a time; `random` is the share of a batch drawn blindly.
+    """`pool` rows are scored at a time, of each sketch as many and `MIN_POOL` at least.
 
+    `children` are drawn after each batch. `random` is the share of a batch drawn blindly.
     `model=False` searches by the analytic estimate alone.
     """
 
-    pool: int = 12000
-    children: int = 4000
+    pool: int = 48000
+    children: int = 16000
     random: float = 0.1
     model: bool = True
 
@@ -101,8 +105,9 @@ class Search:
             read = profile(sketch.func, sketch.variables, sketch.space.bounds)
             empty = np.empty((0, len(sketch.variables)), dtype=np.int64)
             self._pools.append(_Pool(space, read, empty, np.empty((0, 0))))
+        self._share = max(MIN_POOL, self.config.pool // len(self._pools))
         for pool in self._pools:
-            self._add(pool, pool.space.sample(self._rng, self.config.pool))
+            self._add(pool, pool.space.sample(self._rng, self._share))
         if known:
             self.tell(known)
 
@@ -209,14 +214,15 @@ class Search:
 
     def _evolve(self) -> None:
         """Children of the rows predicted best, where a space is too large to hold whole."""
+        children = self.config.children // len(self._pools)
         for pool in self._pools:
-            if pool.space.size <= self.config.pool or len(pool.rows) == 0:
+            if pool.space.size <= self._share or len(pool.rows) == 0:
                 continue
             scores = self._predict(pool)
             elite = pool.rows[np.argsort(scores, kind="stable")[:256]]
-            self._add(pool, pool.space.mutate(self._rng, elite, self.config.children))
-            if len(pool.rows) > 2 * self.config.pool:
-                order = np.argsort(self._predict(pool), kind="stable")[: self.config.pool]
+            self._add(pool, pool.space.mutate(self._rng, elite, children))
+            if len(pool.rows) > 2 * self._share:
+                order = np.argsort(self._predict(pool), kind="stable")[: self._share]
                 pool.rows, pool.features = pool.rows[order], pool.features[order]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import gcd
 
 from .ir import Expr, Op, Var
+from .points import Points
 from .polynomial import ONE, Context, Key, Poly, add, constant, negated, shifted, times, without
 
 BUDGET = 48
@@ -24,6 +25,10 @@ def nonnegative(context: Context, p: Poly) -> bool:
         return True
     if not context.symbolic and not any(_has_structure(context, k) for k in p):
         return False  # the interval is tight
+    if context.points is None:
+        context.points = Points(context)
+    if context.points.refute(p):
+        return False
     return _combined(context, p, context.facts, [BUDGET // 2]) or _search(
         context, p, context.facts, [BUDGET], DEPTH
     )

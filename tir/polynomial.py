@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from .. import dtypes
 from .ir import INDEX, Binary, Call, Dim, Expr, Op, Var, const
+
+if TYPE_CHECKING:
+    from .points import Points
 
 Key: TypeAlias = Expr | tuple[Expr, ...]
 """An atom, or a product of several in order of `id`; the empty product is `ONE`."""
@@ -129,6 +132,7 @@ class Context(ABC):
         self.atoms: dict[object, Expr] = {}
         self.definitions: dict[Expr, tuple[Op, Poly, Poly]] = {}
         self.intervals: dict[Key, Interval] = {}
+        self.points: Points | None = None
 
     @abstractmethod
     def poly(self, e: Expr) -> Poly:

@@ -1,0 +1,93 @@
+"""Points at which polynomials are tried before anything is proved of them.
+
+Most of what is asked does not hold, and a search for a proof is long when there is none. A value
+that contradicts it at one of a few points settles that at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .ir import Expr, Op, Var
+from .polynomial import ONE, Poly, factors
+
+if TYPE_CHECKING:
+    from .polynomial import Context
+
+POINTS = 8
+"""One of the lowest values, one of the highest, others mixed."""
+
+
+class _NoPoint(Exception):
+    """The values that were chosen go together with none for an atom."""
+
+
+class Points:
+    """Values for the atoms of a context, chosen as they are asked for, that its facts allow."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._points: list[tuple[int, dict[Expr, int]]] = [(n, {}) for n in range(POINTS)]
+        self._facts = 0
+
+    def refute(self, p: Poly) -> bool:
+        """Whether `p` is negative at one of the points."""
+        facts = self._context.facts
+        for fact in facts[self._facts :]:
+            self._points = [at for at in self._points if (self._at(fact, at) or 0) >= 0]
+        self._facts = len(facts)
+        values = (self._at(p, at) for at in self._points)
+        return any(value is not None and value < 0 for value in values)
+
+    def _at(self, p: Poly, at: tuple[int, dict[Expr, int]]) -> int | None:
+        """The value of `p` at a point; `None` where there is none."""
+        try:
+            return self._value(p, *at)
+        except _NoPoint:
+            return None
+
+    def _value(self, p: Poly, n: int, point: dict[Expr, int]) -> int:
+        total = 0
+        for k, c in p.items():
+            if k is not ONE:
+                for atom in factors(k):
+                    known = point.get(atom)
+                    c *= self._atom(atom, n, point) if known is None else known
+            total += c
+        return total
+
+    def _atom(self, atom: Expr, n: int, point: dict[Expr, int]) -> int:
+        context = self._context
+        definition = context.definitions.get(atom)
+        if definition is not None:
+            op, x, y = definition[0], *(self._value(p, n, point) for p in definition[1:])
+            if y == 0 and op in (Op.FLOORDIV, Op.MOD):
+                raise _NoPoint
+            value = _OPERATIONS[op](x, y)
+        else:
+            if type(atom) is Var and context.bounded_symbolically(atom):
+                low, high = (self._value(p, n, point) for p in context.symbolic_ends(atom))
+            else:
+                low, high = context.ends(atom)
+            if low > high:
+                raise _NoPoint
+            value = low + _place(n, len(point), high - low)
+        point[atom] = value
+        return value
+
+
+def _place(n: int, number: int, span: int) -> int:
+    """Where from 0 to `span` the atom of a number is at point `n`: an end for most."""
+    if n < 2:
+        return n * span
+    mixed = (n * 0x9E3779B1 + number * 0x85EBCA6B) >> 4
+    return (0, span, mixed % (span + 1), min(1, span))[mixed >> 20 & 3]
+
+
+_OPERATIONS: dict[Op, Callable[[int, int], int]] = {
+    Op.FLOORDIV: lambda x, y: x // y,
+    Op.MOD: lambda x, y: x % y,
+    Op.MIN: min,
+    Op.MAX: max,
+}
