@@ -8,7 +8,19 @@ from dataclasses import dataclass
 from ..schedule.blocks import has_reduction, readers_of, region_buffers
 from ..schedule.find import blocks_in
 from ..schedule.reductions import match_reduction
-from ..tir.ir import Block, Buffer, Call, Expr, Func, IterKind, Load, Select, Var
+from ..tir.ir import (
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Expr,
+    Func,
+    IterKind,
+    Load,
+    Op,
+    Select,
+    Var,
+)
 from ..tir.linear import linear
 from ..tir.structure import key_of
 from ..tir.visit import walk
@@ -111,6 +123,11 @@ def is_injective(block: Block) -> bool:
 def is_expensive(block: Block) -> bool:
     """Whether the block calls functions that cost tens of instructions an element."""
     return any(type(n) is Call and n.fn in EXPENSIVE for n in walk(block.body))
+
+
+def divides(block: Block) -> bool:
+    """Whether the block divides floats, which takes as long as a dozen products."""
+    return any(type(n) is Binary and n.op is Op.DIV for n in walk(block.body))
 
 
 def has_guard(block: Block) -> bool:

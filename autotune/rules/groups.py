@@ -18,6 +18,7 @@ from ...tir.ir import Block, Func, Label
 from ..sketch import Draft, Rule
 from ..structure import (
     consumers,
+    divides,
     extents,
     has_guard,
     in_order,
@@ -79,7 +80,7 @@ def _inline(func: Func) -> tuple[list[Label], Func]:
 def _worth_inlining(block: Block, readers: list[Block]) -> bool:
     """Whether computing an element at each place where it is read costs little."""
     again = any(has_reduction(r) and reuses(r) for r in readers)
-    if again and (has_guard(block) or is_expensive(block)):
+    if again and (has_guard(block) or is_expensive(block) or divides(block)):
         return False
     return not (is_expensive(block) and (len(readers) > 1 or any(map(has_reduction, readers))))
 

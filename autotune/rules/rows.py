@@ -7,8 +7,11 @@ for rows (parallel):
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Iterator
 
+from ... import dtypes
 from ...schedule import Schedule
 from ...schedule.blocks import feeding, has_reduction, region_buffers
 from ...schedule.find import find_block
@@ -16,7 +19,7 @@ from ...schedule.reductions import match_reduction
 from ...target import Target
 from ...tir.ir import Block, Func, IterKind, Label, Var
 from ..sketch import Draft, Rule
-from ..structure import extents, in_order, spatial
+from ..structure import extents, in_order, inputs_of, is_expensive, spatial
 from .common import lanes_for, widest
 
 
@@ -24,7 +27,7 @@ def row_dimensions(func: Func, last: Block) -> int | None:
     """How many of the first iteration variables of `last` number its rows; `None` if it has none.
 
     A reduction's rows are its spatial variables. For a spatial block they are the variables that
-    index the results of reductions.
+    index the results of reductions, where those are not all: then it has an element of each.
     """
     if has_reduction(last):
         return len(spatial(last))
@@ -39,8 +42,10 @@ def row_dimensions(func: Func, last: Block) -> int | None:
     found = False
     for region in last.reads:
         if region.buffer in reductions:
-            found = True
-            rows |= {r.min for r in region.ranges if type(r.min) is Var}
+            indices = {r.min for r in region.ranges if type(r.min) is Var}
+            if len(indices) < len(variables):
+                found = True
+                rows |= indices
     if not found or set(variables[: len(rows)]) != rows:
         return None
     return len(rows)
@@ -49,10 +54,11 @@ def row_dimensions(func: Func, last: Block) -> int | None:
 def rows_variants(
     func: Func, members: list[Block], positions: list[int], target: Target
 ) -> Iterator[tuple[str, Rule]]:
-    """The chain computed row by row."""
+    """The chain computed row by row, and the next row of what it reads asked for meanwhile."""
     count = row_dimensions(func, members[-1]) or 0
+    found = _asking(func, members, target) if count else None
 
-    def apply(draft: Draft) -> None:
+    def apply(draft: Draft, asking: tuple[int, int] | None) -> None:
         sch = draft.schedule
         root = sch.get_block(positions[-1])
         rows = list(sch.get_loops(root)[:count])
@@ -65,12 +71,47 @@ def rows_variants(
             if has_reduction(find_block(sch.func, label)):
                 moved = schedule_reduction(draft, label, target, top if label is root else None)
                 top = moved if label is root else top
-            else:
-                _schedule_spatial(draft, label, target, skip=1 if rows else 0)
+                continue
+            step = _schedule_spatial(draft, label, target, skip=1 if rows else 0)
+            if asking is None or position != positions[asking[0]]:
+                continue
+            if step is not None and top is not None:
+                _ask_ahead(sch, label, asking[1], step, top)
         if top is not None:
             sch.parallel(top)
 
-    yield "rows", apply
+    if found is not None:
+        yield "rows_ahead", functools.partial(apply, asking=found)
+    yield "rows", functools.partial(apply, asking=None)
+
+
+def _asking(func: Func, members: list[Block], target: Target) -> tuple[int, int] | None:
+    """The spatial member that asks for the next row, and of which of its inputs.
+
+    It is the one that computes most; the input comes from outside of the cache, and others of the
+    chain read it before. `None` where there is none.
+    """
+    found: list[tuple[bool, int, int]] = []
+    for number, block in enumerate(members):
+        earlier = {r.buffer for b in members[:number] for r in b.reads}
+        if has_reduction(block):
+            continue
+        for index, source in enumerate(inputs_of(block)):
+            buffer = source.buffer
+            size = math.prod(n for n in buffer.shape if isinstance(n, int))
+            far = size * dtypes.nbytes(buffer.dtype) > target.l2_bytes
+            if far and buffer in earlier and buffer in func.params:
+                found.append((is_expensive(block), -number, index))
+    return (-max(found)[1], max(found)[2]) if found else None
+
+
+def _ask_ahead(sch: Schedule, label: Label, index: int, step: Var, row: Var) -> None:
+    """Ask in `step` of a block's row for the same part of the next one."""
+    hint = sch.prefetch(label, index, step, row)
+    loops = sch.get_loops(hint)
+    depth = next(n for n, v in enumerate(loops) if v is step)
+    for lines in loops[depth + 1 :]:
+        sch.unroll(lines)
 
 
 def schedule_reduction(draft: Draft, label: Label, target: Target, top: Var | None) -> Var | None:
@@ -126,18 +167,20 @@ def _partial_results(sch: Schedule, label: Label, lanes: int) -> None:
         sch.decompose_reduction(label, reducing[0])
 
 
-def _schedule_spatial(draft: Draft, label: Label, target: Target, skip: int) -> None:
+def _schedule_spatial(draft: Draft, label: Label, target: Target, skip: int) -> Var | None:
+    """Cut the last loop into vectors; gives the loop over them, if there is one."""
     sch = draft.schedule
     block = find_block(sch.func, label)
     loops = sch.get_loops(label)
     if len(loops) <= skip:
-        return
+        return None
     extent = extents(block)[block.iters[-1].var]
     lanes = lanes_for(target, widest(block), extent)
     counts = [u for u in (1, 2, 4) if u * lanes <= extent]
     if lanes == 1 or not counts:
-        return
+        return None
     count = sch.sample_categorical(counts)
-    _, inner, vector = sch.split(loops[-1], factors=[None, count, lanes])
+    steps, inner, vector = sch.split(loops[-1], factors=[None, count, lanes])
     sch.vectorize(vector)
     sch.unroll(inner)
+    return steps

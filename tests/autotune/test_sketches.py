@@ -45,6 +45,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("depthwise_conv2d_func", {"c": 5, "h": 8, "w": 17}),
     ("pool2d_func", {"c": 3, "h": 9, "w": 18}),
     ("softmax_func", {"n": 5, "m": 37}),
+    ("softmax_func", {"n": 300, "m": 1000}),
     ("layer_norm_func", {"n": 5, "m": 48}),
     ("add_relu_func", {"n": 131}),
     ("transpose_func", {"n": 21, "m": 35}),
