@@ -12,6 +12,7 @@ from .. import dtypes
 from ..codegen.detect import host_target, usable_memory, usable_processors
 from ..target import Target
 from ..tir.equality import structural_hash
+from ..tir.family import family_hash
 from ..tir.ir import Buffer, Func, Var
 from ..tuning_db.values import Environment, TargetRecord, Toolchain, Workload
 from .profile import profile
@@ -34,6 +35,7 @@ def workload_record(func: Func) -> Workload:
         shape=" ".join(shapes),
         flops=flops(func),
         bytes=size,
+        family=family_hash(func),
     )
 
 

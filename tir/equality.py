@@ -90,12 +90,12 @@ def flat(s: Stmt) -> list[Stmt]:
 
 
 def _tokens(node: Node, match_free: bool) -> list[str]:
-    encoder = _Encoder(match_free)
+    encoder = Encoder(match_free)
     encoder.root(node)
     return encoder.out
 
 
-class _Encoder:
+class Encoder:
     """Appends tokens to `out`. Every node starts with its kind and has a known number of parts."""
 
     def __init__(self, match_free: bool) -> None:
@@ -329,31 +329,31 @@ class _Encoder:
         self.node(s.body)
 
 
-_ENCODE: dict[type, Callable[[_Encoder, Any], None]] = {
-    Func: _Encoder.func,
-    Const: _Encoder.const,
-    Binary: _Encoder.binary,
-    Call: _Encoder.call,
-    Cast: _Encoder.cast,
-    Select: _Encoder.select,
-    Load: _Encoder.load,
-    Ramp: _Encoder.ramp,
-    Broadcast: _Encoder.broadcast,
-    Dot: _Encoder.dot,
-    Shuffle: _Encoder.shuffle,
-    Reduce: _Encoder.reduce,
-    Store: _Encoder.store,
-    Prefetch: _Encoder.prefetch,
-    For: _Encoder.loop,
-    Block: _Encoder.block,
-    Seq: _Encoder.seq,
-    If: _Encoder.branch,
-    Let: _Encoder.let,
-    Alloc: _Encoder.alloc,
+_ENCODE: dict[type, Callable[[Encoder, Any], None]] = {
+    Func: Encoder.func,
+    Const: Encoder.const,
+    Binary: Encoder.binary,
+    Call: Encoder.call,
+    Cast: Encoder.cast,
+    Select: Encoder.select,
+    Load: Encoder.load,
+    Ramp: Encoder.ramp,
+    Broadcast: Encoder.broadcast,
+    Dot: Encoder.dot,
+    Shuffle: Encoder.shuffle,
+    Reduce: Encoder.reduce,
+    Store: Encoder.store,
+    Prefetch: Encoder.prefetch,
+    For: Encoder.loop,
+    Block: Encoder.block,
+    Seq: Encoder.seq,
+    If: Encoder.branch,
+    Let: Encoder.let,
+    Alloc: Encoder.alloc,
 }
 
 
-class _Traced(_Encoder):
+class _Traced(Encoder):
     """An encoder that remembers which tokens came from which node."""
 
     def __init__(self, match_free: bool) -> None:

@@ -49,8 +49,12 @@ LONGEST_LINE = 6 * 4 * LONG_TEXT
 
 _HEX = re.compile(r"[0-9a-f]{64}\Z")
 _REFERENCES = frozenset(
-    {"id", "workload", "target", "session", "schedule", "toolchain", "environment", "parent"}
-)
+    {
+        "id", "workload", "target", "session", "schedule", "toolchain", "environment", "parent",
+        "family",
+    }
+)  # fmt: skip
+_UNKNOWN = frozenset({"family"})  # may be empty
 
 
 def check(record: AnyRecord) -> None:
@@ -92,7 +96,7 @@ def _check_field(kind: str, name: str, value: object) -> None:
     where = f"{kind}.{name}"
     match value:
         case str() if name in _REFERENCES:
-            if not _HEX.match(value):
+            if not _HEX.match(value) and not (name in _UNKNOWN and not value):
                 raise DatabaseError(
                     "{0} is {1!r:.80}, expected a digest: 64 hexadecimal digits", where, value
                 )

@@ -6,17 +6,27 @@ refused for one reason. A group names how many there are, the fastest time and a
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, false, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    false,
+    func,
+    or_,
+    select,
+)
 
 from .lookup import CHECKED, SUPERSEDED, Check, Layers, best, failed_checks
 from .models import TABLES
+from .near import distance
 from .read import get
 from .values import Best, Outcome, TargetRecord, Workload
 
@@ -56,8 +66,10 @@ class Refused:
 
 @dataclass(frozen=True)
 class Near:
-    """Another workload of the same operator name, with its usable measurements for the target.
+    """Another workload of the same family or name, with its usable measurements for the target.
 
+    `relative` says that it is of the same family, so that its schedules can be transferred; None
+    where a family is unknown.
     `distance` is the sum of |log2| of the ratios of the numbers in the two shapes; None where they
     differ in more than numbers.
     """
@@ -68,6 +80,7 @@ class Near:
     seconds: float | None
     distance: float | None
     layer: str
+    relative: bool | None
 
 
 @dataclass(frozen=True)
@@ -107,7 +120,15 @@ def explain(
         refused += _refused(connection, layer, id, goal, generation, chosen, checks)
         if known is not None:
             near += _near(connection, layer, known, goal)
-    near.sort(key=lambda n: (n.count == 0, n.distance is None, n.distance, n.workload))
+    near.sort(
+        key=lambda n: (
+            n.count == 0,
+            n.relative is not True,
+            n.distance is None,
+            n.distance,
+            n.workload,
+        )
+    )
     return Explanation(
         workload=id,
         name=None if known is None else known.name,
@@ -219,32 +240,31 @@ def _near(connection: Connection, layer: str, known: Workload, goal: TargetRecor
         measurement.c.outcome == Outcome.OK,
         measurement.c.verified,
     )
+    relative = and_(workload.c.family == known.family, workload.c.family != "")
     found = connection.execute(
         select(
             workload.c.id,
             workload.c.shape,
+            workload.c.family,
             func.count(measurement.c.id).label("number"),
             func.min(measurement.c.seconds).label("fastest"),
         )
         .join_from(workload, measurement, usable, isouter=True)
-        .where(workload.c.name == known.name, workload.c.id != known.id)
-        .group_by(workload.c.id, workload.c.shape)
+        .where(or_(workload.c.name == known.name, relative), workload.c.id != known.id)
+        .group_by(workload.c.id, workload.c.shape, workload.c.family)
     )
     return [
-        Near(row.id, row.shape, row.number, row.fastest, distance(known.shape, row.shape), layer)
+        Near(
+            row.id,
+            row.shape,
+            row.number,
+            row.fastest,
+            distance(known.shape, row.shape),
+            layer,
+            row.family == known.family if row.family and known.family else None,
+        )
         for row in found
     ]
-
-
-def distance(shape: str, other: str) -> float | None:
-    """How far apart two shape summaries are; None if they differ in more than numbers."""
-    if _NUMBER.split(shape) != _NUMBER.split(other):
-        return None
-    pairs = zip(_NUMBER.findall(shape), _NUMBER.findall(other), strict=True)
-    return sum(abs(math.log2((int(a) + 1) / (int(b) + 1))) for a, b in pairs)
-
-
-_NUMBER = re.compile(r"[0-9]+")
 
 
 def _lines(story: Explanation) -> Iterator[str]:
@@ -266,7 +286,8 @@ def _lines(story: Explanation) -> Iterator[str]:
         yield f"near shapes of {story.name}:"
     for near in story.near:
         counted = "nothing usable" if near.count == 0 else f"{near.count} usable"
-        yield f"  {near.shape} ({near.workload[:12]}): {counted}{_at_best(near.seconds)}"
+        other = ", not the same program" if near.relative is False else ""
+        yield f"  {near.shape} ({near.workload[:12]}): {counted}{_at_best(near.seconds)}{other}"
 
 
 def _best_line(found: Best | None) -> str:

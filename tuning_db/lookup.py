@@ -107,7 +107,21 @@ def fastest(
     failed: Iterable[Check],
     schedule: str | None = None,
 ) -> tuple[Measurement, ScheduleRecord] | None:
-    """The fastest usable measurement of one database.
+    """The fastest usable measurement of one database; see `usable`."""
+    found = usable(connection, workload, comparable, generation, failed, schedule)
+    return found[0] if found else None
+
+
+def usable(
+    connection: Connection,
+    workload: str,
+    comparable: str,
+    generation: str | None,
+    failed: Iterable[Check],
+    schedule: str | None = None,
+    count: int = 1,
+) -> list[tuple[Measurement, ScheduleRecord]]:
+    """The `count` fastest usable measurements of one database, the fastest first.
 
     `failed` are the checks that failed in any layer; `schedule` asks for that schedule only.
     """
@@ -121,8 +135,9 @@ def fastest(
     if schedule is not None:
         statement = statement.where(_OF_SCHEDULE)
         values["schedule"] = schedule
-    row = connection.execute(statement, values).first()
-    return None if row is None else pair(row)
+    if count != 1:
+        statement = statement.limit(count)
+    return [pair(row) for row in connection.execute(statement, values)]
 
 
 def failed_checks(layers: Layers, workload: str) -> set[Check]:

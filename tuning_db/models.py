@@ -32,7 +32,7 @@ from sqlalchemy.types import TypeEngine
 from .values import Json, Outcome, SessionStatus, canonical_json, parse_json
 
 VERSION_TABLE = "tuning_db_revision"
-HEAD = "0001"
+HEAD = "0002"
 
 
 class Instant(TypeDecorator[datetime]):
@@ -112,6 +112,7 @@ class WorkloadRow(Base):
     shape: Mapped[str]
     flops: Mapped[int]
     bytes: Mapped[int]
+    family: Mapped[str] = mapped_column(String(64), index=True)
 
 
 class TargetRow(Base):

@@ -91,6 +91,7 @@ def filters(
     session: str | None,
     schedule_id: str | None,
     outcome: Outcome | None,
+    family: str | None,
 ) -> list[ColumnElement[bool]]:
     """The conditions on measurements of `TuningDatabase.measurements`."""
     wanted = {
@@ -100,7 +101,11 @@ def filters(
         "schedule": schedule_id,
         "outcome": outcome,
     }
-    return [measurement.c[name] == value for name, value in wanted.items() if value is not None]
+    found = [measurement.c[name] == value for name, value in wanted.items() if value is not None]
+    if family is not None:
+        table = TABLES["workload"]
+        found.append(measurement.c.workload.in_(select(table.c.id).where(table.c.family == family)))
+    return found
 
 
 def trials(connection: Connection, session: str) -> int:

@@ -19,7 +19,7 @@ from typing import IO, Self
 from sqlalchemy import URL, Connection, select
 
 from ..errors import DatabaseError
-from . import lookup, sessions, transfer
+from . import lookup, near, sessions, transfer
 from .connect import Opened, open_engine
 from .explain import Explanation, explain
 from .models import TABLES
@@ -33,6 +33,7 @@ from .values import (
     Measurement,
     Outcome,
     Pin,
+    Relative,
     ScheduleRecord,
     Session,
     SessionStatus,
@@ -265,11 +266,13 @@ class TuningDatabase:
         session: str | None = None,
         schedule: str | None = None,
         outcome: Outcome | None = None,
+        family: str | None = None,
         limit: int | None = None,
     ) -> list[Measurement]:
         """Measurements of all layers, newest first, that match all that is given.
 
-        `workload`, `session` and `schedule` are ids; `target` stands for all comparable ones.
+        `workload`, `session` and `schedule` are ids; `target` stands for all comparable ones, and
+        `family` for all workloads of it.
         """
         pairs = self.history(
             workload=workload,
@@ -277,6 +280,7 @@ class TuningDatabase:
             session=session,
             schedule=schedule,
             outcome=outcome,
+            family=family,
             limit=limit,
         )
         return [measured for measured, _ in pairs]
@@ -289,13 +293,14 @@ class TuningDatabase:
         session: str | None = None,
         schedule: str | None = None,
         outcome: Outcome | None = None,
+        family: str | None = None,
         limit: int | None = None,
     ) -> list[tuple[Measurement, ScheduleRecord]]:
         """As `measurements`, each with its schedule: warms a search, trains a cost model."""
         table = TABLES["measurement"]
         wanted = (
             with_schedule()
-            .where(*filters(workload, target, session, schedule, outcome))
+            .where(*filters(workload, target, session, schedule, outcome, family))
             .order_by(table.c.created.desc(), table.c.id)
             .limit(limit)
         )
@@ -343,6 +348,26 @@ class TuningDatabase:
         with self._connections() as layers:
             generation = None if toolchain is None else toolchain.generation
             return lookup.best(layers, workload, target.comparable, generation)
+
+    def relatives(
+        self,
+        workload: Workload,
+        target: TargetRecord,
+        toolchain: Toolchain | None = None,
+        *,
+        workloads: int = 4,
+        schedules: int = 8,
+    ) -> list[Relative]:
+        """The best schedules of other sizes of a program, which need not be in the database.
+
+        Of at most so many other workloads of its family, the nearest first, at most so many
+        schedules, the fastest first. A measurement counts if `best` would take it.
+        """
+        with self._connections() as layers:
+            generation = None if toolchain is None else toolchain.generation
+            return near.relatives(
+                layers, workload, target.comparable, generation, workloads, schedules
+            )
 
     def explain(
         self, workload: Workload | str, target: TargetRecord, toolchain: Toolchain | None = None

@@ -1,6 +1,6 @@
 """Records as JSON lines, out and in.
 
-    {"format": "tilewright-tuning-records", "version": 1}
+    {"format": "tilewright-tuning-records", "version": 2}
     {"kind": "workload", "id": "5e88...", "value": {...}}       one line a record, parents first
     {"end": 1234}                                               how many there were
 
@@ -21,11 +21,12 @@ from sqlalchemy import Connection
 from ..errors import DatabaseError
 from .codec import LONGEST_LINE, from_plain
 from .read import scan
-from .values import KINDS, AnyRecord, Json, canonical_json, parse_json, to_plain
+from .values import KINDS, AnyRecord, Json, Workload, canonical_json, parse_json, to_plain
 from .write import BATCH, write
 
 FORMAT = "tilewright-tuning-records"
-VERSION = 1
+VERSION = 2
+"""Of the format. Files of version 1, which are read as well, say nothing of families."""
 
 
 def export(connection: Connection, file: str | os.PathLike[str] | IO[str]) -> int:
@@ -95,6 +96,7 @@ class _Reader:
         self._lines = lines
         self._name = name
         self._number = 0
+        self._version = VERSION
         # Records are written in batches: the lines of those that may still be waiting.
         self._pending: dict[str, int] = {}
 
@@ -119,7 +121,10 @@ class _Reader:
                 raise DatabaseError(
                     "expected an object with kind (one of {0}), id and value", ", ".join(KINDS)
                 )
-            record = _checked(KINDS[kind], line["id"], line["value"])
+            value = line["value"]
+            if self._version == 1 and kind == Workload.kind and isinstance(value, dict):
+                value = {"family": "", **value}
+            record = _checked(KINDS[kind], line["id"], value)
             if len(self._pending) > 2 * BATCH:
                 del self._pending[next(iter(self._pending))]
             self._pending[record.id] = self._number
@@ -134,13 +139,16 @@ class _Reader:
             raise DatabaseError(
                 "not an export of tuning records: expected a first line with format {0!r}", FORMAT
             )
-        if line.get("version") != VERSION:
+        version = line.get("version")
+        if type(version) is not int or not 1 <= version <= VERSION:
             raise DatabaseError(
-                "written in version {0!r:.40} of the format; this version of Tilewright reads {1}",
-                line.get("version"),
+                "written in version {0!r:.40} of the format; this version of Tilewright reads up "
+                "to {1}",
+                version,
                 VERSION,
                 hint="upgrade Tilewright",
             )
+        self._version = version
 
     def _next(self) -> dict[str, Json]:
         text = self._lines.readline(LONGEST_LINE)

@@ -82,7 +82,8 @@ class Workload(Record):
     caller's word. `name` and `ir` are for display (the digest is blind to names): of two workloads
     with one id the first put stays. `name` is the operator's ("matmul"): lookups that miss look for
     near shapes of the same name. `shape` is a one-line summary ("A:float32[1024,1024] ...").
-    `flops` and `bytes` are of one call; 0 where unknown.
+    `flops` and `bytes` are of one call; 0 where unknown. `family` is a digest that the same program
+    has on other sizes, empty where unknown: what was learned of one is of use to the others.
     """
 
     kind: ClassVar[str] = "workload"
@@ -92,6 +93,7 @@ class Workload(Record):
     shape: str
     flops: int
     bytes: int
+    family: str = ""
 
 
 @dataclass(frozen=True)
@@ -317,6 +319,19 @@ class Best:
     def seconds(self) -> float | None:
         """Median time of one call, where it was measured."""
         return None if self.measurement is None else self.measurement.seconds
+
+
+@dataclass(frozen=True)
+class Relative:
+    """A schedule that was good for other sizes of a program: its usable measurement.
+
+    `layer` is the location of the database that it came from.
+    """
+
+    workload: Workload
+    schedule: ScheduleRecord
+    measurement: Measurement
+    layer: str
 
 
 def utc_now() -> datetime:

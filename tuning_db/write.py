@@ -1,8 +1,8 @@
 """Writing records, one or a million of them: what `put`, `merge` and `import` have in common.
 
-A record whose id is there already is left as it is, but for two kinds that change: of two states of
-one session the one with the later heartbeat stays, and of two pins the one put later where `repin`
-says so.
+A record whose id is there already is left as it is, but for three kinds: of two states of one
+session the one with the later heartbeat stays, of two pins the one put later where `repin` says so,
+and a workload whose family was unknown takes that of the one put later.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from ..errors import DatabaseError
 from .codec import check
 from .models import TABLES
-from .values import KINDS, AnyRecord, Measurement, Pin, Session, Verification
+from .values import KINDS, AnyRecord, Measurement, Pin, Session, Verification, Workload
 
 BATCH = 500
 _INSERT: dict[str, Callable[[Table], Any]] = {
@@ -128,6 +128,12 @@ def _insert(dialect: str, kind: str, repin: bool) -> Any:
             index_elements=["id"],
             set_={name: new[name] for name in _SESSION_STATE},
             where=new.heartbeat > table.c.heartbeat,
+        )
+    if kind == Workload.kind:
+        return statement.on_conflict_do_update(
+            index_elements=["id"],
+            set_={"family": new.family},
+            where=and_(table.c.family == "", new.family != ""),
         )
     if kind == Pin.kind and repin:
         return statement.on_conflict_do_update(

@@ -11,7 +11,7 @@ import pytest
 
 from tilewright.errors import DatabaseError
 from tilewright.tuning_db import AnyRecord, Best, Outcome, TuningDatabase, lookup
-from tilewright.tuning_db.explain import distance
+from tilewright.tuning_db.near import distance
 
 from .samples import (
     ARM,

@@ -39,7 +39,7 @@ from .samples import (
 
 Place = Callable[[], str]
 Line = dict[str, Any]
-HEADER = '{"format":"tilewright-tuning-records","version":1}'
+HEADER = '{"format":"tilewright-tuning-records","version":2}'
 
 
 def dump(db: TuningDatabase) -> str:
@@ -75,7 +75,7 @@ def full(full_text: str) -> list[Line]:
 
 
 def test_the_format(full: list[Line]) -> None:
-    assert full[0] == {"format": "tilewright-tuning-records", "version": 1}
+    assert full[0] == {"format": "tilewright-tuning-records", "version": 2}
     assert full[-1] == {"end": len(ONE_OF_EACH)}
     assert [line["kind"] for line in full[1:-1]] == list(KINDS)
 
@@ -96,6 +96,33 @@ def test_an_import_of_an_export_is_the_same_database(
         assert sum(copy.import_lines(file).values()) == 0
         assert dump(copy) == dump(db)
     assert [path.name for path in tmp_path.glob("records*")] == ["records.jsonl"]
+
+
+def test_a_file_of_the_first_version_is_read(full: list[Line], memory: TuningDatabase) -> None:
+    full[0]["version"] = 1
+    del full[1]["value"]["family"]
+    load(memory, full)
+    assert memory.get(Workload, MATMUL.id) == MATMUL
+    load(memory, [{**full[0], "version": 2}, *related(full[1:])])
+    assert memory.get(Workload, MATMUL.id).family == "f" * 64
+
+
+def related(lines: list[Line]) -> list[Line]:
+    """The lines with a family in the first."""
+    first = {**lines[0], "value": {**lines[0]["value"], "family": "f" * 64}}
+    return [first, *lines[1:]]
+
+
+def test_a_family_that_was_unknown_is_taken_over(new_place: Place) -> None:
+    known = dataclasses.replace(MATMUL, family="f" * 64)
+    with TuningDatabase(new_place()) as one, TuningDatabase(new_place()) as two:
+        assert one.put(MATMUL) == 1
+        assert two.put(known) == 1
+        assert one.merge(two)["workload"] == 1
+        assert two.merge(one)["workload"] == 0
+        assert one.get(Workload, MATMUL.id) == two.get(Workload, MATMUL.id) == known
+        assert one.put(MATMUL, dataclasses.replace(MATMUL, family="e" * 64)) == 0
+        assert one.get(Workload, MATMUL.id) == known
 
 
 def test_merging_is_idempotent_and_in_any_order(new_place: Place) -> None:
@@ -186,7 +213,7 @@ def corrupt(content: list[Line], kind: str, **changes: object) -> list[Line]:
     [
         (lambda c: c[1:], "line 1: not an export of tuning records"),
         (lambda _: [], "line 1: the file ends here, expected an end line"),
-        (lambda c: [c[0] | {"version": 2}, *c[1:]], "line 1: written in version 2 of the format"),
+        (lambda c: [c[0] | {"version": 3}, *c[1:]], "line 1: written in version 3 of the format"),
         (lambda c: [c[0] | {"version": "1"}, *c[1:]], "line 1: written in version '1'"),
         (lambda c: c[:-1], "line 12: the file ends here, expected an end line"),
         (lambda c: [*c[:9], *c[10:]], "line 11: found 9 records, expected 10"),
