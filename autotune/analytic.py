@@ -30,7 +30,7 @@ FEATURES = (
     "gathers", "expensive", "blocks", "stores",
     "other_seconds", "other_memory", "other_lanes",
 )  # fmt: skip
-VERSION = "2"
+VERSION = "3"
 """Of the features: a model is used only with those it was trained on."""
 
 
@@ -164,7 +164,8 @@ class _Block:
     def _count_loops(self) -> None:
         """Iterations, vectors, the register tile, and how evenly the threads are used."""
         n, visit = self._n, self._n.visit
-        self.visits = n.product(lambda _: True)
+        self.covered = self._data.covered(n)
+        self.visits = n.product(lambda _: True) * self.covered
         self.lanes = self._of_kind(ForKind.VECTOR)
         self.vectors = np.ceil(self.lanes / self.native)
         self.unrolled = self._of_kind(ForKind.UNROLL)
@@ -228,6 +229,7 @@ class _Block:
         self.l2_bytes, self.l3_bytes, self.memory_bytes = (
             _at_capacity(levels, k, USABLE * cache.size) for k, cache in enumerate(caches)
         )
+        self.l2_bytes = self.l2_bytes * self.covered
         self.l2 = self.l2_bytes / machine.l2_bytes_per_cycle / machine.hertz
         self.l3 = self.l3_bytes / machine.l3_bytes_per_cycle / machine.hertz
         self.memory = self.memory_bytes / machine.memory_bytes_per_cycle / machine.hertz
@@ -275,8 +277,8 @@ def _traffic(
         size = dtypes.nbytes(a.buffer.dtype)
         sharing = _sharing(data.column(a.sizes[-1]) * size if a.sizes else ONE, caches)
         fitting = _needed(swept, size, sharing, caches)
-        times = ONE
-        for level, (needed, traffic) in enumerate(zip(fitting, levels, strict=True)):
+        times, step = ONE, np.asarray(LINE)
+        for level, (here, needed, traffic) in enumerate(zip(swept, fitting, levels, strict=True)):
             # Loops right around that do not move the access reuse what is there: it is all moved as
             # often as the innermost one moves it that does, and that by all loops around that one.
             if level > 0:
@@ -284,12 +286,28 @@ def _traffic(
                 moves = data.moves(n, a, around)
                 if moves is n.extents[around]:
                     times = np.where(repeats[around], outside[level], times)
+                    step = np.where(repeats[around], _step(data, a, around) * size, step)
                 elif moves is not None:
                     times = np.where(moves > 1, moves * outside[around], times)
-            moved = needed[0] * times  # twice for a store, which reads the line first
+                    step = np.where(moves > 1, _step(data, a, around) * size, step)
+            # Steps that are shorter than a line find most of it there.
+            fresh = np.where(step < LINE, np.minimum(here.runs * step, needed[0]), needed[0])
+            moved = fresh * times  # twice for a store, which reads the line first
             traffic.moved = traffic.moved + (2.0 * moved if a.stores else moved)
             traffic.needed = _sums(traffic.needed, needed)
     return levels
+
+
+def _step(data: Evaluated, access: Access, loop: int) -> Floats:
+    """Elements by which an iteration of a loop moves an access along a line; many where across."""
+    along = ZERO
+    for d, terms in enumerate(access.terms):
+        for t in terms:
+            if t.loop == loop:
+                moves = data.column(t.values) > 1
+                last = d == len(access.terms) - 1
+                along = along + moves * (np.abs(data.column(t.step)) if last else LINE)
+    return along
 
 
 def _needed(
@@ -333,19 +351,22 @@ def _crowded(
     touched: Floats, runs: Floats, sharing: list[Floats] | None, caches: tuple[Cache, ...]
 ) -> list[Floats]:
     """For each cache, the bytes `touched` in so many `runs`, as if it had all its sets."""
-    if sharing is None or runs.max() <= min(cache.ways for cache in caches):
+    if sharing is None or runs.max() < min(cache.ways for cache in caches):
         return [touched] * len(caches)
     lines = np.maximum(np.ceil(touched / runs / LINE), 1.0)
     return [
-        np.where(runs > cache.ways, touched * np.maximum(shared / lines, 1.0), touched)
+        np.where(runs >= cache.ways, touched * np.maximum(shared / lines, 1.0), touched)
         for shared, cache in zip(sharing, caches, strict=True)
     ]
 
 
 def _at_capacity(levels: list[Traffic], cache: int, capacity: float) -> Floats:
-    """The bytes moved into a cache: those of the outermost level whose data fits it."""
+    """The bytes moved into a cache: those of the outermost level whose data fits it.
+
+    Data of up to twice the capacity stays in part.
+    """
     result = levels[-1].moved
     for level in reversed(levels[:-1]):
-        fits = level.needed[1 + cache] <= capacity
-        result = np.where(fits, np.minimum(level.moved, result), result)
+        stays = np.clip(2.0 - level.needed[1 + cache] / capacity, 0.0, 1.0)
+        result = result - stays * np.maximum(result - level.moved, 0.0)
     return result

@@ -83,14 +83,26 @@ class Access:
 
 
 @dataclass(frozen=True)
+class Domain:
+    """The iterations of a block's variable, and the terms that count them, tiles and tails."""
+
+    size: Dim
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
 class Visit:
-    """A block with the loops around it, outermost first, and what one visit of it computes."""
+    """A block with the loops around it, outermost first, and what one visit of it computes.
+
+    `domains` are those of variables that several loops count.
+    """
 
     name: str
     extents: tuple[Dim, ...]
     kinds: tuple[ForKind, ...]
     reduces: tuple[bool, ...]
     accesses: tuple[Access, ...]
+    domains: tuple[Domain, ...]
     operations: int
     expensive: int
     accumulates: bool
@@ -157,6 +169,9 @@ def _private(func: Func, paths: Mapping[Block, Sequence[Stmt]]) -> dict[Buffer, 
 
 def _dims_of(visit: Visit) -> list[Dim]:
     found = list(visit.extents)
+    for domain in visit.domains:
+        found.append(domain.size)
+        found += [t.values for t in domain.terms]
     for a in visit.accesses:
         found += a.sizes
         for terms in a.terms:
@@ -217,11 +232,19 @@ def _visit(
         tuple(s.kind for s in loops),
         tuple(s.var in reduce for s in loops),
         tuple(accesses.values()),
+        tuple(_domains(block, loops, simplifier)),
         operations,
         expensive,
         accumulates,
         dtype,
     )
+
+
+def _domains(block: Block, loops: list[For], s: Simplifier) -> Iterator[Domain]:
+    for i in block.iters:
+        terms = tuple(_terms(s(i.value), i.extent, loops, s))
+        if len(terms) > 1 or any(t.values is not i.extent for t in terms):
+            yield Domain(i.extent, terms)
 
 
 def _tile(block: Block) -> list[For]:
@@ -330,6 +353,24 @@ class Evaluated:
             found = np.asarray(self._values[id(dim)], dtype=np.float64)
             self._columns[id(dim)] = found
         return found
+
+    def covered(self, n: Numbers) -> Floats:
+        """The share of the iterations of the loops that find something to do.
+
+        Whole tiles outside of a domain are passed over; the straight code of one that is partly
+        outside runs as a whole.
+        """
+        share = ONE
+        for domain in n.visit.domains:
+            total = tile = ONE
+            for t in domain.terms:
+                values = np.maximum(self.column(t.values), 1.0)
+                total = total * values
+                if n.visit.kinds[t.loop] in (ForKind.UNROLL, ForKind.VECTOR):
+                    tile = tile * values
+            tiles = np.ceil(np.maximum(self.column(domain.size), 1.0) / tile)
+            share = share * np.minimum(tiles * tile / total, 1.0)
+        return share
 
     def footprints(self, access: Access, depth: int) -> list[Footprint]:
         """For each of `depth` loops, what is touched while it and those inside it sweep.

@@ -118,7 +118,7 @@ def test_children_are_good_rows() -> None:
 def true_seconds(c: Candidate) -> float:
     """A made-up machine: the estimate, and a preference that the estimate does not know."""
     wide = c.features[FEATURES.index("accumulators")]
-    return float(2.0 ** (c.features[0] + 0.3 * abs(wide - 4.0)))
+    return float(2.0 ** (c.features[0] + 0.6 * abs(wide - 3.0)))
 
 
 def told(candidates: list[Candidate]) -> list[Observation]:
