@@ -230,6 +230,8 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     require_unit(fn, merged)
     require_available(fn, producer.label)
     require_readers_served(fn, producer.label)
+    written = [w.label for r in others for w in writers_of(fn, r.buffer)]
+    require_still_concurrent(fn, (producer.label, *written))
     return fn, None
 
 

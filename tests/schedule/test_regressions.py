@@ -684,3 +684,17 @@ def test_a_window_in_a_loop_of_a_size_that_is_open_needs_a_second_iteration() ->
     sch.rolling_buffer(block, 0)
     assert sch.space is not None
     assert any("has one iteration" in c.message for c in sch.space.constraints)
+
+
+def test_a_copy_of_more_than_is_read_does_not_store_the_results_of_threads() -> None:
+    a = placeholder(8)
+    sch = Schedule(te.func([a, te.compute((8,), lambda i: a[i] * 2, name="B")]))
+    block, (i,) = sch.get_block("B"), loops(sch, "B")
+    sch.bind(i, "threadIdx.x")
+    copy = sch.write_at(i, block, 0, "global")
+    sch.compute_inline(block)
+    sch.split(sch.get_loops(copy)[-1], factors=[None, 8])
+    sch.compute_at(sch.cache_read(copy, 0, "local"), i)
+    with pytest.raises(ScheduleError, match=r"loop i cannot be bound to threads.*elements of B "):
+        sch.reverse_compute_inline(copy)
+    check(sch)
