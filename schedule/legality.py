@@ -176,16 +176,16 @@ def touches_apart(path: Sequence[Stmt], block: Block, buffer: Buffer) -> bool:
 
 
 def own_boxes(fn: Func, path: Sequence[Stmt]) -> dict[Buffer, list[Range]]:
-    """The `own_buffers`, each with the box that an iteration writes before it uses any of it."""
+    """The `own_buffers` of which an iteration writes a box before it uses any of it, with it."""
     loop = path[-1]
     assert isinstance(loop, For)
     ranges = loop_ranges(s for s in path if type(s) is For)
     found: dict[Buffer, list[Range]] = {}
-    for buffer in own_buffers(fn, path):
-        users = _shared(list(blocks_in(loop.body)))[buffer]
-        box = _written(users[0], users, buffer, loop.body, ranges)
-        assert box is not None
-        found[buffer] = box
+    for buffer, users in _internal(fn, loop).items():
+        if _covered(users, buffer, loop.body, ranges):
+            box = _written(users[0], users, buffer, loop.body, ranges)
+            assert box is not None
+            found[buffer] = box
     return found
 
 
@@ -200,18 +200,52 @@ def kept_apart(path: Sequence[Stmt], blocks: Sequence[Block], buffer: Buffer) ->
 def own_buffers(fn: Func, path: Sequence[Stmt]) -> list[Buffer]:
     """The internal buffers that hold nothing between iterations of the loop at the end of `path`.
 
-    Each iteration writes all elements that it uses, and nothing outside of the loop uses them.
+    Each iteration writes all elements that it reads, and nothing outside of the loop uses them.
+    It is enough to show that of a loop further in with all that use a buffer: what iterations that
+    run at once have to themselves is among these.
     """
     loop = path[-1]
     assert isinstance(loop, For)
-    ranges = loop_ranges(s for s in path if type(s) is For)
-    return [
-        buffer
+    found = []
+    for buffer, users in _internal(fn, loop).items():
+        levels = _levels(path, users)
+        if any(_filled(p, users, buffer) for p in levels) or any(
+            _refilled(fn, p, buffer) for p in levels if _shares_nothing(p[-1])
+        ):
+            found.append(buffer)
+    return found
+
+
+def _internal(fn: Func, loop: For) -> dict[Buffer, list[Block]]:
+    """The internal buffers that only blocks in `loop` use, with those blocks in order."""
+    return {
+        buffer: users
         for buffer, users in _shared(list(blocks_in(loop.body))).items()
-        if buffer in fn.allocs
-        and not _used_elsewhere(fn, buffer, users)
-        and _covered(users, buffer, loop.body, ranges)
-    ]
+        if buffer in fn.allocs and not _used_elsewhere(fn, buffer, users)
+    }
+
+
+def _levels(path: Sequence[Stmt], users: Sequence[Block]) -> list[tuple[Stmt, ...]]:
+    """The paths to the loops that have all `users` in them, from the end of `path` inwards."""
+    levels = [tuple(path)]
+    below = [find_path(path[-1], b.label) or () for b in users]
+    for steps in zip(*(p[1:] for p in below), strict=False):
+        if any(s is not steps[0] for s in steps):
+            break
+        levels.append((*levels[-1], steps[0]))
+    return [p for p in levels if type(p[-1]) is For]
+
+
+def _shares_nothing(stmt: Stmt) -> bool:
+    """Whether the iterations of a loop have a buffer each that only statements in it use."""
+    return isinstance(stmt, For) and stmt.kind in (ForKind.PARALLEL, ForKind.THREAD)
+
+
+def _filled(path: Sequence[Stmt], users: list[Block], buffer: Buffer) -> bool:
+    """Whether each iteration of the path's loop is seen to write all of `buffer` that it uses."""
+    loop = path[-1]
+    assert isinstance(loop, For)
+    return _covered(users, buffer, loop.body, loop_ranges(s for s in path if type(s) is For))
 
 
 def _require_self_contained(

@@ -698,3 +698,18 @@ def test_a_copy_of_more_than_is_read_does_not_store_the_results_of_threads() -> 
     with pytest.raises(ScheduleError, match=r"loop i cannot be bound to threads.*elements of B "):
         sch.reverse_compute_inline(copy)
     check(sch)
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_the_parts_of_a_loop_have_a_copy_each_of_what_iterations_have(opened: bool) -> None:
+    a = placeholder(3)
+    func = te.func([a, te.compute((5,), lambda i: a[i * 3 // 5] + 1, name="B")])
+    sch = Schedule(func, symbolic=opened)
+    size = sch.sample_categorical([3, 4]) if opened else 4
+    block = sch.get_block("B")
+    outer, inner = sch.split(loops(sch, "B")[0], factors=[None, size])
+    sch.parallel(inner)
+    sch.compute_at(sch.cache_read(block, 0, "local"), inner)
+    sch.loop_partition(outer)
+    assert {b.name for b in sch.func.allocs} == {"A_local", "A_local_tail"}
+    check(sch.trace.with_row([4]).apply(func) if opened else sch)
