@@ -713,3 +713,19 @@ def test_the_parts_of_a_loop_have_a_copy_each_of_what_iterations_have(opened: bo
     sch.loop_partition(outer)
     assert {b.name for b in sch.func.allocs} == {"A_local", "A_local_tail"}
     check(sch.trace.with_row([4]).apply(func) if opened else sch)
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_an_index_computed_ahead_and_inlined_again_is_what_it_was(moved: bool) -> None:
+    a = placeholder(4)
+    b = te.compute((4,), lambda i: a[i] * 2, name="B")
+    sch = Schedule(te.func([a, te.compute((6,), lambda i: b[i * 2 // 3] + 1, name="C")]))
+    block = sch.get_block("C")
+    (index,) = sch.cache_index(block, "local", 0)
+    sch.compute_inline(index)
+    if moved:
+        sch.compute_at(sch.cache_read(block, 0, "local"), loops(sch, "C")[0])
+    else:
+        sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i: (i * 2 + 1,))
+    assert "T.int32" in repr(sch.func)
+    check(sch)
