@@ -18,6 +18,7 @@ from .passes.registers import registers
 from .passes.scope import loops
 from .passes.tails import tails
 from .passes.trim import trim
+from .passes.unmask import unmask
 from .passes.unroll import unroll
 from .passes.vectorize import vectorize
 
@@ -37,6 +38,7 @@ PASSES: tuple[Pass, ...] = (
     halve,
     unroll,
     registers,
+    unmask,
 )
 REORDERING: frozenset[Pass] = frozenset({halve})
 """Passes that change the order of floating-point arithmetic."""

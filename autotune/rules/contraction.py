@@ -349,9 +349,10 @@ class _Tiles:
             self.middle[v] = middle_tile(sch, sizes[v])
         accumulators = product(list(self.inner.values()))
         room = target.vector_registers - 1
-        draft.limit(
-            "the register tile fits the registers", accumulators + self.inner[vector] <= room
-        )
+        for i in inputs_of(block):
+            if vector in i.used:
+                held = product([n for v, n in self.inner.items() if v in i.used])
+                draft.limit("the register tile fits the registers", accumulators + held <= room)
         if tiles:
             draft.limit("the register tile hides the latency of fma", accumulators >= 4)
         parts = _parts(block) if plan.blocked else []

@@ -43,7 +43,14 @@ def program(case: Case) -> tw.Func:
 def _conv(p: Params) -> tw.Func:
     if p.get("groups", 1) > 1:
         return ops.depthwise_conv2d_func(
-            1, p["c"], p["size"], p["size"], p["kernel"], p["stride"], p["padding"]
+            1,
+            p["c"],
+            p["size"],
+            p["size"],
+            p["kernel"],
+            p["stride"],
+            p["padding"],
+            constant_w=True,
         )
     return ops.conv2d_func(
         1,
@@ -56,6 +63,7 @@ def _conv(p: Params) -> tw.Func:
         p["padding"],
         bias=p.get("bias", False),
         epilogue=p.get("epilogue"),
+        constant_w=True,
     )
 
 
