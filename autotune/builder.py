@@ -13,7 +13,7 @@ from ..schedule import Trace
 from ..target import Target
 from ..tir.ir import Func
 from ..tuning_db.values import Outcome
-from .limits import limit_memory
+from .limits import limit_memory, unlimit_memory
 from .program import parse_program
 from .protocol import Message
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Builder:
-    """Answers `program`, then any number of `build`."""
+    """Answers `program`, then any number of `build`; another `program` takes its place."""
 
     def __init__(self) -> None:
         from ..codegen import build  # LLVM is loaded while nobody waits
@@ -51,6 +51,7 @@ class Builder:
     def _program(self, fields: dict[str, Any]) -> Message:
         from ..codegen.detect import resolve
 
+        unlimit_memory()
         self._func = parse_program(fields)
         self._target = resolve(fields["target"])
         limit_memory(fields["memory"])

@@ -37,6 +37,13 @@ def limit_memory(extra: int) -> None:
         _lower_limit(resource.RLIMIT_AS, pages * resource.getpagesize() + extra)
 
 
+def unlimit_memory() -> None:
+    """Take back what `limit_memory` did."""
+    with suppress(OSError):
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+
+
 def _lower_limit(kind: int, value: int) -> None:
     _, hard = resource.getrlimit(kind)
     resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))

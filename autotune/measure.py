@@ -8,20 +8,22 @@ works and this process waits.
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import NamedTuple, Self, TypeGuard
 
-from ..codegen.detect import usable_memory, usable_processors
+from ..codegen.detect import usable_memory
 from ..codegen.signature import signature_of
 from ..errors import TuningError
 from ..schedule import Trace
 from ..target import Target
 from ..tir.ir import Func
 from ..tuning_db.values import Outcome
+from .crew import Crew
 from .measured import Kernel, MeasureConfig, Measured, VerifyResult
 from .pool import Died, Event, Worker, turn
 from .program import program_fields
@@ -29,12 +31,8 @@ from .protocol import Message
 from .reference import new_memory
 from .station import Lost, Station, Welcome, describe
 
-_QUIET = {
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OMP_DYNAMIC": "false",
-    "OMP_MAX_ACTIVE_LEVELS": "1",
-}
+_ENOUGH = 8
+"""Builds after which it is known how long they take."""
 
 
 class Built(NamedTuple):
@@ -51,7 +49,9 @@ class Measurer:
     `TuningError` where no worker can start or the unscheduled program cannot run. To be used and
     closed by the thread that opened it.
 
-    Builders import `modules` first: those that register primitives of the schedules.
+    `crew` are processes to share with other programs, all of which are there before the first is
+    entered; without one they are its own, and import `modules` first: those that register
+    primitives of the schedules.
 
     `reference_seconds` is the time of the unscheduled program once it has run. `seconds_building`,
     `seconds_running` and `seconds_waiting` are what builds, timed runs and waiting for the
@@ -65,6 +65,7 @@ class Measurer:
         config: MeasureConfig | None = None,
         *,
         modules: Sequence[str] = (),
+        crew: Crew | None = None,
         tick: Callable[[], None] = lambda: None,
     ) -> None:
         self.config = config or MeasureConfig()
@@ -75,20 +76,16 @@ class Measurer:
         self.timing = False
         self.tick = tick
         self._program = {"do": "program", "target": str(target), **program_fields(func)}
-        self._modules = list(modules)
         self._outputs = new_memory(signature_of(func))
-        self._builders = [
-            Station("builder", {**_QUIET, "OMP_NUM_THREADS": "1"}, self._welcome_builder)
-            for _ in range(self.config.builders or usable_processors())
-        ]
-        threads = {**_QUIET, "OMP_NUM_THREADS": str(target.threads)}
-        self._runner = Station("runner", threads, self._welcome_runner, [self._outputs])
+        self._build_seconds: list[float] = []
+        self._crew = Crew(target, self.config, modules) if crew is None else crew
+        self._runner = self._crew.runner
+        self._runner.inherit(self._outputs)
 
     def __enter__(self) -> Self:
         """Start the processes; they get ready while the caller goes on."""
         try:
-            for station in self._stations:
-                station.open()
+            self._crew.open(self._welcome_builder, self._welcome_runner)
         except BaseException:
             self.close()
             raise
@@ -104,8 +101,7 @@ class Measurer:
 
     def close(self) -> None:
         """End all processes at once."""
-        for station in self._stations:
-            station.close()
+        self._crew.close()
         if self._outputs >= 0:
             os.close(self._outputs)
             self._outputs = -1
@@ -113,15 +109,21 @@ class Measurer:
     @property
     def processes(self) -> list[int]:
         """The ids of the worker processes, the runner's first."""
-        return [s.worker.process.pid for s in self._stations]
+        return [s.worker.process.pid for s in self._crew.stations]
 
-    def measure(self, traces: Sequence[Trace], best_seconds: float | None) -> Iterator[Measured]:
+    def measure(
+        self,
+        traces: Sequence[Trace],
+        best_seconds: float | None,
+        meanwhile: Iterable[None] = (),
+    ) -> Iterator[Measured]:
         """What becomes of each schedule, in order; each is handed out as soon as it is known.
 
         `best_seconds` is the time to beat. A candidate that beats it and all before it is compared
-        with the unscheduled program.
+        with the unscheduled program. `meanwhile` is work for this process, in short steps, while
+        builders are at theirs; all of it is done before anything is timed.
         """
-        for built in self.build(traces):
+        for built in self.build(traces, meanwhile):
             if isinstance(built, Measured):
                 yield built
                 continue
@@ -130,20 +132,25 @@ class Measurer:
             if measured.check is not None and measured.seconds is not None:
                 best_seconds = measured.seconds
 
-    def build(self, traces: Sequence[Trace]) -> list[Built | Measured]:
+    def build(
+        self, traces: Sequence[Trace], meanwhile: Iterable[None] = ()
+    ) -> list[Built | Measured]:
         """Compile schedules, as many at a time as there are builders."""
         began = time.monotonic()
+        work = _Work(meanwhile)
+        self._runner.take_up(self._welcome_runner)
         waiting = deque(range(len(traces)))
         results: dict[int, Built | Measured] = {}
         at_work: dict[Worker, tuple[Station, int]] = {}
-        free = list(self._builders)
+        free = list(self._crew.builders)
         while len(results) < len(traces):
             while free and waiting:
                 station, number = free.pop(), waiting.popleft()
                 request = {"do": "build", "trace": traces[number].to_json(notes=False)}
-                worker = station.ask(Message(request), self.config.build_timeout)
+                station.take_up(self._welcome_builder)
+                worker = station.ask(Message(request), self._build_timeout())
                 at_work[worker] = (station, number)
-            for worker, event in turn(list(at_work), self.tick):
+            for worker, event in turn(list(at_work), self.tick, work.step):
                 if worker not in at_work:
                     continue  # it died after its answer, which is the next request's matter
                 station, number = at_work[worker]
@@ -155,8 +162,11 @@ class Measurer:
                 if isinstance(answer, Lost):
                     waiting.appendleft(number)
                 else:
-                    results[number] = _built(answer)
-        self.seconds_building += time.monotonic() - began
+                    results[number] = built = _built(answer)
+                    if isinstance(built, Built):
+                        self._build_seconds.append(built.seconds)
+        work.finish()
+        self.seconds_building += time.monotonic() - began - work.seconds
         return [results[n] for n in range(len(traces))]
 
     def run(self, built: Built, best_seconds: float | None = None) -> Measured:
@@ -198,15 +208,12 @@ class Measurer:
     def await_reference(self) -> float:
         """Wait for the unscheduled program, which the first runner runs; its seconds."""
         began = time.monotonic()
+        self._runner.take_up(self._welcome_runner)
         while self.reference_seconds is None:
             for _, event in turn([self._runner.worker], self.tick):
                 self._runner.receive(event)
         self.seconds_waiting += time.monotonic() - began
         return self.reference_seconds
-
-    @property
-    def _stations(self) -> list[Station]:
-        return [self._runner, *self._builders]
 
     def _run(self, kernel: Kernel, best_seconds: float | None) -> Measured:
         config = self.config
@@ -265,6 +272,7 @@ class Measurer:
     def _ask_runner(self, message: Message, timeout: float) -> Event:
         """The runner's answer, or its death of the request."""
         self.timing = True
+        self._runner.take_up(self._welcome_runner)
         try:
             while True:
                 worker = self._runner.ask(message, timeout)
@@ -285,9 +293,17 @@ class Measurer:
             return config.run_timeout
         return min(config.run_timeout, max(config.run_grace, config.patience * known))
 
+    def _build_timeout(self) -> float:
+        """How long a candidate may take to compile, by how long those before it took."""
+        config = self.config
+        if len(self._build_seconds) < _ENOUGH:
+            return config.build_timeout
+        usual = config.build_patience * statistics.median(self._build_seconds)
+        return min(config.build_timeout, max(config.build_grace, usual))
+
     def _welcome_builder(self) -> list[Welcome]:
         memory = self.config.build_memory
-        fields = {**self._program, "memory": memory, "modules": self._modules}
+        fields = {**self._program, "memory": memory, "modules": list(self._crew.modules)}
         return [Welcome(Message(fields), self.config.start_timeout, "starting a builder")]
 
     def _welcome_runner(self) -> list[Welcome]:
@@ -312,6 +328,25 @@ class Measurer:
 
     def _hear_reference(self, answer: Message) -> None:
         self.reference_seconds = float(answer.fields["seconds"])
+
+
+class _Work:
+    """Steps of something else to do while waiting, and the seconds that they took."""
+
+    def __init__(self, steps: Iterable[None]) -> None:
+        self.seconds = 0.0
+        self._steps = iter(steps)
+
+    def step(self) -> bool:
+        """Do one step, if there is one."""
+        began = time.monotonic()
+        done = next(self._steps, self) is None
+        self.seconds += time.monotonic() - began
+        return done
+
+    def finish(self) -> None:
+        while self.step():
+            pass
 
 
 def _is_ok(event: Event) -> TypeGuard[Message]:

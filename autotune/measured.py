@@ -17,9 +17,11 @@ class MeasureConfig:
 
     `builders` is the number of processes that compile, by default one for each processor that may
     be used. A candidate may take `build_timeout` to compile and `run_timeout` to load and time;
-    once there is a time to beat, a candidate gets at most `patience` times it (and `run_grace` in
-    any case) before it counts as hanging. Its code may take `run_memory` beyond the arguments, by
-    default half of the memory that may be used, and its compilation `build_memory`.
+    once it is known how long builds take, at most `build_patience` times their median (and
+    `build_grace` in any case); once there is a time to beat, a candidate gets at most `patience`
+    times it (and `run_grace` in any case) before it counts as hanging. Its code may take
+    `run_memory` beyond the arguments, by default half of the memory that may be used, and its
+    compilation `build_memory`.
 
     A candidate is timed by `min_samples` to `max_samples` samples of at least `sample_seconds`
     within `timing_seconds`, and dropped early once it is slower than `slack` times the best.
@@ -33,6 +35,8 @@ class MeasureConfig:
 
     builders: int | None = None
     build_timeout: float = 20.0
+    build_grace: float = 2.0
+    build_patience: float = 10.0
     run_timeout: float = 20.0
     run_grace: float = 1.0
     patience: float = 100.0

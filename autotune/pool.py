@@ -263,10 +263,15 @@ class Worker:
         os.ftruncate(self._output.fileno(), 0)
 
 
-def turn(workers: Sequence[Worker], tick: Callable[[], None]) -> list[tuple[Worker, Event]]:
+def turn(
+    workers: Sequence[Worker],
+    tick: Callable[[], None],
+    work: Callable[[], bool] = lambda: False,
+) -> list[tuple[Worker, Event]]:
     """Wait until something happens at workers that owe an answer, and say what.
 
-    `tick` is called at least every 0.2 seconds; it may raise to give up waiting.
+    `tick` is called at least every 0.2 seconds; it may raise to give up waiting. `work` is called
+    in place of waiting as long as it says that it had something to do.
     """
     while True:
         tick()
@@ -278,10 +283,10 @@ def turn(workers: Sequence[Worker], tick: Callable[[], None]) -> list[tuple[Work
             if worker.sending:
                 by_fd[worker.requests] = worker
                 poll.register(worker.requests, select.POLLOUT)
-        wait = min(_TICK, *(w.patience for w in workers))
+        wait = 0.0 if work() else min(_TICK, *(w.patience for w in workers)) + 1e-3
         events: list[tuple[Worker, Event]] = []
         began = time.monotonic()
-        ready = poll.poll(wait * 1000 + 1)
+        ready = poll.poll(wait * 1000)
         waited = min(time.monotonic() - began, _LONGEST)
         for worker in workers:
             worker.waited(waited)

@@ -19,7 +19,7 @@ from ..target import Target
 from ..tir.ir import Func
 from ..tuning_db.values import Outcome
 from .inputs import Arguments
-from .limits import limit_memory
+from .limits import limit_memory, unlimit_memory
 from .program import parse_program
 from .protocol import Message
 from .reference import read_outputs, write_outputs
@@ -30,7 +30,10 @@ _PER_THREAD = 80 << 20
 
 
 class Runner:
-    """Answers `program`, `reference` once, then `run`, `check`, `interleave` of given code."""
+    """Answers `program`, `reference` once, then `run`, `check`, `interleave` of given code.
+
+    Another `program` takes the place of the one before.
+    """
 
     def __init__(self) -> None:
         self._program: _Program | None = None
@@ -55,6 +58,8 @@ class Runner:
             return _failed(Outcome.BUILD_ERROR, error)
 
     def _prepare(self, fields: dict[str, Any], _: bytes) -> Message:
+        self._program = self._last = None  # what the one before held is free for this one
+        unlimit_memory()
         self._program = _Program(fields)
         return Message({})
 

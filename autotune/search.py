@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -150,6 +150,12 @@ class Search:
 
     def tell(self, observations: Sequence[Observation]) -> None:
         """Learn from outcomes, and redraw the rows around the best."""
+        self.learn(observations)
+        for _ in self.explore():
+            pass
+
+    def learn(self, observations: Sequence[Observation]) -> None:
+        """Learn from outcomes."""
         for o in observations:
             self._asked.add(o.key)
         self._observed.extend(observations)
@@ -166,7 +172,17 @@ class Search:
                     np.array([o.seconds for o in usable], dtype=np.float64),
                 )
         self.seconds_in_model += self._clock() - start
-        self._evolve()
+
+    def explore(self) -> Iterator[None]:
+        """Add children of the rows predicted best, where a space is too large to hold whole.
+
+        In steps of one sketch each, so that something else may be done in between.
+        """
+        children = self.config.children // len(self._pools)
+        for pool in self._pools:
+            if pool.space.size > self._share and len(pool.rows) > 0:
+                self._evolve(pool, children)
+                yield
 
     def _take(
         self, batch: list[Candidate], taken: dict[int, list[int]], s: int, r: int, score: float
@@ -212,18 +228,16 @@ class Search:
         keep[gone] = False
         pool.rows, pool.features = pool.rows[keep], pool.features[keep]
 
-    def _evolve(self) -> None:
-        """Children of the rows predicted best, where a space is too large to hold whole."""
-        children = self.config.children // len(self._pools)
-        for pool in self._pools:
-            if pool.space.size <= self._share or len(pool.rows) == 0:
-                continue
-            scores = self._predict(pool)
-            elite = pool.rows[np.argsort(scores, kind="stable")[:256]]
-            self._add(pool, pool.space.mutate(self._rng, elite, children))
-            if len(pool.rows) > 2 * self._share:
-                order = np.argsort(self._predict(pool), kind="stable")[: self._share]
-                pool.rows, pool.features = pool.rows[order], pool.features[order]
+    def _evolve(self, pool: _Pool, children: int) -> None:
+        scores = self._predict(pool)
+        elite = pool.rows[np.argsort(scores, kind="stable")[:256]]
+        self._add(pool, pool.space.mutate(self._rng, elite, children))
+        if len(pool.rows) > 2 * self._share:
+            order = np.argsort(self._predict(pool), kind="stable")
+            # What is forgotten may be drawn again; what was asked for may not, and stays known.
+            pool.keys.difference_update(r.tobytes() for r in pool.rows[order[self._share :]])
+            order = order[: self._share]
+            pool.rows, pool.features = pool.rows[order], pool.features[order]
 
 
 def _best_of(scores: np.ndarray, count: int) -> list[tuple[int, float]]:

@@ -32,19 +32,13 @@ class Welcome:
 
 
 class Station:
-    """One worker at a time in a role."""
+    """One worker at a time in a role. What it is told first depends on what it works on."""
 
-    def __init__(
-        self,
-        role: str,
-        environment: Mapping[str, str],
-        welcomes: Callable[[], Sequence[Welcome]],
-        inherit: Sequence[int] = (),
-    ) -> None:
+    def __init__(self, role: str, environment: Mapping[str, str]) -> None:
         self._role = role
         self._environment = environment
-        self._welcomes = welcomes
-        self._inherit = inherit
+        self._welcomes: Callable[[], Sequence[Welcome]] = list
+        self._inherit: list[int] = []
         self._worker: Worker | None = None
         self._owed: list[Welcome] = []
         self._failures = 0
@@ -58,10 +52,30 @@ class Station:
         self.close()
         worker = Worker([self._role], self._environment, self._inherit)
         self._worker = worker
-        self._owed = list(self._welcomes())
-        for welcome in self._owed:
-            worker.send(welcome.message, welcome.timeout)
+        self._owed = []
+        self._greet(worker)
         return worker
+
+    @property
+    def opened(self) -> bool:
+        """Whether there is a worker, alive or dead."""
+        return self._worker is not None
+
+    def inherit(self, descriptor: int) -> None:
+        """Let workers that start from now on have an open file."""
+        self._inherit.append(descriptor)
+
+    def take_up(self, welcomes: Callable[[], Sequence[Welcome]]) -> None:
+        """Give these requests first, to the worker that is there and those that replace it.
+
+        Nothing happens where they are the ones that it got last.
+        """
+        if welcomes == self._welcomes:
+            return
+        self._welcomes = welcomes
+        worker = self._worker
+        if worker is not None and worker.process.poll() is None and not worker.dead:
+            self._greet(worker)
 
     def open(self) -> None:
         """Start a worker if there is none, and let it get ready."""
@@ -100,6 +114,12 @@ class Station:
         if self._worker is not None:
             self._worker.kill()
             self._worker = None
+
+    def _greet(self, worker: Worker) -> None:
+        welcomes = self._welcomes()
+        self._owed += welcomes
+        for welcome in welcomes:
+            worker.send(welcome.message, welcome.timeout)
 
 
 def describe(event: Died | TimedOut) -> str:
