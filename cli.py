@@ -27,7 +27,7 @@ from .report import (
     print_facts,
     print_json,
     print_new,
-    print_result,
+    print_results,
     print_table,
     printable,
     steps,
@@ -51,6 +51,10 @@ app.add_typer(db, name="db")
 
 Program = Annotated[
     str, typer.Argument(metavar="FILE.py:FUNCTION", help="Makes the program; the file is run.")
+]
+Programs = Annotated[
+    list[str],
+    typer.Argument(metavar="FILE.py:FUNCTION...", help="Make the programs; the files are run."),
 ]
 Parameters = Annotated[
     list[str] | None,
@@ -98,14 +102,23 @@ def _every_command(
 
 
 @app.command()
-def tune(
-    program: Program,
+def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
+    programs: Programs,
     param: Parameters = None,
     trials: Annotated[
         int | None,
         typer.Option(help="New measurements; 64, or with --seconds as many as fit.", min=1),
     ] = None,
     seconds: Annotated[float | None, typer.Option(help="Wall-clock time.", min=0)] = None,
+    stop_at: Annotated[
+        float | None, typer.Option(help="Stop at this share of the roofline, 0.9 say.")
+    ] = None,
+    min_gain: Annotated[
+        float | None, typer.Option(help="Stop when a second is expected to gain a smaller share.")
+    ] = None,
+    weight: Annotated[
+        list[float] | None, typer.Option(help="Of each program in turn: how often it is called.")
+    ] = None,
     db: Database = "tuning.db",
     target: TargetText = "cpu",
     seed: Annotated[int, typer.Option(help="Makes the search the same again.", min=0)] = 0,
@@ -114,33 +127,37 @@ def tune(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find a fast schedule by measuring candidates.
+    """Find a fast schedule by measuring candidates; several programs share the budget.
 
     Every measurement is in the database as soon as it is made; Ctrl-C keeps the best so far.
     """
     from .autotune.records import flops
     from .autotune.tune import tune as run
 
-    func = _program(program, param)
+    funcs = [_program(program, param) for program in programs]
     options: dict[str, Any] = {
+        "weights": weight,
         "trials": 64 if trials is None and seconds is None else trials,
         "seconds": seconds,
+        "stop_at": stop_at,
+        "min_gain": min_gain,
         "seed": seed,
         "resume": resume,
     }
     with _open(db, create=True) as database:
         if as_json:
-            result = run(func, target, database=database, **options)
-            print_json(tune_row(result, flops(func)))
+            results = run(funcs, target, database=database, **options)
+            rows = [tune_row(r, f.name, flops(f)) for f, r in zip(funcs, results, strict=True)]
+            print_json(rows if len(rows) > 1 else rows[0])
         else:
             from .autotune.display import LiveDisplay
 
             with LiveDisplay() as display:
-                result = run(func, target, database=database, callback=display, **options)
-            print_result(result, flops(func))
-    if result.interrupted:
+                results = run(funcs, target, database=database, callback=display, **options)
+            print_results([(f.name, flops(f), r) for f, r in zip(funcs, results, strict=True)])
+    if any(result.interrupted for result in results):
         raise typer.Exit(130)
-    if result.best is None:
+    if any(result.best is None for result in results):
         raise typer.Exit(1)
 
 

@@ -66,9 +66,10 @@ def _best(workload: Workload, found: Best) -> dict[str, Any]:
     }
 
 
-def tune_row(result: TuneResult, flops: int) -> dict[str, Any]:
+def tune_row(result: TuneResult, name: str, flops: int) -> dict[str, Any]:
     best = result.best
     return {
+        "name": name,
         "best": None
         if best is None
         else {
@@ -84,6 +85,7 @@ def tune_row(result: TuneResult, flops: int) -> dict[str, Any]:
         "reason": result.reason,
         "session": result.session,
         "seconds": result.seconds,
+        "roofline": vars(result.roofline),
         "spent": vars(result.spent),
         "drift": list(result.drift),
     }
@@ -108,21 +110,38 @@ def print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-def print_result(result: TuneResult, flops: int) -> None:
-    """What a tuning session found, and where its time went."""
+def print_results(results: Sequence[tuple[str, int, TuneResult]]) -> None:
+    """What tuning programs (name, floating-point operations) found, and where the time went."""
+    for n, (name, flops, result) in enumerate(results):
+        if len(results) > 1:
+            typer.echo(f"{name}" if n == 0 else f"\n{name}")
+        _print_result(result, flops)
+    typer.echo()
+    spent = [vars(result.spent) for _, _, result in results]
+    total = sum(result.seconds for _, _, result in results)
+    parts = {part: sum(seconds[part] for seconds in spent) for part in spent[0]}
+    rows = [
+        [part, f"{seconds:.1f} s", f"{seconds / total:.0%}"]
+        for part, seconds in [*parts.items(), ("all", total)]
+    ]
+    print_table(("time", ">spent", ">share"), rows, "")
+
+
+def _print_result(result: TuneResult, flops: int) -> None:
     best = "nothing ran correctly; `tilewright db list` shows what became of the candidates"
+    roof = None
     if result.best is not None:
+        roof = f"{result.roofline.seconds / result.best.seconds:.0%} of it ({result.roofline})"
         rate = _rate(flops, result.best.seconds)
         speed = "" if rate is None else f", {rate:.4g} GFLOP/s"
         best = f"{time_text(result.best.seconds)}{speed}"
     counts = ", ".join(f"{count} {outcome}" for outcome, count in result.outcomes.items())
-    spent = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in vars(result.spent).items())
     print_facts(
         {
             "best": best,
+            "roofline": roof,
             "measurement": None if result.best is None else result.best.measurement_id,
             "trials": f"{result.trials} ({counts or 'none'})",
-            "time": f"{result.seconds:.1f} s ({spent})",
             "session": result.session,
             "ended": result.reason,
         }

@@ -45,6 +45,12 @@ class Meter:
         self._clock = clock
         self._began = clock()
         self._before = 0.0
+        self._lap = self._began
+
+    def lap(self) -> float:
+        """Seconds since the last lap."""
+        last, self._lap = self._lap, self._clock()
+        return self._lap - last
 
     def spend(self, trials: int, seconds: float = 0.0) -> None:
         """Count what an earlier run has used."""
@@ -75,10 +81,10 @@ class Meter:
             return f"the {self.budget.seconds:g} seconds are over"
         return None
 
-    def batch(self, size: int) -> int:
-        """How many of `size` trials the budget allows next."""
+    def batch(self, size: int, among: int = 1) -> int:
+        """How many of `size` trials the budget allows next, if so many programs are to get some."""
         left = self.trials_left
-        return size if left is None else min(size, left)
+        return size if left is None else min(size, max(1, left // among))
 
 
 def _check(name: str, value: Any, is_number: bool, most: float) -> None:

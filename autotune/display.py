@@ -37,7 +37,7 @@ class LiveDisplay:
             console = Console(stderr=True)
         self._console = console
         self._live: Live | None = None
-        self._picture = Picture()
+        self._pictures: dict[int, Picture] = {}
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -59,17 +59,25 @@ class LiveDisplay:
             self._live = None
 
     def __call__(self, event: Event) -> None:
-        self._picture.add(event)
+        picture = self._pictures.setdefault(event.program, Picture())
+        picture.add(event)
         if self._live is not None:
-            self._live.update(self._picture.render(), refresh=True)
+            self._live.update(self._render(picture), refresh=True)
             return
-        line = self._picture.line(event)
+        line = picture.line(event)
         if line is not None:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
+    def _render(self, now: Picture) -> RenderableType:
+        """The programs that share the budget a line each, the one at work in full."""
+        from rich.console import Group
+
+        pictures = self._pictures.values()
+        return Group(*(p.render() if p is now else p.summary() for p in pictures))
+
 
 class Picture:
-    """What there is to show of a session, put together from its events."""
+    """What there is to show of the session of a program, put together from its events."""
 
     def __init__(self) -> None:
         self._started: Started | None = None
@@ -108,14 +116,17 @@ class Picture:
                 kept = f", {known} schedules are known" if known else ""
                 return f"tuning {workload} for {target}{kept}"
             case Trial(number=number, record=True, elapsed=elapsed):
-                return f"trial {number}{self._of()}: {self.rate(self._best)} after {elapsed:.1f} s"
+                found = f"{self._which()}{self.rate(self._best)} after {elapsed:.1f} s"
+                return f"trial {number}{self._of()}: {found}"
             case Trial(number=number, error=str(error), outcome=outcome):
-                return f"trial {number}{self._of()}: {outcome}: {_shortened(error)}"
+                which = self._which()
+                return f"trial {number}{self._of()}: {which}{outcome}: {_shortened(error)}"
             case Drift(ratio=ratio) if abs(ratio - 1) > 0.1:
                 return f"the machine is not calm: the same code takes {ratio:.2f} times as long"
             case Ended(elapsed=elapsed):
-                best = self.rate(self._best)
-                return f"{best} after {self._trials} trials in {elapsed:.1f} s: {self._doing}"
+                best = f"{self._which()}{self.rate(self._best)}"
+                count = self._outcomes.total() if self._which() else self._trials
+                return f"{best} after {count} trials in {elapsed:.1f} s: {self._doing}"
             case _:
                 return None
 
@@ -126,6 +137,18 @@ class Picture:
         flops = self._started.flops if self._started is not None else 0
         speed = f", {flops / seconds / 1e9:.1f} GFLOP/s" if flops and seconds > 0 else ""
         return f"best {format_seconds(seconds)}{speed}"
+
+    def summary(self) -> RenderableType:
+        """The picture in a line."""
+        from rich.text import Text
+
+        return Text.assemble(
+            (self._which(), "bold"),
+            (self.rate(self._best), "green"),
+            (f"  {self._outcomes.total()} trials", "dim"),
+            no_wrap=True,
+            overflow="ellipsis",
+        )
 
     def render(self) -> RenderableType:
         """The whole picture."""
@@ -162,6 +185,12 @@ class Picture:
             self._curve.append(event.best_seconds)
         if event.error is not None:
             self._error = f"trial {event.number} {event.outcome}: {_shortened(event.error)}"
+
+    def _which(self) -> str:
+        """The program and a colon, where several share the budget."""
+        if self._started is None or self._started.programs == 1:
+            return ""
+        return f"{self._started.workload}: "
 
     def _of(self) -> str:
         trials = self._started.trials if self._started is not None else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -57,15 +57,18 @@ def best_known(
     return BestResult(best.seconds, trace, best.schedule.id, best.measurement.id)
 
 
-def used(database: TuningDatabase, session: Session) -> tuple[int, float]:
-    """Trials and seconds that a session has used of its budget.
+def used(database: TuningDatabase, sessions: Sequence[Session]) -> tuple[int, float]:
+    """Trials and seconds that sessions which ran together have used of their budget.
 
-    Its trials are the schedules that it measured: finals measure some of them again. Times in which
-    it was not running are left out.
+    Their trials are the schedules that they measured: finals measure some of them again. Times in
+    which none was running are left out.
     """
-    measured = database.measurements(session=session.id)
-    times = sorted([session.started, *(m.created for m in measured), session.heartbeat])
-    return len({m.schedule for m in measured}), _active(times)
+    trials, times = 0, list[datetime]()
+    for session in sessions:
+        measured = database.measurements(session=session.id)
+        trials += len({m.schedule for m in measured})
+        times += [session.started, *(m.created for m in measured), session.heartbeat]
+    return trials, _active(sorted(times))
 
 
 def _active(times: list[datetime]) -> float:

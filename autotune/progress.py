@@ -1,4 +1,8 @@
-"""What a tuning session tells while it runs: frozen values, one at a time, to a callback."""
+"""What a tuning session tells while it runs: frozen values, one at a time, to a callback.
+
+`program` is the position among the programs that share a budget, 0 for one alone; all of them start
+before the first candidate and end after the last. `elapsed` are the seconds of all of them.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ class Started:
 
     `done` trials of its budget are done already where it is resumed; `known` schedules of this
     program are in the database, the fastest with `best_seconds`. `flops` are of one call.
+    `programs` is how many share the budget.
     """
 
     session: str
@@ -25,6 +30,8 @@ class Started:
     known: int
     flops: int
     best_seconds: float | None
+    programs: int = 1
+    program: int = 0
 
 
 @dataclass(frozen=True)
@@ -34,13 +41,14 @@ class Batch:
     number: int
     size: int
     elapsed: float
+    program: int = 0
 
 
 @dataclass(frozen=True)
 class Trial:
     """A candidate was measured, and is in the database.
 
-    `number` counts the trials of the session from 1. `record` says that it is the best so far, and
+    `number` counts the trials of the budget from 1. `record` says that it is the best so far, and
     checked; `best_seconds` is the best now. `error` is the reason of an outcome that is not ok.
     """
 
@@ -52,6 +60,7 @@ class Trial:
     error: str | None
     schedule: str
     elapsed: float
+    program: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,7 @@ class Waiting:
 
     what: str
     elapsed: float
+    program: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,7 @@ class Drift:
 
     ratio: float
     elapsed: float
+    program: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,6 +87,7 @@ class Final:
 
     seconds: tuple[tuple[str, float], ...]
     elapsed: float
+    program: int = 0
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,7 @@ class Ended:
     trials: int
     best_seconds: float | None
     elapsed: float
+    program: int = 0
 
 
 Event = Started | Batch | Trial | Waiting | Drift | Final | Ended

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..runtime.timer import format_seconds
 from ..schedule import Trace
 from ..tuning_db.values import Outcome, SessionStatus
+from .roofline import Roofline
 
 
 @dataclass(frozen=True)
@@ -26,17 +27,19 @@ class BestResult:
 
 @dataclass(frozen=True)
 class Spent:
-    """Where the time of a session went, in seconds.
+    """Where the time of a session went, in seconds, which add up to all of it.
 
-    `reference` is waiting for the unscheduled program (and for processes to start), `other` the
+    `search` is making sketches and candidates, `model` learning and predicting. `build` is waiting
+    for builders, without what the search did meanwhile. `run` is loading, timing and checking
+    candidates, `waiting` that for the unscheduled program (and for processes to start), `other` the
     database, the callback and whatever else.
     """
 
     search: float
     model: float
-    reference: float
     build: float
     run: float
+    waiting: float
     other: float
 
 
@@ -46,8 +49,9 @@ class TuneResult:
 
     `best` is `None` only where nothing is known that ran correctly. `trials` were measured by this
     call, with these `outcomes`. `status` is `INTERRUPTED` if the budget was not used up, and
-    `reason` says why it ended. `drift` has the times of one kernel during the session over its
-    first: far from 1, the machine was not calm and times do not compare well.
+    `reason` says why it ended. `seconds` is what this program took, of those that share a budget;
+    `roofline` is the least time that a call can take. `drift` has the times of one kernel during
+    the session over its first: far from 1, the machine was not calm and times do not compare well.
     """
 
     best: BestResult | None
@@ -58,6 +62,7 @@ class TuneResult:
     session: str
     seconds: float
     spent: Spent
+    roofline: Roofline
     drift: tuple[float, ...]
 
     @property

@@ -1,4 +1,4 @@
-"""A tuning session: asks the search, measures, records, tells the search, until a budget is spent.
+"""A tuning session of a program: asks the search, measures, records, tells the search.
 
 Every measurement is in the database before the next begins, so that a session may be killed at any
 moment; what it knows beyond that is only how to go on faster.
@@ -9,21 +9,25 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from typing import Protocol
 
+from ..errors import TilewrightError
 from ..runtime.timer import format_seconds
 from ..schedule import Trace
 from ..tuning_db.values import Measurement, Outcome, SessionStatus
 from .budget import Meter
 from .config import TuneConfig
 from .contenders import Contender, Contenders, Sentinel
+from .gain import Course
 from .measure import Measurer
 from .measured import Measured
 from .progress import Batch, Callback, Drift, Ended, Event, Final, Started, Trial, Waiting
 from .recorder import Recorder
 from .result import BestResult, Spent, TuneResult
+from .roofline import Roofline
 from .search import Candidate, Observation
 from .sketch import Sketch
 
@@ -38,7 +42,8 @@ class Proposals(Protocol):
     seconds_in_model: float
 
     def ask(self, count: int) -> list[Candidate]: ...
-    def tell(self, observations: Sequence[Observation]) -> None: ...
+    def learn(self, observations: Sequence[Observation]) -> None: ...
+    def explore(self) -> Iterator[None]: ...
 
 
 class OutOfTime(Exception):
@@ -49,7 +54,8 @@ class OutOfTime(Exception):
 class Setting:
     """What a session is given. `check_interrupt` raises `KeyboardInterrupt` where it should end.
 
-    `best` is the fastest schedule known before, and `search_seconds` what making the search took.
+    `best` is the fastest schedule known before, after `known` were measured, and `search_seconds`
+    what making the search took. `number` of `programs` is this one of those that share the budget.
     """
 
     recorder: Recorder
@@ -59,14 +65,26 @@ class Setting:
     config: TuneConfig
     callback: Callback
     check_interrupt: Callable[[], None]
+    roofline: Roofline
+    number: int = 0
+    programs: int = 1
+    known: int = 0
     best: BestResult | None = None
     search_seconds: float = 0.0
 
 
 class Tuning:
-    """A session that runs in this process."""
+    """A session that runs in this process, a batch at a time.
+
+    `ended` is why the program gets no more trials, `None` while it may. `course` is how it went.
+    """
 
     def __init__(self, setting: Setting) -> None:
+        self.ended: str | None = None
+        self.roofline = setting.roofline
+        self.batch = setting.config.batch
+        self.course = Course(setting.roofline.seconds, [])
+        self._setting = setting
         self._recorder = setting.recorder
         self._search = setting.search
         self._measurer = setting.measurer
@@ -81,9 +99,16 @@ class Tuning:
         self._sentinel = Sentinel(setting.config.calm)
         self._last_word = time.monotonic()
         self._measurer.tick = self._tick
+        self._batches = 0
+        self._seconds = self._meter.lap()
 
-    def begin(self, known: int) -> None:
-        """Say what is about to happen; `known` schedules are in the database."""
+    @property
+    def best_seconds(self) -> float | None:
+        """The time of the best, as far as it is known."""
+        return None if self._best is None else self._best.seconds
+
+    def begin(self) -> None:
+        """Say what is about to happen."""
         workload, target = self._recorder.subject.workload, self._recorder.subject.target
         budget = self._meter.budget
         _log.info("%s: tuning for %s", workload.name, target.text)
@@ -95,35 +120,49 @@ class Tuning:
                 trials=budget.trials,
                 seconds=budget.seconds,
                 done=self._meter.trials,
-                known=known,
+                known=self._setting.known,
                 flops=workload.flops,
-                best_seconds=self._best_seconds,
+                best_seconds=self.best_seconds,
+                programs=self._setting.programs,
             )
         )
 
-    def run(self) -> str:
-        """Measure until the budget is spent; the reason to end."""
-        number = 0
+    def step(self, count: int) -> None:
+        """Measure at most `count` candidates; without any, the session has `ended`."""
         try:
-            while (spent := self._meter.spent) is None:
-                self._tick()
-                candidates = self._ask()
-                if not candidates:
-                    return f"the search has no candidate left after {self._meter.trials} trials"
-                number += 1
-                self._tell(Batch(number, len(candidates), self._meter.elapsed))
-                self._measure(candidates)
-                self._watch_drift()
-            if self._meter.seconds_left != 0:
-                self._hold_finals()
-        except OutOfTime:
-            return self._meter.spent or "the time is over"
-        return spent
+            self._tick()
+            candidates = self._ask(count)
+            if not candidates:
+                trials = self._meter.trials
+                self.ended = f"the search has no candidate left after {trials} trials"
+                return
+            self._batches += 1
+            self._tell(Batch(self._batches, len(candidates), self._meter.elapsed))
+            self._measure(candidates)
+            self._watch_drift()
+        finally:
+            took = self._meter.lap()
+            self._seconds += took
+        self.course.add(len(candidates), took, self.best_seconds)
+
+    def hold_finals(self) -> None:
+        """Time the fastest candidates in turns.
+
+        These are measurements of their own, and the last word on those schedules: the first times
+        were good by luck too. Where that makes one the best that did not take part, it gets its
+        own contest with the winner.
+        """
+        try:
+            self._hold_finals()
+        finally:
+            self._seconds += self._meter.lap()
 
     def finish(self, reason: str, status: SessionStatus) -> TuneResult:
         """End the session in the database, and say what came of it."""
+        reason = self.ended or reason
         self._recorder.end(status)
-        seconds = self._meter.elapsed
+        self._seconds += self._meter.lap()
+        seconds = self._seconds
         result = TuneResult(
             best=self._best,
             trials=self._outcomes.total(),
@@ -133,11 +172,25 @@ class Tuning:
             session=self._recorder.session.id,
             seconds=seconds,
             spent=self._spent(seconds),
+            roofline=self.roofline,
             drift=tuple(self._sentinel.ratios),
         )
         _log.info("%s: %s", self._name, result)
-        self._tell(Ended(reason, result.interrupted, result.trials, self._best_seconds, seconds))
+        self._tell(
+            Ended(
+                reason,
+                result.interrupted,
+                result.trials,
+                self.best_seconds,
+                self._meter.elapsed,
+            )
+        )
         return result
+
+    def abandon(self) -> None:
+        """End the session in the database after an error, as far as that is possible."""
+        with suppress(TilewrightError):
+            self._recorder.end(SessionStatus.INTERRUPTED)
 
     def _tick(self) -> None:
         """Called while workers are busy: notices interrupts and the end of the time."""
@@ -151,15 +204,27 @@ class Tuning:
             what = "building" if started else "building, and running the unscheduled program"
             self._tell(Waiting(what, self._meter.elapsed))
 
-    def _ask(self) -> list[Candidate]:
+    def _ask(self, count: int) -> list[Candidate]:
         began = time.monotonic()
-        candidates = self._search.ask(self._meter.batch(self._config.batch))
+        candidates = self._search.ask(count)
         self._search_seconds += time.monotonic() - began
         return candidates
 
+    def _explore(self) -> Iterator[None]:
+        """The search's own work while candidates are built, if there is another batch to come."""
+        steps = self._search.explore()
+        while True:
+            began = time.monotonic()
+            done = next(steps, self) is self
+            self._search_seconds += time.monotonic() - began
+            if done:
+                return
+            yield
+
     def _measure(self, candidates: Sequence[Candidate]) -> None:
         traces = [c.trace for c in candidates]
-        results = self._measurer.measure(traces, self._best_seconds)
+        last = self._meter.trials_left == len(candidates)
+        results = self._measurer.measure(traces, self.best_seconds, () if last else self._explore())
         observed = []
         for candidate, measured in zip(candidates, results, strict=True):
             sketch = self._search.sketches[candidate.sketch].name
@@ -175,7 +240,7 @@ class Tuning:
                 )
             )
         began = time.monotonic()
-        self._search.tell(observed)
+        self._search.learn(observed)
         self._search_seconds += time.monotonic() - began
 
     def _conclude(self, candidate: Candidate, measured: Measured, written: Measurement) -> None:
@@ -198,7 +263,7 @@ class Tuning:
                 number=self._meter.trials,
                 outcome=measured.outcome,
                 seconds=measured.seconds,
-                best_seconds=self._best_seconds,
+                best_seconds=self.best_seconds,
                 record=record,
                 error=measured.error,
                 schedule=written.schedule,
@@ -223,12 +288,6 @@ class Tuning:
         self._tell(Drift(ratio, self._meter.elapsed))
 
     def _hold_finals(self) -> None:
-        """Time the fastest candidates in turns.
-
-        These are measurements of their own, and the last word on those schedules: the first times
-        were good by luck too. Where that makes one the best that did not take part, it gets its
-        own contest with the winner.
-        """
         near = self._contenders.finalists(self._config.finalists, self._config.margin)
         if self._rounds(near) < 2:
             return
@@ -278,21 +337,17 @@ class Tuning:
         parts = Spent(
             search=max(0.0, self._search_seconds - model),
             model=model,
-            reference=measurer.seconds_waiting,
             build=measurer.seconds_building,
             run=measurer.seconds_running,
+            waiting=measurer.seconds_waiting,
             other=0.0,
         )
         return replace(parts, other=max(0.0, seconds - sum(astuple(parts))))
 
     def _tell(self, event: Event) -> None:
         self._last_word = time.monotonic()
-        self._callback(event)
+        self._callback(replace(event, program=self._setting.number))
 
     @property
     def _name(self) -> str:
         return self._recorder.subject.workload.name
-
-    @property
-    def _best_seconds(self) -> float | None:
-        return None if self._best is None else self._best.seconds

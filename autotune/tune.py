@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Any
+from contextlib import ExitStack
+from typing import overload
 
 from ..codegen.detect import check_runnable, resolve, usable_processors
-from ..errors import TilewrightError, TuningError
+from ..errors import TuningError
 from ..schedule import Schedule
 from ..target import Target
-from ..tir.equality import structural_equal
 from ..tir.ir import Func
 from ..tir.verify import verify
 from ..tuning_db import TuningDatabase
@@ -20,19 +19,24 @@ from . import history
 from .budget import Budget, Meter
 from .config import TuneConfig
 from .cost_model import PARAMETERS, CostModel
+from .crew import Crew
 from .interrupt import Interrupts
 from .measure import Measurer
 from .progress import Callback, ignore
 from .recorder import Recorder, Subject
 from .records import environment_record, target_record, toolchain_record, workload_record
 from .result import TuneResult
+from .roofline import roofline
 from .search import Search
 from .session import Setting, Tuning
-from .sketch import Sketch
+from .stop import StopRules
+from .tasks import tasks, weights_of
+from .together import run
 
 _log = logging.getLogger(__name__)
 
 
+@overload
 def tune(
     func: Func | Schedule | Sequence[Schedule],
     target: Target | str = "cpu",
@@ -40,18 +44,59 @@ def tune(
     database: TuningDatabase,
     trials: int | None = 64,
     seconds: float | None = None,
+    stop_at: float | None = None,
+    min_gain: float | None = None,
     seed: int = 0,
     resume: bool = False,
     callback: Callback | None = None,
     config: TuneConfig | None = None,
-) -> TuneResult:
+) -> TuneResult: ...
+@overload
+def tune(
+    func: Sequence[Func],
+    target: Target | str = "cpu",
+    *,
+    database: TuningDatabase,
+    weights: Sequence[float] | None = None,
+    trials: int | None = 64,
+    seconds: float | None = None,
+    stop_at: float | None = None,
+    min_gain: float | None = None,
+    seed: int = 0,
+    resume: bool = False,
+    callback: Callback | None = None,
+    config: TuneConfig | None = None,
+) -> list[TuneResult]: ...
+def tune(  # noqa: PLR0913 - each option of a session has a name
+    func: Func | Schedule | Sequence[Schedule] | Sequence[Func],
+    target: Target | str = "cpu",
+    *,
+    database: TuningDatabase,
+    weights: Sequence[float] | None = None,
+    trials: int | None = 64,
+    seconds: float | None = None,
+    stop_at: float | None = None,
+    min_gain: float | None = None,
+    seed: int = 0,
+    resume: bool = False,
+    callback: Callback | None = None,
+    config: TuneConfig | None = None,
+) -> TuneResult | list[TuneResult]:
     """Search for a fast schedule of `func` on `target` by measuring candidates on this machine.
 
     Rules make the schedules to search. Symbolic schedules of a program in place of `func` are
     searched as they are; primitives of their own must come from modules that can be imported.
 
+    Several programs share one budget, and give a list of results. Each batch goes to the program
+    for which it is expected to gain most, in seconds of a call times its weight: how often it is
+    called, say, by default 1 (Ansor's task scheduler, see `gain`).
+
     The budget is `trials` new measurements, `seconds` of wall-clock time, or both: the first that
-    is used up ends the session. Every measurement is in `database` as soon as it is made. What the
+    is used up ends the session. `stop_at` ends it for a program that reaches that share of its
+    roofline (0.9 say, see `roofline`), and `min_gain` for all once a second of tuning is expected
+    to gain less than that share of their time.
+
+    Every measurement is in `database` as soon as it is made. What the
     database knows of this program and target warms the search and is not measured again. `resume`
     goes on with what is left of the last session of this program, target and budget that did not
     finish; where there is none, a new one starts.
@@ -60,102 +105,109 @@ def tune(
     result. `callback` gets the events of `progress`, in this thread; what it raises ends the
     session and is passed on. `seed` makes the search, not the measurements, the same again.
 
-    Raises `TuningError` for a budget that is none and where the program cannot be measured,
+    Raises `TuningError` for a budget that is none and where a program cannot be measured,
     `VerifyError` for a program that breaks a rule (reads out of bounds, say), `ScheduleError` where
     no rule makes a schedule for it, `TargetError` for a target that this
     machine does not run, and `DatabaseError`.
     """
-    own = None if isinstance(func, Func) else _own(func)
-    if not isinstance(func, Func):
-        func = (func if isinstance(func, Schedule) else func[0]).original
+    programs, several = tasks(func)
     if not isinstance(database, TuningDatabase):
         raise TuningError(
             "database: expected a TuningDatabase, found {0!r}",
             database,
             hint='open one: tw.TuningDatabase("tuning.db")',
         )
-    verify(func)
+    for program in programs:
+        verify(program.func)
     meter = Meter(Budget(trials, seconds))
+    rules = StopRules(stop_at, min_gain)
+    shares = weights_of(weights, len(programs))
+    if trials is not None and trials < len(programs):
+        raise TuningError("{0} trials are not enough for {1} programs", trials, len(programs))
     options = config or TuneConfig()
     resolved = _runnable(target)
-    subject = Subject(
+    subjects = [_subject(program.func, resolved) for program in programs]
+    ids = [subject.workload.id for subject in subjects]
+    for n, (subject, id) in enumerate(zip(subjects, ids, strict=True)):
+        if id in ids[:n]:
+            raise TuningError(
+                "{0} ({1}) is there twice",
+                subject.workload.name,
+                subject.workload.shape,
+                hint="give it once, with a weight of 2",
+            )
+        database.put(*subject)
+    unfinished = [_unfinished(database, s, meter.budget) if resume else None for s in subjects]
+    meter.spend(*history.used(database, [u for u in unfinished if u is not None]))
+    modules = sorted({name for p in programs for sketch in p.own or () for name in sketch.modules})
+    crew = Crew(resolved, options.measure, modules)
+    measurers = [Measurer(p.func, resolved, options.measure, crew=crew) for p in programs]
+    with Interrupts() as interrupts, ExitStack() as stack:
+        for measurer in measurers:
+            stack.enter_context(measurer)
+        tunings = []
+        for n, (program, subject) in enumerate(zip(programs, subjects, strict=True)):
+            known = history.known(database, *subject[:3])
+            began = meter.elapsed
+            search = Search(
+                program.func,
+                resolved,
+                seed=seed,
+                config=options.search,
+                made=program.own,
+                known=known,
+            )
+            search_seconds = meter.elapsed - began
+            before = unfinished[n]
+            if before is not None:
+                session = database.resume_session(before.id)
+            else:
+                session = _started(database, subject, meter.budget, seed, options)
+            recorder = Recorder(database, subject, session)
+            setting = Setting(
+                recorder=recorder,
+                search=search,
+                measurer=measurers[n],
+                meter=meter,
+                config=options,
+                callback=callback or ignore,
+                check_interrupt=interrupts.check,
+                roofline=roofline(program.func, resolved),
+                number=n,
+                programs=len(programs),
+                known=len(known),
+                best=recorder.best(),
+                search_seconds=search_seconds,
+            )
+            tunings.append(Tuning(setting))
+        results = _finished(tunings, shares, meter, rules)
+    return results if several else results[0]
+
+
+def _subject(func: Func, target: Target) -> Subject:
+    return Subject(
         workload_record(func),
-        target_record(resolved),
+        target_record(target),
         toolchain_record(),
-        environment_record(resolved),
+        environment_record(target),
     )
-    database.put(*subject)
-    unfinished = _unfinished(database, subject, meter.budget) if resume else None
-    if unfinished is not None:
-        meter.spend(*history.used(database, unfinished))
-    modules = sorted({name for sketch in own or () for name in sketch.modules})
-    with (
-        Interrupts() as interrupts,
-        Measurer(func, resolved, options.measure, modules=modules) as measurer,
-    ):
-        known = history.known(database, *subject[:3])
-        began = meter.elapsed
-        search = Search(func, resolved, seed=seed, config=options.search, made=own, known=known)
-        search_seconds = meter.elapsed - began
-        if unfinished is not None:
-            session = database.resume_session(unfinished.id)
-        else:
-            session = _started(database, subject, meter.budget, seed, options)
-        recorder = Recorder(database, subject, session)
-        setting = Setting(
-            recorder=recorder,
-            search=search,
-            measurer=measurer,
-            meter=meter,
-            config=options,
-            callback=callback or ignore,
-            check_interrupt=interrupts.check,
-            best=recorder.best(),
-            search_seconds=search_seconds,
-        )
-        return _finished(Tuning(setting), recorder, len(known))
 
 
-def _own(func: Any) -> list[Sketch]:
-    """What is not a program but symbolic schedules of one, as sketches."""
-    schedules = [func] if isinstance(func, Schedule) else func
-    made = isinstance(schedules, Sequence) and all(isinstance(s, Schedule) for s in schedules)
-    if not made or not schedules:
-        raise TuningError(
-            "expected a program (Func) to tune, or an open schedule of it, found {0!r}",
-            type(func).__name__,
-            hint="call the function that makes the program: tune(matmul(), ...)",
-        )
-    sketches = [Sketch.of(schedule, f"own{n}") for n, schedule in enumerate(schedules)]
-    for sketch, schedule in zip(sketches, schedules, strict=True):
-        if not structural_equal(schedule.original, schedules[0].original):
-            raise TuningError(
-                "schedules of two programs, {0} and {1}; a session tunes one",
-                schedules[0].original.name,
-                schedule.original.name,
-            )
-        if "__main__" in sketch.modules:
-            raise TuningError(
-                "{0} takes steps that this script or notebook defines, which the processes that "
-                "build cannot import",
-                sketch.name,
-                hint="put the primitives into a module, and import that here",
-            )
-    return sketches
-
-
-def _finished(tuning: Tuning, recorder: Recorder, known: int) -> TuneResult:
-    """Run a session to its end, whichever that is."""
+def _finished(
+    tunings: Sequence[Tuning], weights: Sequence[float], meter: Meter, rules: StopRules
+) -> list[TuneResult]:
+    """Run sessions to their end, whichever that is."""
     try:
-        tuning.begin(known)
-        reason = tuning.run()
+        for tuning in tunings:
+            tuning.begin()
+        reason = run(tunings, weights, meter, rules)
     except KeyboardInterrupt:
-        return tuning.finish("interrupted", SessionStatus.INTERRUPTED)
+        return [t.finish("interrupted", SessionStatus.INTERRUPTED) for t in tunings]
     except BaseException:
-        with suppress(TilewrightError):
-            recorder.end(SessionStatus.INTERRUPTED)
+        for tuning in tunings:
+            tuning.abandon()
         raise
-    return tuning.finish(reason, SessionStatus.FINISHED)
+    return [t.finish(reason, SessionStatus.FINISHED) for t in tunings]
 
 
 def _runnable(target: Target | str) -> Target:

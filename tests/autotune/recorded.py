@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 from tilewright import Trace
@@ -43,7 +44,10 @@ class Recorded:
     def __exit__(self, *_: object) -> None:
         self.closed = True
 
-    def measure(self, traces: Sequence[Trace], best: float | None) -> Iterator[Measured]:
+    def measure(
+        self, traces: Sequence[Trace], best: float | None, meanwhile: Iterable[None] = ()
+    ) -> Iterator[Measured]:
+        deque(meanwhile, 0)
         for _ in traces:
             self.tick()
             found = self._measured[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -88,3 +89,33 @@ def test_a_sparkline_falls_as_times_do() -> None:
     assert sparkline([8.0, 4.0, 2.0, 1.0], 10) == "█▆▃▁"
     assert sparkline([3.0, 3.0], 10) == "▁▁"
     assert len(sparkline([float(k) for k in range(1, 500)], 32)) == 32
+
+
+def test_programs_that_share_a_budget_are_told_apart() -> None:
+    def of(program: int, *events: Event) -> list[Event]:
+        return [replace(event, program=program) for event in events]
+
+    def started(name: str) -> Started:
+        return Started("0" * 64, name, "cpu", 4, None, 0, 0, 0, None, programs=2)
+
+    events = [
+        *of(0, started("matmul")),
+        *of(1, started("softmax")),
+        *of(0, trial(1, 2e-3, 2e-3, record=True)),
+        *of(1, trial(2, None, None), trial(3, 1e-3, 1e-3, record=True)),
+        *of(0, Ended("done", False, 1, 2e-3, 5.0)),
+        *of(1, Ended("done", False, 2, 1e-3, 5.0)),
+    ]
+    text = shown(Console(file=io.StringIO(), width=200), events)
+    assert text.splitlines()[2:] == [
+        "trial 1/4: matmul: best 2 ms after 1.0 s",
+        "trial 2/4: softmax: crash: running it: signal 11 [SIGSEGV]",
+        "trial 3/4: softmax: best 1 ms after 3.0 s",
+        "matmul: best 2 ms after 1 trials in 5.0 s: done",
+        "softmax: best 1 ms after 2 trials in 5.0 s: done",
+    ]
+    picture = shown(Console(file=io.StringIO(), force_terminal=True, width=120), events[:5])
+    last = picture[picture.rindex("matmul") :]
+    assert "best 2 ms" in last
+    assert "1 trials" in last
+    assert "softmax" in last

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -138,8 +138,10 @@ class Faulty(Measurer):
 
     faults = ("null", "wrong", "hang", "right")
 
-    def build(self, traces: Sequence[Trace]) -> list[Built | Measured]:
-        made = super().build(traces)
+    def build(
+        self, traces: Sequence[Trace], meanwhile: Iterable[None] = ()
+    ) -> list[Built | Measured]:
+        made = super().build(traces, meanwhile)
         return [kernel(kind) for kind, _ in zip(self.faults, made, strict=True)]
 
 
@@ -162,3 +164,27 @@ def test_a_session_records_each_fault_and_goes_on(monkeypatch: pytest.MonkeyPatc
     assert "SIGSEGV" in reasons[Outcome.CRASH]
     assert "not done within" in reasons[Outcome.RUN_TIMEOUT]
     assert "B[5] is 10000.0" in reasons[Outcome.WRONG_RESULT]
+
+
+def test_programs_share_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+
+    class Counted(Measurer):
+        def build(
+            self, traces: Sequence[Trace], meanwhile: Iterable[None] = ()
+        ) -> list[Built | Measured]:
+            started.extend(self.processes)
+            return super().build(traces, meanwhile)
+
+    monkeypatch.setattr(tuning, "Measurer", Counted)
+    db = TuningDatabase("sqlite://")
+    programs = [affine(), matmul(), affine(512)]
+    limits = {**vars(QUICK.measure), "run_memory": 64 << 20}
+    config = type(QUICK)(**{**vars(QUICK), "measure": type(QUICK.measure)(**limits)})
+    before = psutil.Process().children()
+    results = tune(programs, "cpu -threads=1", database=db, trials=12, config=config)
+    assert psutil.Process().children() == before
+    assert sum(r.trials for r in results) == 12
+    assert all(r.best is not None for r in results)
+    assert {o for r in results for o in r.outcomes} == {Outcome.OK}
+    assert len(set(started)) == 2

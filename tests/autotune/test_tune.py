@@ -183,8 +183,8 @@ def test_seconds_end_a_session_within_a_batch(
     now = [0.0]
 
     class Late(Recorded):
-        def measure(self, traces: Any, best: float | None) -> Any:
-            for k, found in enumerate(super().measure(traces, best)):
+        def measure(self, traces: Any, best: float | None, meanwhile: Any = ()) -> Any:
+            for k, found in enumerate(super().measure(traces, best, meanwhile)):
                 if k == 2:
                     now[0] = 3.5
                 yield found
@@ -295,7 +295,7 @@ def test_finals_have_the_last_word(db: TuningDatabase, play: Play) -> None:
     assert result.trials == 8
     assert len(db.measurements()) == 10
     (session,) = db.records(Session)
-    assert history.used(db, session)[0] == 8
+    assert history.used(db, [session])[0] == 8
 
 
 def test_one_that_finals_make_the_best_is_timed_in_turns_too(
@@ -391,6 +391,139 @@ def test_nonsense_is_refused_before_anything_is_done(
 ) -> None:
     options: dict[str, Any] = {"func": matmul(), "database": db, **change}
     with pytest.raises(error) as refused:
+        tune(**options)
+    assert says in str(refused.value)
+    assert db.records(Session) == []
+
+
+# Several programs
+
+
+class Played:
+    """A measurer for each program, in the order in which they are made."""
+
+    def __init__(self, *recorded: Recorded) -> None:
+        self._next = iter(recorded)
+
+    def __call__(self, *_: Any, **__: Any) -> Recorded:
+        return next(self._next)
+
+
+def several(
+    monkeypatch: pytest.MonkeyPatch, db: TuningDatabase, *recorded: Recorded, **options: Any
+) -> list[Any]:
+    monkeypatch.setattr(search, "sketches", sketches)
+    monkeypatch.setattr(tuning, "Measurer", Played(*recorded))
+    options = {"trials": 24, "config": QUICK, **options}
+    return tune([matmul(), matmul(8)], "cpu -threads=1", database=db, **options)
+
+
+def test_a_budget_goes_where_it_gains_most(
+    db: TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[Event] = []
+    slow, fast = several(
+        monkeypatch, db, Recorded([ok(9.0)]), Recorded([ok(1.0)]), callback=events.append
+    )
+    assert (slow.trials, fast.trials) == (20, 4)
+    assert (slow.best.seconds, fast.best.seconds) == (9.0, 1.0)
+    assert {r.reason for r in (slow, fast)} == {"all 24 trials are done"}
+    assert [(e.program, e.programs) for e in events if isinstance(e, Started)] == [(0, 2), (1, 2)]
+    trials = [e for e in events if isinstance(e, Trial)]
+    assert [t.number for t in trials] == list(range(1, 25))
+    assert [t.program for t in trials] == [0] * 4 + [1] * 4 + [0] * 16
+    assert sorted(e.program for e in events if isinstance(e, Ended)) == [0, 1]
+    assert len(db.measurements(session=slow.session)) == 20
+    assert len(db.measurements(session=fast.session)) == 4
+    for result in (slow, fast):
+        assert sum(vars(result.spent).values()) == pytest.approx(result.seconds)
+
+
+def test_weights_count(db: TuningDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = Recorded([ok(9.0)]), Recorded([ok(1.0)])
+    slow, fast = several(monkeypatch, db, *measured, weights=[1, 100])
+    assert (slow.trials, fast.trials) == (4, 20)
+
+
+def test_each_program_gets_a_share_of_a_small_budget(
+    db: TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = several(monkeypatch, db, Recorded([ok(9.0)]), Recorded([ok(1.0)]), trials=3)
+    assert (one.trials, other.trials) == (1, 2)
+
+
+def test_an_interrupt_ends_all_and_all_are_resumed(
+    db: TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = Recorded([ok(9.0)]), Recorded([ok(1.0)])
+    stopped = interrupting(6, KeyboardInterrupt())
+    first = several(monkeypatch, db, *measured, callback=stopped)
+    assert [r.trials for r in first] == [4, 2]
+    assert all(r.interrupted for r in first)
+    assert sessions(db) == [SessionStatus.INTERRUPTED] * 2
+    rest = several(monkeypatch, db, *measured, resume=True)
+    assert [r.session for r in rest] == [r.session for r in first]
+    assert sum(r.trials for r in rest) == 18
+    assert sessions(db) == [SessionStatus.FINISHED] * 2
+
+
+def test_a_program_at_its_roofline_leaves_its_share(
+    db: TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, rest = several(
+        monkeypatch, db, Recorded([ok(1e-12)]), Recorded([ok(1.0)]), stop_at=0.9, weights=[1e15, 1]
+    )
+    assert (done.trials, rest.trials) == (4, 20)
+    assert "of the roofline" in done.reason
+    assert rest.reason == "all 24 trials are done"
+
+
+def test_rules_end_a_session(db: TuningDatabase, play: Play) -> None:
+    play(ok(1e-12))
+    result = run(db, stop_at=0.9, trials=100)
+    assert result.trials == 4
+    assert "of the roofline" in result.reason
+    assert result.status is SessionStatus.FINISHED
+    play(ok(1e-12))
+    assert run(db, stop_at=0.9, seed=1).trials == 0
+
+
+def test_a_session_ends_when_little_is_to_be_expected(
+    db: TuningDatabase, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+
+    def callback(event: Event) -> None:
+        now[0] += isinstance(event, Trial)
+
+    play(ok(1.0))
+    monkeypatch.setattr(tuning, "Meter", lambda budget: Meter(budget, clock=lambda: now[0]))
+    result = run(db, callback, min_gain=0.045, trials=100)
+    assert result.trials == 20  # 0.8 / 20 is the first that is less
+    assert "expected to gain 0.04 of the time, below min_gain" in result.reason
+    assert result.status is SessionStatus.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            {"func": [matmul(), matmul()]},
+            "matmul (A:float32[16,16] B:float32[16,16] C:float32[16,16]) is there twice",
+        ),
+        ({"func": [matmul(), 3]}, "expected programs (Func) that share a budget, found 'int'"),
+        ({"func": [matmul(), matmul(8)], "trials": 1}, "1 trials are not enough for 2 programs"),
+        ({"weights": [1, 2]}, "2 weights for 1 programs"),
+        ({"weights": [0.0]}, "weights: expected numbers of more than 0, found 0.0"),
+        ({"stop_at": 2}, "stop_at=2: expected a share"),
+        ({"min_gain": 0}, "min_gain=0: expected a share"),
+    ],
+)
+def test_options_of_several_programs_are_checked(
+    db: TuningDatabase, change: dict[str, Any], says: str
+) -> None:
+    options: dict[str, Any] = {"func": matmul(), "database": db, **change}
+    with pytest.raises(TuningError) as refused:
         tune(**options)
     assert says in str(refused.value)
     assert db.records(Session) == []

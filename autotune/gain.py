@@ -1,0 +1,88 @@
+"""What another measurement of a program is expected to gain: shares budgets, and ends sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_WINDOW = 3
+"""Batches over which the trend is taken."""
+_TREND = 0.2
+"""The weight of the trend beside that of what may be left."""
+
+
+@dataclass
+class Course:
+    """How a search has gone: trials done and the best seconds then, after each batch.
+
+    `limit` is the least time that there can be. `seconds` is what the trials of this session took.
+    """
+
+    limit: float
+    points: list[tuple[int, float]]
+    trials: int = 0
+    seconds: float = 0.0
+
+    def add(self, trials: int, seconds: float, best: float | None) -> None:
+        """Count a batch of `trials` that took `seconds`; `best` is the best time since."""
+        self.trials += trials
+        self.seconds += seconds
+        if best is not None:
+            self.points.append((self.trials, best))
+
+    @property
+    def best(self) -> float | None:
+        return self.points[-1][1] if self.points else None
+
+    @property
+    def seconds_per_trial(self) -> float | None:
+        return self.seconds / self.trials if self.trials else None
+
+    @property
+    def gain(self) -> float | None:
+        """Seconds of a call that the next trial is expected to save; `None` as long as none ran.
+
+        The gradient of Ansor's task scheduler (Zheng et al., OSDI 2020, section 6): a mean of the
+        trend of the last batches and of an optimistic guess, that as many trials again reach the
+        limit. The limit is the roofline in place of zero, and of similar tasks.
+        """
+        if not self.points:
+            return None
+        trials, best = self.points[-1]
+        trend = 0.0
+        if len(self.points) > 1:
+            since, then = self.points[max(0, len(self.points) - 1 - _WINDOW)]
+            trend = max(0.0, then - best) / max(1, trials - since)
+        left = max(0.0, best - self.limit) / max(1, trials)
+        return _TREND * trend + (1 - _TREND) * left
+
+
+def most_promising(courses: Sequence[Course], weights: Sequence[float]) -> int:
+    """Which program the next batch is expected to gain most for, in weighted seconds of a call.
+
+    One that was not tried yet comes first; one of which nothing ran gets its turn by trials.
+    """
+    untried = [n for n, course in enumerate(courses) if not course.trials]
+    if untried:
+        return untried[0]
+    failing = [n for n, course in enumerate(courses) if course.gain is None]
+    if failing:
+        least = min(failing, key=lambda n: courses[n].trials)
+        if courses[least].trials <= min(course.trials for course in courses):
+            return least
+    gains = [w * (c.gain or 0.0) for c, w in zip(courses, weights, strict=True)]
+    return max(range(len(courses)), key=lambda n: gains[n])
+
+
+def relative_gain(courses: Sequence[Course], weights: Sequence[float]) -> float | None:
+    """The gain that is expected of a second of tuning, as a share of the weighted time of all.
+
+    Of the most promising program; `None` before all of them have run.
+    """
+    total = best = 0.0
+    for course, weight in zip(courses, weights, strict=True):
+        if course.gain is None or course.best is None or not course.seconds_per_trial:
+            return None
+        total += weight * course.best
+        best = max(best, weight * course.gain / course.seconds_per_trial)
+    return best / total

@@ -1,0 +1,43 @@
+"""When a session ends before its budget is used up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..errors import TuningError
+from ..runtime.timer import format_seconds
+from .roofline import Roofline
+
+
+@dataclass(frozen=True)
+class StopRules:
+    """`stop_at` is a share of the roofline: a program that reaches it gets no more trials.
+
+    `min_gain` ends the session once a second of tuning is expected to gain less than that share of
+    the programs' time. Raises `TuningError` for values that are none.
+    """
+
+    stop_at: float | None = None
+    min_gain: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if value is not None and not (number and 0 < value <= 1 and math.isfinite(value)):
+                raise TuningError(
+                    "{0}={1!r}: expected a share of more than 0 and at most 1", name, value
+                )
+
+    def reached(self, best: float | None, roof: Roofline) -> str | None:
+        """Why a program needs no more trials, if it does not."""
+        if self.stop_at is None or best is None or best * self.stop_at > roof.seconds:
+            return None
+        share = roof.seconds / best
+        return f"{format_seconds(best)} is {share:.0%} of the roofline ({roof})"
+
+    def futile(self, gain: float | None) -> str | None:
+        """Why it is not worth going on where a second is expected to `gain` that share."""
+        if self.min_gain is None or gain is None or gain >= self.min_gain:
+            return None
+        return f"a second of tuning is expected to gain {gain:.2g} of the time, below min_gain"

@@ -1,0 +1,84 @@
+"""What `tune` is given: a program, sketches of one, or several programs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..errors import TuningError
+from ..schedule import Schedule
+from ..tir.equality import structural_equal
+from ..tir.ir import Func
+from .sketch import Sketch
+
+
+class Task(NamedTuple):
+    """What to tune: a program, and the user's sketches of it if these are to be searched."""
+
+    func: Func
+    own: list[Sketch] | None
+
+
+def tasks(given: Any) -> tuple[list[Task], bool]:
+    """The programs to tune, and whether they were given as several (be it one of them).
+
+    Raises `TuningError` for anything else than a program, several, or schedules of one.
+    """
+    if isinstance(given, Func):
+        return [Task(given, None)], False
+    if isinstance(given, Sequence) and any(isinstance(f, Func) for f in given):
+        return [Task(func, None) for func in _several(given)], True
+    own = _own(given)
+    return [Task((given if isinstance(given, Schedule) else given[0]).original, own)], False
+
+
+def weights_of(weights: Sequence[float] | None, count: int) -> list[float]:
+    """A weight for each of `count` programs. Raises `TuningError` for what is none."""
+    found: list[Any] = [1.0] * count if weights is None else list(weights)
+    if len(found) != count:
+        raise TuningError("{0} weights for {1} programs, expected one each", len(found), count)
+    for weight in found:
+        number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
+        if not (number and weight > 0 and math.isfinite(weight)):
+            raise TuningError("weights: expected numbers of more than 0, found {0!r}", weight)
+    return found
+
+
+def _several(funcs: Any) -> list[Func]:
+    for func in funcs:
+        if not isinstance(func, Func):
+            raise TuningError(
+                "expected programs (Func) that share a budget, found {0!r} among them",
+                type(func).__name__,
+                hint="schedules of one program are tuned by themselves",
+            )
+    return list(funcs)
+
+
+def _own(func: Any) -> list[Sketch]:
+    """What is not a program but symbolic schedules of one, as sketches."""
+    schedules: Any = [func] if isinstance(func, Schedule) else func
+    made = isinstance(schedules, Sequence) and all(isinstance(s, Schedule) for s in schedules)
+    if not made or not schedules:
+        raise TuningError(
+            "expected a program (Func) to tune, or an open schedule of it, found {0!r}",
+            type(func).__name__,
+            hint="call the function that makes the program: tune(matmul(), ...)",
+        )
+    sketches = [Sketch.of(schedule, f"own{n}") for n, schedule in enumerate(schedules)]
+    for sketch, schedule in zip(sketches, schedules, strict=True):
+        if not structural_equal(schedule.original, schedules[0].original):
+            raise TuningError(
+                "schedules of two programs, {0} and {1}; a session tunes one",
+                schedules[0].original.name,
+                schedule.original.name,
+            )
+        if "__main__" in sketch.modules:
+            raise TuningError(
+                "{0} takes steps that this script or notebook defines, which the processes that "
+                "build cannot import",
+                sketch.name,
+                hint="put the primitives into a module, and import that here",
+            )
+    return sketches

@@ -1,0 +1,82 @@
+"""What another trial is expected to gain, and what follows from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright import TuningError, ops
+from tilewright.autotune.gain import Course, most_promising, relative_gain
+from tilewright.autotune.roofline import Roofline, roofline
+from tilewright.autotune.stop import StopRules
+from tilewright.target import Target
+
+TARGET = Target.parse("cpu -mcpu=cascadelake -threads=1")
+
+
+def course(*best: float | None, limit: float = 0.0, seconds: float = 2.0) -> Course:
+    made = Course(limit, [])
+    for time in best:
+        made.add(8, seconds, time)
+    return made
+
+
+def test_gain_is_the_trend_and_what_is_left_to_the_limit() -> None:
+    assert course().gain is None
+    assert course(None).gain is None
+    assert course(4.0).gain == pytest.approx(0.8 * 4.0 / 8)
+    assert course(4.0, limit=3.0).gain == pytest.approx(0.8 * 1.0 / 8)
+    assert course(4.0, 2.0).gain == pytest.approx(0.2 * 2.0 / 8 + 0.8 * 2.0 / 16)
+    assert course(9.0, 4.0, 4.0, 4.0, 4.0).gain == pytest.approx(0.8 * 4.0 / 40)
+    assert course(1.0, limit=2.0).gain == 0.0
+
+
+def test_a_batch_goes_where_it_gains_most() -> None:
+    slow, fast = course(9.0), course(1.0)
+    assert most_promising([fast, course(), slow], [1.0] * 3) == 1
+    assert most_promising([fast, slow], [1.0, 1.0]) == 1
+    assert most_promising([fast, slow], [10.0, 1.0]) == 0
+    assert most_promising([fast, course(9.0, limit=9.0)], [1.0, 1.0]) == 0
+
+
+def test_one_of_which_nothing_ran_gets_its_turn_but_not_all() -> None:
+    assert most_promising([course(1.0), course(None)], [1.0, 1.0]) == 1
+    assert most_promising([course(1.0), course(None, None)], [1.0, 1.0]) == 0
+
+
+def test_gain_per_second_is_a_share_of_the_weighted_time() -> None:
+    alone = course(4.0, seconds=2.0)
+    assert relative_gain([alone], [1.0]) == pytest.approx((0.8 * 4.0 / 8) / (2.0 / 8) / 4.0)
+    assert relative_gain([alone], [3.0]) == pytest.approx(relative_gain([alone], [1.0]))
+    assert relative_gain([alone, course(None)], [1.0, 1.0]) is None
+    both = relative_gain([alone, course(4.0, limit=4.0)], [1.0, 1.0])
+    assert both == pytest.approx((0.8 * 4.0 / 8) / (2.0 / 8) / 8.0)
+
+
+def test_rules_say_why() -> None:
+    rules = StopRules(stop_at=0.9, min_gain=0.01)
+    roof = Roofline(compute=0.9e-3, memory=0.1e-3)
+    assert rules.reached(None, roof) is None
+    assert rules.reached(1.01e-3, roof) is None
+    assert rules.reached(0.999e-3, roof) == (
+        "999 us is 90% of the roofline (900 us, bound by arithmetic)"
+    )
+    assert rules.futile(None) is None
+    assert rules.futile(0.01) is None
+    assert "expected to gain 0.005 of the time, below min_gain" in str(rules.futile(0.005))
+    assert StopRules().reached(1e-9, roof) is None
+    assert StopRules().futile(0.0) is None
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, 1.5, float("nan"), "0.9", True])
+def test_what_is_no_share_is_refused(value: object) -> None:
+    with pytest.raises(TuningError, match="stop_at=.*expected a share"):
+        StopRules(stop_at=value)  # type: ignore[arg-type]
+
+
+def test_the_roofline_is_arithmetic_or_memory() -> None:
+    peak = 2.6e9 * 2 * 16 * 2
+    product = roofline(ops.matmul_func(1024, 1024, 1024), TARGET)
+    assert product.seconds == product.compute == pytest.approx(2 * 1024**3 / peak)
+    stream = roofline(ops.add_relu_func(1 << 24), TARGET)
+    assert stream.seconds == stream.memory == pytest.approx(12 * 2**24 / (2.6e9 * 4), rel=0.01)
+    assert roofline(ops.add_relu_func(64), TARGET).memory == 0.0
