@@ -130,18 +130,23 @@ def _packings(main: Block, vector: Var) -> Iterator[tuple[tuple[int, Var], ...]]
 
 
 def tile_variables(main: Block, vector: Var) -> list[Var]:
-    """The variables, beside the vector's, over which a register tile reuses what it loads."""
+    """The variables, beside the vector's, over which a register tile reuses what it loads.
+
+    Those that vectors do not differ in come first, then those along which windows slide.
+    """
     sizes = extents(main)
     inner = set(reduced(main))
-    found = []
+    loaded = [i for i in inputs_of(main) if vector in i.used]
+    same: list[Var] = []
+    sliding: list[Var] = []
     for v in reversed(spatial(main)):
         if v is vector or sizes[v] < 2:
             continue
-        loaded = [i for i in inputs_of(main) if vector in i.used]
-        slides = any(v in i.used and v not in i.plain and i.used & inner for i in inputs_of(main))
-        if any(v not in i.used for i in loaded) or slides:
-            found.append(v)
-    return found[:2] if found else []
+        if any(v not in i.used for i in loaded):
+            same.append(v)
+        elif any(v in i.used and v not in i.plain and i.used & inner for i in inputs_of(main)):
+            sliding.append(v)
+    return [*same, *sliding][:2]
 
 
 def _rule(plan: Plan, members: list[Block], positions: list[int], target: Target) -> Rule:
