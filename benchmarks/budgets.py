@@ -36,6 +36,7 @@ from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.cost_model import CostModel
 from tilewright.autotune.measured import MeasureConfig
 from tilewright.autotune.profile import profile
+from tilewright.autotune.progress import Event, Trial
 from tilewright.autotune.search import default_trace
 from tilewright.autotune.sketch import sketches
 from tilewright.codegen import llvm
@@ -276,6 +277,24 @@ def session(settings: Settings) -> Iterator[Line]:
     yield Line(f"{what}: memory, workload aside", 500, (most[0] - buffers) / 1e6, "MB")
 
 
+def growth(settings: Settings) -> Iterator[Line]:
+    """What a session of many trials of a small program adds to the memory of its own process."""
+    hardly = MeasureConfig(min_samples=1, max_samples=1, sample_seconds=1e-9, timing_seconds=1e-9)
+    config = TuneConfig(measure=hardly, finalists=0)
+    process, sizes = psutil.Process(), list[int]()
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Trial) and event.number >= 16:
+            sizes.append(process.memory_info().rss)
+
+    count = 16 + 1000 * settings.trials // 64
+    with tempfile.TemporaryDirectory() as folder, tw.TuningDatabase(f"{folder}/t.db") as db:
+        func = ops.matmul_func(64, 64, 64)
+        tw.tune(func, database=db, trials=count, config=config, callback=watch)
+    what = f"memory that trials 17 to {count} of matmul 64^3 add"
+    yield Line(what, 100, (sizes[-1] - sizes[0]) / 1e6, "MB")
+
+
 @contextmanager
 def watched(pid: int) -> Iterator[list[int]]:
     """The most bytes that a process and its descendants had for themselves at one time."""
@@ -389,6 +408,7 @@ BUDGETS: dict[str, Callable[[Settings], Iterator[Line]]] = {
     "call": call,
     "import": importing,
     "session": session,
+    "growth": growth,
 }
 
 
