@@ -31,6 +31,7 @@ from ...tir.ir import (
 from ...tir.polynomial import ONE
 from ...tir.simplify import Simplifier, simplify
 from ...tir.visit import rewrite_children, substitute
+from ..available import require_still_concurrent
 from ..blocks import (
     conjunction,
     conjuncts,
@@ -91,7 +92,9 @@ def decompose_padding(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]:
     for s in reversed(_chain(target)):
         extent = shrunk.get(s.var, s.extent)
         nested = For(s.var, extent, nested, s.kind, s.thread, s.annotations)
-    return replace(fn, target, seq(fill, nested)), label
+    fn = replace(fn, target, seq(fill, nested))
+    require_still_concurrent(fn, (label, block))
+    return fn, label
 
 
 SHRINKING = (ForKind.SERIAL, ForKind.UNROLL, ForKind.PARALLEL)

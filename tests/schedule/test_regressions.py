@@ -729,3 +729,26 @@ def test_an_index_computed_ahead_and_inlined_again_is_what_it_was(moved: bool) -
         sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i: (i * 2 + 1,))
     assert "T.int32" in repr(sch.func)
     check(sch)
+
+
+def test_what_iterations_have_to_themselves_is_not_filled_by_a_loop_of_its_own() -> None:
+    sch = Schedule(
+        parse("""
+def unread(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+    D = T.alloc((10,), "int32")
+    for i in T.parallel(8):
+        for j in range(3):
+            with T.block("D"):
+                vi = T.axis.spatial(10, i + j)
+                D[vi] = T.select((vi >= 1) & (vi < 9), A[vi - 1], 0)
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+""")
+    )
+    block, (i, j) = sch.get_block("D"), loops(sch, "D")
+    with pytest.raises(ScheduleError, match=r"loop i_fill cannot run in parallel.* elements of D "):
+        sch.decompose_padding(block, i)
+    sch.decompose_padding(block, j)
+    check(sch)
