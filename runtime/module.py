@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import ArgumentError, KernelError
 from ..target import Target
 from .arguments import ctypes_parameters, make_binder
+from .memory import keep_freed_memory
 from .signature import OUT_OF_MEMORY, Signature
 from .timer import Clock, Timing, time_calls
 
@@ -68,6 +69,7 @@ class Module:
 
         `sources` are texts made when they are asked for.
         """
+        keep_freed_memory()
         self.signature = signature
         self.target = target
         self.origin = origin
