@@ -173,7 +173,9 @@ def build(
     target: TargetText = "cpu",
     allow: Annotated[
         list[str] | None,
-        typer.Option(help="`record`, `default`: where the schedule may come from. Both if left."),
+        typer.Option(
+            help="`record`, `transfer`, `model`, `default`: where it may come from. All if left."
+        ),
     ] = None,
     object_file: Annotated[
         bool, typer.Option("--object", help="Write an object file, which takes no linker.")
@@ -186,7 +188,7 @@ def build(
     """Compile one kernel to a library; measure nothing.
 
     Writes the shared library, its manifest (.json) and a C header (.h), or an object file and the
-    header. The schedule is the best recorded one, else the default one.
+    header. The schedule is the best recorded one, else one of other sizes, else a prediction.
     """
     from .compile import POLICIES, build_library
 
@@ -201,10 +203,10 @@ def build(
             strict_fp=strict_fp,
             object_file=object_file,
         )
-    if database is not None and made.origin.kind == "default":
+    if database is not None and made.origin.kind != "record":
         typer.echo(
-            f"warning: {db} has no usable record of {func.name}, this is the default schedule; "
-            f"`tilewright db explain {program}` says why",
+            f"warning: {db} has no usable record of {func.name}, this is the {made.origin.kind} "
+            f"schedule; `tilewright db explain {program}` says why",
             err=True,
         )
     if as_json:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .tir.ir import Func
     from .tuning_db import Best, TuningDatabase
 
-POLICIES = ("record", "default")
+POLICIES = ("record", "transfer", "model", "default")
 
 _log = logging.getLogger(__name__)
 
@@ -37,8 +37,10 @@ def build(
     """Compile one kernel; nothing is measured or tuned.
 
     A `Schedule` is compiled as it is. A `Func` gets the first schedule that `allow` permits and
-    that there is: `record`, the fastest verified one in `database`; `default`, the one that the
-    analytic model prefers. `module.origin` says which it was. `strict_fp` forbids contracting
+    that there is, in this order: `record`, the fastest verified one in `database`; `transfer`, the
+    best of other sizes of the program there, re-fitted to these; `model`, the one that the cost
+    model prefers; `default`, the one that the analytic estimate prefers. `module.origin` says which
+    it was, and what it expects to lose where that is known. `strict_fp` forbids contracting
     multiplications and additions. What was compiled before comes from a cache on disk.
 
     LLVM may end a process instead of refusing a program. A schedule that comes from elsewhere (no
@@ -181,6 +183,15 @@ def choose(
         found = _lookup(program, target, database)
         if found is not None:
             return found
+    if database is not None and "transfer" in allow:
+        found = _transferred(program, target, database)
+        if found is not None:
+            return found
+    if "model" in allow:
+        from .autotune.search import model_trace
+
+        trace = model_trace(program, target)
+        return Choice(trace.apply(program).func, Origin("model", None, _WHY_MODEL))
     if "default" in allow:
         from .autotune.search import default_trace
 
@@ -189,6 +200,7 @@ def choose(
     raise _not_tuned(program, target, database, allow)
 
 
+_WHY_MODEL = "chosen by the cost model, nothing was measured"
 _WHY_DEFAULT = "chosen by the analytic model"
 
 
@@ -209,6 +221,33 @@ def _lookup(func: Func, target: Target, database: TuningDatabase) -> Choice | No
     )
     foreign = not _measured_here(best, database)
     return Choice(_replayed(func, best), origin, best.schedule.id, measured, foreign)
+
+
+def _transferred(func: Func, target: Target, database: TuningDatabase) -> Choice | None:
+    """The best schedule of other sizes, re-fitted; `None` where the database has none that fits."""
+    from .autotune.records import target_record, toolchain_record, workload_record
+    from .autotune.transfer import transferred
+    from .runtime.timer import format_seconds
+
+    workload = workload_record(func)
+    found = transferred(func, target, database, workload, target_record(target), toolchain_record())
+    if found is None:
+        _log.info("%s has no other sizes of %s on %s", database.location, func.name, target)
+        return None
+    source = found.source
+    measured = source.measurement
+    assert measured.seconds is not None, "what is usable has a time"
+    # Where there is no arithmetic, the bytes are the work.
+    work = (workload.flops, source.workload.flops)
+    here, there = work if all(work) else (workload.bytes, source.workload.bytes)
+    same_rate = measured.seconds * here / there if there else measured.seconds
+    loss = max(0.0, 1 - same_rate / found.seconds)
+    detail = (
+        f"re-fitted from {source.workload.shape}, measured in {source.layer}; expected to take "
+        f"{format_seconds(found.seconds)}, {loss:.0%} below the rate of that record"
+    )
+    func = found.trace.apply(func).func
+    return Choice(func, Origin("transfer", measured.id, detail, round(loss, 4)))
 
 
 def _measured_here(best: Best, database: TuningDatabase) -> bool:

@@ -18,7 +18,7 @@ from ..schedule import Trace
 from ..target import Target
 from ..tir.ir import Func
 from ..tuning_db.values import Outcome
-from .analytic import estimate
+from .analytic import FEATURES, estimate
 from .candidates import Rows, Rowspace
 from .cost_model import CostModel
 from .profile import Profile, profile
@@ -26,6 +26,8 @@ from .sketch import Sketch, sketches
 
 MIN_POOL = 2000
 """Rows of a sketch that are looked at, at least, where there are so many."""
+OTHERS = 0.25
+"""What a measurement of another program counts beside one of this program."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,8 @@ class Search:
         self._rng = np.random.default_rng(seed)
         self._asked: set[str] = set()
         self._observed: list[Observation] = []
+        self._suggested: list[tuple[int, tuple[int, ...]]] = []
+        self._related = np.empty((0, 0)), np.empty(0)
         self._pools: list[_Pool] = []
         for sketch in self.sketches:
             space = Rowspace(sketch)
@@ -122,17 +126,34 @@ class Search:
         """Whether every candidate of every sketch has been asked for."""
         return all(len(p.rows) == 0 for p in self._pools)
 
+    def relate(self, features: np.ndarray, seconds: np.ndarray) -> None:
+        """Have the model learn from measurements of other programs as well, which count less."""
+        self._related = features, seconds
+        self._fit()
+
+    def suggest(self, rows: Sequence[tuple[int, tuple[int, ...]]]) -> None:
+        """Have rows of sketches, these by position, in the next batch: in half of it at most."""
+        for s, row in rows:
+            self._add(self._pools[s], np.array([row], dtype=np.int64))
+        self._suggested = list(rows)
+
     def ask(self, count: int) -> list[Candidate]:
         """At most `count` new candidates, the most promising first."""
         scored = [self._predict(p) for p in self._pools]
         batch: list[Candidate] = []
+        taken: dict[int, list[int]] = {}
         order = sorted(
             (float(score), s, r)
             for s, scores in enumerate(scored)
             for r, score in _best_of(scores, 8 * count)
         )
+        for s, row in self._suggested:
+            if 2 * len(batch) >= count:
+                break
+            for found in np.flatnonzero((self._pools[s].rows == row).all(axis=1)):
+                self._take(batch, taken, s, int(found), float(scored[s][found]))
+        self._suggested = []
         greedy = count - int(self._rng.binomial(count, self.config.random)) if count > 1 else 1
-        taken: dict[int, list[int]] = {}
         for score, s, r in order:
             if len(batch) >= greedy:
                 break
@@ -159,19 +180,7 @@ class Search:
         for o in observations:
             self._asked.add(o.key)
         self._observed.extend(observations)
-        start = self._clock()
-        if self.config.model:
-            usable = [
-                o
-                for o in self._observed
-                if o.seconds is not None and o.outcome is Outcome.OK and o.features
-            ]
-            if usable:
-                self.model.fit(
-                    np.array([o.features for o in usable]),
-                    np.array([o.seconds for o in usable], dtype=np.float64),
-                )
-        self.seconds_in_model += self._clock() - start
+        self._fit()
 
     def explore(self) -> Iterator[None]:
         """Add children of the rows predicted best, where a space is too large to hold whole.
@@ -183,6 +192,24 @@ class Search:
             if pool.space.size > self._share and len(pool.rows) > 0:
                 self._evolve(pool, children)
                 yield
+
+    def _fit(self) -> None:
+        start = self._clock()
+        usable = [
+            o
+            for o in self._observed
+            if o.seconds is not None and o.outcome is Outcome.OK and o.features
+        ]
+        features, seconds = self._related
+        if self.config.model and (usable or len(seconds)):
+            weights = [OTHERS] * len(seconds) + [1.0] * len(usable)
+            rows = np.array([o.features for o in usable]).reshape(len(usable), len(FEATURES))
+            self.model.fit(
+                np.concatenate([features.reshape(len(seconds), len(FEATURES)), rows]),
+                np.concatenate([seconds, [o.seconds or 0.0 for o in usable]]),
+                np.array(weights),
+            )
+        self.seconds_in_model += self._clock() - start
 
     def _take(
         self, batch: list[Candidate], taken: dict[int, list[int]], s: int, r: int, score: float
@@ -252,6 +279,12 @@ def _best_of(scores: np.ndarray, count: int) -> list[tuple[int, float]]:
 def trace_key(trace: Trace) -> str:
     """A digest of what a trace does."""
     return hashlib.sha256(trace.to_json(notes=False).encode()).hexdigest()
+
+
+def model_trace(func: Func, target: Target, *, seed: int = 0) -> Trace:
+    """The schedule that the cost model likes best before anything of the program was measured."""
+    search = Search(func, target, seed=seed, config=SearchConfig(random=0.0))
+    return search.ask(1)[0].trace
 
 
 def default_trace(func: Func, target: Target, *, seed: int = 0) -> Trace:

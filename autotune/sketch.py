@@ -75,8 +75,10 @@ class Sketch:
 Rule = Callable[[Draft], None]
 
 
-def sketches(func: Func, target: Target) -> tuple[Sketch, ...]:
-    """The sketches of a concrete program, the most promising first.
+def sketches(
+    func: Func, target: Target, only: Callable[[str], bool] | None = None
+) -> tuple[Sketch, ...]:
+    """The sketches of a concrete program, the most promising first; `only` says which, by name.
 
     Raises `ScheduleError` where no rule makes one.
     """
@@ -85,6 +87,8 @@ def sketches(func: Func, target: Target) -> tuple[Sketch, ...]:
     made = []
     refused: list[str] = []
     for name, rule in plans(func, target):
+        if only is not None and not only(name):
+            continue
         draft = Draft(Schedule(func, symbolic=True), target)
         try:
             rule(draft)

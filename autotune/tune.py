@@ -15,7 +15,7 @@ from ..tir.ir import Func
 from ..tir.verify import verify
 from ..tuning_db import TuningDatabase
 from ..tuning_db.values import Session, SessionStatus
-from . import history
+from . import history, transfer
 from .budget import Budget, Meter
 from .config import TuneConfig
 from .cost_model import PARAMETERS, CostModel
@@ -96,8 +96,9 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     roofline (0.9 say, see `roofline`), and `min_gain` for all once a second of tuning is expected
     to gain less than that share of their time.
 
-    Every measurement is in `database` as soon as it is made. What the
-    database knows of this program and target warms the search and is not measured again. `resume`
+    Every measurement is in `database` as soon as it is made. What the database knows of a program
+    and target warms the search and is not measured again; what it knows of other sizes of the
+    program gives the first candidates. `resume`
     goes on with what is left of the last session of this program, target and budget that did not
     finish; where there is none, a new one starts.
 
@@ -157,6 +158,8 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
                 made=program.own,
                 known=known,
             )
+            if program.own is None:
+                transfer.warm(search, database, *subject[:3])
             search_seconds = meter.elapsed - began
             before = unfinished[n]
             if before is not None:

@@ -58,6 +58,7 @@ class Manifest:
                 "kind": self.origin.kind,
                 "record_id": self.origin.record_id,
                 "detail": self.origin.detail,
+                "loss": self.origin.loss,
             },
             "schedule_id": self.schedule_id,
             "measurement_id": self.measurement_id,
@@ -272,4 +273,5 @@ def _origin(fields: _Fields) -> Origin:
     kind = fields.get("kind", str)
     if kind not in _KINDS:
         raise ArtifactError("manifest: origin: expected one of {0}, found {1!r}", _KINDS, kind)
-    return Origin(kind, fields.optional("record_id"), fields.get("detail", str))
+    loss = None if fields.data.get("loss") is None else fields.get("loss", float)
+    return Origin(kind, fields.optional("record_id"), fields.get("detail", str), loss)

@@ -33,12 +33,14 @@ class Origin:
 
     `record` is a measurement of this program in the database, which `record_id` names; `transfer`
     one of another program; `model` a prediction; `default` the schedule that is used where nothing
-    is known; `schedule` the caller's own. `detail` is a sentence for people.
+    is known; `schedule` the caller's own. `detail` is a sentence for people. `loss` is the share of
+    speed that is expected to be lost beside what `detail` compares with, where that is known.
     """
 
     kind: OriginKind
     record_id: str | None = None
     detail: str = ""
+    loss: float | None = None
 
     def __str__(self) -> str:
         record = f" {self.record_id}" if self.record_id else ""

@@ -261,7 +261,7 @@ def test_build_without_a_record_says_so(run: Run, matmul: str, db: Path, tmp_pat
     result = run("build", matmul, *sizes, "--db", db, "-o", output, "--object")
     assert result.code == 0
     assert "no usable record of matmul" in result.err
-    assert "from default" in result.out
+    assert "from model" in result.out
     assert output.read_bytes()[:4] == b"\x7fELF"
 
     refused = run("build", matmul, *sizes, "--db", db, "-o", output, "--allow", "record")
@@ -272,7 +272,7 @@ def test_build_without_a_record_says_so(run: Run, matmul: str, db: Path, tmp_pat
 def test_build_without_a_database(run: Run, matmul: str, tmp_path: Path) -> None:
     result = run("build", matmul, *SIZES, "-o", tmp_path / "out.o", "--object")
     assert (result.code, result.err) == (0, "")
-    assert "default" in result.out
+    assert "from model" in result.out
 
 
 # The database

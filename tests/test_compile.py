@@ -21,6 +21,7 @@ from tilewright.autotune.records import (
     toolchain_record,
     workload_record,
 )
+from tilewright.autotune.search import default_trace
 from tilewright.codegen.cache import LOCATION
 from tilewright.codegen.detect import resolve
 from tilewright.compile import build_library
@@ -119,11 +120,61 @@ def test_a_schedule_is_built_as_it_is(func: tw.Func, db: tw.TuningDatabase) -> N
     computes(module)
 
 
-def test_without_a_database_the_default_is_built(func: tw.Func) -> None:
+def test_without_a_database_a_prediction_is_built(func: tw.Func) -> None:
     module = tw.build(func, SERIAL)
+    assert (module.origin.kind, module.origin.record_id) == ("model", None)
+    assert "nothing was measured" in str(module.origin)
+    computes(module)
+    module = tw.build(func, SERIAL, allow=("default",))
     assert (module.origin.kind, module.origin.record_id) == ("default", None)
     assert "analytic model" in str(module.origin)
     computes(module)
+
+
+def tuned_size(db: tw.TuningDatabase, func: tw.Func, *, seconds: float = 1e-3) -> tuple[str, str]:
+    """Put a measurement of a schedule that a sketch gives."""
+    return record(db, func, default_trace(func, SERIAL).to_json(), seconds=seconds)
+
+
+def test_a_schedule_of_another_size_is_refitted(func: tw.Func, db: tw.TuningDatabase) -> None:
+    slow = ops.matmul_func(2 * N, M, K)
+    tuned_size(db, slow, seconds=1.0)
+    _, fast = tuned_size(db, ops.matmul_func(N, 4 * M, K), seconds=1e-6)
+    before = db.measurements()
+    module = tw.build(func, SERIAL, db)
+    assert (module.origin.kind, module.origin.record_id) == ("transfer", fast)
+    assert "re-fitted from A:float32[6,4] B:float32[4,40]" in module.origin.detail
+    assert module.origin.loss is not None
+    assert f"{module.origin.loss:.0%} below the rate" in module.origin.detail
+    assert db.measurements() == before
+    computes(module)
+
+
+def test_a_record_goes_before_other_sizes(func: tw.Func, db: tw.TuningDatabase) -> None:
+    tuned_size(db, ops.matmul_func(N, 2 * M, K))
+    _, own = record(db, func, unrolled(func))
+    assert tw.build(func, SERIAL, db).origin.record_id == own
+    assert tw.build(func, SERIAL, db, allow=("transfer",)).origin.kind == "transfer"
+    assert tw.build(func, SERIAL, db, allow=("model",)).origin.kind == "model"
+
+
+def test_other_programs_and_targets_are_no_other_sizes(
+    func: tw.Func, db: tw.TuningDatabase
+) -> None:
+    tuned_size(db, ops.matmul_func(N, 2 * M, K, dtype="float64"))
+    tuned_size(db, ops.matmul_func(N, 2 * M, K, transpose_b=True))
+    trace = default_trace(func, SERIAL).to_json()
+    record(db, ops.matmul_func(N, 2 * M, K), trace, target=SERIAL.with_threads(7))
+    with pytest.raises(tw.NotTunedError, match="not the same program"):
+        tw.build(func, SERIAL, db, allow=("record", "transfer"))
+
+
+def test_a_schedule_that_no_sketch_takes_is_not_transferred(
+    func: tw.Func, db: tw.TuningDatabase
+) -> None:
+    other = ops.matmul_func(N, 2 * M, K)
+    record(db, other, unrolled(other))
+    assert tw.build(func, SERIAL, db).origin.kind == "model"
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -134,8 +185,8 @@ def test_tiny_programs_have_a_default_too(size: int) -> None:
     np.testing.assert_array_equal(c, 4 * size)
 
 
-def test_an_empty_database_gives_the_default(func: tw.Func, db: tw.TuningDatabase) -> None:
-    assert tw.build(func, SERIAL, db).origin.kind == "default"
+def test_an_empty_database_gives_a_prediction(func: tw.Func, db: tw.TuningDatabase) -> None:
+    assert tw.build(func, SERIAL, db).origin.kind == "model"
 
 
 def test_the_fastest_record_is_built(func: tw.Func, db: tw.TuningDatabase) -> None:
@@ -173,12 +224,12 @@ def test_what_was_not_found_correct_is_not_built(
     func: tw.Func, db: tw.TuningDatabase, passed: bool | None
 ) -> None:
     record(db, func, unrolled(func), passed=passed)
-    assert tw.build(func, SERIAL, db).origin.kind == "default"
+    assert tw.build(func, SERIAL, db).origin.kind == "model"
 
 
 def test_a_record_of_other_threads_is_not_built(func: tw.Func, db: tw.TuningDatabase) -> None:
     record(db, func, unrolled(func), target=SERIAL.with_threads(7))
-    assert tw.build(func, SERIAL, db).origin.kind == "default"
+    assert tw.build(func, SERIAL, db).origin.kind == "model"
 
 
 def test_a_pin_wins(func: tw.Func, db: tw.TuningDatabase) -> None:

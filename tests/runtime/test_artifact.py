@@ -27,7 +27,7 @@ from tilewright.runtime.loader import check_machine, cpu_flags
 from tilewright.target import Target
 
 SIGNATURE = Signature("ilogb", (Argument("x", "float64", kind="scalar"),))
-ORIGIN = Origin("record", "abc123", "measured at 8.9 ms")
+ORIGIN = Origin("transfer", "abc123", "expected to take 8.9 ms", 0.125)
 GENERIC = Target.parse("cpu -mcpu=x86-64 -threads=1")
 
 

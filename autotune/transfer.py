@@ -1,0 +1,401 @@
+"""Transfer: schedules that were good for other sizes of a program, re-fitted to these.
+
+A record's trace is that of a sketch of its own program. The sketch of this program that takes the
+same steps, whatever sizes are in them, gives its decisions a place: each takes the nearest value
+that is possible here, and where the constraints refuse the row, the nearest good rows stand in.
+What comes out is ranked by the cost model, which has learned from the measurements of all sizes,
+and by how well the record did against what the model says of it. Nothing is measured.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from ..errors import ScheduleError, TilewrightError
+from ..schedule import Trace
+from ..schedule.arguments import Derived, Ref
+from ..target import Target
+from ..tir.ir import Func
+from ..tir.parser import parse
+from ..tuning_db import TuningDatabase
+from ..tuning_db.values import Outcome, Relative, TargetRecord, Toolchain, Workload
+from .analytic import estimate
+from .candidates import Rows, Rowspace
+from .cost_model import CostModel, Floats
+from .profile import Profile, profile
+from .search import Search
+from .sketch import Sketch, sketches
+
+_log = logging.getLogger(__name__)
+ALIKE = 0.6
+"""The share of steps that a record has in common with a sketch, at least."""
+NEAREST = 4
+"""Rows that stand in for one that is refused."""
+OPEN = 256
+"""Rows that are tried where decisions have no counterpart in the record."""
+LEARNED = 4096
+"""Measurements of other sizes that the model learns from: the newest."""
+SAMPLE = 1000
+"""Rows drawn from a sketch to see what the model expects of it."""
+HOPELESS = 2.0
+"""How much longer than the best of those a re-fitted schedule may be predicted to take."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Measurements of other sizes, as the cost model sees them."""
+
+    features: Floats
+    seconds: Floats
+
+
+@dataclass(frozen=True)
+class Refitted:
+    """A record's schedule on the sizes of this program.
+
+    `sketch` is its position among those given. `predicted` is log2 of seconds.
+    """
+
+    sketch: int
+    row: tuple[int, ...]
+    trace: Trace
+    features: tuple[float, ...]
+    predicted: float
+    source: Relative
+
+
+@dataclass(frozen=True)
+class Transferred:
+    """The choice among re-fitted schedules, and the seconds that it is expected to take."""
+
+    trace: Trace
+    seconds: float
+    source: Relative
+
+
+def transferred(
+    func: Func,
+    target: Target,
+    database: TuningDatabase,
+    workload: Workload,
+    where: TargetRecord,
+    toolchain: Toolchain,
+) -> Transferred | None:
+    """The best schedule that records of other sizes give for a program; `None` if there is none."""
+    found = database.relatives(workload, where, toolchain)
+    if not found:
+        return None
+    made = _sketches(func, target, {r.schedule.generator for r in found})
+    measured = learned(database, workload, where, toolchain)
+    ranked = refit(made, found, target, model_of(measured))
+    if not ranked:
+        return None
+    best = ranked[0]
+    return Transferred(best.trace, float(2.0**best.predicted), best.source)
+
+
+def warm(
+    search: Search,
+    database: TuningDatabase,
+    workload: Workload,
+    where: TargetRecord,
+    toolchain: Toolchain,
+) -> None:
+    """Tell a search what is known of other sizes of its program.
+
+    Its model learns from what was measured of them, and it begins with their best schedules.
+    """
+    measured = learned(database, workload, where, toolchain)
+    if len(measured.seconds) == 0:
+        return
+    search.relate(measured.features, measured.seconds)
+    found = database.relatives(workload, where, toolchain)
+    ranked = refit(search.sketches, found, search.target, search.model)
+    search.suggest([(r.sketch, r.row) for r in ranked])
+
+
+def learned(
+    database: TuningDatabase, workload: Workload, where: TargetRecord, toolchain: Toolchain
+) -> Measured:
+    """What was measured of other sizes of a program, on comparable targets and toolchains."""
+    generations = {t.id: t.generation for t in database.records(Toolchain)}
+    features: list[tuple[float, ...]] = []
+    seconds: list[float] = []
+    if workload.family:
+        for m in database.measurements(
+            family=workload.family, target=where, outcome=Outcome.OK, limit=LEARNED
+        ):
+            usable = m.feature_version == CostModel.feature_version and m.workload != workload.id
+            if not usable or generations[m.toolchain] != toolchain.generation:
+                continue
+            assert m.features is not None
+            assert m.seconds is not None
+            features.append(m.features)
+            seconds.append(m.seconds)
+    width = len(features[0]) if features else 0
+    return Measured(np.array(features).reshape(len(features), width), np.array(seconds))
+
+
+def model_of(measured: Measured) -> CostModel:
+    """A cost model that has learned from other sizes."""
+    model = CostModel()
+    model.fit(measured.features, measured.seconds)
+    return model
+
+
+def refit(
+    made: Sequence[Sketch], found: Sequence[Relative], target: Target, model: CostModel
+) -> list[Refitted]:
+    """The schedules of relatives as rows of sketches, the most promising first.
+
+    Left out are those that are like no sketch, that no good row is near to, and that the model
+    calls slow beside what else there is.
+    """
+    spaces = [_Space(sketch, target) for sketch in made]
+    ranked: dict[tuple[int, tuple[int, ...]], Refitted] = {}
+    for relative in found:
+        trace = _trace(relative)
+        place = None if trace is None else _like(trace, relative.schedule.generator, made)
+        if trace is None or place is None:
+            continue
+        space = spaces[place]
+        rows = near(space.rows, _decisions(trace, made[place].trace))
+        surprise = _surprise(relative, trace, target, model) if len(rows) else None
+        if surprise is None:
+            continue
+        features = space.features(rows)
+        scores = model.predict(features)
+        good = scores <= space.usual(model) + np.log2(HOPELESS)
+        for row, its, score in zip(rows[good], features[good], scores[good], strict=True):
+            key = place, tuple(int(v) for v in row)
+            predicted = float(score) + surprise
+            if key not in ranked or predicted < ranked[key].predicted:
+                ranked[key] = Refitted(
+                    *key,
+                    made[place].trace.with_row(key[1]),
+                    tuple(float(v) for v in its),
+                    predicted,
+                    relative,
+                )
+    return sorted(ranked.values(), key=lambda r: (r.predicted, r.sketch, r.row))
+
+
+class _Space:
+    """The rows of a sketch and what the model sees of them, made when first needed."""
+
+    def __init__(self, sketch: Sketch, target: Target) -> None:
+        self._sketch = sketch
+        self._target = target
+        self._rows: Rowspace | None = None
+        self._profile: Profile | None = None
+        self._usual: float | None = None
+
+    @property
+    def rows(self) -> Rowspace:
+        if self._rows is None:
+            self._rows = Rowspace(self._sketch)
+        return self._rows
+
+    def features(self, rows: Rows) -> Floats:
+        if self._profile is None:
+            sketch = self._sketch
+            self._profile = profile(sketch.func, sketch.variables, sketch.space.bounds)
+        return estimate(self._profile, rows, self._target).features
+
+    def usual(self, model: CostModel) -> float:
+        """What the model expects of the best of some rows drawn at random."""
+        if self._usual is None:
+            drawn = self.rows.sample(np.random.default_rng(0), SAMPLE)
+            self._usual = float(model.predict(self.features(drawn)).min(initial=np.inf))
+        return self._usual
+
+
+def _sketches(func: Func, target: Target, names: set[str]) -> tuple[Sketch, ...]:
+    """The sketches of those names, or all where there are none: names come from those of tensors.
+
+    None where no rule makes one.
+    """
+    for wanted in (names.__contains__, None):
+        try:
+            return sketches(func, target, only=wanted)
+        except ScheduleError as error:
+            _log.debug("%s", error)
+    return ()
+
+
+def _trace(relative: Relative) -> Trace | None:
+    try:
+        return Trace.from_json(relative.schedule.trace)
+    except ScheduleError as error:
+        _log.warning("the schedule %.12s cannot be read: %s", relative.schedule.id, error)
+        return None
+
+
+def _surprise(relative: Relative, trace: Trace, target: Target, model: CostModel) -> float | None:
+    """How much longer a record took than the model says of it, as log2.
+
+    `None` where its schedule does not apply to its program any more.
+    """
+    measured = relative.measurement
+    assert measured.seconds is not None, "what is usable has a time"
+    if measured.features is not None and measured.feature_version == CostModel.feature_version:
+        features = np.array([measured.features])
+    else:
+        try:
+            scheduled = trace.apply(parse(relative.workload.ir)).func
+        except TilewrightError as error:
+            _log.warning("the schedule %.12s: %s", relative.schedule.id, error)
+            return None
+        features = estimate(profile(scheduled), np.zeros((1, 0), dtype=np.int64), target).features
+    return float(np.log2(measured.seconds) - model.predict(features)[0])
+
+
+# Which sketch, and which decision of it
+
+
+def _like(trace: Trace, generator: str, made: Sequence[Sketch]) -> int | None:
+    """The sketch whose steps are most like those of a trace; on a tie that of the same name."""
+    best: tuple[float, bool, int] | None = None
+    for place, sketch in enumerate(made):
+        alike = _matcher(trace, sketch.trace).ratio()
+        rank = (alike, sketch.name == generator, -place)
+        if alike >= ALIKE and (best is None or rank > best):
+            best = rank
+    return None if best is None else -best[2]
+
+
+def _decisions(trace: Trace, sketch: Trace) -> list[int | None]:
+    """For each decision of a sketch that of the trace; `None` where it has no counterpart."""
+    given: dict[int, tuple[int | None, ...]] = {}
+    for a, b, size in _matcher(trace, sketch).get_matching_blocks():
+        given |= {b + n: trace.steps[a + n].decision for n in range(size)}
+    return [
+        value
+        for k, decision in sketch.decisions.items()
+        for value in given.get(k, (None,) * len(decision))
+    ]
+
+
+def _matcher(trace: Trace, other: Trace) -> SequenceMatcher[Any]:
+    return SequenceMatcher(None, _tokens(trace), _tokens(other), autojunk=False)
+
+
+SIZED = {"split": "factors", "tile": "factors", "prefetch": "offset"}
+"""Arguments that are sizes, in steps that sample nothing."""
+
+
+def _tokens(trace: Trace) -> list[tuple[Any, ...]]:
+    """What the steps are, whatever handles, decisions and sizes are in them.
+
+    Steps that sample are told apart by where their results go.
+    """
+    goes: dict[int, set[tuple[Any, ...]]] = {}
+    for step in trace.steps:
+        for name, value in step.arguments:
+            for output, path in _outputs_in(value):
+                goes.setdefault(output, set()).add((step.op, name, *path))
+    tokens: list[tuple[Any, ...]] = []
+    made = 0
+    for step in trace.steps:
+        if step.decision:
+            outputs = range(made, made + len(step.outputs))
+            tokens.append((step.op, *(frozenset(goes.get(n, ())) for n in outputs)))
+        else:
+            sized = SIZED.get(step.op)
+            kept = tuple((n, None if n == sized else _blind(v)) for n, v in step.arguments)
+            tokens.append((step.op, kept))
+        made += len(step.outputs)
+    return tokens
+
+
+def _outputs_in(value: Any) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """The outputs that an argument refers to, each with its place in lists and their lengths."""
+    if type(value) is Ref:
+        yield value.index, ()
+    elif type(value) is Derived:
+        yield from _outputs_in(value.args)
+    elif isinstance(value, (list, tuple)):
+        for n, part in enumerate(value):
+            yield from ((output, (n, len(value), *path)) for output, path in _outputs_in(part))
+
+
+def _blind(value: Any) -> Any:
+    if type(value) is Ref:
+        return value.kind
+    if type(value) is Derived:
+        return value.op, _blind(value.args)
+    if isinstance(value, (list, tuple)):
+        return tuple(_blind(v) for v in value)
+    return value
+
+
+# Rows near to what is wanted
+
+
+def near(space: Rowspace, wanted: Sequence[int | None]) -> Rows:
+    """Good rows that take the values wanted, or those nearest to them, the nearest first.
+
+    What is `None` may be anything. As few decisions as can be are moved to other values, two at
+    most.
+    """
+    choices = [
+        values[::-1][:: -(-len(values) // OPEN)][::-1]
+        if want is None
+        else values[[int(np.argmin(_apart(values, want)))]]
+        for values, want in zip(space.values, wanted, strict=True)
+    ]
+    start = _grid(choices)
+    for moved in (_unmoved, _one_moved, _two_moved):
+        rows = np.concatenate([start[:0], *moved(space, start)])
+        good = space.good(rows)
+        if len(good):
+            apart = np.zeros(len(good))
+            for d, want in enumerate(wanted):
+                if want is not None:
+                    apart += _apart(good[:, d], want)
+            count = NEAREST if moved is not _unmoved else OPEN
+            return good[np.argsort(apart, kind="stable")[:count]]
+    return start[:0]
+
+
+def _apart(values: Rows, wanted: int) -> Floats:
+    apart: Floats = np.abs(np.log2((values + 1.0) / (wanted + 1.0)))
+    return apart
+
+
+def _grid(choices: Sequence[Rows]) -> Rows:
+    """The combinations of choices, spread evenly where there are more than `OPEN`."""
+    if not choices:
+        return np.empty((1, 0), dtype=np.int64)
+    grids = np.meshgrid(*choices, indexing="ij")
+    rows = np.stack([g.ravel() for g in grids], axis=1)
+    return rows[:: -(-len(rows) // OPEN)]
+
+
+def _unmoved(_: Rowspace, start: Rows) -> Iterator[Rows]:
+    yield start
+
+
+def _one_moved(space: Rowspace, start: Rows) -> Iterator[Rows]:
+    for d, values in enumerate(space.values):
+        yield _with(start, {d: values})
+
+
+def _two_moved(space: Rowspace, start: Rows) -> Iterator[Rows]:
+    for d, e in combinations(range(len(space.values)), 2):
+        yield _with(start[:NEAREST], {d: space.values[d], e: space.values[e]})
+
+
+def _with(rows: Rows, moved: dict[int, Rows]) -> Rows:
+    """Each row with each combination of other values of some decisions."""
+    changes = _grid(list(moved.values()))
+    made = np.repeat(rows, len(changes), axis=0)
+    made[:, list(moved)] = np.tile(changes, (len(rows), 1))
+    return made

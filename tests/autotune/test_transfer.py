@@ -1,0 +1,222 @@
+"""Schedules of other sizes, re-fitted: on recorded measurements of programs that never run here."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright import ops
+from tilewright.autotune.candidates import Rowspace
+from tilewright.autotune.cost_model import CostModel
+from tilewright.autotune.records import (
+    environment_record,
+    target_record,
+    toolchain_record,
+    workload_record,
+)
+from tilewright.autotune.search import Candidate, Search, SearchConfig
+from tilewright.autotune.sketch import Sketch, sketches
+from tilewright.autotune.transfer import learned, model_of, near, refit, transferred, warm
+from tilewright.target import Target
+from tilewright.tir.ir import Func
+from tilewright.tuning_db import (
+    Measurement,
+    Outcome,
+    Relative,
+    ScheduleRecord,
+    TuningDatabase,
+    Verification,
+    utc_now,
+)
+
+from .test_search import tiled_matmul
+
+TARGET = Target.parse("cpu -mcpu=cascadelake -threads=2")
+SMALL = SearchConfig(pool=400, children=100)
+OTHER, MINE = ops.matmul_func(512, 512, 512), ops.matmul_func(500, 700, 511)
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[TuningDatabase]:
+    with TuningDatabase(tmp_path / "tuning.db") as database:
+        yield database
+
+
+def put(
+    db: TuningDatabase,
+    func: Func,
+    sketch: Sketch,
+    row: tuple[int, ...],
+    seconds: float,
+    features: tuple[float, ...] | None = None,
+) -> Measurement:
+    """Record that a row of a sketch was measured and found right."""
+    workload, where, toolchain = workload_record(func), target_record(TARGET), toolchain_record()
+    environment = environment_record(TARGET)
+    text = sketch.trace.with_row(row).to_json(notes=False)
+    schedule = ScheduleRecord(text, json.loads(text)["version"], generator=sketch.name)
+    db.put(workload, where, toolchain, environment, schedule)
+    session = db.start_session(
+        workload.id, where.id, trials=1, seconds=None, seed=0, search={}, model={}
+    )
+    measured = Measurement(
+        session=session.id,
+        schedule=schedule.id,
+        workload=workload.id,
+        target=where.id,
+        toolchain=toolchain.id,
+        environment=environment.id,
+        outcome=Outcome.OK,
+        seconds=seconds,
+        samples=(seconds,),
+        error=None,
+        created=utc_now(),
+        features=features,
+        feature_version=None if features is None else CostModel.feature_version,
+    )
+    check = (workload.id, where.id, schedule.id, toolchain.id)
+    db.put(measured, Verification(*check, True, 1e-7, 1e-5, utc_now()))
+    return measured
+
+
+def found(db: TuningDatabase, func: Func) -> list[Relative]:
+    return db.relatives(workload_record(func), target_record(TARGET), toolchain_record())
+
+
+def tuned(db: TuningDatabase, func: Func, count: int) -> list[Candidate]:
+    """Record candidates, each as slow as the estimate says and twice that in the first sketch."""
+    search = Search(func, TARGET, config=SMALL)
+    asked = search.ask(count)
+    for c in asked:
+        seconds = 2.0 ** (c.features[0] + (c.sketch == 0))
+        put(db, func, search.sketches[c.sketch], c.row, seconds, c.features)
+    return asked
+
+
+def test_decisions_are_taken_over_where_they_are_possible(db: TuningDatabase) -> None:
+    theirs = {s.name: s for s in sketches(OTHER, TARGET)}
+    row = (2, 8, 8, 64, 4)  # vectors, tiles of them, rows, tiles of them, unrolling
+    put(db, OTHER, theirs["tiled_packB_local"], row, 1e-3)
+    mine = sketches(MINE, TARGET)
+    refitted = refit(mine, found(db, MINE), TARGET, CostModel())
+    chosen = refitted[0]
+    assert mine[chosen.sketch].name == "tiled_packB_local"
+    assert chosen.row == (2, 8, 8, 64), "511 is not divided by what an unrolled loop takes"
+    assert chosen.trace == mine[chosen.sketch].trace.with_row(chosen.row)
+    assert chosen.source.workload.id == workload_record(OTHER).id
+    chosen.trace.apply(MINE)
+
+
+def test_a_name_of_a_tensor_hides_no_sketch(db: TuningDatabase) -> None:
+    theirs = {s.name: s for s in sketches(OTHER, TARGET)}
+    renamed = dataclasses.replace(theirs["blocked_packB_local"], name="blocked_packWeights_local")
+    row = Rowspace(renamed).sample(np.random.default_rng(0), 1)[0]
+    put(db, OTHER, renamed, tuple(row.tolist()), 1e-3)
+    workload = workload_record(MINE)
+    choice = transferred(MINE, TARGET, db, workload, target_record(TARGET), toolchain_record())
+    assert choice is not None
+    assert "rfactor" in str(choice.trace)
+    choice.trace.apply(MINE)
+
+
+def tiled() -> Rowspace:
+    """A space whose constraints refuse many rows."""
+    _, sketch = tiled_matmul()
+    return Rowspace(dataclasses.replace(sketch, prune=()))
+
+
+def test_refused_rows_are_replaced_by_near_ones() -> None:
+    space = tiled()
+    rows = np.stack([g.ravel() for g in np.meshgrid(*space.values, indexing="ij")], axis=1)
+    good = {tuple(r) for r in space.good(rows).tolist()}
+    for row in rows.tolist():
+        nearest = [tuple(r) for r in near(space, row).tolist()]
+        assert nearest
+        assert set(nearest) <= good
+        if tuple(row) in good:
+            assert nearest == [tuple(row)]
+        else:
+            moved = [sum(a != b for a, b in zip(row, r, strict=True)) for r in nearest]
+            assert max(moved) <= 2
+
+
+def test_what_has_no_counterpart_is_open() -> None:
+    space = tiled()
+    rows = near(space, [4, None])
+    assert len(rows) > 1
+    assert set(rows[:, 0].tolist()) == {4}
+    assert space.check(rows).worthwhile.all()
+    assert {tuple(r) for r in near(space, [5, 12]).tolist()} <= {
+        tuple(r) for r in near(space, [None, None]).tolist()
+    }
+
+
+@pytest.mark.parametrize("with_features", [True, False])
+def test_what_did_better_than_expected_goes_first(db: TuningDatabase, with_features: bool) -> None:
+    search = Search(OTHER, TARGET, config=SearchConfig(pool=400, children=100, random=0.0))
+    asked = search.ask(6)
+    best = asked[-1]
+    for c in asked:
+        seconds = 2.0 ** (c.features[0] - 2.0 * (c is best))
+        kept = c.features if with_features else None
+        put(db, OTHER, search.sketches[c.sketch], c.row, seconds, kept)
+    refitted = refit(sketches(MINE, TARGET), found(db, MINE), TARGET, CostModel())
+    assert refitted[0].source.schedule.generator == search.sketches[best.sketch].name
+    assert refitted[0].source.measurement.seconds == 2.0 ** (best.features[0] - 2.0)
+    assert refitted == sorted(refitted, key=lambda r: r.predicted)
+
+
+def test_hopeless_and_unreadable_schedules_are_left_out(db: TuningDatabase) -> None:
+    small = ops.matmul_func(4, 16, 64)
+    sketch = {s.name: s for s in sketches(small, TARGET)}["tiled"]
+    put(db, small, sketch, tuple(Rowspace(sketch).sample(np.random.default_rng(0), 1)[0]), 1e-6)
+    assert refit(sketches(MINE, TARGET), found(db, MINE), TARGET, CostModel()) == []
+    damaged = dataclasses.replace(
+        found(db, MINE)[0], schedule=ScheduleRecord('{"version":1,"steps":[{"op":"?"}]}', 1)
+    )
+    assert refit(sketches(MINE, TARGET), [damaged], TARGET, CostModel()) == []
+
+
+def test_without_relatives_there_is_nothing_to_transfer(db: TuningDatabase) -> None:
+    tuned(db, ops.softmax_func(64, 1000), 4)
+    workload = workload_record(MINE)
+    where, toolchain = target_record(TARGET), toolchain_record()
+    assert transferred(MINE, TARGET, db, workload, where, toolchain) is None
+    assert len(learned(db, workload, where, toolchain).seconds) == 0
+
+
+def test_the_model_learns_from_other_sizes(db: TuningDatabase) -> None:
+    asked = tuned(db, OTHER, 24)
+    own = put(db, MINE, sketches(MINE, TARGET)[0], (1, 1, 4, 1), 1.0, asked[0].features)
+    measured = learned(db, workload_record(MINE), target_record(TARGET), toolchain_record())
+    assert len(measured.seconds) == len(asked)
+    assert own.seconds not in measured.seconds
+    model = model_of(measured)
+    assert model.trained
+    error = model.predict(measured.features) - np.log2(measured.seconds)
+    assert np.abs(error).mean() < np.abs(measured.features[:, 0] - np.log2(measured.seconds)).mean()
+
+
+def test_a_search_begins_with_what_was_good_for_other_sizes(db: TuningDatabase) -> None:
+    tuned(db, OTHER, 16)
+    subject = workload_record(MINE), target_record(TARGET), toolchain_record()
+    search = Search(MINE, TARGET, config=SMALL)
+    warm(search, db, *subject)
+    assert search.model.trained
+    refitted = refit(search.sketches, found(db, MINE), TARGET, search.model)
+    batch = search.ask(8)
+    assert len(batch) == 8
+    assert [(c.sketch, c.row) for c in batch[:4]] == [(r.sketch, r.row) for r in refitted[:4]]
+    assert len({c.key for c in batch + search.ask(8)}) == 16, "nothing is asked for twice"
+
+
+def test_a_search_without_relatives_is_as_it_was(db: TuningDatabase) -> None:
+    subject = workload_record(MINE), target_record(TARGET), toolchain_record()
+    plain, warmed = (Search(MINE, TARGET, config=SMALL) for _ in range(2))
+    warm(warmed, db, *subject)
+    assert [c.key for c in plain.ask(8)] == [c.key for c in warmed.ask(8)]
