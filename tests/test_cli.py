@@ -261,7 +261,7 @@ def test_build_without_a_record_says_so(run: Run, matmul: str, db: Path, tmp_pat
     result = run("build", matmul, *sizes, "--db", db, "-o", output, "--object")
     assert result.code == 0
     assert "no usable record of matmul" in result.err
-    assert "from model" in result.out
+    assert "from transfer" in result.out
     assert output.read_bytes()[:4] == b"\x7fELF"
 
     refused = run("build", matmul, *sizes, "--db", db, "-o", output, "--allow", "record")
