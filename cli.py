@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .errors import TilewrightError
+from .errors import BuildError, TilewrightError
 from .report import (
     best_rows,
     measurement_row,
     names,
+    print_assessment,
     print_facts,
     print_json,
     print_new,
@@ -36,6 +37,7 @@ from .report import (
 )
 
 if TYPE_CHECKING:
+    from .autotune.samples import Sweep
     from .tir.ir import Func
     from .tuning_db import TuningDatabase
 
@@ -48,7 +50,15 @@ _OPTIONS: dict[str, Any] = {
 app = typer.Typer(help="Compile tensor programs to fast kernels, and tune them.", **_OPTIONS)
 db = typer.Typer(help="Look into a tuning database, and move records.", **_OPTIONS)
 app.add_typer(db, name="db")
+model = typer.Typer(help="Train cost models, and see what they are worth.", **_OPTIONS)
+app.add_typer(model, name="model")
 
+Databases = Annotated[
+    list[str] | None, typer.Option("--db", help="A database to learn from; give several.")
+]
+Shipped = Annotated[
+    bool, typer.Option(help="Learn from the measurements too that come with the package.")
+]
 Program = Annotated[
     str, typer.Argument(metavar="FILE.py:FUNCTION", help="Makes the program; the file is run.")
 ]
@@ -365,6 +375,68 @@ def merge(
     with _open(db, create=True) as database:
         new = database.merge(other)
     print_new(new, as_json)
+
+
+@model.command()
+def train(
+    out: Annotated[Path, typer.Option(help="The model, as JSON of xgboost.")],
+    db: Databases = None,
+    table: Annotated[
+        Path | None, typer.Option(help="Also write what it was trained on (.jsonl.gz).")
+    ] = None,
+    shipped: Shipped = True,
+    as_json: AsJson = False,
+) -> None:
+    """Train the model that a search begins with; `SearchConfig(base=FILE)` uses it."""
+    from .autotune import base_model, samples
+
+    sweeps = [*_sweeps(db), *(samples.read(base_model.TABLE) if shipped else ())]
+    learned = samples.featurise(sweeps)
+    trained = base_model.train(learned)
+    try:
+        trained.save(out)
+        if table is not None:
+            samples.write(sweeps, table)
+    except OSError as error:
+        raise BuildError("cannot write {0}: {1}", error.filename, error.strerror) from error
+    if as_json:
+        print_json({"file": str(out), "rows": trained.rows, "tasks": len(learned.tasks)})
+        return
+    typer.echo(f"{out}: learned from {trained.rows} candidates of {len(learned.tasks)} tasks")
+
+
+@model.command("report")
+def model_report(
+    db: Databases = None,
+    shipped: Shipped = True,
+    folds: Annotated[int, typer.Option(help="Base models trained.", min=2)] = 8,
+    as_json: AsJson = False,
+) -> None:
+    """Say what models are worth on measured programs that they did not see.
+
+    The programs of the databases are judged, or those that come with the package where none is
+    given; each by a base model that was trained on all others.
+    """
+    from .autotune import assess, base_model, samples
+
+    own = _sweeps(db)
+    known = samples.read(base_model.TABLE) if shipped or not own else []
+    learned = samples.featurise([*own, *known])
+    sessions = {s.session for s in own or known}
+    judged = [n for n, task in enumerate(learned.tasks) if task.session in sessions]
+    found = assess.assess(learned, judged, folds=folds)
+    print_json(found.to_json()) if as_json else print_assessment(found)
+
+
+def _sweeps(locations: Sequence[str] | None) -> list[Sweep]:
+    """What several databases have to learn from, each session once."""
+    from .autotune import samples
+
+    found: dict[tuple[str, str], Sweep] = {}
+    for location in locations or ():
+        with _reading(location) as database:
+            found |= {(s.session, s.trace): s for s in samples.sweeps_of(database)}
+    return list(found.values())
 
 
 @db.command()

@@ -15,6 +15,7 @@ import typer
 from .errors import ScheduleError
 
 if TYPE_CHECKING:
+    from .autotune.assess import Report, Score
     from .autotune.result import TuneResult
     from .tuning_db import Best, Measurement, ScheduleRecord, TuningDatabase, Workload
 
@@ -191,6 +192,27 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], otherwise
         console.width = _WIDEST  # nothing to fit into: nothing is cut
         console.width = console.measure(table).maximum
     console.print(table)
+
+
+def print_assessment(report: Report) -> None:
+    """What models are worth: a table of the tasks, and one of all methods over all tasks."""
+    from .autotune.assess import TOPS, TRIALS
+
+    columns = ["method", *(f">top-{k}" for k in TOPS), ">rank", *(f">{n} trials" for n in TRIALS)]
+    rows = []
+    for judged in report.tasks:
+        score = judged.scores[0]
+        rows.append([str(judged.task), str(judged.candidates), *_assessed(score)])
+    none = "no program has enough measured candidates to be judged"
+    print_table(["~task", ">candidates", *columns[1:]], rows, none)
+    if rows:
+        typer.echo(f"{len(rows)} tasks, each by models that did not see it (above: the first)")
+        print_table(columns, [[s.method, *_assessed(s)] for s in report.overall], none)
+
+
+def _assessed(score: Score) -> list[str]:
+    recall = [f"{r:.2f}" for r in score.recall]
+    return [*recall, f"{score.rank:.2f}", *(f"{r:.3f}" for r in score.regret)]
 
 
 def time_text(seconds: float | None) -> str:

@@ -31,6 +31,7 @@ FEATURES = (
     "other_seconds", "other_memory", "other_lanes",
 )  # fmt: skip
 VERSION = "3"
+FEATURE_VERSION = f"{VERSION}/{len(FEATURES)}"
 """Of the features: a model is used only with those it was trained on."""
 
 

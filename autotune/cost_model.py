@@ -1,7 +1,8 @@
 """The learned part of a prediction: xgboost on what the analytic estimate gets wrong.
 
-The model predicts log2(seconds) and starts from the analytic estimate as its margin, so that it
-knows something before the first measurement and learns the machine's deviations from there.
+The model predicts log2(seconds) and starts from the analytic estimate, corrected by the base model
+where there is one, as its margin: it knows something before the first measurement and learns what
+is special about this program and machine from there.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .analytic import FEATURES, VERSION
+from .analytic import FEATURE_VERSION
+from .base_model import BaseModel
 
 Floats = npt.NDArray[np.float64]
 PARAMETERS: dict[str, Any] = {
@@ -29,16 +31,17 @@ PARAMETERS: dict[str, Any] = {
 }
 ROUNDS = 40
 ENOUGH = 6
-"""Measurements before the model says anything."""
+"""Measurements before the model says more than the base model, and a constant."""
 
 
 class CostModel:
     """Predicts log2 of seconds from rows of features, whose first column is the estimate's."""
 
-    feature_version = f"{VERSION}/{len(FEATURES)}"
+    feature_version = FEATURE_VERSION
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, base: BaseModel | None = None) -> None:
         self._seed = seed
+        self._base = base
         self._booster: Any = None
         self._offset = 0.0
 
@@ -46,32 +49,41 @@ class CostModel:
     def trained(self) -> bool:
         return self._booster is not None
 
+    def margin(self, features: Floats) -> Floats:
+        """What is predicted before anything is measured. `fit` does not change it."""
+        start = features[:, 0].astype(np.float64)
+        return start if self._base is None else start + self._base.residual(features)
+
     def fit(self, features: Floats, seconds: Floats, weights: Floats | None = None) -> None:
-        """Learn from measured rows; too few of them only shift the estimate."""
+        """Learn from measured rows; too few of them only shift the prediction."""
         if len(seconds) == 0:
             return
         target = np.log2(seconds)
-        residual = target - features[:, 0]
-        self._offset = float(np.median(residual))
+        margin = self.margin(features)
+        self._offset = float(np.median(target - margin))
         if len(seconds) < ENOUGH:
             return
         import xgboost
 
         data = xgboost.DMatrix(
-            features, label=target, base_margin=features[:, 0] + self._offset, weight=weights
+            features,
+            label=target,
+            base_margin=margin + self._offset,
+            weight=weights,
+            nthread=1,
         )
         self._booster = xgboost.train(
             {**PARAMETERS, "seed": self._seed}, data, num_boost_round=ROUNDS
         )
 
-    def predict(self, features: Floats) -> Floats:
-        """Predicted log2 of seconds."""
-        margin = features[:, 0] + self._offset
+    def predict(self, features: Floats, margin: Floats | None = None) -> Floats:
+        """Predicted log2 of seconds. `margin` is that of the features, computed before."""
+        start = (self.margin(features) if margin is None else margin) + self._offset
         if self._booster is None or len(features) == 0:
-            return margin
+            return start
         import xgboost
 
-        data = xgboost.DMatrix(features, base_margin=margin)
+        data = xgboost.DMatrix(features, base_margin=start, nthread=1)
         return np.asarray(self._booster.predict(data), dtype=np.float64)
 
     def to_text(self) -> str | None:

@@ -19,6 +19,7 @@ from ..target import Target
 from ..tir.ir import Func
 from ..tuning_db.values import Outcome
 from .analytic import FEATURES, estimate
+from .base_model import SHIPPED, named
 from .candidates import Rows, Rowspace
 from .cost_model import CostModel
 from .profile import Profile, profile
@@ -58,24 +59,32 @@ class SearchConfig:
     """`pool` rows are scored at a time, of each sketch as many and `MIN_POOL` at least.
 
     `children` are drawn after each batch. `random` is the share of a batch drawn blindly.
-    `model=False` searches by the analytic estimate alone.
+    `model=False` searches by the analytic estimate alone. `base` is the model that is right before
+    anything is measured: the shipped one, a file of `tilewright model train`, or none.
     """
 
     pool: int = 48000
     children: int = 16000
     random: float = 0.1
     model: bool = True
+    base: str | None = SHIPPED
 
 
 @dataclass
 class _Pool:
-    """The rows of one sketch under consideration, with their features."""
+    """The rows of one sketch under consideration: their features, and the model's margin."""
 
     space: Rowspace
     profile: Profile
     rows: Rows
     features: np.ndarray
+    margin: np.ndarray
     keys: set[bytes] = field(default_factory=set)
+
+    def keep(self, which: np.ndarray) -> None:
+        """Forget all rows but `which`, a mask or places."""
+        self.rows, self.features = self.rows[which], self.features[which]
+        self.margin = self.margin[which]
 
 
 class Search:
@@ -95,7 +104,7 @@ class Search:
         self.config = config or SearchConfig()
         self.target = target
         self.sketches = tuple(made) if made is not None else sketches(func, target)
-        self.model = CostModel(seed)
+        self.model = CostModel(seed, named(self.config.base) if self.config.model else None)
         self.seconds_in_model = 0.0
         self._clock = clock
         self._rng = np.random.default_rng(seed)
@@ -108,7 +117,7 @@ class Search:
             space = Rowspace(sketch)
             read = profile(sketch.func, sketch.variables, sketch.space.bounds)
             empty = np.empty((0, len(sketch.variables)), dtype=np.int64)
-            self._pools.append(_Pool(space, read, empty, np.empty((0, 0))))
+            self._pools.append(_Pool(space, read, empty, np.empty((0, 0)), np.empty(0)))
         self._share = max(MIN_POOL, self.config.pool // len(self._pools))
         for pool in self._pools:
             self._add(pool, pool.space.sample(self._rng, self._share))
@@ -231,7 +240,7 @@ class Search:
         start = self._clock()
         if len(pool.rows) == 0:
             return np.empty(0)
-        scores = self.model.predict(pool.features)
+        scores = self.model.predict(pool.features, pool.margin)
         self.seconds_in_model += self._clock() - start
         return scores
 
@@ -244,16 +253,20 @@ class Search:
         pool.keys.update(keys)
         new = rows[fresh]
         features = estimate(pool.profile, new, self.target).features
+        start = self._clock()
+        margin = self.model.margin(features)
+        self.seconds_in_model += self._clock() - start
         if len(pool.rows) == 0:
-            pool.rows, pool.features = new, features
+            pool.rows, pool.features, pool.margin = new, features, margin
         else:
             pool.rows = np.concatenate([pool.rows, new])
             pool.features = np.concatenate([pool.features, features])
+            pool.margin = np.concatenate([pool.margin, margin])
 
     def _drop(self, pool: _Pool, gone: list[int]) -> None:
         keep = np.ones(len(pool.rows), dtype=np.bool_)
         keep[gone] = False
-        pool.rows, pool.features = pool.rows[keep], pool.features[keep]
+        pool.keep(keep)
 
     def _evolve(self, pool: _Pool, children: int) -> None:
         scores = self._predict(pool)
@@ -263,8 +276,7 @@ class Search:
             order = np.argsort(self._predict(pool), kind="stable")
             # What is forgotten may be drawn again; what was asked for may not, and stays known.
             pool.keys.difference_update(r.tobytes() for r in pool.rows[order[self._share :]])
-            order = order[: self._share]
-            pool.rows, pool.features = pool.rows[order], pool.features[order]
+            pool.keep(order[: self._share])
 
 
 def _best_of(scores: np.ndarray, count: int) -> list[tuple[int, float]]:
@@ -281,13 +293,17 @@ def trace_key(trace: Trace) -> str:
     return hashlib.sha256(trace.to_json(notes=False).encode()).hexdigest()
 
 
-def model_trace(func: Func, target: Target, *, seed: int = 0) -> Trace:
-    """The schedule that the cost model likes best before anything of the program was measured."""
-    search = Search(func, target, seed=seed, config=SearchConfig(random=0.0))
-    return search.ask(1)[0].trace
-
-
 def default_trace(func: Func, target: Target, *, seed: int = 0) -> Trace:
     """The schedule that the analytic estimate likes best: no measurement, no learned model."""
     search = Search(func, target, seed=seed, config=SearchConfig(model=False, random=0.0))
+    return search.ask(1)[0].trace
+
+
+def model_trace(func: Func, target: Target, *, seed: int = 0, base: str = SHIPPED) -> Trace:
+    """The schedule that the base model likes best: no measurement of this program.
+
+    The analytic estimate chooses where there is no usable shipped model; `base` as in
+    `SearchConfig`.
+    """
+    search = Search(func, target, seed=seed, config=SearchConfig(random=0.0, base=base))
     return search.ask(1)[0].trace

@@ -65,3 +65,20 @@ def test_costs_of_primitives(root: Path, tmp_path: Path) -> None:
     assert {"split", "compute_at", "rfactor", "parallel, refused"} <= {r["step"] for r in lines}
     assert all(r["microseconds"] > 0 for r in lines)
     assert all(r["step"] in shown for r in lines)
+
+
+def test_zero_trials_on_unseen_shapes(root: Path, tmp_path: Path) -> None:
+    report = tmp_path / "zero.json"
+    wanted = ("--seed", 5, "--count", 2, "--trials", 2, "--rounds", 2, "--json", report)
+    shown = run(root, "benchmarks.zero", *wanted)
+    found = json.loads(report.read_text())
+    assert "seed 5" in shown
+    assert found["seed"] == 5
+    assert len(found["cases"]) == 2
+    assert all(speed > 0 for case in found["cases"] for speed in case["speed"].values())
+
+
+def test_measurements_of_random_shapes(root: Path, tmp_path: Path) -> None:
+    wanted = ("--seed", 5, "--count", 2, "--trials", 2, "--db", tmp_path / "t.db")
+    shown = run(root, "benchmarks.collect", *wanted)
+    assert shown.count("best") == 2

@@ -20,6 +20,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import cli
+from tilewright.autotune import assess, base_model
 from tilewright.autotune.records import workload_record
 from tilewright.runtime import load
 from tilewright.tuning_db import ScheduleRecord, Workload
@@ -529,3 +530,33 @@ def test_verbose_logs_to_standard_error(matmul: str, db: Path, tmp_path: Path) -
     assert done.code == 0, done.err
     assert "INFO: " in done.err
     assert "has no usable record of matmul" in done.err
+
+
+# Cost models
+
+
+def test_model_train_and_report(
+    run: Run, matmul: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, table, out = (tmp_path / name for name in ("t.db", "table.jsonl.gz", "model.json"))
+    for n in (16, 24):
+        sizes = ["-p", f"n={n}", "-p", "m=64", "-p", "k=16"]
+        assert run("tune", matmul, *sizes, "--trials", 16, "--db", path).code == 0
+    wanted = ["model", "train", "--db", path, "--out", out, "--no-shipped"]
+    told = run(*wanted, "--table", table, "--json").json
+    assert told == {"file": str(out), "rows": 32, "tasks": 2}
+    monkeypatch.setattr(base_model, "TABLE", table)
+    assert base_model.load(out).rows == 32
+    report = run("model", "report", "--json", "--folds", 2).json
+    assert [t["candidates"] for t in report["tasks"]] == [16, 16]
+    assert {s["method"] for s in report["overall"]} == {*assess.METHODS}
+    shown = run("model", "report", "--db", path, "--folds", 2).out
+    assert "2 tasks" in shown
+    assert all(method in shown for method in assess.METHODS)
+
+
+def test_model_report_of_too_little(run: Run, db: Path) -> None:
+    assert run("model", "report", "--db", db, "--no-shipped").code == 1
+    missing = run("model", "train", "--db", db, "--no-shipped", "--out", db.parent / "m.json")
+    assert missing.code == 1
+    assert "no samples to train on" in missing.err

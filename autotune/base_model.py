@@ -1,0 +1,150 @@
+"""The base model: what measurements of many programs say of the estimate, before any of this one.
+
+It is trained on the shipped table of samples, on databases, or on both, and predicts log2 of how
+much slower a candidate is than the estimate says, up to a constant for each program: the constant
+does not change which candidate is best, and differs with the state of the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from functools import cache
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import TuningError
+from .analytic import FEATURE_VERSION
+from .samples import Floats, Samples
+
+_log = logging.getLogger(__name__)
+_FOLDER = Path(__file__).with_name("base")
+TABLE = _FOLDER / "samples.jsonl.gz"
+MODEL = _FOLDER / "model.json"
+SHIPPED = "shipped"
+"""The name of the model that comes with the package."""
+PARAMETERS: dict[str, Any] = {
+    "objective": "reg:squarederror",
+    "max_depth": 4,
+    "eta": 0.1,
+    "min_child_weight": 5.0,
+    "lambda": 10.0,
+    "base_score": 0.0,
+    "nthread": 1,
+    "verbosity": 0,
+    "tree_method": "hist",
+    "max_bin": 64,
+    "seed": 0,
+}
+ROUNDS = 60
+_LEAST = 4
+"""Candidates of a task from which on it says what is typical of it."""
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """A model trained on `rows` candidates; `origin` says where it comes from."""
+
+    booster: Any
+    rows: int
+    origin: str
+
+    def residual(self, features: Floats) -> Floats:
+        """log2 of the seconds over the estimate's, up to a constant for each program."""
+        import xgboost
+
+        if len(features) == 0:
+            return np.empty(0)
+        return np.asarray(
+            self.booster.predict(xgboost.DMatrix(features, nthread=1)), dtype=np.float64
+        )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model as xgboost's JSON, which `load` reads."""
+        Path(path).write_bytes(bytes(self.booster.save_raw("json")))
+
+
+def train(samples: Samples, origin: str = "trained") -> BaseModel:
+    """Learn from the tasks that have enough candidates. The same samples give the same model.
+
+    Raises `TuningError` where there are none.
+    """
+    import xgboost
+
+    targets, kept = centred(samples)
+    if not kept.any():
+        raise TuningError(
+            "no samples to train on: {0} tasks, and none has {1} candidates or more",
+            len(samples.tasks),
+            _LEAST,
+        )
+    data = xgboost.DMatrix(samples.features[kept], label=targets[kept], nthread=1)
+    booster = xgboost.train(PARAMETERS, data, num_boost_round=ROUNDS)
+    rows = int(kept.sum())
+    booster.set_attr(features=FEATURE_VERSION, rows=str(rows))
+    return BaseModel(booster, rows, origin)
+
+
+def centred(samples: Samples) -> tuple[Floats, np.ndarray]:
+    """What the model learns of each row, and a mask of the rows whose task is large enough."""
+    residual = np.log2(samples.seconds) - samples.features[:, 0]
+    kept = np.zeros(len(residual), dtype=np.bool_)
+    for number in np.unique(samples.task):
+        own = samples.task == number
+        residual[own] -= np.median(residual[own])
+        kept |= own & (own.sum() >= _LEAST)
+    return residual, kept
+
+
+def load(path: str | PathLike[str]) -> BaseModel:
+    """Read a model.
+
+    Raises `TuningError` for a file that is none, and for a model of other features than these.
+    """
+    import xgboost
+
+    # xgboost ends the process for some texts that are no models: ours are recognised first.
+    try:
+        data = Path(path).read_bytes()
+        attributes = json.loads(data)["learner"]["attributes"]
+        version, rows = attributes["features"], int(attributes["rows"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise TuningError("{0} cannot be read as a cost model: {1!r}", path, error) from error
+    if version != FEATURE_VERSION:
+        raise TuningError(
+            "the cost model {0} was trained on features of version {1}; these are version {2}",
+            path,
+            version,
+            FEATURE_VERSION,
+            hint="train it again: tilewright model train --out FILE",
+        )
+    booster = xgboost.Booster({"nthread": 1})
+    try:
+        booster.load_model(bytearray(data))
+    except xgboost.core.XGBoostError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise TuningError("{0} cannot be read as a cost model: {1}", path, reason) from error
+    return BaseModel(booster, rows, str(path))
+
+
+def named(name: str | None) -> BaseModel | None:
+    """The model of a name: `SHIPPED`, a file, or `None` for no model.
+
+    A shipped one that is not of these features is not used, with a warning.
+    """
+    if name is None:
+        return None
+    return _shipped() if name == SHIPPED else load(name)
+
+
+@cache
+def _shipped() -> BaseModel | None:
+    try:
+        return load(MODEL)
+    except TuningError as error:
+        _log.warning("tuning begins without a base model: %s", error)
+        return None

@@ -1,0 +1,280 @@
+"""Tables of samples, the base model that is trained on them, and what it is worth."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import ops
+from tilewright.autotune import assess, base_model, samples
+from tilewright.autotune.analytic import FEATURE_VERSION, FEATURES
+from tilewright.autotune.base_model import SHIPPED, BaseModel, load, named, train
+from tilewright.autotune.cost_model import CostModel
+from tilewright.autotune.samples import Samples, Sweep, featurise
+from tilewright.autotune.search import Candidate, Search, SearchConfig, model_trace
+from tilewright.autotune.sketch import Sketch
+from tilewright.errors import TuningError
+from tilewright.schedule import Schedule
+from tilewright.target import Target
+from tilewright.tir.ir import Func
+
+TARGET = Target.parse("cpu -mcpu=cascadelake -threads=1")
+SMALL = SearchConfig(pool=60, children=20, random=1.0, model=False)
+SIZES = ((24, 36, 20), (48, 64, 32), (40, 100, 16))
+
+
+def tiled(func: Func) -> Sketch:
+    """A sketch whose tiles are open."""
+    sch = Schedule(func, symbolic=True)
+    i, j, k = sch.get_loops(sch.get_block(0))
+    i0, i1 = sch.split(i, factors=[None, sch.sample_tile(i, 2, 8)[1]])
+    j0, j1 = sch.split(j, factors=[None, sch.sample_tile(j, 2, 32)[1]])
+    sch.reorder(i0, j0, k, i1, j1)
+    sch.unroll(i1)
+    return Sketch.of(sch, "tiled")
+
+
+def candidates(size: tuple[int, int, int]) -> tuple[Func, list[Candidate]]:
+    func = ops.matmul_func(*size)
+    search = Search(func, TARGET, seed=1, config=SMALL, made=[tiled(func)])
+    return func, search.ask(40)
+
+
+def seconds(c: Candidate) -> float:
+    """A made-up machine: the estimate, and a preference that the estimate does not know."""
+    wide = c.features[FEATURES.index("accumulators")]
+    return float(2.0 ** (c.features[0] + 2.0 * abs(wide - 1.0)))
+
+
+def sweep(size: tuple[int, int, int]) -> Sweep:
+    func, asked = candidates(size)
+    trace = asked[0].trace
+    opened = trace.with_decisions({k: [None] * len(v) for k, v in trace.decisions.items()})
+    return Sweep(
+        name="matmul",
+        shape=str(size),
+        program=repr(func),
+        target=str(TARGET),
+        caches=(TARGET.l1_bytes, TARGET.l2_bytes, TARGET.l3_bytes),
+        session=f"session {size}",
+        trace=opened.to_json(notes=False),
+        rows=tuple(c.row for c in asked),
+        seconds=tuple(seconds(c) for c in asked),
+    )
+
+
+@pytest.fixture(scope="module")
+def sweeps() -> list[Sweep]:
+    return [sweep(size) for size in SIZES]
+
+
+@pytest.fixture(scope="module")
+def learned(sweeps: list[Sweep]) -> Samples:
+    return featurise(sweeps)
+
+
+@pytest.fixture(scope="module")
+def trained(learned: Samples) -> BaseModel:
+    return train(learned)
+
+
+# Tables
+
+
+def test_features_of_a_table_are_those_of_the_search(learned: Samples) -> None:
+    asked = [c for size in SIZES for c in candidates(size)[1]]
+    np.testing.assert_array_equal(learned.features, [c.features for c in asked])
+    np.testing.assert_array_equal(learned.seconds, [seconds(c) for c in asked])
+    assert [t.shape for t in learned.tasks] == [str(size) for size in SIZES]
+
+
+def test_a_table_reads_back_as_it_was_written(sweeps: list[Sweep], tmp_path: Path) -> None:
+    one, two = tmp_path / "1.gz", tmp_path / "2.gz"
+    samples.write(sweeps, one)
+    samples.write(sweeps[::-1], two)
+    assert one.read_bytes() == two.read_bytes()
+    read = samples.read(one)
+    assert sorted(read, key=lambda s: s.shape) == sorted(sweeps, key=lambda s: s.shape)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"text", gzip.compress(b"{}"), gzip.compress(b'{"tilewright samples": 1}\n{"name": 1}')],
+    ids=["empty", "text", "other", "damaged"],
+)
+def test_what_is_no_table_is_refused(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "table.gz"
+    path.write_bytes(data)
+    with pytest.raises(TuningError, match=r"table\.gz"):
+        samples.read(path)
+
+
+def test_a_sketch_that_no_longer_applies_is_left_out(
+    sweeps: list[Sweep], caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = Sweep(**{**vars(sweeps[0]), "trace": '{"version":1,"steps":[{"op":"gone"}]}'})
+    with caplog.at_level(logging.WARNING):
+        found = featurise([broken, sweeps[1]])
+    assert len(found) == len(sweeps[1].rows)
+    assert "no longer applies" in caplog.text
+
+
+# The model
+
+
+def test_the_base_model_knows_programs_that_it_did_not_see(learned: Samples) -> None:
+    model = CostModel(base=train(learned.only([0, 1])))
+    unseen = learned.only([2])
+    corrected = assess.spearman(model.predict(unseen.features), unseen.seconds)
+    assert corrected > assess.spearman(unseen.features[:, 0], unseen.seconds) + 0.1
+    assert not model.trained
+
+
+def test_training_is_deterministic_and_saved_models_predict_the_same(
+    learned: Samples, trained: BaseModel, tmp_path: Path
+) -> None:
+    path, again = tmp_path / "model.json", tmp_path / "again.json"
+    trained.save(path)
+    train(learned).save(again)
+    assert path.read_bytes() == again.read_bytes()
+    assert json.loads(path.read_text())["learner"]["attributes"]["features"] == FEATURE_VERSION
+    read = load(path)
+    assert read.rows == trained.rows == len(learned)
+    np.testing.assert_array_equal(
+        read.residual(learned.features), trained.residual(learned.features)
+    )
+
+
+def test_a_constant_of_a_session_teaches_nothing(learned: Samples, trained: BaseModel) -> None:
+    slower = learned.seconds * np.array([1.0, 8.0, 0.25])[learned.task]
+    other = train(Samples(learned.tasks, learned.task, learned.features, slower))
+    np.testing.assert_allclose(
+        other.residual(learned.features), trained.residual(learned.features), atol=1e-4
+    )
+
+
+def test_too_few_samples_are_refused(learned: Samples) -> None:
+    few = Samples(learned.tasks, learned.task[:3], learned.features[:3], learned.seconds[:3])
+    with pytest.raises(TuningError, match="no samples to train on"):
+        train(few)
+
+
+def test_a_model_of_other_features_is_refused(trained: BaseModel, tmp_path: Path) -> None:
+    path = tmp_path / "old.json"
+    old = json.loads(bytes(trained.booster.save_raw("json")))
+    old["learner"]["attributes"]["features"] = "1/31"
+    path.write_text(json.dumps(old))
+    with pytest.raises(TuningError, match=r"version 1/31; these are version"):
+        load(path)
+    with pytest.raises(TuningError, match=r"old\.json"):
+        named(str(path))
+
+
+@pytest.mark.parametrize("text", ["", "{}", "no model"])
+def test_what_is_no_model_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(text)
+    with pytest.raises(TuningError, match=r"model\.json cannot be read as a cost model"):
+        load(path)
+
+
+def test_a_shipped_model_of_other_features_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(base_model, "MODEL", tmp_path / "none.json")
+    base_model._shipped.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        assert named(SHIPPED) is None
+    assert "without a base model" in caplog.text
+    base_model._shipped.cache_clear()
+
+
+def test_what_is_shipped_fits_this_version() -> None:
+    model = load(base_model.MODEL)
+    assert model.rows > 1000
+    assert base_model.MODEL.stat().st_size < 500_000
+    assert base_model.TABLE.stat().st_size < 1_000_000
+    table = samples.read(base_model.TABLE)
+    assert len(table) > 100
+    some = table[:: len(table) // 4]
+    assert len(featurise(some)) == sum(len(s.rows) for s in some)
+
+
+def test_a_session_corrects_the_base_model(learned: Samples, trained: BaseModel) -> None:
+    model = CostModel(base=trained)
+    margin = model.margin(learned.features)
+    model.fit(learned.features, learned.seconds * 4.0)
+    np.testing.assert_array_equal(model.margin(learned.features), margin)
+    np.testing.assert_array_equal(
+        model.predict(learned.features), model.predict(learned.features, margin)
+    )
+    error = model.predict(learned.features) - np.log2(learned.seconds * 4.0)
+    assert np.abs(error).mean() < 0.5
+
+
+def test_the_models_choice_applies(trained: BaseModel, tmp_path: Path) -> None:
+    trained.save(tmp_path / "model.json")
+    func = ops.matmul_func(64, 96, 32)
+    trace = model_trace(func, TARGET, base=str(tmp_path / "model.json"))
+    assert trace == model_trace(func, TARGET, base=str(tmp_path / "model.json"))
+    assert trace.apply(func).func is not func
+
+
+# What it is worth
+
+
+def test_held_out_programs_are_judged(learned: Samples) -> None:
+    report = assess.assess(learned, [0, 1, 2], folds=3)
+    assert report == assess.assess(learned, [0, 1, 2], folds=3)
+    assert [j.task for j in report.tasks] == list(learned.tasks)
+    scores = {s.method: s for s in report.overall}
+    assert tuple(scores) == assess.METHODS
+    assert scores["base"].rank > scores["analytic"].rank + 0.1
+    assert scores["model"].regret[0] <= scores["random"].regret[0]
+    assert all(s.regret[-1] == pytest.approx(1.0) for s in report.overall)
+    assert all(a <= b for s in report.overall for a, b in zip(s.recall, s.recall[1:], strict=False))
+    assert json.loads(json.dumps(report.to_json()))["tasks"][0]["candidates"] == 40
+
+
+def test_no_model_sees_what_it_is_judged_on(learned: Samples) -> None:
+    seen: list[set[int]] = []
+
+    def trainer(given: Samples) -> BaseModel:
+        seen.append(set(given.task.tolist()))
+        return train(given)
+
+    assess.assess(learned, [0, 2], folds=2, trainer=trainer)
+    assert sorted(map(sorted, seen)) == [[0, 1], [1, 2]]
+
+
+def test_rank_correlation_shares_ranks() -> None:
+    values = np.array([1.0, 2.0, 2.0, 5.0])
+    assert assess.spearman(values, values * 3) == pytest.approx(1.0)
+    assert assess.spearman(values, -values) == pytest.approx(-1.0)
+    assert assess.spearman(np.ones(4), values) == 0.0
+    # Ranks 1, 2.5, 2.5, 4 and 1, 3, 2, 4: 4.5 over the root of 4.5 * 5.
+    others = np.array([1.0, 3.0, 2.0, 4.0])
+    assert assess.spearman(values, others) == pytest.approx(4.5 / (4.5 * 5) ** 0.5)
+
+
+# From a database
+
+
+def test_a_database_as_samples(tmp_path: Path) -> None:
+    func = ops.matmul_func(16, 48, 8)
+    with tw.TuningDatabase(tmp_path / "t.db") as database:
+        result = tw.tune(func, database=database, trials=4)
+        made = samples.sweeps_of(database)
+        stored = [m for m in database.measurements() if m.features is not None and m.samples]
+    assert sum(len(s.rows) for s in made) == len(stored) == result.trials
+    found = featurise(made)
+    rows = sorted(map(tuple, found.features.tolist()))
+    np.testing.assert_allclose(rows, sorted(m.features for m in stored if m.features))
+    fastest = sorted(min(m.samples) for m in stored)
+    np.testing.assert_allclose(sorted(found.seconds), fastest, rtol=1e-3)
