@@ -17,13 +17,11 @@ from ..tir.ir import (
     IterKind,
     Load,
     Range,
-    Select,
     Stmt,
     Store,
     Var,
     as_expr,
     load,
-    select,
 )
 from ..tir.linear import linear
 from ..tir.prove import prove
@@ -165,8 +163,6 @@ def _by_iteration(
         if type(n) is Store and n.buffer in versioned:
             versions = versioned[n.buffer]
             return Store(versions.buffer, moved(versions, n.indices), visit(n.value), n.mask)
-        if type(n) is Select:  # what never happens in some iteration is gone
-            return select(simple(visit(n.cond)), visit(n.then), visit(n.other))
         return n if type(n) is Buffer else rewrite_children(n, visit)
 
     def moved(versions: Versions, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:

@@ -752,3 +752,19 @@ def unread(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
         sch.decompose_padding(block, i)
     sch.decompose_padding(block, j)
     check(sch)
+
+
+@pytest.mark.parametrize("step", [2, 3, 4, 5, 8])
+def test_who_reads_a_doubled_buffer_does_not_depend_on_sizes(step: int) -> None:
+    a = te.placeholder((2,), "int32", name="A")
+    b = te.compute((3,), lambda i: te.select(i < 2, a[i], 0), name="B")
+    func = te.func([a, b], name="main")
+    sch = Schedule(func, symbolic=True)
+    block = sch.get_block("B")
+    size = sch.sample_categorical([2, 3, 4, 5, 8])
+    _, inner = sch.split(sch.get_loops(block)[0], factors=[None, size])
+    copy = sch.cache_read(block, 0, "local")
+    sch.compute_at(copy, inner)
+    sch.double_buffer(copy, inner)
+    assert len(sch.get_consumers(copy)) == 2
+    check(sch.trace.with_row([step]).apply(func))
