@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import Any, NamedTuple
 
@@ -173,7 +173,8 @@ def _by_iteration(
         return (simple(iteration % versions.live), *rest)
 
     begins = certain(as_expr(turn.first) == 0) or _kind(block, turn.loop) is not IterKind.REDUCE
-    init = None if block.init is None or not begins else visit(substitute(block.init, mapping))
+    begins = begins and _may_begin(block, taken, loop_ranges(above))
+    init = visit(substitute(block.init, mapping)) if block.init is not None and begins else None
     body = visit(substitute(block.body, mapping))
     return with_regions(_replace(block, iters=(*iters, *kept), body=body, init=init))
 
@@ -204,9 +205,12 @@ def _by_loops(
     )
     reduce = [i.value for i in block.iters if i in taken and i.kind is IterKind.REDUCE]
     ranges = loop_ranges(above)
-    for v in kinds[0]:
+    simple = Simplifier(ranges)
+    starts = [simple(substitute(e, dict.fromkeys(kinds[0], as_expr(0)))) for e in reduce]
+    for v in kinds[0] if _may_begin(block, taken, ranges) else ():
         require(
-            block.init is None or any(prove(e >= v, ranges) is True for e in reduce),
+            any(prove(e >= v, ranges) is True for e in reduce)
+            and all(certain(e == 0) for e in starts),
             "it cannot be shown that the reduction of block {0} starts with the first iteration "
             "of loop {1}",
             block.label.name,
@@ -215,6 +219,12 @@ def _by_loops(
             hint="decompose_reduction gives the init a nest of its own",
         )
     return tuple(i for i in block.iters if i in taken), loops
+
+
+def _may_begin(block: Block, taken: Iterable[Iter], ranges: Ranges) -> bool:
+    """Whether some visit of a block may be the first of a reduction, which sets its init."""
+    reduce = [i.value for i in taken if i.kind is IterKind.REDUCE]
+    return block.init is not None and not any(prove(e >= 1, ranges) is True for e in reduce)
 
 
 def _kind(block: Block, loop: For) -> IterKind:

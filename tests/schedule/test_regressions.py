@@ -768,3 +768,14 @@ def test_who_reads_a_doubled_buffer_does_not_depend_on_sizes(step: int) -> None:
     sch.double_buffer(copy, inner)
     assert len(sch.get_consumers(copy)) == 2
     check(sch.trace.with_row([step]).apply(func))
+
+
+def test_the_tail_of_a_reduction_does_not_begin_it_again() -> None:
+    sch = Schedule(rowsum(3, 7))
+    block = sch.get_block("S")
+    copy = sch.cache_read(block, 0, "local")
+    _, inner = sch.split(loops(sch, "S")[1], factors=[None, 5])
+    sch.compute_at(copy, inner)
+    tail, (tail_copy, _) = sch.loop_partition(inner, at=3)
+    sch.double_buffer(tail_copy, tail)
+    check(sch)
