@@ -28,7 +28,7 @@ from ...tir.ir import (
 from ...tir.linear import linear
 from ...tir.prove import prove
 from ...tir.visit import map_tuple, rewrite_children, substitute
-from ..blocks import Ranges, conjunction, conjuncts, free_vars, loop_ranges
+from ..blocks import Ranges, conjunction, conjuncts, loop_ranges
 from ..find import blocks_in, find_path, path_to, rebuild, with_body
 from ..legality import own_buffers
 from ..primitive import primitive
@@ -44,11 +44,13 @@ def loop_partition(
     """Cut a loop in two at iteration `at`, and drop the predicates that hold in each part.
 
         for i in 13: for j in 8:           ->   for i in 12: for j in 8: A[i * 8 + j]
-          where i * 8 + j < 100: A[..]          for i_tail in 1: for j_tail in 4: A[96 + j_tail]
+          where i * 8 + j < 100: A[..]          for i_tail in 1: for j_tail in 8:
+                                                    where j_tail < 4: A[96 + j_tail]
 
     By default `at` is where the first predicate begins to fail. The blocks of the first part keep
-    their labels, and the loop its variable. Loops of the tail end where their predicates do, and
-    buffers that hold nothing between iterations are the tail's own.
+    their labels, and the loop its variable; buffers that hold nothing between iterations are the
+    tail's own. Loops inside the tail keep their extents, which may be decisions: lowering ends them
+    where their predicates do.
     Returns the tail's loop and the labels of its blocks.
     """
     path = path_to(fn, loop)
@@ -85,7 +87,7 @@ def loop_partition(
     tail = For(
         tail_var,
         rest,
-        trimmed(body, {**outer, tail_var: (0, rest - 1)}),
+        tidied(body, {**outer, tail_var: (0, rest - 1)}),
         old.kind,
         old.thread,
         old.annotations,
@@ -126,39 +128,6 @@ def tidied(stmt: Stmt, ranges: dict[Var, tuple[Dim, Dim]]) -> Stmt:
             return stmt if stmts is stmt.stmts else Seq(stmts)
         case _:
             return stmt
-
-
-def trimmed(stmt: Stmt, ranges: dict[Var, tuple[Dim, Dim]]) -> Stmt:
-    """`tidied`, with loops cut to the iterations in which some block below runs."""
-    match stmt:
-        case For():
-            extent = stmt.extent
-            last = {**ranges, stmt.var: (0, extent - 1)}
-            most = [_iterations(b, stmt, last) for b in blocks_in(stmt.body)]
-            if isinstance(extent, int) and all(isinstance(n, int) and n >= 1 for n in most):
-                extent = min(extent, max(n for n in most if isinstance(n, int)))
-            body = trimmed(stmt.body, {**ranges, stmt.var: (0, extent - 1)})
-            return For(stmt.var, extent, body, stmt.kind, stmt.thread, stmt.annotations)
-        case Seq():
-            stmts = map_tuple(stmt.stmts, lambda s: trimmed(s, ranges))
-            return stmt if stmts is stmt.stmts else Seq(stmts)
-        case _:
-            return tidied(stmt, ranges)
-
-
-def _iterations(block: Block, loop: For, ranges: Ranges) -> Dim | None:
-    """How many first iterations of `loop` run `block`, where its predicate says just that."""
-    counts = [
-        _limit(c, loop.var, ranges)
-        for c in conjuncts(block.predicate)
-        if all(v is loop.var or _is_unit(ranges.get(v)) for v in free_vars(c))
-    ]
-    return min((n for n in counts if isinstance(n, int)), default=None)
-
-
-def _is_unit(values: tuple[Dim, Dim] | None) -> bool:
-    """Whether a loop with these values runs once."""
-    return values is not None and type(values[1]) is int and values[1] == 0
 
 
 def fresh_copy(stmt: Stmt, values: dict[Var, Expr], labels: list[Label], suffix: str) -> Stmt:

@@ -27,7 +27,7 @@ from ..primitive import primitive
 from ..rebind import rebound
 from ..require import require
 from ..versions import Turn, Versions, renewed, versions_of
-from .partition import MAX_BLOCKS, fresh_copy, trimmed
+from .partition import MAX_BLOCKS, fresh_copy, tidied
 
 MAX_STAGES = 8
 
@@ -83,7 +83,7 @@ def pipeline(
     def alone(n: int, iteration: Dim, suffix: str) -> Stmt:
         stmt = renewed(plan.statements[n], Turn(old, iteration), versioned, above)
         copy = fresh_copy(stmt, {loop: as_expr(iteration)}, labels, suffix)
-        return trimmed(copy, dict(outer))
+        return tidied(copy, dict(outer))
 
     def steady(n: int) -> Stmt:
         first = last - plan.stages[n]

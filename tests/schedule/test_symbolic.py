@@ -75,12 +75,22 @@ def picked_tail(sch: Schedule) -> None:
     sch.loop_partition(outer)
 
 
+def tiled_tail(sch: Schedule) -> None:
+    """A tile of the peeled tail: it is one of the loop's extent, which is a decision."""
+    _, r = loops(sch, "S")
+    outer, _ = sch.split(r, factors=[None, sch.sample_categorical([3, 4, 6])])
+    _, (tail,) = sch.loop_partition(outer)
+    inner = sch.get_loops(tail)[-1]
+    sch.split(inner, factors=sch.sample_tile(inner, 2, 6))
+
+
 CASES: list[tuple[Callable[[Schedule], None], Func]] = [
     (tiled_matmul, matmul(8, 12, 10)),
     (masked_matmul, matmul(7, 11, 10)),
     (two_tails, elementwise(23, 2)),
     (bounded_unroll, elementwise(1024, 12)),
     (picked_tail, rowsum(3, 10)),
+    (tiled_tail, rowsum(3, 10)),
 ]
 
 
