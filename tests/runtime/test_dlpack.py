@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.lib import NumpyVersion
 
 from tilewright.errors import ArgumentError
 from tilewright.runtime import Argument
@@ -42,6 +43,43 @@ class Unversioned(Versioned):
         return self.array.__dlpack__()
 
 
+class Raw:
+    """Exports a hand-made tensor as DLPack 1.
+
+    It has an offset, types that numpy cannot export, and flags that it has from 2.1 on.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        bits: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...] | None = None,
+        *,
+        major: int = 1,
+        flags: int = 0,
+    ) -> None:
+        self.memory = (ctypes.c_uint8 * 64)()
+        self.shape, self.strides = words(shape), words(strides or ())
+        data, extents = ctypes.addressof(self.memory), ctypes.addressof(self.shape)
+        steps = 0 if strides is None else ctypes.addressof(self.strides)
+        tensor = TENSOR.pack(data, 1, 0, len(shape), code, bits, 1, extents, steps, 16)
+        self.managed = ctypes.create_string_buffer(VERSION.pack(major, 0, 0, 0, flags) + tensor)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __dlpack__(self, max_version: tuple[int, int]) -> Any:
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype = ctypes.py_object
+        new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+        return new(ctypes.addressof(self.managed), b"dltensor_versioned", None)
+
+
+def words(values: tuple[int, ...]) -> Any:
+    return (ctypes.c_int64 * len(values))(*values)
+
+
 @pytest.mark.parametrize("export", [Versioned, Unversioned])
 def test_exported_memory_reaches_the_kernel_uncopied(probe: Make, export: type[Versioned]) -> None:
     p = probe(A, OUT)
@@ -50,37 +88,48 @@ def test_exported_memory_reaches_the_kernel_uncopied(probe: Make, export: type[V
     assert p.calls == [(a.ctypes.data, c.ctypes.data)]
 
 
-def match(array: Any, written: bool = False) -> tuple[int, object] | None:
-    return matcher("float32", (3, 4), (4, 1), written)(Versioned(array))
+def match(value: object, written: bool = False) -> tuple[int, object] | None:
+    return matcher("float32", (3, 4), (4, 1), written)(value)
 
 
 def test_what_is_exported_exactly_as_expected_is_taken_without_a_view() -> None:
+    raw = Raw(2, 32, (3, 4), (4, 1))
+    found = match(raw, written=True)
+    assert found is not None
+    assert found[0] == ctypes.addressof(raw.memory) + 16
+
+
+@pytest.mark.skipif(
+    NumpyVersion(np.__version__) < "2.1.0", reason="this numpy exports no versioned tensors"
+)
+def test_what_numpy_exports_is_taken_without_a_view() -> None:
     a = np.zeros((3, 4), "f4")
-    found = match(a, written=True)
+    found = match(Versioned(a), written=True)
     assert found is not None
     assert found[0] == a.ctypes.data
 
 
 @pytest.mark.parametrize(
-    "array",
+    "raw",
     [
-        np.zeros((4, 3), "f4"),
-        np.zeros((3, 4), "f8"),
-        np.zeros((3, 4), "i4"),
-        np.zeros((3, 4, 1), "f4"),
-        np.zeros((3, 8), "f4")[:, ::2],
+        Raw(2, 32, (4, 3), (4, 1)),
+        Raw(2, 64, (3, 4), (4, 1)),
+        Raw(0, 32, (3, 4), (4, 1)),
+        Raw(2, 32, (3, 4, 1), (4, 1, 1)),
+        Raw(2, 32, (3, 4), (8, 2)),
+        Raw(2, 32, (3, 4)),
+        Raw(2, 32, (3, 4), (4, 1), major=2),
     ],
-    ids=["shape", "bits", "code", "rank", "strides"],
+    ids=["shape", "bits", "code", "rank", "strides", "no strides", "protocol"],
 )
-def test_what_differs_in_anything_is_looked_at_closely(array: Any) -> None:
-    assert match(array) is None
+def test_what_differs_in_anything_is_looked_at_closely(raw: Raw) -> None:
+    assert match(raw) is None
 
 
 def test_read_only_memory_matches_an_input_alone() -> None:
-    a = np.zeros((3, 4), "f4")
-    a.flags.writeable = False
-    assert match(a) is not None
-    assert match(a, written=True) is None
+    raw = Raw(2, 32, (3, 4), (4, 1), flags=1)
+    assert match(raw) is not None
+    assert match(raw, written=True) is None
 
 
 @pytest.mark.parametrize("export", [Versioned, Unversioned])
@@ -144,26 +193,6 @@ def test_an_exporter_of_something_else_is_named(probe: Make) -> None:
 
     with pytest.raises(ArgumentError, match="argument a: __dlpack__ of Strange gives no tensor"):
         probe(A).mod(Strange(np.zeros((3, 4), "f4")))
-
-
-class Raw:
-    """Exports a hand-made tensor: types that numpy cannot export, no strides, an offset."""
-
-    def __init__(self, code: int, bits: int, shape: tuple[int, ...], major: int = 1) -> None:
-        self.memory = (ctypes.c_uint8 * 64)()
-        self.shape = (ctypes.c_int64 * len(shape))(*shape)
-        data, extents = ctypes.addressof(self.memory), ctypes.addressof(self.shape)
-        tensor = TENSOR.pack(data, 1, 0, len(shape), code, bits, 1, extents, 0, 16)
-        self.managed = ctypes.create_string_buffer(VERSION.pack(major, 0, 0, 0, 0) + tensor)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0
-
-    def __dlpack__(self, max_version: tuple[int, int]) -> Any:
-        new = ctypes.pythonapi.PyCapsule_New
-        new.restype = ctypes.py_object
-        new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-        return new(ctypes.addressof(self.managed), b"dltensor_versioned", None)
 
 
 @pytest.mark.parametrize(
