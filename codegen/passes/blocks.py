@@ -18,6 +18,7 @@ from ...tir.ir import (
     If,
     IterKind,
     Op,
+    Seq,
     Stmt,
     Var,
     binary,
@@ -41,8 +42,9 @@ def blocks(func: Func, target: Target) -> Func:
                 C[v] = C[v] + A[v, r]
 
     Where the loops that reduce are not around this block alone, the init stays where it is, under
-    the condition that the values of all reduce variables are zero. Loops of one iteration go. The
-    loops of a block that runs as an instruction keep the note of it.
+    the condition that the values of all reduce variables are zero. Loops of one iteration go, and
+    what runs no iteration, with its init. The loops of a block that runs as an instruction keep the
+    note of it.
     """
     del target
     s = simplifier_of(func)
@@ -55,6 +57,9 @@ class _Part(NamedTuple):
     stmt: Stmt
     init: Stmt | None = None
     zero: frozenset[Var] = frozenset()
+
+
+_NOTHING = _Part(Seq(()))
 
 
 def _settled(part: _Part) -> Stmt:
@@ -77,9 +82,13 @@ def _visit(stmt: Stmt, s: Simplifier) -> _Part:
 
 
 def _for(loop: For, s: Simplifier) -> _Part:
+    if type(loop.extent) is int and loop.extent == 0:
+        return _NOTHING
     if type(loop.extent) is int and loop.extent == 1:
         return _visit(substitute(loop.body, {loop.var: const(0)}), s)
     body, init, zero = _visit(loop.body, s)
+    if type(body) is Seq and not body.stmts:
+        return _NOTHING
     if init is not None and loop.var not in zero and not zero:
         body, init = seq(init, body), None
     new = loop if body is loop.body else replace(loop, body=body)
@@ -91,8 +100,6 @@ def _for(loop: For, s: Simplifier) -> _Part:
     if not (in_order and isinstance(loop.extent, int)):
         return _Part(replace(loop, body=_settled(_Part(body, init, zero))))
     init = fresh(substitute(init, {loop.var: const(0)}))
-    if loop.extent == 0:
-        return _Part(new)
     if len(zero) == 1:
         return _Part(seq(init, new))
     return _Part(new, init, zero - {loop.var})

@@ -779,3 +779,14 @@ def test_the_tail_of_a_reduction_does_not_begin_it_again() -> None:
     tail, (tail_copy, _) = sch.loop_partition(inner, at=3)
     sch.double_buffer(tail_copy, tail)
     check(sch)
+
+
+def test_nothing_to_compute_is_compiled_too() -> None:
+    a = te.placeholder((0, 8), "int64", name="A")
+    func = te.func([a, te.compute((0, 8), lambda i, j: a[i, j] * 2, name="B")], name="main")
+    sch = Schedule(func)
+    block = sch.get_block("B")
+    sch.reindex_cache_write(block, 0, "global", lambda i, j: (j, i))
+    _, inner = sch.split(sch.get_loops(block)[1], factors=[None, 3])
+    sch.vectorize(inner)
+    check(sch)
