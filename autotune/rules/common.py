@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ... import dtypes
+from ...schedule import Schedule
 from ...target import Target
-from ...tir.ir import Block, Buffer, Func, Label
+from ...tir.ir import Block, Buffer, Label, Var
 
 
 def lanes_for(target: Target, dtype: str, extent: int) -> int:
@@ -30,7 +31,9 @@ def tile_weights(values: list[int], extent: int, favoured: int) -> list[float]:
     return weights
 
 
-def label_at(func: Func, position: int) -> Label:
-    from ...schedule.find import blocks_in
-
-    return list(blocks_in(func.body))[position].label
+def unroll_hint(sch: Schedule, hint: Label, step: Var) -> None:
+    """Have a hint ask in each iteration of `step` for one line after the other, without a loop."""
+    loops = sch.get_loops(hint)
+    depth = next(n for n, v in enumerate(loops) if v is step)
+    for lines in loops[depth + 1 :]:
+        sch.unroll(lines)

@@ -41,7 +41,7 @@ from ..structure import (
     vector_choices,
     worth_packing,
 )
-from .common import lanes_for, tile_weights, widest
+from .common import lanes_for, tile_weights, unroll_hint, widest
 from .elementwise import schedule_elementwise
 from .squares import turn_in_squares
 
@@ -314,21 +314,13 @@ def _ask_ahead(sch: Schedule, nest: _Nest, index: int) -> None:
     """Have the panel of an input brought near some steps before its turn."""
     innermost = nest.steps[-1][0]
     inside = 1
-    far = []
     for loop, extent in reversed(nest.steps):
         if not isinstance(extent, int) or extent * inside > AHEAD:
-            far.append(loop)
-            break
+            later = AHEAD // inside if loop is not innermost else ceildiv(AHEAD, nest.unrolled)
+            hint = sch.prefetch(nest.accumulates, index, innermost, loop, later)
+            unroll_hint(sch, hint, innermost)
+            return
         inside *= extent
-    if not far:
-        return
-    later = far[0]
-    offset = ceildiv(AHEAD, nest.unrolled) if later is innermost else max(1, AHEAD // inside)
-    hint = sch.prefetch(nest.accumulates, index, innermost, later, offset)
-    loops = sch.get_loops(hint)
-    depth = next(n for n, v in enumerate(loops) if v is innermost)
-    for lines in loops[depth + 1 :]:
-        sch.unroll(lines)
 
 
 class _Tiles:

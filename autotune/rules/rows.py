@@ -20,7 +20,7 @@ from ...target import Target
 from ...tir.ir import Block, Func, IterKind, Label, Var
 from ..sketch import Draft, Rule
 from ..structure import extents, in_order, inputs_of, is_expensive, spatial
-from .common import lanes_for, widest
+from .common import lanes_for, unroll_hint, widest
 
 
 def row_dimensions(func: Func, last: Block) -> int | None:
@@ -76,7 +76,7 @@ def rows_variants(
             if asking is None or position != positions[asking[0]]:
                 continue
             if step is not None and top is not None:
-                _ask_ahead(sch, label, asking[1], step, top)
+                unroll_hint(sch, sch.prefetch(label, asking[1], step, top), step)
         if top is not None:
             sch.parallel(top)
 
@@ -103,15 +103,6 @@ def _asking(func: Func, members: list[Block], target: Target) -> tuple[int, int]
             if far and buffer in earlier and buffer in func.params:
                 found.append((is_expensive(block), -number, index))
     return (-max(found)[1], max(found)[2]) if found else None
-
-
-def _ask_ahead(sch: Schedule, label: Label, index: int, step: Var, row: Var) -> None:
-    """Ask in `step` of a block's row for the same part of the next one."""
-    hint = sch.prefetch(label, index, step, row)
-    loops = sch.get_loops(hint)
-    depth = next(n for n, v in enumerate(loops) if v is step)
-    for lines in loops[depth + 1 :]:
-        sch.unroll(lines)
 
 
 def schedule_reduction(draft: Draft, label: Label, target: Target, top: Var | None) -> Var | None:
