@@ -418,7 +418,7 @@ def _schedule_copy(
     elif turn and place < len(loops) - 1 and _in_squares(extent, lanes, tiles.target):
         last, other = block.iters[-1].var, block.iters[place].var
         cut = (1, tiles.inner[tiles.vector])
-        outer, _ = turn_in_squares(draft, label, 0, last, other, cut, lanes)
+        outer = turn_in_squares(sch, label, 0, last, other, cut, lanes)
     else:
         steps, vector = sch.split(loops[place], factors=[None, lanes])
         if place < len(loops) - 1:

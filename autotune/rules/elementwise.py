@@ -97,7 +97,7 @@ def schedule_squares(draft: Draft, label: Label, target: Target) -> None:
     lanes = _square(block, target)
     cut = [sch.sample_categorical(powers(min(64, sizes[v] // lanes))) for v in (other, along)]
     index = _turned(block, other)
-    outer, _ = turn_in_squares(draft, label, index, along, other, (cut[0], cut[1]), lanes)
+    outer = turn_in_squares(sch, label, index, along, other, (cut[0], cut[1]), lanes)
     sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from ...schedule import Schedule
 from ...schedule.blocks import free_vars
 from ...schedule.find import find_block
 from ...tir.ir import Block, Buffer, Dim, Label, Var
-from ..sketch import Draft
 from ..structure import inputs_of
 
 
 def turn_in_squares(
-    draft: Draft, label: Label, index: int, along: Var, other: Var, cut: tuple[Dim, Dim], lanes: int
-) -> tuple[list[Var], Var]:
+    sch: Schedule,
+    label: Label,
+    index: int,
+    along: Var,
+    other: Var,
+    cut: tuple[Dim, Dim],
+    lanes: int,
+) -> list[Var]:
     """Read input `index` in squares, contiguous along `other`, and write them along `along`.
 
     for others: for other / (n * lanes), along / (m * lanes):
@@ -19,15 +25,13 @@ def turn_in_squares(
         lanes vectors of the input (in registers)
         lanes vectors of their columns
 
-    `cut` is (n, m). Both are iteration variables of the block. Gives the loops outside of those,
-    `along`'s last.
+    `cut` is (n, m), `along` and `other` are iteration variables of the block. Gives its loops that
+    are around that over `along`.
     """
-    sch = draft.schedule
     block = find_block(sch.func, label)
     source = inputs_of(block)[index]
-    count = len(block.iters)
-    above = sch.get_loops(label)[:-count]
-    loops = dict(zip([i.var for i in block.iters], sch.get_loops(label)[len(above) :], strict=True))
+    variables = [i.var for i in block.iters]
+    loops = dict(zip(variables, sch.get_loops(label)[-len(variables) :], strict=True))
     square = sch.cache_read(label, index, "register")
     rows, n, row = sch.split(loops[other], factors=[None, cut[0], lanes])
     vectors, m, lane = sch.split(loops[along], factors=[None, cut[1], lanes])
@@ -42,7 +46,7 @@ def turn_in_squares(
     sch.reorder(*fixed, across, contiguous)
     sch.vectorize(contiguous)
     sch.unroll(across)
-    return [*rest, rows], vectors
+    return [*rest, rows]
 
 
 def _dimension(block: Block, buffer: Buffer, var: Var) -> int:
