@@ -15,7 +15,7 @@ from ..schedule import Schedule, Trace
 from ..schedule.primitive import find_primitive
 from ..schedule.require import Space
 from ..target import Target
-from ..tir.ir import Dim, Expr, Func, Var
+from ..tir.ir import Expr, Func, Var
 
 
 @dataclass
@@ -99,11 +99,3 @@ def sketches(
     if not made:
         raise ScheduleError("no rule makes a schedule for {0}:\n{1}", func.name, "\n".join(refused))
     return tuple(made)
-
-
-def powers(most: Dim) -> list[int]:
-    """1, 2, 4, .. up to `most`."""
-    values = [1]
-    while values[-1] * 2 <= most if isinstance(most, int) else False:
-        values.append(values[-1] * 2)
-    return values

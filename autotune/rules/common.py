@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ... import dtypes
 from ...schedule import Schedule
 from ...target import Target
@@ -22,13 +24,17 @@ def widest(block: Block) -> str:
     return max((b.dtype for b in buffers), key=dtypes.nbytes)
 
 
-def tile_weights(values: list[int], extent: int, favoured: int) -> list[float]:
-    """Probabilities of tile sizes: more for those that waste little of `extent`."""
-    weights = []
-    for v in values:
-        waste = -(-extent // v) * v / extent - 1
-        weights.append(round(1 / (1 + 8 * waste) + (0.5 if v == favoured else 0), 2))
-    return weights
+def powers(most: int) -> list[int]:
+    """1, 2, 4, .. up to `most`."""
+    values = [1]
+    while values[-1] * 2 <= most:
+        values.append(values[-1] * 2)
+    return values
+
+
+def fused(sch: Schedule, loops: Sequence[Var]) -> Var:
+    """One loop for several, which follow each other inwards."""
+    return sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
 def unroll_hint(sch: Schedule, hint: Label, step: Var) -> None:

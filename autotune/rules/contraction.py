@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
-from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...target import Target
@@ -35,19 +35,16 @@ from ..structure import (
     Input,
     extents,
     inputs_of,
-    output_of,
     reduced,
     spatial,
     vector_choices,
     worth_packing,
 )
-from .common import lanes_for, tile_weights, unroll_hint, widest
-from .elementwise import schedule_elementwise
+from .common import fused, lanes_for, unroll_hint, widest
+from .elementwise import schedule_following
 from .squares import turn_in_squares
+from .tiles import sample_tiles, tile_variables, write_back
 
-MAX_TILE = 16
-MAX_VECTORS = 6
-MAX_MIDDLE = 256
 SHORTEST = 8
 """Steps of the reduction in a part of it, at least."""
 AHEAD = 8
@@ -82,7 +79,8 @@ def contraction_variants(
             *(f"pack{x}" for x in names),
             *(["local"] if plan.local else []),
         ]
-        yield "_".join(parts), _rule(plan, members, positions, target)
+        rule = partial(schedule_contraction, plan=plan, positions=positions, target=target)
+        yield "_".join(parts), rule
 
 
 def _plans(main: Block) -> Iterator[Plan]:
@@ -129,36 +127,7 @@ def _packings(main: Block, vector: Var) -> Iterator[tuple[tuple[int, Var], ...]]
         yield (*must, *across)
 
 
-def tile_variables(main: Block, vector: Var) -> list[Var]:
-    """The variables, beside the vector's, over which a register tile reuses what it loads.
-
-    Those that vectors do not differ in come first, then those along which windows slide.
-    """
-    sizes = extents(main)
-    inner = set(reduced(main))
-    loaded = [i for i in inputs_of(main) if vector in i.used]
-    same: list[Var] = []
-    sliding: list[Var] = []
-    for v in reversed(spatial(main)):
-        if v is vector or sizes[v] < 2:
-            continue
-        if any(v not in i.used for i in loaded):
-            same.append(v)
-        elif any(v in i.used and v not in i.plain and i.used & inner for i in inputs_of(main)):
-            sliding.append(v)
-    return [*same, *sliding][:2]
-
-
-def _rule(plan: Plan, members: list[Block], positions: list[int], target: Target) -> Rule:
-    def apply(draft: Draft) -> None:
-        schedule_contraction(draft, plan, members, positions, target)
-
-    return apply
-
-
-def schedule_contraction(
-    draft: Draft, plan: Plan, members: list[Block], positions: list[int], target: Target
-) -> None:
+def schedule_contraction(draft: Draft, plan: Plan, positions: list[int], target: Target) -> None:
     """Apply the rule to the block at `positions[0]` and to the one that follows it, if any."""
     sch = draft.schedule
     main = sch.get_block(positions[0])
@@ -166,7 +135,7 @@ def schedule_contraction(
     inputs = inputs_of(block)
     tiles = _Tiles(draft, block, plan, target)
     packed = {by: _pack(sch, main, inputs[n], n, by, tiles) for n, by in plan.packs}
-    follow = sch.get_block(positions[1]) if len(members) > 1 else None
+    follow = sch.get_block(positions[1]) if len(positions) > 1 else None
     nest = (_blocked if plan.blocked else _whole)(draft, main, block, tiles, follow)
     for by, label in packed.items():
         local = plan.local and by is plan.vector
@@ -199,10 +168,7 @@ def _whole(draft: Draft, main: Label, block: Block, tiles: _Tiles, follow: Label
     loops = dict(zip([i.var for i in block.iters], sch.get_loops(main), strict=True))
     write = sch.cache_write(main, 0, "register")
     if follow is not None:
-        try:
-            sch.reverse_compute_inline(follow)
-        except ScheduleError:
-            schedule_elementwise(draft, follow, tiles.target)
+        schedule_following(draft, follow, tiles.target)
     units, outer, middle, tile = _cut(sch, block, loops, tiles)
     steps, unrolled = _unrolled(sch, [(loops[v], sizes[v]) for v in reduced(block)], tiles)
     registers = [*unrolled, *tile]
@@ -292,7 +258,7 @@ def _unrolled(
 
 
 def _in_parallel(sch: Schedule, outer: list[Var]) -> Var:
-    top = sch.fuse(*outer) if len(outer) > 1 else outer[0]
+    top = fused(sch, outer)
     sch.parallel(top)
     return top
 
@@ -332,25 +298,15 @@ class _Tiles:
         vector = self.vector = plan.vector
         lanes = self.lanes = lanes_for(target, widest(block), sizes[vector])
         self.target = target
-        self.middle: dict[Var, Dim] = {}
-        self.inner: dict[Var, Dim] = {}
-        tiles = tile_variables(block, vector)
         vectors = -(-sizes[vector] // lanes)
-        counts = [n for n in range(1, MAX_VECTORS + 1) if n <= vectors]
-        self.inner[vector] = sch.sample_categorical(counts, tile_weights(counts, vectors, 3))
-        self.middle[vector] = middle_tile(sch, vectors)
-        for n, v in enumerate(tiles):
-            most = min(MAX_TILE if n == 0 else 4, sizes[v])
-            rows = list(range(1, most + 1))
-            self.inner[v] = sch.sample_categorical(rows, tile_weights(rows, sizes[v], 8))
-            self.middle[v] = middle_tile(sch, sizes[v])
+        self.inner, self.middle = sample_tiles(sch, block, vector, vectors, (3, 8))
         accumulators = product(list(self.inner.values()))
         room = target.vector_registers - 1
         for i in inputs_of(block):
             if vector in i.used:
                 held = product([n for v, n in self.inner.items() if v in i.used])
                 draft.limit("the register tile fits the registers", accumulators + held <= room)
-        if tiles:
+        if len(self.inner) > 1:
             draft.limit("the register tile hides the latency of fma", accumulators >= 4)
         parts = _parts(block) if plan.blocked else []
         self.part = sch.sample_categorical(parts) if parts else None
@@ -372,13 +328,6 @@ def _slides(block: Block, inner: Var) -> bool:
         inner in i.used and i.strides[inner] is not None and inner not in i.plain
         for i in inputs_of(block)
     )
-
-
-def middle_tile(sch: Schedule, extent: int) -> Dim:
-    values = [1]
-    while values[-1] * 2 <= min(MAX_MIDDLE, extent):
-        values.append(values[-1] * 2)
-    return sch.sample_categorical(values)
 
 
 def _pack(sch: Schedule, main: Label, source: Input, index: int, by: Var, tiles: _Tiles) -> Label:
@@ -444,17 +393,3 @@ def _plenty(sch: Schedule, extent: Dim, target: Target) -> bool:
         return extent >= wanted
     assert sch.space is not None
     return sch.space.decide(extent >= wanted) is True
-
-
-def write_back(sch: Schedule, write: Label, block: Block, vector: Var, lanes: int) -> None:
-    """Unroll and vectorise the copy of the register tile to memory."""
-    out = output_of(block)
-    assert out is not None
-    loops = sch.get_loops(write)[-len(out.buffer.shape) :]
-    place = out.plain[vector]
-    count, inner = sch.split(loops[place], factors=[None, lanes])
-    rest = [v for d, v in enumerate(loops) if d != place]
-    sch.reorder(*rest, count, inner)
-    sch.vectorize(inner)
-    for loop in (*rest, count):
-        sch.unroll(loop)

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ...codegen.llvm_dot import instruction
-from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...schedule.reductions import match_reduction
 from ...target import Target
-from ...tir.ir import Binary, Block, Buffer, Cast, Dim, Expr, Label, Load, Op, Var, product
+from ...tir.ir import Binary, Block, Buffer, Cast, Expr, Label, Load, Op, Var, product
 from ..sketch import Draft, Rule
 from ..structure import (
     Input,
@@ -35,15 +35,9 @@ from ..structure import (
     vector_choices,
     worth_packing,
 )
-from .common import tile_weights
-from .contraction import (
-    MAX_TILE,
-    MAX_VECTORS,
-    middle_tile,
-    tile_variables,
-    write_back,
-)
-from .elementwise import schedule_elementwise
+from .common import fused
+from .elementwise import schedule_elementwise, schedule_following
+from .tiles import sample_tiles, tile_variables, write_back
 
 
 @dataclass(frozen=True)
@@ -102,9 +96,10 @@ def dot_variants(
     if worth_packing(main, shared) and plan.deep in shared.plain:
         for rows in [v for v in tile_variables(main, plan.vector) if v in shared.plain][:1]:
             packed = replace(plan, rows=rows)
-            yield f"{name}_pack{shared.buffer.name}", _rule(packed, members, positions, target)
+            rule = partial(schedule_dot, plan=packed, positions=positions, target=target)
+            yield f"{name}_pack{shared.buffer.name}", rule
     if shared.strides.get(plan.deep) == 1:
-        yield name, _rule(plan, members, positions, target)
+        yield name, partial(schedule_dot, plan=plan, positions=positions, target=target)
 
 
 def _plan(main: Block, dot: Dot) -> Plan | None:
@@ -140,16 +135,7 @@ def _factors(value: Expr) -> tuple[Buffer, Buffer] | None:
     return (buffers[0], buffers[1]) if len(buffers) == 2 else None
 
 
-def _rule(plan: Plan, members: list[Block], positions: list[int], target: Target) -> Rule:
-    def apply(draft: Draft) -> None:
-        schedule_dot(draft, plan, members, positions, target)
-
-    return apply
-
-
-def schedule_dot(
-    draft: Draft, plan: Plan, members: list[Block], positions: list[int], target: Target
-) -> None:
+def schedule_dot(draft: Draft, plan: Plan, positions: list[int], target: Target) -> None:
     """Apply the rule to the block at `positions[0]` and to the one that follows it, if any."""
     sch, dot = draft.schedule, plan.dot
     main = sch.get_block(positions[0])
@@ -175,12 +161,8 @@ def schedule_dot(
     if copy is not None:
         _schedule_copy(sch, copy)
     write = _in_registers(sch, main, crop)
-    if len(members) > 1:
-        follow = sch.get_block(positions[1])
-        try:
-            sch.reverse_compute_inline(follow)
-        except ScheduleError:
-            schedule_elementwise(draft, follow, target)
+    if len(positions) > 1:
+        schedule_following(draft, sch.get_block(positions[1]), target)
 
     units: list[Var] = []
     outer: list[Var] = []
@@ -205,8 +187,7 @@ def schedule_dot(
         inner.insert(0, unrolled)
     reduction.append(groups)
     sch.reorder(*units, *outer, *middle, *reduction, *inner, lane, step)
-    top = sch.fuse(*outer) if len(outer) > 1 else outer[0]
-    sch.parallel(top)
+    sch.parallel(fused(sch, outer))
     sch.reverse_compute_at(write, middle[-1])
     for loop in inner:
         sch.unroll(loop)
@@ -261,16 +242,8 @@ class _Tiles:
     def __init__(self, draft: Draft, block: Block, plan: Plan, target: Target) -> None:
         sch = draft.schedule
         sizes = extents(block)
-        self.middle: dict[Var, Dim] = {}
-        self.inner: dict[Var, Dim] = {}
-        count = sizes[plan.vector] // plan.dot.lanes
-        counts = list(range(1, min(MAX_VECTORS, count) + 1))
-        self.inner[plan.vector] = sch.sample_categorical(counts, tile_weights(counts, count, 2))
-        self.middle[plan.vector] = middle_tile(sch, count)
-        for n, v in enumerate(tile_variables(block, plan.vector)):
-            rows = list(range(1, min(MAX_TILE if n == 0 else 4, sizes[v]) + 1))
-            self.inner[v] = sch.sample_categorical(rows, tile_weights(rows, sizes[v], 12))
-            self.middle[v] = middle_tile(sch, sizes[v])
+        vectors = sizes[plan.vector] // plan.dot.lanes
+        self.inner, self.middle = sample_tiles(sch, block, plan.vector, vectors, (2, 12))
         sums = product(list(self.inner.values()))
         room = target.vector_registers - 1
         draft.limit("the register tile fits the registers", sums + self.inner[plan.vector] <= room)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ... import dtypes
+from ...errors import ScheduleError
 from ...schedule.find import find_block
 from ...target import Target
 from ...tir.ir import Block, Label, Var
-from ..sketch import Draft, Rule, powers
+from ..sketch import Draft, Rule
 from ..structure import Input, extents, inputs_of, output_of
-from .common import lanes_for, widest
+from .common import fused, lanes_for, powers, widest
 from .squares import turn_in_squares
 
 MAX_UNROLL = 8
@@ -53,14 +54,22 @@ def schedule_elementwise(draft: Draft, label: Label, target: Target) -> None:
     lanes = lanes_for(target, widest(block), last_extent)
     counts = [u for u in (1, 2, 4, MAX_UNROLL) if u * lanes <= last_extent]
     if lanes == 1 or not counts:
-        sch.parallel(sch.fuse(*loops) if len(loops) > 1 else loops[0])
+        sch.parallel(fused(sch, loops))
         return
     unroll = sch.sample_categorical(counts)
     outer, inner, vector = sch.split(loops[-1], factors=[None, unroll, lanes])
     sch.vectorize(vector)
     sch.unroll(inner)
     around = [*loops[:-1], outer] if len(loops) == 1 else loops[:-1]
-    sch.parallel(sch.fuse(*around) if len(around) > 1 else around[0])
+    sch.parallel(fused(sch, around))
+
+
+def schedule_following(draft: Draft, label: Label, target: Target) -> None:
+    """Compute a block where what it reads is written back, or by itself where that cannot be."""
+    try:
+        draft.schedule.reverse_compute_inline(label)
+    except ScheduleError:
+        schedule_elementwise(draft, label, target)
 
 
 def schedule_transposing(draft: Draft, label: Label, target: Target) -> None:
@@ -98,7 +107,7 @@ def schedule_squares(draft: Draft, label: Label, target: Target) -> None:
     cut = [sch.sample_categorical(powers(min(64, sizes[v] // lanes))) for v in (other, along)]
     index = _turned(block, other)
     outer = turn_in_squares(sch, label, index, along, other, (cut[0], cut[1]), lanes)
-    sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
+    sch.parallel(fused(sch, outer))
 
 
 def _square(block: Block, target: Target) -> int:

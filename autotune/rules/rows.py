@@ -20,7 +20,7 @@ from ...target import Target
 from ...tir.ir import Block, Func, IterKind, Label, Var
 from ..sketch import Draft, Rule
 from ..structure import extents, in_order, inputs_of, is_expensive, spatial
-from .common import lanes_for, unroll_hint, widest
+from .common import fused, lanes_for, unroll_hint, widest
 
 
 def row_dimensions(func: Func, last: Block) -> int | None:
@@ -62,7 +62,7 @@ def rows_variants(
         sch = draft.schedule
         root = sch.get_block(positions[-1])
         rows = list(sch.get_loops(root)[:count])
-        top = sch.fuse(*rows) if len(rows) > 1 else rows[0] if rows else None
+        top = fused(sch, rows) if rows else None
         if top is not None:
             for position in reversed(positions[:-1]):
                 sch.compute_at(sch.get_block(position), top)
@@ -124,7 +124,7 @@ def schedule_reduction(draft: Draft, label: Label, target: Target, top: Var | No
     counts = [u for u in (1, 2, 4, 8) if u * lanes <= extent]
     if match_reduction(block) is None or lanes == 1 or not counts:
         return top
-    loop = sch.fuse(*loops) if len(loops) > 1 else loops[0]
+    loop = fused(sch, loops)
     count = sch.sample_categorical(counts)
     _, inner = sch.split(loop, factors=[None, count * lanes])
     rank = len(next(iter(block.writes)).buffer.shape)

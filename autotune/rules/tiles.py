@@ -1,0 +1,78 @@
+"""Register tiles: the variables that they span, their sizes, and how they are written back."""
+
+from __future__ import annotations
+
+from ...schedule import Schedule
+from ...tir.ir import Block, Dim, Label, Var
+from ..structure import extents, inputs_of, output_of, reduced, spatial
+from .common import powers
+
+MAX_TILE = 16
+MAX_VECTORS = 6
+MAX_MIDDLE = 256
+
+
+def tile_variables(main: Block, vector: Var) -> list[Var]:
+    """The variables, beside the vector's, over which a register tile reuses what it loads.
+
+    Those that vectors do not differ in come first, then those along which windows slide.
+    """
+    sizes = extents(main)
+    inner = set(reduced(main))
+    loaded = [i for i in inputs_of(main) if vector in i.used]
+    same: list[Var] = []
+    sliding: list[Var] = []
+    for v in reversed(spatial(main)):
+        if v is vector or sizes[v] < 2:
+            continue
+        if any(v not in i.used for i in loaded):
+            same.append(v)
+        elif any(v in i.used and v not in i.plain and i.used & inner for i in inputs_of(main)):
+            sliding.append(v)
+    return [*same, *sliding][:2]
+
+
+def sample_tiles(
+    sch: Schedule, main: Block, vector: Var, vectors: int, favoured: tuple[int, int]
+) -> tuple[dict[Var, Dim], dict[Var, Dim]]:
+    """Decide how much of each variable a register tile has, and how many of those a tile in cache.
+
+    What `vector` has is counted in vectors, and there are `vectors` in all. `favoured` are the
+    numbers of vectors and of rows that are often good. The vector's comes first.
+    """
+    sizes = extents(main)
+    counts = list(range(1, min(MAX_VECTORS, vectors) + 1))
+    inner = {vector: sch.sample_categorical(counts, _weights(counts, vectors, favoured[0]))}
+    middle = {vector: _middle_tile(sch, vectors)}
+    for n, v in enumerate(tile_variables(main, vector)):
+        rows = list(range(1, min(MAX_TILE if n == 0 else 4, sizes[v]) + 1))
+        inner[v] = sch.sample_categorical(rows, _weights(rows, sizes[v], favoured[1]))
+        middle[v] = _middle_tile(sch, sizes[v])
+    return inner, middle
+
+
+def _weights(values: list[int], extent: int, favoured: int) -> list[float]:
+    """Probabilities of tile sizes: more for those that waste little of `extent`."""
+    weights = []
+    for v in values:
+        waste = -(-extent // v) * v / extent - 1
+        weights.append(round(1 / (1 + 8 * waste) + (0.5 if v == favoured else 0), 2))
+    return weights
+
+
+def _middle_tile(sch: Schedule, extent: int) -> Dim:
+    return sch.sample_categorical(powers(min(MAX_MIDDLE, extent)))
+
+
+def write_back(sch: Schedule, write: Label, block: Block, vector: Var, lanes: int) -> None:
+    """Unroll and vectorise the copy of the register tile to memory."""
+    out = output_of(block)
+    assert out is not None
+    loops = sch.get_loops(write)[-len(out.buffer.shape) :]
+    place = out.plain[vector]
+    count, inner = sch.split(loops[place], factors=[None, lanes])
+    rest = [v for d, v in enumerate(loops) if d != place]
+    sch.reorder(*rest, count, inner)
+    sch.vectorize(inner)
+    for loop in (*rest, count):
+        sch.unroll(loop)
