@@ -7,9 +7,9 @@
           for the register tile (unrolled, in vectors): accumulate
         write the register tile back, with what follows computed on the way
 
-Operands can be packed into the order in which the register tiles read them: all of it before, or
-what an outer tile uses right there, so that it stays in its cache. Panels that stream through the
-first cache are asked for some steps ahead.
+Operands can be packed (`packing.py`): all of it before, or what an outer tile uses right there, so
+that it stays in its cache. Panels that stream through the first cache are asked for some steps
+ahead.
 
 Blocked, the reduction is in parts as well, and register tiles are added to memory:
 
@@ -22,28 +22,20 @@ Blocked, the reduction is in parts as well, and register tiles are added to memo
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...target import Target
 from ...tir.ir import Block, Dim, Label, Var, ceildiv, product
 from ..sketch import Draft, Rule
-from ..structure import (
-    Input,
-    extents,
-    inputs_of,
-    reduced,
-    spatial,
-    vector_choices,
-    worth_packing,
-)
+from ..structure import extents, inputs_of, reduced, spatial, vector_choices
 from .common import fused, lanes_for, unroll_hint, widest
 from .elementwise import schedule_following
-from .squares import turn_in_squares
-from .tiles import sample_tiles, tile_variables, write_back
+from .packing import pack, packings, schedule_copy
+from .tiles import sample_tiles, write_back
 
 SHORTEST = 8
 """Steps of the reduction in a part of it, at least."""
@@ -71,6 +63,7 @@ def contraction_variants(
     members: list[Block], positions: list[int], target: Target
 ) -> Iterator[tuple[str, Rule]]:
     """A variant for each way of vectorising, packing and cutting the reduction."""
+    apply = functools.partial(schedule_contraction, positions=positions, target=target)
     for plan in _plans(members[0]):
         names = [inputs_of(members[0])[i].buffer.name for i, _ in plan.packs]
         parts = [
@@ -79,14 +72,13 @@ def contraction_variants(
             *(f"pack{x}" for x in names),
             *(["local"] if plan.local else []),
         ]
-        rule = partial(schedule_contraction, plan=plan, positions=positions, target=target)
-        yield "_".join(parts), rule
+        yield "_".join(parts), functools.partial(apply, plan=plan)
 
 
 def _plans(main: Block) -> Iterator[Plan]:
     inputs = inputs_of(main)
     for vector in vector_choices(main)[:2]:
-        for packs in dict.fromkeys(_packings(main, vector)):
+        for packs in dict.fromkeys(packings(main, vector)):
             along = [inputs[n] for n, by in packs if by is vector]
             if along and not along[0].buffer.constant:
                 yield Plan(vector, packs, local=True)
@@ -103,46 +95,21 @@ def _parts(main: Block) -> list[int]:
     return [n for n in range(2, deep) if deep % n == 0 and n * whole // deep >= SHORTEST]
 
 
-def _packings(main: Block, vector: Var) -> Iterator[tuple[tuple[int, Var], ...]]:
-    """Which inputs to pack: all that must be, and each sensible set of those that may be."""
-    tiles = tile_variables(main, vector)
-    must: list[tuple[int, Var]] = []
-    along: list[tuple[int, Var]] = []
-    across: list[tuple[int, Var]] = []
-    for n, i in enumerate(inputs_of(main)):
-        worth = worth_packing(main, i)
-        if vector in i.used:
-            if i.strides[vector] != 1:
-                must.append((n, vector))
-            elif vector in i.plain and worth:
-                along.append((n, vector))
-        elif worth:
-            across += [(n, t) for t in tiles if t in i.plain][:1]
-    yield (*must, *along)
-    if along and across:
-        yield (*must, *along, *across)
-    if along or across:
-        yield tuple(must)
-    if across and not along:
-        yield (*must, *across)
-
-
 def schedule_contraction(draft: Draft, plan: Plan, positions: list[int], target: Target) -> None:
     """Apply the rule to the block at `positions[0]` and to the one that follows it, if any."""
     sch = draft.schedule
     main = sch.get_block(positions[0])
     block = find_block(sch.func, main)
-    inputs = inputs_of(block)
     tiles = _Tiles(draft, block, plan, target)
-    packed = {by: _pack(sch, main, inputs[n], n, by, tiles) for n, by in plan.packs}
+    packed = {by: pack(sch, main, n, by, tiles.width(by)) for n, by in plan.packs}
     follow = sch.get_block(positions[1]) if len(positions) > 1 else None
     nest = (_blocked if plan.blocked else _whole)(draft, main, block, tiles, follow)
     for by, label in packed.items():
         local = plan.local and by is plan.vector
         if local:
             sch.compute_at(label, nest.part)
-        turn = by is plan.vector and not plan.blocked
-        _schedule_copy(draft, label, tiles, turn=turn, parallel=not local)
+        panel = tiles.inner[by] if by is plan.vector and not plan.blocked else None
+        schedule_copy(sch, label, tiles.lanes, target, panel=panel, parallel=not local)
     for n, by in plan.packs:
         if by is plan.vector:
             _ask_ahead(sch, nest, n)
@@ -321,6 +288,10 @@ class _Tiles:
                     "a window's values fit the registers", accumulators * self.unroll <= 2 * room
                 )
 
+    def width(self, var: Var) -> Dim:
+        """The elements of the register tile along a variable."""
+        return self.inner[var] * self.lanes if var is self.vector else self.inner[var]
+
 
 def _slides(block: Block, inner: Var) -> bool:
     """Whether an index of an input moves with `inner` and with a spatial variable."""
@@ -328,68 +299,3 @@ def _slides(block: Block, inner: Var) -> bool:
         inner in i.used and i.strides[inner] is not None and inner not in i.plain
         for i in inputs_of(block)
     )
-
-
-def _pack(sch: Schedule, main: Label, source: Input, index: int, by: Var, tiles: _Tiles) -> Label:
-    """Pack an input by a variable's register tile."""
-    rank = len(source.buffer.shape)
-    factor = tiles.inner[by]
-    if next(iter(tiles.inner)) is by:
-        factor = factor * tiles.lanes
-    place = source.plain[by]
-    plain = {d: v for v, d in source.plain.items()}
-    block = find_block(sch.func, main)
-    inner = set(reduced(block))
-    front = next((d for d in range(rank) if plain.get(d) is None or plain[d] in inner), rank)
-    order = [d for d in range(rank) if d != place]
-    order.insert(min(front, place), place)
-    layout = "".join(chr(ord("A") + d) for d in order) + chr(ord("a") + place)
-    return sch.pack(main, index, layout, [factor])
-
-
-def _schedule_copy(
-    draft: Draft, label: Label, tiles: _Tiles, *, turn: bool, parallel: bool
-) -> None:
-    """Run a packing copy in vectors along what is contiguous in its source, perhaps in parallel.
-
-    `turn` is for panels of whole vectors: where they lie across their source, squares are turned.
-    """
-    sch, lanes = draft.schedule, tiles.lanes
-    block = find_block(sch.func, label)
-    strides = inputs_of(block)[0].strides
-    loops = sch.get_loops(label)[-len(block.iters) :]
-    along = [n for n, i in enumerate(block.iters) if strides.get(i.var) == 1]
-    place = along[-1] if along else len(loops) - 1
-    extent = block.iters[place].extent
-    outer = [v for n, v in enumerate(loops) if n != place]
-    if not along or (isinstance(extent, int) and extent < lanes):
-        outer = list(loops)
-    elif turn and place < len(loops) - 1 and _in_squares(extent, lanes, tiles.target):
-        last, other = block.iters[-1].var, block.iters[place].var
-        cut = (1, tiles.inner[tiles.vector])
-        outer = turn_in_squares(sch, label, 0, last, other, cut, lanes)
-    else:
-        steps, vector = sch.split(loops[place], factors=[None, lanes])
-        if place < len(loops) - 1:
-            sch.reorder(*outer[:place], steps, *outer[place:], vector)
-        sch.vectorize(vector)
-    if not parallel:
-        return
-    few = not _plenty(sch, block.iters[0].extent, tiles.target)
-    nested = few and place > 1 and len(outer) > 1
-    sch.parallel(sch.fuse(*outer[:2]) if nested else outer[0])
-
-
-def _in_squares(extent: Dim, lanes: int, target: Target) -> bool:
-    """Whether vectors along a dimension of that extent make whole squares in registers."""
-    whole = isinstance(extent, int) and extent % lanes == 0
-    return whole and 1 < lanes < target.vector_registers
-
-
-def _plenty(sch: Schedule, extent: Dim, target: Target) -> bool:
-    """Whether a loop has work for all threads whatever the decisions are."""
-    wanted = 4 * target.threads
-    if isinstance(extent, int):
-        return extent >= wanted
-    assert sch.space is not None
-    return sch.space.decide(extent >= wanted) is True

@@ -14,9 +14,9 @@ that do not divide are padded with zeros, on the way into the packed operands.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 
 from ...codegen.llvm_dot import instruction
 from ...schedule import Schedule
@@ -93,13 +93,13 @@ def dot_variants(
     size = extents(main)
     plan = min(plans, key=lambda p: (-(-size[p.vector] // p.dot.lanes), p.dot.lanes))
     shared, name = plan.shared, plan.dot.intrin
+    apply = functools.partial(schedule_dot, positions=positions, target=target)
     if worth_packing(main, shared) and plan.deep in shared.plain:
         for rows in [v for v in tile_variables(main, plan.vector) if v in shared.plain][:1]:
-            packed = replace(plan, rows=rows)
-            rule = partial(schedule_dot, plan=packed, positions=positions, target=target)
-            yield f"{name}_pack{shared.buffer.name}", rule
+            packed = functools.partial(apply, plan=replace(plan, rows=rows))
+            yield f"{name}_pack{shared.buffer.name}", packed
     if shared.strides.get(plan.deep) == 1:
-        yield name, partial(schedule_dot, plan=plan, positions=positions, target=target)
+        yield name, functools.partial(apply, plan=plan)
 
 
 def _plan(main: Block, dot: Dot) -> Plan | None:

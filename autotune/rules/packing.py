@@ -1,0 +1,111 @@
+"""Packing of the operands of a contraction into the order in which its register tiles read them.
+
+An operand is cut into panels of `t` elements along a variable of the register tile. A panel holds,
+for each step of the reduction, the elements that one tile takes of it, one after the other:
+
+    for i, j, k: C[i, j] += A[i, k] * B[k, j]
+
+      ->  for p, k, s: B_packed[p, k, s] = B[k, p * t + s]
+          for i, j, k: C[i, j] += A[i, k] * B_packed[j // t, k, j % t]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...schedule import Schedule
+from ...schedule.find import find_block
+from ...target import Target
+from ...tir.ir import Block, Dim, Label, Var
+from ..structure import inputs_of, reduced, worth_packing
+from .common import fused
+from .squares import turn_in_squares
+from .tiles import tile_variables
+
+
+def packings(main: Block, vector: Var) -> Iterator[tuple[tuple[int, Var], ...]]:
+    """Which inputs to pack: all that must be, and each sensible set of those that may be."""
+    tiles = tile_variables(main, vector)
+    must: list[tuple[int, Var]] = []
+    along: list[tuple[int, Var]] = []
+    across: list[tuple[int, Var]] = []
+    for n, i in enumerate(inputs_of(main)):
+        worth = worth_packing(main, i)
+        if vector in i.used:
+            if i.strides[vector] != 1:
+                must.append((n, vector))
+            elif vector in i.plain and worth:
+                along.append((n, vector))
+        elif worth:
+            across += [(n, t) for t in tiles if t in i.plain][:1]
+    yield (*must, *along)
+    if along and across:
+        yield (*must, *along, *across)
+    if along or across:
+        yield tuple(must)
+    if across and not along:
+        yield (*must, *across)
+
+
+def pack(sch: Schedule, main: Label, index: int, by: Var, tile: Dim) -> Label:
+    """Pack an input into panels of `tile` elements along `by`; gives the block that copies.
+
+    Panels are numbered outside of the first dimension that the reduction runs along, so that each
+    lies in one piece.
+    """
+    block = find_block(sch.func, main)
+    source = inputs_of(block)[index]
+    rank = len(source.buffer.shape)
+    place = source.plain[by]
+    plain = {d: v for v, d in source.plain.items()}
+    inner = set(reduced(block))
+    front = next((d for d in range(rank) if plain.get(d) is None or plain[d] in inner), rank)
+    order = [d for d in range(rank) if d != place]
+    order.insert(min(front, place), place)
+    layout = "".join(chr(ord("A") + d) for d in order) + chr(ord("a") + place)
+    return sch.pack(main, index, layout, [tile])
+
+
+def schedule_copy(
+    sch: Schedule, label: Label, lanes: int, target: Target, *, panel: Dim | None, parallel: bool
+) -> None:
+    """Run a packing copy in vectors along what is contiguous in its source, perhaps in parallel.
+
+    `panel` has the vectors of a panel where it is made of whole ones: where those lie across their
+    source, squares are turned.
+    """
+    block = find_block(sch.func, label)
+    strides = inputs_of(block)[0].strides
+    loops = sch.get_loops(label)[-len(block.iters) :]
+    along = [n for n, i in enumerate(block.iters) if strides.get(i.var) == 1]
+    place = along[-1] if along else len(loops) - 1
+    extent = block.iters[place].extent
+    outer = [v for n, v in enumerate(loops) if n != place]
+    if not along or (isinstance(extent, int) and extent < lanes):
+        outer = list(loops)
+    elif panel is not None and place < len(loops) - 1 and _in_squares(extent, lanes, target):
+        last, other = block.iters[-1].var, block.iters[place].var
+        outer = turn_in_squares(sch, label, 0, last, other, (1, panel), lanes)
+    else:
+        steps, vector = sch.split(loops[place], factors=[None, lanes])
+        if place < len(loops) - 1:
+            sch.reorder(*outer[:place], steps, *outer[place:], vector)
+        sch.vectorize(vector)
+    if parallel:
+        few = not _plenty(sch, block.iters[0].extent, target)
+        sch.parallel(fused(sch, outer[: 2 if few and place > 1 else 1]))
+
+
+def _in_squares(extent: Dim, lanes: int, target: Target) -> bool:
+    """Whether vectors along a dimension of that extent make whole squares in registers."""
+    whole = isinstance(extent, int) and extent % lanes == 0
+    return whole and 1 < lanes < target.vector_registers
+
+
+def _plenty(sch: Schedule, extent: Dim, target: Target) -> bool:
+    """Whether a loop has work for all threads whatever the decisions are."""
+    wanted = 4 * target.threads
+    if isinstance(extent, int):
+        return extent >= wanted
+    assert sch.space is not None
+    return sch.space.decide(extent >= wanted) is True
