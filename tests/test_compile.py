@@ -16,9 +16,7 @@ import pytest
 import tilewright as tw
 from tilewright import ops
 from tilewright.autotune.records import (
-    environment_record,
     target_record,
-    toolchain_record,
     workload_record,
 )
 from tilewright.autotune.search import default_trace
@@ -29,12 +27,10 @@ from tilewright.runtime import load
 from tilewright.tir import te
 from tilewright.tuning_db import (
     Explanation,
-    Measurement,
-    Outcome,
     ScheduleRecord,
-    Verification,
-    utc_now,
 )
+
+from .measured import put_measured
 
 SERIAL = resolve("cpu -threads=1")
 N, M, K = 6, 10, 4
@@ -71,31 +67,8 @@ def record(
     target: tw.Target = SERIAL,
 ) -> tuple[str, str]:
     """Put a measurement of a trace, with a check of it; the ids of the schedule and measurement."""
-    workload, where, toolchain = workload_record(func), target_record(target), toolchain_record()
-    environment = environment_record(target)
-    schedule = ScheduleRecord(trace, json.loads(trace)["version"])
-    db.put(workload, where, toolchain, environment, schedule)
-    session = db.start_session(
-        workload.id, where.id, trials=1, seconds=None, seed=0, search={}, model={}
-    )
-    measured = Measurement(
-        session=session.id,
-        schedule=schedule.id,
-        workload=workload.id,
-        target=where.id,
-        toolchain=toolchain.id,
-        environment=environment.id,
-        outcome=Outcome.OK,
-        seconds=seconds,
-        samples=(seconds,),
-        error=None,
-        created=utc_now(),
-    )
-    db.put(measured)
-    if passed is not None:
-        check = (workload.id, where.id, schedule.id, toolchain.id)
-        db.put(Verification(*check, passed, 1e-7 if passed else 3.0, 1e-5, utc_now()))
-    return schedule.id, measured.id
+    measured = put_measured(db, func, target, trace, seconds, passed=passed)
+    return measured.schedule, measured.id
 
 
 def computes(module: tw.Module) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from tilewright import ops
 from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.cost_model import CostModel
 from tilewright.autotune.records import (
-    environment_record,
     target_record,
     toolchain_record,
     workload_record,
@@ -26,14 +24,12 @@ from tilewright.target import Target
 from tilewright.tir.ir import Func
 from tilewright.tuning_db import (
     Measurement,
-    Outcome,
     Relative,
     ScheduleRecord,
     TuningDatabase,
-    Verification,
-    utc_now,
 )
 
+from ..measured import put_measured
 from .test_search import tiled_matmul
 
 TARGET = Target.parse("cpu -mcpu=cascadelake -threads=2")
@@ -56,32 +52,8 @@ def put(
     features: tuple[float, ...] | None = None,
 ) -> Measurement:
     """Record that a row of a sketch was measured and found right."""
-    workload, where, toolchain = workload_record(func), target_record(TARGET), toolchain_record()
-    environment = environment_record(TARGET)
     text = sketch.trace.with_row(row).to_json(notes=False)
-    schedule = ScheduleRecord(text, json.loads(text)["version"], generator=sketch.name)
-    db.put(workload, where, toolchain, environment, schedule)
-    session = db.start_session(
-        workload.id, where.id, trials=1, seconds=None, seed=0, search={}, model={}
-    )
-    measured = Measurement(
-        session=session.id,
-        schedule=schedule.id,
-        workload=workload.id,
-        target=where.id,
-        toolchain=toolchain.id,
-        environment=environment.id,
-        outcome=Outcome.OK,
-        seconds=seconds,
-        samples=(seconds,),
-        error=None,
-        created=utc_now(),
-        features=features,
-        feature_version=None if features is None else CostModel.feature_version,
-    )
-    check = (workload.id, where.id, schedule.id, toolchain.id)
-    db.put(measured, Verification(*check, True, 1e-7, 1e-5, utc_now()))
-    return measured
+    return put_measured(db, func, TARGET, text, seconds, generator=sketch.name, features=features)
 
 
 def found(db: TuningDatabase, func: Func) -> list[Relative]:
