@@ -380,7 +380,7 @@ def _load(v: _Vectorizer, e: Load, mask: Mask) -> Expr:
     return Load(e.buffer, (v.wide(offset),), dtypes.vector(e.dtype, v.lanes), mask)
 
 
-def _dot(v: _Vectorizer, e: Dot | Shuffle, mask: Mask) -> Expr:
+def _refused(v: _Vectorizer, e: Dot | Shuffle, mask: Mask) -> Expr:
     del mask
     raise BuildError(
         "the vectorized loop {0} is around a vector instruction, {1}", v.var.name, e,
@@ -396,6 +396,6 @@ _EXPR: dict[type, Callable[[_Vectorizer, Any, Mask], Expr]] = {
     Cast: _cast,
     Select: _select,
     Load: _load,
-    Dot: _dot,
-    Shuffle: _dot,
+    Dot: _refused,
+    Shuffle: _refused,
 }
