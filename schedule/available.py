@@ -15,6 +15,7 @@ from ..tir.ir import (
     For,
     ForKind,
     Func,
+    Iter,
     IterKind,
     Label,
     Op,
@@ -42,7 +43,7 @@ from .blocks import (
 )
 from .dependence import Finding, served, uses_of
 from .find import find_path, path_to
-from .legality import require_concurrent, written_box
+from .legality import require_concurrent, visited, written_box
 from .require import require
 
 _AT_ONCE = {
@@ -55,9 +56,10 @@ _AT_ONCE = {
 def require_available(fn: Func, label: Label, settled: Collection[Buffer] = ()) -> None:
     """Require that each element that a block reads has its value when the block runs.
 
-    Producers in loops of their own, before the block, are done by then. Of those that share loops
-    with the block, one must write all that is read in the same iteration of the shared loops; of
-    the buffers `settled` this is known.
+    Producers in loops of their own, before the block, are done by then; where they leave elements
+    out, having been moved before, the block must not read these. Of producers that share loops with
+    the block, one must write all that is read in the same iteration of the shared loops. Of the
+    buffers `settled` this is known.
     """
     path = path_to(fn, label)
     block = path[-1]
@@ -66,7 +68,8 @@ def require_available(fn: Func, label: Label, settled: Collection[Buffer] = ()) 
     for buffer in sorted(
         region_buffers(block.reads) - region_buffers(block.writes), key=lambda b: b.name
     ):
-        sharing = []
+        sharing: list[tuple[Stmt, ...]] = []
+        apart: list[tuple[Stmt, ...]] = []
         for writer in writers_of(fn, buffer):
             other = path_to(fn, writer.label)
             together = bool(_shared(other, path))
@@ -86,10 +89,26 @@ def require_available(fn: Func, label: Label, settled: Collection[Buffer] = ()) 
                 label.name,
                 at=label,
             )
-            if together:
-                sharing.append(other)
+            (sharing if together else apart).append(other)
         if sharing and buffer not in settled:
             _require_one_covers(path, buffer, sharing)
+        elif apart and buffer not in settled and not _complete(fn, apart):
+            _require_one_covers(path, buffer, apart)
+
+
+def _complete(fn: Func, writers: Sequence[Sequence[Stmt]]) -> bool:
+    """Whether the blocks at the ends of these paths store at all points of their domains.
+
+    Blocks of one domain, such as those of a loop that was cut in two, do it together.
+    """
+    domains: dict[object, list[tuple[Block, list[Iter]]]] = {}
+    for path in writers:
+        block = path[-1]
+        assert isinstance(block, Block)
+        spatial = [i for i in block.iters if i.kind is IterKind.SPATIAL]
+        key = tuple([key_of(as_expr(i.extent)) for i in spatial])
+        domains.setdefault(key, []).append((block, spatial))
+    return all(visited(fn, blocks) for blocks in domains.values())
 
 
 def is_rolling(block: Block, buffer: Buffer) -> bool:
@@ -237,7 +256,7 @@ def _require_one_covers(
 def _served(path: Sequence[Stmt], buffer: Buffer, writers: Sequence[Sequence[Stmt]]) -> Finding:
     """Whether one of `writers` is known, exactly, to write all that the block of `path` reads.
 
-    In one iteration of the loops that both are in. An example is one for the last of them.
+    In one iteration of the loops that both are in, if any. An example is one for the last of them.
     """
     reader = path[-1]
     assert isinstance(reader, Block)
@@ -245,7 +264,7 @@ def _served(path: Sequence[Stmt], buffer: Buffer, writers: Sequence[Sequence[Stm
     for other in writers:
         writer, shared = other[-1], _shared(other, path)
         assert isinstance(writer, Block)
-        body = shared[-1].body
+        body = shared[-1].body if shared else path[0]
         reads = [u for u in uses_of(reader, buffer, body) if not u.writes]
         found = served(reads, [u for u in uses_of(writer, buffer, body) if u.writes], shared)
         if found.apart:

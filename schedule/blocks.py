@@ -276,9 +276,19 @@ def bound_regions(block: Block, regions: Iterable[Region], buffer: Buffer) -> li
 
 
 def covering(regions: Sequence[Region], inner: Mapping[Var, Dim], ranges: Ranges) -> list[Range]:
+    """What of `hulls` can be in the buffer."""
+    s = Simplifier(ranges)
+    return [
+        _clamped(r, size, s)
+        for r, size in zip(hulls(regions, inner, ranges), regions[0].buffer.shape, strict=True)
+    ]
+
+
+def hulls(regions: Sequence[Region], inner: Mapping[Var, Dim], ranges: Ranges) -> list[Range]:
     """The hull per dimension of `regions` on one buffer while the loops `inner` sweep.
 
-    A dimension whose hull is not known relative to the outer loops is taken whole.
+    It may reach beyond the buffer. A dimension whose hull is not known relative to the outer loops
+    is taken whole.
     """
     shape = regions[0].buffer.shape
     result = []
@@ -298,7 +308,7 @@ def covering(regions: Sequence[Region], inner: Mapping[Var, Dim], ranges: Ranges
                 break
             total = merged
         assert total is not None
-        result.append(_clamped(total, size, s))
+        result.append(total)
     return result
 
 

@@ -29,10 +29,12 @@ from ..tir.ir import (
     Region,
     Stmt,
     Var,
+    as_dim,
     as_expr,
     binary,
 )
 from ..tir.prove import prove
+from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
 from ..tir.survey import Survey
 from .blocks import (
@@ -401,7 +403,7 @@ def written_box(
     """The box of elements that `block` writes while the loops `inner` sweep, if it has no gaps.
 
     It may reach beyond the domain of the block. `given` are keys of conditions that hold. `None`
-    where a predicate or a stride may leave elements out.
+    where a stride or a predicate, other than one that ends a dimension, may leave elements out.
     """
     own = {**ranges, **{v: (0, e - 1) for v, e in inner.items()}}
     # A point in the buffer is one where all of these hold: what follows from them leaves none out.
@@ -413,9 +415,11 @@ def written_box(
                 binary(Op.GE, i.value, as_expr(0)),
             ]
     known = {key_of(c) for c in domain} | set(given)
-    open_conditions = [c for c in conjuncts(block.predicate) if key_of(c) not in known]
-    if not all(_follows(c, domain, own) for c in open_conditions):
-        return None
+    limits = [
+        c
+        for c in conjuncts(block.predicate)
+        if key_of(c) not in known and not _follows(c, domain, own)
+    ]
     regions = bound_regions(block, block.writes, buffer)
     if len(regions) != 1:
         return None
@@ -426,8 +430,23 @@ def written_box(
         if run is None or not seen.isdisjoint(free_vars(r.min) & inner.keys()):
             return None
         seen |= free_vars(r.min) & inner.keys()
+        ends = [(c, _end(c, r, own)) for c in limits]
+        limits = [c for c, end in ends if end is None]
+        for end in [end for _, end in ends if end is not None]:
+            least = Simplifier(own)(binary(Op.MIN, as_expr(run.extent), end - run.min))
+            if not free_vars(least).isdisjoint(own):
+                return None
+            run = Range(run.min, as_dim(least))
         box.append(run)
-    return box
+    return None if limits else box
+
+
+def _end(condition: Expr, r: Range, ranges: Ranges) -> Expr | None:
+    """The end of what `condition` leaves of `r`, where it is a limit of just that."""
+    if type(condition) is not Binary or condition.op is not Op.LT or not certain(r.extent == 1):
+        return None
+    end = Simplifier(ranges)(r.min - condition.a + condition.b)
+    return end if free_vars(end).isdisjoint(free_vars(condition.a)) else None
 
 
 def visited(fn: Func, blocks: Sequence[tuple[Block, Sequence[Iter]]]) -> bool:

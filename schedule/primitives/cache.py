@@ -181,6 +181,15 @@ def _written_by(writer: Block, buffer: Buffer) -> Elements:
     indices = tuple(r.min for r in region.ranges)
     spatial = _writing_iters(writer, buffer)
     fresh = {i.var: Var(i.var.name) for i in spatial}
+    require(
+        {v for e in indices for v in free_vars(e)} <= fresh.keys(),
+        "it cannot be shown which elements of {0} have values: block {1} overwrites them as it "
+        "goes on",
+        buffer.name,
+        writer.label.name,
+        at=writer.label,
+        hint="a rolling buffer keeps only a window; copy before rolling_buffer",
+    )
     return Elements(
         tuple(fresh.values()),
         tuple(i.extent for i in spatial),

@@ -25,7 +25,7 @@ from ...tir.ir import (
     seq,
 )
 from ...tir.visit import substitute
-from ..blocks import bound_regions, covering, free_vars, loop_ranges, nest
+from ..blocks import bound_regions, free_vars, hulls, loop_ranges, nest
 from ..find import find_block, find_loop, path_to, replace, with_body
 from ..primitive import primitive
 from ..require import require
@@ -97,7 +97,7 @@ def prefetch(
             hint="prefetch in the loop around it",
         )
     inner = {s.var: s.extent for s in around[len(outer) :]}
-    ranges = covering(bound_regions(found, found.reads, buffer), inner, loop_ranges(around))
+    ranges = hulls(bound_regions(found, found.reads, buffer), inner, loop_ranges(around))
     require(
         any(later.var in free_vars(r.min) for r in ranges),
         "what block {0} reads of {1} does not depend on loop {2}",

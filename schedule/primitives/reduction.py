@@ -204,6 +204,7 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
     )
     require_visited_once(block, loops, loop_ranges(loops_above(fn, block.label)))
     _require_zero_point(fn, block, loop, reduce)
+    _require_guards_kept(block, loops, spatial | reduce)
     partial = _partial(block, reductions, loop, target.extent, axis, loops)
     combined = _combined(block, reductions, partial, loop, axis, loops)
     rebuilt = replace(fn, block, partial.block)
@@ -251,6 +252,19 @@ def _require_zero_point(fn: Func, block: Block, loop: Var, reduce: set[Var]) -> 
                 at=loop,
                 hint="choose a factor that divides the extent",
             )
+
+
+def _require_guards_kept(block: Block, loops: list[For], kept: set[Var]) -> None:
+    """Require that no guard is on one of `loops` that the combination does not have."""
+    for s in loops:
+        require(
+            s.var in kept or all(s.var not in free_vars(c) for c in conjuncts(block.predicate)),
+            "block {0} is guarded over loop {1}, which none of its iterations follows",
+            block.label.name,
+            s.var.name,
+            at=s.var,
+            hint="apply rfactor before that loop is split, or let its factors divide",
+        )
 
 
 def _partial(

@@ -790,3 +790,81 @@ def test_nothing_to_compute_is_compiled_too() -> None:
     _, inner = sch.split(sch.get_loops(block)[1], factors=[None, 3])
     sch.vectorize(inner)
     check(sch)
+    check_compiled(func, sch.func)
+
+
+def test_a_rolling_buffer_of_nothing_is_not_copied() -> None:
+    a = te.placeholder((7, 0), "int32", name="A")
+    b = te.compute((6, 0), lambda i, j: a[i, j] + a[i + 1, j], name="B")
+    c = te.compute((4, 0), lambda i, j: b[i, j] + b[i + 2, j], name="C")
+    sch = Schedule(te.func([a, c], name="main"))
+    producer, consumer = sch.get_block("B"), sch.get_block("C")
+    loop = sch.get_loops(consumer)[0]
+    sch.compute_at(producer, loop)
+    sch.rolling_buffer(producer, 0)
+    sch.fission(loop)
+    with pytest.raises(ScheduleError, match="block B overwrites them as it goes on"):
+        sch.cache_read(consumer, 0, "local")
+
+
+def test_what_a_moved_block_left_out_is_not_read_elsewhere() -> None:
+    a = placeholder(3, 6)
+    b = te.compute((3, 6), lambda i, j: a[i, j] + 1, name="B")
+    c = te.compute((3, 6), lambda i, j: b[i, j] * 2, name="C")
+    sch = Schedule(
+        te.func([a, te.compute((3, 6), lambda i, j: c[i, j] + 1, name="D")], name="main")
+    )
+    consumer = sch.get_block("C")
+    packed = sch.pack(consumer, 0, "ABb", [5], "global")
+    local = sch.cache_write(packed, 0, "local")
+    sch.compute_at(local, sch.get_loops(consumer)[1])
+    sch.compute_at(packed, sch.get_loops(local)[1])
+    outer, _ = sch.get_loops(sch.get_block("D"))
+    sch.compute_at(consumer, outer)
+    with pytest.raises(ScheduleError, match="beyond what is known to be written"):
+        sch.compute_at(local, outer)
+
+
+@pytest.mark.parametrize("width", [2, 3])
+def test_a_tile_that_ends_early_is_known_to_be_written(width: int) -> None:
+    a = placeholder(2, 4)
+    w = te.placeholder((3, 2), "int32", name="W")
+    k = te.reduce_axis(2, name="k")
+    b = te.compute((3, 4), lambda i, j: te.sum(w[i, k] * a[k, j], k), name="B")
+    func = te.func([w, a, te.compute((3, 4), lambda i, j: b[i, j] + 1, name="C")], name="main")
+    sch = Schedule(func, symbolic=True)
+    product = sch.get_block("B")
+    j = sch.get_loops(product)[1]
+    sch.blockize(j)
+    outer, inner = sch.get_loops(sch.get_block("C"))
+    sch.compute_at(product, outer)
+    size = sch.sample_categorical([1, 2, 3])
+    packed = sch.pack(product, 1, "AaB", [size], "local")
+    sch.compute_at(packed, sch.get_loops(product)[1])
+    sch.split(sch.get_loops(packed)[3], factors=[None, 4, 4], perfect=False)
+    sch.compute_at(product, inner)
+    check(sch.trace.with_row([width]).apply(func))
+
+
+@pytest.mark.parametrize("size", [1, 4, 8])
+def test_what_can_be_asked_for_ahead_does_not_depend_on_sizes(size: int) -> None:
+    a = placeholder(8)
+    b = te.compute(
+        (8,), lambda i: te.select(i > 0, a[i - 1], 0) + te.select(i < 7, a[i + 1], 0), name="B"
+    )
+    func = te.func([a, b], name="main")
+    sch = Schedule(func, symbolic=True)
+    block = sch.get_block("B")
+    step = sch.sample_categorical([1, 4, 8])
+    outer, _ = sch.split(sch.get_loops(block)[0], factors=[None, step])
+    sch.prefetch(block, 0, outer, offset=3)
+    check(sch.trace.with_row([size]).apply(func))
+
+
+def test_rfactor_keeps_no_guard_on_a_loop_that_it_leaves() -> None:
+    sch = Schedule(rowsum(3, 4))
+    i, r = loops(sch, "S")
+    unit = sch.add_unit_loop(i)
+    sch.split(unit, factors=[None, 2], perfect=False)
+    with pytest.raises(ScheduleError, match="block S is guarded over loop"):
+        sch.rfactor(r)
