@@ -43,9 +43,9 @@ OPEN = 256
 LEARNED = 4096
 """Measurements of other sizes that the model learns from: the newest."""
 SAMPLE = 1000
-"""Rows drawn from a sketch to see what the model expects of it."""
+"""Rows drawn from a sketch to see what may be expected of it."""
 HOPELESS = 2.0
-"""How much longer than the best of those a re-fitted schedule may be predicted to take."""
+"""How much longer than the best of those a re-fitted schedule may be estimated to take."""
 
 
 @dataclass(frozen=True)
@@ -155,8 +155,9 @@ def refit(
 ) -> list[Refitted]:
     """The schedules of relatives as rows of sketches, the most promising first.
 
-    Left out are those that are like no sketch, that no good row is near to, and that the model
-    calls slow beside what else there is.
+    Left out are those that are like no sketch, that no good row is near to, and that the estimate
+    calls slow beside what else there is. The model has no say in that: of many rows it likes those
+    best about which it is most wrong, and beside them what was measured to be fast looks slow.
     """
     spaces = [_Space(sketch, target) for sketch in made]
     ranked: dict[tuple[int, tuple[int, ...]], Refitted] = {}
@@ -171,9 +172,9 @@ def refit(
         if surprise is None:
             continue
         features = space.features(rows)
-        scores = model.predict(features)
-        good = scores <= space.usual(model) + np.log2(HOPELESS)
-        for row, its, score in zip(rows[good], features[good], scores[good], strict=True):
+        good = features[:, 0] <= space.usual + np.log2(HOPELESS)
+        rows, features = rows[good], features[good]
+        for row, its, score in zip(rows, features, model.predict(features), strict=True):
             key = place, tuple(int(v) for v in row)
             predicted = float(score) + surprise
             if key not in ranked or predicted < ranked[key].predicted:
@@ -188,7 +189,7 @@ def refit(
 
 
 class _Space:
-    """The rows of a sketch and what the model sees of them, made when first needed."""
+    """The rows of a sketch and their features, made when first needed."""
 
     def __init__(self, sketch: Sketch, target: Target) -> None:
         self._sketch = sketch
@@ -209,11 +210,12 @@ class _Space:
             self._profile = profile(sketch.func, sketch.variables, sketch.space.bounds)
         return estimate(self._profile, rows, self._target).features
 
-    def usual(self, model: CostModel) -> float:
-        """What the model expects of the best of some rows drawn at random."""
+    @property
+    def usual(self) -> float:
+        """What the estimate says of the best of some rows drawn at random, as log2 of seconds."""
         if self._usual is None:
             drawn = self.rows.sample(np.random.default_rng(0), SAMPLE)
-            self._usual = float(model.predict(self.features(drawn)).min(initial=np.inf))
+            self._usual = float(self.features(drawn)[:, 0].min(initial=np.inf))
         return self._usual
 
 

@@ -154,6 +154,22 @@ def test_hopeless_and_unreadable_schedules_are_left_out(db: TuningDatabase) -> N
     assert refit(sketches(MINE, TARGET), [damaged], TARGET, CostModel()) == []
 
 
+def test_what_was_measured_hides_no_schedule(db: TuningDatabase) -> None:
+    asked = tuned(db, OTHER, 16)
+    relatives, made = found(db, MINE), sketches(MINE, TARGET)
+    features = np.array([c.features for c in asked])
+    seconds = 2.0 ** (features[:, 0] + np.random.default_rng(0).normal(0.0, 3.0, len(asked)))
+    model = CostModel()
+    plain: list[tuple[int, tuple[int, ...]]] = []
+    noisy: list[tuple[int, tuple[int, ...]]] = []
+    for rows in (plain, noisy):
+        rows += sorted((r.sketch, r.row) for r in refit(made, relatives, TARGET, model))
+        model.fit(features, seconds)
+    assert model.trained
+    assert noisy == plain
+    assert plain
+
+
 def test_without_relatives_there_is_nothing_to_transfer(db: TuningDatabase) -> None:
     tuned(db, ops.softmax_func(64, 1000), 4)
     workload = workload_record(MINE)
