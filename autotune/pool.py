@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from ..errors import TuningError
 from .protocol import Assembler, Message, encode

@@ -18,12 +18,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil  # type: ignore[import-untyped]
+import psutil
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -155,7 +155,7 @@ def verifying(settings: Settings) -> Iterator[Line]:
     }
     for name, program in programs.items():
         nodes = sum(1 for _ in walk(program.body))
-        seconds = median(lambda program=program: verify(program), settings.repeats)  # type: ignore[misc]
+        seconds = median(partial(verify, program), settings.repeats)
         yield Line(f"verify {name} ({nodes} nodes)", 20, seconds * 1e3, "ms")
 
 
@@ -189,7 +189,7 @@ def refusing(settings: Settings) -> Iterator[Line]:
             except ScheduleError as error:
                 explain(error, steps[-1], tuple(history), 0, tuple(steps), ())
 
-    refused, met = (median(lambda h=h: demand(h), settings.repeats) for h in (False, True))  # type: ignore[misc]
+    refused, met = (median(partial(demand, h), settings.repeats) for h in (False, True))
     yield Line("refuse a step, beyond the check", 5, (refused - met) / times * 1e6, "us")
 
 

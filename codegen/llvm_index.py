@@ -29,12 +29,11 @@ VALUE: dict[type, Callable[[Builder, Any], str]] = _Table()
 
 def value(b: Builder, e: Expr) -> str:
     """The operand that holds `e`, after appending its instructions to the current block."""
-    kind = type(e)
-    if kind is Load:
-        return _loaded(b, e, e)  # type: ignore[arg-type]
-    if kind is Broadcast and type(e.value) is Load:  # type: ignore[attr-defined]
-        return _loaded(b, e, e.value)  # type: ignore[attr-defined]
-    return VALUE[kind](b, e)
+    if type(e) is Load:
+        return _loaded(b, e, e)
+    if type(e) is Broadcast and type(e.value) is Load:
+        return _loaded(b, e, e.value)
+    return VALUE[type(e)](b, e)
 
 
 def _loaded(b: Builder, e: Expr, load: Load) -> str:

@@ -31,7 +31,7 @@ def load(b: Builder, e: Load) -> str:
     align = dtypes.nbytes(facts.scalar)
     if step == 1 or (step == -1 and e.mask is None):
         assert isinstance(offset, Ramp)
-        first = offset.base if step == 1 else offset.base - (e.indices[0].lanes - 1)  # type: ignore[attr-defined]
+        first = offset.base if step == 1 else offset.base - (offset.lanes - 1)
         where = address(b, e.buffer, first)
         if e.mask is None:
             text = b.op(f"load {memory}, ptr {where}, align {align}{_facts(b, e.buffer)}")

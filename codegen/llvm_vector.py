@@ -36,6 +36,8 @@ class V(NamedTuple):
         """A constant of the same dtype."""
         return V(self.b, constant(number, self.dtype), self.dtype)
 
+    # A `V` is a tuple too, for which some of these operators mean something else.
+
     def __add__(self, other: V | float) -> V:  # type: ignore[override]
         return self._apply("add", other)
 

@@ -263,6 +263,7 @@ def _shares(a: Argument, a_pointer: int, b: Argument, b_pointer: int) -> bool:
     arena = np.lib.stride_tricks.as_strided(np.empty(0, np.uint8), (high - low,), (1,))
     views = _bytes(arena, a, a_pointer - low), _bytes(arena, b, b_pointer - low)
     try:
+        # numpy takes any number, its types know 0 and -1
         return np.shares_memory(*views, max_work=_OVERLAP_WORK)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True

@@ -24,7 +24,7 @@ from inspect import formatannotation
 from typing import Any, TypeAlias, Union, get_args, get_origin
 
 from ..errors import ScheduleError
-from ..tir.ir import Dim, Expr, Label, Op, Operand, Var, binary
+from ..tir.ir import Binary, Dim, Expr, Label, Op, Operand, Var, binary
 from .index_map import MAX_TEXT, IndexMap
 
 Argument: TypeAlias = Any
@@ -182,8 +182,9 @@ def evaluate(derived: Derived, value: Callable[[Ref], Operand]) -> Any:
 
 def expr_parts(e: Expr) -> tuple[str, Expr, Expr] | None:
     """Symbol and operands of an expression that a `Derived` can write down."""
-    symbol = _EXPR_OPERATORS.get(getattr(e, "op", None))  # type: ignore[arg-type]
-    return None if symbol is None else (symbol, e.a, e.b)  # type: ignore[attr-defined]
+    if type(e) is not Binary or e.op not in _EXPR_OPERATORS:
+        return None
+    return _EXPR_OPERATORS[e.op], e.a, e.b
 
 
 def _is_dim(v: Argument) -> bool:

@@ -5,6 +5,7 @@ loops whose iterations run at once still may.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import TypeGuard
 
 from ..tir.ir import (
     Binary,
@@ -152,13 +153,13 @@ def _in_window(path: Sequence[Stmt], buffer: Buffer, other: Sequence[Stmt]) -> b
             place = region.ranges[d].min
             if not _is_modulo(place, r.min.b):
                 return False
-            read = hull(place.a, sweep, ranges)  # type: ignore[attr-defined]
+            read = hull(place.a, sweep, ranges)
             if read is None or not _lies_within(read, window, s):
                 return False
     return circular
 
 
-def _is_modulo(e: Expr, size: Expr) -> bool:
+def _is_modulo(e: Expr, size: Expr) -> TypeGuard[Binary]:
     return (
         type(e) is Binary
         and e.op is Op.MOD

@@ -188,11 +188,10 @@ def _range_key(r: Range) -> object:
 
 def reads_data(e: Expr) -> bool:
     """Whether the value of `e` depends on what is in a buffer."""
-    kind = type(e)
-    if kind is Var or kind is Const:
+    if type(e) is Var or type(e) is Const:
         return False
-    if kind is Binary:
-        return reads_data(e.a) or reads_data(e.b)  # type: ignore[attr-defined]
+    if type(e) is Binary:
+        return reads_data(e.a) or reads_data(e.b)
     return any(type(n) is Load for n in walk(e))
 
 
@@ -212,13 +211,12 @@ def free_vars(e: Expr) -> set[Var]:
 
 
 def _gather(e: Expr, into: set[Var]) -> None:
-    kind = type(e)
-    if kind is Var:
-        into.add(e)  # type: ignore[arg-type]
-    elif kind is Binary:
-        _gather(e.a, into)  # type: ignore[attr-defined]
-        _gather(e.b, into)  # type: ignore[attr-defined]
-    elif kind is not Const:
+    if type(e) is Var:
+        into.add(e)
+    elif type(e) is Binary:
+        _gather(e.a, into)
+        _gather(e.b, into)
+    elif type(e) is not Const:
         into.update(n for n in walk(e) if type(n) is Var)
 
 

@@ -155,8 +155,8 @@ def _terms(e: Expr, ranges: Ranges, ends: Ends | None = None) -> tuple[list[Term
     ends = {} if ends is None else ends
     for key, (atom, scale) in scales.items():
         if key not in ends:
-            known = type(atom) is Var and atom in ranges
-            ends[key] = ranges[atom] if known else bound(atom, ranges)  # type: ignore[index]
+            known = ranges.get(atom) if type(atom) is Var else None
+            ends[key] = bound(atom, ranges) if known is None else known
         low, high = ends[key]
         if low is None or high is None or not certain(low == 0):
             low, high = 0, 1 << 62

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..tir.ir import Buffer, Expr, For, Op, Range, Stmt, Var, as_expr, binary
+from ..tir.ir import Buffer, Dim, Expr, For, Op, Range, Stmt, Var, as_expr, binary
 from ..tir.prove import prove
 from ..tir.regions import hull
 from ..tir.visit import substitute
@@ -81,19 +81,18 @@ def _apart(a: Access, b: Access, loops: Sequence[For], level: int, ranges: Range
     ahead = loops[level]
     by = Var(f"{ahead.var.name}_ahead")
     values: dict[Var, Expr] = {ahead.var: ahead.var + by + 1}
-    own: dict[Var, tuple[object, object]] = {**ranges, by: (0, ahead.extent - 2)}
+    own: dict[Var, tuple[Dim, Dim]] = {**ranges, by: (0, ahead.extent - 2)}
     for s in loops[level + 1 :]:
         other = Var(s.var.name)
         values[s.var] = other
         own[other] = (0, s.extent - 1)
     within = [binary(Op.LT, values[ahead.var], as_expr(ahead.extent))]
-    known: Ranges = own  # type: ignore[assignment]
     for r, q in zip(a.ranges, b.ranges, strict=True):
-        mine = _swept(Range(substitute(r.min, values), r.extent), a, known)
-        its = _swept(q, b, known)
+        mine = _swept(Range(substitute(r.min, values), r.extent), a, own)
+        its = _swept(q, b, own)
         if mine is None or its is None:
             continue
-        if _before(mine, its, known, within) or _before(its, mine, known, within):
+        if _before(mine, its, own, within) or _before(its, mine, own, within):
             return True
     return False
 

@@ -461,11 +461,13 @@ class Schedule:
             sampled[var] = self._encode(captured, name)
             return var
 
-        if type(value) is not IndexMap:
+        if type(value) is IndexMap:
+            mapping = value
+        else:
             function = with_captured(value, as_variable)
             with all_traced():
-                value = IndexMap.of(function)
-        return value.text(  # type: ignore[no-any-return]
+                mapping = IndexMap.of(function)
+        return mapping.text(
             lambda v: repr(sampled[v] if v in sampled else self._encode_handle(v, name))
         )
 

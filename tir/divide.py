@@ -69,7 +69,7 @@ def remainder(context: Context, a: Poly, b: Poly, shown: Expr | None = None) -> 
     if q and not context.fits(r):
         return {_atom(context, Op.MOD, a, b, shown): 1}
     for k, c in r.items():
-        definition = context.definitions.get(k) if type(k) is not tuple else None  # type: ignore[arg-type]
+        definition = context.definitions.get(k) if not isinstance(k, tuple) else None
         if definition is None or definition[0] is not Op.MOD:
             continue
         m = constant(definition[2])
@@ -101,7 +101,7 @@ def _residue(k: Key, c: int, scale: int) -> int:
 def rejoin(context: Context, p: Poly) -> Poly:
     """`p` with quotients and remainders of the same division put together again."""
     for k, c in p.items():
-        definition = context.definitions.get(k) if type(k) is not tuple else None  # type: ignore[arg-type]
+        definition = context.definitions.get(k) if not isinstance(k, tuple) else None
         if definition is None or definition[0] is not Op.MOD:
             continue
         _, top, bottom = definition
@@ -122,7 +122,7 @@ def rejoin(context: Context, p: Poly) -> Poly:
 def _join_digits(context: Context, p: Poly, k: Key, c: int, top: Poly, scale: int) -> Poly | None:
     """x % c and (x % (c*d)) // c, or x % c and (x // c) % d, as the digits of one remainder."""
     for other, d in p.items():
-        definition = context.definitions.get(other) if type(other) is not tuple else None  # type: ignore[arg-type]
+        definition = context.definitions.get(other) if not isinstance(other, tuple) else None
         if definition is None or d != c * scale:
             continue
         op, over, under = definition
@@ -130,7 +130,7 @@ def _join_digits(context: Context, p: Poly, k: Key, c: int, top: Poly, scale: in
         if size is None or len(over) != 1:
             continue
         ((inner, one),) = over.items()
-        within = context.definitions.get(inner) if type(inner) is not tuple else None  # type: ignore[arg-type]
+        within = context.definitions.get(inner) if not isinstance(inner, tuple) else None
         if one != 1 or within is None or within[1] != top:
             continue
         m = constant(within[2])
@@ -185,9 +185,9 @@ def _constant_quotient(context: Context, r: Poly, b: Poly) -> int | None:
 def _nested(context: Context, r: Poly, b: Poly) -> Poly | None:
     """(x // a + n) // b as (x + n * a) // (a * b)."""
     atoms = [k for k in r if k is not ONE]
-    if len(atoms) != 1 or r[atoms[0]] != 1 or type(atoms[0]) is tuple:
+    if len(atoms) != 1 or r[atoms[0]] != 1 or isinstance(atoms[0], tuple):
         return None
-    definition = context.definitions.get(atoms[0])  # type: ignore[arg-type]
+    definition = context.definitions.get(atoms[0])
     if definition is None or definition[0] is not Op.FLOORDIV:
         return None
     _, top, bottom = definition

@@ -41,6 +41,7 @@ from .ir import (
     Var,
     binary,
     const,
+    integers,
     seq,
 )
 from .linear import linear
@@ -160,8 +161,7 @@ def _check_implementation(intrin: TensorIntrin) -> None:
 
 def elements(b: Buffer) -> int:
     """The elements of a buffer of an instruction."""
-    sizes: list[int] = [int(n) for n in b.shape]  # type: ignore[arg-type]
-    return math.prod(sizes)
+    return math.prod(integers(b.shape))
 
 
 def _stores(intrin: TensorIntrin, stmt: Stmt) -> Iterator[Store]:
@@ -195,7 +195,7 @@ def _check_values(intrin: TensorIntrin) -> None:
 
 def _random(b: Buffer, rng: np.random.Generator) -> np.ndarray[Any, Any]:
     facts = dtypes.info(b.dtype)
-    shape = tuple(int(n) for n in b.shape)  # type: ignore[arg-type]
+    shape = integers(b.shape)
     if facts.kind == "float":
         values: np.ndarray[Any, Any] = rng.uniform(-1, 1, shape)
     elif facts.kind == "bool":
@@ -285,7 +285,7 @@ class _Matcher:
                 sum(i * step[x] for i, step in zip(at, written.steps, strict=True))
                 for x in range(len(written.first))
             )
-            for at in product(*(range(int(n)) for n in output.shape))  # type: ignore[arg-type]
+            for at in product(*map(range, integers(output.shape)))
         }
         if len(places) < elements(output):
             self.reason = Mismatch(
@@ -295,22 +295,23 @@ class _Matcher:
         return self.reason is None
 
     def values(self, a: Expr, b: Expr) -> bool:
-        kind = type(a)
-        if kind is not type(b) or a.dtype != b.dtype:
+        if a.dtype != b.dtype:
             return False
-        if kind is Load:
-            return b.mask is None and self.access(a, b)  # type: ignore[attr-defined, arg-type]
-        if kind is Binary:
-            return self.binary(a, b)  # type: ignore[arg-type]
-        if kind is Const:
-            return same(a, b)
-        if kind is Cast:
-            return self.values(a.value, b.value)  # type: ignore[attr-defined]
-        if kind is Call:
-            return a.fn == b.fn and self.all(a.args, b.args)  # type: ignore[attr-defined]
-        if kind is Select:
-            return self.all((a.cond, a.then, a.other), (b.cond, b.then, b.other))  # type: ignore[attr-defined]
-        return False
+        match a, b:
+            case Load(), Load():
+                return b.mask is None and self.access(a, b)
+            case Binary(), Binary():
+                return self.binary(a, b)
+            case Const(), Const():
+                return same(a, b)
+            case Cast(), Cast():
+                return self.values(a.value, b.value)
+            case Call(), Call():
+                return a.fn == b.fn and self.all(a.args, b.args)
+            case Select(), Select():
+                return self.all((a.cond, a.then, a.other), (b.cond, b.then, b.other))
+            case _:
+                return False
 
     def all(self, xs: tuple[Expr, ...], ys: tuple[Expr, ...]) -> bool:
         return all(self.values(x, y) for x, y in zip(xs, ys, strict=True))

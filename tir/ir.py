@@ -48,6 +48,7 @@ schedule is symbolic.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -801,6 +802,11 @@ def ceildiv(a: Dim, b: Dim) -> Dim:
     if isinstance(a, int) and isinstance(b, int):
         return -(-a // b)
     return (a + (b - 1)) // b
+
+
+def integers(dims: Iterable[Dim]) -> tuple[int, ...]:
+    """Dimensions of a concrete program as integers."""
+    return tuple([int(n) for n in dims])  # type: ignore[arg-type]  # an expression raises TypeError
 
 
 def product(values: tuple[Dim, ...] | list[Dim]) -> Dim:

@@ -73,7 +73,7 @@ def negated(p: Poly) -> Poly:
 
 def factors(k: Key) -> tuple[Expr, ...]:
     """The atoms of a product."""
-    return k if type(k) is tuple else (k,)  # type: ignore[return-value]
+    return k if isinstance(k, tuple) else (k,)
 
 
 def multiplied(a: Key, b: Key) -> Key:
@@ -166,7 +166,7 @@ class Context(ABC):
         found = self.intervals.get(k)
         if found is not None:
             return found
-        if type(k) is tuple:
+        if isinstance(k, tuple):
             low = high = 1
             for atom in k:
                 a, b = self.ends(atom)
@@ -176,10 +176,10 @@ class Context(ABC):
                 low = max(low, 0)
         elif type(k) is Var and k in self.ranges:
             bottom, top = self.ranges[k]
-            low = bottom if type(bottom) is int else self.interval(self.poly(bottom))[0]  # type: ignore[arg-type]
-            high = top if type(top) is int else self.interval(self.poly(top))[1]  # type: ignore[arg-type]
+            low = bottom if isinstance(bottom, int) else self.interval(self.poly(bottom))[0]
+            high = top if isinstance(top, int) else self.interval(self.poly(top))[1]
         else:
-            low, high = dtypes.int_limits(k.dtype)  # type: ignore[union-attr]
+            low, high = dtypes.int_limits(k.dtype)
         self.intervals[k] = low, high
         return low, high
 
@@ -193,8 +193,8 @@ class Context(ABC):
         if type(atom) is Var and self.bounded_symbolically(atom):
             bottom, top = self.ranges[atom]
             return (
-                number(bottom) if type(bottom) is int else self.poly(bottom),  # type: ignore[arg-type]
-                number(top) if type(top) is int else self.poly(top),  # type: ignore[arg-type]
+                number(bottom) if isinstance(bottom, int) else self.poly(bottom),
+                number(top) if isinstance(top, int) else self.poly(top),
             )
         low, high = self.ends(atom)
         return number(low), number(high)
@@ -250,21 +250,21 @@ class Context(ABC):
                 first = next((i for i, term in enumerate(terms) if term[1] != -1), 0)
             terms.insert(0, terms.pop(max(first, 0)))
         for k, c in terms:
-            e = k if type(k) is not tuple else written(k)
+            e = written(k) if isinstance(k, tuple) else k
             if result is None:
                 if c == 1:
-                    result = e  # type: ignore[assignment]
+                    result = e
                 elif c == -1:
-                    result = Call("neg", (e,), INDEX)  # type: ignore[arg-type]
+                    result = Call("neg", (e,), INDEX)
                 else:
-                    result = Binary(Op.MUL, e, const(wrapped(c)), INDEX)  # type: ignore[arg-type]
+                    result = Binary(Op.MUL, e, const(wrapped(c)), INDEX)
                 continue
             op = Op.ADD
             if c < 0 and c != LOW:
                 op, c = Op.SUB, -c
             if c != 1:
-                e = Binary(Op.MUL, e, const(wrapped(c)), INDEX)  # type: ignore[arg-type]
-            result = Binary(op, result, e, INDEX)  # type: ignore[arg-type]
+                e = Binary(Op.MUL, e, const(wrapped(c)), INDEX)
+            result = Binary(op, result, e, INDEX)
         assert result is not None
         if offset > 0 or offset == LOW:
             return Binary(Op.ADD, result, const(offset), INDEX)

@@ -24,11 +24,10 @@ def prove(
 
 def truth(s: Simplifier, condition: Expr) -> bool | None:
     """`prove` within a simplifier that is kept."""
-    kind = type(condition)
-    if kind is Const:
-        return bool(condition.value)  # type: ignore[attr-defined]
-    if kind is Binary:
-        op, a, b = condition.op, condition.a, condition.b  # type: ignore[attr-defined]
+    if type(condition) is Const:
+        return bool(condition.value)
+    if type(condition) is Binary:
+        op, a, b = condition.op, condition.a, condition.b
         if op in COMPARISONS and a.dtype == INDEX:
             return decide(s, op, s.poly(a), s.poly(b))
         if op in (Op.AND, Op.OR) and condition.dtype == "bool":
@@ -40,11 +39,11 @@ def truth(s: Simplifier, condition: Expr) -> bool | None:
             if right is short:
                 return short
             return None if left is None or right is None else not short
-    if kind is Call and condition.fn == "not":  # type: ignore[attr-defined]
-        inner = truth(s, condition.args[0])  # type: ignore[attr-defined]
+    if type(condition) is Call and condition.fn == "not":
+        inner = truth(s, condition.args[0])
         return None if inner is None else not inner
-    if kind is Select:
-        return _select(s, condition)  # type: ignore[arg-type]
+    if type(condition) is Select:
+        return _select(s, condition)
     simple = s(condition)
     return bool(simple.value) if type(simple) is Const else None
 

@@ -212,7 +212,7 @@ def _children(s: Simplifier, e: Expr) -> Expr:
     def child(n: Any) -> Any:
         return s.visit(n) if isinstance(n, Expr) else n
 
-    return rewrite_children(e, child)  # type: ignore[no-any-return]
+    return rewrite_children(e, child)
 
 
 def _ramp(s: Simplifier, e: Ramp) -> Expr:

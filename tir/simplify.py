@@ -70,7 +70,7 @@ def simplify(expr: Expr, ranges: Ranges = NO_RANGES, assuming: Sequence[Expr] = 
 
 def simplify_dim(dim: Dim, ranges: Ranges = NO_RANGES) -> Dim:
     """`simplify` of a dimension; a constant becomes an integer."""
-    return dim if type(dim) is int else as_dim(simplify(dim, ranges))  # type: ignore[arg-type]
+    return dim if isinstance(dim, int) else as_dim(simplify(dim, ranges))
 
 
 class Simplifier(Context):
@@ -122,7 +122,7 @@ class Simplifier(Context):
         found = self._done.get(e)
         if found is not None:
             return found
-        if kind is Binary and e.dtype == INDEX and (e.op in _SUMS or e.op in _INTEGER):  # type: ignore[attr-defined]
+        if type(e) is Binary and e.dtype == INDEX and (e.op in _SUMS or e.op in _INTEGER):
             new = self.build(self.poly(e))
         else:
             new = RULES[kind](self, e)
@@ -137,7 +137,7 @@ class Simplifier(Context):
     def _kept(self, e: Expr) -> Expr:
         """`e` itself with its operands simplified."""
         if type(e) is not Binary:
-            return rewrite_children(e, lambda n: self.visit(n) if isinstance(n, Expr) else n)  # type: ignore[no-any-return]
+            return rewrite_children(e, lambda n: self.visit(n) if isinstance(n, Expr) else n)
         a, b = self.visit(e.a), self.visit(e.b)
         return e if a is e.a and b is e.b else Binary(e.op, a, b, e.dtype)
 

@@ -6,7 +6,7 @@ A rewrite that changes nothing returns the object it was given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from .ir import (
     Alloc,
@@ -238,6 +238,12 @@ CHILDREN: dict[type, Callable[[Any, Rewriter], Any]] = {
 }
 
 
+@overload
+def rewrite_children(n: Expr, f: Rewriter) -> Expr: ...
+@overload
+def rewrite_children(n: Stmt, f: Rewriter) -> Stmt: ...
+@overload
+def rewrite_children(n: Any, f: Rewriter) -> Any: ...
 def rewrite_children(n: Any, f: Rewriter) -> Any:
     """`n` with `f` applied to each child: expressions, statements, and buffers that it names."""
     return CHILDREN[type(n)](n, f)

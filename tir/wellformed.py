@@ -281,20 +281,19 @@ class _Checker:
             self.fail("a condition has dtype {0}; expected bool", e.dtype)
 
     def expr(self, e: Expr, scope: set[Var]) -> None:
-        kind = type(e)
-        if kind is Const:
+        if type(e) is Const:
             return
-        if kind is Var:
+        if type(e) is Var:
             if e not in scope:
-                self.undefined(e, scope)  # type: ignore[arg-type]
+                self.undefined(e, scope)
             return
-        if kind is Load:
-            self.access(e.buffer, e.indices, e.mask, scope, "loaded from")  # type: ignore[attr-defined]
-            if dtypes.info(e.dtype).scalar != e.buffer.dtype:  # type: ignore[attr-defined]
-                self.fail("a load of {0} from {1} of {2}", e.dtype, e.buffer.name, e.buffer.dtype)  # type: ignore[attr-defined]
+        if type(e) is Load:
+            self.access(e.buffer, e.indices, e.mask, scope, "loaded from")
+            if dtypes.info(e.dtype).scalar != e.buffer.dtype:
+                self.fail("a load of {0} from {1} of {2}", e.dtype, e.buffer.name, e.buffer.dtype)
             return
-        if kind is Reduce:
-            self.fail("a reduction expression is left ({0})", e.combiner,  # type: ignore[attr-defined]
+        if type(e) is Reduce:
+            self.fail("a reduction expression is left ({0})", e.combiner,
                       hint="te.func makes blocks of reductions")  # fmt: skip
         for x in _children(e):
             self.expr(x, scope)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlalchemy import (
     BigInteger,
@@ -47,7 +47,7 @@ class Instant(TypeDecorator[datetime]):
         value = value.astimezone(UTC)
         return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
 
-    def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy passes it
         if value is None:
             return None
         moment: datetime = value
@@ -60,10 +60,10 @@ class JsonText(TypeDecorator[Any]):
     impl: TypeEngine[Any] | type[TypeEngine[Any]] = Text
     cache_ok: bool | None = True
 
-    def process_bind_param(self, value: Any | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+    def process_bind_param(self, value: Any | None, dialect: Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy passes it
         return None if value is None else canonical_json(value)
 
-    def process_result_value(self, value: Any | None, dialect: Dialect) -> Json:  # noqa: ARG002
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> Json:  # noqa: ARG002 - SQLAlchemy passes it
         return None if value is None else parse_json(value)
 
 
@@ -85,7 +85,7 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
-    type_annotation_map = {  # noqa: RUF012
+    type_annotation_map: ClassVar[dict[Any, Any]] = {
         str: Text,
         int: BigInteger,
         datetime: Instant,

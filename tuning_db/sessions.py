@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 from sqlalchemy import Connection, select, update
 
 from ..errors import DatabaseError

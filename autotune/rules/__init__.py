@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from itertools import product
 
 from ...schedule.find import loops_in
 from ...target import Target
 from ...tir.ir import Func
-from ..sketch import Rule
+from ..sketch import Draft, Rule
 from .groups import groups
 
 MAX_SKETCHES = 12
@@ -29,11 +30,10 @@ def plans(func: Func, target: Target) -> Iterator[tuple[str, Rule]]:
     orders = sorted(product(*(range(len(variants)) for variants in found)), key=sum)
     for order in orders[:MAX_SKETCHES]:
         choice = [variants[n] for variants, n in zip(found, order, strict=True)]
-        name = "+".join(variant.name for variant in choice)
+        steps = [prepared, *(variant.apply for variant in choice)]
+        yield "+".join(variant.name for variant in choice), functools.partial(_apply, steps)
 
-        def rule(draft, choice=choice):  # type: ignore[no-untyped-def]
-            prepared(draft)
-            for variant in choice:
-                variant.apply(draft)
 
-        yield name, rule
+def _apply(steps: list[Rule], draft: Draft) -> None:
+    for step in steps:
+        step(draft)

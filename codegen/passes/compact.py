@@ -21,6 +21,7 @@ from ...tir.ir import (
     Stmt,
     Store,
     Var,
+    integers,
 )
 from ...tir.polynomial import ONE, Poly, add, factors, identity, negated
 from ...tir.simplify import Simplifier
@@ -72,7 +73,7 @@ def compact(func: Func, target: Target) -> Func:
             return Seq(())  # it is not even read
         if not isinstance(n, Expr | Stmt):
             return n
-        new = rewrite_children(n, visit)
+        new: Any = rewrite_children(n, visit)
         if n in made and isinstance(n, For):
             return replace(new, body=_alloc(made[n], new.body))
         return new
@@ -182,7 +183,7 @@ class _Span(NamedTuple):
 def _span(
     b: Buffer, dim: int, accesses: Sequence[_Access], fixed: frozenset[Var], s: Simplifier
 ) -> _Span:
-    whole = _Span({}, b.shape[dim])  # type: ignore[arg-type]
+    whole = _Span({}, integers(b.shape)[dim])
     base: Poly | None = None
     low = high = 0
     for access in accesses:

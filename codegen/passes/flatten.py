@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from ...runtime.signature import compact_strides
 from ...target import Target
-from ...tir.ir import Alloc, Buffer, Const, Expr, Func, Load, Prefetch, Stmt, Store, const
+from ...tir.ir import Alloc, Buffer, Const, Expr, Func, Load, Prefetch, Stmt, Store, const, integers
 from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children
 from .scope import simplifier_of
@@ -27,22 +28,22 @@ def flatten(func: Func, target: Target) -> Func:
             flat[b] = replace(b, shape=(_span(b),), strides=None, align=(), swizzle=None)
         return flat[b]
 
-    def visit(n: object) -> object:
+    def visit(n: Any) -> Any:
         match n:
             case Load():
                 mask = None if n.mask is None else visit(n.mask)
                 indices = tuple(visit(i) for i in n.indices)
-                return Load(buffer(n.buffer), (_offset(n.buffer, indices, s),), n.dtype, mask)  # type: ignore[arg-type]
+                return Load(buffer(n.buffer), (_offset(n.buffer, indices, s),), n.dtype, mask)
             case Store():
                 mask = None if n.mask is None else visit(n.mask)
                 indices = tuple(visit(i) for i in n.indices)
-                offset = _offset(n.buffer, indices, s)  # type: ignore[arg-type]
-                return Store(buffer(n.buffer), (offset,), visit(n.value), mask)  # type: ignore[arg-type]
+                offset = _offset(n.buffer, indices, s)
+                return Store(buffer(n.buffer), (offset,), visit(n.value), mask)
             case Prefetch():
                 indices = tuple(visit(i) for i in n.indices)
-                return Prefetch(buffer(n.buffer), (_offset(n.buffer, indices, s),))  # type: ignore[arg-type]
+                return Prefetch(buffer(n.buffer), (_offset(n.buffer, indices, s),))
             case Alloc():
-                return Alloc(buffer(n.buffer), visit(n.body))  # type: ignore[arg-type]
+                return Alloc(buffer(n.buffer), visit(n.body))
             case Expr() | Stmt():
                 return rewrite_children(n, visit)
             case _:
@@ -52,7 +53,7 @@ def flatten(func: Func, target: Target) -> Func:
     params = tuple(buffer(p) if type(p) is Buffer else p for p in func.params)
     inplace = tuple(buffer(p) for p in func.inplace)
     allocs = tuple(buffer(p) for p in func.allocs)
-    return replace(func, params=params, body=body, inplace=inplace, allocs=allocs)  # type: ignore[arg-type]
+    return replace(func, params=params, body=body, inplace=inplace, allocs=allocs)
 
 
 def strides_of(b: Buffer) -> tuple[int, ...]:
@@ -65,7 +66,7 @@ def strides_of(b: Buffer) -> tuple[int, ...]:
 
 def _stored_shape(b: Buffer) -> tuple[int, ...]:
     """The shape of `b`, wide enough for the places that a swizzle puts elements in."""
-    shape = [int(n) for n in b.shape]  # type: ignore[arg-type]
+    shape = list(integers(b.shape))
     if b.swizzle is not None:
         axis, _, rows, width = b.swizzle
         shape[axis] = -(-shape[axis] // (rows * width)) * rows * width

@@ -77,24 +77,25 @@ def _named(stmt: Stmt, changing: set[Var | Buffer], found: dict[object, tuple[Va
     """`stmt` with variables for what does not depend on `changing`, which are put into `found`."""
 
     def expr(e: Expr) -> Expr:
-        kind = type(e)
         if e.dtype == INDEX or dtypes.info(e.dtype).lanes > 1:
             return e
-        if kind in _WORTH and not any(n in changing for n in walk(e) if type(n) in (Var, Buffer)):
+        if type(e) in _WORTH and not any(
+            n in changing for n in walk(e) if type(n) in (Var, Buffer)
+        ):
             key = _key(e)
             if key not in found:
                 name = next((n.buffer.name for n in walk(e) if type(n) is Load), "value")
                 found[key] = Var(f"{name}_same", e.dtype), e
             return found[key][0]
-        if kind is Select:
-            return rewrite_children(e, lambda c: expr(c) if c is e.cond else c)  # type: ignore[attr-defined, no-any-return]
-        if kind is Load:
+        if type(e) is Select:
+            return rewrite_children(e, lambda c: expr(c) if c is e.cond else c)
+        if type(e) is Load:
             return e
-        return rewrite_children(e, lambda c: expr(c) if isinstance(c, Expr) else c)  # type: ignore[no-any-return]
+        return rewrite_children(e, lambda c: expr(c) if isinstance(c, Expr) else c)
 
     def visit(s: Stmt) -> Stmt:
         if type(s) is If:
-            return rewrite_children(s, lambda c: expr(c) if c is s.cond else c)  # type: ignore[no-any-return]
+            return rewrite_children(s, lambda c: expr(c) if c is s.cond else c)
         if type(s) is For and not _runs(s):
             return s
         if type(s) is Store:

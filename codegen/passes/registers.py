@@ -25,6 +25,7 @@ from ...tir.ir import (
     Store,
     Var,
     const,
+    integers,
 )
 from ...tir.visit import rewrite_children
 from .columns import Columns
@@ -72,15 +73,14 @@ def registers(func: Func, target: Target) -> Func:
         return found
 
     def stmt(s: Stmt) -> Stmt:
-        kind = type(s)
-        if kind is Store:
-            return _store(s, slots, expr)  # type: ignore[arg-type]
-        if kind is Alloc and s.buffer in slots:  # type: ignore[attr-defined]
-            body = stmt(s.body)  # type: ignore[attr-defined]
-            for slot in slots[s.buffer].buffers:  # type: ignore[attr-defined]
+        if type(s) is Store:
+            return _store(s, slots, expr)
+        if type(s) is Alloc and s.buffer in slots:
+            body = stmt(s.body)
+            for slot in slots[s.buffer].buffers:
                 body = Alloc(slot, body)
             return body
-        return rewrite_children(s, lambda c: stmt(c) if isinstance(c, Stmt) else expr(c))  # type: ignore[no-any-return]
+        return rewrite_children(s, lambda c: stmt(c) if isinstance(c, Stmt) else expr(c))
 
     return with_body(func, stmt(func.body))
 
@@ -162,7 +162,7 @@ def _slots(func: Func) -> dict[Buffer, _Slots]:
 def _cut(buffer: Buffer, accesses: dict[Elements, bool]) -> _Slots:
     """Elements that are accessed together go together, but for the columns of a square."""
     starts = _columns(buffer, accesses)
-    width = math.isqrt(buffer.shape[0]) if starts else 0  # type: ignore[arg-type]
+    width = math.isqrt(math.prod(integers(buffer.shape))) if starts else 0
     rows = [range(r * width, (r + 1) * width) for r in range(width)]
     turned = {start: range(start, start + width * width, width) for start in starts}
     group: dict[int, list[int]] = {}

@@ -54,7 +54,7 @@ def declare(s: Simplifier, new: Stmt) -> Stmt:
 
 def map_stmts(s: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
     """`s` with `f` applied to the statements directly below it."""
-    return rewrite_children(s, lambda c: f(c) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
+    return rewrite_children(s, lambda c: f(c) if isinstance(c, Stmt) else c)
 
 
 def map_exprs(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
@@ -65,7 +65,7 @@ def map_exprs(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
             return f(c)
         return rewrite_children(c, visit) if isinstance(c, Stmt) else c
 
-    return rewrite_children(s, visit)  # type: ignore[no-any-return]
+    return rewrite_children(s, visit)
 
 
 def with_body(func: Func, body: Stmt) -> Func:
@@ -96,8 +96,10 @@ def decided(s: Stmt) -> Stmt:
         case Seq():
             return seq_of([decided(c) for c in s.stmts], s)
         case For():
-            new = map_stmts(s, decided)
-            return Seq(()) if type(new.body) is Seq and not new.body.stmts else new  # type: ignore[attr-defined]
+            body = decided(s.body)
+            if type(body) is Seq and not body.stmts:
+                return body
+            return s if body is s.body else replace(s, body=body)
         case _:
             return map_stmts(s, decided)
 

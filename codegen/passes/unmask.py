@@ -51,8 +51,9 @@ def unmask(func: Func, target: Target) -> Func:
         return rewrite_children(e, lambda c: expr(c, inside) if isinstance(c, Expr) else c)
 
     def is_shared(e: Load, off: object) -> bool:
-        shared = type(e.indices[0]) is Broadcast and e.mask is not None
-        return shared and masks.key(e.mask) == off  # type: ignore[arg-type]
+        if e.mask is None or type(e.indices[0]) is not Broadcast:
+            return False
+        return masks.key(e.mask) == off
 
     def stmt(s: Any) -> Any:
         if type(s) is Store:

@@ -72,7 +72,8 @@ def _stores(s: Stmt) -> int:
         return 1
     below = sum(_stores(c) for c in nested(s))
     if type(s) is For and s.kind is ForKind.UNROLL:
-        return below * s.extent  # type: ignore[return-value]
+        assert isinstance(s.extent, int)
+        return below * s.extent
     return below
 
 
@@ -109,19 +110,18 @@ class _Copier:
         return self._generic(s)
 
     def expr(self, e: Expr) -> Make | None:
-        kind = type(e)
-        if kind is Const:
+        if type(e) is Const:
             return None
         if e.dtype == INDEX:
             return self._index(e)
-        if kind is Ramp:
-            return self._ramp(e)  # type: ignore[arg-type]
-        if kind is Broadcast:
-            return self._broadcast(e)  # type: ignore[arg-type]
-        if kind is Load:
-            return self._load(e)  # type: ignore[arg-type]
-        if kind is Binary:
-            return self._binary(e)  # type: ignore[arg-type]
+        if type(e) is Ramp:
+            return self._ramp(e)
+        if type(e) is Broadcast:
+            return self._broadcast(e)
+        if type(e) is Load:
+            return self._load(e)
+        if type(e) is Binary:
+            return self._binary(e)
         return self._generic(e)
 
     def _unrolled(self, s: For) -> Make:

@@ -27,6 +27,7 @@ from ...tir.ir import (
     as_expr,
     ceildiv,
     const,
+    integers,
     load,
     product,
     select,
@@ -316,7 +317,7 @@ def _require_injective(buffer: Buffer, mapping: IndexMap, at: Label) -> None:
     )
     from ...tir.evaluate import evaluate
 
-    grid = np.indices([int(as_dim(n)) for n in buffer.shape], dtype=np.int64)  # type: ignore[arg-type]
+    grid = np.indices(integers(map(as_dim, buffer.shape)), dtype=np.int64)
     columns = {v: grid[d].ravel() for d, v in enumerate(mapping.inputs)}
     places = np.stack(
         [np.broadcast_to(evaluate(e, columns), grid[0].size) for e in mapping.outputs]

@@ -143,10 +143,9 @@ def fresh_copy(stmt: Stmt, values: dict[Var, Expr], labels: list[Label], suffix:
         case Block():
             label = Label(f"{stmt.label.name}_{suffix}")
             labels.append(label)
-            own: dict[Var, Expr] = {i.var: Var(i.var.name) for i in stmt.iters}
+            own = {i.var: Var(i.var.name) for i in stmt.iters}
             iters = tuple(
-                Iter(own[i.var], i.extent, i.kind, substitute(i.value, values))  # type: ignore[arg-type]
-                for i in stmt.iters
+                Iter(own[i.var], i.extent, i.kind, substitute(i.value, values)) for i in stmt.iters
             )
             init = None if stmt.init is None else _fresh_inside(stmt.init)
             body = _fresh_inside(stmt.body)

@@ -281,7 +281,7 @@ def _require_reduced(
             not unfinished,
             "block {0} is still being reduced over loop {1} at loop {2}",
             p.label.name,
-            lambda: ", ".join(sorted(v.name for v in unfinished)),  # noqa: B023
+            lambda u=unfinished: ", ".join(sorted(v.name for v in u)),
             loop.name,
             at=p.label,
             hint="choose a loop outside of the reduction, or split the reduction with rfactor",

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import pytest
 
 from tilewright import Schedule, Trace, TuningError
