@@ -377,6 +377,30 @@ def merge(
     print_new(new, as_json)
 
 
+@db.command()
+def explain(
+    program: Program,
+    param: Parameters = None,
+    db: Database = "tuning.db",
+    target: TargetText = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Say which records a build would consider, which it takes, and why it refuses the others."""
+    from .autotune.records import target_record, toolchain_record, workload_record
+    from .codegen.detect import resolve
+    from .tuning_db import to_plain
+
+    func = _program(program, param)
+    with _reading(db) as database:
+        told = database.explain(
+            workload_record(func), target_record(resolve(target)), toolchain_record()
+        )
+    if as_json:
+        print_json(to_plain(told))
+    else:
+        typer.echo(printable(str(told)))
+
+
 @model.command()
 def train(
     out: Annotated[Path, typer.Option(help="The model, as JSON of xgboost.")],
@@ -428,42 +452,7 @@ def model_report(
     print_json(found.to_json()) if as_json else print_assessment(found)
 
 
-def _sweeps(locations: Sequence[str] | None) -> list[Sweep]:
-    """What several databases have to learn from, each session once."""
-    from .autotune import samples
-
-    found: dict[tuple[str, str], Sweep] = {}
-    for location in locations or ():
-        with _reading(location) as database:
-            found |= {(s.session, s.trace): s for s in samples.sweeps_of(database)}
-    return list(found.values())
-
-
-@db.command()
-def explain(
-    program: Program,
-    param: Parameters = None,
-    db: Database = "tuning.db",
-    target: TargetText = "cpu",
-    as_json: AsJson = False,
-) -> None:
-    """Say which records a build would consider, which it takes, and why it refuses the others."""
-    from .autotune.records import target_record, toolchain_record, workload_record
-    from .codegen.detect import resolve
-    from .tuning_db import to_plain
-
-    func = _program(program, param)
-    with _reading(db) as database:
-        told = database.explain(
-            workload_record(func), target_record(resolve(target)), toolchain_record()
-        )
-    if as_json:
-        print_json(to_plain(told))
-    else:
-        typer.echo(printable(str(told)))
-
-
-# Databases
+# What commands share
 
 
 @contextmanager
@@ -482,6 +471,17 @@ def _open(location: str | None, *, create: bool = False) -> Iterator[Any]:
 def _reading(location: str) -> Iterator[TuningDatabase]:
     with _open(location) as database:
         yield database
+
+
+def _sweeps(locations: Sequence[str] | None) -> list[Sweep]:
+    """What several databases have to learn from, each session once."""
+    from .autotune import samples
+
+    found: dict[tuple[str, str], Sweep] = {}
+    for location in locations or ():
+        with _reading(location) as database:
+            found |= {(s.session, s.trace): s for s in samples.sweeps_of(database)}
+    return list(found.values())
 
 
 def _program(name: str, parameters: Sequence[str] | None) -> Func:
