@@ -127,6 +127,14 @@ def written_elements(fn: Func, buffer: Buffer) -> Elements:
     if not writers:
         variables = tuple(Var(f"v{d}") for d in range(len(buffer.shape)))
         return Elements(variables, buffer.shape, variables)
+    return elements_of(fn, buffer, writers)
+
+
+def elements_of(fn: Func, buffer: Buffer, writers: Sequence[Block]) -> Elements:
+    """The elements of `buffer` that `writers`, one at least, store together.
+
+    Raises `ScheduleError` where that is not known.
+    """
     first = _written_by(writers[0], buffer)
     alike = [writers[0]]
     for other in writers[1:]:

@@ -13,13 +13,13 @@ from ..require import require
 from .cache import (
     Elements,
     copy_block,
+    elements_of,
     insert_top,
     is_whole,
     redirect,
     region_at,
     require_scope,
     top_position,
-    written_elements,
 )
 
 
@@ -83,8 +83,6 @@ def cache_inplace(
 
 
 def _filled_before(fn: Func, buffer: Buffer, position: int) -> bool:
-    """Whether the first block that writes `buffer` writes all of it before the statement there."""
-    first = writers_of(fn, buffer)[0]
-    if top_position(fn, first.label) >= position:
-        return False
-    return is_whole(written_elements(fn, buffer), buffer)
+    """Whether all of `buffer` is written before the top-level statement at `position`."""
+    earlier = [w for w in writers_of(fn, buffer) if top_position(fn, w.label) < position]
+    return bool(earlier) and is_whole(elements_of(fn, buffer, earlier), buffer)

@@ -868,3 +868,25 @@ def test_rfactor_keeps_no_guard_on_a_loop_that_it_leaves() -> None:
     sch.split(unit, factors=[None, 2], perfect=False)
     with pytest.raises(ScheduleError, match="block S is guarded over loop"):
         sch.rfactor(r)
+
+
+def test_what_is_written_later_has_no_value_to_update() -> None:
+    sch = Schedule(
+        parse("""
+def main(A: T.Buffer((5,), "int32"), B: T.Buffer((5,), "int32")):
+    for i in range(4):
+        with T.block("B"):
+            v = T.axis.spatial(5, i)
+            B[v] = A[v]
+    for i in range(4):
+        with T.block("U"):
+            v = T.axis.spatial(4, i)
+            B[v] = B[v] + 1
+    for i in range(1):
+        with T.block("rest"):
+            v = T.axis.spatial(5, i + 4)
+            B[v] = A[v]
+""")
+    )
+    with pytest.raises(ScheduleError, match="block B does not run in all of its iterations"):
+        sch.cache_inplace(sch.get_block("U"), 0, "local")
