@@ -12,6 +12,7 @@ from ..schedule import Trace
 from ..tuning_db import TuningDatabase
 from ..tuning_db.values import (
     Measurement,
+    Outcome,
     ScheduleRecord,
     Session,
     TargetRecord,
@@ -30,7 +31,7 @@ _PAUSE = timedelta(seconds=60)
 def known(
     database: TuningDatabase, workload: Workload, target: TargetRecord, toolchain: Toolchain
 ) -> list[Observation]:
-    """One observation for each schedule that was measured before: its fastest time, if it has one.
+    """One observation for each schedule that was measured before, with its fastest sample if any.
 
     Of comparable targets and toolchains. Schedules that cannot be read are left out with a warning.
     """
@@ -85,7 +86,9 @@ def _observations(
         except ScheduleError as error:
             _log.warning("the schedule %.12s cannot be read: %s", schedule.id, error)
             continue
-        fastest = min(measurements, key=lambda m: (m.seconds is None, m.seconds or 0.0))
+        ran = [m for m in measurements if m.outcome is Outcome.OK]
+        outcome = Outcome.OK if ran else measurements[0].outcome
+        seconds = min((s for m in ran for s in m.samples), default=None)
         rows = [m.features for m in measurements if m.feature_version == CostModel.feature_version]
         features = next((row for row in rows if row), ())
-        yield Observation(trace_key(trace), trace, features, fastest.outcome, fastest.seconds)
+        yield Observation(trace_key(trace), trace, features, outcome, seconds)

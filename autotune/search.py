@@ -27,6 +27,8 @@ from .sketch import Sketch, sketches
 
 MIN_POOL = 2000
 """Rows of a sketch that are looked at, at least, where there are so many."""
+ELITE = 256
+"""Rows that children are drawn from, of all sketches together."""
 OTHERS = 0.25
 """What a measurement of another program counts beside one of this program."""
 
@@ -45,7 +47,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Observation:
-    """What became of a schedule. `features` may be empty: then it does not train the model."""
+    """What became of a schedule. `features` may be empty: then it does not train the model.
+
+    `seconds` is its fastest sample: what disturbs a sample makes it slower, and schedules that
+    could not win have few.
+    """
 
     key: str
     trace: Trace
@@ -58,13 +64,14 @@ class Observation:
 class SearchConfig:
     """`pool` rows are scored at a time, of each sketch as many and `MIN_POOL` at least.
 
-    `children` are drawn after each batch. `random` is the share of a batch drawn blindly.
-    `model=False` searches by the analytic estimate alone. `base` is the model that is right before
-    anything is measured: the shipped one, a file of `tilewright model train`, or none.
+    `children` are drawn after each batch from the `ELITE` rows predicted best. `random` is the
+    share of a batch drawn blindly. `model=False` searches by the analytic estimate alone. `base` is
+    the model that is right before anything is measured: the shipped one, a file of `tilewright
+    model train`, or none.
     """
 
     pool: int = 48000
-    children: int = 16000
+    children: int = 8000
     random: float = 0.1
     model: bool = True
     base: str | None = SHIPPED
@@ -72,19 +79,20 @@ class SearchConfig:
 
 @dataclass
 class _Pool:
-    """The rows of one sketch under consideration: their features, and the model's margin."""
+    """The rows of one sketch under consideration: their features, margins and predictions."""
 
     space: Rowspace
     profile: Profile
     rows: Rows
     features: np.ndarray
     margin: np.ndarray
+    scores: np.ndarray
     keys: set[bytes] = field(default_factory=set)
 
     def keep(self, which: np.ndarray) -> None:
         """Forget all rows but `which`, a mask or places."""
         self.rows, self.features = self.rows[which], self.features[which]
-        self.margin = self.margin[which]
+        self.margin, self.scores = self.margin[which], self.scores[which]
 
 
 class Search:
@@ -116,8 +124,9 @@ class Search:
         for sketch in self.sketches:
             space = Rowspace(sketch)
             read = profile(sketch.func, sketch.variables, sketch.space.bounds)
-            empty = np.empty((0, len(sketch.variables)), dtype=np.int64)
-            self._pools.append(_Pool(space, read, empty, np.empty((0, 0)), np.empty(0)))
+            rows, none = np.empty((0, len(sketch.variables)), dtype=np.int64), np.empty(0)
+            features = np.empty((0, len(FEATURES)))
+            self._pools.append(_Pool(space, read, rows, features, none, none))
         self._share = max(MIN_POOL, self.config.pool // len(self._pools))
         for pool in self._pools:
             self._add(pool, pool.space.sample(self._rng, self._share))
@@ -148,32 +157,31 @@ class Search:
 
     def ask(self, count: int) -> list[Candidate]:
         """At most `count` new candidates, the most promising first."""
-        scored = [self._predict(p) for p in self._pools]
         batch: list[Candidate] = []
         taken: dict[int, list[int]] = {}
         order = sorted(
             (float(score), s, r)
-            for s, scores in enumerate(scored)
-            for r, score in _best_of(scores, 8 * count)
+            for s, pool in enumerate(self._pools)
+            for r, score in _best_of(pool.scores, 8 * count)
         )
         for s, row in self._suggested:
             if 2 * len(batch) >= count:
                 break
             for found in np.flatnonzero((self._pools[s].rows == row).all(axis=1)):
-                self._take(batch, taken, s, int(found), float(scored[s][found]))
+                self._take(batch, taken, s, int(found))
         self._suggested = []
         greedy = count - int(self._rng.binomial(count, self.config.random)) if count > 1 else 1
-        for score, s, r in order:
+        for _, s, r in order:
             if len(batch) >= greedy:
                 break
-            self._take(batch, taken, s, r, score)
+            self._take(batch, taken, s, r)
         for _ in range(8 * count):
             if len(batch) >= count:
                 break
             s = int(self._rng.integers(len(self._pools)))
             if len(self._pools[s].rows):
                 r = int(self._rng.integers(len(self._pools[s].rows)))
-                self._take(batch, taken, s, r, float(scored[s][r]))
+                self._take(batch, taken, s, r)
         for s, gone in taken.items():
             self._drop(self._pools[s], gone)
         return batch
@@ -194,12 +202,19 @@ class Search:
     def explore(self) -> Iterator[None]:
         """Add children of the rows predicted best, where a space is too large to hold whole.
 
-        In steps of one sketch each, so that something else may be done in between.
+        Sketches have as many as they have of the best rows of all. In steps of one sketch each, so
+        that something else may be done in between.
         """
-        children = self.config.children // len(self._pools)
+        scores = np.concatenate([p.scores for p in self._pools])
+        elite = np.sort(np.argsort(scores, kind="stable")[:ELITE])
+        first = 0
         for pool in self._pools:
-            if pool.space.size > self._share and len(pool.rows) > 0:
-                self._evolve(pool, children)
+            last = first + len(pool.rows)
+            own = elite[(first <= elite) & (elite < last)] - first
+            first = last
+            if pool.space.size > self._share and len(own):
+                parents = pool.rows[own]
+                self._evolve(pool, parents, self.config.children * len(own) // len(elite))
                 yield
 
     def _fit(self) -> None:
@@ -218,11 +233,11 @@ class Search:
                 np.concatenate([seconds, [o.seconds or 0.0 for o in usable]]),
                 np.array(weights),
             )
+            for pool in self._pools:
+                pool.scores = self.model.predict(pool.features, pool.margin)
         self.seconds_in_model += self._clock() - start
 
-    def _take(
-        self, batch: list[Candidate], taken: dict[int, list[int]], s: int, r: int, score: float
-    ) -> None:
+    def _take(self, batch: list[Candidate], taken: dict[int, list[int]], s: int, r: int) -> None:
         pool = self._pools[s]
         if r in taken.get(s, ()):
             return
@@ -234,15 +249,7 @@ class Search:
             return
         self._asked.add(key)
         features = tuple(float(v) for v in pool.features[r])
-        batch.append(Candidate(s, row, trace, features, score, key))
-
-    def _predict(self, pool: _Pool) -> np.ndarray:
-        start = self._clock()
-        if len(pool.rows) == 0:
-            return np.empty(0)
-        scores = self.model.predict(pool.features, pool.margin)
-        self.seconds_in_model += self._clock() - start
-        return scores
+        batch.append(Candidate(s, row, trace, features, float(pool.scores[r]), key))
 
     def _add(self, pool: _Pool, rows: Rows) -> None:
         """Put new rows into a pool."""
@@ -255,25 +262,22 @@ class Search:
         features = estimate(pool.profile, new, self.target).features
         start = self._clock()
         margin = self.model.margin(features)
+        scores = self.model.predict(features, margin)
         self.seconds_in_model += self._clock() - start
-        if len(pool.rows) == 0:
-            pool.rows, pool.features, pool.margin = new, features, margin
-        else:
-            pool.rows = np.concatenate([pool.rows, new])
-            pool.features = np.concatenate([pool.features, features])
-            pool.margin = np.concatenate([pool.margin, margin])
+        pool.rows = np.concatenate([pool.rows, new])
+        pool.features = np.concatenate([pool.features, features])
+        pool.margin = np.concatenate([pool.margin, margin])
+        pool.scores = np.concatenate([pool.scores, scores])
 
     def _drop(self, pool: _Pool, gone: list[int]) -> None:
         keep = np.ones(len(pool.rows), dtype=np.bool_)
         keep[gone] = False
         pool.keep(keep)
 
-    def _evolve(self, pool: _Pool, children: int) -> None:
-        scores = self._predict(pool)
-        elite = pool.rows[np.argsort(scores, kind="stable")[:256]]
-        self._add(pool, pool.space.mutate(self._rng, elite, children))
+    def _evolve(self, pool: _Pool, parents: Rows, children: int) -> None:
+        self._add(pool, pool.space.mutate(self._rng, parents, children))
         if len(pool.rows) > 2 * self._share:
-            order = np.argsort(self._predict(pool), kind="stable")
+            order = np.argsort(pool.scores, kind="stable")
             # What is forgotten may be drawn again; what was asked for may not, and stays known.
             pool.keys.difference_update(r.tobytes() for r in pool.rows[order[self._share :]])
             pool.keep(order[: self._share])

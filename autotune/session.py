@@ -236,7 +236,7 @@ class Tuning:
                     candidate.trace,
                     candidate.features,
                     measured.outcome,
-                    measured.seconds,
+                    min(measured.samples) if measured.samples else None,
                 )
             )
         began = time.monotonic()

@@ -136,9 +136,8 @@ def learned(
             if not usable or generations[m.toolchain] != toolchain.generation:
                 continue
             assert m.features is not None
-            assert m.seconds is not None
             features.append(m.features)
-            seconds.append(m.seconds)
+            seconds.append(min(m.samples))
     width = len(features[0]) if features else 0
     return Measured(np.array(features).reshape(len(features), width), np.array(seconds))
 

@@ -20,8 +20,8 @@ from itertools import repeat
 Clock = Callable[[], float]
 
 _MAX_REPEATS = 1 << 20
-_HOPELESS_COLD = 5.0
 _HOPELESS_WARM = 2.0
+_COLD = 5e-3
 _FAR = 16.0
 _GROWTH = 4
 _LOOKS = 8
@@ -84,13 +84,13 @@ def time_calls(
     A candidate that cannot win is dropped earlier: `stop_above` is the time to beat, in seconds,
     with whatever slack for noise the caller grants. Measuring stops as soon as the fastest of two
     samples is above it, after one sample if that is far above, and after the warm-up alone (which
-    is then the only sample) if even a cold start does not explain it.
+    is then the only sample) if even a cold start, of 5 ms at most, does not explain it.
 
     With `before_sample`, to flush caches for instance, each sample is a single call after it.
     """
     began = clock()
     cold = _sample(fn, 1, 0.0, clock)
-    if stop_above is not None and cold > _HOPELESS_COLD * stop_above:
+    if stop_above is not None and cold > _HOPELESS_WARM * stop_above + _COLD:
         return Timing((cold,), 1, clock() - began, stopped=True)
     if cold >= budget_seconds:
         return Timing((cold,), 1, clock() - began)
