@@ -119,12 +119,14 @@ def schedule_contraction(draft: Draft, plan: Plan, positions: list[int], target:
 class _Nest:
     """The block that accumulates, the loop around a part of the reduction, and that of its steps.
 
-    Each of `steps` comes with its iterations, and the last of them takes `unrolled` steps at once.
+    Each of `steps` comes with its iterations, and the last of them takes `unrolled` steps at once,
+    those of the loop `step`.
     """
 
     accumulates: Label
     part: Var
     steps: list[tuple[Var, Dim]]
+    step: Var
     unrolled: Dim
 
 
@@ -145,7 +147,7 @@ def _whole(draft: Draft, main: Label, block: Block, tiles: _Tiles, follow: Label
     _in_registers(sch, registers)
     write_back(sch, write, block, tiles.vector, tiles.lanes)
     sch.decompose_reduction(main, steps[0][0])
-    return _Nest(main, top, steps, 1 if tiles.unroll is None else tiles.unroll)
+    return _nest(main, top, steps, unrolled, tiles)
 
 
 def _blocked(draft: Draft, main: Label, block: Block, tiles: _Tiles, follow: Label | None) -> _Nest:
@@ -181,7 +183,18 @@ def _blocked(draft: Draft, main: Label, block: Block, tiles: _Tiles, follow: Lab
     sch.reorder(*units, own[wide], *(v for v, _ in steps), *registers)
     _in_registers(sch, registers)
     sch.decompose_reduction(partial, steps[0][0])
-    return _Nest(partial, loops[deep], steps, 1 if tiles.unroll is None else tiles.unroll)
+    return _nest(partial, loops[deep], steps, unrolled, tiles)
+
+
+def _nest(
+    accumulates: Label,
+    part: Var,
+    steps: list[tuple[Var, Dim]],
+    unrolled: list[Var],
+    tiles: _Tiles,
+) -> _Nest:
+    step = unrolled[0] if unrolled else steps[-1][0]
+    return _Nest(accumulates, part, steps, step, 1 if tiles.unroll is None else tiles.unroll)
 
 
 def _cut(
@@ -244,14 +257,17 @@ def _in_vectors(sch: Schedule, label: Label, lanes: int) -> None:
 
 
 def _ask_ahead(sch: Schedule, nest: _Nest, index: int) -> None:
-    """Have the panel of an input brought near some steps before its turn."""
+    """Have the panel of an input brought near some steps before its turn.
+
+    Each step asks for the lines of one: many at once would have to wait for each other.
+    """
     innermost = nest.steps[-1][0]
     inside = 1
     for loop, extent in reversed(nest.steps):
         if not isinstance(extent, int) or extent * inside > AHEAD:
             later = AHEAD // inside if loop is not innermost else ceildiv(AHEAD, nest.unrolled)
-            hint = sch.prefetch(nest.accumulates, index, innermost, loop, later)
-            unroll_hint(sch, hint, innermost)
+            hint = sch.prefetch(nest.accumulates, index, nest.step, loop, later)
+            unroll_hint(sch, hint, nest.step)
             return
         inside *= extent
 
