@@ -27,6 +27,7 @@ from ..tir.parser import parse
 from ..tuning_db import TuningDatabase
 from ..tuning_db.values import Outcome, Relative, TargetRecord, Toolchain, Workload
 from .analytic import estimate
+from .base_model import SHIPPED, named
 from .candidates import Rows, Rowspace
 from .cost_model import CostModel, Floats
 from .profile import Profile, profile
@@ -143,8 +144,8 @@ def learned(
 
 
 def model_of(measured: Measured) -> CostModel:
-    """A cost model that has learned from other sizes."""
-    model = CostModel()
+    """A cost model that has learned from other sizes, on top of the base model that ships."""
+    model = CostModel(base=named(SHIPPED))
     model.fit(measured.features, measured.seconds)
     return model
 

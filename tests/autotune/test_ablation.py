@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.ablation import ALL, NO_MODEL, RANDOM, Recorded, course, parts, ratios
+from benchmarks.ablation import ALL, NO_BASE, NO_MODEL, RANDOM, Recorded, course, parts, ratios
 from tilewright.autotune.analytic import FEATURES
 
 
@@ -23,7 +23,7 @@ def task() -> list[Recorded]:
 
 def test_each_part_is_named_once() -> None:
     named = [f"without {rule}" for rule in ("inline", "plain", "tiled")]
-    assert parts([task()]) == [ALL, NO_MODEL, RANDOM, *named]
+    assert parts([task()]) == [ALL, NO_BASE, NO_MODEL, RANDOM, *named]
 
 
 def test_all_are_found_in_the_end_and_times_only_fall() -> None:
