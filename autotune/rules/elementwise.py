@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from ... import dtypes
 from ...errors import ScheduleError
+from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...target import Target
-from ...tir.ir import Block, Label, Var
+from ...tir.ir import Block, Buffer, Dim, Label, Var, ceildiv
 from ..sketch import Draft, Rule
 from ..structure import Input, extents, inputs_of, output_of
-from .common import fused, lanes_for, powers, widest
+from .common import fused, lanes_for, powers, unroll_hint, widest
 from .squares import turn_in_squares
 
 MAX_UNROLL = 8
+AHEAD = 32
+"""How many vectors ahead inputs are asked for that come from memory."""
 
 
 def elementwise_variants(block: Block, position: int, target: Target) -> Iterator[tuple[str, Rule]]:
@@ -37,7 +41,10 @@ def elementwise_variants(block: Block, position: int, target: Target) -> Iterato
 
 
 def schedule_elementwise(draft: Draft, label: Label, target: Target) -> None:
-    """Fuse what is contiguous, run the outer part in parallel and the inner in vectors."""
+    """Fuse what is contiguous, run the outer part in parallel and the inner in vectors.
+
+    What does not fit the last level of cache is asked for ahead.
+    """
     sch = draft.schedule
     block = find_block(sch.func, label)
     sizes = extents(block)
@@ -60,8 +67,19 @@ def schedule_elementwise(draft: Draft, label: Label, target: Target) -> None:
     outer, inner, vector = sch.split(loops[-1], factors=[None, unroll, lanes])
     sch.vectorize(vector)
     sch.unroll(inner)
+    if sum(map(_bytes, {r.buffer for r in (*block.reads, *block.writes)})) > target.l3_bytes:
+        _ask_ahead(sch, label, outer, ceildiv(AHEAD, unroll), target)
     around = [*loops[:-1], outer] if len(loops) == 1 else loops[:-1]
     sch.parallel(fused(sch, around))
+
+
+def _ask_ahead(sch: Schedule, label: Label, loop: Var, later: Dim, target: Target) -> None:
+    """Have the rows of large inputs brought near, some iterations of `loop` before their turn."""
+    block = find_block(sch.func, label)
+    last = block.iters[-1].var
+    for index, source in enumerate(inputs_of(block)):
+        if source.strides.get(last) == 1 and _bytes(source.buffer) > target.l2_bytes:
+            unroll_hint(sch, sch.prefetch(label, index, loop, offset=later), loop)
 
 
 def schedule_following(draft: Draft, label: Label, target: Target) -> None:
@@ -144,14 +162,15 @@ def _same_order(access: Input, block: Block) -> bool:
         if access.plain.get(v) is None or access.strides[v] != step:
             return False
         step *= sizes[v]
-    return access.buffer.strides is None and step == _size(access)
+    return access.buffer.strides is None and step == _elements(access.buffer)
 
 
-def _size(access: Input) -> int:
-    total = 1
-    for n in access.buffer.shape:
-        total *= n if isinstance(n, int) else 0
-    return total
+def _bytes(buffer: Buffer) -> int:
+    return _elements(buffer) * dtypes.nbytes(buffer.dtype)
+
+
+def _elements(buffer: Buffer) -> int:
+    return math.prod(n if isinstance(n, int) else 0 for n in buffer.shape)
 
 
 def _across(block: Block) -> tuple[Var, Var] | None:

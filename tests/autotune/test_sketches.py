@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.sketch import sketches
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import resolve
+from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
-from tilewright.tir.ir import Buffer, Func
+from tilewright.tir.ir import Buffer, Func, Prefetch
+from tilewright.tir.visit import walk
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("matmul_func", {"n": 33, "m": 50, "k": 17}),
@@ -137,3 +140,25 @@ def test_dot_products_by_the_widest_instruction_that_fits(
     )
     code = compile_func(scheduled, target).assembly()
     assert ("vpdpbusd" in code or "vdpbf16ps" in code) is first.startswith("dot")
+
+
+@pytest.mark.parametrize(("n", "asked"), [(1 << 24, {"A", "B"}), (1 << 12, set())])
+def test_what_comes_from_memory_is_asked_for_ahead(n: int, asked: set[str]) -> None:
+    (sketch,) = sketches(ops.add_relu_func(n), resolve("cpu -mcpu=cascadelake -threads=1"))
+    hints = {n.buffer.name for n in walk(sketch.func.body) if type(n) is Prefetch}
+    assert hints == asked
+
+
+def test_a_row_that_all_share_is_not_asked_for() -> None:
+    a, b = te.placeholder((64, 100), name="A"), te.placeholder((100,), name="B")
+    func = te.func([a, b, te.compute((64, 100), lambda i, j: a[i, j] + b[j], name="C")])
+    small = replace(resolve("cpu -threads=2"), l2_bytes=1 << 10, l3_bytes=1 << 14)
+    (sketch,) = sketches(func, small)
+    hints = {n.buffer.name for n in walk(sketch.func.body) if type(n) is Prefetch}
+    assert hints == {"A"}
+    found, wanted = arguments(func, 1), arguments(func, 1)
+    interpret(func, *wanted)
+    for row in Rowspace(sketch).sample(np.random.default_rng(0), ROWS):
+        schedule = sketch.trace.with_row(row.tolist()).apply(func)
+        to_module(compile_func(schedule.func, small))(*found)
+        np.testing.assert_array_equal(found[-1], wanted[-1])
