@@ -30,7 +30,7 @@ FEATURES = (
     "gathers", "expensive", "blocks", "stores",
     "other_seconds", "other_memory", "other_lanes",
 )  # fmt: skip
-VERSION = "3"
+VERSION = "4"
 FEATURE_VERSION = f"{VERSION}/{len(FEATURES)}"
 """Of the features: a model is used only with those it was trained on."""
 

@@ -156,11 +156,15 @@ def profile(
 
 
 def _private(func: Func, paths: Mapping[Block, Sequence[Stmt]]) -> dict[Buffer, int]:
-    """For each internal buffer, how many loops are around all its uses: it is made inside them."""
+    """For each internal buffer, how many loops are around all its uses: it is made inside them.
+
+    What is computed ahead of the calls is made by none of these blocks, and is in memory.
+    """
+    made = {b for block in paths for b in region_buffers(block.writes)} & set(func.allocs)
     shared: dict[Buffer, list[Stmt]] = {}
     for block, path in paths.items():
         loops = [s for s in path if type(s) is For]
-        for buffer in region_buffers((*block.reads, *block.writes)) & set(func.allocs):
+        for buffer in region_buffers((*block.reads, *block.writes)) & made:
             known = shared.get(buffer, loops)
             same = takewhile(lambda pair: pair[0] is pair[1], zip(known, loops, strict=False))
             shared[buffer] = [s for s, _ in same]

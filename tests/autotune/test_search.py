@@ -63,6 +63,15 @@ def test_features_of_a_row_are_those_of_its_program(name: str) -> None:
             np.testing.assert_array_equal(of_rows.features[n], alone.features[0], str(row))
 
 
+def test_what_is_packed_ahead_is_read_from_memory() -> None:
+    func = ops.matmul_func(16, 1024, 1024, constant_b=True)
+    rng = np.random.default_rng(0)
+    (sketch,) = (s for s in sketches(func, TARGET) if s.name == "tiled_packB")
+    read = profile(sketch.func, sketch.variables, sketch.space.bounds)
+    features = estimate(read, Rowspace(sketch).sample(rng, 50), TARGET).features
+    assert (2.0 ** features[:, FEATURES.index("memory_bytes")] >= 1024 * 1024 * 4).all()
+
+
 def tiled_matmul() -> tuple[Func, Sketch]:
     """A sketch with constraints: factors that must divide."""
     func = ops.matmul_func(24, 36, 20)
