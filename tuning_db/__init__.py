@@ -39,6 +39,8 @@
 A measurement counts for `best` only once its schedule was verified: at least one `Verification` of
 the same workload, target, schedule and toolchain passed and none failed, put before or after it. Of
 several measurements of one schedule the last one counts: finalists are timed again, and that stays.
+They are timed in turns and put with one `created`; of those that tie with the fastest of them,
+`best` takes the simplest, and `best.contest` says how they compare.
 
 Records (`values.py`) are frozen and equal by content; `record.id` is the digest of it, and fields
 that name other records hold their ids; `to_plain(record)` (also of a `Best` or an `Explanation`) is
@@ -64,8 +66,10 @@ from .values import (
     ScheduleRecord,
     Session,
     SessionStatus,
+    Standing,
     TargetRecord,
     Toolchain,
+    Verdict,
     Verification,
     Workload,
     canonical_json,
@@ -94,9 +98,11 @@ __all__ = [
     "ScheduleRecord",
     "Session",
     "SessionStatus",
+    "Standing",
     "TargetRecord",
     "Toolchain",
     "TuningDatabase",
+    "Verdict",
     "Verification",
     "Workload",
     "canonical_json",

@@ -24,11 +24,12 @@ from sqlalchemy import (
     select,
 )
 
+from .contest import summary
 from .lookup import CHECKED, SUPERSEDED, Check, Layers, best, failed_checks
 from .models import TABLES
 from .near import distance
 from .read import get
-from .values import Best, Outcome, TargetRecord, Workload
+from .values import Best, Outcome, TargetRecord, Verdict, Workload
 
 EXAMPLES = 3
 NEAR = 5
@@ -274,6 +275,7 @@ def _lines(story: Explanation) -> Iterator[str]:
         yield f"toolchain: {story.generation}"
     yield "searched: " + ", ".join(story.layers)
     yield _best_line(story.best)
+    yield from _contest_lines(story.best)
     for group in story.refused:
         counted = "1 record" if group.count == 1 else f"{group.count} records"
         detail = f" ({group.detail})" if group.detail else ""
@@ -294,8 +296,19 @@ def _best_line(found: Best | None) -> str:
     if found is None:
         return "found: nothing usable"
     how = "pinned" if found.pinned else "fastest verified"
+    if found.contest and found.contest[0].verdict is not Verdict.FASTEST:
+        how = "ties with the fastest verified"
     time = "not measured here" if found.seconds is None else f"{found.seconds * 1e3:.6g} ms"
     return f"found: schedule {found.schedule.id[:12]}, {how}, {time}, from {found.layer}"
+
+
+def _contest_lines(found: Best | None) -> Iterator[str]:
+    if found is None or not found.contest:
+        return
+    yield f"  {summary(found.contest)}:"
+    for standing in found.contest:
+        time = f"{standing.seconds * 1e3:.6g} ms in {standing.rounds} rounds"
+        yield f"    {standing.schedule[:12]}: {time}, {standing}"
 
 
 def _at_best(seconds: float | None) -> str:

@@ -3,15 +3,18 @@
 A measurement is usable if it is of the same workload, of a target of the same compat and perf
 class, of the same toolchain generation (where one is given), ok, verified, and not measured again
 later: of several measurements of a schedule the last one speaks for it, else the luckiest of many
-noisy ones would win. The fastest usable one wins; a pin wins over that.
+noisy ones would win. The fastest usable one wins, or, where it was timed in turns with others, the
+one that `contest` takes of them: it ties with the fastest. A pin wins over that.
 
-It is a seek in the index `ix_measurement_best`, and a step for each faster one that was superseded.
+It is a seek in the index `ix_measurement_best`, a step for each faster one that was superseded, and
+a seek for those of the same contest.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Any, cast
 
 from sqlalchemy import (
@@ -26,6 +29,7 @@ from sqlalchemy import (
     tuple_,
 )
 
+from .contest import rank
 from .models import TABLES
 from .read import COLUMNS, get, pair, to_record, with_schedule
 from .values import Best, CostModelRecord, Measurement, Outcome, Pin, ScheduleRecord
@@ -85,6 +89,13 @@ _BEST_OF_GENERATION = _usable().where(
         select(toolchain.c.id).where(toolchain.c.generation == bindparam("generation"))
     )
 )
+# Few share a moment. What else they must share is no condition: SQLite would seek that instead.
+_OF_MOMENT = (
+    with_schedule()
+    .where(measurement.c.created == bindparam("created"), measurement.c.verified, ~SUPERSEDED)
+    .order_by(measurement.c.id)
+)
+_AT_ONCE = attrgetter("session", "workload", "target", "toolchain", "outcome")
 _NOT_FAILED = CHECKED.not_in(bindparam("failed", expanding=True))
 _OF_SCHEDULE = measurement.c.schedule == bindparam("schedule")
 _FAILED = select(verification.c.schedule, verification.c.target, verification.c.toolchain).where(
@@ -140,6 +151,19 @@ def usable(
     return [pair(row) for row in connection.execute(statement, values)]
 
 
+def contest(
+    connection: Connection, measured: Measurement, failed: set[Check]
+) -> list[tuple[Measurement, ScheduleRecord]]:
+    """What is usable of those that were timed in turns with a usable one, itself among them."""
+    rows = connection.execute(_OF_MOMENT, {"created": measured.created})
+    return [
+        (other, schedule)
+        for other, schedule in map(pair, rows)
+        if _AT_ONCE(other) == _AT_ONCE(measured)
+        and (other.schedule, other.target, other.toolchain) not in failed
+    ]
+
+
 def failed_checks(layers: Layers, workload: str) -> set[Check]:
     """What of a workload failed a numeric check in any layer."""
     return {
@@ -161,15 +185,25 @@ def best(layers: Layers, workload: str, comparable: str, generation: str | None)
     # Of one database alone, `verified` says it already.
     failed = failed_checks(layers, workload) if len(layers) > 1 else set()
     for location, connection in layers:
-        choice = pinned(connection, workload, comparable)
-        if choice is not None:
-            return _of_pin(layers, location, choice, comparable, generation, failed)
+        decided = pinned(connection, workload, comparable)
+        if decided is not None:
+            return _of_pin(layers, location, decided, comparable, generation, failed)
     found: Best | None = None
     for location, connection in layers:
         usable = fastest(connection, workload, comparable, generation, failed)
-        if usable is not None and (found is None or _time(usable[0]) < _time(found.measurement)):
-            found = Best(usable[1], usable[0], False, location)
+        if usable is None:
+            continue
+        choice = _of_contest(contest(connection, usable[0], failed), location)
+        if found is None or _time(choice.measurement) < _time(found.measurement):
+            found = choice
     return found
+
+
+def _of_contest(entries: list[tuple[Measurement, ScheduleRecord]], location: str) -> Best:
+    standings = rank(entries)
+    measured, schedule = next(e for e in entries if e[1].id == standings[0].schedule)
+    among = tuple(standings) if len(standings) > 1 else ()
+    return Best(schedule, measured, False, location, among)
 
 
 def _time(record: Measurement | None) -> float:

@@ -60,7 +60,7 @@ class TuningDatabase:
     - *Shared.* Any number of threads and processes may read and write at once. Writers take turns
       and wait for each other up to the busy timeout (30 s, or `?timeout=` of a SQLite URL); readers
       see the state of one moment. A forked child must open the database again.
-    - *Fast.* `best` is one seek in an index for the database and each layer, however many
+    - *Fast.* `best` is two seeks in an index for the database and each layer, however many
       measurements there are.
     - *Inert.* Nothing that comes out of a database or an import is executed or unpickled.
     - Every failure is a `DatabaseError` that names the database, what was found and what to do.
@@ -338,12 +338,15 @@ class TuningDatabase:
     def best(
         self, workload: str, target: TargetRecord, toolchain: Toolchain | None = None
     ) -> Best | None:
-        """The pinned schedule, else the fastest verified one, or None.
+        """The pinned schedule, else the fastest verified one or one that ties with it, or None.
 
         A measurement counts if it is of that workload (id), of a target of the same compat and perf
         class, of the same toolchain generation where `toolchain` is given, ok, verified, and the
         last one of its schedule in its layer. A check that failed in any layer refuses the schedule
-        in all. On a tie the upper layer wins.
+        in all. Of equal times the upper layer's wins.
+
+        Where the fastest was timed in turns with others, the simplest of those that tie with it is
+        the choice (see `contest`).
         """
         with self._connections() as layers:
             generation = None if toolchain is None else toolchain.generation

@@ -195,7 +195,8 @@ class Measurement(Digested):
     An `OK` one has `seconds` (the median time of one call) and its raw `samples`; any other outcome
     has `seconds=None` and its reason in `error` (cut in the middle beyond 16,000 characters,
     characters that no database holds replaced). `features` is the row the cost model saw, with the
-    `feature_version` that made it, or both None.
+    `feature_version` that made it, or both None. Measurements of one session with the same
+    `created` were taken in turns, a sample of each at a time, and are compared round by round.
     """
 
     kind: ClassVar[str] = "measurement"
@@ -302,18 +303,53 @@ KINDS: dict[str, type[AnyRecord]] = {
 }
 
 
+class Verdict(StrEnum):
+    """How a schedule compares with the fastest of those that were timed in turns with it."""
+
+    FASTEST = "fastest"
+    TIE = "tie"
+    SLOWER = "slower"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A schedule (id) in a contest, see `contest`.
+
+    `seconds` is the median time of one call in its `rounds`. `ratio` is its time over that of the
+    fastest, the median of the rounds in which both took part, and `interval` has that ratio with a
+    confidence of 95%: None for the fastest itself, and where there were too few rounds.
+    """
+
+    schedule: str
+    seconds: float
+    rounds: int
+    ratio: float
+    interval: tuple[float, float] | None
+    verdict: Verdict
+
+    def __str__(self) -> str:
+        if self.verdict is Verdict.FASTEST:
+            return "fastest"
+        between = "too few rounds to be sure"
+        if self.interval is not None:
+            between = f"{self.interval[0]:.3f} to {self.interval[1]:.3f}"
+        return f"{self.verdict}, {self.ratio:.3f} times the fastest ({between})"
+
+
 @dataclass(frozen=True)
 class Best:
     """What a lookup found.
 
     `measurement` is None only for a pinned schedule that has no usable measurement. `layer` is the
-    location of the database that the choice came from.
+    location of the database that the choice came from. `contest` is there if it was timed in turns
+    with others: how they compare, the choice first.
     """
 
     schedule: ScheduleRecord
     measurement: Measurement | None
     pinned: bool
     layer: str
+    contest: tuple[Standing, ...] = ()
 
     @property
     def seconds(self) -> float | None:

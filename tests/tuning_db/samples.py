@@ -81,7 +81,10 @@ def measurement(
     outcome: Outcome | None = None,
     after: float = 0.0,
 ) -> Measurement:
-    """The measurement of `schedule(tile)`; it crashed if it has no time and no other outcome."""
+    """The measurement of `schedule(tile)`; it crashed if it has no time and no other outcome.
+
+    No two tiles are measured at one moment, which would make them a contest.
+    """
     return Measurement(
         session=SESSION.id,
         schedule=schedule(tile).id,
@@ -93,7 +96,7 @@ def measurement(
         seconds=seconds,
         samples=() if seconds is None else (seconds, seconds * 1.5),
         error="signal 11" if seconds is None else None,
-        created=NOON + timedelta(seconds=after),
+        created=NOON + timedelta(seconds=after, microseconds=tile - 8),
     )
 
 
