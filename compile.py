@@ -37,7 +37,7 @@ def build(
     """Compile one kernel; nothing is measured or tuned.
 
     A `Schedule` is compiled as it is. A `Func` gets the first schedule that `allow` permits and
-    that there is, in this order: `record`, the fastest verified one in `database`; `transfer`, the
+    that there is, in this order: `record`, the best verified one in `database`; `transfer`, the
     best of other sizes of the program there, re-fitted to these; `model`, the one that the cost
     model prefers; `default`, the one that the analytic estimate prefers. `module.origin` says which
     it was, and what it expects to lose where that is known. `strict_fp` forbids contracting

@@ -54,6 +54,8 @@ def best_rows(database: TuningDatabase) -> Iterator[dict[str, Any]]:
 
 
 def _best(workload: Workload, found: Best) -> dict[str, Any]:
+    from .tuning_db import to_plain
+
     return {
         "workload": workload.id,
         "name": workload.name,
@@ -64,10 +66,13 @@ def _best(workload: Workload, found: Best) -> dict[str, Any]:
         "schedule": found.schedule.id,
         "measurement": None if found.measurement is None else found.measurement.id,
         "layer": found.layer,
+        "contest": [to_plain(standing) for standing in found.contest],
     }
 
 
 def tune_row(result: TuneResult, name: str, flops: int) -> dict[str, Any]:
+    from .tuning_db import to_plain
+
     best = result.best
     return {
         "name": name,
@@ -78,6 +83,7 @@ def tune_row(result: TuneResult, name: str, flops: int) -> dict[str, Any]:
             "gflops": _rate(flops, best.seconds),
             "schedule": best.schedule_id,
             "measurement": best.measurement_id,
+            "contest": [to_plain(standing) for standing in best.contest],
             "trace": json.loads(best.trace.to_json()),
         },
         "trials": result.trials,
@@ -129,6 +135,8 @@ def print_results(results: Sequence[tuple[str, int, TuneResult]]) -> None:
 
 
 def _print_result(result: TuneResult, flops: int) -> None:
+    from .tuning_db.contest import summary
+
     best = "nothing ran correctly; `tilewright db list` shows what became of the candidates"
     roof = None
     if result.best is not None:
@@ -137,9 +145,11 @@ def _print_result(result: TuneResult, flops: int) -> None:
         speed = "" if rate is None else f", {rate:.4g} GFLOP/s"
         best = f"{time_text(result.best.seconds)}{speed}"
     counts = ", ".join(f"{count} {outcome}" for outcome, count in result.outcomes.items())
+    contest = () if result.best is None else result.best.contest
     print_facts(
         {
             "best": best,
+            "finals": summary(contest) if contest else None,
             "roofline": roof,
             "measurement": None if result.best is None else result.best.measurement_id,
             "trials": f"{result.trials} ({counts or 'none'})",

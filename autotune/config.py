@@ -15,9 +15,10 @@ class TuneConfig:
     """How a session is run.
 
     `batch` candidates are built and then timed before the model learns from them. The `finalists`
-    fastest within `margin` of the best are timed in turns at the end, up to `rounds` samples each
-    in about `final_seconds`; less than two of them is no final. After every `calm` trials one
-    kernel is timed again to see how calm the machine is.
+    fastest within `margin` of the best are timed in turns at the end: `rounds` samples each at
+    first, and more in about `final_seconds` while it is not known which are slower; less than two
+    of them is no final. After every `calm` trials one kernel is timed again to see how calm the
+    machine is.
     """
 
     batch: int = 8

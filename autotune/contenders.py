@@ -1,4 +1,4 @@
-"""The fastest kernels of a session: timed in turns at the end, and now and then for drift."""
+"""The fastest kernels of a session, and one of them timed now and then for drift."""
 
 from __future__ import annotations
 

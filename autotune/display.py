@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ..runtime.timer import format_seconds
-from ..tuning_db.values import Outcome
+from ..tuning_db.values import Outcome, Standing
 from .progress import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ class Picture:
         self._doing = "starting"
         self._elapsed = 0.0
         self._error: str | None = None
+        self._standings: tuple[Standing, ...] = ()
 
     def add(self, event: Event) -> None:
         """Take an event into the picture."""
@@ -102,8 +103,8 @@ class Picture:
                 self._doing = what
             case Drift(ratio=ratio):
                 self._doing = f"the machine is at {ratio:.2f} of its first time"
-            case Final(seconds=seconds):
-                self._doing = f"timed the best {len(seconds)} in turns"
+            case Final(standings=standings):
+                self._doing, self._standings = "timed the best in turns", standings
             case Ended(reason=reason, best_seconds=best):
                 self._doing, self._best = reason, best
         if not isinstance(event, Started):
@@ -123,6 +124,8 @@ class Picture:
                 return f"trial {number}{self._of()}: {which}{outcome}: {_shortened(error)}"
             case Drift(ratio=ratio) if abs(ratio - 1) > 0.1:
                 return f"the machine is not calm: the same code takes {ratio:.2f} times as long"
+            case Final():
+                return "\n".join([f"{self._which()}timed in turns:", *self._finals()])
             case Ended(elapsed=elapsed):
                 best = f"{self._which()}{self.rate(self._best)}"
                 count = self._outcomes.total() if self._which() else self._trials
@@ -172,6 +175,7 @@ class Picture:
         rows: list[RenderableType] = [head, bar]
         if self._curve:
             rows.append(Text.assemble((sparkline(self._curve, _WIDTH), "cyan"), "  ", counts))
+        rows += [Text(line, no_wrap=True, overflow="ellipsis") for line in self._finals()]
         rows.append(Text(self._doing, "dim"))
         if self._error is not None:
             rows.append(Text(self._error, "yellow", no_wrap=True, overflow="ellipsis"))
@@ -185,6 +189,14 @@ class Picture:
             self._curve.append(event.best_seconds)
         if event.error is not None:
             self._error = f"trial {event.number} {event.outcome}: {_shortened(event.error)}"
+
+    def _finals(self) -> list[str]:
+        """The schedules that were timed in turns a line each, the one that is taken first."""
+        return [
+            f"{'->' if n == 0 else '  '} {standing.schedule[:12]}  "
+            f"{format_seconds(standing.seconds):>7}  {standing}"
+            for n, standing in enumerate(self._standings)
+        ]
 
     def _which(self) -> str:
         """The program and a colon, where several share the budget."""

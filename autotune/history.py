@@ -46,7 +46,7 @@ def known(
 def best_known(
     database: TuningDatabase, workload: Workload, target: TargetRecord, toolchain: Toolchain
 ) -> BestResult | None:
-    """The fastest checked schedule in the database."""
+    """The best checked schedule in the database."""
     best = database.best(workload.id, target, toolchain)
     if best is None or best.measurement is None or best.seconds is None or best.pinned:
         return None
@@ -55,7 +55,7 @@ def best_known(
     except ScheduleError as error:
         _log.warning("the schedule %.12s cannot be read: %s", best.schedule.id, error)
         return None
-    return BestResult(best.seconds, trace, best.schedule.id, best.measurement.id)
+    return BestResult(best.seconds, trace, best.schedule.id, best.measurement.id, best.contest)
 
 
 def used(database: TuningDatabase, sessions: Sequence[Session]) -> tuple[int, float]:

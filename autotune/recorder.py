@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Sequence
+from datetime import datetime
 from typing import NamedTuple
 
-from ..schedule.trace import VERSION
+from ..schedule.trace import VERSION, Trace
 from ..tuning_db import TuningDatabase
+from ..tuning_db.contest import rank
 from ..tuning_db.values import (
     AnyRecord,
     Environment,
@@ -16,6 +19,7 @@ from ..tuning_db.values import (
     ScheduleRecord,
     Session,
     SessionStatus,
+    Standing,
     TargetRecord,
     Toolchain,
     Verification,
@@ -51,16 +55,13 @@ class Recorder:
 
     def trial(self, candidate: Candidate, generator: str, measured: Measured) -> Measurement:
         """Record what became of a candidate, its check if there was one, and what made it."""
-        schedule = ScheduleRecord(
-            trace=candidate.trace.to_json(notes=False),
-            trace_version=VERSION,
-            generator=generator,
-        )
+        schedule = _schedule(candidate.trace, generator)
         measurement = self._measurement(
             schedule.id,
             measured.outcome,
             measured.seconds,
             measured.samples,
+            utc_now(),
             measured.error,
             candidate.features,
         )
@@ -74,14 +75,20 @@ class Recorder:
         """Record that the results of a schedule (id) were compared."""
         self._database.put(self._verification(schedule, result))
 
-    def again(self, schedule: str, samples: tuple[float, ...]) -> float:
-        """Record that a schedule (id) was timed again; the median."""
-        median = statistics.median(samples)
-        self._database.put(self._measurement(schedule, Outcome.OK, median, samples, None, ()))
-        return median
+    def contest(self, timed: Sequence[tuple[Trace, tuple[float, ...]]]) -> list[Standing]:
+        """Record that schedules were timed in turns; how they compare, see `contest`."""
+        now = utc_now()
+        entries = []
+        for trace, samples in timed:
+            schedule = _schedule(trace)
+            median = statistics.median(samples)
+            measurement = self._measurement(schedule.id, Outcome.OK, median, samples, now)
+            entries.append((measurement, schedule))
+        self._database.put(*(measurement for measurement, _ in entries))
+        return rank(entries)
 
     def best(self) -> BestResult | None:
-        """The fastest checked schedule in the database, whoever measured it."""
+        """The best checked schedule in the database, whoever measured it."""
         return best_known(self._database, *self.subject[:3])
 
     def beat(self) -> None:
@@ -112,8 +119,9 @@ class Recorder:
         outcome: Outcome,
         seconds: float | None,
         samples: tuple[float, ...],
-        error: str | None,
-        features: tuple[float, ...],
+        created: datetime,
+        error: str | None = None,
+        features: tuple[float, ...] = (),
     ) -> Measurement:
         return Measurement(
             session=self.session.id,
@@ -126,7 +134,11 @@ class Recorder:
             seconds=seconds,
             samples=samples,
             error=error,
-            created=utc_now(),
+            created=created,
             features=features or None,
             feature_version=CostModel.feature_version if features else None,
         )
+
+
+def _schedule(trace: Trace, generator: str = "") -> ScheduleRecord:
+    return ScheduleRecord(trace.to_json(notes=False), VERSION, generator=generator)

@@ -7,22 +7,24 @@ from dataclasses import dataclass
 
 from ..runtime.timer import format_seconds
 from ..schedule import Trace
-from ..tuning_db.values import Outcome, SessionStatus
+from ..tuning_db.values import Outcome, SessionStatus, Standing
 from .roofline import Roofline
 
 
 @dataclass(frozen=True)
 class BestResult:
-    """The fastest schedule that was found correct.
+    """The fastest schedule that was found correct, or the simplest of those that tie with it.
 
     `seconds` is the median time of one call; the ids name its records in the database. Printing
-    `trace` gives runnable Python.
+    `trace` gives runnable Python. `contest` is there if it was timed in turns with others: how they
+    compare, itself first.
     """
 
     seconds: float
     trace: Trace
     schedule_id: str
     measurement_id: str
+    contest: tuple[Standing, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,12 @@ from typing import Protocol
 from ..errors import TilewrightError
 from ..runtime.timer import format_seconds
 from ..schedule import Trace
-from ..tuning_db.values import Measurement, Outcome, SessionStatus
+from ..tuning_db.contest import summary
+from ..tuning_db.values import Measurement, Outcome, SessionStatus, Standing, Verdict
 from .budget import Meter
 from .config import TuneConfig
 from .contenders import Contender, Contenders, Sentinel
+from .finals import Race
 from .gain import Course
 from .measure import Measurer
 from .measured import Measured
@@ -149,8 +151,8 @@ class Tuning:
         """Time the fastest candidates in turns.
 
         These are measurements of their own, and the last word on those schedules: the first times
-        were good by luck too. Where that makes one the best that did not take part, it gets its
-        own contest with the winner.
+        were good by luck too. Where that makes one the best that did not take part, those that may
+        be the fastest are timed once more, with it, in half the time.
         """
         try:
             self._hold_finals()
@@ -161,6 +163,7 @@ class Tuning:
         """End the session in the database, and say what came of it."""
         reason = self.ended or reason
         self._recorder.end(status)
+        self._look_up()
         self._seconds += self._meter.lap()
         seconds = self._seconds
         result = TuneResult(
@@ -280,6 +283,13 @@ class Tuning:
         _log.info("%s: %s after %d trials", self._name, format_seconds(seconds), done)
         return True
 
+    def _look_up(self) -> None:
+        """Take what the database has as the best, with the notes of a trace that came by here."""
+        best = self._recorder.best()
+        if best is not None:
+            here = self._contenders.of(best.schedule_id)
+            self._best = best if here is None else replace(best, trace=here.trace)
+
     def _watch_drift(self) -> None:
         ratio = self._sentinel.watch(self._meter.trials, self._contenders.first, self._measurer)
         if ratio is None:
@@ -289,24 +299,25 @@ class Tuning:
 
     def _hold_finals(self) -> None:
         near = self._contenders.finalists(self._config.finalists, self._config.margin)
-        if self._rounds(near) < 2:
+        seconds = self._config.final_seconds
+        if not self._race(near, seconds).rounds:
             return
         finalists = [c for c in near if c.checked or self._passes(c)]
-        timed: dict[str, float] = {}
-        while len(finalists) > 1:
-            seconds = self._contest(finalists)
-            if not seconds:
+        last: list[Standing] = []
+        for held in range(self._config.finalists):
+            standings = self._contest(finalists, seconds / 2**held)
+            if not standings:
                 break
-            timed |= seconds
-            self._best = self._recorder.best() or self._best
+            last = standings
+            self._look_up()
             challenger = self._contenders.of(self._best.schedule_id) if self._best else None
-            winner = self._contenders.of(min(seconds, key=lambda s: seconds[s]))
-            if challenger is None or winner is None or challenger.schedule in timed:
+            if challenger is None or challenger.schedule in {s.schedule for s in standings}:
                 break
-            finalists = [winner, challenger]
-        if timed:
-            ranked = sorted(timed.items(), key=lambda item: item[1])
-            self._tell(Final(tuple(ranked), self._meter.elapsed))
+            slower = {s.schedule for s in standings if s.verdict is Verdict.SLOWER}
+            finalists = [*(c for c in finalists if c.schedule not in slower), challenger]
+        if last:
+            _log.info("%s: %s", self._name, summary(last))
+            self._tell(Final(tuple(last), self._meter.elapsed))
 
     def _passes(self, contender: Contender) -> bool:
         """Whether the results of a candidate are right that was not the best before."""
@@ -314,23 +325,21 @@ class Tuning:
         self._recorder.check(contender.schedule, result)
         return result.passed
 
-    def _rounds(self, finalists: Sequence[Contender]) -> int:
-        """How many times these kernels can be timed in the time for finals."""
-        turn = sum(c.seconds for c in finalists)
-        return min(self._config.rounds, int(self._config.final_seconds / max(turn, 1e-9)))
+    def _race(self, finalists: Sequence[Contender], seconds: float) -> Race:
+        config = self._config
+        return Race(finalists, config.rounds, seconds, config.measure.sample_seconds)
 
-    def _contest(self, finalists: Sequence[Contender]) -> dict[str, float]:
-        """Time kernels in turns and record it; seconds by schedule, none if it takes too long."""
-        rounds = self._rounds(finalists)
-        if rounds < 2:
-            return {}
-        rows = self._measurer.interleave([c.kernel for c in finalists], rounds)
-        if rows is None:
-            return {}
-        return {
-            contender.schedule: self._recorder.again(contender.schedule, samples)
-            for contender, samples in zip(finalists, rows, strict=True)
-        }
+    def _contest(self, finalists: Sequence[Contender], seconds: float) -> list[Standing]:
+        """Time kernels in turns and record it; none if there is no time for that."""
+        race = self._race(finalists, seconds)
+        standings: list[Standing] = []
+        try:
+            race.run(self._measurer.interleave)
+        finally:
+            if any(race.samples):
+                timed = zip((c.trace for c in finalists), race.samples, strict=True)
+                standings = self._recorder.contest(list(timed))
+        return standings
 
     def _spent(self, seconds: float) -> Spent:
         measurer, model = self._measurer, self._search.seconds_in_model

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tilewright.autotune.display import LiveDisplay, sparkline
 from tilewright.autotune.progress import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
-from tilewright.tuning_db import Outcome
+from tilewright.tuning_db import Outcome, Standing, Verdict
 
 
 def trial(number: int, seconds: float | None, best: float | None, *, record: bool = False) -> Trial:
@@ -36,7 +36,14 @@ EVENTS: list[Event] = [
     trial(3, 1e-3, 1e-3, record=True),
     trial(4, 4e-3, 1e-3),
     Drift(1.5, 4.5),
-    Final((("ab" * 32, 1e-3), ("cd" * 32, 1.1e-3)), 5.0),
+    Final(
+        (
+            Standing("ab" * 32, 1.01e-3, 18, 1.0104, (0.9951, 1.0196), Verdict.TIE),
+            Standing("cd" * 32, 1e-3, 18, 1.0, None, Verdict.FASTEST),
+            Standing("ef" * 32, 1.1e-3, 3, 1.1, None, Verdict.SLOWER),
+        ),
+        5.0,
+    ),
     Ended("all 4 trials are done", False, 4, 1e-3, 5.2),
 ]
 
@@ -57,6 +64,10 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
         "trial 2/4: crash: running it: signal 11 [SIGSEGV]",
         "trial 3/4: best 1 ms, 2.0 GFLOP/s after 3.0 s",
         "the machine is not calm: the same code takes 1.50 times as long",
+        "timed in turns:",
+        "-> abababababab  1.01 ms  tie, 1.010 times the fastest (0.995 to 1.020)",
+        "   cdcdcdcdcdcd     1 ms  fastest",
+        "   efefefefefef   1.1 ms  slower, 1.100 times the fastest (too few rounds to be sure)",
         "best 1 ms, 2.0 GFLOP/s after 4 trials in 5.2 s: all 4 trials are done",
     ]
 
@@ -68,7 +79,14 @@ def test_a_terminal_shows_the_whole_picture_after_every_event(count: int) -> Non
     assert "matmul" in text
     if count == len(EVENTS):
         last = text[text.rindex("matmul") :]
-        for part in ("trial 4/4", "best 1 ms, 2.0 GFLOP/s", "crash 1  ok 3", "signal 11", "done"):
+        for part in (
+            "trial 4/4",
+            "best 1 ms, 2.0 GFLOP/s",
+            "crash 1  ok 3",
+            "signal 11",
+            "-> abababababab",
+            "done",
+        ):
             assert part in last, part
 
 

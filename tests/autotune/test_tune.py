@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,8 +29,10 @@ from tilewright.tuning_db import (
     Session,
     SessionStatus,
     Toolchain,
+    Verdict,
     Verification,
 )
+from tilewright.tuning_db.contest import simplicity
 
 from .children import QUICK
 from .kernels import matmul
@@ -288,10 +291,11 @@ def test_finals_have_the_last_word(db: TuningDatabase, play: Play) -> None:
     events: list[Event] = []
     result = run(db, events.append)
     (final,) = [e for e in events if isinstance(e, Final)]
-    assert [seconds for _, seconds in final.seconds] == [0.011, 0.03]
+    assert [s.seconds for s in final.standings] == [0.011, 0.03]
     assert result.best is not None
     assert result.best.seconds == 0.011
-    assert result.best.schedule_id == final.seconds[0][0]
+    assert result.best.schedule_id == final.standings[0].schedule
+    assert result.best.contest == final.standings
     assert result.trials == 8
     assert len(db.measurements()) == 10
     (session,) = db.records(Session)
@@ -315,9 +319,60 @@ def test_one_that_finals_make_the_best_is_timed_in_turns_too(
     result = run(db, events.append)
     assert asked == [1, 2, 2]
     (final,) = [e for e in events if isinstance(e, Final)]
-    assert [seconds for _, seconds in final.seconds] == [0.0125, 0.0128, 0.014]
+    assert [s.seconds for s in final.standings] == [0.0125, 0.0128]
     assert result.best is not None
     assert result.best.seconds == 0.0125
+
+
+@pytest.mark.parametrize("fastest", [0, 1, 2])
+def test_of_finalists_that_tie_the_simplest_is_the_best(
+    play: Play, fastest: int, tmp_path: Path
+) -> None:
+    """Whichever of them was faster by less than can be told: in the result and in the database."""
+
+    def interleaved(count: int, rounds: int) -> list[tuple[float, ...]]:
+        noise = [1.0 + ((2 * n) % 5 - 2) * 0.01 for n in range(rounds)]
+        rows = [[0.011 * (1.0 + (n - 4) * 1e-3) for n in range(rounds)] for _ in range(3)]
+        for other in {0, 1, 2} - {fastest}:
+            rows[other] = [1.002 * t * f for t, f in zip(rows[other], noise, strict=True)]
+        rows[0][3] *= 7  # a round that something else disturbed
+        return [tuple(row) for row in [*rows, [0.0115] * rounds][:count]]
+
+    play(ok(0.0108), ok(0.0106), ok(0.0104), ok(0.011), ok(0.5), interleaved=interleaved)
+    events: list[Event] = []
+    with TuningDatabase(tmp_path / "tuning.db") as db:
+        result = run(db, events.append)
+        again = run(db, trials=1, seed=1)
+        first = [t.schedule for t in events if isinstance(t, Trial)][:3]
+        simplest = min((db.get(ScheduleRecord, id) for id in first), key=simplicity)
+    (final,) = [e for e in events if isinstance(e, Final)]
+    assert result.best is not None
+    assert result.best.schedule_id == final.standings[0].schedule == simplest.id
+    assert again.best is not None
+    assert again.best.schedule_id == result.best.schedule_id
+    assert result.best.contest == final.standings
+    assert [s.verdict for s in final.standings].count(Verdict.FASTEST) == 1
+    assert [s.verdict for s in final.standings].count(Verdict.TIE) == 2
+    assert final.standings[3].verdict is Verdict.SLOWER
+
+
+def test_an_interrupt_in_finals_keeps_what_was_timed(db: TuningDatabase, play: Play) -> None:
+    heats = []
+
+    def interleaved(count: int, rounds: int) -> list[tuple[float, ...]]:
+        if count == 1:
+            return [(0.01,) * rounds]
+        heats.append(rounds)
+        if len(heats) == 2:
+            raise KeyboardInterrupt
+        return [(0.01, 0.0108) * rounds, (0.0108, 0.01) * rounds]
+
+    play(ok(0.0105), ok(0.01), ok(0.5), interleaved=interleaved)
+    result = run(db)
+    assert heats == [9, 18]
+    assert result.interrupted
+    assert result.best is not None
+    assert [s.rounds for s in result.best.contest] == [18, 18]
 
 
 def test_one_that_was_never_the_best_is_checked_before_finals(
@@ -342,6 +397,22 @@ def test_one_that_was_never_the_best_is_checked_before_finals(
     assert result.best is not None
     assert result.best.seconds == 0.008
     assert [v.passed for v in db.records(Verification)].count(False) == 1
+
+
+def test_finals_without_one_that_is_right_are_none(db: TuningDatabase, play: Play) -> None:
+    play(ok(0.001), ok(0.5))
+    first = run(db)
+    asked = []
+
+    def interleaved(count: int, rounds: int) -> list[tuple[float, ...]]:
+        asked.append(count)
+        return [(0.01,) * rounds]
+
+    recorded = play(ok(0.008), ok(0.0081), ok(0.5), interleaved=interleaved)
+    recorded.verdict = VerifyResult(False, 1.0, 1e-5, "C[0] is 1, expected 2")
+    assert run(db, seed=1).best == first.best
+    assert asked == [1]
+    assert [v.passed for v in db.records(Verification)].count(False) == 2
 
 
 def test_finals_of_slow_kernels_are_short_or_none(db: TuningDatabase, play: Play) -> None:

@@ -1,0 +1,109 @@
+"""The race of finalists, on made-up samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice, repeat
+
+import pytest
+
+from tilewright import Trace
+from tilewright.autotune.contenders import Contender
+from tilewright.autotune.finals import Race
+from tilewright.autotune.measured import Kernel
+
+NOISE = (1.0, 1.01, 0.99, 1.04, 0.97, 1.0, 0.98, 1.02, 1.05)
+
+
+class Turns:
+    """Gives out samples of each kernel by its code, noise that takes it in turns, and counts."""
+
+    def __init__(self, fails_at: int = 99, **times: float) -> None:
+        self.heats: list[tuple[str, int]] = []
+        self._fails_at = fails_at
+        self._times = times
+        self._turn = 0
+
+    def __call__(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]] | None:
+        names = [k.code.decode() for k in kernels]
+        if len(self.heats) == self._fails_at:
+            return None
+        self.heats.append(("".join(names), rounds))
+        rows = []
+        for name in names:
+            self._turn += 1
+            noise = [NOISE[(n * self._turn) % 9] for n in range(rounds)]
+            rows.append(tuple(self._times[name] * factor for factor in noise))
+        return rows
+
+
+def race(turns: Turns, names: str = "abc", **options: float) -> Race:
+    contenders = [
+        Contender(1e-4, name, Trace(()), Kernel(name.encode(), False), True) for name in names
+    ]
+    settings = {"rounds": 9, "seconds": 1.0, "sample_seconds": 1e-3, **options}
+    made = Race(contenders, int(settings.pop("rounds")), **settings)
+    made.run(turns)
+    return made
+
+
+def test_a_clear_winner_takes_one_heat() -> None:
+    turns = Turns(a=1.0, b=1.5, c=2.0)
+    assert [len(row) for row in race(turns).samples] == [9, 9, 9]
+    assert turns.heats == [("abc", 9)]
+
+
+def test_what_is_slower_is_out_and_the_rounds_go_to_the_others() -> None:
+    turns = Turns(a=1.0, b=1.5, c=1.005)
+    samples = race(turns).samples
+    assert turns.heats[:3] == [("abc", 9), ("ac", 9), ("ac", 18)]
+    assert len(samples[1]) == 9
+    assert len(samples[0]) == len(samples[2]) == sum(rounds for _, rounds in turns.heats)
+
+
+def test_the_rounds_end_with_the_time() -> None:
+    turns = Turns(a=1.0, b=1.5, c=1.005)
+    race(turns, seconds=0.05)
+    assert turns.heats == [("abc", 9), ("ac", 9), ("ac", 2)]
+
+
+def test_twins_are_settled_once_the_interval_is_within_the_margin() -> None:
+    class Same(Turns):
+        def __call__(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]]:
+            self.heats.append(("".join(k.code.decode() for k in kernels), rounds))
+            return [tuple(islice(repeat(1.0), rounds)) for _ in kernels]
+
+    turns = Same()
+    race(turns)
+    assert turns.heats == [("abc", 9)]
+
+
+@pytest.mark.parametrize("fails_at", [0, 1])
+def test_what_was_timed_before_one_fails_is_kept(fails_at: int) -> None:
+    turns = Turns(fails_at, a=1.0, b=1.0, c=1.005)
+    assert [len(row) for row in race(turns).samples] == [9 * fails_at] * 3
+
+
+def test_what_was_timed_before_an_interrupt_is_kept() -> None:
+    class Stopped(Turns):
+        def __call__(
+            self, kernels: Sequence[Kernel], rounds: int
+        ) -> list[tuple[float, ...]] | None:
+            if self.heats:
+                raise KeyboardInterrupt
+            return super().__call__(kernels, rounds)
+
+    contenders = [
+        Contender(1e-4, name, Trace(()), Kernel(name.encode(), False), True) for name in "ab"
+    ]
+    made = Race(contenders, 9, 1.0, 1e-3)
+    with pytest.raises(KeyboardInterrupt):
+        made.run(Stopped(a=1.0, b=1.001))
+    assert [len(row) for row in made.samples] == [9, 9]
+
+
+def test_one_alone_or_no_time_is_no_race() -> None:
+    turns = Turns(a=1.0, b=1.0, c=1.0)
+    assert race(turns, "a").samples == [()]
+    assert race(turns, seconds=5e-3).samples == [()] * 3
+    assert turns.heats == []
