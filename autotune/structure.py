@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from ..codegen.llvm_load import NEAR
 from ..schedule.blocks import has_reduction, readers_of, region_buffers
 from ..schedule.find import blocks_in
 from ..schedule.reductions import match_reduction
@@ -165,7 +166,8 @@ def vector_choices(block: Block) -> list[Var]:
     """The spatial variables along which a reduction can be vectorised, best first.
 
     Along each, every input is contiguous, or the same for all lanes, or can be packed to be
-    contiguous; the first choices also write contiguously.
+    contiguous, or takes every second element or so, which a few shuffles pick out of vectors; the
+    first choices also write contiguously.
     """
     out = output_of(block)
     if out is None:
@@ -178,7 +180,7 @@ def vector_choices(block: Block) -> list[Var]:
         if sizes.get(v, 1) < 2:
             continue
         fits = all(
-            v not in i.used or i.strides[v] == 1 or (v in i.plain and worth_packing(block, i))
+            v not in i.used or is_near(i, v) or (v in i.plain and worth_packing(block, i))
             for i in reading
         )
         if not fits:
@@ -187,6 +189,14 @@ def vector_choices(block: Block) -> list[Var]:
         (good if out.strides.get(v) == 1 else possible).append((packs, v))
     ordered = [v for _, v in sorted(good, key=lambda x: x[0])]
     return ordered + [v for _, v in sorted(possible, key=lambda x: x[0])]
+
+
+def is_near(source: Input, var: Var) -> bool:
+    """Whether an input is contiguous along a variable, or takes every second element or so."""
+    stride, row = source.strides.get(var), source.buffer.shape[-1]
+    if stride is None or not isinstance(row, int):
+        return False
+    return stride == 1 or 1 < stride <= min(NEAR, row - 1)
 
 
 def worth_packing(block: Block, source: Input) -> bool:

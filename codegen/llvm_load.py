@@ -1,7 +1,8 @@
 """Loads and stores: addresses, contiguous and strided vectors, masks, gather and scatter.
 
 Programs are flat here: an access has one index, an offset in elements. A `Ramp` of stride 1 is a
-vector in memory, of stride -1 a reversed one, a `Broadcast` one element; the rest is gathered.
+vector in memory, of stride -1 a reversed one, of a stride up to `NEAR` picked out of a few vectors,
+a `Broadcast` one element; the rest is gathered.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from ..tir.ir import Broadcast, Buffer, Const, Expr, Load, Prefetch, Ramp, Selec
 from . import llvm_register
 from .llvm_index import affine, emit, value, variable_part
 from .llvm_text import Builder, lanes_of, memory_type, value_type
+
+NEAR = 4
+"""Up to which stride a vector is picked out of that many: beyond it a gather is no slower."""
 
 
 def load(b: Builder, e: Load) -> str:
@@ -38,6 +42,8 @@ def load(b: Builder, e: Load) -> str:
             text = text if step == 1 else _reverse(b, text, memory, facts.lanes)
         else:
             text = _masked_load(b, e, where, align)
+    elif step is not None and 1 < step <= min(NEAR, facts.lanes):
+        text = _picked(b, e, step, align)
     else:
         text = _gather(b, e, offset, align)
     return _from_memory(b, text, e.dtype)
@@ -158,11 +164,43 @@ def _masked_off(b: Builder, e: Load, text: str) -> str:
     return b.op(f"select {lanes_of('i1', lanes)} {mask}, {t} {text}, {t} zeroinitializer")
 
 
+def _picked(b: Builder, e: Load, step: int, align: int) -> str:
+    """Every `step`-th element out of `step` vectors in a row, the last of which ends with it."""
+    (offset,) = e.indices
+    assert isinstance(offset, Ramp)
+    memory, lanes = memory_type(e.dtype), dtypes.info(e.dtype).lanes
+    mask = None if e.mask is None else value(b, e.mask)
+    starts = [k * lanes for k in range(step - 1)] + [(lanes - 1) * step + 1 - lanes]
+    left, found = list(range(lanes)), ""
+    for start in starts:
+        here = [j for j in left if start <= j * step < start + lanes]
+        left = [j for j in left if j not in here]
+        where = address(b, e.buffer, offset.base + start)
+        if mask is None:
+            part = b.op(f"load {memory}, ptr {where}, align {align}{_facts(b, e.buffer)}")
+        else:
+            lane_of = {j * step - start: j for j in here}
+            wanted = ", ".join(f"i32 {lane_of.get(k, lanes)}" for k in range(lanes))
+            bits, order = lanes_of("i1", lanes), f"<{lanes} x i32> <{wanted}>"
+            own = b.op(f"shufflevector {bits} {mask}, {bits} zeroinitializer, {order}")
+            part = _masked(b, memory, lanes, where, align, own)
+        chosen = {j: f"i32 {lanes + j * step - start}" for j in here}
+        order = ", ".join(
+            chosen.get(j, "i32 poison" if j in left else f"i32 {j}") for j in range(lanes)
+        )
+        before = found or "poison"
+        found = b.op(f"shufflevector {memory} {before}, {memory} {part}, <{lanes} x i32> <{order}>")
+    return found
+
+
 def _masked_load(b: Builder, e: Load, where: str, align: int) -> str:
     assert e.mask is not None
     memory, lanes = memory_type(e.dtype), dtypes.info(e.dtype).lanes
+    return _masked(b, memory, lanes, where, align, value(b, e.mask))
+
+
+def _masked(b: Builder, memory: str, lanes: int, where: str, align: int, mask: str) -> str:
     mask_type = lanes_of("i1", lanes)
-    mask = value(b, e.mask)
     name = f"llvm.masked.load.{suffix_of(memory, lanes)}.p0"
     b.module.declare(name, f"declare {memory} @{name}(ptr, {mask_type}, {memory})")
     return b.op(

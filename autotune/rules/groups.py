@@ -25,6 +25,7 @@ from ..structure import (
     inputs_of,
     is_expensive,
     is_injective,
+    is_near,
     reuses,
     vector_choices,
 )
@@ -107,11 +108,11 @@ def _is_contraction(block: Block) -> bool:
     if not choices:
         return False
     inputs = inputs_of(block)
-    contiguous = any(i.strides.get(v) == 1 for i in inputs for v in choices)
+    near = any(is_near(i, v) for i in inputs for v in choices)
     sizes = extents(block)
     wide = {i.var for i in block.iters if i.kind.value == "spatial" and sizes.get(i.var, 2) > 1}
     missing = sum(1 for i in inputs if wide - i.used)
-    return contiguous or missing >= 2
+    return near or missing >= 2
 
 
 def _chain(func: Func, last: Block, free: list[Block]) -> list[Block]:

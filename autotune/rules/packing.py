@@ -32,10 +32,8 @@ def packings(main: Block, vector: Var) -> Iterator[tuple[tuple[int, Var], ...]]:
     for n, i in enumerate(inputs_of(main)):
         worth = worth_packing(main, i)
         if vector in i.used:
-            if i.strides[vector] != 1:
-                must.append((n, vector))
-            elif vector in i.plain and worth:
-                along.append((n, vector))
+            if vector in i.plain and worth:
+                (along if i.strides[vector] == 1 else must).append((n, vector))
         elif worth:
             across += [(n, t) for t in tiles if t in i.plain][:1]
     yield (*must, *along)

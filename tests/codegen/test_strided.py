@@ -1,0 +1,85 @@
+"""Every second, third or fourth element of memory: vectors that lanes are picked out of."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+
+import numpy as np
+import pytest
+
+from tilewright.codegen.build import compile_func, to_module
+from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
+
+from .machinery import SERIAL, check
+
+WIDE = "cpu -mcpu=skylake-avx512 -threads=1"
+
+
+def strided(lanes: int, step: int, dtype: str = "float32", mask: str | None = None) -> Func:
+    """Y is every `step`-th element of X, which ends with the last that is taken."""
+    read = f"X[T.ramp(0, {step}, {lanes})]"
+    if mask is not None:
+        read = f"T.load({read}, mask=T.ramp(0, 1, {lanes}) < T.broadcast({mask}, {lanes}))"
+    return parse(f"""
+def f(X: T.Buffer(({(lanes - 1) * step + 1},), "{dtype}"), Y: T.Buffer(({lanes},), "{dtype}")):
+    Y[T.ramp(0, 1, {lanes})] = {read}
+""")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8", "bool"])
+@pytest.mark.parametrize("step", [2, 3, 4, 5, -2])
+@pytest.mark.parametrize("lanes", [2, 3, 4, 16, 48])
+def test_values(lanes: int, step: int, dtype: str) -> None:
+    if step > 0:
+        check(strided(lanes, step, dtype))
+        return
+    first = (lanes - 1) * -step
+    check(
+        parse(f"""
+def f(X: T.Buffer(({first + 1},), "{dtype}"), Y: T.Buffer(({lanes},), "{dtype}")):
+    Y[T.ramp(0, 1, {lanes})] = X[T.ramp({first}, {step}, {lanes})]
+""")
+    )
+
+
+@pytest.mark.parametrize("step", [2, 3, 4])
+def test_masks(step: int) -> None:
+    for lanes in (4, 16):
+        for kept in range(lanes + 1):
+            check(strided(lanes, step, mask=str(kept)))
+
+
+def test_a_mask_that_is_known_at_run_time() -> None:
+    check(
+        parse("""
+def f(X: T.Buffer((31,), "float32"), N: T.Buffer((16,), "int64"), Y: T.Buffer((16,), "float32")):
+    Y[T.ramp(0, 1, 16)] = T.load(X[T.ramp(0, 2, 16)], mask=N[T.ramp(0, 1, 16)] > T.broadcast(0, 16))
+"""),
+        [np.arange(31, dtype="f4"), np.arange(16) % 3, np.zeros(16, "f4")],
+    )
+
+
+def test_near_elements_are_not_gathered() -> None:
+    for step, gathers in ((2, False), (4, False), (5, True)):
+        assert ("vgather" in compile_func(strided(16, step), WIDE).assembly()) is gathers
+
+
+@pytest.mark.parametrize("step", [2, 3, 4])
+@pytest.mark.parametrize("mask", [None, "16", "5"])
+def test_nothing_behind_the_last_element_is_read(step: int, mask: str | None) -> None:
+    """The page behind X may not be read: who does ends the process."""
+    page = mmap.PAGESIZE
+    space = mmap.mmap(-1, 2 * page)
+    whole = np.frombuffer(space, dtype=np.uint8)
+    forbid = ctypes.CDLL(None, use_errno=True).mprotect
+    assert forbid(ctypes.c_void_p(whole.ctypes.data + page), ctypes.c_size_t(page), 0) == 0
+    size = 15 * step + 1
+    x = whole[page - 4 * size : page].view("f4")
+    x[:] = np.arange(size)
+    y = np.zeros(16, "f4")
+    to_module(compile_func(strided(16, step, mask=mask), SERIAL))(x, y)
+    expected = x[::step].copy()
+    expected[int(mask or 16) :] = 0
+    np.testing.assert_array_equal(y, expected)
