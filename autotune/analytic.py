@@ -18,6 +18,7 @@ from itertools import accumulate
 import numpy as np
 
 from .. import dtypes
+from ..codegen.llvm_load import NEAR
 from ..target import Target
 from ..tir.ir import ForKind
 from .profile import ONE, ZERO, Access, Evaluated, Floats, Footprint, Ints, Numbers, Profile
@@ -30,7 +31,7 @@ FEATURES = (
     "gathers", "expensive", "blocks", "stores",
     "other_seconds", "other_memory", "other_lanes",
 )  # fmt: skip
-VERSION = "4"
+VERSION = "5"
 FEATURE_VERSION = f"{VERSION}/{len(FEATURES)}"
 """Of the features: a model is used only with those it was trained on."""
 
@@ -84,6 +85,8 @@ OVERLAP_LOSS = 0.15
 APART_CYCLES = 2.5
 """What an element takes of a vector that is gathered or scattered: 40 cycles for 16 are measured
 where microcode keeps gathers from speculating."""
+SHUFFLE_LOADS = 2.0
+"""What a shuffle takes, in loads: one can begin in a cycle, and two loads."""
 ROWS = 8192
 """Rows that are estimated at a time: a column of them takes 64 KiB."""
 
@@ -209,10 +212,12 @@ class _Block:
             elements = cost = footprints[self.tile].elements
             if vector is not None:
                 step = np.abs(self._data.stride(a, vector))
-                cost = np.where(step == 1, elements / np.minimum(self.lanes, self.native), elements)
-                apart = np.where(step > 1, elements, 0.0)
+                near = (step == 1) | ((step > 1) & (step <= NEAR) & (not a.stores))
+                vectors = elements / np.minimum(self.lanes, self.native)
+                picking = step + SHUFFLE_LOADS * (step - 1)
+                apart = np.where((step > 1) & ~near, elements, 0.0)
                 self.gathers = self.gathers + apart
-                cost = cost + (APART_CYCLES - 1.0) * apart
+                cost = np.where(near, vectors * picking, elements) + (APART_CYCLES - 1.0) * apart
             self.tile_bytes = self.tile_bytes + elements * dtypes.nbytes(a.buffer.dtype)
             if a.stores:
                 self.stores = self.stores + cost
@@ -233,7 +238,8 @@ class _Block:
         )
         levels = _traffic(self._data, self._n, self._accesses, self._footprints, caches)
         self.l2_bytes, self.l3_bytes, self.memory_bytes = (
-            _at_capacity(levels, k, USABLE * cache.size) for k, cache in enumerate(caches)
+            _at_capacity(levels, k, USABLE * cache.size, self._data.bytes)
+            for k, cache in enumerate(caches)
         )
         self.l2_bytes = self.l2_bytes * self.covered
         self.l2 = self.l2_bytes / machine.l2_bytes_per_cycle / machine.hertz
@@ -366,13 +372,15 @@ def _crowded(
     ]
 
 
-def _at_capacity(levels: list[Traffic], cache: int, capacity: float) -> Floats:
+def _at_capacity(levels: list[Traffic], cache: int, capacity: float, kept: float) -> Floats:
     """The bytes moved into a cache: those of the outermost level whose data fits it.
 
-    Data of up to twice the capacity stays in part.
+    Data of up to twice the capacity stays in part. Where the `kept` bytes of the program do, what
+    is touched for the first time is there from the call before, or from who made it.
     """
     result = levels[-1].moved
     for level in reversed(levels[:-1]):
         stays = np.clip(2.0 - level.needed[1 + cache] / capacity, 0.0, 1.0)
         result = result - stays * np.maximum(result - level.moved, 0.0)
-    return result
+    stays = min(max(2.0 - kept / capacity, 0.0), 1.0)
+    return np.maximum(result - stays * levels[0].moved, 0.0)

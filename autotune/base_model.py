@@ -3,6 +3,11 @@
 It is trained on the shipped table of samples, on databases, or on both, and predicts log2 of how
 much slower a candidate is than the estimate says, up to a constant for each program: the constant
 does not change which candidate is best, and differs with the state of the machine.
+
+The estimate counts what a candidate cannot do without, so the candidates it is right about are the
+fast ones: they are where the scale begins. A search takes the best predicted of tens of thousands,
+which are those with the largest errors in their favour; what the model may say of a candidate
+is therefore bounded on both sides, and never that it is faster than its estimate.
 """
 
 from __future__ import annotations
@@ -42,7 +47,11 @@ PARAMETERS: dict[str, Any] = {
 }
 ROUNDS = 60
 _LEAST = 4
-"""Candidates of a task from which on it says what is typical of it."""
+"""Candidates of a task from which on it says how they differ."""
+_RIGHT = 20
+"""Percentile of a task's residuals that stands for candidates the estimate is right about."""
+_FAR = 2.0
+"""Residuals that differ by more than this tell no more: the candidate is out of the race."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +68,8 @@ class BaseModel:
 
         if len(features) == 0:
             return np.empty(0)
-        return np.asarray(
-            self.booster.predict(xgboost.DMatrix(features, nthread=1)), dtype=np.float64
-        )
+        found = self.booster.predict(xgboost.DMatrix(features, nthread=1))
+        return np.maximum(np.asarray(found, dtype=np.float64), 0.0)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model as xgboost's JSON, which `load` reads."""
@@ -75,7 +83,7 @@ def train(samples: Samples, origin: str = "trained") -> BaseModel:
     """
     import xgboost
 
-    targets, kept = centred(samples)
+    targets, kept = scaled(samples)
     if not kept.any():
         raise TuningError(
             "no samples to train on: {0} tasks, and none has {1} candidates or more",
@@ -89,15 +97,15 @@ def train(samples: Samples, origin: str = "trained") -> BaseModel:
     return BaseModel(booster, rows, origin)
 
 
-def centred(samples: Samples) -> tuple[Floats, np.ndarray]:
+def scaled(samples: Samples) -> tuple[Floats, np.ndarray]:
     """What the model learns of each row, and a mask of the rows whose task is large enough."""
     residual = np.log2(samples.seconds) - samples.features[:, 0]
     kept = np.zeros(len(residual), dtype=np.bool_)
     for number in np.unique(samples.task):
         own = samples.task == number
-        residual[own] -= np.median(residual[own])
+        residual[own] -= np.percentile(residual[own], _RIGHT)
         kept |= own & (own.sum() >= _LEAST)
-    return residual, kept
+    return np.clip(residual, -_FAR, _FAR), kept
 
 
 def load(path: str | PathLike[str]) -> BaseModel:

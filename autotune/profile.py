@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -111,9 +112,14 @@ class Visit:
 
 @dataclass(frozen=True)
 class Profile:
-    """The visits of a program and the columns that `values` computes for rows of decisions."""
+    """The visits of a program and the columns that `values` computes for rows of decisions.
+
+    `bytes` are those of all that outlives a call, and of internal buffers of known sizes that are
+    not made anew in some loop.
+    """
 
     visits: tuple[Visit, ...]
+    bytes: int
     dims: tuple[Dim, ...]
     compute: Callable[[Ints], Ints] | None
 
@@ -152,7 +158,17 @@ def profile(
                 dims[id(dim)] = dim
     ordered = tuple(dims.values())
     compute = compile_columns(ordered, variables) if ordered else None
-    return Profile(visits, ordered, compute)
+    return Profile(visits, _bytes(func, private), ordered, compute)
+
+
+def _bytes(func: Func, private: Mapping[Buffer, int]) -> int:
+    lasting = [p for p in func.params if isinstance(p, Buffer)]
+    lasting += [b for b in func.allocs if private.get(b, 0) == 0 and b.scope != "register"]
+    return sum(
+        dtypes.nbytes(b.dtype) * prod(n for n in b.shape if isinstance(n, int))
+        for b in lasting
+        if all(isinstance(n, int) for n in b.shape)
+    )
 
 
 def _private(func: Func, paths: Mapping[Block, Sequence[Stmt]]) -> dict[Buffer, int]:
@@ -342,6 +358,7 @@ class Evaluated:
 
     def __init__(self, source: Profile, rows: Ints) -> None:
         self.rows = len(rows)
+        self.bytes = source.bytes
         self._values = source.values(rows)
         self._columns: dict[int, Floats] = {}
         self.visits = [

@@ -21,6 +21,7 @@ from tilewright.autotune.search import SearchConfig
 
 from .peers.tilewright import program, target
 from .shapes import cases
+from .suite import Case
 
 MEASURE = MeasureConfig(min_samples=8, sample_seconds=5e-4, slack=1e6)
 """Slow candidates too get samples enough for one of them to be undisturbed."""
@@ -33,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     config = TuneConfig(finalists=0, measure=MEASURE, search=SearchConfig(random=options.random))
     began = time.monotonic()
     with tw.TuningDatabase(options.db) as database:
-        for case in islice(cases(options.seed), options.count):
+        large = (case for case in cases(options.seed) if roughly(case) >= options.least)
+        for case in islice(large, options.count):
             threads = int(rng.choice(options.threads))
             if time.monotonic() - began > options.seconds:
                 break
@@ -53,10 +55,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def roughly(case: Case) -> float:
+    """Seconds at 100 GFLOP/s and 10 GB/s, whichever is more."""
+    return max(case.flops / 1e11, case.bytes / 1e10)
+
+
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="benchmarks.collect", description=__doc__)
     found.add_argument("--seed", type=int, default=0, help="makes the shapes the same again")
     found.add_argument("--count", type=int, default=44, help="of kernels")
+    found.add_argument("--least", type=float, default=0.0, help="seconds a kernel takes, roughly")
     found.add_argument("--trials", type=int, default=48, help="for each kernel")
     found.add_argument("--each", type=float, default=30.0, help="seconds for each kernel")
     found.add_argument("--seconds", type=float, default=3600.0, help="for all of them")

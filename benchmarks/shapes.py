@@ -13,7 +13,7 @@ import numpy as np
 from .suite import Case, Params
 
 Draw = Callable[[np.random.Generator], Params]
-MOST_FLOPS = 1e9
+MOST_FLOPS = 4e9
 MOST_BYTES = 64e6
 
 

@@ -63,13 +63,25 @@ def test_features_of_a_row_are_those_of_its_program(name: str) -> None:
             np.testing.assert_array_equal(of_rows.features[n], alone.features[0], str(row))
 
 
-def test_what_is_packed_ahead_is_read_from_memory() -> None:
-    func = ops.matmul_func(16, 1024, 1024, constant_b=True)
+def memory_bytes(size: int) -> np.ndarray:
+    """Of schedules that multiply with a constant matrix of `size` rows and columns."""
+    func = ops.matmul_func(16, size, size, constant_b=True)
     rng = np.random.default_rng(0)
     (sketch,) = (s for s in sketches(func, TARGET) if s.name == "tiled_packB")
     read = profile(sketch.func, sketch.variables, sketch.space.bounds)
     features = estimate(read, Rowspace(sketch).sample(rng, 50), TARGET).features
-    assert (2.0 ** features[:, FEATURES.index("memory_bytes")] >= 1024 * 1024 * 4).all()
+    found: np.ndarray = 2.0 ** features[:, FEATURES.index("memory_bytes")]
+    return found
+
+
+def test_what_is_packed_ahead_is_read_from_memory() -> None:
+    assert TARGET.l3_bytes < 8192 * 8192
+    assert (memory_bytes(8192) >= 8192 * 8192 * 4).all()
+
+
+def test_a_program_that_fits_the_cache_stays_there_from_call_to_call() -> None:
+    assert TARGET.l3_bytes > 6 * 512 * 512
+    assert (memory_bytes(512) < 1).all()
 
 
 def tiled_matmul() -> tuple[Func, Sketch]:
