@@ -14,7 +14,7 @@ def softmax(x: Tensor, *, axis: int = -1, name: str = "softmax") -> Tensor:
     """exp(x - max) / sum(exp(x - max)) of floats along `axis`, in the dtype of `x`.
 
     Four stages: `<name>_max`, `<name>_exp`, `<name>_sum` (in float32 for narrower dtypes) and the
-    quotient. A row that is -inf throughout gives NaN.
+    share of each. A row that is -inf throughout gives NaN.
     """
     if not dtypes.is_float(x.dtype):
         raise IRError("{0} takes floats, found {1}", name, x.dtype, hint="cast the input")
@@ -43,9 +43,12 @@ def softmax(x: Tensor, *, axis: int = -1, name: str = "softmax") -> Tensor:
     total = te.compute(
         rest, lambda *i: te.sum(exps[along(i)], axis=r), name=f"{name}_sum", axes=outer
     )
-    return te.compute(
-        x.extents, lambda *i: te.cast(exps[i] / total[row(i)], x.dtype), name=name, axes=names
-    )
+
+    def share(*i: Expr) -> Expr:
+        # The sum is at least 1, so its inverse is harmless: one division for a row.
+        return te.cast(exps[i] * (te.const(1, wide) / total[row(i)]), x.dtype)
+
+    return te.compute(x.extents, share, name=name, axes=names)
 
 
 def softmax_func(n: int = 1024, m: int = 1024, dtype: str = "float32") -> Func:
