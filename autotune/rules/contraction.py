@@ -145,7 +145,7 @@ def _whole(draft: Draft, main: Label, block: Block, tiles: _Tiles, follow: Label
     top = _in_parallel(sch, outer)
     sch.reverse_compute_at(write, middle[-1])
     _in_registers(sch, registers)
-    write_back(sch, write, block, tiles.vector, tiles.lanes)
+    write_back(sch, write, block, tiles.inner, tiles.vector, tiles.lanes)
     sch.decompose_reduction(main, steps[0][0])
     return _nest(main, top, steps, unrolled, tiles)
 

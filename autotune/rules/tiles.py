@@ -64,15 +64,30 @@ def _middle_tile(sch: Schedule, extent: int) -> Dim:
     return sch.sample_categorical(powers(min(MAX_MIDDLE, extent)))
 
 
-def write_back(sch: Schedule, write: Label, block: Block, vector: Var, lanes: int) -> None:
-    """Unroll and vectorise the copy of the register tile to memory."""
+def write_back(
+    sch: Schedule,
+    write: Label,
+    block: Block,
+    inner: dict[Var, Dim],
+    vector: Var,
+    lanes: int,
+) -> None:
+    """Unroll and vectorise the copy of the register tile `inner` to memory.
+
+    Where the lanes of its vectors lie apart there, their columns are written.
+    """
     out = output_of(block)
     assert out is not None
     loops = sch.get_loops(write)[-len(out.buffer.shape) :]
     place = out.plain[vector]
-    count, inner = sch.split(loops[place], factors=[None, lanes])
-    rest = [v for d, v in enumerate(loops) if d != place]
-    sch.reorder(*rest, count, inner)
-    sch.vectorize(inner)
-    for loop in (*rest, count):
+    along = next((v for v in inner if out.strides.get(v) == 1 and v in out.plain), vector)
+    if along is vector:
+        count, last = sch.split(loops[place], factors=[None, lanes])
+        rest = [*(v for d, v in enumerate(loops) if d != place), count]
+    else:
+        last = loops[out.plain[along]]
+        rest = [v for v in loops if v is not last]
+    sch.reorder(*rest, last)
+    sch.vectorize(last)
+    for loop in rest:
         sch.unroll(loop)

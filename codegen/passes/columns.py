@@ -1,9 +1,10 @@
-"""Columns of a square of vectors, by steps that each exchange blocks between pairs of vectors.
+"""Columns of vectors, by steps that each exchange blocks between pairs of vectors.
 
 The k-th step swaps the blocks off the diagonal of each square of 2 by 2 blocks of 2^k elements, so
 that a square of n vectors of n lanes takes log2(n) shuffles for each vector, not n: the recursive
 transposition of Eklundh, "A Fast Computer Method for Matrix Transposing", IEEE Transactions on
-Computers C-21, 1972. Columns share most of their shuffles.
+Computers C-21, 1972. Columns share most of their shuffles. Fewer vectors than lanes are squares
+beside each other, which are turned at once.
 """
 
 from __future__ import annotations
@@ -14,14 +15,23 @@ from ...tir.ir import Expr, shuffle
 
 
 class Columns:
-    """The columns of vectors `rows`, as many as each has lanes: a power of two."""
+    """The columns of vectors `rows` of `lanes` lanes: a power of two, and at most so many rows."""
 
-    def __init__(self, rows: Sequence[Expr]) -> None:
-        self._count = len(rows)
-        self._known: dict[tuple[int, int], Expr] = {(len(rows), i): r for i, r in enumerate(rows)}
+    def __init__(self, rows: Sequence[Expr], lanes: int) -> None:
+        self._rows, self._lanes = len(rows), lanes
+        self._count = 1 << (len(rows) - 1).bit_length()
+        padded = [*rows, *[rows[-1]] * (self._count - len(rows))]
+        self._known: dict[tuple[int, int], Expr] = {
+            (self._count, i): r for i, r in enumerate(padded)
+        }
 
     def __getitem__(self, number: int) -> Expr:
-        return self._mixed(1, number)
+        square, column = divmod(number, self._count)
+        found = self._mixed(1, column)
+        if self._rows == self._lanes:
+            return found
+        first = square * self._count
+        return shuffle(found, found, tuple(range(first, first + self._rows)))
 
     def _mixed(self, block: int, i: int) -> Expr:
         """Vector `i` once all blocks of `block` elements and more are in their places."""
@@ -29,10 +39,10 @@ class Columns:
         if found is None:
             own = i & block
             first, second = (self._mixed(2 * block, i ^ own ^ other) for other in (0, block))
-            lanes = range(self._count)
+            lanes = range(self._lanes)
             if own:
-                order = [k + self._count if k & block else k + block for k in lanes]
+                order = [k + self._lanes if k & block else k + block for k in lanes]
             else:
-                order = [k + self._count - block if k & block else k for k in lanes]
+                order = [k + self._lanes - block if k & block else k for k in lanes]
             found = self._known[block, i] = shuffle(first, second, tuple(order))
         return found

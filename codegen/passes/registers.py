@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -25,7 +24,6 @@ from ...tir.ir import (
     Store,
     Var,
     const,
-    integers,
 )
 from ...tir.visit import rewrite_children
 from .columns import Columns
@@ -41,7 +39,7 @@ def registers(func: Func, target: Target) -> Func:
     R[ramp(0, 1, 16)] = ...; R[ramp(16, 1, 16)] = ...   ->   R_0[...] = ...; R_16[...] = ...
 
     A value is as wide as the widest vector that is accessed, narrower accesses are parts of it. Of
-    a square of vectors columns may be read too, which are shuffled together from its rows.
+    several vectors columns may be read too, which are shuffled together from them.
     Code generation turns such buffers into values. Raises `BuildError` where an index is not a
     constant.
     """
@@ -160,13 +158,10 @@ def _slots(func: Func) -> dict[Buffer, _Slots]:
 
 
 def _cut(buffer: Buffer, accesses: dict[Elements, bool]) -> _Slots:
-    """Elements that are accessed together go together, but for the columns of a square."""
-    starts = _columns(buffer, accesses)
-    width = math.isqrt(math.prod(integers(buffer.shape))) if starts else 0
-    rows = [range(r * width, (r + 1) * width) for r in range(width)]
-    turned = {start: range(start, start + width * width, width) for start in starts}
+    """Elements that are accessed together go together, but for columns."""
+    turned = _columns(accesses)
     group: dict[int, list[int]] = {}
-    for elements in (*rows, *(a for a in accesses if a not in turned.values())):
+    for elements in (a for a in accesses if a not in turned):
         merged = {id(group[e]): group[e] for e in elements if e in group}
         if len(merged) == 1 and all(e in group for e in elements):
             continue
@@ -182,23 +177,43 @@ def _cut(buffer: Buffer, accesses: dict[Elements, bool]) -> _Slots:
         for lane, e in enumerate(together):
             lanes[e] = slot, lane
     slots = _Slots(tuple(buffers), lanes, {}, {})
-    places = [slots.place(buffer, row) for row in rows]
-    dtype = dtypes.vector(buffer.dtype, max(width, 1))
-    square = Columns([Load(slot, where, dtype) for slot, where in places])
-    slots.columns.update({elements: square[start] for start, elements in turned.items()})
+    known: dict[tuple[Elements, ...], Columns] = {}
+    for elements, (rows, column) in turned.items():
+        if rows not in known:
+            dtype = dtypes.vector(buffer.dtype, len(rows[0]))
+            vectors = [Load(*slots.place(buffer, row), dtype) for row in rows]
+            known[rows] = Columns(vectors, len(rows[0]))
+        slots.columns[elements] = known[rows][column]
     return slots
 
 
-def _columns(buffer: Buffer, accesses: dict[Elements, bool]) -> list[int]:
-    """Where columns start that are loaded of the square of vectors that is stored; none if it is
-    none."""
-    stored = [e for e, stores in accesses.items() if stores]
-    loaded = [e for e, stores in accesses.items() if not stores and e.step > 1]
-    width = max((len(e) for e in stored), default=1)
-    power = width > 1 and width & (width - 1) == 0
-    if not power or buffer.shape != (width * width,) or any(e.step > 1 for e in stored):
-        return []
-    return [e.start for e in loaded if (e.step, len(e)) == (width, width) and e.start < width]
+def _columns(accesses: dict[Elements, bool]) -> dict[Elements, tuple[tuple[Elements, ...], int]]:
+    """What is loaded across vectors that are stored: the vectors and the column of them.
+
+    It takes an element of each of several vectors, all from the same lane; what is never stored is
+    masked off, and may be anything. Vectors are stored as wholes that do not overlap, and have a
+    power of two of lanes.
+    """
+    home: dict[int, tuple[Elements, int]] = {}
+    for elements, stores in accesses.items():
+        if not stores:
+            continue
+        if any(e in home for e in elements):
+            return {}
+        home.update({e: (elements, lane) for lane, e in enumerate(elements)})
+    found = {}
+    for elements, stores in accesses.items():
+        places = [home[e] for e in elements if e in home]
+        rows, lanes = [row for row, _ in places], {lane for _, lane in places}
+        widths = {len(row) for row in rows}
+        if stores or len(elements) < 2 or len(lanes) != 1 or len(widths) != 1:
+            continue
+        width = widths.pop()
+        wide = width > 1 and width & (width - 1) == 0 and len(elements) <= width
+        if wide and len(set(rows)) == len(rows):
+            across = tuple(home[e][0] if e in home else rows[0] for e in elements)
+            found[elements] = across, lanes.pop()
+    return found
 
 
 @cache

@@ -162,3 +162,13 @@ def test_a_row_that_all_share_is_not_asked_for() -> None:
         schedule = sketch.trace.with_row(row.tolist()).apply(func)
         to_module(compile_func(schedule.func, small))(*found)
         np.testing.assert_array_equal(found[-1], wanted[-1])
+
+
+def test_vectors_of_channels_are_written_along_rows() -> None:
+    """The columns of the register tile, not its vectors, lie together in memory."""
+    func = ops.conv2d_func(c=4, h=14, w=14, o=16, constant_w=True)
+    target = resolve("cpu -mcpu=cascadelake -threads=1")
+    (sketch,) = (s for s in sketches(func, target) if s.name.startswith("tiled_across"))
+    for row in Rowspace(sketch).sample(np.random.default_rng(0), ROWS):
+        scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
+        assert "vscatter" not in compile_func(scheduled, target).assembly()

@@ -91,6 +91,41 @@ def f(X: T.Buffer((4, 16), "float32"), Y: T.Buffer((16, 4), "float32")):
     )
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 7, 8, 12, 16])
+def test_columns_of_fewer_rows_than_lanes(rows: int) -> None:
+    code = check(
+        parse(f"""
+def f(X: T.Buffer(({rows}, 16), "float32"), Y: T.Buffer((16, {rows}), "float32")):
+    R = T.alloc((16, {rows}), "float32", scope="register")
+    for r in T.unrolled({rows}):
+        for c in T.vectorized(16):
+            R[c, r] = X[r, c]
+    for c in T.unrolled(16):
+        for r in T.vectorized({rows}):
+            Y[c, r] = R[c, r]
+"""),
+        target=WIDE,
+    )
+    assert "vscatter" not in code.assembly()
+
+
+def test_columns_of_a_tail() -> None:
+    """What is masked off was never stored."""
+    check(
+        parse("""
+def f(X: T.Buffer((3, 16), "float32"), Y: T.Buffer((16, 3), "float32")):
+    R = T.alloc((16, 8), "float32", scope="register")
+    for r in T.unrolled(3):
+        for c in T.vectorized(16):
+            R[c, r] = X[r, c]
+    for c in T.unrolled(16):
+        for r in T.vectorized(8):
+            if r < 3:
+                Y[c, r] = R[c, r]
+""")
+    )
+
+
 def test_other_strides_have_no_columns() -> None:
     func = parse("""
 def f(X: T.Buffer((4, 6), "float32"), Y: T.Buffer((6, 4), "float32")):
