@@ -19,6 +19,7 @@ from ..target import Target
 from ..tir.ir import Func
 from ..tuning_db.values import Outcome
 from .inputs import Arguments
+from .interchange import interchanged
 from .limits import limit_memory, unlimit_memory
 from .program import parse_program
 from .protocol import Message
@@ -65,7 +66,7 @@ class Runner:
 
     def _reference(self, _: dict[str, Any], __: bytes) -> Message:
         program = self._ready()
-        module = to_module(compile_func(program.func, program.target))
+        module = to_module(compile_func(interchanged(program.func), program.target))
         began = time.perf_counter()
         module(*program.arguments.values)
         seconds = time.perf_counter() - began
