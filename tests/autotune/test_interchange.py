@@ -11,7 +11,7 @@ import tilewright as tw
 from tilewright import ops
 from tilewright.autotune.interchange import interchanged
 from tilewright.codegen.build import compile_func, to_module
-from tilewright.tir.ir import Buffer, Func
+from tilewright.tir.ir import Buffer, Func, integers
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,6 @@ def test_a_program_that_is_scheduled_stays_right() -> None:
 def result(func: Func) -> np.ndarray[Any, Any]:
     rng = np.random.default_rng(0)
     buffers = [p for p in func.params if isinstance(p, Buffer)]
-    arrays = [rng.random(b.shape).astype(b.dtype) for b in buffers]
+    arrays = [rng.random(integers(b.shape)).astype(b.dtype) for b in buffers]
     to_module(compile_func(func, "cpu -threads=1"))(*arrays)
     return arrays[-1]
