@@ -195,7 +195,10 @@ def schedule_dot(draft: Draft, plan: Plan, positions: list[int], target: Target)
     init = sch.decompose_reduction(main, reduction[0])
     sch.vectorize(sch.get_loops(init)[-1])
     sch.tensorize(lane, dot.intrin)
-    _schedule_copy(sch, packed)
+    if plan.packed.strides.get(plan.vector) == 1 and not pads:
+        _interleave(sch, packed)
+    else:
+        _schedule_copy(sch, packed)
 
 
 def _pad(sch: Schedule, main: Label, plan: Plan) -> tuple[list[Label], Label | None]:
@@ -224,6 +227,18 @@ def _schedule_copy(sch: Schedule, label: Label) -> None:
         sch.vectorize(last)
     else:
         sch.unroll(last)
+    sch.parallel(first)
+
+
+def _interleave(sch: Schedule, label: Label) -> None:
+    """Run a packing copy in parallel: the rows of a group as vectors, lane after lane."""
+    first, *_, group, lane, step = sch.get_loops(label)
+    rows = sch.cache_read(label, 0, "register")
+    sch.compute_at(rows, group)
+    row, vector = sch.get_loops(rows)[-2:]
+    sch.unroll(row)
+    sch.vectorize(vector)
+    sch.vectorize(sch.fuse(lane, step))
     sch.parallel(first)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ... import dtypes
 from ...tir.ir import Expr, shuffle
 
 
@@ -46,3 +47,13 @@ class Columns:
                 order = [k + self._lanes - block if k & block else k for k in lanes]
             found = self._known[block, i] = shuffle(first, second, tuple(order))
         return found
+
+
+def interleaved(rows: Sequence[Expr], lanes: range) -> Expr:
+    """Lane after lane, those of each of a power of two of vectors: a0 b0 c0 d0 a1 b1 c1 d1 ..."""
+    if len(rows) == 2:
+        a, b = rows
+        width = dtypes.info(a.dtype).lanes
+        return shuffle(a, b, tuple(k for i in lanes for k in (i, width + i)))
+    even, odd = (interleaved(rows[start::2], lanes) for start in (0, 1))
+    return interleaved((even, odd), range(dtypes.info(even.dtype).lanes))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ... import dtypes
 from ...errors import BuildError
@@ -14,11 +15,13 @@ from ...tir.ir import (
     INDEX,
     Alloc,
     Binary,
+    Broadcast,
     Buffer,
     Const,
     Expr,
     Func,
     Load,
+    Op,
     Ramp,
     Stmt,
     Store,
@@ -26,11 +29,13 @@ from ...tir.ir import (
     const,
 )
 from ...tir.visit import rewrite_children
-from .columns import Columns
+from .columns import Columns, interleaved
 from .scope import nested, with_body
 
 SCOPE = "register"
-Elements = range
+Elements: TypeAlias = range | tuple[int, ...]
+Home: TypeAlias = dict[int, tuple[Elements, int]]
+"""For each element the vector in which it is stored, and its lane there."""
 
 
 def registers(func: Func, target: Target) -> Func:
@@ -39,7 +44,8 @@ def registers(func: Func, target: Target) -> Func:
     R[ramp(0, 1, 16)] = ...; R[ramp(16, 1, 16)] = ...   ->   R_0[...] = ...; R_16[...] = ...
 
     A value is as wide as the widest vector that is accessed, narrower accesses are parts of it. Of
-    several vectors columns may be read too, which are shuffled together from them.
+    several vectors columns may be read too, or all of them lane by lane: those are shuffled
+    together from them.
     Code generation turns such buffers into values. Raises `BuildError` where an index is not a
     constant.
     """
@@ -57,11 +63,10 @@ def registers(func: Func, target: Target) -> Func:
         if found is None:
             if kind is Load and e.buffer in slots:
                 elements = _elements(e)
-                column = slots[e.buffer].columns.get(elements)
-                if column is None:
+                found = slots[e.buffer].across.get(elements)
+                if found is None:
                     slot, where = slots[e.buffer].place(e.buffer, elements)
-                    column = Load(slot, where, e.dtype, None if e.mask is None else expr(e.mask))
-                found = column
+                    found = Load(slot, where, e.dtype, None if e.mask is None else expr(e.mask))
             elif kind is Binary:
                 x, y = expr(e.a), expr(e.b)
                 found = e if x is e.a and y is e.b else Binary(e.op, x, y, e.dtype)
@@ -108,7 +113,7 @@ class _Slots(NamedTuple):
     buffers: tuple[Buffer, ...]
     lanes: dict[int, tuple[Buffer, int]]
     places: dict[Elements, tuple[Buffer, tuple[Expr, ...]]]
-    columns: dict[Elements, Expr]
+    across: dict[Elements, Expr]
 
     def place(self, buffer: Buffer, elements: Elements) -> tuple[Buffer, tuple[Expr, ...]]:
         """The value that holds `elements` one after the other, and the index of them in it."""
@@ -158,10 +163,13 @@ def _slots(func: Func) -> dict[Buffer, _Slots]:
 
 
 def _cut(buffer: Buffer, accesses: dict[Elements, bool]) -> _Slots:
-    """Elements that are accessed together go together, but for columns."""
-    turned = _columns(accesses)
+    """Elements that are accessed together go together, but for what is read across vectors."""
+    home = _homes(accesses)
+    loads = [e for e, stores in accesses.items() if not stores and len(e) > 1]
+    columns = {e: column for e in loads if (column := _column(e, home)) is not None}
+    mixed = {e: order for e in loads if (order := _interleaved(e, home)) is not None}
     group: dict[int, list[int]] = {}
-    for elements in (a for a in accesses if a not in turned):
+    for elements in (a for a in accesses if a not in columns and a not in mixed):
         merged = {id(group[e]): group[e] for e in elements if e in group}
         if len(merged) == 1 and all(e in group for e in elements):
             continue
@@ -177,43 +185,65 @@ def _cut(buffer: Buffer, accesses: dict[Elements, bool]) -> _Slots:
         for lane, e in enumerate(together):
             lanes[e] = slot, lane
     slots = _Slots(tuple(buffers), lanes, {}, {})
+
+    def vectors(rows: tuple[Elements, ...]) -> list[Expr]:
+        dtype = dtypes.vector(buffer.dtype, len(rows[0]))
+        return [Load(*slots.place(buffer, row), dtype) for row in rows]
+
     known: dict[tuple[Elements, ...], Columns] = {}
-    for elements, (rows, column) in turned.items():
+    for elements, (rows, column) in columns.items():
         if rows not in known:
-            dtype = dtypes.vector(buffer.dtype, len(rows[0]))
-            vectors = [Load(*slots.place(buffer, row), dtype) for row in rows]
-            known[rows] = Columns(vectors, len(rows[0]))
-        slots.columns[elements] = known[rows][column]
+            known[rows] = Columns(vectors(rows), len(rows[0]))
+        slots.across[elements] = known[rows][column]
+    for elements, (rows, lanes_of) in mixed.items():
+        slots.across[elements] = interleaved(vectors(rows), lanes_of)
     return slots
 
 
-def _columns(accesses: dict[Elements, bool]) -> dict[Elements, tuple[tuple[Elements, ...], int]]:
-    """What is loaded across vectors that are stored: the vectors and the column of them.
-
-    It takes an element of each of several vectors, all from the same lane; what is never stored is
-    masked off, and may be anything. Vectors are stored as wholes that do not overlap, and have a
-    power of two of lanes.
-    """
-    home: dict[int, tuple[Elements, int]] = {}
+def _homes(accesses: dict[Elements, bool]) -> Home:
+    """Where elements are, if they are stored as whole vectors that do not overlap."""
+    home: Home = {}
     for elements, stores in accesses.items():
         if not stores:
             continue
         if any(e in home for e in elements):
             return {}
         home.update({e: (elements, lane) for lane, e in enumerate(elements)})
-    found = {}
-    for elements, stores in accesses.items():
-        places = [home[e] for e in elements if e in home]
-        rows, lanes = [row for row, _ in places], {lane for _, lane in places}
-        widths = {len(row) for row in rows}
-        if stores or len(elements) < 2 or len(lanes) != 1 or len(widths) != 1:
-            continue
-        width = widths.pop()
-        wide = width > 1 and width & (width - 1) == 0 and len(elements) <= width
-        if wide and len(set(rows)) == len(rows):
-            across = tuple(home[e][0] if e in home else rows[0] for e in elements)
-            found[elements] = across, lanes.pop()
-    return found
+    return home
+
+
+def _column(elements: Elements, home: Home) -> tuple[tuple[Elements, ...], int] | None:
+    """The vectors, and the one lane of all of them, from which `elements` are taken.
+
+    What is never stored is masked off, and may be anything. Vectors have a power of two of lanes.
+    """
+    places = [home[e] for e in elements if e in home]
+    rows, lanes = [row for row, _ in places], {lane for _, lane in places}
+    widths = {len(row) for row in rows}
+    if len(lanes) != 1 or len(widths) != 1 or len(set(rows)) < len(rows):
+        return None
+    width = widths.pop()
+    if width < 2 or not _is_power(width) or len(elements) > width:
+        return None
+    return tuple(home[e][0] if e in home else rows[0] for e in elements), lanes.pop()
+
+
+def _interleaved(elements: Elements, home: Home) -> tuple[tuple[Elements, ...], range] | None:
+    """The vectors that `elements` alternate between, and the lanes taken of each of them."""
+    if any(e not in home for e in elements):
+        return None
+    rows = tuple(dict.fromkeys(home[e][0] for e in elements))
+    first, count = home[elements[0]][1], len(elements) // len(rows)
+    lanes = range(first, first + count)
+    wanted = [(row, lane) for lane in lanes for row in rows]
+    if count < 2 or len(rows) < 2 or not _is_power(len(rows)):
+        return None
+    same = len({len(row) for row in rows}) == 1
+    return (rows, lanes) if same and [home[e] for e in elements] == wanted else None
+
+
+def _is_power(n: int) -> bool:
+    return n & (n - 1) == 0
 
 
 @cache
@@ -230,9 +260,36 @@ def _elements(n: Load | Store) -> Elements:
         case Ramp(base=Const(value=start), stride=Const(value=step), lanes=lanes):
             return range(int(start), int(start) + int(step) * lanes, int(step))
         case index:
+            known = _constants(index)
+            if known is not None:
+                return known
             raise BuildError(
                 "{0} is held in registers, and its index {1} is not a constant",
                 n.buffer.name,
                 index,
                 hint="unroll or vectorize the loops in the index, or use another scope",
             )
+
+
+_INTEGERS: dict[Op, Callable[[int, int], int]] = {
+    Op.ADD: operator.add,
+    Op.SUB: operator.sub,
+    Op.MUL: operator.mul,
+    Op.FLOORDIV: operator.floordiv,
+    Op.MOD: operator.mod,
+}
+
+
+def _constants(index: Expr) -> tuple[int, ...] | None:
+    """The value of each lane, where all of them are known."""
+    match index:
+        case Ramp(base=Const(value=start), stride=Const(value=step), lanes=lanes):
+            return tuple(int(start) + int(step) * k for k in range(lanes))
+        case Broadcast(value=Const(value=value), lanes=lanes):
+            return (int(value),) * lanes
+        case Binary(op=op, a=a, b=b) if op in _INTEGERS:
+            x, y = _constants(a), _constants(b)
+            if x is None or y is None:
+                return None
+            return tuple(_INTEGERS[op](*pair) for pair in zip(x, y, strict=True))
+    return None

@@ -109,6 +109,24 @@ def f(X: T.Buffer(({rows}, 16), "float32"), Y: T.Buffer((16, {rows}), "float32")
     assert "vscatter" not in code.assembly()
 
 
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16", "float32"])
+@pytest.mark.parametrize("rows", [2, 4, 8])
+def test_rows_lane_after_lane(rows: int, dtype: str) -> None:
+    code = check(
+        parse(f"""
+def f(X: T.Buffer(({rows}, 16), "{dtype}"), Y: T.Buffer(({16 * rows},), "{dtype}")):
+    R = T.alloc(({rows}, 16), "{dtype}", scope="register")
+    for r in T.unrolled({rows}):
+        for c in T.vectorized(16):
+            R[r, c] = X[r, c]
+    for c in T.vectorized({16 * rows}):
+        Y[c] = R[c % {rows}, c // {rows}]
+"""),
+        target=WIDE,
+    )
+    assert "gather" not in code.llvm_text
+
+
 def test_columns_of_a_tail() -> None:
     """What is masked off was never stored."""
     check(
