@@ -191,12 +191,12 @@ def _cut(buffer: Buffer, accesses: dict[Elements, bool]) -> _Slots:
         return [Load(*slots.place(buffer, row), dtype) for row in rows]
 
     known: dict[tuple[Elements, ...], Columns] = {}
-    for elements, (rows, column) in columns.items():
+    for elements, (rows, number) in columns.items():
         if rows not in known:
             known[rows] = Columns(vectors(rows), len(rows[0]))
-        slots.across[elements] = known[rows][column]
-    for elements, (rows, lanes_of) in mixed.items():
-        slots.across[elements] = interleaved(vectors(rows), lanes_of)
+        slots.across[elements] = known[rows][number]
+    for elements, (rows, taken) in mixed.items():
+        slots.across[elements] = interleaved(vectors(rows), taken)
     return slots
 
 
