@@ -231,15 +231,19 @@ def _schedule_copy(sch: Schedule, label: Label) -> None:
 
 
 def _interleave(sch: Schedule, label: Label) -> None:
-    """Run a packing copy in parallel: the rows of a group as vectors, lane after lane."""
-    first, *_, group, lane, step = sch.get_loops(label)
+    """Run a packing copy in parallel: the rows of a group as vectors, lane after lane.
+
+    Rows are read from end to end, and what is written of each panel is a whole line.
+    """
+    *outer, panel, group, lane, step = sch.get_loops(label)
+    sch.reorder(group, panel)
     rows = sch.cache_read(label, 0, "register")
-    sch.compute_at(rows, group)
+    sch.compute_at(rows, panel)
     row, vector = sch.get_loops(rows)[-2:]
     sch.unroll(row)
     sch.vectorize(vector)
     sch.vectorize(sch.fuse(lane, step))
-    sch.parallel(first)
+    sch.parallel(outer[0] if outer else group)
 
 
 def _layout(source: Input, by: Var, plan: Plan) -> str:
