@@ -372,7 +372,7 @@ def _crowded(
     ]
 
 
-def _at_capacity(levels: list[Traffic], cache: int, capacity: float, kept: float) -> Floats:
+def _at_capacity(levels: list[Traffic], cache: int, capacity: float, kept: Floats) -> Floats:
     """The bytes moved into a cache: those of the outermost level whose data fits it.
 
     Data of up to twice the capacity stays in part. Where the `kept` bytes of the program do, what
@@ -382,5 +382,5 @@ def _at_capacity(levels: list[Traffic], cache: int, capacity: float, kept: float
     for level in reversed(levels[:-1]):
         stays = np.clip(2.0 - level.needed[1 + cache] / capacity, 0.0, 1.0)
         result = result - stays * np.maximum(result - level.moved, 0.0)
-    warm = min(max(2.0 - kept / capacity, 0.0), 1.0)
+    warm = np.clip(2.0 - kept / capacity, 0.0, 1.0)
     return np.maximum(result - warm * levels[0].moved, 0.0)

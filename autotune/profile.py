@@ -11,7 +11,6 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -114,12 +113,12 @@ class Visit:
 class Profile:
     """The visits of a program and the columns that `values` computes for rows of decisions.
 
-    `bytes` are those of all that outlives a call, and of internal buffers of known sizes that are
-    not made anew in some loop.
+    `bytes` are those of all that outlives a call, and of internal buffers that are not made anew in
+    some loop.
     """
 
     visits: tuple[Visit, ...]
-    bytes: int
+    bytes: Dim
     dims: tuple[Dim, ...]
     compute: Callable[[Ints], Ints] | None
 
@@ -151,24 +150,23 @@ def profile(
     }
     private = _private(func, paths)
     visits = tuple(_visit(b, path, ranges, private) for b, path in paths.items())
+    kept = _bytes(func, private)
     dims: dict[int, Dim] = {}
-    for v in visits:
-        for dim in _dims_of(v):
-            if not isinstance(dim, int):
-                dims[id(dim)] = dim
+    for dim in (kept, *(dim for v in visits for dim in _dims_of(v))):
+        if not isinstance(dim, int):
+            dims[id(dim)] = dim
     ordered = tuple(dims.values())
     compute = compile_columns(ordered, variables) if ordered else None
-    return Profile(visits, _bytes(func, private), ordered, compute)
+    return Profile(visits, kept, ordered, compute)
 
 
-def _bytes(func: Func, private: Mapping[Buffer, int]) -> int:
+def _bytes(func: Func, private: Mapping[Buffer, int]) -> Dim:
     lasting = [p for p in func.params if isinstance(p, Buffer)]
     lasting += [b for b in func.allocs if private.get(b, 0) == 0 and b.scope != "register"]
-    return sum(
-        dtypes.nbytes(b.dtype) * prod(n for n in b.shape if isinstance(n, int))
-        for b in lasting
-        if all(isinstance(n, int) for n in b.shape)
-    )
+    total: Dim = 0
+    for b in lasting:
+        total = total + product(b.shape) * dtypes.nbytes(b.dtype)
+    return total
 
 
 def _private(func: Func, paths: Mapping[Block, Sequence[Stmt]]) -> dict[Buffer, int]:
@@ -358,9 +356,9 @@ class Evaluated:
 
     def __init__(self, source: Profile, rows: Ints) -> None:
         self.rows = len(rows)
-        self.bytes = source.bytes
         self._values = source.values(rows)
         self._columns: dict[int, Floats] = {}
+        self.bytes = self.column(source.bytes)
         self.visits = [
             Numbers(v, [np.maximum(self.column(e), 1.0) for e in v.extents]) for v in source.visits
         ]
