@@ -120,14 +120,24 @@ def rejoin(context: Context, p: Poly) -> Poly:
 
 
 def _join_digits(context: Context, p: Poly, k: Key, c: int, top: Poly, scale: int) -> Poly | None:
-    """x % c and (x % (c*d)) // c, or x % c and (x // c) % d, as the digits of one remainder."""
+    """The remainder `k`, of `top` by `scale`, and what it is the lower digit to in `p` as one.
+
+    x % c and x' // c, where x' and x differ by multiples of c, as x'; x % c and (x % (c*d)) // c,
+    or x % c and (x // c) % d, as the digits of one remainder.
+    """
     for other, d in p.items():
         definition = context.definitions.get(other) if not isinstance(other, tuple) else None
         if definition is None or d != c * scale:
             continue
         op, over, under = definition
         size = constant(under)
-        if size is None or len(over) != 1:
+        if size is None:
+            continue
+        if op is Op.FLOORDIV and size == scale and context.fits(over):
+            apart = add(over, top, -1)
+            if all(n % scale == 0 for n in apart.values()):
+                return add(add(add(p, {k: -c}), {other: -d}), over, c)
+        if len(over) != 1:
             continue
         ((inner, one),) = over.items()
         within = context.definitions.get(inner) if not isinstance(inner, tuple) else None

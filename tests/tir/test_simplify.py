@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tilewright import dtypes
 from tilewright.tir.equality import structural_equal
+from tilewright.tir.evaluate import evaluate
 from tilewright.tir.ir import (
     FALSE,
     INDEX,
@@ -329,3 +330,16 @@ def test_same_is_structural() -> None:
     assert same(I * 8 + J, I * 8 + J)
     assert not same(I * 8 + J, I * 8 + K)
     assert not same(Call("neg", (I,), INDEX), Call("abs", (I,), INDEX))
+
+
+def test_quotient_and_a_reduced_remainder_are_one_number() -> None:
+    x, y = Var("x"), Var("y")
+    ranges = {x: (0, 9), y: (0, 15)}
+    number = x * 320 + y
+    assert str(simplify(number // 56 * 56 + number % 56, ranges)) == "x * 320 + y"
+    assert str(simplify(number // 56 * 56 + (x * 40 + y) % 56, ranges)) == "x * 320 + y"
+    other = simplify(number // 56 * 56 + (x * 41 + y) % 56, ranges)
+    for i in range(10):
+        for j in range(16):
+            wanted = (i * 320 + j) // 56 * 56 + (i * 41 + j) % 56
+            assert evaluate(other, {x: i, y: j}) == wanted

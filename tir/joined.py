@@ -1,0 +1,62 @@
+"""Adjacent dimensions that are accessed at the digits of one number, taken as one dimension."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .ir import Binary, Buffer, Const, Dim, Expr, Op
+from .structure import same
+
+
+class Joined(NamedTuple):
+    """An access as one to a buffer of fewer dimensions, with its elements in the same order.
+
+    `dims` has the dimensions of the buffer that each dimension is made of.
+    """
+
+    shape: tuple[Dim, ...]
+    indices: tuple[Expr, ...]
+    dims: tuple[tuple[int, ...], ...]
+
+
+def joined(buffer: Buffer, indices: tuple[Expr, ...]) -> Joined:
+    """An access with each run of indices that are the digits of one number joined to that number.
+
+        A[i, e // 8, e % 8], of shape (4, 6, 8)   ->   A[i, e], of shape (4, 48)
+
+    The remainder is by the size of its dimension. Buffers with strides of their own stay as they
+    are.
+    """
+    shape, found = list(buffer.shape), list(indices)
+    dims: list[tuple[int, ...]] = [(d,) for d in range(len(shape))]
+    if buffer.strides is None:
+        for d in range(len(shape) - 2, -1, -1):
+            size, low = shape[d], shape[d + 1]
+            if not isinstance(size, int) or not isinstance(low, int):
+                continue
+            number = _number(found[d], found[d + 1], size, low)
+            if number is not None:
+                shape[d : d + 2] = [size * low]
+                found[d : d + 2] = [number]
+                dims[d : d + 2] = [dims[d] + dims[d + 1]]
+    return Joined(tuple(shape), tuple(found), tuple(dims))
+
+
+def _number(high: Expr, low: Expr, size: int, by: int) -> Expr | None:
+    """The number of which `low` is the remainder by `by`, and `high` the quotient below `size`."""
+    number = _operand(low, Op.MOD, by)
+    if number is None:
+        return None
+    quotient = _operand(high, Op.FLOORDIV, by)
+    if quotient is not None and same(quotient, number):
+        return number
+    rest = _operand(high, Op.MOD, size)
+    quotient = None if rest is None else _operand(rest, Op.FLOORDIV, by)
+    return number % (size * by) if quotient is not None and same(quotient, number) else None
+
+
+def _operand(e: Expr, op: Op, by: int) -> Expr | None:
+    """What `e` applies `op` to, with the number `by`."""
+    if type(e) is Binary and e.op is op and type(e.b) is Const and e.b.value == by:
+        return e.a
+    return None
