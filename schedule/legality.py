@@ -33,6 +33,7 @@ from ..tir.ir import (
     as_expr,
     binary,
 )
+from ..tir.joined import joined
 from ..tir.prove import prove
 from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
@@ -144,7 +145,7 @@ def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bo
             )
     ranges = loop_ranges(s for s in path if type(s) is For)
     for buffer, users in _shared(blocks).items():
-        accesses = [a for b in users for a in _accesses(b, buffer, loop.body)]
+        accesses = _accesses(users, buffer, loop.body)
         if distinct(accesses, [loop], ranges) or (
             private
             and buffer in fn.allocs
@@ -172,7 +173,7 @@ def touches_apart(path: Sequence[Stmt], block: Block, buffer: Buffer) -> bool:
     loop = path[-1]
     assert isinstance(loop, For)
     ranges = loop_ranges(s for s in path if type(s) is For)
-    if distinct(_accesses(block, buffer, loop.body), [loop], ranges):
+    if distinct(_accesses([block], buffer, loop.body), [loop], ranges):
         return True
     return conflicts(pairs_of(uses_of(block, buffer, loop.body)), [loop], ranges).apart
 
@@ -196,7 +197,7 @@ def kept_apart(path: Sequence[Stmt], blocks: Sequence[Block], buffer: Buffer) ->
     loop = path[-1]
     assert isinstance(loop, For)
     ranges = loop_ranges(s for s in path if type(s) is For)
-    return distinct([a for b in blocks for a in _accesses(b, buffer, loop.body)], [loop], ranges)
+    return distinct(_accesses(blocks, buffer, loop.body), [loop], ranges)
 
 
 def own_buffers(fn: Func, path: Sequence[Stmt]) -> list[Buffer]:
@@ -272,7 +273,7 @@ def _require_self_contained(
             if buffer in _buffers(b, writes=True) and loops & feeding(b, IterKind.REDUCE)
         ]
         safe = not accumulated and (
-            distinct([a for b in users for a in _accesses(b, buffer, body)], chain, ranges)
+            distinct(_accesses(users, buffer, body), chain, ranges)
             or _covered(users, buffer, body, ranges)
         )
         found = Finding(True) if safe else _overtaken(old, chain, body, buffer, users, ranges)
@@ -338,15 +339,28 @@ def _inner_loops(body: Stmt, block: Block) -> dict[Var, Dim]:
     return {s.var: s.extent for s in path if type(s) is For}
 
 
-def _accesses(block: Block, buffer: Buffer, body: Stmt) -> list[Access]:
-    inner = _inner_loops(body, block)
-    seen = {
-        tuple(map(_range_key, r.ranges)): r
-        for r in (*block.writes, *block.reads)
-        if r.buffer is buffer
-    }
-    guards = conjuncts(block.predicate)
-    return [Access(r.ranges, inner, guards) for r in bound_regions(block, seen.values(), buffer)]
+def _accesses(blocks: Sequence[Block], buffer: Buffer, body: Stmt) -> list[Access]:
+    """How blocks use a buffer, by joined dimensions where all do so by the same ones."""
+    found: list[Access] = []
+    for block in blocks:
+        inner = _inner_loops(body, block)
+        seen = {
+            tuple(map(_range_key, r.ranges)): r
+            for r in (*block.writes, *block.reads)
+            if r.buffer is buffer
+        }
+        guards = conjuncts(block.predicate)
+        regions = bound_regions(block, seen.values(), buffer)
+        found += [Access(r.ranges, inner, guards) for r in regions]
+    places = [joined(buffer, tuple(r.min for r in a.ranges)) for a in found]
+    alike = len({p.dims for p in places}) == 1 and len(places[0].dims) < len(buffer.shape)
+    points = all(certain(r.extent == 1) for a in found for r in a.ranges)
+    if not (alike and points):
+        return found
+    return [
+        _replace(a, ranges=tuple(Range(e, 1) for e in p.indices))
+        for a, p in zip(found, places, strict=True)
+    ]
 
 
 def _range_key(r: Range) -> object:

@@ -10,6 +10,7 @@ from ...errors import similar
 from ...tir.ir import (
     Block,
     Buffer,
+    Const,
     Dim,
     Expr,
     Func,
@@ -26,6 +27,7 @@ from ...tir.ir import (
     load,
     seq,
 )
+from ...tir.joined import joined
 from ...tir.structure import key_of
 from ...tir.visit import substitute, walk
 from ..available import require_still_concurrent
@@ -219,20 +221,33 @@ def _alike(a: Elements, b: Elements) -> bool:
 
 
 def is_whole(elements: Elements, buffer: Buffer) -> bool:
-    """Whether `elements` are all of `buffer`, each at variables of its own."""
+    """Whether `elements` are all of `buffer`, each at variables of its own.
+
+    A variable may count the elements of several dimensions.
+    """
     extents = dict(zip(elements.variables, elements.extents, strict=True))
-    plain = [e for e in elements.indices if type(e) is Var and e in extents]
-    return len(set(plain)) == len(buffer.shape) and all(
-        certain(extents[v] == n) for v, n in zip(plain, buffer.shape, strict=True)
+    shape, indices, _ = joined(buffer, elements.indices)
+    moving = [(e, n) for e, n in zip(indices, shape, strict=True) if not _is_only(e, n)]
+    plain = [(e, n) for e, n in moving if type(e) is Var and e in extents]
+    return len({e for e, _ in plain}) == len(moving) and all(
+        certain(extents[v] == n) for v, n in plain
     )
+
+
+def _is_only(index: Expr, size: Dim) -> bool:
+    """Whether an index is the only one of its dimension."""
+    return certain(size == 1) and type(index) is Const and index.value == 0
 
 
 def copy_block(name: str, source: Buffer, target: Buffer, elements: Elements) -> tuple[Stmt, Label]:
     """A loop nest that copies `elements` of `source` to `target`, which has the same shape."""
     label = Label(name)
     if is_whole(elements, source):
-        variables = tuple(Var(f"v{d}") for d in range(len(source.shape)))
-        elements = Elements(variables, source.shape, variables)
+        shape, indices, _ = joined(source, elements.indices)
+        places = [(e, n) for e, n in zip(indices, shape, strict=True) if type(e) is Var]
+        renamed = {e: Var(f"v{d}") for d, (e, _) in enumerate(places)}
+        at = tuple(substitute(e, renamed) for e in elements.indices)
+        elements = Elements(tuple(renamed.values()), tuple(n for _, n in places), at)
     loops = [(Var(f"c{d}"), n) for d, n in enumerate(elements.extents)]
     iters = tuple(
         Iter(v, n, IterKind.SPATIAL, loop)

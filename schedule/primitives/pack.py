@@ -32,7 +32,7 @@ from ...tir.ir import (
     product,
     select,
 )
-from ...tir.simplify import simplify_dim
+from ...tir.simplify import simplify, simplify_dim
 from ...tir.structure import key_of
 from ...tir.visit import rewrite_children, walk
 from ..blocks import free_vars, loop_ranges, nest, prefetched, with_regions
@@ -295,19 +295,34 @@ def transform_layout(
     _require_injective(old, mapping, block)
     new = _replace(old, shape=tuple(shape))
     body = fn.body
+
+    def moved(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """The new indices; digits that the map joins again are the number that they are of."""
+        return tuple(map(simplify, mapping.apply(indices)))
+
     for b in list(blocks_in(body)):
         if old in prefetched(b) or any(r.buffer is old for r in (*b.reads, *b.writes)):
-            body = replace_stmt(body, b, _reindexed(b, old, new, mapping.apply))
+            body = replace_stmt(body, b, _reindexed(b, old, new, moved))
     allocs = tuple(new if b is old else b for b in fn.allocs)
     return _replace(fn, body=body, allocs=allocs), None
 
 
 def _require_injective(buffer: Buffer, mapping: IndexMap, at: Label) -> None:
-    """Require that different elements move to different places."""
-    if all(_determined(v, mapping.outputs) for v in mapping.inputs):
+    """Require that different elements move to different places.
+
+    That is tried out for the dimensions that cannot be told from the indices by rule.
+    """
+    extents = dict(zip(mapping.inputs, buffer.shape, strict=True))
+    open_ = {
+        v: n for v, n in extents.items() if not (certain(n == 1) or _determined(v, mapping.outputs))
+    }
+    if not open_:
         return
-    size = product(buffer.shape)
-    sizes = {v for e in mapping.outputs for v in free_vars(e)}.difference(mapping.inputs)
+    outputs = [e for e in mapping.outputs if not free_vars(e).isdisjoint(open_)]
+    if any(not free_vars(e) <= open_.keys() for e in outputs):
+        open_, outputs = extents, list(mapping.outputs)
+    size = product(list(open_.values()))
+    sizes = {v for e in outputs for v in free_vars(e)}.difference(open_)
     require(
         isinstance(size, int) and size <= ENUMERATED and not sizes,
         "it cannot be shown that the map keeps the elements of {0} apart",
@@ -317,11 +332,9 @@ def _require_injective(buffer: Buffer, mapping: IndexMap, at: Label) -> None:
     )
     from ...tir.evaluate import evaluate
 
-    grid = np.indices(integers(map(as_dim, buffer.shape)), dtype=np.int64)
-    columns = {v: grid[d].ravel() for d, v in enumerate(mapping.inputs)}
-    places = np.stack(
-        [np.broadcast_to(evaluate(e, columns), grid[0].size) for e in mapping.outputs]
-    )
+    grid = np.indices(integers(map(as_dim, open_.values())), dtype=np.int64)
+    columns = {v: grid[d].ravel() for d, v in enumerate(open_)}
+    places = np.stack([np.broadcast_to(evaluate(e, columns), grid[0].size) for e in outputs])
     distinct = np.unique(places, axis=1).shape[1]
     count = int(grid[0].size)
     require(

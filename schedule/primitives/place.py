@@ -25,6 +25,7 @@ from ...tir.ir import (
     const,
     seq,
 )
+from ...tir.joined import joined
 from ...tir.prove import prove
 from ...tir.visit import substitute
 from ..available import (
@@ -251,7 +252,8 @@ def _require_apart(fn: Func, consumer: Block, produced: _Produced) -> None:
     """
     path = path_to(fn, consumer.label)
     follows = produced.followed and all(
-        produced.ranges.keys() <= {r.min for r in region.ranges} for region in consumer.writes
+        produced.ranges.keys() <= set(joined(w.buffer, tuple(r.min for r in w.ranges)).indices)
+        for w in consumer.writes
     )
     for k, s in enumerate(path):
         if type(s) is For and s.var in concurrent_loops([s]):
