@@ -44,6 +44,7 @@ from ..tir.ir import (
     ceildiv,
     product,
 )
+from ..tir.joined import Joined, joined
 from ..tir.polynomial import factors
 from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
@@ -74,7 +75,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Access:
-    """A buffer access: for each dimension its size and the terms of its index."""
+    """A buffer access: for each joined dimension its size and the terms of its index."""
 
     buffer: Buffer
     stores: bool
@@ -228,9 +229,11 @@ def _visit(
         if kind is Load or kind is Store:
             key = (n.buffer, kind is Store, *map(key_of, n.indices))
             if key not in accesses:
-                indices = [simplifier(substitute(e, values)) for e in n.indices]
+                at = joined(n.buffer, n.indices)
+                indices = [simplifier(substitute(e, values)) for e in at.indices]
+                at = at._replace(indices=tuple(indices))
                 first = private.get(n.buffer, 0)
-                accesses[key] = _access(n.buffer, kind is Store, indices, loops, first, simplifier)
+                accesses[key] = _access(n.buffer, kind is Store, at, loops, first, simplifier)
             if kind is Store:
                 dtype = n.buffer.dtype
         elif kind is Select or (kind is Binary and n.dtype in ARITHMETIC):
@@ -277,14 +280,14 @@ def _tile(block: Block) -> list[For]:
 
 
 def _access(
-    buffer: Buffer, stores: bool, indices: list[Expr], loops: list[For], first: int, s: Simplifier
+    buffer: Buffer, stores: bool, at: Joined, loops: list[For], first: int, s: Simplifier
 ) -> Access:
     """The access as loops from number `first` on move it."""
     terms = tuple(
         tuple(t for t in _terms(e, size, loops, s) if t.loop >= first)
-        for e, size in zip(indices, buffer.shape, strict=True)
+        for e, size in zip(at.indices, at.shape, strict=True)
     )
-    return Access(buffer, stores, buffer.shape, terms)
+    return Access(buffer, stores, at.shape, terms)
 
 
 def _terms(e: Expr, size: Dim, loops: list[For], s: Simplifier) -> Iterator[Term]:

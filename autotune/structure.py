@@ -22,6 +22,7 @@ from ..tir.ir import (
     Select,
     Var,
 )
+from ..tir.joined import Joined, joined
 from ..tir.linear import linear
 from ..tir.structure import key_of
 from ..tir.visit import walk
@@ -35,12 +36,13 @@ EXPENSIVE = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "pow", "sqrt", "r
 class Input:
     """How a block reads one of its input buffers.
 
-    `used` are the iteration variables in its indices. `plain` maps those that are an index by
-    themselves to their dimension. `strides` has the step in elements that one iteration makes,
-    `None` where it is not constant.
+    `at` is the place of its first access, by joined dimensions. `used` are the iteration variables
+    in its indices. `plain` maps those that are an index by themselves to their joined dimension.
+    `strides` has the step in elements that one iteration makes, `None` where it is not constant.
     """
 
     buffer: Buffer
+    at: Joined
     used: frozenset[Var]
     plain: dict[Var, int]
     strides: dict[Var, int | None]
@@ -60,12 +62,13 @@ def inputs_of(block: Block) -> list[Input]:
 def _input(buffer: Buffer, accesses: list[tuple[Expr, ...]], variables: list[Var]) -> Input:
     used = {n for a in accesses for e in a for n in walk(e) if type(n) is Var}
     first = accesses[0]
+    at = joined(buffer, first)
     same = all(tuple(map(key_of, a)) == tuple(map(key_of, first)) for a in accesses)
     own = set(variables)
-    counted = Counter(n for e in first for n in walk(e) if type(n) is Var)
+    counted = Counter(n for e in at.indices for n in walk(e) if type(n) is Var)
     plain = {
         e: d
-        for d, e in enumerate(first)
+        for d, e in enumerate(at.indices)
         if same and type(e) is Var and e in own and counted[e] == 1
     }
     indexing = [v for v in variables if v in used]
@@ -74,13 +77,14 @@ def _input(buffer: Buffer, accesses: list[tuple[Expr, ...]], variables: list[Var
         for v in indexing:
             if _stride(buffer, a, v) != strides[v]:
                 strides[v] = None
-    return Input(buffer, frozenset(indexing), plain, strides)
+    return Input(buffer, at, frozenset(indexing), plain, strides)
 
 
 def _stride(buffer: Buffer, indices: tuple[Expr, ...], var: Var) -> int | None:
     """Elements by which an access moves when `var` advances by one."""
     total = 0
     step = 1
+    shape, indices, _ = joined(buffer, indices)
     for d in range(len(indices) - 1, -1, -1):
         parts = linear(indices[d], [var])
         if parts is None:
@@ -89,7 +93,7 @@ def _stride(buffer: Buffer, indices: tuple[Expr, ...], var: Var) -> int | None:
         if not isinstance(coefficient, int):
             return None
         total += coefficient * (step if buffer.strides is None else buffer.strides[d])
-        extent = buffer.shape[d]
+        extent = shape[d]
         step *= extent if isinstance(extent, int) else 1
     return total
 
@@ -193,7 +197,7 @@ def vector_choices(block: Block) -> list[Var]:
 
 def is_near(source: Input, var: Var) -> bool:
     """Whether an input is contiguous along a variable, or takes every second element or so."""
-    stride, row = source.strides.get(var), source.buffer.shape[-1]
+    stride, row = source.strides.get(var), source.at.shape[-1]
     if stride is None or not isinstance(row, int):
         return False
     return stride == 1 or 1 < stride <= min(NEAR, row - 1)

@@ -289,7 +289,13 @@ def _matcher(trace: Trace, other: Trace) -> SequenceMatcher[Any]:
     return SequenceMatcher(None, _tokens(trace), _tokens(other), autojunk=False)
 
 
-SIZED = {"split": "factors", "tile": "factors", "prefetch": "offset"}
+SIZED = {
+    "split": "factors",
+    "tile": "factors",
+    "prefetch": "offset",
+    "transform_block_layout": "index_map",
+    "transform_layout": "index_map",
+}
 """Arguments that are sizes, in steps that sample nothing."""
 
 

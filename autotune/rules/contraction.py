@@ -24,16 +24,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...target import Target
 from ...tir.ir import Block, Dim, Label, Var, ceildiv, product
 from ..sketch import Draft, Rule
-from ..structure import extents, inputs_of, reduced, spatial, vector_choices
+from ..structure import extents, inputs_of, output_of, reduced, spatial, vector_choices
 from .common import fused, lanes_for, unroll_hint, widest
 from .elementwise import schedule_following
+from .joining import flatten
 from .packing import pack, packings, schedule_copy
 from .tiles import sample_tiles, write_back
 
@@ -58,17 +59,27 @@ class Plan:
     local: bool = False
     blocked: bool = False
 
+    def on(self, planned: Block, block: Block) -> Plan:
+        """The plan made for `planned` on `block`, which iterates alike."""
+        pairs = zip(planned.iters, block.iters, strict=True)
+        its = {i.var: mine.var for i, mine in pairs}
+        packs = tuple((n, its[by]) for n, by in self.packs)
+        return replace(self, vector=its[self.vector], packs=packs)
+
 
 def contraction_variants(
     members: list[Block], positions: list[int], target: Target
 ) -> Iterator[tuple[str, Rule]]:
     """A variant for each way of vectorising, packing and cutting the reduction."""
-    apply = functools.partial(schedule_contraction, positions=positions, target=target)
-    for plan in _plans(members[0]):
-        names = [inputs_of(members[0])[i].buffer.name for i, _ in plan.packs]
+    main = members[0]
+    apply = functools.partial(
+        schedule_contraction, planned=main, positions=positions, target=target
+    )
+    for plan in _plans(main):
+        names = [inputs_of(main)[i].buffer.name for i, _ in plan.packs]
         parts = [
             "blocked" if plan.blocked else "tiled",
-            *(["across"] if plan.vector is not vector_choices(members[0])[0] else []),
+            *(["across"] if plan.vector is not vector_choices(main)[0] else []),
             *(f"pack{x}" for x in names),
             *(["local"] if plan.local else []),
         ]
@@ -95,11 +106,17 @@ def _parts(main: Block) -> list[int]:
     return [n for n in range(2, deep) if deep % n == 0 and n * whole // deep >= SHORTEST]
 
 
-def schedule_contraction(draft: Draft, plan: Plan, positions: list[int], target: Target) -> None:
-    """Apply the rule to the block at `positions[0]` and to the one that follows it, if any."""
+def schedule_contraction(
+    draft: Draft, plan: Plan, planned: Block, positions: list[int], target: Target
+) -> None:
+    """Apply the rule to the block at `positions[0]` and to the one that follows it, if any.
+
+    The plan was made for `planned`, which iterates as that block does.
+    """
     sch = draft.schedule
     main = sch.get_block(positions[0])
     block = find_block(sch.func, main)
+    plan = plan.on(planned, block)
     tiles = _Tiles(draft, block, plan, target)
     packed = {by: pack(sch, main, n, by, tiles.width(by)) for n, by in plan.packs}
     follow = sch.get_block(positions[1]) if len(positions) > 1 else None
@@ -136,6 +153,7 @@ def _whole(draft: Draft, main: Label, block: Block, tiles: _Tiles, follow: Label
     sizes = extents(block)
     loops = dict(zip([i.var for i in block.iters], sch.get_loops(main), strict=True))
     write = sch.cache_write(main, 0, "register")
+    flatten(sch, main)
     if follow is not None:
         schedule_following(draft, follow, tiles.target)
     units, outer, middle, tile = _cut(sch, block, loops, tiles)
@@ -145,7 +163,7 @@ def _whole(draft: Draft, main: Label, block: Block, tiles: _Tiles, follow: Label
     top = _in_parallel(sch, outer)
     sch.reverse_compute_at(write, middle[-1])
     _in_registers(sch, registers)
-    write_back(sch, write, block, tiles.inner, tiles.vector, tiles.lanes)
+    write_back(sch, write, main, tiles.inner, tiles.vector, tiles.lanes)
     sch.decompose_reduction(main, steps[0][0])
     return _nest(main, top, steps, unrolled, tiles)
 
@@ -158,8 +176,11 @@ def _blocked(draft: Draft, main: Label, block: Block, tiles: _Tiles, follow: Lab
     deep = reduced(block)[0]
     assert tiles.part is not None
     first, _ = sch.split(loops[deep], factors=[None, tiles.part], perfect=True)
-    partial = sch.rfactor(first, len(spatial(block)))
+    out = output_of(block)
+    assert out is not None
+    partial = sch.rfactor(first, len(out.buffer.shape))
     sch.set_scope(partial, 0, "register")
+    flatten(sch, partial)
     loops = dict(zip([*spatial(block), deep], sch.get_loops(main), strict=True))
     units, outer, middle, tile = _cut(sch, block, loops, tiles)
     sch.reorder(*units, *outer, loops[deep], *middle, *tile)

@@ -191,7 +191,7 @@ def schedule_dot(draft: Draft, plan: Plan, positions: list[int], target: Target)
     sch.reverse_compute_at(write, middle[-1])
     for loop in inner:
         sch.unroll(loop)
-    write_back(sch, write, block, tiles.inner, plan.vector, dot.lanes)
+    write_back(sch, write, main, tiles.inner, plan.vector, dot.lanes)
     init = sch.decompose_reduction(main, reduction[0])
     sch.vectorize(sch.get_loops(init)[-1])
     sch.tensorize(lane, dot.intrin)

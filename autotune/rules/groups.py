@@ -1,4 +1,4 @@
-"""Which blocks are inlined, and which are scheduled together.
+"""Which blocks are inlined, which are scheduled together, and which variables count as one.
 
 Spatial blocks that cost little are computed where they are read. What is left is taken apart into
 groups, each with an anchor: a contraction with the spatial block that follows it, a chain that
@@ -11,7 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...errors import ScheduleError
+from ...schedule import Schedule
 from ...schedule.blocks import has_reduction, region_buffers
+from ...schedule.find import find_block
 from ...schedule.primitives.inline import compute_inline
 from ...target import Target
 from ...tir.ir import Block, Func, Label
@@ -32,6 +34,7 @@ from ..structure import (
 from .contraction import contraction_variants
 from .dot import dot_variants
 from .elementwise import elementwise_variants
+from .joining import join
 from .rows import row_dimensions, rows_variants
 
 
@@ -44,23 +47,52 @@ class Variant:
 
 
 def groups(func: Func, target: Target) -> tuple[Callable[[Draft], None], list[list[Variant]]]:
-    """The step that inlines, and the variants of each group of the blocks that are left."""
+    """The step that prepares a program, and the variants of each group of blocks that are left.
+
+    It inlines, and joins variables.
+    """
     inlined, left = _inline(func)
     names = {b.label: n for n, b in enumerate(in_order(func))}
+    taken: set[Label] = set()
+    found: list[list[Label]] = []
+    for block in reversed(in_order(left)):
+        if block.label not in taken:
+            found.append([m.label for m in _members(left, block, taken)])
+            taken |= set(found[-1])
+    joined, left = _join(left, found, target)
 
     def prepare(draft: Draft) -> None:
+        sch = draft.schedule
         for label in inlined:
-            draft.schedule.compute_inline(draft.schedule.get_block(names[label]))
+            sch.compute_inline(sch.get_block(names[label]))
+        for labels in joined:
+            join(sch, [sch.get_block(names[label]) for label in labels])
 
-    taken: set[Label] = set()
-    result: list[list[Variant]] = []
-    for block in reversed(in_order(left)):
-        if block.label in taken:
+    members = [[find_block(left, label) for label in labels] for labels in found]
+    return prepare, [_variants(left, blocks, names, target) for blocks in members]
+
+
+def _join(func: Func, found: list[list[Label]], target: Target) -> tuple[list[list[Label]], Func]:
+    """The groups whose variables are joined, and the program with those joined."""
+    sch = Schedule(func)
+    names = {b.label: n for n, b in enumerate(in_order(func))}
+    done: list[list[Label]] = []
+    for labels in found:
+        members = [find_block(func, label) for label in labels]
+        if not _is_contraction(members[0]):
             continue
-        members = _members(left, block, taken)
-        taken |= {m.label for m in members}
-        result.append(_variants(left, members, names, target))
-    return prepare, result
+        # What instructions that add up products are given is padded, which asks for plain indices.
+        if any(True for _ in dot_variants(members, [], target)):
+            continue
+        trial = sch.copy()
+        try:
+            join(trial, [trial.get_block(names[label]) for label in labels])
+        except ScheduleError:
+            continue
+        if trial.func is not sch.func:
+            sch = trial
+            done.append(labels)
+    return done, sch.func
 
 
 def _inline(func: Func) -> tuple[list[Label], Func]:

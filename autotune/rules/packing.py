@@ -15,8 +15,9 @@ from collections.abc import Iterator
 
 from ...schedule import Schedule
 from ...schedule.find import find_block
+from ...schedule.index_map import IndexMap
 from ...target import Target
-from ...tir.ir import Block, Dim, Label, Var
+from ...tir.ir import Block, Const, Dim, Label, Var
 from ..structure import inputs_of, reduced, worth_packing
 from .common import fused
 from .squares import turn_in_squares
@@ -53,6 +54,13 @@ def pack(sch: Schedule, main: Label, index: int, by: Var, tile: Dim) -> Label:
     """
     block = find_block(sch.func, main)
     source = inputs_of(block)[index]
+    flat = None
+    if len(source.at.shape) < len(source.buffer.shape):
+        # The notation of layouts is about dimensions; the copy by joined ones is never made.
+        places = tuple(e for e in source.at.indices if type(e) is not Const)
+        by_joined = IndexMap(tuple(i.var for i in block.iters), places)
+        flat = sch.reindex_cache_read(main, index, "global", by_joined)
+        source = inputs_of(find_block(sch.func, main))[index]
     rank = len(source.buffer.shape)
     place = source.plain[by]
     plain = {d: v for v, d in source.plain.items()}
@@ -61,7 +69,10 @@ def pack(sch: Schedule, main: Label, index: int, by: Var, tile: Dim) -> Label:
     order = [d for d in range(rank) if d != place]
     order.insert(min(front, place), place)
     layout = "".join(chr(ord("A") + d) for d in order) + chr(ord("a") + place)
-    return sch.pack(main, index, layout, [tile])
+    label = sch.pack(main, index, layout, [tile])
+    if flat is not None:
+        sch.compute_inline(flat)
+    return label
 
 
 def schedule_copy(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...schedule import Schedule
+from ...schedule.find import find_block
 from ...tir.ir import Block, Dim, Label, Var
 from ..structure import extents, inputs_of, output_of, reduced, spatial
 from .common import powers
@@ -67,26 +68,31 @@ def _middle_tile(sch: Schedule, extent: int) -> Dim:
 def write_back(
     sch: Schedule,
     write: Label,
-    block: Block,
+    main: Label,
     inner: dict[Var, Dim],
     vector: Var,
     lanes: int,
 ) -> None:
-    """Unroll and vectorise the copy of the register tile `inner` to memory.
+    """Unroll and vectorise the copy of the register tile `inner` of `main` to memory.
 
     Where the lanes of its vectors lie apart there, their columns are written.
     """
-    out = output_of(block)
+    out = output_of(find_block(sch.func, main))
     assert out is not None
-    loops = sch.get_loops(write)[-len(out.buffer.shape) :]
-    place = out.plain[vector]
+    copy = find_block(sch.func, write)
+    (tile,) = [i for i in inputs_of(copy) if i.buffer is out.buffer]
+    loops = sch.get_loops(write)[-len(copy.iters) :]
+    loop_of = {
+        tile.plain[i.var]: loop
+        for i, loop in zip(copy.iters, loops, strict=True)
+        if i.var in tile.plain
+    }
     along = next((v for v in inner if out.strides.get(v) == 1 and v in out.plain), vector)
+    last = loop_of[out.plain[along]]
+    rest = [v for v in loops if v is not last]
     if along is vector:
-        count, last = sch.split(loops[place], factors=[None, lanes])
-        rest = [*(v for d, v in enumerate(loops) if d != place), count]
-    else:
-        last = loops[out.plain[along]]
-        rest = [v for v in loops if v is not last]
+        count, last = sch.split(last, factors=[None, lanes])
+        rest.append(count)
     sch.reorder(*rest, last)
     sch.vectorize(last)
     for loop in rest:

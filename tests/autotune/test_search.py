@@ -32,6 +32,7 @@ TARGET = Target.parse("cpu -mcpu=cascadelake -threads=2")
 PROGRAMS: dict[str, dict[str, Any]] = {
     "matmul_func": {"n": 510, "m": 770, "k": 256},
     "conv2d_func": {},
+    "conv2d_func of 1x1": {"kernel": 1, "padding": 0, "h": 14, "w": 14, "bias": True},
     "depthwise_conv2d_func": {},
     "softmax_func": {"n": 64, "m": 1000},
     "layer_norm_func": {},

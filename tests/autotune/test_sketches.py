@@ -18,6 +18,7 @@ from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Buffer, Func, Prefetch
 from tilewright.tir.visit import walk
 
+POINTWISE: dict[str, Any] = {"kernel": 1, "padding": 0}
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("matmul_func", {"n": 33, "m": 50, "k": 17}),
     ("matmul_func", {"n": 13, "m": 32, "k": 8, "bias": True, "epilogue": "relu"}),
@@ -45,6 +46,10 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ),
     ("conv2d_func", {"c": 5, "h": 9, "w": 19, "o": 7}),
     ("conv2d_func", {"c": 4, "h": 8, "w": 8, "o": 6, "stride": 2, "layout": "NHWC", "bias": True}),
+    ("conv2d_func", {**POINTWISE, "c": 5, "h": 7, "w": 9, "o": 19}),
+    ("conv2d_func", {**POINTWISE, "c": 40, "h": 7, "w": 9, "o": 12, "bias": True}),
+    ("conv2d_func", {**POINTWISE, "c": 16, "h": 14, "w": 14, "o": 16, "epilogue": "relu"}),
+    ("conv2d_func", {**POINTWISE, "n": 2, "c": 5, "h": 7, "w": 9, "o": 19, "layout": "NHWC"}),
     ("depthwise_conv2d_func", {"c": 5, "h": 8, "w": 17}),
     ("pool2d_func", {"c": 3, "h": 9, "w": 18}),
     ("softmax_func", {"n": 5, "m": 37}),

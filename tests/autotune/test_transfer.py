@@ -84,6 +84,20 @@ def test_decisions_are_taken_over_where_they_are_possible(db: TuningDatabase) ->
     chosen.trace.apply(MINE)
 
 
+def test_joined_variables_are_of_any_size(db: TuningDatabase) -> None:
+    theirs, mine = (
+        ops.conv2d_func(c=64, h=size, w=size, o=64, kernel=1, padding=0) for size in (56, 28)
+    )
+    (sketch,) = (s for s in sketches(theirs, TARGET) if s.name == "tiled")
+    row = (3, 2, 8, 4, 4)
+    put(db, theirs, sketch, row, 1e-3)
+    made = sketches(mine, TARGET)
+    chosen = refit(made, found(db, mine), TARGET, CostModel())[0]
+    assert made[chosen.sketch].name == "tiled"
+    assert chosen.row == row
+    assert "* 28 +" in str(chosen.trace)
+
+
 def test_a_name_of_a_tensor_hides_no_sketch(db: TuningDatabase) -> None:
     theirs = {s.name: s for s in sketches(OTHER, TARGET)}
     renamed = dataclasses.replace(theirs["blocked_packB_local"], name="blocked_packWeights_local")
