@@ -16,11 +16,15 @@ from ...tir.ir import Expr, shuffle
 
 
 class Columns:
-    """The columns of vectors `rows` of `lanes` lanes: a power of two, and at most so many rows."""
+    """The columns of vectors `rows` of `lanes` lanes, padded to powers of two."""
 
     def __init__(self, rows: Sequence[Expr], lanes: int) -> None:
-        self._rows, self._lanes = len(rows), lanes
+        self._rows = len(rows)
         self._count = 1 << (len(rows) - 1).bit_length()
+        self._lanes = max(self._count, 1 << (lanes - 1).bit_length())
+        if self._lanes > lanes:
+            order = (*range(lanes), *[0] * (self._lanes - lanes))
+            rows = [shuffle(r, r, order) for r in rows]
         padded = [*rows, *[rows[-1]] * (self._count - len(rows))]
         self._known: dict[tuple[int, int], Expr] = {
             (self._count, i): r for i, r in enumerate(padded)

@@ -215,15 +215,14 @@ def _homes(accesses: dict[Elements, bool]) -> Home:
 def _column(elements: Elements, home: Home) -> tuple[tuple[Elements, ...], int] | None:
     """The vectors, and the one lane of all of them, from which `elements` are taken.
 
-    What is never stored is masked off, and may be anything. Vectors have a power of two of lanes.
+    What is never stored is masked off, and may be anything.
     """
     places = [home[e] for e in elements if e in home]
     rows, lanes = [row for row, _ in places], {lane for _, lane in places}
     widths = {len(row) for row in rows}
     if len(lanes) != 1 or len(widths) != 1 or len(set(rows)) < len(rows):
         return None
-    width = widths.pop()
-    if width < 2 or not _is_power(width) or len(elements) > width:
+    if widths == {1}:
         return None
     return tuple(home[e][0] if e in home else rows[0] for e in elements), lanes.pop()
 

@@ -24,6 +24,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("matmul_func", {"n": 13, "m": 32, "k": 8, "bias": True, "epilogue": "relu"}),
     ("matmul_func", {"n": 9, "m": 19, "k": 16, "batch": 2, "transpose_b": True}),
     ("matmul_func", {"n": 1, "m": 40, "k": 30}),
+    ("matmul_func", {"n": 3, "m": 63, "k": 5}),
     ("int8_matmul_func", {"n": 10, "m": 20, "k": 12}),
     ("int8_matmul_func", {"n": 10, "m": 48, "k": 16}),
     ("matmul_func", {"n": 9, "m": 21, "k": 11, "dtype": "uint8", "dtype_b": "int8"}),

@@ -91,16 +91,18 @@ def f(X: T.Buffer((4, 16), "float32"), Y: T.Buffer((16, 4), "float32")):
     )
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 7, 8, 12, 16])
-def test_columns_of_fewer_rows_than_lanes(rows: int) -> None:
+@pytest.mark.parametrize(
+    ("rows", "lanes"), [*((r, 16) for r in (1, 2, 3, 7, 8, 12, 16)), *((r, 3) for r in (2, 3, 4))]
+)
+def test_columns_of_other_shapes_than_squares(rows: int, lanes: int) -> None:
     code = check(
         parse(f"""
-def f(X: T.Buffer(({rows}, 16), "float32"), Y: T.Buffer((16, {rows}), "float32")):
-    R = T.alloc((16, {rows}), "float32", scope="register")
+def f(X: T.Buffer(({rows}, {lanes}), "float32"), Y: T.Buffer(({lanes}, {rows}), "float32")):
+    R = T.alloc(({lanes}, {rows}), "float32", scope="register")
     for r in T.unrolled({rows}):
-        for c in T.vectorized(16):
+        for c in T.vectorized({lanes}):
             R[c, r] = X[r, c]
-    for c in T.unrolled(16):
+    for c in T.unrolled({lanes}):
         for r in T.vectorized({rows}):
             Y[c, r] = R[c, r]
 """),
@@ -144,16 +146,15 @@ def f(X: T.Buffer((3, 16), "float32"), Y: T.Buffer((16, 3), "float32")):
     )
 
 
-def test_other_strides_have_no_columns() -> None:
+def test_a_diagonal_is_no_column() -> None:
     func = parse("""
-def f(X: T.Buffer((4, 6), "float32"), Y: T.Buffer((6, 4), "float32")):
-    R = T.alloc((4, 6), "float32", scope="register")
+def f(X: T.Buffer((4, 4), "float32"), Y: T.Buffer((4,), "float32")):
+    R = T.alloc((4, 4), "float32", scope="register")
     for r in T.unrolled(4):
-        for c in T.vectorized(6):
-            R[r, c] = X[r, c]
-    for r in T.unrolled(6):
         for c in T.vectorized(4):
-            Y[r, c] = R[c, r]
+            R[r, c] = X[r, c]
+    for c in T.vectorized(4):
+        Y[c] = R[c, c]
 """)
     with pytest.raises(BuildError, match="R is held in registers, and the elements"):
         compile_func(func, SERIAL)
