@@ -27,7 +27,7 @@ from tilewright.codegen.detect import resolve
 from tilewright.runtime import time_interleaved
 
 from . import suite
-from .peers.tilewright import program, target
+from .peers.tilewright import packed, program, target
 from .shapes import cases
 from .suite import Case
 
@@ -82,7 +82,7 @@ def compared(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def _call(module: tw.Module, case: Case) -> Callable[[], object]:
-    return module.bind(*suite.inputs(case), suite.output(case))
+    return module.bind(*packed(module, suite.inputs(case)), suite.output(case))
 
 
 def geometric(values: Sequence[float]) -> float:

@@ -23,12 +23,15 @@ def prepare(case: Case, arrays: list[Array], threads: int) -> Call | None:
     with tw.TuningDatabase(os.environ[DATABASE], create=False) as database:
         module = tw.build(program(case), target(threads), database)
     out = suite.output(case)
-    operands: list[Any] = list(arrays)
-    for position, argument in enumerate(module.signature.arguments[: len(arrays)]):
-        if argument.name in module.layouts:
-            operands[position] = module.pack(argument.name, arrays[position])
+    operands = packed(module, arrays)
     note = "" if module.origin.kind == "record" else "not tuned"
     return Call(lambda: module(*operands, out), lambda: out, module.bind(*operands, out), note)
+
+
+def packed(module: tw.Module, arrays: list[Array]) -> list[Any]:
+    """The arrays, those that the module wants packed ahead of its calls in its layouts."""
+    named = zip(module.signature.arguments, arrays, strict=False)
+    return [module.pack(a.name, x) if a.name in module.layouts else x for a, x in named]
 
 
 def target(threads: int) -> str:
