@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from ..tir.bounds import bound
+from ..tir.bounds import Bounds
 from ..tir.ir import Binary, Const, Dim, Expr, For, Op, Range, Var, as_dim, as_expr
 from ..tir.structure import key_of
 from .blocks import Ranges, free_vars
@@ -29,10 +28,6 @@ class Access:
     ranges: tuple[Range, ...]
     inner: Mapping[Var, Dim]
     guards: Sequence[Expr] = ()
-
-
-Ends: TypeAlias = dict[object, tuple[Dim | None, Dim | None]]
-"""The first and last value of expressions, by `key_of`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,19 +48,38 @@ def distinct(accesses: Sequence[Access], loops: Sequence[For], ranges: Ranges) -
     The loops outside of `loops` are at one iteration; `ranges` has them and `loops`.
     """
     wanted = {s.var for s in loops if not certain(s.extent == 1)}
-    ends: Ends = {}
+    ends = _Ends({**ranges, **{v: (0, e - 1) for a in accesses for v, e in a.inner.items()}})
     telling = [
         d
         for d, r in enumerate(accesses[0].ranges)
         if not wanted.isdisjoint(free_vars(r.min))  # others do not depend on `loops`
     ]
-    sums = (_common(accesses, d, ranges, ends) for d in telling)
-    return _determine((s for s in sums if s is not None), wanted, ranges)
+    sums = (_common(accesses, d, ends) for d in telling)
+    return _determine((s for s in sums if s is not None), wanted, ends)
+
+
+class _Ends:
+    """The first and last value of expressions over ranges, each of them found once."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._ranges = ranges
+        self._bounds = Bounds(ranges)
+        self._found: dict[object, tuple[Dim | None, Dim | None]] = {}
+
+    def __call__(self, e: Expr) -> tuple[Dim | None, Dim | None]:
+        known = self._ranges.get(e) if type(e) is Var else None
+        if known is not None:
+            return known
+        key = key_of(e)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._bounds(e)
+        return found
 
 
 def gapless(r: Range, inner: Mapping[Var, Dim], ranges: Ranges) -> Range | None:
     """All that `r` passes over while the loops `inner` sweep, if that leaves no gaps."""
-    terms, rest = _terms(r.min, ranges)
+    terms, rest = _terms(r.min, _Ends(ranges))
     moving = [t for t in terms if t.atom is not None and not free_vars(t.atom).isdisjoint(inner)]
     low: Expr = as_expr(rest)
     for t in terms:
@@ -83,15 +97,14 @@ def gapless(r: Range, inner: Mapping[Var, Dim], ranges: Ranges) -> Range | None:
     return Range(low, reach)
 
 
-def _common(accesses: Sequence[Access], d: int, ranges: Ranges, ends: Ends) -> list[Term] | None:
+def _common(accesses: Sequence[Access], d: int, ends: _Ends) -> list[Term] | None:
     """Dimension `d` of all accesses as one sum, their differences as a slack; `None` if not one."""
     shared: dict[object, Term] | None = None
     low: Dim | None = None
     high: Dim | None = None
     for access in accesses:
         r = access.ranges[d]
-        own = {**ranges, **{v: (0, e - 1) for v, e in access.inner.items()}}
-        terms, rest = _terms(r.min, own, ends)
+        terms, rest = _terms(r.min, ends)
         outer: dict[object, Term] = {}
         swept: dict[object, Term] = {}
         for t in terms:
@@ -101,7 +114,7 @@ def _common(accesses: Sequence[Access], d: int, ranges: Ranges, ends: Ends) -> l
                 return None
             (swept if inside else outer)[key_of(t.atom)] = t
         least = rest
-        most = rest + _reach(swept, access.guards, own)
+        most = rest + _reach(swept, access.guards, ends)
         most = most + (r.extent - 1)
         if shared is None or low is None or high is None:
             shared, low, high = outer, least, most
@@ -120,7 +133,7 @@ def _common(accesses: Sequence[Access], d: int, ranges: Ranges, ends: Ends) -> l
     return [*shared.values(), Term(None, 1, high - low)]
 
 
-def _reach(terms: Mapping[object, Term], guards: Sequence[Expr], ranges: Ranges) -> Dim:
+def _reach(terms: Mapping[object, Term], guards: Sequence[Expr], ends: _Ends) -> Dim:
     """What `terms` add up to at most, where a guard may keep some of them together."""
     free = sum((t.scale * t.span for t in terms.values()), start=0)
     variables = {v for t in terms.values() if t.atom is not None for v in free_vars(t.atom)}
@@ -131,7 +144,7 @@ def _reach(terms: Mapping[object, Term], guards: Sequence[Expr], ranges: Ranges)
             or any(v not in variables and not _is_size(v) for v in free_vars(guard))
         ):
             continue
-        held, rest = _terms(guard.a - guard.b, ranges)
+        held, rest = _terms(guard.a - guard.b, ends)
         keys = [key_of(h.atom) for h in held]
         times = next((terms[k].scale for k, h in zip(keys, held, strict=True)
                       if k in terms and certain(h.scale == 1)), None)  # fmt: skip
@@ -147,19 +160,15 @@ def _reach(terms: Mapping[object, Term], guards: Sequence[Expr], ranges: Ranges)
     return free
 
 
-def _terms(e: Expr, ranges: Ranges, ends: Ends | None = None) -> tuple[list[Term], Dim]:
-    """`e` as a sum of terms whose atoms start at zero, and a constant; `ends` are remembered."""
+def _terms(e: Expr, ends: _Ends) -> tuple[list[Term], Dim]:
+    """`e` as a sum of terms whose atoms start at zero, and a constant."""
     scales: dict[object, tuple[Expr, Dim]] = {}
     rest = _collect(e, 1, scales)
     terms = []
-    ends = {} if ends is None else ends
-    for key, (atom, scale) in scales.items():
-        if key not in ends:
-            known = ranges.get(atom) if type(atom) is Var else None
-            ends[key] = bound(atom, ranges) if known is None else known
-        low, high = ends[key]
+    for atom, scale in scales.values():
+        low, high = ends(atom)
         if low is None or high is None or not certain(low == 0):
-            low, high = 0, 1 << 62
+            high = 1 << 62
         terms.append(Term(atom, scale, high))
     return terms, rest
 
@@ -190,7 +199,7 @@ def _is_size(e: Expr) -> bool:
     return space is not None and all(v in space.bounds for v in free_vars(e))
 
 
-def _determine(sums: Iterable[list[Term]], wanted: set[Var], ranges: Ranges) -> bool:
+def _determine(sums: Iterable[list[Term]], wanted: set[Var], ends: _Ends) -> bool:
     """Whether the values of `sums`, no more of which are made than are needed, tell `wanted`."""
     missing = set(wanted)
     quotients: dict[object, tuple[Expr, list[tuple[Dim, Dim | None]]]] = {}
@@ -206,9 +215,9 @@ def _determine(sums: Iterable[list[Term]], wanted: set[Var], ranges: Ranges) -> 
                 whole, low, size = _digit(atom)
                 digits = quotients.setdefault(key_of(whole), (whole, []))[1]
                 digits.append((low, size))
-                if _complete(digits, whole, ranges):
+                if _complete(digits, whole, ends):
                     digits.clear()
-                    pending.append(_terms(whole, ranges)[0])
+                    pending.append(_terms(whole, ends)[0])
         if not missing:
             return True
     return False
@@ -245,11 +254,11 @@ def _digit(atom: Expr) -> tuple[Expr, Dim, Dim | None]:
     return whole, low, size
 
 
-def _complete(digits: list[tuple[Dim, Dim | None]], whole: Expr, ranges: Ranges) -> bool:
+def _complete(digits: list[tuple[Dim, Dim | None]], whole: Expr, ends: _Ends) -> bool:
     """Whether the digits of `whole` determine it."""
     if all(size is None and certain(low == 1) for low, size in digits):
         return False
-    high = bound(whole, ranges)[1]
+    high = ends(whole)[1]
     reached: Dim = 1
     while True:
         step = next((d for d in digits if certain(d[0] == reached)), None)

@@ -16,7 +16,8 @@ from typing import Any
 
 from ..errors import ScheduleError, Text
 from ..tir.ir import Expr, Label, Var
-from ..tir.prove import prove
+from ..tir.prove import prove, truth
+from ..tir.simplify import Simplifier
 from ..tir.structure import same
 
 
@@ -41,6 +42,7 @@ class Space:
     values: dict[Var, Sequence[int]] = field(default_factory=dict)
     constraints: list[Constraint] = field(default_factory=list)
     facts: list[Expr] = field(default_factory=list)
+    _simplifier: Simplifier | None = field(default=None, init=False, repr=False, compare=False)
 
     def declare(self, name: str, low: int, high: int) -> Var:
         """A new decision variable with values `low` to `high`, both inclusive."""
@@ -55,7 +57,9 @@ class Space:
 
     def decide(self, condition: Expr) -> bool | None:
         """Whether `condition` holds for all decisions, for none, or neither is known."""
-        decided = prove(condition, self.bounds)
+        if self._simplifier is None:
+            self._simplifier = Simplifier(self.bounds)
+        decided = truth(self._simplifier, condition)
         if decided is None and (
             any(same(condition, c.condition) for c in self.constraints)
             or any(same(condition, fact) for fact in self.facts)
@@ -75,6 +79,7 @@ class Space:
         """Forget what was declared and recorded since `mark`."""
         for var in list(self.bounds)[mark[0] :]:
             del self.bounds[var], self.values[var]
+            self._simplifier = None
         del self.constraints[mark[1] :], self.facts[mark[2] :]
 
 

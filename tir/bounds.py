@@ -14,26 +14,39 @@ def bound(expr: Dim, ranges: Ranges = NO_RANGES) -> tuple[Dim | None, Dim | None
     Variables that appear in the ranges of others are decisions: ends are expressions over them
     where that is known, integers otherwise. Tight for sums in which each variable appears once.
     """
-    if isinstance(expr, int):
-        return expr, expr
-    expr = cast(INDEX, expr)
-    decisions = {
-        v for r in ranges.values() for end in r if type(end) is not int for v in variables(end)
-    }
-    if not decisions:
-        digit = _digit(expr, ranges)
+    return (expr, expr) if isinstance(expr, int) else Bounds(ranges)(expr)
+
+
+class Bounds:
+    """`bound` of many expressions over the same ranges, which remembers what it has seen."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._ranges = ranges
+        self._decisions = {
+            v for r in ranges.values() for end in r if type(end) is not int for v in variables(end)
+        }
+        self._simplifier: Simplifier | None = None
+
+    def __call__(self, expr: Expr) -> tuple[Dim | None, Dim | None]:
+        """The ends of an expression."""
+        expr = cast(INDEX, expr)
+        digit = None if self._decisions else _digit(expr, self._ranges)
         if digit is not None:
             return digit
-        s = Simplifier(ranges)
+        if self._simplifier is None:
+            self._simplifier = self._made()
+        s = self._simplifier
         p = s.poly(expr)
-        return _known(s.interval(p), s.fits(p))
-    sweeper = Sweeper(ranges, ranges.keys() - decisions, decisions)
-    p = sweeper.poly(expr)
-    window = sweeper.window(p) if sweeper.fits(p) else None
-    if window is None:
-        return _known(sweeper.interval(p), sweeper.fits(p))
-    low, high = (_dim(sweeper, end) for end in window)
-    return low, high
+        window = s.window(p) if isinstance(s, Sweeper) and s.fits(p) else None
+        if window is None:
+            return _known(s.interval(p), s.fits(p))
+        low, high = (_dim(s, end) for end in window)
+        return low, high
+
+    def _made(self) -> Simplifier:
+        if not self._decisions:
+            return Simplifier(self._ranges)
+        return Sweeper(self._ranges, self._ranges.keys() - self._decisions, self._decisions)
 
 
 def _digit(e: Expr, ranges: Ranges) -> Interval | None:
