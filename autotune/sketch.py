@@ -26,6 +26,10 @@ class Draft:
     target: Target
     prune: list[tuple[str, Expr]] = field(default_factory=list)
 
+    def copy(self) -> Draft:
+        """An independent draft in the same state, with the same decision variables."""
+        return Draft(self.schedule.copy(), self.target, list(self.prune))
+
     def limit(self, name: str, condition: bool | Expr) -> None:
         """Call rows hopeless for which `condition` does not hold.
 
@@ -86,12 +90,12 @@ def sketches(
 
     made = []
     refused: list[str] = []
-    for name, rule in plans(func, target):
+    drafts = _Drafts(Draft(Schedule(func, symbolic=True), target))
+    for name, rules in plans(func, target):
         if only is not None and not only(name):
             continue
-        draft = Draft(Schedule(func, symbolic=True), target)
         try:
-            rule(draft)
+            draft = drafts.after(rules)
         except ScheduleError as error:
             refused.append(f"{name}: {error}")
             continue
@@ -99,3 +103,27 @@ def sketches(
     if not made:
         raise ScheduleError("no rule makes a schedule for {0}:\n{1}", func.name, "\n".join(refused))
     return tuple(made)
+
+
+class _Drafts:
+    """Drafts by the rules that were applied to them: what several begin with is done once."""
+
+    def __init__(self, start: Draft) -> None:
+        self._found: dict[tuple[Rule, ...], Draft | ScheduleError] = {(): start}
+
+    def after(self, rules: tuple[Rule, ...]) -> Draft:
+        """The draft after `rules`, not to be changed. Raises the `ScheduleError` of one of them."""
+        found = self._found.get(rules)
+        if found is None:
+            found = self._found[rules] = self._applied(rules)
+        if isinstance(found, ScheduleError):
+            raise found
+        return found
+
+    def _applied(self, rules: tuple[Rule, ...]) -> Draft | ScheduleError:
+        try:
+            draft = self.after(rules[:-1]).copy()
+            rules[-1](draft)
+        except ScheduleError as error:
+            return error
+        return draft

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from itertools import product
 
 from ...schedule.find import loops_in
 from ...target import Target
 from ...tir.ir import Func
-from ..sketch import Draft, Rule
+from ..sketch import Rule
 from .groups import groups
 
 MAX_SKETCHES = 12
@@ -17,23 +16,19 @@ MAX_SKETCHES = 12
 __all__ = ["MAX_SKETCHES", "plans"]
 
 
-def plans(func: Func, target: Target) -> Iterator[tuple[str, Rule]]:
-    """The combinations of one variant for each group of blocks, by name.
+def plans(func: Func, target: Target) -> Iterator[tuple[str, tuple[Rule, ...]]]:
+    """The combinations of one variant for each group of blocks: a name, and rules to apply in turn.
 
-    A program with loops that never run is left as it is.
+    Combinations that begin alike begin with the same rules. A program with loops that never run is
+    left as it is.
     """
     if any(loop.extent == 0 for loop in loops_in(func.body)):
-        yield "nothing", lambda _: None
+        yield "nothing", ()
         return
     prepared, found = groups(func, target)
     # What comes first in each group is the most promising; all groups get their turn to vary.
     orders = sorted(product(*(range(len(variants)) for variants in found)), key=sum)
     for order in orders[:MAX_SKETCHES]:
         choice = [variants[n] for variants, n in zip(found, order, strict=True)]
-        steps = [prepared, *(variant.apply for variant in choice)]
-        yield "+".join(variant.name for variant in choice), functools.partial(_apply, steps)
-
-
-def _apply(steps: list[Rule], draft: Draft) -> None:
-    for step in steps:
-        step(draft)
+        rules = (prepared, *(variant.apply for variant in choice))
+        yield "+".join(variant.name for variant in choice), rules
