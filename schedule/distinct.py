@@ -86,6 +86,7 @@ def gapless(r: Range, inner: Mapping[Var, Dim], ranges: Ranges) -> Range | None:
         if t not in moving and t.atom is not None:
             low = low + t.atom * t.scale
     reach: Dim = r.extent
+    moving = [t for t in moving if not certain(t.span == 0)]  # of loops of one iteration
     while moving:
         step = next(
             (t for t in moving if certain(t.scale >= 1) and certain(t.scale <= reach)), None

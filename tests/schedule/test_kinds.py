@@ -280,3 +280,18 @@ def test_elements_between_those_written_are_not_private() -> None:
     sch = Schedule(parse(EVERY_OTHER))
     with pytest.raises(ScheduleError, match="not known to write different elements of B"):
         sch.parallel(loops(sch, "read")[0])
+
+
+def test_a_loop_of_one_iteration_leaves_no_gap() -> None:
+    outer, inner = Var("o"), Var("i")
+    swept = gapless(
+        Range(outer * 16 + inner, 1), {outer: 1, inner: 14}, {outer: (0, 0), inner: (0, 13)}
+    )
+    assert swept is not None
+    assert swept.extent == 14
+    assert (
+        gapless(
+            Range(outer * 16 + inner, 1), {outer: 2, inner: 14}, {outer: (0, 1), inner: (0, 13)}
+        )
+        is None
+    )
