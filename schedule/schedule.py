@@ -197,6 +197,7 @@ class Schedule:
     transform_layout = method(p.transform_layout)
     prefetch = method(p.prefetch)
     rolling_buffer = method(p.rolling_buffer)
+    winograd = method(p.winograd)
     pad_einsum = method(p.pad_einsum)
     decompose_padding = method(p.decompose_padding)
 

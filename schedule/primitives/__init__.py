@@ -31,6 +31,7 @@ from .swizzle import swizzle
 from .unit import blockize, tensorize
 from .update import cache_inplace
 from .window import rolling_buffer
+from .winograd import winograd
 
 __all__ = [
     "add_unit_loop",
@@ -87,6 +88,7 @@ __all__ = [
     "unannotate",
     "unroll",
     "vectorize",
+    "winograd",
     "work_on",
     "write_at",
 ]

@@ -77,6 +77,13 @@ THEMES = (
         (stages.map_stage, stages.mask_stage, stages.triangle_stage, stages.gather_stage),
         (steps.compute_inline, steps.reverse_compute_inline, steps.compute_at),
     ),
+    Theme(
+        (stages.image_stage, stages.map_stage, stages.pad_stage),
+        (steps.winograd, steps.compute_inline),
+        rank=2,
+        sizes=(4, 5, 6, 7, 8),
+        dtypes=("float64",),
+    ),
     Theme((stages.map_stage, stages.reduce_stage), (steps.sampled_split, steps.chosen_split)),
 )
 

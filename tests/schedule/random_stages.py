@@ -216,6 +216,21 @@ def window_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     return te.compute(shape, lambda i, *k: te.sum(x[(i + r * step, *k)], axis=r), name=name)
 
 
+def image_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """A convolution of an image, whose channels are summed if it has some, with 3 by 3 kernels."""
+    if len(x.shape) == 1 or min(x.shape[-2:]) < 3:
+        return map_stage(x, name, d)
+    axes = [te.reduce_axis(n, name=f"r{name}{k}") for k, n in enumerate((*x.shape[:-2], 3, 3))]
+    *rc, ry, rx = axes
+    w = placeholder(tuple(a.extent for a in axes), x.dtype, d)
+    shape = tuple(n - 2 for n in x.shape[-2:])
+    return te.compute(
+        shape,
+        lambda i, j: te.sum(x[(*rc, i + ry, j + rx)] * w[tuple(axes)], axis=axes),
+        name=name,
+    )
+
+
 def total_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     """One number from all elements."""
     axes = [te.reduce_axis(n, name=f"r{name}{k}") for k, n in enumerate(x.shape)]

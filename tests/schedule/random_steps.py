@@ -339,6 +339,10 @@ def decompose_padding(sch: Schedule, pick: Pick) -> None:
     sch.decompose_padding(block, loops[pick(len(loops))] if loops else a_loop(sch, pick))
 
 
+def winograd(sch: Schedule, pick: Pick) -> None:
+    sch.winograd(a_block(sch, pick, reduces), 2 + pick(3))
+
+
 def rolling_buffer(sch: Schedule, pick: Pick) -> None:
     block = a_block(sch, pick, shares_a_loop)
     sch.rolling_buffer(block, an_output(sch, pick, block))
@@ -514,5 +518,5 @@ STEPS: tuple[Step, ...] = (
     compute_at, compute_at, compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at,
     compute_inline, reverse_compute_inline, decompose_reduction, rfactor, rfactor,
     fuse_reduction_epilogue, split_reduction, pad_einsum, decompose_padding, blockize, tensorize,
-    pipeline, double_buffer, swizzle, work_on,
+    pipeline, double_buffer, swizzle, work_on, winograd,
 )  # fmt: skip
