@@ -6,6 +6,8 @@ import pytest
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
+from tilewright.schedule.distinct import gapless
+from tilewright.tir.ir import Range, Var
 from tilewright.tir.parser import parse
 
 from .conftest import Golden
@@ -284,14 +286,8 @@ def test_elements_between_those_written_are_not_private() -> None:
 
 def test_a_loop_of_one_iteration_leaves_no_gap() -> None:
     outer, inner = Var("o"), Var("i")
-    swept = gapless(
-        Range(outer * 16 + inner, 1), {outer: 1, inner: 14}, {outer: (0, 0), inner: (0, 13)}
-    )
+    place = Range(outer * 16 + inner, 1)
+    swept = gapless(place, {outer: 1, inner: 14}, {outer: (0, 0), inner: (0, 13)})
     assert swept is not None
     assert swept.extent == 14
-    assert (
-        gapless(
-            Range(outer * 16 + inner, 1), {outer: 2, inner: 14}, {outer: (0, 1), inner: (0, 13)}
-        )
-        is None
-    )
+    assert gapless(place, {outer: 2, inner: 14}, {outer: (0, 1), inner: (0, 13)}) is None
