@@ -316,9 +316,9 @@ def _require_injective(buffer: Buffer, mapping: IndexMap, at: Label) -> None:
     open_ = {
         v: n for v, n in extents.items() if not (certain(n == 1) or _determined(v, mapping.outputs))
     }
-    if not open_:
+    if not open_ or certain(product(buffer.shape) == 0):
         return
-    outputs = [e for e in mapping.outputs if not free_vars(e).isdisjoint(open_)]
+    outputs = [e for e in mapping.outputs if not free_vars(e).isdisjoint(open_)] or [const(0)]
     if any(not free_vars(e) <= open_.keys() for e in outputs):
         open_, outputs = extents, list(mapping.outputs)
     size = product(list(open_.values()))
@@ -336,13 +336,13 @@ def _require_injective(buffer: Buffer, mapping: IndexMap, at: Label) -> None:
     columns = {v: grid[d].ravel() for d, v in enumerate(open_)}
     places = np.stack([np.broadcast_to(evaluate(e, columns), grid[0].size) for e in outputs])
     distinct = np.unique(places, axis=1).shape[1]
-    count = int(grid[0].size)
+    rest = product([n for v, n in extents.items() if v not in open_])
     require(
-        distinct == count,
+        distinct == size,
         "the map moves {0} elements of {1} to {2} places",
-        count,
+        size * rest,
         buffer.name,
-        distinct,
+        distinct * rest,
         at=at,
     )
 

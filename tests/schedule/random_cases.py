@@ -84,6 +84,15 @@ THEMES = (
         sizes=(4, 5, 6, 7, 8),
         dtypes=("float64",),
     ),
+    *(
+        Theme(
+            (stages.product_stage, stages.biased, stages.map_stage, stages.two_reads),
+            (steps.join_tile, steps.join_block, steps.join_layout, steps.parallel),
+            rank=rank,
+            sizes=(3, 4, 5, 7),
+        )
+        for rank in (2, 3)
+    ),
     Theme((stages.map_stage, stages.reduce_stage), (steps.sampled_split, steps.chosen_split)),
 )
 

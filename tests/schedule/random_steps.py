@@ -7,15 +7,15 @@ and whatever it refuses must be a `ScheduleError`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from tilewright.errors import ScheduleError
-from tilewright.schedule import Schedule
+from tilewright.schedule import IndexMap, Schedule
 from tilewright.schedule.blocks import feeding
 from tilewright.schedule.find import blocks_in, find_block, find_loop, loops_above
 from tilewright.tir.intrinsics import intrin_names
-from tilewright.tir.ir import Block, Dim, IterKind, Seq, Var
+from tilewright.tir.ir import Block, Dim, Expr, IterKind, Label, Seq, Var
 
 from .random_instructions import SMALL
 from .random_stages import Pick
@@ -47,7 +47,7 @@ from .random_targets import (
 )
 
 Step: TypeAlias = Callable[[Schedule, Pick], None]
-IndexMap: TypeAlias = Callable[..., object]
+Lambda: TypeAlias = Callable[..., object]
 
 
 def work_on(sch: Schedule, pick: Pick) -> None:
@@ -146,7 +146,7 @@ def reorder_block_iter_var(sch: Schedule, pick: Pick) -> None:
 
 def transform_block_layout(sch: Schedule, pick: Pick) -> None:
     factor, inner = a_factor(sch, pick), one_of(pick, (3, 4, 5, 6, 7, 8, 16))
-    maps: dict[int, tuple[IndexMap, ...]] = {
+    maps: dict[int, tuple[Lambda, ...]] = {
         1: (
             lambda i: (i // factor, i % factor),
             lambda i: (i % factor, i // factor),
@@ -266,7 +266,7 @@ def pack(sch: Schedule, pick: Pick) -> None:
 
 def transform_layout(sch: Schedule, pick: Pick) -> None:
     factor = a_factor(sch, pick)
-    maps: dict[int, tuple[IndexMap, ...]] = {
+    maps: dict[int, tuple[Lambda, ...]] = {
         1: (lambda i: (i // factor, i % factor), lambda i: i * 2 + 1, lambda i: 7 - i),
         2: (
             lambda i, j: (j, i),
@@ -274,8 +274,9 @@ def transform_layout(sch: Schedule, pick: Pick) -> None:
             lambda i, j: i * 8 + j,
             lambda i, j: (i + j, j),
             lambda i, j: (i, j // 2),
+            lambda i, j: i,
         ),
-        3: (lambda i, j, k: (k, i, j),),
+        3: (lambda i, j, k: (k, i, j), lambda i, j, k: (i + 2 * k, j)),
     }
     block = a_block(sch, pick, is_internal)
     side = ("read", "write")[pick(2)]
@@ -287,6 +288,62 @@ def transform_layout(sch: Schedule, pick: Pick) -> None:
     sch.transform_layout(block, (side, index), one_of(pick, maps[rank]))
 
 
+def join_block(sch: Schedule, pick: Pick) -> None:
+    """Take adjacent iteration variables of a block as one."""
+    block = a_block(sch, pick, lambda _, b: len(b.iters) > 1)
+    sizes = [i.extent for i in find_block(sch.func, block).iters]
+    sch.transform_block_layout(block, joining(pick, sizes))
+
+
+def join_layout(sch: Schedule, pick: Pick) -> None:
+    """Take adjacent dimensions of an internal buffer as one."""
+    block = a_block(sch, pick, is_plane)
+    sch.transform_layout(block, ("write", 0), joining(pick, written_shape(sch, block)))
+
+
+def join_tile(sch: Schedule, pick: Pick) -> None:
+    """Take adjacent dimensions as one in a block, in a copy that it writes, and behind that."""
+    block = a_block(sch, pick, lambda _, b: any(len(r.buffer.shape) > 1 for r in b.writes[:1]))
+    shape = written_shape(sch, block)
+    join = joining(pick, shape)
+    copy = sch.cache_write(block, 0, a_scope(pick))
+    sch.transform_block_layout(copy, join)
+    if pick(4):
+        sch.transform_layout(block, ("write", 0), join)
+    rest = tuple(Var(f"r{k}") for k in range(len(sch.get_loops(block)) - len(shape)))
+    if pick(4):
+        whole = IndexMap((*join.inputs, *rest), (*join.outputs, *rest))
+        sch.transform_block_layout(block, whole)
+    outer, _ = sch.split(one_of(pick, sch.get_loops(block)), factors=[None, one_of(pick, FACTORS)])
+    if pick(2):
+        sch.parallel(outer)
+    if pick(4):
+        sch.reverse_compute_at(copy, outer)
+
+
+def written_shape(sch: Schedule, block: Label) -> tuple[Dim, ...]:
+    """The shape of the first buffer that a block writes."""
+    writes = find_block(sch.func, block).writes
+    if not writes:
+        raise NoTarget
+    return writes[0].buffer.shape
+
+
+def joining(pick: Pick, sizes: Sequence[Dim]) -> IndexMap:
+    """A map that takes some adjacent indices as one, mostly as many as there are of them."""
+    rank = len(sizes)
+    if rank < 2 or not all(isinstance(n, int) for n in sizes):
+        raise NoTarget
+    start = pick(rank - 1)
+    stop = min(rank, start + 2 + sometimes(pick, 4))
+    more = sometimes(pick)
+    inputs = tuple(Var(f"i{d}") for d in range(rank))
+    number: Expr = inputs[start]
+    for d in range(start + 1, stop):
+        number = number * (sizes[d] + more) + inputs[d]
+    return IndexMap(inputs, (*inputs[:start], number, *inputs[stop:]))
+
+
 def reindex(sch: Schedule, pick: Pick) -> None:
     block = a_block(sch, pick)
     if pick(2):
@@ -295,7 +352,7 @@ def reindex(sch: Schedule, pick: Pick) -> None:
         sch.reindex(block, ("write", an_output(sch, pick, block)))
 
 
-PLACES: dict[int, tuple[IndexMap, ...]] = {
+PLACES: dict[int, tuple[Lambda, ...]] = {
     1: (lambda i: (i % 4, i // 4), lambda i: 2 * i),
     2: (
         lambda i, j: (j, i), lambda i, j: (i, j // 2), lambda i, j: (j // 3, i, j % 3),
@@ -513,7 +570,8 @@ STEPS: tuple[Step, ...] = (
     split, split, split, sampled_split, chosen_split, fuse, fuse, reorder, reorder, reorder, tile,
     partition, merge, merge, fission, add_unit_loop, reorder_block_iter_var, transform_block_layout,
     parallel, vectorize, unroll, bind, annotate, unannotate, set_scope, storage_align, cache_read,
-    cache_write, cache_inplace, cache_index, read_at, write_at, pack, transform_layout, reindex,
+    cache_write, cache_inplace, cache_index, read_at, write_at, pack, transform_layout,
+    join_block, join_layout, join_tile, reindex,
     reindex_cache_read, reindex_cache_write, prefetch, rolling_buffer, compute_at_and_roll,
     compute_at, compute_at, compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at,
     compute_inline, reverse_compute_inline, decompose_reduction, rfactor, rfactor,

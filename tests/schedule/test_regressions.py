@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tilewright.errors import ScheduleError
@@ -890,3 +892,25 @@ def main(A: T.Buffer((5,), "int32"), B: T.Buffer((5,), "int32")):
     )
     with pytest.raises(ScheduleError, match="block B does not run in all of its iterations"):
         sch.cache_inplace(sch.get_block("U"), 0, "local")
+
+
+@pytest.mark.parametrize(
+    ("layout", "places"),
+    [(lambda i, j: i, 4), (lambda i, j: (j,), 6), (lambda i, j: (0, 0), 1), (lambda i, j: (), 1)],
+)
+def test_a_layout_that_leaves_out_an_index_is_refused(
+    layout: Callable[..., object], places: int
+) -> None:
+    a = placeholder(4, 6)
+    b = te.compute((4, 6), lambda i, j: a[i, j] + 1, name="B")
+    sch = Schedule(te.func([a, te.compute((4, 6), lambda i, j: b[i, j] * 2, name="C")]))
+    with pytest.raises(ScheduleError, match=f"24 elements of B to {places} places"):
+        sch.transform_layout(sch.get_block("B"), ("write", 0), layout)
+
+
+def test_a_layout_of_no_elements_keeps_them_apart() -> None:
+    a = placeholder(4, 0)
+    b = te.compute((4, 0), lambda i, j: a[i, j] + 1, name="B")
+    sch = Schedule(te.func([a, te.compute((4, 0), lambda i, j: b[i, j] * 2, name="C")]))
+    sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i, j: (i // 2, j))
+    check(sch)
