@@ -141,19 +141,21 @@ class Schedule:
 
         Raises `ScheduleError` where there is none, or several of that name.
         """
-        if isinstance(block, str):
-            _, label = self._guard("get_block", (("block", block),), p.get_block, self.func, block)
+        place = self._encode(block, "get_block")
+        if isinstance(place, str):
+            _, label = self._guard("get_block", (("block", place),), p.get_block, self.func, place)
             blocks = [b.label for b in blocks_in(self.original.body)]
             if label not in blocks:
                 if label in self._refs[self._at]:
                     return label
                 raise ScheduleError(
                     "block {0} was made by a step that did not return it; it cannot be referred to",
-                    block,
+                    place,
                 )
-            block = blocks.index(label)
-        step = (("block", int(block)),)
-        _, label = self._guard("get_block", step, p.get_block, self.original, int(block))
+            place = blocks.index(label)
+        step = (("block", place),)
+        PRIMITIVES["get_block"].check_types(dict(step))
+        _, label = self._guard("get_block", step, p.get_block, self.original, place)
         if find_path(self.func.body, label) is None:
             self._guard("get_block", step, p.get_loops, self.func, label)
         self._record(Step("get_block", step, "b", (), label.name), self.func, [label])

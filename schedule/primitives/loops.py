@@ -143,6 +143,7 @@ def fuse(fn: Func, *loops: Var) -> tuple[Func, Var]:
     for i in 4: for j in 8: A[i, j]   ->   for i_j_fused in 32: A[i_j_fused // 8, i_j_fused % 8]
     """
     require(len(loops) >= 1, "fuse takes at least one loop")
+    _require_once(loops)
     path = path_to(fn, loops[0])
     nest = _nested_below(path, loops, "fuse")
     kind = nest[0].kind
@@ -181,8 +182,7 @@ def reorder(fn: Func, *loops: Var) -> tuple[Func, None]:
     for i: for j: for k: ...   --reorder(k, i)-->   for k: for j: for i: ...
     """
     require(len(loops) >= 1, "reorder takes at least one loop")
-    for k, v in enumerate(loops):
-        require(v not in set(loops[:k]), "loop {0} is named twice", v.name, at=v)
+    _require_once(loops)
     path = _path_through(fn, loops)
     wanted = set(loops)
     places = [k for k, s in enumerate(path) if type(s) is For and s.var in wanted]
@@ -223,7 +223,10 @@ def tile(
         )
         target = above[: len(factors)]
     require(
-        len(target) == len(factors) >= 1, "{0} loops and {1} factors", len(target), len(factors)
+        len(target) == len(factors) >= 1,
+        "{0} loops and {1} factors; expected one of each at least, and as many of both",
+        len(target),
+        len(factors),
     )
     outer: list[Var] = []
     inner: list[Var] = []
@@ -262,6 +265,11 @@ def _plain_loop(path: tuple[Stmt, ...], what: str, serial_only: bool = True) -> 
         at=loop.var,
     )
     return loop
+
+
+def _require_once(loops: Sequence[Var]) -> None:
+    for k, v in enumerate(loops):
+        require(v not in set(loops[:k]), "loop {0} is named twice", v.name, at=v)
 
 
 def _nested_below(path: tuple[Stmt, ...], loops: Sequence[Var], what: str) -> list[For]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import numpy as np
 import pytest
 
 from tilewright.errors import ScheduleError
@@ -156,6 +158,15 @@ def test_arguments_of_another_type() -> None:
     assert str(error.as_data()["hint"]).startswith("get_block gives a block by its name")
 
 
+@pytest.mark.parametrize("block", [None, True, 1.5, ()])
+def test_blocks_are_named_by_texts_and_integers(block: Any) -> None:
+    sch = Schedule(chain())
+    with pytest.raises(ScheduleError, match="get_block: block must be a text or a plain integer"):
+        sch.get_block(block)
+    assert len(sch.trace) == 0
+    assert sch.get_block(np.int64(1)) is sch.get_block("C")  # type: ignore[arg-type]
+
+
 def test_handles_are_named() -> None:
     sch = Schedule(matmul())
     i, _, r = loops(sch, "C")
@@ -202,6 +213,14 @@ def test_loops_to_compute_at() -> None:
     error = refusal_of(sch, "reverse_compute_at", b, others[0])
     assert error.alternatives == []
     assert "hint: there is no loop to which the block can be moved\n" in str(error)
+
+
+def test_loops_of_a_reduction() -> None:
+    sch = Schedule(matmul())
+    i, _, r = loops(sch, "C")
+    error = refusal_of(sch, "rfactor", i, 0)
+    assert (error.found, error.alternatives) == (i, [r])
+    assert "hint: loops of its reduction: r\n" in str(error)
 
 
 def test_loops_outside_of_a_reduction() -> None:

@@ -52,6 +52,14 @@ def test_fused_tiles_run_in_parallel() -> None:
     sch.parallel(sch.fuse(i0, j0))
 
 
+@pytest.mark.parametrize("step", ["fuse", "reorder"])
+def test_a_loop_is_named_once(step: str) -> None:
+    sch = Schedule(matmul())
+    i, *_ = loops(sch, "C")
+    with pytest.raises(ScheduleError, match="loop i is named twice"):
+        getattr(sch, step)(i, i)
+
+
 def test_one_loop_stays() -> None:
     sch = Schedule(elementwise())
     i, _ = loops(sch, "B")
