@@ -394,6 +394,30 @@ def test_stores_outside_of_blocks_stay(step: Callable[[Schedule, Any], Any]) -> 
     )
 
 
+def test_a_pipeline_of_a_reduction_whose_first_iteration_is_guarded() -> None:
+    func = program(
+        """
+for k in range(4):
+    with T.block("B"):
+        vk = T.axis.spatial(2, k // 2)
+        B[vk] = A[vk]
+    with T.block("C"):
+        T.where(k % 2 == 1)
+        vc = T.axis.spatial(1, 0)
+        vk = T.axis.reduce(2, k // 2)
+        with T.init():
+            C[vc] = 0
+        C[vc] = C[vc] + B[vk]
+"""
+    )
+    refused(
+        func,
+        "it cannot be shown that the reduction of block C starts with the first iteration of "
+        "loop k",
+        lambda s: s.double_buffer(s.get_block("B"), *s.get_loops(s.get_block("B"))),
+    )
+
+
 def test_a_pipeline_of_a_reduction_that_runs_backwards() -> None:
     func = program(
         """

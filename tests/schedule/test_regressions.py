@@ -772,6 +772,19 @@ def test_who_reads_a_doubled_buffer_does_not_depend_on_sizes(step: int) -> None:
     check(sch.trace.with_row([step]).apply(func))
 
 
+def test_a_part_of_a_fused_reduction_does_not_begin_it_again() -> None:
+    sch = Schedule(rowsum(3, 8))
+    block = sch.get_block("S")
+    sch.transform_block_layout(block, lambda i, r: (i, r // 4, r % 4))
+    copy = sch.cache_read(block, 0, "local")
+    fused = sch.fuse(*loops(sch, "S")[1:])
+    sch.compute_at(copy, fused)
+    sch.loop_partition(fused, at=5)
+    part, (part_copy, _) = sch.loop_partition(fused, at=3)  # the places (0, 3) and (1, 0)
+    with pytest.raises(ScheduleError, match="cannot be shown that the reduction of block S_tail"):
+        sch.double_buffer(part_copy, part)
+
+
 def test_the_tail_of_a_reduction_does_not_begin_it_again() -> None:
     sch = Schedule(rowsum(3, 7))
     block = sch.get_block("S")
