@@ -2,7 +2,8 @@
 
 Whole calls from Python are timed, warm, in interleaved rounds, each library in a process of its own
 on the same processors. Ratios within one run are what counts; the column `kernel` is our call with
-its arguments bound. Kernels without a record in the database are tuned first.
+its arguments bound, and `of the roofline` how much of what the machine allowed in the same rounds.
+Kernels without a record in the database are tuned first.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from .rounds import ROOT, Timed, compare, peers, ratio
 from .suite import SUITE, Case
 
 OURS = "tilewright"
+LIMIT = "roofline"
 PEERS = ("numpy", "torch", "onnxruntime", "openvino", "jax", "numba")
 ON_DEMAND = ("inductor", "tvm")
 _NEEDS = {"onnxruntime": "onnxruntime, onnx", "openvino": "openvino, onnx", "inductor": "torch"}
@@ -40,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("no kernel has such a name; there are:", *(c.name for c in SUITE), sep="\n  ")
         return 2
     pythons = interpreters(options.python)
-    names = [OURS, *available(options.peers or PEERS, pythons)]
+    names = [OURS, LIMIT, *available(options.peers or PEERS, pythons)]
     console = Console(width=None if sys.stdout.isatty() else 200)
     results = []
     for threads in options.threads:
@@ -82,7 +84,7 @@ def interpreters(texts: Sequence[str]) -> dict[str, str]:
     given = {name: path for name, _, path in parts}
     everyone = given.get("", sys.executable)
     found = {name: given.get(name, everyone) for name in (*PEERS, *ON_DEMAND)}
-    return {**found, OURS: sys.executable}
+    return {**found, OURS: sys.executable, LIMIT: sys.executable}
 
 
 def available(names: Sequence[str], pythons: Mapping[str, str]) -> list[str]:
@@ -155,7 +157,8 @@ def row(case: Case, threads: int, timed: Sequence[Timed]) -> dict[str, Any]:
     speeds = {
         t.peer: ratio(t.samples, ours.samples) for t in timed[1:] if t.samples and ours.samples
     }
-    times = {t.peer: t.seconds for t in timed[1:] if t.seconds is not None}
+    others = [t for t in timed[1:] if t.peer != LIMIT]
+    times = {t.peer: t.seconds for t in others if t.seconds is not None}
     return {
         "case": case.name,
         "threads": threads,
@@ -176,24 +179,24 @@ def table(rows: Sequence[dict[str, Any]], names: Sequence[str], threads: int) ->
     title = f"{threads} thread{'s' if threads > 1 else ''}, ms per call from Python, medians"
     found = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
     found.add_column("kernel")
-    for name in (OURS, "kernel only", "rate", "of the best"):
+    others = [name for name in names[1:] if name != LIMIT]
+    for name in (OURS, "kernel only", "rate", "of the best", "of the roofline"):
         found.add_column(name, justify="right", no_wrap=True)
-    for name in names[1:]:
+    for name in others:
         found.add_column(name, justify="right", no_wrap=True)
     for r in rows:
         ours, best = r["peers"][OURS], r["best_peer"]
-        speed = r["speed"].get(best)
-        relative = "" if speed is None else f"{speed['ratio']:.2f}x ±{speed['spread']:.2f}"
         note = f" ({ours['note']})" if ours["note"] else ""
         found.add_row(
             r["case"] + note,
             _cell(ours),
             _milliseconds(ours["kernel_seconds"]),
             r["rate"] or "",
-            relative,
+            _speed(r["speed"].get(best), "{0:.2f}x ±{1:.2f}"),
+            _speed(r["speed"].get(LIMIT), "{0:.0%} ±{1:.0%}"),
             *(
                 f"[bold]{_cell(r['peers'][n])}[/]" if n == best else _cell(r["peers"][n])
-                for n in names[1:]
+                for n in others
             ),
         )
     return found
@@ -228,6 +231,10 @@ def _cell(timed: Mapping[str, Any]) -> str:
         return "failed"
     wrong = timed["error"] is not None and not timed["error"] < 1e-3
     return _milliseconds(timed["seconds"]) + (" WRONG" if wrong else "")
+
+
+def _speed(found: Mapping[str, float] | None, text: str) -> str:
+    return "" if found is None else text.format(found["ratio"], found["spread"])
 
 
 def _milliseconds(seconds: float | None) -> str:

@@ -38,6 +38,7 @@ def test_kernels_beside_numpy(root: Path, tmp_path: Path) -> None:
         assert len(ours["samples"]) == len(ours["kernel_samples"]) == len(numpy["samples"]) == 2
         assert result["best_peer"] == "numpy"
         assert result["speed"]["numpy"]["ratio"] > 0
+        assert result["speed"]["roofline"]["ratio"] > 0
 
 
 def test_an_unknown_kernel_is_named(root: Path) -> None:

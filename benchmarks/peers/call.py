@@ -15,11 +15,11 @@ class Call:
 
     `run` is a whole call from Python, as a user of the library writes it. `kernel`, where the
     library has such a thing, is the call with its arguments bound beforehand. `result` gives what
-    the last call computed. `note` is shown with the time.
+    the last call computed; `None` if it computes nothing. `note` is shown with the time.
     """
 
     run: Callable[[], Any]
-    result: Callable[[], Array]
+    result: Callable[[], Array] | None
     kernel: Callable[[], Any] | None = None
     note: str = ""
 
