@@ -18,6 +18,7 @@ from ...schedule.find import find_block
 from ...schedule.index_map import IndexMap
 from ...target import Target
 from ...tir.ir import Block, Const, Dim, Label, Var
+from ...tir.visit import walk
 from ..structure import inputs_of, reduced, worth_packing
 from .common import fused
 from .squares import turn_in_squares
@@ -99,10 +100,28 @@ def schedule_copy(
         steps, vector = sch.split(loops[place], factors=[None, lanes])
         if place < len(loops) - 1:
             sch.reorder(*outer[:place], steps, *outer[place:], vector)
+        else:
+            outer = [loops[n] for n in _as_read(block)]
+            sch.reorder(*outer, steps, vector)
         sch.vectorize(vector)
     if parallel:
-        few = not _plenty(sch, block.iters[0].extent, target)
+        extents = dict(zip(loops, (i.extent for i in block.iters), strict=True))
+        few = not _plenty(sch, extents[outer[0]], target)
         sch.parallel(fused(sch, outer[: 2 if few and place > 1 else 1]))
+
+
+def _as_read(block: Block) -> list[int]:
+    """The iteration variables of a copy but the last, in the order of the dimensions they read.
+
+    Rows are then read from one end to the other, which memory is fastest at: a panel of each row
+    before the next row, not a row of each panel.
+    """
+    indices = inputs_of(block)[0].at.indices
+    first = [
+        next((d for d, e in enumerate(indices) if i.var in set(walk(e))), 0)
+        for i in block.iters[:-1]
+    ]
+    return sorted(range(len(first)), key=lambda n: first[n])
 
 
 def _in_squares(extent: Dim, lanes: int, target: Target) -> bool:

@@ -13,6 +13,8 @@ from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.sketch import sketches
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import resolve
+from tilewright.schedule import Schedule
+from tilewright.schedule.find import find_block
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Buffer, Func, Prefetch
@@ -178,3 +180,15 @@ def test_vectors_of_channels_are_written_along_rows() -> None:
     for row in Rowspace(sketch).sample(np.random.default_rng(0), ROWS):
         scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
         assert "vscatter" not in compile_func(scheduled, target).assembly()
+
+
+def test_packing_reads_rows_from_end_to_end() -> None:
+    """A row's piece of every panel before the next row, not the pieces of a panel one by one."""
+    func = ops.matmul_func(32, 4096, 64)
+    for sketch in sketches(func, resolve("cpu -threads=1"), lambda name: name == "tiled_packB"):
+        sch = Schedule(sketch.trace.with_row([1] * len(sketch.variables)).apply(func).func)
+        label = sch.get_block("B_packed")
+        panel, row, element = (set(walk(i.value)) for i in find_block(sch.func, label).iters)
+        names = {"row": row, "panel": panel, "element": element}
+        order = [n for v in sch.get_loops(label) for n, used in names.items() if v in used]
+        assert order == ["row", "panel", "element", "element"]
