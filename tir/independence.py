@@ -38,22 +38,31 @@ class Independence:
         for loop, place in self.survey.parallel:
             if loop.extent == 1:
                 continue
-            outer = place.loops
             self._no_reduction(loop)
-            for buffer, touches in self.touches.items():
-                inside = [t for t in touches if loop in t.place.around]
-                private = buffer not in self.parameters and len(inside) == len(touches)
-                if private or not any(t.is_write for t in inside):
-                    continue
-                if not (self._apart(loop, outer, inside) or self._disjoint(loop, outer, inside)):
-                    raise VerifyError(
-                        "{0} loop {1}: its iterations are not shown to touch different elements "
-                        "of {2}, which is stored to ({3})",
-                        loop.kind.value, loop.var.name, buffer.name,
-                        ", ".join(sorted({t.place.name for t in inside})),
-                        example=partial(self._example, loop, outer, inside),
-                        hint="make the loop serial, or give each iteration elements of its own",
-                    )  # fmt: skip
+            found = self.shared(loop, place.loops)
+            if found is not None:
+                raise VerifyError(
+                    "{0} loop {1}: its iterations are not shown to touch different elements "
+                    "of {2}, which is stored to ({3})",
+                    loop.kind.value, loop.var.name, found[0].name,
+                    ", ".join(sorted({t.place.name for t in found[1]})),
+                    example=partial(self.example, loop, place.loops, found[1]),
+                    hint="make the loop serial, or give each iteration elements of its own",
+                )  # fmt: skip
+
+    def shared(self, loop: For, outer: Sequence[For]) -> tuple[Buffer, list[Touch]] | None:
+        """A buffer of which iterations of a loop, in one of those around it, may touch one element.
+
+        One of them stores to it. With the accesses to it in the loop.
+        """
+        for buffer, touches in self.touches.items():
+            inside = [t for t in touches if loop in t.place.around]
+            private = buffer not in self.parameters and len(inside) == len(touches)
+            if private or not any(t.is_write for t in inside):
+                continue
+            if not (self._apart(loop, outer, inside) or self._disjoint(loop, outer, inside)):
+                return buffer, inside
+        return None
 
     def _no_reduction(self, loop: For) -> None:
         for block, place in self.survey.blocks:
@@ -125,7 +134,7 @@ class Independence:
             if a.is_write or b.is_write
         )
 
-    def _example(self, loop: For, outer: Sequence[For], inside: Sequence[Touch]) -> str | None:
+    def example(self, loop: For, outer: Sequence[For], inside: Sequence[Touch]) -> str | None:
         """Two iterations that touch one element, where that is certain."""
         fixed = {f.var: self._size(f.var) for f in outer}
         for a in inside:

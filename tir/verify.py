@@ -3,7 +3,8 @@
 What is checked, in this order: structure (`wellformed.py`); accesses in bounds, divisors not zero,
 iteration variables in their domain (`inbounds.py`); declared regions cover what blocks touch; reads
 find what was written (`initialised.py`); parallel, vectorized and thread loops carry no dependence
-(`independence.py`). All of it is sound: what cannot be shown is refused, with the reason.
+(`independence.py`), and spatial iterations have none (`promises.py`). All of it is sound: what
+cannot be shown is refused, with the reason.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from .inbounds import InBounds
 from .independence import Independence
 from .initialised import Initialised
 from .ir import Func
+from .promises import check_promises
 from .survey import Survey
 from .wellformed import check_structure
 
@@ -30,6 +32,7 @@ def verify(func: Func) -> None:
     _check_regions(survey, bounds)
     Initialised(func, survey).check()
     Independence(func, survey).check()
+    check_promises(func, survey)
 
 
 def _check_regions(survey: Survey, bounds: InBounds) -> None:

@@ -1,0 +1,103 @@
+"""Spatial iterations of blocks are independent of each other, or the program is refused."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tilewright.errors import VerifyError
+from tilewright.tir.parser import parse
+from tilewright.tir.verify import verify
+
+
+def program(body: str) -> str:
+    lines = "\n".join(" " * 12 + line for line in body.splitlines())
+    return f"""
+def main(
+    A: T.Buffer((8, 8), "int32"),
+    B: T.Buffer((64,), "int32"),
+    N: T.Buffer((64,), "int32", value_range=(0, 64)),
+):
+    T.inplace(A, B)
+    for i, j in T.grid(7, 7):
+        with T.block("P"):
+            vi, vj = T.axis.remap("SS", [i, j])
+{lines}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "of", "example"),
+    [
+        (
+            "A[vi + 1, vj] = A[vi, vj + 1] + 1",
+            "vi, which is spatial, .* elements of A",
+            r"vi=0 writes A\[1, 1\], iteration vi=1 reads it",
+        ),
+        (
+            "A[vi, vj] = A[vi, vj + 1] + 1",
+            "vj, which is spatial, .* elements of A",
+            r"vj=0 reads A\[0, 1\], iteration vj=1 writes it",
+        ),
+        (
+            "B[vi] = B[vi] + A[vi, vj]",
+            "vj, which is spatial, .* elements of B",
+            r"at vi=0: iteration vj=0 .* B\[0\], iteration vj=1 .* it",
+        ),
+        (
+            "B[vi * 6 + vj] = A[vi, vj]",
+            "vi, which is spatial, .* elements of B",
+            r"vi=0 writes B\[6\], iteration vi=1 writes it",
+        ),
+        ("B[N[vi * 8 + vj]] = A[vi, vj]", "vi, which is spatial, .* elements of B", ""),
+        (
+            "A[vi, vj] = B[vi]\nA[vi + 1, vj] = B[vj]",
+            "vi, which is spatial, .* elements of A",
+            r"vi=0 writes A\[1, 0\], iteration vi=1 writes it",
+        ),
+    ],
+)
+def test_spatial_iterations_that_meet_are_refused(body: str, of: str, example: str) -> None:
+    with pytest.raises(VerifyError, match=f"block P: .* {of}") as refusal:
+        verify(parse(program(body)))
+    assert "T.axis.opaque where its iterations have to run in order" in str(refusal.value)
+    assert re.search(example, str(refusal.value))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "A[vj, vi] = A[vj, vi] + 1",
+        "B[vi * 8 + vj] = B[vi * 8 + vj] + A[vi, vj]",
+        "B[vi * 8 + vj] = A[vi, vj] + A[vi + 1, vj + 1]",
+        "A[(vi * 7 + vj) // 8, (vi * 7 + vj) % 8] = B[vi]",
+        "A[vi, vj] = B[vi]\nB[vi * 7 + vj + 15] = A[vi, vj] + B[vi]",
+        "A[vi, (vi + vj) % 8] = B[vi]",
+        "A[vi, vj] = B[N[vi * 8 + vj]]",
+    ],
+)
+def test_spatial_iterations_that_keep_apart_are_right(body: str) -> None:
+    verify(parse(program(body)))
+
+
+@pytest.mark.parametrize("kind", ["reduce", "opaque"])
+def test_others_may_meet(kind: str) -> None:
+    text = program("B[vi] = B[vi] + A[vi, vj]")
+    verify(parse(text.replace('"SS"', f'"S{kind[0].upper()}"')))
+
+
+def test_internal_buffers_may_be_used_again() -> None:
+    verify(
+        parse("""
+def main(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+    C = T.alloc((2,), "int32")
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi % 2] = A[vi]
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = C[vi % 2]
+""")
+    )

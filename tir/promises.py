@@ -1,0 +1,71 @@
+"""What a block declares of its iterations: those that are spatial do not depend on each other.
+
+Two points of its domain that differ in a spatial iteration variable touch different elements of
+what the block stores to. Steps put such iterations in any order, and rely on it. Internal buffers
+are left out: stages of pipelines store to their elements again and again, each time for iterations
+of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import replace
+from functools import partial
+
+from ..errors import VerifyError
+from .independence import Independence
+from .ir import Block, Buffer, For, ForKind, Func, Iter, IterKind, Stmt, Store, Var
+from .survey import Survey
+
+
+def check_promises(func: Func, survey: Survey) -> None:
+    """Raise `VerifyError` where spatial iterations of a block may depend on each other."""
+    parameters = {p for p in func.params if isinstance(p, Buffer)}
+    for block, _ in survey.blocks:
+        stored = {r.buffer for r in block.writes} & parameters
+        if stored and not _at_its_iteration(block):
+            _check(block, stored)
+
+
+def _at_its_iteration(block: Block) -> bool:
+    """Whether all it does is to store at its spatial iteration variables, and to read just there.
+
+    That is seen at once, and decides nearly all.
+    """
+    store = block.body
+    if type(store) is not Store:
+        return False
+    places = {e for e in store.indices if type(e) is Var}
+    return all(
+        i.var in places for i in block.iters if i.kind is IterKind.SPATIAL and i.extent != 1
+    ) and all(
+        r.buffer is not store.buffer
+        or all(x.extent == 1 and x.min is e for x, e in zip(r.ranges, store.indices, strict=True))
+        for r in block.reads
+    )
+
+
+def _check(block: Block, stored: Set[Buffer]) -> None:
+    """Ask it of loops that visit the domain, those for spatial variables outermost."""
+    spatial = [i for i in block.iters if i.kind is IterKind.SPATIAL]
+    others = [i for i in block.iters if i.kind is not IterKind.SPATIAL]
+    loops = {i.var: Var(i.var.name) for i in block.iters}
+    iters = tuple(Iter(i.var, i.extent, i.kind, loops[i.var]) for i in block.iters)
+    nest: Stmt = replace(block, iters=iters, predicate=None)
+    for i in reversed((*spatial, *others)):
+        kind = ForKind.PARALLEL if i.kind is IterKind.SPATIAL else ForKind.SERIAL
+        nest = For(loops[i.var], i.extent, nest, kind)
+    domain = Func("", tuple(sorted(stored, key=lambda b: b.name)), (), nest)
+    survey = Survey(domain)
+    asked = Independence(domain, survey)
+    for loop, place in survey.parallel:
+        found = asked.shared(loop, place.loops)
+        if found is not None:
+            raise VerifyError(
+                "block {0}: its iterations for different {1}, which is spatial, are not shown to "
+                "touch different elements of {2}, which is stored to",
+                block.label.name, loop.var.name, found[0].name,
+                example=partial(asked.example, loop, place.loops, found[1]),
+                hint="declare it by T.axis.reduce where the block sums up over it, by "
+                "T.axis.opaque where its iterations have to run in order",
+            )  # fmt: skip
