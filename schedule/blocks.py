@@ -37,6 +37,7 @@ from ..tir.regions import hull
 from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
 from ..tir.visit import substitute, walk
+from ..tir.windows import variables
 from .find import blocks_in, loops_above, nested, with_children
 from .require import certain, current_space, require
 
@@ -205,19 +206,8 @@ def loop_ranges(loops: Iterable[For]) -> dict[Var, tuple[Dim, Dim]]:
 
 
 def free_vars(e: Expr) -> set[Var]:
-    found: set[Var] = set()
-    _gather(e, found)
-    return found
-
-
-def _gather(e: Expr, into: set[Var]) -> None:
-    if type(e) is Var:
-        into.add(e)
-    elif type(e) is Binary:
-        _gather(e.a, into)
-        _gather(e.b, into)
-    elif type(e) is not Const:
-        into.update(n for n in walk(e) if type(n) is Var)
+    """The variables in an expression."""
+    return variables(e)
 
 
 def feeding(block: Block, kind: IterKind | None = None) -> set[Var]:

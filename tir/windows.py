@@ -10,7 +10,7 @@ from collections.abc import Container
 from typing import TypeAlias
 
 from .divide import quotient
-from .ir import Dim, Expr, Op, Var, binary
+from .ir import Binary, Const, Dim, Expr, Op, Var, binary
 from .polynomial import Key, Poly, Ranges, add, factors, number, shifted, times, without
 from .simplify import Simplifier
 from .visit import walk
@@ -103,6 +103,17 @@ class Sweeper(Simplifier):
 
 def variables(e: Dim) -> set[Var]:
     """The variables in an expression or dimension."""
-    if isinstance(e, int):
-        return set()
-    return {e} if type(e) is Var else {n for n in walk(e) if type(n) is Var}
+    found: set[Var] = set()
+    if not isinstance(e, int):
+        _gather(e, found)
+    return found
+
+
+def _gather(e: Expr, into: set[Var]) -> None:
+    if type(e) is Var:
+        into.add(e)
+    elif type(e) is Binary:
+        _gather(e.a, into)
+        _gather(e.b, into)
+    elif type(e) is not Const:
+        into.update(n for n in walk(e) if type(n) is Var)
