@@ -69,8 +69,7 @@ class Rowspace:
         kept = rows[self.check(rows).worthwhile]
         if len(kept) == 0 or kept.shape[1] == 0:
             return kept[:1]
-        _, first = np.unique(kept, axis=0, return_index=True)
-        return kept[np.sort(first)]
+        return _distinct(kept)
 
     def sample(self, rng: np.random.Generator, count: int) -> Rows:
         """At most `count` good rows: all of a small space, else drawn at random.
@@ -90,7 +89,7 @@ class Rowspace:
             found = np.concatenate([found, self.good(drawn)])
             if len(found) >= count:
                 break
-        return self.good(found)[:count]
+        return _distinct(found)[:count]
 
     def mutate(self, rng: np.random.Generator, rows: Rows, count: int) -> Rows:
         """Children of `rows`: one decision moved to a near or any value, or two rows crossed."""
@@ -124,3 +123,18 @@ class Rowspace:
                 "sketch {0} has no candidate that is legal and worth measuring", self.sketch.name
             )
         return rows
+
+
+def row_keys(rows: Rows) -> list[bytes]:
+    """What tells rows apart, for sets."""
+    size = rows.itemsize * rows.shape[1]
+    if size == 0:
+        return [b""] * len(rows)
+    keys: list[bytes] = np.ascontiguousarray(rows).view(f"V{size}").ravel().tolist()
+    return keys
+
+
+def _distinct(rows: Rows) -> Rows:
+    """Each row once, where it is first."""
+    places = {key: n for n, key in reversed(list(enumerate(row_keys(rows))))}
+    return rows[sorted(places.values())]
