@@ -14,14 +14,26 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from .. import dtypes
 from ..codegen.llvm_load import NEAR
 from ..target import Target
 from ..tir.ir import ForKind
-from .profile import ONE, ZERO, Access, Evaluated, Floats, Footprint, Ints, Numbers, Profile
+from .profile import (
+    ONE,
+    ZERO,
+    Access,
+    Evaluated,
+    Floats,
+    Footprint,
+    Ints,
+    Numbers,
+    Profile,
+)
 
 FEATURES = (
     "log_seconds", "compute", "l1", "l2", "l3", "memory", "overhead",
@@ -31,6 +43,8 @@ FEATURES = (
     "gathers", "expensive", "blocks", "stores",
     "other_seconds", "other_memory", "other_lanes",
 )  # fmt: skip
+Features: TypeAlias = npt.NDArray[np.floating[Any]]
+"""Rows of features: single floats as they are computed here, double ones out of a database."""
 VERSION = "5"
 FEATURE_VERSION = f"{VERSION}/{len(FEATURES)}"
 """Of the features: a model is used only with those it was trained on."""
@@ -94,7 +108,7 @@ ROWS = 8192
 class Estimate:
     """Seconds and features of each row. `features` has the columns of `FEATURES`."""
 
-    def __init__(self, seconds: Floats, features: Floats) -> None:
+    def __init__(self, seconds: Floats, features: Features) -> None:
         self.seconds = seconds
         self.features = features
 
@@ -102,18 +116,19 @@ class Estimate:
 def estimate(source: Profile, rows: Ints, target: Target) -> Estimate:
     """Estimate the rows (rows, variables) of a sketch, or the one empty row of a program."""
     seconds = np.empty(len(rows))
-    features = np.empty((len(rows), len(FEATURES)))
+    features = np.empty((len(rows), len(FEATURES)), dtype=np.float32)
     for start in range(0, len(rows), ROWS):
         part = slice(start, start + ROWS)
         seconds[part], features[part] = _estimate(Evaluated(source, rows[part]), target)
     return Estimate(seconds, features)
 
 
-def _estimate(data: Evaluated, target: Target) -> tuple[Floats, Floats]:
+def _estimate(data: Evaluated, target: Target) -> tuple[Floats, Features]:
     """The seconds and features of rows that are few enough for their columns to stay in a cache."""
     parts = [_Block(data, n, target, DEFAULT) for n in data.visits]
     if not parts:
-        return np.full(data.rows, DEFAULT.fork_seconds), np.zeros((data.rows, len(FEATURES)))
+        nothing = np.zeros((data.rows, len(FEATURES)), dtype=np.float32)
+        return np.full(data.rows, DEFAULT.fork_seconds), nothing
     stacked = np.stack([np.broadcast_to(p.seconds, data.rows) for p in parts])
     seconds = stacked.sum(axis=0)
     # The block that takes longest stands for the program; of the others there are only sums.
@@ -380,7 +395,10 @@ def _at_capacity(levels: list[Traffic], cache: int, capacity: float, kept: Float
     """
     result = levels[-1].moved
     for level in reversed(levels[:-1]):
-        stays = np.clip(2.0 - level.needed[1 + cache] / capacity, 0.0, 1.0)
+        stays = _staying(level.needed[1 + cache], capacity)
         result = result - stays * np.maximum(result - level.moved, 0.0)
-    warm = np.clip(2.0 - kept / capacity, 0.0, 1.0)
-    return np.maximum(result - warm * levels[0].moved, 0.0)
+    return np.maximum(result - _staying(kept, capacity) * levels[0].moved, 0.0)
+
+
+def _staying(needed: Floats, capacity: float) -> Floats:
+    return np.minimum(np.maximum(2.0 - needed / capacity, 0.0), 1.0)

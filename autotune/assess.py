@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .analytic import Features
 from .base_model import BaseModel, train
 from .cost_model import CostModel
 from .samples import Floats, Ints, Samples, Task
@@ -142,7 +143,7 @@ def _judge(task: Task, own: Samples, base: BaseModel, batch: int) -> Judged:
     return Judged(task, len(seconds), tuple(scores))
 
 
-def replay(features: Floats, seconds: Floats, base: BaseModel | None, batch: int) -> Ints:
+def replay(features: Features, seconds: Floats, base: BaseModel | None, batch: int) -> Ints:
     """The order in which a search with a model measures candidates, `batch` at a time."""
     model = CostModel(base=base)
     margin = model.margin(features)
@@ -157,7 +158,7 @@ def replay(features: Floats, seconds: Floats, base: BaseModel | None, batch: int
     return np.array(order, dtype=np.int64)
 
 
-def spearman(xs: Floats, ys: Floats) -> float:
+def spearman(xs: Features, ys: Features) -> float:
     """Spearman's rank correlation; equal values share the mean of their ranks."""
     a, b = _ranks(xs), _ranks(ys)
     if np.ptp(a) == 0 or np.ptp(b) == 0:
@@ -165,7 +166,7 @@ def spearman(xs: Floats, ys: Floats) -> float:
     return float(np.corrcoef(a, b)[0, 1])
 
 
-def _ranks(values: Floats) -> Floats:
+def _ranks(values: Features) -> Floats:
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     means: Floats = last - (counts - 1) / 2.0

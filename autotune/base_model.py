@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import TuningError
-from .analytic import FEATURE_VERSION
+from .analytic import FEATURE_VERSION, Features
 from .samples import Floats, Samples
 
 _log = logging.getLogger(__name__)
@@ -62,13 +62,11 @@ class BaseModel:
     rows: int
     origin: str
 
-    def residual(self, features: Floats) -> Floats:
+    def residual(self, features: Features) -> Floats:
         """log2 of the seconds over the estimate's, up to a constant for each program."""
-        import xgboost
-
         if len(features) == 0:
             return np.empty(0)
-        found = self.booster.predict(xgboost.DMatrix(features, nthread=1))
+        found = self.booster.inplace_predict(features)
         return np.maximum(np.asarray(found, dtype=np.float64), 0.0)
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -25,7 +25,7 @@ from ..target import Target
 from ..tir.parser import parse
 from ..tuning_db import TuningDatabase
 from ..tuning_db.values import Outcome, TargetRecord, Workload
-from .analytic import FEATURES, estimate
+from .analytic import FEATURES, Features, estimate
 from .profile import profile
 
 Floats = npt.NDArray[np.float64]
@@ -73,7 +73,7 @@ class Samples:
 
     tasks: tuple[Task, ...]
     task: Ints
-    features: Floats
+    features: Features
     seconds: Floats
 
     def __len__(self) -> int:
@@ -169,7 +169,8 @@ def featurise(sweeps: Sequence[Sweep]) -> Samples:
     Sketches that no longer apply are left out with a warning.
     """
     tasks: dict[tuple[str, str, str], tuple[int, Task]] = {}
-    features, seconds, numbers = [np.empty((0, len(FEATURES)))], [np.empty(0)], [np.empty(0)]
+    features: list[Features] = [np.empty((0, len(FEATURES)))]
+    seconds, numbers = [np.empty(0)], [np.empty(0)]
     for sweep in sweeps:
         l1, l2, l3 = sweep.caches
         target = replace(Target.parse(sweep.target), l1_bytes=l1, l2_bytes=l2, l3_bytes=l3)

@@ -20,7 +20,7 @@ from ..tir.ir import Func
 from ..tuning_db.values import Outcome
 from .analytic import FEATURES, estimate
 from .base_model import SHIPPED, named
-from .candidates import Rows, Rowspace
+from .candidates import Rows, Rowspace, row_keys
 from .cost_model import CostModel
 from .profile import Profile, profile
 from .sketch import Sketch, sketches
@@ -125,7 +125,7 @@ class Search:
             space = Rowspace(sketch)
             read = profile(sketch.func, sketch.variables, sketch.space.bounds)
             rows, none = np.empty((0, len(sketch.variables)), dtype=np.int64), np.empty(0)
-            features = np.empty((0, len(FEATURES)))
+            features = np.empty((0, len(FEATURES)), dtype=np.float32)
             self._pools.append(_Pool(space, read, rows, features, none, none))
         self._share = max(MIN_POOL, self.config.pool // len(self._pools))
         for pool in self._pools:
@@ -205,8 +205,7 @@ class Search:
         Sketches have as many as they have of the best rows of all. In steps of one sketch each, so
         that something else may be done in between.
         """
-        scores = np.concatenate([p.scores for p in self._pools])
-        elite = np.sort(np.argsort(scores, kind="stable")[:ELITE])
+        elite = _smallest(np.concatenate([p.scores for p in self._pools]), ELITE)
         first = 0
         for pool in self._pools:
             last = first + len(pool.rows)
@@ -233,8 +232,13 @@ class Search:
                 np.concatenate([seconds, [o.seconds or 0.0 for o in usable]]),
                 np.array(weights),
             )
-            for pool in self._pools:
-                pool.scores = self.model.predict(pool.features, pool.margin)
+            scores = self.model.predict(
+                np.concatenate([p.features for p in self._pools]),
+                np.concatenate([p.margin for p in self._pools]),
+            )
+            ends = np.cumsum([len(p.rows) for p in self._pools])
+            for pool, own in zip(self._pools, np.split(scores, ends[:-1]), strict=True):
+                pool.scores = own
         self.seconds_in_model += self._clock() - start
 
     def _take(self, batch: list[Candidate], taken: dict[int, list[int]], s: int, r: int) -> None:
@@ -253,7 +257,7 @@ class Search:
 
     def _add(self, pool: _Pool, rows: Rows) -> None:
         """Put new rows into a pool."""
-        keys = [r.tobytes() for r in rows]
+        keys = row_keys(rows)
         fresh = [n for n, key in enumerate(keys) if key not in pool.keys]
         if not fresh:
             return
@@ -279,7 +283,7 @@ class Search:
         if len(pool.rows) > 2 * self._share:
             order = np.argsort(pool.scores, kind="stable")
             # What is forgotten may be drawn again; what was asked for may not, and stays known.
-            pool.keys.difference_update(r.tobytes() for r in pool.rows[order[self._share :]])
+            pool.keys.difference_update(row_keys(pool.rows[order[self._share :]]))
             pool.keep(order[: self._share])
 
 
@@ -290,6 +294,16 @@ def _best_of(scores: np.ndarray, count: int) -> list[tuple[int, float]]:
     else:
         places = np.arange(len(scores))
     return [(int(p), float(scores[p])) for p in places]
+
+
+def _smallest(scores: np.ndarray, count: int) -> np.ndarray:
+    """The positions of the `count` smallest scores, in order; of equal ones the first."""
+    if len(scores) <= count:
+        return np.arange(len(scores))
+    limit = np.partition(scores, count - 1)[count - 1]
+    below = np.flatnonzero(scores < limit)
+    equal = np.flatnonzero(scores == limit)[: count - len(below)]
+    return np.sort(np.concatenate([below, equal]))
 
 
 def trace_key(trace: Trace) -> str:

@@ -26,7 +26,7 @@ from ..tir.ir import Func
 from ..tir.parser import parse
 from ..tuning_db import TuningDatabase
 from ..tuning_db.values import Outcome, Relative, TargetRecord, Toolchain, Workload
-from .analytic import estimate
+from .analytic import Features, estimate
 from .base_model import SHIPPED, named
 from .candidates import Rows, Rowspace
 from .cost_model import CostModel, Floats
@@ -53,7 +53,7 @@ HOPELESS = 2.0
 class Measured:
     """Measurements of other sizes, as the cost model sees them."""
 
-    features: Floats
+    features: Features
     seconds: Floats
 
 
@@ -204,7 +204,7 @@ class _Space:
             self._rows = Rowspace(self._sketch)
         return self._rows
 
-    def features(self, rows: Rows) -> Floats:
+    def features(self, rows: Rows) -> Features:
         if self._profile is None:
             sketch = self._sketch
             self._profile = profile(sketch.func, sketch.variables, sketch.space.bounds)
