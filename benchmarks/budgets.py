@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from rich.table import Table
 import tilewright as tw
 from tilewright import ops
 from tilewright.autotune.analytic import estimate
+from tilewright.autotune.base_model import SHIPPED, named
 from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.cost_model import CostModel
@@ -227,23 +229,36 @@ def machine_code(settings: Settings) -> Iterator[Line]:
 
 
 def scoring(settings: Settings) -> Iterator[Line]:
-    func, target, _ = subject(settings.size)
-    rng = np.random.default_rng(0)
-    seconds, count = 0.0, 0
+    side = max(4, settings.size // 16)
+    yield from _scoring("matmul", ops.matmul_func(settings.size, settings.size, settings.size))
+    yield from _scoring("conv2d", ops.conv2d_func(1, side, side, side, side))
+
+
+def _scoring(name: str, func: Func) -> Iterator[Line]:
+    """A search's work on a candidate, over all sketches of a program, split by stage."""
+    target, rng, clock = resolve("cpu"), np.random.default_rng(0), time.process_time
+    base, count = named(SHIPPED), 0
+    stages = dict.fromkeys(("draw and check", "featurise", "score"), 0.0)
     for sketch in sketches(func, target):
         space = Rowspace(sketch)
         source = profile(sketch.func, sketch.variables, sketch.space.bounds)
-        model = CostModel()
+        model = CostModel(base=base)
         known = estimate(source, space.sample(rng, 100), target)
         model.fit(known.features, known.seconds * rng.uniform(0.5, 2, len(known.seconds)))
-        model.predict(known.features)
-        began = time.perf_counter()
+        times = [clock()]
         rows = space.sample(rng, ROWS)
-        model.predict(estimate(source, rows, target).features)
-        seconds += time.perf_counter() - began
+        times.append(clock())
+        features = estimate(source, rows, target).features
+        times.append(clock())
+        model.predict(features)
+        times.append(clock())
+        for stage, (began, ended) in zip(stages, pairwise(times), strict=True):
+            stages[stage] += ended - began
         count += len(rows)
-    what = f"sample, check, featurise and score a candidate ({count} of them)"
-    yield Line(what, 10, seconds / max(count, 1) * 1e6, "us")
+    each = {stage: seconds / max(count, 1) * 1e6 for stage, seconds in stages.items()}
+    for stage, microseconds in each.items():
+        yield Line(f"{stage} a candidate of {name}", None, microseconds, "us")
+    yield Line(f"all of it ({count:,} candidates of {name})", 10, sum(each.values()), "us")
 
 
 def candidate(settings: Settings) -> Iterator[Line]:
