@@ -6,10 +6,10 @@ kernel takes the packed operand in its place, and the module says how to make it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ..runtime.packing import Packing
+from ..tir.conditions import conjuncts
 from ..tir.ir import (
     Binary,
     Block,
@@ -113,7 +113,7 @@ def _copy(block: Block, operand: Buffer) -> tuple[Buffer, str, tuple[Dim, ...]] 
     if type(value) is Select:
         if type(value.other) is not Const or value.other.value != 0:
             return None
-        guards, value = list(_conjuncts(value.cond)), value.then
+        guards, value = conjuncts(value.cond), value.then
     if type(value) is not Load or value.buffer is not operand or value.mask is not None:
         return None
     letters: dict[Var, str] = {}
@@ -155,14 +155,6 @@ def _digits(index: Expr) -> tuple[Var, Var | None, Dim] | None:
     if type(index.a) is Binary and index.a.op is Op.MUL and type(index.a.a) is Var:
         return index.a.a, index.b, as_dim(index.a.b)
     return None
-
-
-def _conjuncts(cond: Expr) -> Iterator[Expr]:
-    if type(cond) is Binary and cond.op is Op.AND:
-        yield from _conjuncts(cond.a)
-        yield from _conjuncts(cond.b)
-    else:
-        yield cond
 
 
 def _is_bound(guard: Expr, value: Load) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TypeGuard
 
+from ..tir.conditions import conjuncts
 from ..tir.ir import (
     Binary,
     Block,
@@ -32,7 +33,6 @@ from ..tir.structure import key_of
 from .blocks import (
     Ranges,
     bound_regions,
-    conjuncts,
     covering,
     feeding,
     free_vars,

@@ -219,23 +219,6 @@ def feeding(block: Block, kind: IterKind | None = None) -> set[Var]:
     return found
 
 
-def conjuncts(predicate: Expr | None) -> list[Expr]:
-    """The conditions whose conjunction is `predicate`."""
-    if predicate is None:
-        return []
-    if type(predicate) is Binary and predicate.op is Op.AND:
-        return conjuncts(predicate.a) + conjuncts(predicate.b)
-    return [predicate]
-
-
-def conjunction(conditions: Sequence[Expr]) -> Expr | None:
-    """The predicate that requires all `conditions`; `None` of none."""
-    result: Expr | None = None
-    for c in conditions:
-        result = c if result is None else binary(Op.AND, result, c)
-    return result
-
-
 def domain_conditions(value: Expr, extent: Dim, s: Simplifier) -> list[Expr]:
     """What must be checked for 0 <= `value` < `extent` beyond what is known to `s`."""
     both = (binary(Op.GE, value, const(0)), binary(Op.LT, value, as_expr(extent)))

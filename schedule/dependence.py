@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..tir import dependence
+from ..tir.conditions import conjuncts
 from ..tir.dependence import Order, Verdict, before
 from ..tir.ir import Block, Buffer, Dim, Expr, For, Op, Stmt, Var, binary
-from .blocks import Ranges, bound_regions, conjuncts
+from .blocks import Ranges, bound_regions
 from .distinct import Access
 from .find import find_path
 from .require import current_space

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace as _replace
 from functools import partial
 
+from ..tir.conditions import conjuncts
 from ..tir.initialised import Initialised
 from ..tir.ir import (
     Binary,
@@ -41,7 +42,6 @@ from ..tir.survey import Survey
 from .blocks import (
     Ranges,
     bound_regions,
-    conjuncts,
     covering,
     feeding,
     free_vars,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace as _replace
 
+from ..tir.conditions import conjunction, conjuncts
 from ..tir.ir import Binary, Block, Expr, Iter, Op, Range, Stmt, Var, as_expr, binary, const
 from ..tir.polynomial import ONE, add, factors
 from ..tir.prove import prove
@@ -13,8 +14,6 @@ from ..tir.structure import key_of
 from ..tir.visit import substitute
 from .blocks import (
     Ranges,
-    conjunction,
-    conjuncts,
     domain_conditions,
     free_vars,
     nest,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..errors import ScheduleError
+from ..tir.conditions import conjunction, conjuncts
 from ..tir.ir import Binary, Block, Const, Dim, Expr, For, If, Iter, Op, Seq, Stmt, Var
 from ..tir.simplify import Simplifier
 from ..tir.structure import size
 from ..tir.visit import map_tuple, substitute
-from .blocks import conjunction, conjuncts
 from .find import with_body
 
 MAX_SIZE = 1000

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from ...target import Target
+from ...tir.conditions import conjuncts
 from ...tir.ir import (
     Alloc,
     Buffer,
@@ -26,7 +27,7 @@ from ...tir.ir import (
 from ...tir.polynomial import ONE, Poly, add, factors, identity, negated
 from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children, walk
-from .guards import conjuncts, is_bound, slack
+from .guards import is_bound, slack
 from .scope import nested, simplifier_of
 
 

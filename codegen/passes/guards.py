@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ...tir.conditions import conjuncts
 from ...tir.ir import INDEX, Binary, Expr, For, If, Op, Seq, Stmt, Store, Var
 from ...tir.polynomial import ONE, Poly
 from ...tir.simplify import Simplifier
 from .scope import nested
-
-
-def conjuncts(cond: Expr) -> Iterator[Expr]:
-    """The conditions that a condition is the conjunction of."""
-    if type(cond) is Binary and cond.op is Op.AND and cond.dtype == "bool":
-        yield from conjuncts(cond.a)
-        yield from conjuncts(cond.b)
-    else:
-        yield cond
 
 
 def guards(s: Stmt, *, in_loops: bool = False) -> Iterator[Expr]:

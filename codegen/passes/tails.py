@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ...target import Target
+from ...tir.conditions import conjuncts
 from ...tir.ir import (
     Binary,
     Expr,
@@ -24,7 +25,7 @@ from ...tir.ir import (
 from ...tir.polynomial import ONE, Poly, factors
 from ...tir.simplify import Simplifier
 from ...tir.visit import walk
-from .guards import conjuncts, guards, is_bound, slack
+from .guards import guards, is_bound, slack
 from .scope import decided, declare, fresh, loops, map_stmts, nested, simplifier_of, with_body
 from .trim import part_of, trimmed
 from .vectorize import native_lanes

@@ -7,6 +7,7 @@ from dataclasses import replace as _replace
 from typing import Any, NamedTuple
 
 from ... import dtypes
+from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (
     Binary,
     Block,
@@ -34,8 +35,6 @@ from ...tir.ir import (
 from ...tir.visit import rewrite_children, walk
 from ..available import require_still_concurrent
 from ..blocks import (
-    conjunction,
-    conjuncts,
     free_vars,
     nest,
     require_unit,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import Any, TypeAlias
 
+from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (
     Binary,
     Block,
@@ -33,8 +34,6 @@ from ...tir.simplify import Simplifier, simplify
 from ...tir.visit import rewrite_children, substitute
 from ..available import require_still_concurrent
 from ..blocks import (
-    conjunction,
-    conjuncts,
     domain_conditions,
     free_vars,
     loop_ranges,

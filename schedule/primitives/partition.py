@@ -7,6 +7,7 @@ from typing import Any
 
 from ...errors import ScheduleError
 from ...tir.bounds import bound
+from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (
     Binary,
     Block,
@@ -28,7 +29,7 @@ from ...tir.ir import (
 from ...tir.linear import linear
 from ...tir.prove import prove
 from ...tir.visit import map_tuple, rewrite_children, substitute
-from ..blocks import Ranges, conjunction, conjuncts, loop_ranges
+from ..blocks import Ranges, loop_ranges
 from ..find import blocks_in, find_path, path_to, rebuild, with_body
 from ..legality import own_buffers
 from ..primitive import primitive

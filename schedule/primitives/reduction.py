@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace as _replace
 from typing import NamedTuple
 
+from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (
     Binary,
     Block,
@@ -36,8 +37,6 @@ from ...tir.simplify import Simplifier
 from ...tir.visit import substitute, walk
 from ..available import require_available, require_readers_served, require_still_concurrent
 from ..blocks import (
-    conjunction,
-    conjuncts,
     domain_conditions,
     feeding,
     free_vars,

@@ -8,6 +8,7 @@ from math import gcd
 from typing import Any
 
 from ...errors import similar
+from ...tir.conditions import conjunction, conjuncts
 from ...tir.instruction import KEY
 from ...tir.intrinsics import find_intrin, intrin_names
 from ...tir.ir import (
@@ -33,7 +34,7 @@ from ...tir.linear import linear
 from ...tir.polynomial import Ranges
 from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children, substitute
-from ..blocks import conjunction, conjuncts, feeding, free_vars, loop_ranges, with_regions
+from ..blocks import feeding, free_vars, loop_ranges, with_regions
 from ..find import find_block, find_path, path_to, rebuild, with_body
 from ..instructions import instruction_of, operands_of, require_contiguous
 from ..primitive import primitive

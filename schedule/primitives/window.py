@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace as _replace
 from typing import Any, NamedTuple
 
+from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (
     Block,
     Buffer,
@@ -29,8 +30,6 @@ from ...tir.visit import rewrite_children, walk
 from ..available import is_rolling, require_available
 from ..blocks import (
     Ranges,
-    conjunction,
-    conjuncts,
     feeding,
     loop_ranges,
     readers_of,

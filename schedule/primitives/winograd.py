@@ -7,6 +7,7 @@ from dataclasses import replace as _replace
 from typing import NamedTuple
 
 from ... import dtypes
+from ...tir.conditions import conjunction
 from ...tir.ir import (
     Binary,
     Block,
@@ -35,7 +36,7 @@ from ...tir.ir import (
 )
 from ...tir.simplify import simplify
 from ...tir.visit import substitute, walk
-from ..blocks import conjunction, free_vars, loop_ranges, nest, require_unit, with_regions
+from ..blocks import free_vars, loop_ranges, nest, require_unit, with_regions
 from ..find import find_block, find_path
 from ..minimal_filtering import ALGORITHMS, WINDOW, Algorithm, product_row
 from ..primitive import primitive

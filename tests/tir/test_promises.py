@@ -101,3 +101,19 @@ def main(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
             B[vi] = C[vi % 2]
 """)
     )
+
+
+GUARDED = """
+def main(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+    for i, j in T.grid(8, 4):
+        with T.block("P"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.where({guard})
+            B[vi * 2 + vj] = A[vi]
+"""
+
+
+def test_a_predicate_says_which_iterations_there_are() -> None:
+    verify(parse(GUARDED.format(guard="(i < 3) & (j < 2)")))
+    with pytest.raises(VerifyError, match="vi, which is spatial"):
+        verify(parse(GUARDED.format(guard="(i < 3) & (j < 3)")))
