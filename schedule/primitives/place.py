@@ -27,6 +27,7 @@ from ...tir.ir import (
 )
 from ...tir.joined import joined
 from ...tir.prove import prove
+from ...tir.structure import same
 from ...tir.visit import substitute
 from ..available import (
     concurrent_loops,
@@ -162,10 +163,14 @@ def _assign(block: Block, buffer: Buffer, ranges: Sequence[Range], into: dict[Va
             var = point.min
             if type(var) is Var and var in spatial and point.extent == 1 and var not in seen:
                 seen.add(var)
-                if var in into and into[var] is not r:
+                if var in into and not _alike(into[var], r):
                     into[var] = Range(as_expr(0), spatial[var])
                 else:
                     into[var] = r
+
+
+def _alike(a: Range, b: Range) -> bool:
+    return same(a.min, b.min) and same(as_expr(a.extent), as_expr(b.extent))
 
 
 @primitive

@@ -10,6 +10,7 @@ import pytest
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
+from tilewright.schedule.find import find_loop
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Expr, Func
@@ -241,3 +242,19 @@ def test_each_result_can_be_reindexed(index: int) -> None:
     check_meaning(sch.original, sch.func)
     check_replays(sch.original, sch)
     check_compiled(sch.original, sch.func)
+
+
+def test_both_results_are_computed_where_an_element_of_each_is_read() -> None:
+    """Regression: what the two buffers need was taken for different, and all rows were computed."""
+    a = te.placeholder((ROWS, COLUMNS), name="A")
+    r = te.reduce_axis(COLUMNS, name="r")
+    m, v = te.compute((ROWS,), lambda i: te.argmax(a[i, r], axis=r), name=("M", "V"))
+    b = te.compute((ROWS,), lambda i: v[i] * te.cast(m[i], "float32"), name="B")
+    func = te.func([a, b], name="weighted")
+    sch = Schedule(func)
+    (i,) = loops(sch, "B")
+    outer, _ = sch.split(i, factors=[None, 4])
+    sch.compute_at(sch.get_block("M"), outer)
+    extents = [find_loop(sch.func, s).extent for s in loops(sch, "M")]
+    assert extents == [ROWS // 4, 4, COLUMNS]
+    check_meaning(func, sch.func)
