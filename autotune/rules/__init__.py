@@ -25,10 +25,13 @@ def plans(func: Func, target: Target) -> Iterator[tuple[str, tuple[Rule, ...]]]:
     if any(loop.extent == 0 for loop in loops_in(func.body)):
         yield "nothing", ()
         return
-    prepared, found = groups(func, target)
+    prepared, ways = groups(func, target)
     # What comes first in each group is the most promising; all groups get their turn to vary.
-    orders = sorted(product(*(range(len(variants)) for variants in found)), key=sum)
-    for order in orders[:MAX_SKETCHES]:
-        choice = [variants[n] for variants, n in zip(found, order, strict=True)]
+    orders = [
+        [variants[n] for variants, n in zip(found, order, strict=True)]
+        for found in ways
+        for order in sorted(product(*(range(len(variants)) for variants in found)), key=sum)
+    ]
+    for choice in orders[:MAX_SKETCHES]:
         rules = (prepared, *(variant.apply for variant in choice))
         yield "+".join(variant.name for variant in choice), rules

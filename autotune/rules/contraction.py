@@ -23,7 +23,7 @@ Blocked, the reduction is in parts as well, and register tiles are added to memo
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ...schedule import Schedule
@@ -117,7 +117,7 @@ def schedule_contraction(
     main = sch.get_block(positions[0])
     block = find_block(sch.func, main)
     plan = plan.on(planned, block)
-    tiles = _Tiles(draft, block, plan, target)
+    tiles = Tiles(draft, block, plan, target)
     packed = {by: pack(sch, main, n, by, tiles.width(by)) for n, by in plan.packs}
     follow = sch.get_block(positions[1]) if len(positions) > 1 else None
     nest = (_blocked if plan.blocked else _whole)(draft, main, block, tiles, follow)
@@ -147,7 +147,7 @@ class _Nest:
     unrolled: Dim
 
 
-def _whole(draft: Draft, main: Label, block: Block, tiles: _Tiles, follow: Label | None) -> _Nest:
+def _whole(draft: Draft, main: Label, block: Block, tiles: Tiles, follow: Label | None) -> _Nest:
     """Register tiles of the whole reduction, which are written back."""
     sch = draft.schedule
     sizes = extents(block)
@@ -157,18 +157,18 @@ def _whole(draft: Draft, main: Label, block: Block, tiles: _Tiles, follow: Label
     if follow is not None:
         schedule_following(draft, follow, tiles.target)
     units, outer, middle, tile = _cut(sch, block, loops, tiles)
-    steps, unrolled = _unrolled(sch, [(loops[v], sizes[v]) for v in reduced(block)], tiles)
-    registers = [*unrolled, *tile]
+    steps, at_once = unrolled(sch, [(loops[v], sizes[v]) for v in reduced(block)], tiles)
+    registers = [*at_once, *tile]
     sch.reorder(*units, *outer, *middle, *(v for v, _ in steps), *registers)
     top = _in_parallel(sch, outer)
     sch.reverse_compute_at(write, middle[-1])
-    _in_registers(sch, registers)
+    in_registers(sch, registers)
     write_back(sch, write, main, tiles.inner, tiles.vector, tiles.lanes)
     sch.decompose_reduction(main, steps[0][0])
-    return _nest(main, top, steps, unrolled, tiles)
+    return _nest(main, top, steps, at_once, tiles)
 
 
-def _blocked(draft: Draft, main: Label, block: Block, tiles: _Tiles, follow: Label | None) -> _Nest:
+def _blocked(draft: Draft, main: Label, block: Block, tiles: Tiles, follow: Label | None) -> _Nest:
     """Register tiles of parts of the reduction, which are added up in memory."""
     sch = draft.schedule
     sizes = extents(block)
@@ -185,7 +185,7 @@ def _blocked(draft: Draft, main: Label, block: Block, tiles: _Tiles, follow: Lab
     units, outer, middle, tile = _cut(sch, block, loops, tiles)
     sch.reorder(*units, *outer, loops[deep], *middle, *tile)
     top = _in_parallel(sch, outer)
-    _in_registers(sch, tile)
+    in_registers(sch, tile)
     sch.compute_at(partial, middle[-1])
     if follow is not None:
         sch.reverse_compute_at(follow, top)
@@ -196,30 +196,30 @@ def _blocked(draft: Draft, main: Label, block: Block, tiles: _Tiles, follow: Lab
     inner = dict(zip(spatial(block), own, strict=False))
     reducing = zip(reduced(block), own[-deepest:], strict=True)
     depth = [(loop, tiles.part if v is deep else sizes[v]) for v, loop in reducing]
-    steps, unrolled = _unrolled(sch, depth, tiles)
+    steps, at_once = unrolled(sch, depth, tiles)
     vectors = sch.split(inner[tiles.vector], factors=[None, tiles.lanes])
     rows = [inner[v] for v in tiles.inner if v is not tiles.vector]
     units = [loop for v, loop in inner.items() if v not in tiles.inner]
-    registers = [*unrolled, *rows, *vectors]
+    registers = [*at_once, *rows, *vectors]
     sch.reorder(*units, own[wide], *(v for v, _ in steps), *registers)
-    _in_registers(sch, registers)
+    in_registers(sch, registers)
     sch.decompose_reduction(partial, steps[0][0])
-    return _nest(partial, loops[deep], steps, unrolled, tiles)
+    return _nest(partial, loops[deep], steps, at_once, tiles)
 
 
 def _nest(
     accumulates: Label,
     part: Var,
     steps: list[tuple[Var, Dim]],
-    unrolled: list[Var],
-    tiles: _Tiles,
+    at_once: list[Var],
+    tiles: Tiles,
 ) -> _Nest:
-    step = unrolled[0] if unrolled else steps[-1][0]
+    step = at_once[0] if at_once else steps[-1][0]
     return _Nest(accumulates, part, steps, step, 1 if tiles.unroll is None else tiles.unroll)
 
 
 def _cut(
-    sch: Schedule, block: Block, loops: dict[Var, Var], tiles: _Tiles
+    sch: Schedule, block: Block, loops: dict[Var, Var], tiles: Tiles
 ) -> tuple[list[Var], list[Var], list[Var], list[Var]]:
     """The loops of a block's spatial variables: those of one iteration, and tiles on three levels.
 
@@ -247,15 +247,15 @@ def _cut(
     return units, outer, [*middle, inmost[0]], [*tile, *inmost[1:]]
 
 
-def _unrolled(
-    sch: Schedule, steps: list[tuple[Var, Dim]], tiles: _Tiles
+def unrolled(
+    sch: Schedule, steps: list[tuple[Var, Dim]], tiles: Tiles
 ) -> tuple[list[tuple[Var, Dim]], list[Var]]:
     """The loops of the reduction, and that of the steps which the innermost one takes at once."""
     if tiles.unroll is None:
         return steps, []
     *others, (last, extent) = steps
-    last, unrolled = sch.split(last, factors=[None, tiles.unroll], perfect=True)
-    return [*others, (last, extent // tiles.unroll)], [unrolled]
+    last, at_once = sch.split(last, factors=[None, tiles.unroll], perfect=True)
+    return [*others, (last, extent // tiles.unroll)], [at_once]
 
 
 def _in_parallel(sch: Schedule, outer: list[Var]) -> Var:
@@ -264,7 +264,7 @@ def _in_parallel(sch: Schedule, outer: list[Var]) -> Var:
     return top
 
 
-def _in_registers(sch: Schedule, loops: list[Var]) -> None:
+def in_registers(sch: Schedule, loops: list[Var]) -> None:
     """Unroll loops around the lanes of a vector, the last of them."""
     sch.vectorize(loops[-1])
     for loop in loops[:-1]:
@@ -293,17 +293,31 @@ def _ask_ahead(sch: Schedule, nest: _Nest, index: int) -> None:
         inside *= extent
 
 
-class _Tiles:
-    """The decisions of a register tile: vectors, rows, tiles in cache, unrolling."""
+class Tiles:
+    """The decisions of a register tile: vectors, rows, unrolling; tiles in cache if `middle`.
 
-    def __init__(self, draft: Draft, block: Block, plan: Plan, target: Target) -> None:
+    What it has of the variables `given` is decided already.
+    """
+
+    def __init__(
+        self,
+        draft: Draft,
+        block: Block,
+        plan: Plan,
+        target: Target,
+        *,
+        middle: bool = True,
+        given: Mapping[Var, Dim] | None = None,
+    ) -> None:
         sch = draft.schedule
         sizes = extents(block)
         vector = self.vector = plan.vector
         lanes = self.lanes = lanes_for(target, widest(block), sizes[vector])
         self.target = target
         vectors = -(-sizes[vector] // lanes)
-        self.inner, self.middle = sample_tiles(sch, block, vector, vectors, (3, 8))
+        self.inner, self.middle = sample_tiles(
+            sch, block, vector, vectors, (3, 8), cached=middle, given=given or {}
+        )
         accumulators = product(list(self.inner.values()))
         room = target.vector_registers - 1
         for i in inputs_of(block):

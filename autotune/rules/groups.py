@@ -31,6 +31,7 @@ from ..structure import (
     reuses,
     vector_choices,
 )
+from .bands import band_variants, find_band
 from .contraction import contraction_variants
 from .dot import dot_variants
 from .elementwise import elementwise_variants
@@ -46,10 +47,10 @@ class Variant:
     apply: Rule
 
 
-def groups(func: Func, target: Target) -> tuple[Callable[[Draft], None], list[list[Variant]]]:
-    """The step that prepares a program, and the variants of each group of blocks that are left.
+def groups(func: Func, target: Target) -> tuple[Callable[[Draft], None], list[list[list[Variant]]]]:
+    """The step that prepares a program, and ways to part it: the variants of each group of blocks.
 
-    It inlines, and joins variables.
+    It inlines, and joins variables. Groups that make a band are one group in the first way.
     """
     inlined, left = _inline(func)
     names = {b.label: n for n, b in enumerate(in_order(func))}
@@ -69,7 +70,31 @@ def groups(func: Func, target: Target) -> tuple[Callable[[Draft], None], list[li
             join(sch, [sch.get_block(names[label]) for label in labels])
 
     members = [[find_block(left, label) for label in labels] for labels in found]
-    return prepare, [_variants(left, blocks, names, target) for blocks in members]
+    apart = [_variants(left, blocks, names, target) for blocks in members]
+    banded = _banded(left, members, apart, names)
+    return prepare, [apart] if banded is None else [banded, apart]
+
+
+def _banded(
+    func: Func,
+    members: list[list[Block]],
+    apart: list[list[Variant]],
+    names: dict[Label, int],
+) -> list[list[Variant]] | None:
+    """The variants with those of a band in the place of its groups, where there is one."""
+    contractions = [
+        blocks[0] for blocks in members if len(blocks) == 1 and _is_contraction(blocks[0])
+    ]
+    for blocks in members:
+        if _is_contraction(blocks[0]) or not any(has_reduction(b) for b in blocks):
+            continue
+        band = find_band(func, blocks, contractions)
+        if band is not None:
+            labels = {b.label for b in band.members}
+            rest = [v for b, v in zip(members, apart, strict=True) if b[0].label not in labels]
+            made = band_variants(band, [names[b.label] for b in band.members])
+            return [[Variant(name, rule) for name, rule in made], *rest]
+    return None
 
 
 def _join(func: Func, found: list[list[Label]], target: Target) -> tuple[list[list[Label]], Func]:

@@ -72,7 +72,7 @@ def rows_variants(
                 moved = schedule_reduction(draft, label, target, top if label is root else None)
                 top = moved if label is root else top
                 continue
-            step = _schedule_spatial(draft, label, target, skip=1 if rows else 0)
+            step = schedule_spatial(draft, label, target, skip=1 if rows else 0)
             if asking is None or position != positions[asking[0]]:
                 continue
             if step is not None and top is not None:
@@ -145,20 +145,7 @@ def schedule_reduction(draft: Draft, label: Label, target: Target, top: Var | No
     return top
 
 
-def _partial_results(sch: Schedule, label: Label, lanes: int) -> None:
-    """Hold the partial results of a block in vector registers while it reduces."""
-    reduce = feeding(find_block(sch.func, label), IterKind.REDUCE)
-    *around, last = sch.get_loops(label)
-    reducing = [v for v in around if v in reduce]
-    sch.set_scope(label, 0, "register")
-    count, vector = sch.split(last, factors=[None, lanes])
-    sch.vectorize(vector)
-    sch.unroll(count)
-    if reducing:
-        sch.decompose_reduction(label, reducing[0])
-
-
-def _schedule_spatial(draft: Draft, label: Label, target: Target, skip: int) -> Var | None:
+def schedule_spatial(draft: Draft, label: Label, target: Target, skip: int) -> Var | None:
     """Cut the last loop into vectors; gives the loop over them, if there is one."""
     sch = draft.schedule
     block = find_block(sch.func, label)
@@ -175,3 +162,16 @@ def _schedule_spatial(draft: Draft, label: Label, target: Target, skip: int) -> 
     sch.vectorize(vector)
     sch.unroll(inner)
     return steps
+
+
+def _partial_results(sch: Schedule, label: Label, lanes: int) -> None:
+    """Hold the partial results of a block in vector registers while it reduces."""
+    reduce = feeding(find_block(sch.func, label), IterKind.REDUCE)
+    *around, last = sch.get_loops(label)
+    reducing = [v for v in around if v in reduce]
+    sch.set_scope(label, 0, "register")
+    count, vector = sch.split(last, factors=[None, lanes])
+    sch.vectorize(vector)
+    sch.unroll(count)
+    if reducing:
+        sch.decompose_reduction(label, reducing[0])

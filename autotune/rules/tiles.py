@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...tir.ir import Block, Dim, Label, Var
@@ -34,21 +36,34 @@ def tile_variables(main: Block, vector: Var) -> list[Var]:
 
 
 def sample_tiles(
-    sch: Schedule, main: Block, vector: Var, vectors: int, favoured: tuple[int, int]
+    sch: Schedule,
+    main: Block,
+    vector: Var,
+    vectors: int,
+    favoured: tuple[int, int],
+    *,
+    cached: bool = True,
+    given: Mapping[Var, Dim] = {},
 ) -> tuple[dict[Var, Dim], dict[Var, Dim]]:
     """Decide how much of each variable a register tile has, and how many of those a tile in cache.
 
     What `vector` has is counted in vectors, and there are `vectors` in all. `favoured` are the
-    numbers of vectors and of rows that are often good. The vector's comes first.
+    numbers of vectors and of rows that are often good. The vector's comes first. There is nothing
+    of tiles in cache unless `cached`; what a tile has of the variables `given` is decided already.
     """
     sizes = extents(main)
     counts = list(range(1, min(MAX_VECTORS, vectors) + 1))
     inner = {vector: sch.sample_categorical(counts, _weights(counts, vectors, favoured[0]))}
-    middle = {vector: _middle_tile(sch, vectors)}
+    middle = {vector: _middle_tile(sch, vectors)} if cached else {}
     for n, v in enumerate(tile_variables(main, vector)):
         rows = list(range(1, min(MAX_TILE if n == 0 else 4, sizes[v]) + 1))
-        inner[v] = sch.sample_categorical(rows, _weights(rows, sizes[v], favoured[1]))
-        middle[v] = _middle_tile(sch, sizes[v])
+        inner[v] = (
+            given[v]
+            if v in given
+            else sch.sample_categorical(rows, _weights(rows, sizes[v], favoured[1]))
+        )
+        if cached:
+            middle[v] = _middle_tile(sch, sizes[v])
     return inner, middle
 
 

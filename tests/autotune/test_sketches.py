@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,14 +11,16 @@ import pytest
 
 from tilewright import dtypes, ops
 from tilewright.autotune.candidates import Rowspace
+from tilewright.autotune.rules.bands import MAX_BAND
 from tilewright.autotune.sketch import sketches
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import resolve
+from tilewright.codegen.lower import lower
 from tilewright.schedule import Schedule
 from tilewright.schedule.find import find_block
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
-from tilewright.tir.ir import Buffer, Func, Prefetch
+from tilewright.tir.ir import Buffer, Func, Load, Prefetch, Store
 from tilewright.tir.visit import walk
 
 POINTWISE: dict[str, Any] = {"kernel": 1, "padding": 0}
@@ -64,6 +67,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("reduction_func", {"n": 21, "m": 35, "axis": 1}),
     ("reduction_func", {"n": 21, "m": 35, "axis": 1, "kind": "argmax"}),
     ("attention_func", {"batch": 1, "heads": 2, "sequence": 9, "dim": 16}),
+    ("attention_func", {"batch": 1, "heads": 2, "sequence": 97, "dim": 16, "causal": True}),
 ]
 ROWS = 3
 
@@ -102,6 +106,32 @@ def test_candidates_compute_what_the_program_does(name: str, options: dict[str, 
                     a.astype(np.float64), b.astype(np.float64), rtol=2e-4, atol=2e-5,
                     err_msg=f"{sketch.name} {row.tolist()}",
                 )  # fmt: skip
+
+
+def test_attention_in_bands_keeps_only_a_band_of_scores() -> None:
+    func = ops.attention_func(1, 2, 160, 32)
+    target = resolve("cpu -threads=2")
+    sketch = sketches(func, target)[0]
+    assert sketch.name == "band_packK"
+    (row,) = Rowspace(sketch).sample(np.random.default_rng(0), 1)
+    scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
+    (scores,) = (b for b in func.allocs if b.name == "Y_scores")
+    (band,) = (b for b in _buffers(lower(scheduled, target)) if b.name == scores.name)
+    size = math.prod(n for n in band.shape if isinstance(n, int))
+    assert size <= MAX_BAND * 160 < math.prod(n for n in scores.shape if isinstance(n, int))
+
+
+def _buffers(func: Func) -> set[Buffer]:
+    return {n.buffer for n in walk(func.body) if type(n) is Load or type(n) is Store}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"sequence": 12, "dim": 64}, {"dtype": "float16", "sequence": 160, "dim": 32}],
+)
+def test_no_bands_where_there_is_too_little_or_more_follows(options: dict[str, Any]) -> None:
+    func = ops.attention_func(batch=1, heads=1, **options)
+    assert not any("band" in s.name for s in sketches(func, resolve("cpu -threads=2")))
 
 
 @pytest.mark.parametrize(
