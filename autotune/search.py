@@ -70,8 +70,8 @@ class SearchConfig:
     model train`, or none.
     """
 
-    pool: int = 48000
-    children: int = 8000
+    pool: int = 16000
+    children: int = 4000
     random: float = 0.1
     model: bool = True
     base: str | None = SHIPPED
