@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from .contest import summary
-from .lookup import CHECKED, SUPERSEDED, Check, Layers, best, failed_checks
+from .lookup import CHECKED, EXACT, SUPERSEDED, Check, Layers, best, failed_checks, within
 from .models import TABLES
 from .near import distance
 from .read import get
@@ -35,6 +35,7 @@ EXAMPLES = 3
 NEAR = 5
 
 measurement = TABLES["measurement"]
+schedule = TABLES["schedule"]
 target = TABLES["target"]
 toolchain = TABLES["toolchain"]
 workload = TABLES["workload"]
@@ -49,6 +50,7 @@ class Reason(StrEnum):
     NOT_OK = "it failed"
     CHECK_FAILED = "a numeric check of its schedule failed"
     NOT_VERIFIED = "not verified: no numeric check of its schedule passed"
+    OTHER_ALGEBRA = "it computes by other algebra, and its error is not tolerated"
     SUPERSEDED = "its schedule was measured again later"
     NOT_CHOSEN = "usable, but not the choice"
 
@@ -106,6 +108,7 @@ def explain(
     wanted: Workload | str,
     goal: TargetRecord,
     generation: str | None,
+    tolerance: float | None = None,
 ) -> Explanation:
     """Look up the best schedule of a workload and say why it is that one, or why there is none.
 
@@ -113,12 +116,12 @@ def explain(
     """
     id = wanted if isinstance(wanted, str) else wanted.id
     known = wanted if isinstance(wanted, Workload) else _first(layers, id)
-    chosen = best(layers, id, goal.comparable, generation)
+    chosen = best(layers, id, goal.comparable, generation, tolerance)
     checks = failed_checks(layers, id)
     refused: list[Refused] = []
     near: list[Near] = []
     for layer, connection in layers:
-        refused += _refused(connection, layer, id, goal, generation, chosen, checks)
+        refused += _refused(connection, layer, id, goal, generation, chosen, checks, tolerance)
         if known is not None:
             near += _near(connection, layer, known, goal)
     near.sort(
@@ -147,7 +150,7 @@ def _first(layers: Layers, id: str) -> Workload | None:
     return next((w for w in found if w is not None), None)
 
 
-def _numbered(failed: ColumnElement[bool]) -> Select[Any]:
+def _numbered(failed: ColumnElement[bool], tolerance: float | None) -> Select[Any]:
     """The first measurements of each group of a workload, with the size of the group."""
     rows = (
         select(
@@ -159,13 +162,18 @@ def _numbered(failed: ColumnElement[bool]) -> Select[Any]:
             measurement.c.verified,
             failed.label("failed"),
             SUPERSEDED.label("superseded"),
+            schedule.c.algebra,
+            within(tolerance).label("within"),
         )
+        .join_from(measurement, schedule, measurement.c.schedule == schedule.c.id)
         .where(
             measurement.c.workload == bindparam("wanted"), measurement.c.id != bindparam("chosen")
         )
         .subquery()
     )
-    fate = ("target", "toolchain", "outcome", "verified", "failed", "superseded")
+    fate = (
+        "target", "toolchain", "outcome", "verified", "failed", "superseded", "algebra", "within",
+    )  # fmt: skip
     group = [rows.c[name] for name in fate]
     numbered = select(
         rows,
@@ -197,12 +205,13 @@ def _refused(
     generation: str | None,
     chosen: Best | None,
     checks: set[Check],
+    tolerance: float | None,
 ) -> list[Refused]:
     failed = CHECKED.in_(sorted(checks)) if checks else false()
     mine = "" if chosen is None or chosen.measurement is None else chosen.measurement.id
     groups: dict[tuple[Reason, str], list[Row[Any]]] = {}
-    for row in connection.execute(_numbered(failed), {"wanted": id, "chosen": mine}):
-        groups.setdefault(_judge(row, goal, generation), []).append(row)
+    for row in connection.execute(_numbered(failed, tolerance), {"wanted": id, "chosen": mine}):
+        groups.setdefault(_judge(row, goal, generation, tolerance), []).append(row)
     return [_group(*why, rows, layer) for why, rows in groups.items()]
 
 
@@ -218,7 +227,9 @@ def _group(reason: Reason, detail: str, rows: list[Row[Any]], layer: str) -> Ref
     )
 
 
-def _judge(row: Row[Any], goal: TargetRecord, generation: str | None) -> tuple[Reason, str]:
+def _judge(
+    row: Row[Any], goal: TargetRecord, generation: str | None, tolerance: float | None
+) -> tuple[Reason, str]:
     if row.compat != goal.compat:
         return Reason.OTHER_COMPAT, f"measured on {row.text} ({row.compat}), wanted {goal.compat}"
     if row.perf != goal.perf:
@@ -231,11 +242,16 @@ def _judge(row: Row[Any], goal: TargetRecord, generation: str | None) -> tuple[R
         return Reason.CHECK_FAILED, ""
     if not row.verified:
         return Reason.NOT_VERIFIED, ""
+    if not row.within:
+        limit = "no tolerance was given" if tolerance is None else f"tolerance {tolerance:g}"
+        return Reason.OTHER_ALGEBRA, f"{row.algebra}, {limit}"
     return (Reason.SUPERSEDED if row.superseded else Reason.NOT_CHOSEN), ""
 
 
 def _near(connection: Connection, layer: str, known: Workload, goal: TargetRecord) -> list[Near]:
+    # Of other sizes, schedules that compute by other algebra are not transferred.
     usable = and_(
+        measurement.c.schedule.in_(select(schedule.c.id).where(EXACT)),
         measurement.c.workload == workload.c.id,
         measurement.c.comparable == goal.comparable,
         measurement.c.outcome == Outcome.OK,
@@ -296,10 +312,11 @@ def _best_line(found: Best | None) -> str:
     if found is None:
         return "found: nothing usable"
     how = "pinned" if found.pinned else "fastest verified"
+    algebra = f" ({found.schedule.algebra})" if found.schedule.algebra else ""
     if found.contest and found.contest[0].verdict is not Verdict.FASTEST:
         how = "ties with the fastest verified"
     time = "not measured here" if found.seconds is None else f"{found.seconds * 1e3:.6g} ms"
-    return f"found: schedule {found.schedule.id[:12]}, {how}, {time}, from {found.layer}"
+    return f"found: schedule {found.schedule.id[:12]}{algebra}, {how}, {time}, from {found.layer}"
 
 
 def _contest_lines(found: Best | None) -> Iterator[str]:

@@ -6,6 +6,9 @@ later: of several measurements of a schedule the last one speaks for it, else th
 noisy ones would win. The fastest usable one wins, or, where it was timed in turns with others, the
 one that `contest` takes of them: it ties with the fastest. A pin wins over that.
 
+A schedule that computes by other algebra (Winograd's) is usable where the caller says what error he
+tolerates, and no check has found a larger one; a pin is the user's word for it as well.
+
 It is a seek in the index `ix_measurement_best`, a step for each faster one that was superseded, and
 a seek for those of the same contest.
 """
@@ -39,6 +42,7 @@ Layers = list[tuple[str, Connection]]
 
 measurement = TABLES["measurement"]
 verification = TABLES["verification"]
+schedules = TABLES["schedule"]
 target = TABLES["target"]
 toolchain = TABLES["toolchain"]
 pin = TABLES["pin"]
@@ -65,6 +69,21 @@ def _superseded() -> ColumnElement[bool]:
 
 # Whether the same schedule was measured again later, with whatever outcome.
 SUPERSEDED = _superseded()
+
+
+EXACT = schedules.c.algebra == ""
+
+
+def within(tolerance: float | None) -> ColumnElement[bool]:
+    """Whether a schedule is exact, or no check has found an error that is not tolerated."""
+    if tolerance is None:
+        return EXACT
+    check = verification.alias("worse")
+    same = ("workload", "schedule", "target", "toolchain")
+    worse = select(check.c.id).where(
+        *(check.c[name] == measurement.c[name] for name in same), check.c.max_error > tolerance
+    )
+    return or_(EXACT, ~worse.exists())
 
 
 def _usable() -> Select[Any]:
@@ -117,9 +136,10 @@ def fastest(
     generation: str | None,
     failed: Iterable[Check],
     schedule: str | None = None,
+    tolerance: float | None = None,
 ) -> tuple[Measurement, ScheduleRecord] | None:
     """The fastest usable measurement of one database; see `usable`."""
-    found = usable(connection, workload, comparable, generation, failed, schedule)
+    found = usable(connection, workload, comparable, generation, failed, schedule, 1, tolerance)
     return found[0] if found else None
 
 
@@ -131,6 +151,7 @@ def usable(
     failed: Iterable[Check],
     schedule: str | None = None,
     count: int = 1,
+    tolerance: float | None = None,
 ) -> list[tuple[Measurement, ScheduleRecord]]:
     """The `count` fastest usable measurements of one database, the fastest first.
 
@@ -143,7 +164,9 @@ def usable(
     if refused := sorted(failed):
         statement = statement.where(_NOT_FAILED)
         values["failed"] = refused
-    if schedule is not None:
+    if schedule is None:
+        statement = statement.where(within(tolerance))
+    else:
         statement = statement.where(_OF_SCHEDULE)
         values["schedule"] = schedule
     if count != 1:
@@ -152,10 +175,11 @@ def usable(
 
 
 def contest(
-    connection: Connection, measured: Measurement, failed: set[Check]
+    connection: Connection, measured: Measurement, failed: set[Check], tolerance: float | None
 ) -> list[tuple[Measurement, ScheduleRecord]]:
     """What is usable of those that were timed in turns with a usable one, itself among them."""
-    rows = connection.execute(_OF_MOMENT, {"created": measured.created})
+    of_moment = _OF_MOMENT.where(within(tolerance))
+    rows = connection.execute(of_moment, {"created": measured.created})
     return [
         (other, schedule)
         for other, schedule in map(pair, rows)
@@ -180,7 +204,13 @@ def pinned(connection: Connection, workload: str, comparable: str) -> Pin | None
     return None if row is None else to_record(Pin, cast(Mapping[str, Any], row))
 
 
-def best(layers: Layers, workload: str, comparable: str, generation: str | None) -> Best | None:
+def best(
+    layers: Layers,
+    workload: str,
+    comparable: str,
+    generation: str | None,
+    tolerance: float | None = None,
+) -> Best | None:
     """The best of all layers, the uppermost first where they tie; pins of upper layers first."""
     # Of one database alone, `verified` says it already.
     failed = failed_checks(layers, workload) if len(layers) > 1 else set()
@@ -190,10 +220,10 @@ def best(layers: Layers, workload: str, comparable: str, generation: str | None)
             return _of_pin(layers, location, decided, comparable, generation, failed)
     found: Best | None = None
     for location, connection in layers:
-        usable = fastest(connection, workload, comparable, generation, failed)
+        usable = fastest(connection, workload, comparable, generation, failed, tolerance=tolerance)
         if usable is None:
             continue
-        choice = _of_contest(contest(connection, usable[0], failed), location)
+        choice = _of_contest(contest(connection, usable[0], failed, tolerance), location)
         if found is None or _time(choice.measurement) < _time(found.measurement):
             found = choice
     return found

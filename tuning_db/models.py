@@ -2,7 +2,7 @@
 
 A column has the name and meaning of the field of the record in `values.py`; what is said here is
 only what the records do not have: `comparable` and `verified`, which the store derives when it
-writes and which make the lookup of the best measurement one seek in one index.
+writes and which make the lookup of the best measurement one seek in one index, and `algebra`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sqlalchemy.types import TypeEngine
 from .values import Json, Outcome, SessionStatus, canonical_json, parse_json
 
 VERSION_TABLE = "tuning_db_revision"
-HEAD = "0002"
+HEAD = "0003"
 
 
 class Instant(TypeDecorator[datetime]):
@@ -145,6 +145,7 @@ class ScheduleRow(Base):
     trace_version: Mapped[int]
     parent: Mapped[str | None] = mapped_column(String(64))
     generator: Mapped[str]
+    algebra: Mapped[str] = mapped_column(String(64))
 
 
 class SessionRow(Base):

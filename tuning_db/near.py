@@ -38,6 +38,7 @@ def relatives(
     generation: str | None,
     workloads: int,
     schedules: int,
+    tolerance: float | None = None,
 ) -> list[Relative]:
     """See `TuningDatabase.relatives`."""
     if not wanted.family:
@@ -45,7 +46,7 @@ def relatives(
     found: list[Relative] = []
     near = sorted(_family(layers, wanted), key=lambda w: (_apart(wanted, w), w.id))
     for other in near:
-        known = _usable(layers, other, comparable, generation, schedules)
+        known = _usable(layers, other, comparable, generation, schedules, tolerance)
         found += known
         workloads -= bool(known)
         if workloads == 0:
@@ -68,12 +69,17 @@ def _apart(wanted: Workload, other: Workload) -> float:
 
 
 def _usable(
-    layers: Layers, other: Workload, comparable: str, generation: str | None, count: int
+    layers: Layers,
+    other: Workload,
+    comparable: str,
+    generation: str | None,
+    count: int,
+    tolerance: float | None,
 ) -> list[Relative]:
     failed = failed_checks(layers, other.id) if len(layers) > 1 else set()
     fastest: dict[str, Relative] = {}
     for location, connection in layers:
-        found = usable(connection, other.id, comparable, generation, failed, count=count)
+        found = usable(connection, other.id, comparable, generation, failed, None, count, tolerance)
         for measured, schedule in found:
             known = fastest.get(schedule.id)
             if known is None or _rank(measured) < _rank(known.measurement):

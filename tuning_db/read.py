@@ -22,7 +22,7 @@ R = TypeVar("R", bound=AnyRecord)
 
 measurement = TABLES["measurement"]
 schedule = TABLES["schedule"]
-_DERIVED = frozenset({"comparable", "verified"})
+_DERIVED = frozenset({"comparable", "verified", "algebra"})
 COLUMNS = {
     kind: [c for c in table.columns if c.name not in _DERIVED] for kind, table in TABLES.items()
 }

@@ -336,7 +336,12 @@ class TuningDatabase:
     # Looking up
 
     def best(
-        self, workload: str, target: TargetRecord, toolchain: Toolchain | None = None
+        self,
+        workload: str,
+        target: TargetRecord,
+        toolchain: Toolchain | None = None,
+        *,
+        tolerance: float | None = None,
     ) -> Best | None:
         """The pinned schedule, else the fastest verified one or one that ties with it, or None.
 
@@ -347,10 +352,13 @@ class TuningDatabase:
 
         Where the fastest was timed in turns with others, the simplest of those that tie with it is
         the choice (see `contest`).
+
+        Schedules that compute by other algebra (Winograd's) count where `tolerance` is given, and
+        no check has found a larger error; a pinned one always does.
         """
         with self._connections() as layers:
             generation = None if toolchain is None else toolchain.generation
-            return lookup.best(layers, workload, target.comparable, generation)
+            return lookup.best(layers, workload, target.comparable, generation, tolerance)
 
     def relatives(
         self,
@@ -360,6 +368,7 @@ class TuningDatabase:
         *,
         workloads: int = 4,
         schedules: int = 8,
+        tolerance: float | None = None,
     ) -> list[Relative]:
         """The best schedules of other sizes of a program, which need not be in the database.
 
@@ -369,11 +378,16 @@ class TuningDatabase:
         with self._connections() as layers:
             generation = None if toolchain is None else toolchain.generation
             return near.relatives(
-                layers, workload, target.comparable, generation, workloads, schedules
+                layers, workload, target.comparable, generation, workloads, schedules, tolerance
             )
 
     def explain(
-        self, workload: Workload | str, target: TargetRecord, toolchain: Toolchain | None = None
+        self,
+        workload: Workload | str,
+        target: TargetRecord,
+        toolchain: Toolchain | None = None,
+        *,
+        tolerance: float | None = None,
     ) -> Explanation:
         """As `best`, with the records that were considered and why each was refused.
 
@@ -381,7 +395,7 @@ class TuningDatabase:
         """
         with self._connections() as layers:
             generation = None if toolchain is None else toolchain.generation
-            return explain(layers, workload, target, generation)
+            return explain(layers, workload, target, generation, tolerance)
 
     # Moving records
 

@@ -28,6 +28,9 @@ from ..errors import DatabaseError
 Json = Any
 
 ERROR_LIMIT = 16_000
+ALGEBRA = ("winograd",)
+"""Steps of schedules that compute what is equal over the reals but rounded otherwise, by more than
+the order of sums."""
 
 
 class Outcome(StrEnum):
@@ -186,6 +189,14 @@ class ScheduleRecord(Digested):
     def id(self) -> str:
         """Digest of the parsed trace and its version. Raises `DatabaseError` if it is not JSON."""
         return digest({"trace": parse_json(self.trace), "trace_version": self.trace_version})
+
+    @cached_property
+    def algebra(self) -> str:
+        """The steps by which it is the program over the reals alone (`ALGEBRA`); mostly none."""
+        trace = parse_json(self.trace)
+        steps = trace.get("steps") if isinstance(trace, dict) else None
+        used = {s.get("op") for s in steps or () if isinstance(s, dict)}
+        return ", ".join(name for name in ALGEBRA if name in used)
 
 
 @dataclass(frozen=True)

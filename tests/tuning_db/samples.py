@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from tilewright.tuning_db import (
@@ -133,6 +133,17 @@ def verified(
         schedule(tile),
         measurement(tile, seconds, workload=workload, target=target, toolchain=toolchain),
         verification(tile, workload=workload, target=target, toolchain=toolchain),
+    )
+
+
+def winograd(tile: int, seconds: float, max_error: float) -> tuple[AnyRecord, ...]:
+    """A schedule that computes by other algebra, its measurement and its check."""
+    steps = [{"op": "winograd", "args": {"block": "b0", "tile": tile}}]
+    made = ScheduleRecord(json.dumps({"version": 1, "steps": steps}), 1)
+    return (
+        made,
+        replace(measurement(tile, seconds), schedule=made.id),
+        replace(verification(tile), schedule=made.id, max_error=max_error),
     )
 
 

@@ -21,6 +21,7 @@ from .samples import (
     schedule,
     verification,
     verified,
+    winograd,
 )
 
 
@@ -41,13 +42,14 @@ def test_every_reason_is_told(db: TuningDatabase) -> None:
     db.put(schedule(6), measurement(6, 0.6))
     db.put(*verified(7, 0.7), *verified(8, 0.8))
     db.put(measurement(8, 0.75, after=-1))
+    db.put(*winograd(9, 0.65, 1e-5))
     story = db.explain(MATMUL, CPU, LLVM)
     assert story.best == Best(schedule(7), measurement(7, 0.7), False, db.location)
     groups = refused(db)
     assert set(groups) == set(Reason)
     assert [groups[reason].seconds for reason in Reason] == [
         *(0.1, 0.2, 0.3, None, 0.5, 0.6),
-        *(0.75, 0.8),
+        *(0.65, 0.75, 0.8),
     ]
     assert all(group.count == len(group.examples) == 1 for group in groups.values())
     assert groups[Reason.OTHER_COMPAT].detail == (
@@ -58,7 +60,18 @@ def test_every_reason_is_told(db: TuningDatabase) -> None:
     )
     assert groups[Reason.OTHER_GENERATION].detail == "measured with llvm 21, wanted llvm 22"
     assert groups[Reason.NOT_OK].detail == "run_timeout"
+    assert groups[Reason.OTHER_ALGEBRA].detail == "winograd, no tolerance was given"
     assert groups[Reason.NOT_CHOSEN].examples == (measurement(8, 0.8).id,)
+
+
+def test_other_algebra_is_told(db: TuningDatabase) -> None:
+    db.put(*verified(8, 1.0), *winograd(9, 0.5, 1e-5))
+    (refused,) = db.explain(MATMUL, CPU, LLVM, tolerance=1e-6).refused
+    assert refused.reason is Reason.OTHER_ALGEBRA
+    assert refused.detail == "winograd, tolerance 1e-06"
+    text = str(db.explain(MATMUL, CPU, LLVM, tolerance=1e-4))
+    assert "(winograd), fastest verified, 500 ms" in text
+    assert "1 record, at best 1000 ms: usable, but not the choice" in text
 
 
 def test_records_of_one_fate_are_one_group(db: TuningDatabase) -> None:

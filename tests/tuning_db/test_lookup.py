@@ -29,6 +29,7 @@ from .samples import (
     schedule,
     verification,
     verified,
+    winograd,
 )
 
 Place = Callable[[], str]
@@ -263,6 +264,50 @@ def test_pins_of_upper_layers_come_first(db: TuningDatabase, team: TuningDatabas
 def test_a_layer_that_is_not_there(new_place: Place) -> None:
     with pytest.raises(DatabaseError, match="no tuning database at|is empty"):
         TuningDatabase(new_place(), layers=[new_place()])
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "expected"), [(None, 2.0), (1e-6, 2.0), (1e-5, 1.0), (1e-3, 1.0)]
+)
+def test_other_algebra_needs_to_be_tolerated(
+    db: TuningDatabase, tolerance: float | None, expected: float
+) -> None:
+    db.put(*verified(8, 2.0), *winograd(9, 1.0, 1e-5))
+    assert seconds(db.best(MATMUL.id, CPU, tolerance=tolerance)) == expected
+
+
+def test_the_largest_error_that_was_found_counts(db: TuningDatabase) -> None:
+    made, measured, check = winograd(9, 1.0, 1e-5)
+    worse = dataclasses.replace(check, max_error=1e-3)  # type: ignore[type-var]
+    db.put(made, measured, check, worse)
+    assert db.best(MATMUL.id, CPU, tolerance=1e-4) is None
+    assert seconds(db.best(MATMUL.id, CPU, tolerance=1e-2)) == 1.0
+
+
+def test_a_contest_is_among_what_is_tolerated(db: TuningDatabase) -> None:
+    made, measured, check = winograd(9, 1.0, 1e-5)
+    at_once = dataclasses.replace(measurement(8, 2.0), created=measured.created)  # type: ignore[union-attr]
+    db.put(schedule(8), at_once, verification(8), made, measured, check)
+    exact = db.best(MATMUL.id, CPU)
+    assert (seconds(exact), exact and exact.contest) == (2.0, ())
+    both = db.best(MATMUL.id, CPU, tolerance=1e-4)
+    assert both is not None
+    assert (both.seconds, len(both.contest)) == (1.0, 2)
+
+
+def test_other_algebra_of_other_sizes_needs_to_be_tolerated(db: TuningDatabase) -> None:
+    db.put(dataclasses.replace(MATMUL, family="f" * 64))
+    db.put(*winograd(9, 1.0, 1e-5))
+    wanted = dataclasses.replace(WIDER, family="f" * 64)
+    assert db.relatives(wanted, CPU) == []
+    assert len(db.relatives(wanted, CPU, tolerance=1e-4)) == 1
+
+
+def test_a_pin_is_a_word_for_other_algebra_too(db: TuningDatabase) -> None:
+    made, *others = winograd(9, 1.0, 1e-5)
+    db.put(*verified(8, 0.5), made, *others)
+    db.pin(MATMUL.id, CPU, made.id)
+    assert seconds(db.best(MATMUL.id, CPU)) == 1.0
 
 
 def test_the_lookup_is_one_seek_in_the_index(filled_file: Path) -> None:

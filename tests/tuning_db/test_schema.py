@@ -41,7 +41,11 @@ def test_migrations_make_what_the_models_say(db: TuningDatabase) -> None:
 
 
 def test_every_kind_has_a_table_with_its_fields() -> None:
-    derived = {"target": {"comparable"}, "measurement": {"comparable", "verified"}}
+    derived = {
+        "target": {"comparable"},
+        "schedule": {"algebra"},
+        "measurement": {"comparable", "verified"},
+    }
     assert set(TABLES) == set(KINDS)
     for kind, record in KINDS.items():
         columns = {column.name for column in TABLES[kind].columns}
