@@ -21,6 +21,7 @@ import typer
 
 from .errors import BuildError, TilewrightError
 from .report import (
+    algebra_of,
     best_rows,
     measurement_row,
     names,
@@ -75,6 +76,10 @@ Database = Annotated[
 ]
 TargetText = Annotated[
     str, typer.Option(help="`cpu` is this machine; or `cpu -mcpu=x86-64-v3 -threads=1`.")
+]
+Tolerance = Annotated[
+    float | None,
+    typer.Option(help="The largest error of schedules that compute by other algebra (Winograd's)."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
@@ -135,6 +140,7 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a session that did not finish.")
     ] = False,
+    tolerance: Tolerance = None,
     as_json: AsJson = False,
 ) -> None:
     """Find a fast schedule by measuring candidates; several programs share the budget.
@@ -153,6 +159,7 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
         "min_gain": min_gain,
         "seed": seed,
         "resume": resume,
+        "tolerance": tolerance,
     }
     with _open(db, create=True) as database:
         if as_json:
@@ -172,7 +179,7 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
 
 
 @app.command()
-def build(
+def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     program: Program,
     output: Annotated[Path, typer.Option("-o", "--output", help="matmul.so for instance.")],
     param: Parameters = None,
@@ -193,6 +200,7 @@ def build(
     strict_fp: Annotated[
         bool, typer.Option("--strict-fp", help="Do not contract products and sums.")
     ] = False,
+    tolerance: Tolerance = None,
     as_json: AsJson = False,
 ) -> None:
     """Compile one kernel to a library; measure nothing.
@@ -211,6 +219,7 @@ def build(
             database,
             allow or POLICIES,
             strict_fp=strict_fp,
+            tolerance=tolerance,
             object_file=object_file,
         )
     if database is not None and made.origin.kind != "record":
@@ -273,8 +282,9 @@ def list_measurements(
     with _reading(db) as database:
         found = database.measurements(limit=limit)
         named = names(database)
+        algebra = algebra_of(database)
     if as_json:
-        print_json([measurement_row(m, named) for m in found])
+        print_json([measurement_row(m, named, algebra) for m in found])
         return
     rows = [
         [
@@ -283,12 +293,13 @@ def list_measurements(
             named[m.target],
             m.outcome.value,
             time_text(m.seconds),
+            algebra.get(m.schedule, ""),
             m.session[:8],
             f"{m.created:%Y-%m-%d %H:%M}",
         ]
         for m in found
     ]
-    columns = ("id", "~workload", "~target", "outcome", ">time", "session", "created")
+    columns = ("id", "~workload", "~target", "outcome", ">time", "algebra", "session", "created")
     print_table(columns, rows, f"no measurements in {db}")
 
 
@@ -320,10 +331,10 @@ def show(
 
 
 @db.command()
-def best(db: Database = "tuning.db", as_json: AsJson = False) -> None:
+def best(db: Database = "tuning.db", tolerance: Tolerance = None, as_json: AsJson = False) -> None:
     """The schedule that `build` takes, of each workload on each target and compiler."""
     with _reading(db) as database:
-        found = list(best_rows(database))
+        found = list(best_rows(database, tolerance))
     if as_json:
         print_json(found)
         return
@@ -335,11 +346,14 @@ def best(db: Database = "tuning.db", as_json: AsJson = False) -> None:
             time_text(best["seconds"]),
             "" if best["gflops"] is None else f"{best['gflops']:.4g}",
             "pinned" if best["pinned"] else "verified",
+            best["algebra"],
             (best["measurement"] or "")[:12],
         ]
         for best in found
     ]
-    columns = ("~workload", "~target", "compiler", ">time", ">GFLOP/s", "how", "measurement")
+    columns = (
+        "~workload", "~target", "compiler", ">time", ">GFLOP/s", "how", "algebra", "measurement",
+    )  # fmt: skip
     print_table(columns, rows, f"nothing usable in {db}")
 
 
@@ -383,6 +397,7 @@ def explain(
     param: Parameters = None,
     db: Database = "tuning.db",
     target: TargetText = "cpu",
+    tolerance: Tolerance = None,
     as_json: AsJson = False,
 ) -> None:
     """Say which records a build would consider, which it takes, and why it refuses the others."""
@@ -393,7 +408,10 @@ def explain(
     func = _program(program, param)
     with _reading(db) as database:
         told = database.explain(
-            workload_record(func), target_record(resolve(target)), toolchain_record()
+            workload_record(func),
+            target_record(resolve(target)),
+            toolchain_record(),
+            tolerance=tolerance,
         )
     if as_json:
         print_json(to_plain(told))

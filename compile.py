@@ -33,6 +33,7 @@ def build(
     allow: Sequence[str] = POLICIES,
     *,
     strict_fp: bool = False,
+    tolerance: float | None = None,
 ) -> Module:
     """Compile one kernel; nothing is measured or tuned.
 
@@ -41,7 +42,9 @@ def build(
     best of other sizes of the program there, re-fitted to these; `model`, the one that the cost
     model prefers; `default`, the one that the analytic estimate prefers. `module.origin` says which
     it was, and what it expects to lose where that is known. `strict_fp` forbids contracting
-    multiplications and additions. What was compiled before comes from a cache on disk.
+    multiplications and additions. `tolerance` allows records that compute by other algebra
+    (convolutions by Winograd's) whose errors were no larger, in the measure of `autotune.verify`;
+    without it none is used but a pinned one. What was compiled before comes from a cache on disk.
 
     LLVM may end a process instead of refusing a program. A schedule that comes from elsewhere (no
     session on this host measured it, as its record says) and code for another processor than this
@@ -55,7 +58,7 @@ def build(
     from .codegen.detect import resolve
 
     resolved = resolve(target)
-    choice = choose(program, resolved, database, allow)
+    choice = choose(program, resolved, database, allow, tolerance)
     return to_module(_compile(choice, resolved, strict_fp=strict_fp), choice.origin)
 
 
@@ -67,6 +70,7 @@ def build_library(
     allow: Sequence[str] = POLICIES,
     *,
     strict_fp: bool = False,
+    tolerance: float | None = None,
     object_file: bool = False,
 ) -> Library:
     """Compile one kernel, chosen as by `build`, into files.
@@ -87,7 +91,7 @@ def build_library(
     if not path.parent.is_dir():
         raise BuildError("cannot write {0}: there is no folder {1}", path, path.parent)
     resolved = resolve(target)
-    choice = choose(program, resolved, database, allow)
+    choice = choose(program, resolved, database, allow, tolerance)
     compiled = _compile(choice, resolved, strict_fp=strict_fp)
     header = path.with_suffix(".h")
     try:
@@ -141,8 +145,10 @@ def choose(
     target: Target,
     database: TuningDatabase | None,
     allow: Sequence[str],
+    tolerance: float | None = None,
 ) -> Choice:
     """The schedule that the policy gives for a program on a resolved target; see `build`."""
+    from .autotune.verify import require_tolerance
     from .schedule import Schedule
     from .tir.ir import Func
     from .tir.verify import verify
@@ -178,9 +184,10 @@ def choose(
             database,
             hint='open one: tw.TuningDatabase("tuning.db")',
         )
+    require_tolerance(tolerance, BuildError)
     verify(program)
     if database is not None and "record" in allow:
-        found = _lookup(program, target, database)
+        found = _lookup(program, target, database, tolerance)
         if found is not None:
             return found
     if database is not None and "transfer" in allow:
@@ -197,19 +204,23 @@ def choose(
 
         trace = default_trace(program, target)
         return Choice(trace.apply(program).func, Origin("default", None, _WHY_DEFAULT))
-    raise _not_tuned(program, target, database, allow)
+    raise _not_tuned(program, target, database, allow, tolerance)
 
 
 _WHY_MODEL = "chosen by the cost model, nothing was measured"
 _WHY_DEFAULT = "chosen by the analytic model"
 
 
-def _lookup(func: Func, target: Target, database: TuningDatabase) -> Choice | None:
+def _lookup(
+    func: Func, target: Target, database: TuningDatabase, tolerance: float | None
+) -> Choice | None:
     """The best recorded schedule, replayed; `None` where the database has none that is usable."""
     from .autotune.records import target_record, toolchain_record, workload_record
 
     workload = workload_record(func)
-    best = database.best(workload.id, target_record(target), toolchain_record())
+    best = database.best(
+        workload.id, target_record(target), toolchain_record(), tolerance=tolerance
+    )
     if best is None:
         _log.info("%s has no usable record of %s on %s", database.location, func.name, target)
         return None
@@ -276,14 +287,18 @@ def _replayed(func: Func, best: Best) -> Func:
 
 
 def _not_tuned(
-    func: Func, target: Target, database: TuningDatabase | None, allow: Sequence[str]
+    func: Func,
+    target: Target,
+    database: TuningDatabase | None,
+    allow: Sequence[str],
+    tolerance: float | None,
 ) -> NotTunedError:
     from .autotune.records import target_record, toolchain_record, workload_record
 
     explanation = None
     if database is not None:
         explanation = database.explain(
-            workload_record(func), target_record(target), toolchain_record()
+            workload_record(func), target_record(target), toolchain_record(), tolerance=tolerance
         )
     return NotTunedError(
         "no schedule for {0} on {1} is permitted by allow={2}:\n{3}",

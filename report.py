@@ -30,16 +30,25 @@ def names(database: TuningDatabase) -> Mapping[str, str]:
     return found | {t.id: t.text for t in database.records(TargetRecord)}
 
 
-def measurement_row(m: Measurement, named: Mapping[str, str]) -> dict[str, Any]:
+def algebra_of(database: TuningDatabase) -> Mapping[str, str]:
+    """By what other algebra schedules compute, by their ids; those that do not are left out."""
+    from .tuning_db import ScheduleRecord
+
+    return {s.id: s.algebra for s in database.records(ScheduleRecord) if s.algebra}
+
+
+def measurement_row(
+    m: Measurement, named: Mapping[str, str], algebra: Mapping[str, str]
+) -> dict[str, Any]:
     from .tuning_db import to_plain
 
     plain = to_plain(m)
     del plain["features"], plain["feature_version"]
     names = {"workload_name": named[m.workload], "target_text": named[m.target]}
-    return {"id": m.id, **plain, **names}
+    return {"id": m.id, **plain, **names, "algebra": algebra.get(m.schedule, "")}
 
 
-def best_rows(database: TuningDatabase) -> Iterator[dict[str, Any]]:
+def best_rows(database: TuningDatabase, tolerance: float | None) -> Iterator[dict[str, Any]]:
     from .tuning_db import TargetRecord, Toolchain, Workload
 
     targets = {t.comparable: t for t in database.records(TargetRecord)}
@@ -47,7 +56,7 @@ def best_rows(database: TuningDatabase) -> Iterator[dict[str, Any]]:
     for workload in database.records(Workload):
         for target in targets.values():
             for generation, compiler in compilers.items():
-                found = database.best(workload.id, target, compiler)
+                found = database.best(workload.id, target, compiler, tolerance=tolerance)
                 if found is not None:
                     where = {"target": target.text, "generation": generation}
                     yield {**_best(workload, found), **where}
@@ -63,6 +72,7 @@ def _best(workload: Workload, found: Best) -> dict[str, Any]:
         "seconds": found.seconds,
         "gflops": _rate(workload.flops, found.seconds),
         "pinned": found.pinned,
+        "algebra": found.schedule.algebra,
         "schedule": found.schedule.id,
         "measurement": None if found.measurement is None else found.measurement.id,
         "layer": found.layer,

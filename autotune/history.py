@@ -44,10 +44,14 @@ def known(
 
 
 def best_known(
-    database: TuningDatabase, workload: Workload, target: TargetRecord, toolchain: Toolchain
+    database: TuningDatabase,
+    workload: Workload,
+    target: TargetRecord,
+    toolchain: Toolchain,
+    tolerance: float | None = None,
 ) -> BestResult | None:
-    """The best checked schedule in the database."""
-    best = database.best(workload.id, target, toolchain)
+    """The best checked schedule in the database; `tolerance` as for `TuningDatabase.best`."""
+    best = database.best(workload.id, target, toolchain, tolerance=tolerance)
     if best is None or best.measurement is None or best.seconds is None or best.pinned:
         return None
     try:

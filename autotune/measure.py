@@ -30,6 +30,7 @@ from .program import program_fields
 from .protocol import Message
 from .reference import new_memory
 from .station import Lost, Station, Welcome, describe
+from .verify import slack_of
 
 _ENOUGH = 8
 """Builds after which it is known how long they take."""
@@ -66,6 +67,7 @@ class Measurer:
         *,
         modules: Sequence[str] = (),
         crew: Crew | None = None,
+        tolerance: float | None = None,
         tick: Callable[[], None] = lambda: None,
     ) -> None:
         self.config = config or MeasureConfig()
@@ -75,6 +77,7 @@ class Measurer:
         self.seconds_waiting = 0.0
         self.timing = False
         self.tick = tick
+        self._tolerance = tolerance
         self._program = {"do": "program", "target": str(target), **program_fields(func)}
         self._outputs = new_memory(signature_of(func))
         self._build_seconds: list[float] = []
@@ -129,7 +132,7 @@ class Measurer:
                 continue
             measured = self.run(built, best_seconds)
             yield measured
-            if measured.check is not None and measured.seconds is not None:
+            if measured.seconds is not None and measured.accepted(self._tolerance):
                 best_seconds = measured.seconds
 
     def build(
@@ -162,7 +165,7 @@ class Measurer:
                 if isinstance(answer, Lost):
                     waiting.appendleft(number)
                 else:
-                    results[number] = built = _built(answer)
+                    results[number] = built = _built(answer, slack_of(traces[number]))
                     if isinstance(built, Built):
                         self._build_seconds.append(built.seconds)
         work.finish()
@@ -256,7 +259,12 @@ class Measurer:
         return verdict
 
     def _check_once(self, kernel: Kernel) -> VerifyResult | Event:
-        fields = {"do": "check", "parallel": kernel.parallel, "signature": kernel.signature}
+        fields = {
+            "do": "check",
+            "parallel": kernel.parallel,
+            "signature": kernel.signature,
+            "slack": kernel.slack,
+        }
         answer = self._ask_runner(Message(fields, kernel.code), self.config.run_timeout)
         if not _is_ok(answer):
             return answer
@@ -353,10 +361,11 @@ def _is_ok(event: Event) -> TypeGuard[Message]:
     return isinstance(event, Message) and event.fields.get("outcome") == Outcome.OK
 
 
-def _built(answer: Event) -> Built | Measured:
+def _built(answer: Event, slack: float) -> Built | Measured:
     if not _is_ok(answer):
         return _failed(answer, Outcome.BUILD_TIMEOUT, "building it")
-    kernel = Kernel(answer.data, answer.fields["parallel"], answer.fields["signature"])
+    fields = answer.fields
+    kernel = Kernel(answer.data, fields["parallel"], fields["signature"], slack)
     return Built(kernel, answer.fields["seconds"])
 
 

@@ -77,12 +77,18 @@ class VerifyResult:
 class Kernel(NamedTuple):
     """Object code of a candidate, whether it calls OpenMP's runtime, and its signature as JSON.
 
-    The signature may want packed operands; without one it is that of the program.
+    The signature may want packed operands; without one it is that of the program. `slack` is what
+    its algebra multiplies the errors by that rounding explains.
     """
 
     code: bytes
     parallel: bool
     signature: str | None = None
+    slack: float = 1.0
+
+    def allows(self, check: VerifyResult, tolerance: float | None) -> bool:
+        """Whether its errors are accepted; of other algebra those up to `tolerance` are."""
+        return self.slack == 1.0 or (tolerance is not None and check.max_error <= tolerance)
 
 
 @dataclass(frozen=True)
@@ -104,3 +110,8 @@ class Measured:
     run_seconds: float = 0.0
     check: VerifyResult | None = None
     kernel: Kernel | None = None
+
+    def accepted(self, tolerance: float | None) -> bool:
+        """Whether it was checked, with errors that are accepted (see `Kernel.allows`)."""
+        assert self.kernel is not None, "what ran was built"
+        return self.check is not None and self.kernel.allows(self.check, tolerance)

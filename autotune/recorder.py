@@ -47,8 +47,15 @@ class Subject(NamedTuple):
 class Recorder:
     """The session's hand in the database; what a method has put is durable when it returns."""
 
-    def __init__(self, database: TuningDatabase, subject: Subject, session: Session) -> None:
+    def __init__(
+        self,
+        database: TuningDatabase,
+        subject: Subject,
+        session: Session,
+        tolerance: float | None = None,
+    ) -> None:
         self.subject = subject
+        self._tolerance = tolerance
         self.session = session
         self._database = database
         self._last_beat = time.monotonic()
@@ -89,7 +96,7 @@ class Recorder:
 
     def best(self) -> BestResult | None:
         """The best checked schedule in the database, whoever measured it."""
-        return best_known(self._database, *self.subject[:3])
+        return best_known(self._database, *self.subject[:3], self._tolerance)
 
     def beat(self) -> None:
         """Say that the session is alive, if it was not said lately."""

@@ -118,7 +118,7 @@ class Runner:
             arguments.outputs,
             read_outputs(program.memory, program.signature),
             [a.name for a in program.signature.arguments if a.written],
-            program.tolerance,
+            program.tolerance * fields["slack"],
         )
         stray = arguments.stray_write()
         if stray is not None:

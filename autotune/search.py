@@ -96,7 +96,10 @@ class _Pool:
 
 
 class Search:
-    """Ask/tell search over the sketches of a program. Deterministic for a seed."""
+    """Ask/tell search over the sketches of a program. Deterministic for a seed.
+
+    With `algebra` over those too that compute by other algebra.
+    """
 
     def __init__(
         self,
@@ -107,11 +110,12 @@ class Search:
         config: SearchConfig | None = None,
         made: Sequence[Sketch] | None = None,
         known: Sequence[Observation] = (),
+        algebra: bool = False,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.config = config or SearchConfig()
         self.target = target
-        self.sketches = tuple(made) if made is not None else sketches(func, target)
+        self.sketches = tuple(made) if made is not None else sketches(func, target, algebra=algebra)
         self.model = CostModel(seed, named(self.config.base) if self.config.model else None)
         self.seconds_in_model = 0.0
         self._clock = clock

@@ -58,6 +58,7 @@ class Setting:
 
     `best` is the fastest schedule known before, after `known` were measured, and `search_seconds`
     what making the search took. `number` of `programs` is this one of those that share the budget.
+    `tolerance` is the error that is accepted of what computes by other algebra.
     """
 
     recorder: Recorder
@@ -73,6 +74,7 @@ class Setting:
     known: int = 0
     best: BestResult | None = None
     search_seconds: float = 0.0
+    tolerance: float | None = None
 
 
 class Tuning:
@@ -254,12 +256,17 @@ class Tuning:
         record = False
         if measured.seconds is not None:
             assert measured.kernel is not None, "what ran was built"
-            checked = measured.check is not None
-            self._contenders.add(
-                Contender(
-                    measured.seconds, written.schedule, candidate.trace, measured.kernel, checked
+            checked = measured.accepted(self._setting.tolerance)
+            if checked or measured.check is None:
+                self._contenders.add(
+                    Contender(
+                        measured.seconds,
+                        written.schedule,
+                        candidate.trace,
+                        measured.kernel,
+                        checked,
+                    )
                 )
-            )
             record = checked and self._compete(measured.seconds, candidate.trace, written)
         self._tell(
             Trial(
@@ -323,7 +330,7 @@ class Tuning:
         """Whether the results of a candidate are right that was not the best before."""
         result = self._measurer.verify(contender.kernel)
         self._recorder.check(contender.schedule, result)
-        return result.passed
+        return result.passed and contender.kernel.allows(result, self._setting.tolerance)
 
     def _race(self, finalists: Sequence[Contender], seconds: float) -> Race:
         config = self._config

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 
 from ..errors import ScheduleError, TuningError
 from ..schedule import Schedule, Trace
+from ..schedule.find import blocks_in
 from ..schedule.primitive import find_primitive
 from ..schedule.require import Space
 from ..target import Target
-from ..tir.ir import Expr, Func, Var
+from ..tir.ir import Expr, Func, Label, Var
 
 
 @dataclass
@@ -25,10 +26,16 @@ class Draft:
     schedule: Schedule
     target: Target
     prune: list[tuple[str, Expr]] = field(default_factory=list)
+    made: list[Label] = field(default_factory=list)
+
+    def block(self, number: int) -> Label:
+        """A block by its position in the original program; those in `made` are numbered on."""
+        first = len(list(blocks_in(self.schedule.original.body)))
+        return self.schedule.get_block(number) if number < first else self.made[number - first]
 
     def copy(self) -> Draft:
         """An independent draft in the same state, with the same decision variables."""
-        return Draft(self.schedule.copy(), self.target, list(self.prune))
+        return Draft(self.schedule.copy(), self.target, list(self.prune), list(self.made))
 
     def limit(self, name: str, condition: bool | Expr) -> None:
         """Call rows hopeless for which `condition` does not hold.
@@ -80,9 +87,15 @@ Rule = Callable[[Draft], None]
 
 
 def sketches(
-    func: Func, target: Target, only: Callable[[str], bool] | None = None
+    func: Func,
+    target: Target,
+    only: Callable[[str], bool] | None = None,
+    *,
+    algebra: bool = False,
 ) -> tuple[Sketch, ...]:
     """The sketches of a concrete program, the most promising first; `only` says which, by name.
+
+    With `algebra`, also of programs that are the same over the reals alone.
 
     Raises `ScheduleError` where no rule makes one.
     """
@@ -91,7 +104,7 @@ def sketches(
     made = []
     refused: list[str] = []
     drafts = _Drafts(Draft(Schedule(func, symbolic=True), target))
-    for name, rules in plans(func, target):
+    for name, rules in plans(func, target, algebra=algebra):
         if only is not None and not only(name):
             continue
         try:

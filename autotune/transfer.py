@@ -108,6 +108,7 @@ def warm(
     workload: Workload,
     where: TargetRecord,
     toolchain: Toolchain,
+    tolerance: float | None = None,
 ) -> None:
     """Tell a search what is known of other sizes of its program.
 
@@ -117,7 +118,7 @@ def warm(
     if len(measured.seconds) == 0:
         return
     search.relate(measured.features, measured.seconds)
-    found = database.relatives(workload, where, toolchain)
+    found = database.relatives(workload, where, toolchain, tolerance=tolerance)
     ranked = refit(search.sketches, found, search.target, search.model)
     search.suggest([(r.sketch, r.row) for r in ranked])
 

@@ -32,6 +32,7 @@ from .session import Setting, Tuning
 from .stop import StopRules
 from .tasks import tasks, weights_of
 from .together import run
+from .verify import require_tolerance
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ def tune(
     min_gain: float | None = None,
     seed: int = 0,
     resume: bool = False,
+    tolerance: float | None = None,
     callback: Callback | None = None,
     config: TuneConfig | None = None,
 ) -> TuneResult: ...
@@ -64,6 +66,7 @@ def tune(
     min_gain: float | None = None,
     seed: int = 0,
     resume: bool = False,
+    tolerance: float | None = None,
     callback: Callback | None = None,
     config: TuneConfig | None = None,
 ) -> list[TuneResult]: ...
@@ -79,6 +82,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     min_gain: float | None = None,
     seed: int = 0,
     resume: bool = False,
+    tolerance: float | None = None,
     callback: Callback | None = None,
     config: TuneConfig | None = None,
 ) -> TuneResult | list[TuneResult]:
@@ -102,6 +106,10 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     goes on with what is left of the last session of this program, target and budget that did not
     finish; where there is none, a new one starts.
 
+    With `tolerance` schedules are searched too that compute by other algebra: convolutions by
+    Winograd's. It is the largest error that is accepted of them, in the measure of `verify`; the
+    sums of other schedules are reordered at most. `build` takes them by the same word.
+
     An interrupt (Ctrl-C, or that of a notebook) ends the session early, with the best so far in the
     result. `callback` gets the events of `progress`, in this thread; what it raises ends the
     session and is passed on. `seed` makes the search, not the measurements, the same again.
@@ -118,6 +126,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
             database,
             hint='open one: tw.TuningDatabase("tuning.db")',
         )
+    require_tolerance(tolerance, TuningError)
     for program in programs:
         verify(program.func)
     meter = Meter(Budget(trials, seconds))
@@ -142,7 +151,10 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     meter.spend(*history.used(database, [u for u in unfinished if u is not None]))
     modules = sorted({name for p in programs for sketch in p.own or () for name in sketch.modules})
     crew = Crew(resolved, options.measure, modules)
-    measurers = [Measurer(p.func, resolved, options.measure, crew=crew) for p in programs]
+    measurers = [
+        Measurer(p.func, resolved, options.measure, crew=crew, tolerance=tolerance)
+        for p in programs
+    ]
     with Interrupts() as interrupts, ExitStack() as stack:
         for measurer in measurers:
             stack.enter_context(measurer)
@@ -157,16 +169,17 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
                 config=options.search,
                 made=program.own,
                 known=known,
+                algebra=tolerance is not None,
             )
             if program.own is None:
-                transfer.warm(search, database, *subject[:3])
+                transfer.warm(search, database, *subject[:3], tolerance)
             search_seconds = meter.elapsed - began
             before = unfinished[n]
             if before is not None:
                 session = database.resume_session(before.id)
             else:
-                session = _started(database, subject, meter.budget, seed, options)
-            recorder = Recorder(database, subject, session)
+                session = _started(database, subject, meter.budget, seed, options, tolerance)
+            recorder = Recorder(database, subject, session, tolerance)
             setting = Setting(
                 recorder=recorder,
                 search=search,
@@ -181,6 +194,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
                 known=len(known),
                 best=recorder.best(),
                 search_seconds=search_seconds,
+                tolerance=tolerance,
             )
             tunings.append(Tuning(setting))
         results = _finished(tunings, shares, meter, rules)
@@ -235,7 +249,12 @@ def _unfinished(database: TuningDatabase, subject: Subject, budget: Budget) -> S
 
 
 def _started(
-    database: TuningDatabase, subject: Subject, budget: Budget, seed: int, config: TuneConfig
+    database: TuningDatabase,
+    subject: Subject,
+    budget: Budget,
+    seed: int,
+    config: TuneConfig,
+    tolerance: float | None,
 ) -> Session:
     return database.start_session(
         subject.workload.id,
@@ -243,6 +262,6 @@ def _started(
         trials=budget.trials,
         seconds=budget.seconds,
         seed=seed,
-        search=config.to_json(),
+        search={**config.to_json(), "tolerance": tolerance},
         model={"features": CostModel.feature_version, **PARAMETERS},
     )

@@ -234,6 +234,36 @@ def test_a_schedule_may_come_from_a_layer(func: tw.Func, tmp_path: Path) -> None
 # The policy
 
 
+def test_other_algebra_is_built_where_its_error_is_tolerated(db: tw.TuningDatabase) -> None:
+    func = ops.conv2d_func(1, 2, 5, 6, 3)
+    sch = tw.Schedule(func)
+    exact = sch.trace.to_json()
+    sch.winograd(sch.get_block("Y"), 2)
+    record(db, func, exact, seconds=1.0)
+    schedule, _ = record(db, func, sch.trace.to_json(), seconds=0.5)
+
+    def built(tolerance: float | None) -> str:
+        module = tw.build(func, SERIAL, db, ("record",), tolerance=tolerance)
+        return module.source("tir")
+
+    assert "Y_tiles" not in built(None)
+    assert "Y_tiles" not in built(1e-12)
+    assert "Y_tiles" in built(1e-3)
+    db.pin(workload_record(func).id, target_record(SERIAL), schedule)
+    assert "Y_tiles" in built(None)
+
+
+def test_other_algebra_alone_is_no_record(db: tw.TuningDatabase) -> None:
+    func = ops.conv2d_func(1, 2, 5, 6, 3)
+    sch = tw.Schedule(func)
+    sch.winograd(sch.get_block("Y"), 2)
+    record(db, func, sch.trace.to_json())
+    with pytest.raises(tw.NotTunedError, match="winograd, no tolerance was given"):
+        tw.build(func, SERIAL, db, ("record",))
+    with pytest.raises(tw.BuildError, match="tolerance=0: expected an error"):
+        tw.build(func, SERIAL, db, tolerance=0)
+
+
 def test_only_what_is_allowed(func: tw.Func, db: tw.TuningDatabase) -> None:
     record(db, func, unrolled(func))
     assert tw.build(func, SERIAL, db, allow=["default"]).origin.kind == "default"

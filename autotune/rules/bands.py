@@ -140,7 +140,7 @@ def _from_outside(
 
 def _apply(draft: Draft, band: Band, plans: tuple[Plan, Plan], positions: list[int]) -> None:
     sch, target = draft.schedule, draft.target
-    labels = [sch.get_block(p) for p in positions]
+    labels = [draft.block(p) for p in positions]
     chain, ends = labels[1:-1], (labels[0], labels[-1])
     blocks = [find_block(sch.func, label) for label in ends]
     ends_of = (band.first, band.second)

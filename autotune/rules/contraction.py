@@ -114,12 +114,12 @@ def schedule_contraction(
     The plan was made for `planned`, which iterates as that block does.
     """
     sch = draft.schedule
-    main = sch.get_block(positions[0])
+    main = draft.block(positions[0])
     block = find_block(sch.func, main)
     plan = plan.on(planned, block)
     tiles = Tiles(draft, block, plan, target)
     packed = {by: pack(sch, main, n, by, tiles.width(by)) for n, by in plan.packs}
-    follow = sch.get_block(positions[1]) if len(positions) > 1 else None
+    follow = draft.block(positions[1]) if len(positions) > 1 else None
     nest = (_blocked if plan.blocked else _whole)(draft, main, block, tiles, follow)
     for by, label in packed.items():
         local = plan.local and by is plan.vector

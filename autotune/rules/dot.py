@@ -138,7 +138,7 @@ def _factors(value: Expr) -> tuple[Buffer, Buffer] | None:
 def schedule_dot(draft: Draft, plan: Plan, positions: list[int], target: Target) -> None:
     """Apply the rule to the block at `positions[0]` and to the one that follows it, if any."""
     sch, dot = draft.schedule, plan.dot
-    main = sch.get_block(positions[0])
+    main = draft.block(positions[0])
     pads, crop = _pad(sch, main, plan)
     block = find_block(sch.func, main)
     sizes = extents(block)
@@ -162,7 +162,7 @@ def schedule_dot(draft: Draft, plan: Plan, positions: list[int], target: Target)
         _schedule_copy(sch, copy)
     write = _in_registers(sch, main, crop)
     if len(positions) > 1:
-        schedule_following(draft, sch.get_block(positions[1]), target)
+        schedule_following(draft, draft.block(positions[1]), target)
 
     units: list[Var] = []
     outer: list[Var] = []

@@ -25,13 +25,13 @@ def elementwise_variants(block: Block, position: int, target: Target) -> Iterato
     """One loop for all elements, or rows of vectors, or tiles where an input is transposed."""
 
     def rows(draft: Draft) -> None:
-        schedule_elementwise(draft, draft.schedule.get_block(position), target)
+        schedule_elementwise(draft, draft.block(position), target)
 
     def squares(draft: Draft) -> None:
-        schedule_squares(draft, draft.schedule.get_block(position), target)
+        schedule_squares(draft, draft.block(position), target)
 
     def tiled(draft: Draft) -> None:
-        schedule_transposing(draft, draft.schedule.get_block(position), target)
+        schedule_transposing(draft, draft.block(position), target)
 
     if _across(block) is not None:
         if _square(block, target) > 1:

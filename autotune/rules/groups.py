@@ -7,7 +7,7 @@ shares its rows (softmax, layer_norm), a spatial block alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from ...errors import ScheduleError
@@ -47,14 +47,19 @@ class Variant:
     apply: Rule
 
 
-def groups(func: Func, target: Target) -> tuple[Callable[[Draft], None], list[list[list[Variant]]]]:
+def groups(
+    func: Func,
+    target: Target,
+    names: Mapping[Label, int],
+    taken: Collection[Label] = (),
+) -> tuple[Callable[[Draft], None], list[list[list[Variant]]]]:
     """The step that prepares a program, and ways to part it: the variants of each group of blocks.
 
-    It inlines, and joins variables. Groups that make a band are one group in the first way.
+    It inlines, and joins variables. Groups that make a band are one group in the first way. `names`
+    are the numbers of blocks (`Draft.block`); those of `taken` are left to the caller.
     """
-    inlined, left = _inline(func)
-    names = {b.label: n for n, b in enumerate(in_order(func))}
-    taken: set[Label] = set()
+    inlined, left = _inline(func, taken)
+    taken = set(taken)
     found: list[list[Label]] = []
     for block in reversed(in_order(left)):
         if block.label not in taken:
@@ -65,9 +70,9 @@ def groups(func: Func, target: Target) -> tuple[Callable[[Draft], None], list[li
     def prepare(draft: Draft) -> None:
         sch = draft.schedule
         for label in inlined:
-            sch.compute_inline(sch.get_block(names[label]))
+            sch.compute_inline(draft.block(names[label]))
         for labels in joined:
-            join(sch, [sch.get_block(names[label]) for label in labels])
+            join(sch, [draft.block(names[label]) for label in labels])
 
     members = [[find_block(left, label) for label in labels] for labels in found]
     apart = [_variants(left, blocks, names, target) for blocks in members]
@@ -79,7 +84,7 @@ def _banded(
     func: Func,
     members: list[list[Block]],
     apart: list[list[Variant]],
-    names: dict[Label, int],
+    names: Mapping[Label, int],
 ) -> list[list[Variant]] | None:
     """The variants with those of a band in the place of its groups, where there is one."""
     contractions = [
@@ -120,11 +125,13 @@ def _join(func: Func, found: list[list[Label]], target: Target) -> tuple[list[li
     return done, sch.func
 
 
-def _inline(func: Func) -> tuple[list[Label], Func]:
+def _inline(func: Func, kept: Collection[Label]) -> tuple[list[Label], Func]:
     """The blocks to inline, and the program without them."""
     done: list[Label] = []
     for block in in_order(func):
         readers = consumers(func, block)
+        if block.label in kept:
+            continue
         if not (readers and is_injective(block) and _worth_inlining(block, readers)):
             continue
         try:
@@ -194,7 +201,7 @@ def _chain(func: Func, last: Block, free: list[Block]) -> list[Block]:
 
 
 def _variants(
-    func: Func, members: list[Block], names: dict[Label, int], target: Target
+    func: Func, members: list[Block], names: Mapping[Label, int], target: Target
 ) -> list[Variant]:
     positions = [names[m.label] for m in members]
     anchor = members[0] if _is_contraction(members[0]) else members[-1]

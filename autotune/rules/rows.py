@@ -60,14 +60,14 @@ def rows_variants(
 
     def apply(draft: Draft, asking: tuple[int, int] | None) -> None:
         sch = draft.schedule
-        root = sch.get_block(positions[-1])
+        root = draft.block(positions[-1])
         rows = list(sch.get_loops(root)[:count])
         top = fused(sch, rows) if rows else None
         if top is not None:
             for position in reversed(positions[:-1]):
-                sch.compute_at(sch.get_block(position), top)
+                sch.compute_at(draft.block(position), top)
         for position in positions:
-            label = sch.get_block(position)
+            label = draft.block(position)
             if has_reduction(find_block(sch.func, label)):
                 moved = schedule_reduction(draft, label, target, top if label is root else None)
                 top = moved if label is root else top

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...schedule import Schedule
 from ...schedule.blocks import free_vars
-from ...schedule.find import find_block
+from ...schedule.find import find_block, find_loop
 from ...tir.ir import Block, Buffer, Dim, Label, Var
 from ..structure import inputs_of
 
@@ -46,6 +46,9 @@ def turn_in_squares(
     sch.reorder(*fixed, across, contiguous)
     sch.vectorize(contiguous)
     sch.unroll(across)
+    for v in fixed:  # what is across runs on through several dimensions
+        if find_loop(sch.func, v).extent != 1:
+            sch.unroll(v)
     return [*rest, rows]
 
 

@@ -13,6 +13,7 @@ from tilewright import dtypes, ops
 from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.rules.bands import MAX_BAND
 from tilewright.autotune.sketch import sketches
+from tilewright.autotune.verify import compare, slack_of, tolerance_of
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
@@ -132,6 +133,38 @@ def _buffers(func: Func) -> set[Buffer]:
 def test_no_bands_where_there_is_too_little_or_more_follows(options: dict[str, Any]) -> None:
     func = ops.attention_func(batch=1, heads=1, **options)
     assert not any("band" in s.name for s in sketches(func, resolve("cpu -threads=2")))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"c": 8, "h": 9, "w": 19, "o": 7},
+        {"c": 9, "h": 8, "w": 8, "o": 16, "n": 2, "bias": True, "epilogue": "relu"},
+        {"c": 8, "h": 7, "w": 6, "o": 16, "layout": "NHWC", "constant_w": True},
+        {"c": 8, "h": 6, "w": 35, "o": 4, "dtype": "float16"},
+    ],
+)
+def test_candidates_of_other_algebra(options: dict[str, Any]) -> None:
+    func = ops.conv2d_func(**options)
+    target = resolve("cpu -threads=2")
+    rng = np.random.default_rng(0)
+    wanted = arguments(func, 1)
+    interpret(func, *wanted)
+    made = [s for s in sketches(func, target, algebra=True) if s.name.startswith("winograd")]
+    assert {s.name.partition(":")[0] for s in made} == {"winograd2", "winograd4"}
+    assert not any(s.name.startswith("winograd") for s in sketches(func, target))
+    limit = tolerance_of(func)
+    for sketch in made:
+        for row in Rowspace(sketch).sample(rng, 2):
+            schedule = sketch.trace.with_row(row.tolist()).apply(func)
+            found = arguments(func, 1)
+            module = to_module(compile_func(schedule.func, target))
+            module(*(
+                value if a.packing is None else a.packing.pack(value, a.name, a.dtype)
+                for a, value in zip(module.signature.arguments, found, strict=True)
+            ))  # fmt: skip
+            check = compare(found[-1:], wanted[-1:], ["Y"], limit * slack_of(schedule.trace))
+            assert check.passed, f"{sketch.name} {row.tolist()}: {check.error}"
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def prepared() -> tuple[Sketch, ...]:
 @pytest.fixture(autouse=True)
 def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sketches are made once for all tests."""
-    monkeypatch.setattr(search, "sketches", lambda *_: prepared())
+    monkeypatch.setattr(search, "sketches", lambda *_, **__: prepared())
 
 
 @pytest.fixture

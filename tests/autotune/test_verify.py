@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright import te
-from tilewright.autotune.verify import compare, largest_error, tolerance_of
+from tilewright import Schedule, TuningError, ops, te
+from tilewright.autotune.measured import Kernel, VerifyResult
+from tilewright.autotune.verify import (
+    compare,
+    largest_error,
+    require_tolerance,
+    slack_of,
+    tolerance_of,
+)
 
 from .kernels import affine, matmul
 
@@ -19,6 +28,38 @@ def test_tolerance_grows_with_the_square_root_of_the_length() -> None:
     a = te.placeholder((9,), "int32", name="A")
     whole = te.func([a, te.compute((9,), lambda i: a[i] + 1, name="B")], name="whole")
     assert tolerance_of(whole) == 0
+
+
+def test_other_algebra_rounds_otherwise() -> None:
+    sch = Schedule(ops.conv2d_func(1, 2, 4, 4, 2))
+    assert slack_of(sch.trace) == 1
+    two, four = sch, sch.copy()
+    for schedule, tile in ((two, 2), (four, 4)):
+        schedule.winograd(schedule.get_block("Y"), tile)
+    assert 1 < slack_of(two.trace) < slack_of(four.trace)
+
+
+@pytest.mark.parametrize("tolerance", [0, -1e-3, 2.0, True, "1e-3", float("nan")])
+def test_what_is_no_tolerance(tolerance: Any) -> None:
+    with pytest.raises(TuningError, match="expected an error of more than 0"):
+        require_tolerance(tolerance, TuningError)
+
+
+@pytest.mark.parametrize(
+    ("slack", "tolerance", "allowed"),
+    [
+        (1.0, None, True),
+        (1.0, 1e-9, True),
+        (4.0, None, False),
+        (4.0, 1e-4, True),
+        (4.0, 1e-6, False),
+    ],
+)
+def test_errors_of_other_algebra_are_for_the_user_to_accept(
+    slack: float, tolerance: float | None, allowed: bool
+) -> None:
+    check = VerifyResult(True, 1e-5, 1e-3)
+    assert Kernel(b"", False, slack=slack).allows(check, tolerance) is allowed
 
 
 def test_other_orders_of_a_sum_pass_and_a_missing_term_does_not() -> None:

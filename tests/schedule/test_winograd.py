@@ -26,7 +26,8 @@ from .machinery import check_meaning, inputs, run
 
 
 def conv(dtype: str = "float64", **options: Any) -> Func:
-    return ops.conv2d_func(**{"n": 1, "c": 2, "h": 4, "w": 4, "o": 3, "dtype": dtype} | options)
+    sizes: dict[str, Any] = {"n": 1, "c": 2, "h": 4, "w": 4, "o": 3, "dtype": dtype}
+    return ops.conv2d_func(**sizes | options)
 
 
 def image(

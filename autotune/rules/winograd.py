@@ -1,0 +1,204 @@
+"""Winograd's algorithm as an alternative to direct convolution, where the user allows it.
+
+    for channels (parallel):           the input's transform, in vectors along what is contiguous
+    for (i, j), tiles (parallel):      matrix products, as any contraction
+    for channels (parallel):           the output's transform, written in whole rows
+
+Each transform is two blocks, which are unrolled over the places in a tile: what is left of them are
+sums and products with constants. The first is computed in registers or in the first cache, where
+the second one needs it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from ...errors import ScheduleError
+from ...schedule import Schedule
+from ...schedule.blocks import free_vars, region_buffers
+from ...schedule.find import find_block
+from ...schedule.minimal_filtering import ALGORITHMS, WINDOW
+from ...schedule.primitives import winograd
+from ...target import Target
+from ...tir.ir import Block, Buffer, Func, Label, Var
+from ..sketch import Draft, Rule
+from ..structure import consumers, extents, in_order, is_injective, reduced
+from .common import fused, lanes_for, widest
+from .elementwise import schedule_elementwise
+
+FEWEST_CHANNELS = 8
+"""With fewer of them the transforms outweigh the products that are saved."""
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A program that is the same over the reals, and the rule that makes it of the original one.
+
+    `names` are the numbers of its blocks, see `Draft.block`. The blocks `taken` are scheduled by
+    rules of their own, `before` and `after` those of the other groups.
+    """
+
+    name: str
+    func: Func
+    apply: Rule
+    names: Mapping[Label, int]
+    taken: Collection[Label]
+    before: list[Rule]
+    after: list[Rule]
+
+
+def alternatives(func: Func, target: Target) -> Iterator[Alternative]:
+    """The program with all its 3 by 3 convolutions computed by tiles of one size."""
+    original = in_order(func)
+    numbers = {b.label: n for n, b in enumerate(original)}
+    for tile in sorted(ALGORITHMS, reverse=True):
+        changed, names = func, dict(numbers)
+        done: list[int] = []
+        taken: set[Label] = set()
+        before: list[Rule] = []
+        after: list[Rule] = []
+        for block in original:
+            if not _worth(block):
+                continue
+            try:
+                changed, labels = winograd(changed, block.label, tile)
+            except ScheduleError:
+                continue
+            done.append(numbers[block.label])
+            first = len(names)
+            names |= {label: first + n for n, label in enumerate(labels)}
+            w_rows, w_tiles, x_rows, x_tiles, _, y_rows = labels
+            readers = consumers(changed, find_block(changed, block.label))
+            follow = [r.label for r in readers if len(readers) == 1 and is_injective(r)]
+            output = [y_rows, block.label, *follow]
+            taken.update((w_rows, w_tiles, x_rows, x_tiles, *output))
+            numbered = [names[label] for label in output]
+            before.append(functools.partial(
+                _transform_output, blocks=numbered, tile=tile, target=target))  # fmt: skip
+            for pair in ((w_rows, w_tiles), (x_rows, x_tiles)):
+                numbered = [names[label] for label in pair]
+                after.append(functools.partial(_transform_input, blocks=numbered, target=target))
+        if done:
+            apply = functools.partial(_apply, blocks=done, tile=tile)
+            yield Alternative(f"winograd{tile}", changed, apply, names, taken, before, after)
+
+
+def _worth(block: Block) -> bool:
+    sizes = extents(block)
+    return math.prod(sizes[v] for v in reduced(block)) >= FEWEST_CHANNELS * WINDOW**2
+
+
+def _apply(draft: Draft, blocks: list[int], tile: int) -> None:
+    for number in blocks:
+        draft.made += draft.schedule.winograd(draft.schedule.get_block(number), tile)
+
+
+def _transform_input(draft: Draft, blocks: list[int], target: Target) -> None:
+    """Two transforms, both unrolled around vectors along the last dimension of the second.
+
+    The first is computed in registers for each vector, or by whole rows where the second takes
+    those apart.
+    """
+    sch = draft.schedule
+    rows, tiles = (draft.block(n) for n in blocks)
+    block = find_block(sch.func, tiles)
+    dimension, apart = _along(block)
+    i, j, *around, last = sch.get_loops(tiles)
+    steps, vector = sch.split(last, factors=[None, _lanes(block, len(block.iters) - 1, target)])
+    sch.reorder(*around, steps, i, j, vector)
+    _unrolled(sch, [i, j], vector)
+    top = fused(sch, around[:2])
+    sch.compute_at(rows, around[-1] if apart else steps)
+    if not apart:
+        sch.set_scope(rows, 0, "register")
+    first = find_block(sch.func, rows)
+    i, *others = sch.get_loops(rows)[-len(first.iters) :]
+    last = others.pop(dimension - 1)
+    if apart:
+        steps, last = sch.split(last, factors=[None, _lanes(first, dimension, target)])
+        sch.reorder(*others, steps, i, last)
+        _unrolled(sch, [i], last)
+    else:
+        sch.reorder(i, *others, last)
+        _unrolled(sch, [i, *others], last)
+    sch.parallel(top)
+
+
+def _transform_output(draft: Draft, blocks: list[int], tile: int, target: Target) -> None:
+    """Vectors along the last dimension of the tiles; what follows where they are written.
+
+    Where the places in a tile lie between those of its neighbours, rows are put together in
+    registers.
+    """
+    sch = draft.schedule
+    rows, out, *follow = (draft.block(n) for n in blocks)
+    first = find_block(sch.func, rows)
+    for label in follow:
+        if widest(find_block(sch.func, label)) == _dtype(find_block(sch.func, label)):
+            sch.reverse_compute_inline(label)
+        else:  # rows of one dtype are put together, of vectors of as many lanes
+            schedule_elementwise(draft, label, target)
+    block = find_block(sch.func, out)
+    lanes = _lanes(first, len(first.iters) - 1, target)
+    taken = _taken(block, region_buffers(first.writes))
+    apart = block.iters[-1].var in taken
+    last_extent = extents(block)[block.iters[-1].var]
+    if apart and last_extent > lanes * tile and 0 < last_extent % (lanes * tile) < tile:
+        raise ScheduleError("the rows of {0} end in a part of a tile alone", out.name)
+    write = sch.cache_write(out, 0, "register") if apart else None
+    outer: list[Var] = []
+    places: list[Var] = []
+    *loops, last = zip(block.iters, sch.get_loops(out), strict=True)
+    for i, loop in loops:
+        whole, place = sch.split(loop, factors=[None, tile]) if i.var in taken else (loop, None)
+        outer.append(whole)
+        places += [] if place is None else [place]
+    steps, vector, *place_last = sch.split(last[1], factors=[None, lanes, tile][: 2 + apart])
+    outer.append(steps)
+    places += place_last
+    sch.reorder(*outer, *places, vector)
+    _unrolled(sch, places, vector)
+    top = fused(sch, outer[:2])
+    sch.compute_at(rows, steps)
+    *others, vector = sch.get_loops(rows)[-len(first.iters) :]
+    _unrolled(sch, others, vector)
+    if write is not None:
+        sch.reverse_compute_at(write, steps)
+        *others, last_loop = sch.get_loops(write)[-len(block.iters) :]
+        step, vector = sch.split(last_loop, factors=[None, lanes])
+        _unrolled(sch, [*others, step], vector)
+    sch.parallel(top)
+
+
+def _along(block: Block) -> tuple[int, bool]:
+    """The dimension of what a transform reads that its last variable moves along.
+
+    And whether it takes the elements of that apart, by steps of a tile.
+    """
+    last = block.iters[-1].var
+    indices = [r.min for r in block.reads[0].ranges]
+    dimension = next(d for d, e in enumerate(indices) if last in free_vars(e))
+    return dimension, indices[dimension] is not last
+
+
+def _taken(block: Block, sources: Collection[Buffer]) -> set[Var]:
+    """The variables by whose remainders a block reads `sources`."""
+    ranges = [r for region in block.reads if region.buffer in sources for r in region.ranges]
+    return {v for r in ranges if type(r.min) is not Var for v in free_vars(r.min)}
+
+
+def _lanes(block: Block, number: int, target: Target) -> int:
+    return lanes_for(target, widest(block), extents(block)[block.iters[number].var])
+
+
+def _dtype(block: Block) -> str:
+    return block.writes[0].buffer.dtype
+
+
+def _unrolled(sch: Schedule, loops: list[Var], vector: Var) -> None:
+    sch.vectorize(vector)
+    for loop in loops:
+        sch.unroll(loop)
