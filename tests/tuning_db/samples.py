@@ -136,7 +136,9 @@ def verified(
     )
 
 
-def winograd(tile: int, seconds: float, max_error: float) -> tuple[AnyRecord, ...]:
+def winograd(
+    tile: int, seconds: float, max_error: float
+) -> tuple[ScheduleRecord, Measurement, Verification]:
     """A schedule that computes by other algebra, its measurement and its check."""
     steps = [{"op": "winograd", "args": {"block": "b0", "tile": tile}}]
     made = ScheduleRecord(json.dumps({"version": 1, "steps": steps}), 1)

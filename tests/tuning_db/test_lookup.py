@@ -278,7 +278,7 @@ def test_other_algebra_needs_to_be_tolerated(
 
 def test_the_largest_error_that_was_found_counts(db: TuningDatabase) -> None:
     made, measured, check = winograd(9, 1.0, 1e-5)
-    worse = dataclasses.replace(check, max_error=1e-3)  # type: ignore[type-var]
+    worse = dataclasses.replace(check, max_error=1e-3)
     db.put(made, measured, check, worse)
     assert db.best(MATMUL.id, CPU, tolerance=1e-4) is None
     assert seconds(db.best(MATMUL.id, CPU, tolerance=1e-2)) == 1.0
@@ -286,7 +286,7 @@ def test_the_largest_error_that_was_found_counts(db: TuningDatabase) -> None:
 
 def test_a_contest_is_among_what_is_tolerated(db: TuningDatabase) -> None:
     made, measured, check = winograd(9, 1.0, 1e-5)
-    at_once = dataclasses.replace(measurement(8, 2.0), created=measured.created)  # type: ignore[union-attr]
+    at_once = dataclasses.replace(measurement(8, 2.0), created=measured.created)
     db.put(schedule(8), at_once, verification(8), made, measured, check)
     exact = db.best(MATMUL.id, CPU)
     assert (seconds(exact), exact and exact.contest) == (2.0, ())
@@ -304,8 +304,8 @@ def test_other_algebra_of_other_sizes_needs_to_be_tolerated(db: TuningDatabase) 
 
 
 def test_a_pin_is_a_word_for_other_algebra_too(db: TuningDatabase) -> None:
-    made, *others = winograd(9, 1.0, 1e-5)
-    db.put(*verified(8, 0.5), made, *others)
+    made, measured, check = winograd(9, 1.0, 1e-5)
+    db.put(*verified(8, 0.5), made, measured, check)
     db.pin(MATMUL.id, CPU, made.id)
     assert seconds(db.best(MATMUL.id, CPU)) == 1.0
 
