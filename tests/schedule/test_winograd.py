@@ -249,3 +249,23 @@ def test_what_is_no_number_stays_in_its_tile() -> None:
     assert np.isnan(got[:4, :4]).all()
     np.testing.assert_allclose(got[4:], expected[4:], rtol=1e-11)
     np.testing.assert_allclose(got[:, 4:], expected[:, 4:], rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("with T.init", "T.where(i < 3)\n            with T.init", "loops around block Y"),
+        ("= Y[vi, vj] + X", "= T.maximum(Y[vi, vj], X", "sum of products"),
+        ("Y[vi, vj] = 0.0", "Y[vi, vj] = X[0, vi, vj]", "starts with zero"),
+    ],
+)
+def test_what_is_guarded_or_no_sum_from_zero(old: str, new: str, message: str) -> None:
+    text = repr(image(plain))
+    assert old in text
+    text = "\n".join(
+        line.replace(old, new) + (")" if "maximum(" in line.replace(old, new) else "")
+        for line in text.splitlines()
+    )
+    sch = Schedule(parse(text))
+    with pytest.raises(ScheduleError, match=message):
+        sch.winograd(sch.get_block("Y"), 2)
