@@ -94,8 +94,8 @@ def elements(
     moving = {v: n for v, n in box.extents.items() if v not in set(shared)}
     names = {v: f"v{k}" for k, v in enumerate(box.extents)}
     names |= {v: "0" for v, n in moving.items() if n == 1}  # each variable costs time
-    facts = [text(c, names) for c in _without_casts(box.conditions, box.extents)]
-    places = [text(i, names) for i in _without_casts(indices, box.extents)]
+    facts = [text(c, names) for c in without_casts(box.conditions, box.extents)]
+    places = [text(i, names) for i in without_casts(indices, box.extents)]
     if certain and None in (*facts, *places):
         return None
     limited = moving if certain else box.extents
@@ -115,7 +115,7 @@ def elements(
     return _bounded(lambda isl, context: isl.Map.read_from_str(context, relation))
 
 
-def _without_casts(exprs: Sequence[Expr], extents: Mapping[Var, int | None]) -> Sequence[Expr]:
+def without_casts(exprs: Sequence[Expr], extents: Mapping[Var, int | None]) -> Sequence[Expr]:
     """`exprs` without the casts that keep all values for variables within their extents."""
     if not any(type(n) is Cast for e in exprs for n in walk(e)):
         return exprs
@@ -159,7 +159,7 @@ def solve(extents: Mapping[Var, int | None], conditions: Sequence[Expr]) -> Solu
     out. `None` where the question takes too long.
     """
     names = {v: f"v{k}" for k, v in enumerate(extents)}
-    facts = [text(c, names) for c in _without_casts(conditions, extents)]
+    facts = [text(c, names) for c in without_casts(conditions, extents)]
     limits = [f"0 <= {names[v]} < {n}" for v, n in extents.items() if n is not None]
     limits += [f for f in facts if f is not None]
     body = " and ".join(limits) or "true"

@@ -120,7 +120,7 @@ def conflict(
             _point(around, around, values),
             _point(loops, a.loops, values),
             _point(loops, b.loops, values),
-            tuple([int(evaluate(e, values)) for e in element]),
+            tuple([int(evaluate(e, values)) for e in affine.without_casts(element, extents)]),
         )
 
     return Verdict(False, example)

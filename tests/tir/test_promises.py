@@ -117,3 +117,18 @@ def test_a_predicate_says_which_iterations_there_are() -> None:
     verify(parse(GUARDED.format(guard="(i < 3) & (j < 2)")))
     with pytest.raises(VerifyError, match="vi, which is spatial"):
         verify(parse(GUARDED.format(guard="(i < 3) & (j < 3)")))
+
+
+def test_the_example_of_an_index_that_is_cast() -> None:
+    func = parse(
+        """
+def main(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+    for i in range(8):
+        with T.block("P"):
+            v = T.axis.spatial(8, i)
+            B[T.int64(T.int32(v)) // 2] = A[v]
+"""
+    )
+    with pytest.raises(VerifyError) as caught:
+        verify(func)
+    assert "v=0 writes B[0], iteration v=1 writes it" in str(caught.value)
