@@ -9,20 +9,23 @@ from ..errors import TuningError
 from .measured import MeasureConfig
 from .search import SearchConfig
 
+MIN_FINALISTS = 5
+
 
 @dataclass(frozen=True)
 class TuneConfig:
     """How a session is run.
 
-    `batch` candidates are built and then timed before the model learns from them. The `finalists`
-    fastest within `margin` of the best are timed in turns at the end: `rounds` samples each at
-    first, and more in about `final_seconds` while it is not known which are slower; less than two
-    of them is no final. After every `calm` trials one kernel is timed again to see how calm the
-    machine is.
+    `batch` candidates are built and then timed before the model learns from them. The fastest
+    within `margin` of the best are timed in turns at the end: `rounds` samples each at first, and
+    more in about `final_seconds` while it is not known which are slower; less than two of them is
+    no final. They are at most `finalists`, of slow kernels fewer, so that the first samples take a
+    quarter of the time, but for `MIN_FINALISTS`. After every `calm` trials one kernel is timed
+    again to see how calm the machine is; by as much as its time changes, the margin is wider.
     """
 
     batch: int = 8
-    finalists: int = 5
+    finalists: int = 24
     margin: float = 1.1
     rounds: int = 9
     final_seconds: float = 2.0

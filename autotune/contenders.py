@@ -61,6 +61,11 @@ class Sentinel:
         self._kernel: Kernel | None = None
         self._seconds = 0.0
 
+    @property
+    def spread(self) -> float:
+        """By which factor its time changed at most."""
+        return max((max(r, 1 / r) for r in self.ratios), default=1.0)
+
     def watch(self, trials: int, first: Contender | None, measurer: Measurer) -> float | None:
         """The kernel's time over what it was at first, if it is due after `trials` trials."""
         if self._kernel is None:

@@ -20,7 +20,7 @@ from ..schedule import Trace
 from ..tuning_db.contest import summary
 from ..tuning_db.values import Measurement, Outcome, SessionStatus, Standing, Verdict
 from .budget import Meter
-from .config import TuneConfig
+from .config import MIN_FINALISTS, TuneConfig
 from .contenders import Contender, Contenders, Sentinel
 from .finals import Race
 from .gain import Course
@@ -305,8 +305,7 @@ class Tuning:
         self._tell(Drift(ratio, self._meter.elapsed))
 
     def _hold_finals(self) -> None:
-        near = self._contenders.finalists(self._config.finalists, self._config.margin)
-        seconds = self._config.final_seconds
+        near, seconds = self._near(), self._config.final_seconds
         if not self._race(near, seconds).rounds:
             return
         finalists = [c for c in near if c.checked or self._passes(c)]
@@ -325,6 +324,16 @@ class Tuning:
         if last:
             _log.info("%s: %s", self._name, summary(last))
             self._tell(Final(tuple(last), self._meter.elapsed))
+
+    def _near(self) -> list[Contender]:
+        """The candidates that may be the fastest."""
+        config, first = self._config, self._contenders.first
+        if first is None:
+            return []
+        each = config.rounds * max(first.seconds, config.measure.sample_seconds)
+        count = max(MIN_FINALISTS, int(config.final_seconds / 4 / each))
+        margin = config.margin * self._sentinel.spread
+        return self._contenders.finalists(min(config.finalists, count), margin)
 
     def _passes(self, contender: Contender) -> bool:
         """Whether the results of a candidate are right that was not the best before."""

@@ -603,3 +603,36 @@ def test_options_of_several_programs_are_checked(
 def test_options_that_are_none_are_refused() -> None:
     with pytest.raises(TuningError, match="expected batch, rounds and calm of at least 1, found 0"):
         TuneConfig(batch=0)
+
+
+@pytest.mark.parametrize(("scale", "finalists"), [(1e-3, 8), (1.0, 5)])
+def test_finalists_are_as_many_as_there_is_time_for(
+    db: TuningDatabase, play: Play, scale: float, finalists: int
+) -> None:
+    counts = []
+
+    def interleaved(count: int, rounds: int) -> list[tuple[float, ...]]:
+        counts.append(count)
+        return [(0.01 * scale * (1 + n),) * rounds for n in range(count)]
+
+    play(*(ok(scale * (0.0100 + n * 1e-4)) for n in range(8)), interleaved=interleaved)
+    run(db)
+    assert max(counts) == finalists
+
+
+@pytest.mark.parametrize(("drift", "finalists"), [(1.0, 2), (1.3, 3), (1 / 1.3, 3)])
+def test_the_margin_of_finals_is_as_wide_as_the_machine_drifts(
+    db: TuningDatabase, play: Play, drift: float, finalists: int
+) -> None:
+    counts = []
+
+    def interleaved(count: int, rounds: int) -> list[tuple[float, ...]]:
+        counts.append(count)
+        if count == 1:
+            return [(0.01 * drift ** (len(counts) > 1),) * rounds]
+        return [(0.01 * (1 + n),) * rounds for n in range(count)]
+
+    play(ok(0.01), ok(0.0105), ok(0.0125), ok(0.5), interleaved=interleaved)
+    run(db, trials=48)
+    assert counts.count(1) >= 2
+    assert max(counts) == finalists
