@@ -45,7 +45,7 @@ class MeasureConfig:
     min_samples: int = 3
     max_samples: int = 12
     sample_seconds: float = 1e-3
-    timing_seconds: float = 0.1
+    timing_seconds: float = 0.07
     slack: float = 1.15
     reference_timeout: float = 300.0
     start_timeout: float = 60.0

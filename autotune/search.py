@@ -27,6 +27,9 @@ from .sketch import Sketch, sketches
 
 MIN_POOL = 2000
 """Rows of a sketch that are looked at, at least, where there are so many."""
+EXPLORED = 2.0
+"""How many octaves slower than the best a row that is drawn at random may be predicted: measuring
+what takes ten times as long costs more than the whole rest of a batch, and wins nothing."""
 ELITE = 256
 """Rows that children are drawn from, of all sketches together."""
 OTHERS = 0.25
@@ -65,9 +68,9 @@ class SearchConfig:
     """`pool` rows are scored at a time, of each sketch as many and `MIN_POOL` at least.
 
     `children` are drawn after each batch from the `ELITE` rows predicted best. `random` is the
-    share of a batch drawn blindly. `model=False` searches by the analytic estimate alone. `base` is
-    the model that is right before anything is measured: the shipped one, a file of `tilewright
-    model train`, or none.
+    share of a batch drawn at random, of rows within `EXPLORED`. `model=False` searches by the
+    analytic estimate alone. `base` is the model that is right before anything is measured: the
+    shipped one, a file of `tilewright model train`, or none.
     """
 
     pool: int = 16000
@@ -175,20 +178,32 @@ class Search:
                 self._take(batch, taken, s, int(found))
         self._suggested = []
         greedy = count - int(self._rng.binomial(count, self.config.random)) if count > 1 else 1
-        for _, s, r in order:
-            if len(batch) >= greedy:
-                break
-            self._take(batch, taken, s, r)
+        self._fill(batch, taken, order, greedy)
+        limit = order[0][0] + EXPLORED if order else 0.0
         for _ in range(8 * count):
             if len(batch) >= count:
                 break
             s = int(self._rng.integers(len(self._pools)))
-            if len(self._pools[s].rows):
-                r = int(self._rng.integers(len(self._pools[s].rows)))
-                self._take(batch, taken, s, r)
+            near = np.flatnonzero(self._pools[s].scores <= limit)
+            if len(near):
+                self._take(batch, taken, s, int(self._rng.choice(near)))
+        self._fill(batch, taken, order, count)
         for s, gone in taken.items():
             self._drop(self._pools[s], gone)
         return batch
+
+    def _fill(
+        self,
+        batch: list[Candidate],
+        taken: dict[int, list[int]],
+        order: list[tuple[float, int, int]],
+        count: int,
+    ) -> None:
+        """Take rows in their order until there are `count`."""
+        for _, s, r in order:
+            if len(batch) >= count:
+                break
+            self._take(batch, taken, s, r)
 
     def tell(self, observations: Sequence[Observation]) -> None:
         """Learn from outcomes, and redraw the rows around the best."""

@@ -13,6 +13,7 @@ from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.cost_model import CostModel
 from tilewright.autotune.profile import profile
 from tilewright.autotune.search import (
+    EXPLORED,
     Candidate,
     Observation,
     Search,
@@ -21,6 +22,7 @@ from tilewright.autotune.search import (
     trace_key,
 )
 from tilewright.autotune.sketch import Sketch, sketches
+from tilewright.codegen.detect import resolve
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.schedule.require import Space
@@ -243,3 +245,14 @@ def test_a_trained_model_corrects_the_estimate() -> None:
     text = model.to_text()
     assert text is not None
     assert text.startswith("{")
+
+
+def test_what_is_drawn_at_random_is_not_hopeless() -> None:
+    config = SearchConfig(random=1.0, model=False, base=None)
+    search = Search(ops.matmul_func(64, 64, 64), resolve("cpu -threads=1"), config=config)
+    batch = search.ask(64)
+    best = min(float(pool.scores.min()) for pool in search._pools)
+    predicted = [c.predicted for c in batch]
+    assert len(batch) == 64
+    assert max(predicted) <= min(best, *predicted) + EXPLORED
+    assert max(predicted) > sorted(np.concatenate([p.scores for p in search._pools]))[64]
