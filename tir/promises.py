@@ -3,7 +3,8 @@
 Two points of its domain that differ in a spatial iteration variable touch different elements of
 what the block stores to, where its predicate lets them run. Steps put such iterations in any order,
 and rely on it. Internal buffers are left out: stages of pipelines store to their elements again and
-again, each time for iterations of their own.
+again, each time for iterations of their own. So are blocks whose predicate is about loops that are
+not their variables, which steps make.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from dataclasses import replace
 from functools import partial
 
 from ..errors import VerifyError
-from .conditions import conjunction, conjuncts
 from .independence import Independence
 from .ir import Block, Buffer, For, ForKind, Func, Iter, IterKind, Stmt, Store, Var
 from .survey import Survey
@@ -54,12 +54,12 @@ def _check(block: Block, stored: Set[Buffer]) -> None:
     others = [i for i in block.iters if i.kind is not IterKind.SPATIAL]
     loops = {i.var: Var(i.var.name) for i in block.iters}
     iters = tuple(Iter(i.var, i.extent, i.kind, loops[i.var]) for i in block.iters)
-    # Conditions on loops that are the block's variables are known in its domain, others are not.
+    # What a predicate says of other loops than the block's variables is not known of its domain.
     bound = {i.value: loops[i.var] for i in block.iters if type(i.value) is Var}
-    known = [
-        substitute(c, bound) for c in conjuncts(block.predicate) if variables(c) <= bound.keys()
-    ]
-    nest: Stmt = replace(block, iters=iters, predicate=conjunction(known))
+    if block.predicate is not None and not variables(block.predicate) <= bound.keys():
+        return
+    nest: Stmt = replace(block, iters=iters, predicate=substitute(block.predicate, bound)
+                         if block.predicate is not None else None)  # fmt: skip
     for i in reversed((*spatial, *others)):
         kind = ForKind.PARALLEL if i.kind is IterKind.SPATIAL else ForKind.SERIAL
         nest = For(loops[i.var], i.extent, nest, kind)

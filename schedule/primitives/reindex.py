@@ -126,6 +126,19 @@ def _read(
     places = places_of(block, mapping)
     iters = moving(block, (*indices, *places))
     ranges, label = domain(iters), block.label
+    reduced = {i.var for i in block.iters if i.kind is IterKind.REDUCE}
+    starts = block.init is not None and any(
+        type(n) is Load and n.buffer is old for n in walk(block.init)
+    )
+    require(
+        not starts or all(free_vars(e).isdisjoint(reduced) for e in places),
+        "block {0} starts with {1}, where it has no reduce iterations; the map makes its place "
+        "depend on them",
+        label.name,
+        old.name,
+        at=label,
+        hint="map the spatial iteration variables only, or decompose_reduction first",
+    )
     position = top_position(fn, label)
     require_inside(old, indices, ranges, label)
     require_written_before(fn, old, position, block)

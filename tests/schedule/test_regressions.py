@@ -8,7 +8,7 @@ import pytest
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
-from tilewright.schedule.find import loops_above
+from tilewright.schedule.find import find_block, loops_above
 from tilewright.tir import te
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
@@ -926,4 +926,25 @@ def test_a_layout_of_no_elements_keeps_them_apart() -> None:
     b = te.compute((4, 0), lambda i, j: a[i, j] + 1, name="B")
     sch = Schedule(te.func([a, te.compute((4, 0), lambda i, j: b[i, j] * 2, name="C")]))
     sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i, j: (i // 2, j))
+    check(sch)
+
+
+def test_what_a_reduction_starts_with_is_not_placed_by_its_reduce_iterations() -> None:
+    sch = Schedule(
+        parse("""
+def main(A: T.Buffer((4, 5), "int32"), P: T.Buffer((4,), "int32"), S: T.Buffer((4,), "int32")):
+    for i, k in T.grid(4, 5):
+        with T.block("S"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                S[vi] = P[vi]
+            S[vi] = S[vi] + A[vi, vk]
+""")
+    )
+    block = sch.get_block("S")
+    reads = [r.buffer.name for r in find_block(sch.func, block).reads]
+    index = [name for name in dict.fromkeys(reads) if name != "S"].index("P")
+    with pytest.raises(ScheduleError, match="starts with P, where it has no reduce iterations"):
+        sch.reindex_cache_read(block, index, "local", lambda i, k: (i, k))
+    sch.reindex_cache_read(block, index, "local", lambda i, k: (i,))
     check(sch)

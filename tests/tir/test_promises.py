@@ -132,3 +132,19 @@ def main(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
     with pytest.raises(VerifyError) as caught:
         verify(func)
     assert "v=0 writes B[0], iteration v=1 writes it" in str(caught.value)
+
+
+TILED = """
+def main(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+    for i, j_0, j_1 in T.grid(4, 2, 2):
+        with T.block("P"):
+            vi = T.axis.spatial(4, i)
+            vj = T.axis.spatial(4, j_0 * 2 + j_1)
+            T.where(j_0 * 2 + j_1 < 2)
+            B[vi * 2 + vj] = A[vi]
+"""
+
+
+def test_predicates_of_loops_that_steps_made_are_not_known() -> None:
+    """That no more than two of the four `vj` run is seen by nobody: nothing is said of them."""
+    verify(parse(TILED))
