@@ -28,7 +28,7 @@ from ...tir.visit import substitute
 from ..blocks import bound_regions, free_vars, hulls, loop_ranges, nest
 from ..find import find_block, find_loop, path_to, replace, with_body
 from ..primitive import primitive
-from ..require import require
+from ..require import certain, require
 from .cache import input_at
 
 LINE_BYTES = 64
@@ -99,7 +99,8 @@ def prefetch(
     inner = {s.var: s.extent for s in around[len(outer) :]}
     ranges = hulls(bound_regions(found, found.reads, buffer), inner, loop_ranges(around))
     require(
-        any(later.var in free_vars(r.min) for r in ranges),
+        # What a loop of one iteration moves is simplified away; open sizes may turn out to be one.
+        certain(later.extent == 1) or any(later.var in free_vars(r.min) for r in ranges),
         "what block {0} reads of {1} does not depend on loop {2}",
         block.name,
         buffer.name,

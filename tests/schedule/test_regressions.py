@@ -948,3 +948,12 @@ def main(A: T.Buffer((4, 5), "int32"), P: T.Buffer((4,), "int32"), S: T.Buffer((
         sch.reindex_cache_read(block, index, "local", lambda i, k: (i, k))
     sch.reindex_cache_read(block, index, "local", lambda i, k: (i,))
     check(sch)
+
+
+def test_a_loop_of_one_iteration_may_be_asked_ahead_of() -> None:
+    """Sizes that are open may turn out to be one, and what such a loop moves is simplified away."""
+    a = placeholder(4, 4)
+    sch = Schedule(te.func([a, te.compute((4, 4), lambda i, j: a[i, j] + 1, name="B")]))
+    block = sch.get_block("B")
+    sch.prefetch(block, 0, sch.add_unit_loop(block))
+    check(sch)
