@@ -259,7 +259,8 @@ def hulls(regions: Sequence[Region], inner: Mapping[Var, Dim], ranges: Ranges) -
     """The hull per dimension of `regions` on one buffer while the loops `inner` sweep.
 
     It may reach beyond the buffer. A dimension whose hull is not known relative to the outer loops
-    is taken whole.
+    is taken whole; so is one whose hull has no value in some of their iterations, where the block
+    itself does not run.
     """
     shape = regions[0].buffer.shape
     result = []
@@ -268,7 +269,8 @@ def hulls(regions: Sequence[Region], inner: Mapping[Var, Dim], ranges: Ranges) -
         total: Range | None = None
         for region in regions:
             r = region.ranges[d]
-            h = hull(s(r.min), inner, ranges)
+            start = s(r.min)
+            h = None if _may_divide_by_zero(start, s) else hull(start, inner, ranges)
             if h is None:
                 total = Range(const(0), size)
                 break
@@ -281,6 +283,21 @@ def hulls(regions: Sequence[Region], inner: Mapping[Var, Dim], ranges: Ranges) -
         assert total is not None
         result.append(total)
     return result
+
+
+def _may_divide_by_zero(e: Expr, s: Simplifier) -> bool:
+    if type(e) is not Binary:
+        return False
+    if e.op in (Op.FLOORDIV, Op.MOD):
+        divisor = e.b
+        known = (
+            divisor.value != 0
+            if type(divisor) is Const
+            else truth(s, binary(Op.NE, divisor, const(0))) is True
+        )
+        if not known:
+            return True
+    return _may_divide_by_zero(e.a, s) or _may_divide_by_zero(e.b, s)
 
 
 def clamped(box: Sequence[Range], buffer: Buffer, ranges: Ranges) -> list[Range]:
@@ -297,18 +314,20 @@ def _simple(dim: Dim, s: Simplifier) -> Dim:
 
 
 def _clamped(r: Range, size: Dim, s: Simplifier) -> Range:
-    """What of `r` can be within a dimension of `size`: no more than `size` from its start on."""
-    extent = r.extent
-    if isinstance(extent, int) and isinstance(size, int):
-        if extent <= 0:  # of loops or regions that are empty
-            return Range(const(0), 0)
-        if extent < size:
-            return r
-        return Range(r.min if truth(s, r.min >= 0) is True else const(0), size)
+    """What of `r` can be within a dimension of `size`: no more than `size` from its start on.
+
+    A start that loops move, perhaps from below zero, stays: the same for sizes that are open and
+    for those that turn out to be large.
+    """
+    start, extent = r.min, r.extent
+    if type(start) is Const and int(start.value) < 0:
+        start, extent = const(0), _simple(extent + int(start.value), s)
+    if isinstance(extent, int) and extent <= 0:  # of loops or regions that are empty
+        return Range(const(0), 0)
     at_most = truth(s, binary(Op.LE, as_expr(extent), as_expr(size)))
-    if at_most is True or truth(s, r.min >= 0) is not True:
-        return r
-    return Range(r.min, _simple(binary(Op.MIN, as_expr(extent), as_expr(size)), s))
+    if at_most is True or truth(s, start >= 0) is not True:
+        return Range(start, extent)
+    return Range(start, _simple(binary(Op.MIN, as_expr(extent), as_expr(size)), s))
 
 
 def _union(a: Range, b: Range, s: Simplifier) -> Range | None:

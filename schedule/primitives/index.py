@@ -12,6 +12,7 @@ from ...tir.ir import (
     Block,
     Buffer,
     Const,
+    Dim,
     Expr,
     Func,
     Iter,
@@ -21,6 +22,7 @@ from ...tir.ir import (
     Op,
     Store,
     Var,
+    as_expr,
     cast,
     load,
     product,
@@ -31,7 +33,7 @@ from ..blocks import Ranges, free_vars, nest, region_buffers, with_regions, writ
 from ..find import find_block, replace
 from ..places import domain, moving
 from ..primitive import primitive
-from ..require import require
+from ..require import current_space, require
 from .cache import insert_top, require_scope, top_position
 from .reindex import all_written
 
@@ -56,6 +58,7 @@ def cache_index(
     require_scope(storage_scope)
     require(cse_thresh >= 0, "cse_thresh is {0}; expected at least 0", cse_thresh, at=block)
     found = find_block(fn, block)
+    _require_no_choice(found)
     ranges = domain(found.iters)
     position = top_position(fn, block)
     counts: Counter[object] = Counter()
@@ -111,6 +114,25 @@ def cache_index(
         loads[key_of(e)] = cast("int64", load(buffer, tuple(i.var for i in iters)))
         labels.append(label)
     return _with_loads(fn, found, loads, places), tuple(labels)
+
+
+def _require_no_choice(block: Block) -> None:
+    """What an index is must be known: whether it is more than a variable, and within its buffer."""
+    space = current_space()
+    if space is None:
+        return
+    sizes: list[Dim] = [i.extent for i in block.iters]
+    for n in _loads(block):
+        sizes += [*n.indices, *n.buffer.shape]
+    used = {v for size in sizes for v in free_vars(as_expr(size))}
+    require(
+        not used & space.bounds.keys(),
+        "the indices of block {0} depend on decisions that are open: {1}",
+        block.label.name,
+        lambda: ", ".join(sorted(v.name for v in used & space.bounds.keys())),
+        at=block.label,
+        hint="compute them ahead before the steps that use these decisions",
+    )
 
 
 def _loads(block: Block) -> list[Load]:

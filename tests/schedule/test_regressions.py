@@ -957,3 +957,62 @@ def test_a_loop_of_one_iteration_may_be_asked_ahead_of() -> None:
     block = sch.get_block("B")
     sch.prefetch(block, 0, sch.add_unit_loop(block))
     check(sch)
+
+
+@pytest.mark.parametrize("symbolic", [True, False])
+def test_a_window_that_starts_below_zero_is_one_loop_however_large(symbolic: bool) -> None:
+    """A window as large as its dimension was read whole, where an open one slid: the steps after it
+    differed, too."""
+    f = parse("""
+def main(A: T.Buffer((7,), "int64"), B: T.Buffer((9,), "int64")):
+    for i in range(9):
+        with T.block("B"):
+            vi = T.axis.spatial(9, i)
+            B[vi] = T.select((vi >= 1) & (vi < 8), A[vi - 1], 0)
+""")
+    sch = Schedule(f, symbolic=symbolic)
+    inner = sch.sample_categorical([2, 8], decision=[8])
+    outer, _ = sch.split(sch.get_loops(sch.get_block("B"))[0], factors=[None, inner])
+    sch.compute_at(sch.cache_read(sch.get_block("B"), 0, "local"), outer)
+    sch.fission(outer, after=None)
+    if sch.space is None:
+        check(sch)
+    else:
+        assert not sch.space.constraints
+
+
+@pytest.mark.parametrize(
+    ("count", "read"), [("0", "vi * 8 // 0"), ("5", "vi // (5 - vi)"), ("5", "4 % (5 - vi)")]
+)
+def test_a_window_is_not_moved_to_where_its_divisor_is_zero(count: str, read: str) -> None:
+    sch = Schedule(
+        parse(f"""
+def main(A: T.Buffer((8,), "int32"), C: T.Buffer(({count},), "int32")):
+    B = T.alloc((8,), "int32")
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi] + 1
+    for i in range({count}):
+        with T.block("C"):
+            vi = T.axis.spatial({count}, i)
+            C[vi] = B[{read}] * 2
+""")
+    )
+    (outer,) = sch.split(sch.get_loops(sch.get_block("C"))[0], factors=[8], perfect=False)
+    sch.compute_at(sch.get_block("B"), outer)
+    check(sch)
+
+
+def test_indices_that_depend_on_open_decisions_stay() -> None:
+    """How many there are to compute would be another with each decision."""
+    a = te.placeholder((5, 4), "int32", name="A")
+    sch = Schedule(
+        te.func([a, te.compute((20,), lambda i: a[i // 4, i % 4] + 1, name="B")]), symbolic=True
+    )
+    factor = sch.sample_categorical([1, 2, 3])
+    packed = sch.pack(sch.get_block("B"), 0, "BAba", [factor, 5])
+    with pytest.raises(
+        ScheduleError, match="indices of block A_packed depend on decisions that are open: choice"
+    ):
+        sch.cache_index(packed, "global")
