@@ -6,6 +6,7 @@ of the values go with the choices made before; on a symbolic choice it gives the
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -29,6 +30,17 @@ class Choose(Protocol):
         fits: Fits,
         weights: Sequence[float] | None = None,
     ) -> Dim: ...
+
+
+def as_decision(given: object) -> tuple[int | None, ...]:
+    """The choices `given` for one step, as a trace has them. Raises `ScheduleError`."""
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise ScheduleError("a decision is a list of choices, such as [8]; found {0!r}", given)
+    try:
+        return tuple(None if choice is None else operator.index(choice) for choice in given)
+    except TypeError:
+        message = "the choices of a decision are integers, or None to draw one; found {0!r}"
+        raise ScheduleError(message, given) from None
 
 
 @dataclass

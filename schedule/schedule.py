@@ -23,7 +23,7 @@ from .arguments import (
     evaluate,
     expr_parts,
 )
-from .choose import Decide, Declare
+from .choose import Decide, Declare, as_decision
 from .find import blocks_in, find_path
 from .index_map import IndexMap, parse_index_map, with_captured
 from .primitive import PRIMITIVES, Primitive, find_primitive, misspelt, reserve
@@ -330,7 +330,7 @@ class Schedule:
     ) -> Any:
         bound = primitive.bind(args, kwargs)
         encoded = tuple([(n, self._encode(v, primitive.name)) for n, v in bound.items()])
-        return self._run(primitive, encoded, tuple(decision), None)
+        return self._run(primitive, encoded, as_decision(decision), None)
 
     def _run(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tilewright.errors import ScheduleError
@@ -267,6 +268,22 @@ def test_decisions_that_are_not_possible_are_refused(decision: list[int]) -> Non
     i, _ = loops(sch, "B")
     with pytest.raises(ScheduleError, match="is not possible here; possible: 1, 2, 4, 8, 16"):
         sch.sample_perfect_tile(i, n=2, decision=decision)
+
+
+@pytest.mark.parametrize("decision", [4, "4", {4: 1}, None, ["4"], [4.0]])
+def test_what_is_no_decision_is_refused(decision: Any) -> None:
+    sch = Schedule(elementwise(64, 1))
+    i, _ = loops(sch, "B")
+    with pytest.raises(ScheduleError, match=r"decision .*; found \W*4|found None"):
+        sch.sample_perfect_tile(i, n=2, decision=decision)
+
+
+def test_decisions_of_numpy_are_recorded_as_integers() -> None:
+    sch = Schedule(elementwise(64, 1))
+    i, _ = loops(sch, "B")
+    sch.sample_perfect_tile(i, n=2, decision=[np.int64(4)])
+    (taken,) = sch.trace.steps[-1].decision
+    assert (type(taken), taken) == (int, 4)
 
 
 def test_a_wrong_number_of_decisions_is_refused() -> None:
