@@ -15,12 +15,14 @@ a seek for those of the same contest.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Any, cast
 
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
     Connection,
     Select,
@@ -74,7 +76,7 @@ SUPERSEDED = _superseded()
 EXACT = schedules.c.algebra == ""
 
 
-def within(tolerance: float | None) -> ColumnElement[bool]:
+def within(tolerance: float | BindParameter[float] | None) -> ColumnElement[bool]:
     """Whether a schedule is exact, or no check has found an error that is not tolerated."""
     if tolerance is None:
         return EXACT
@@ -86,7 +88,23 @@ def within(tolerance: float | None) -> ColumnElement[bool]:
     return or_(EXACT, ~worse.exists())
 
 
-def _usable() -> Select[Any]:
+# Without a tolerance, and with one as a parameter.
+_WITHIN = (EXACT, within(bindparam("tolerance")))
+
+
+# Statements are built once: SQLAlchemy caches their text, and the driver its prepared form.
+@functools.cache
+def _usable(given: frozenset[str], count: int) -> Select[Any]:
+    """The `count` fastest that are usable; of what else is `given` by parameters of these names."""
+    of_generation = measurement.c.toolchain.in_(
+        select(toolchain.c.id).where(toolchain.c.generation == bindparam("generation"))
+    )
+    conditions = {
+        "generation": of_generation,
+        "failed": CHECKED.not_in(bindparam("failed", expanding=True)),
+        "schedule": measurement.c.schedule == bindparam("schedule"),
+        "tolerance": _WITHIN[True],
+    }
     return (
         with_schedule()
         .where(
@@ -95,28 +113,23 @@ def _usable() -> Select[Any]:
             measurement.c.outcome == Outcome.OK,
             measurement.c.verified,
             ~SUPERSEDED,
+            *(conditions[name] for name in sorted(given)),
+            *([] if given & {"schedule", "tolerance"} else [EXACT]),
         )
         .order_by(measurement.c.seconds, measurement.c.id)
-        .limit(literal_column("1"))
+        .limit(literal_column(str(count)))
     )
 
 
-# Built once: SQLAlchemy caches their text, and the driver its prepared form.
-_BEST = _usable()
-_BEST_OF_GENERATION = _usable().where(
-    measurement.c.toolchain.in_(
-        select(toolchain.c.id).where(toolchain.c.generation == bindparam("generation"))
-    )
-)
 # Few share a moment. What else they must share is no condition: SQLite would seek that instead.
-_OF_MOMENT = (
+_OF_MOMENT = [
     with_schedule()
     .where(measurement.c.created == bindparam("created"), measurement.c.verified, ~SUPERSEDED)
+    .where(tolerated)
     .order_by(measurement.c.id)
-)
+    for tolerated in _WITHIN
+]
 _AT_ONCE = attrgetter("session", "workload", "target", "toolchain", "outcome")
-_NOT_FAILED = CHECKED.not_in(bindparam("failed", expanding=True))
-_OF_SCHEDULE = measurement.c.schedule == bindparam("schedule")
 _FAILED = select(verification.c.schedule, verification.c.target, verification.c.toolchain).where(
     verification.c.workload == bindparam("workload"), ~verification.c.passed
 )
@@ -157,29 +170,23 @@ def usable(
 
     `failed` are the checks that failed in any layer; `schedule` asks for that schedule only.
     """
-    statement = _BEST if generation is None else _BEST_OF_GENERATION
-    values: dict[str, Any] = {"workload": workload, "comparable": comparable}
-    if generation is not None:
-        values["generation"] = generation
-    if refused := sorted(failed):
-        statement = statement.where(_NOT_FAILED)
-        values["failed"] = refused
-    if schedule is None:
-        statement = statement.where(within(tolerance))
-    else:
-        statement = statement.where(_OF_SCHEDULE)
-        values["schedule"] = schedule
-    if count != 1:
-        statement = statement.limit(count)
-    return [pair(row) for row in connection.execute(statement, values)]
+    wanted = {
+        "generation": generation,
+        "failed": sorted(failed) or None,
+        "schedule": schedule,
+        "tolerance": tolerance if schedule is None else None,
+    }
+    given = {name: value for name, value in wanted.items() if value is not None}
+    values = {"workload": workload, "comparable": comparable, **given}
+    return [pair(row) for row in connection.execute(_usable(frozenset(given), count), values)]
 
 
 def contest(
     connection: Connection, measured: Measurement, failed: set[Check], tolerance: float | None
 ) -> list[tuple[Measurement, ScheduleRecord]]:
     """What is usable of those that were timed in turns with a usable one, itself among them."""
-    of_moment = _OF_MOMENT.where(within(tolerance))
-    rows = connection.execute(of_moment, {"created": measured.created})
+    values = {"created": measured.created, "tolerance": tolerance}
+    rows = connection.execute(_OF_MOMENT[tolerance is not None], values)
     return [
         (other, schedule)
         for other, schedule in map(pair, rows)
