@@ -27,9 +27,6 @@ from .sketch import Sketch, sketches
 
 MIN_POOL = 2000
 """Rows of a sketch that are looked at, at least, where there are so many."""
-EXPLORED = 2.0
-"""How many octaves slower than the best a row that is drawn at random may be predicted: measuring
-what takes ten times as long costs more than the whole rest of a batch, and wins nothing."""
 ELITE = 256
 """Rows that children are drawn from, of all sketches together."""
 OTHERS = 0.25
@@ -68,14 +65,16 @@ class SearchConfig:
     """`pool` rows are scored at a time, of each sketch as many and `MIN_POOL` at least.
 
     `children` are drawn after each batch from the `ELITE` rows predicted best. `random` is the
-    share of a batch drawn at random, of rows within `EXPLORED`. `model=False` searches by the
-    analytic estimate alone. `base` is the model that is right before anything is measured: the
-    shipped one, a file of `tilewright model train`, or none.
+    share of a batch drawn at random, of rows predicted at most `explored` octaves slower than the
+    best: what takes ten times as long costs more than all the rest of a batch, and wins nothing.
+    `model=False` searches by the analytic estimate alone. `base` is the model that is right before
+    anything is measured: the shipped one, a file of `tilewright model train`, or none.
     """
 
     pool: int = 16000
     children: int = 4000
     random: float = 0.1
+    explored: float = 2.0
     model: bool = True
     base: str | None = SHIPPED
 
@@ -179,7 +178,7 @@ class Search:
         self._suggested = []
         greedy = count - int(self._rng.binomial(count, self.config.random)) if count > 1 else 1
         self._fill(batch, taken, order, greedy)
-        limit = order[0][0] + EXPLORED if order else 0.0
+        limit = order[0][0] + self.config.explored if order else 0.0
         for _ in range(8 * count):
             if len(batch) >= count:
                 break

@@ -115,6 +115,11 @@ def reduced(block: Block) -> list[Var]:
     return [i.var for i in block.iters if i.kind is IterKind.REDUCE]
 
 
+def matched(planned: Block, block: Block) -> dict[Var, Var]:
+    """The iteration variables of `block` by those of `planned`, which iterates alike."""
+    return {i.var: mine.var for i, mine in zip(planned.iters, block.iters, strict=True)}
+
+
 def extents(block: Block) -> dict[Var, int]:
     """The extents of a block's iteration variables in a concrete program."""
     return {i.var: i.extent for i in block.iters if isinstance(i.extent, int)}

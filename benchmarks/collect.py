@@ -7,6 +7,7 @@ model that saw only what a search liked does not know what to avoid.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -31,7 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     print(f"seed {options.seed}")
     rng = np.random.default_rng((options.seed, 1))
-    config = TuneConfig(finalists=0, measure=MEASURE, search=SearchConfig(random=options.random))
+    search = SearchConfig(random=options.random, explored=math.inf)
+    config = TuneConfig(finalists=0, measure=MEASURE, search=search)
     began = time.monotonic()
     with tw.TuningDatabase(options.db) as database:
         large = (case for case in cases(options.seed) if roughly(case) >= options.least)

@@ -56,10 +56,12 @@ def _check(block: Block, stored: Set[Buffer]) -> None:
     iters = tuple(Iter(i.var, i.extent, i.kind, loops[i.var]) for i in block.iters)
     # What a predicate says of other loops than the block's variables is not known of its domain.
     bound = {i.value: loops[i.var] for i in block.iters if type(i.value) is Var}
-    if block.predicate is not None and not variables(block.predicate) <= bound.keys():
-        return
-    nest: Stmt = replace(block, iters=iters, predicate=substitute(block.predicate, bound)
-                         if block.predicate is not None else None)  # fmt: skip
+    where = block.predicate
+    if where is not None:
+        if not variables(where) <= bound.keys():
+            return
+        where = substitute(where, bound)
+    nest: Stmt = replace(block, iters=iters, predicate=where)
     for i in reversed((*spatial, *others)):
         kind = ForKind.PARALLEL if i.kind is IterKind.SPATIAL else ForKind.SERIAL
         nest = For(loops[i.var], i.extent, nest, kind)

@@ -21,7 +21,16 @@ from ...schedule.blocks import has_reduction, region_buffers
 from ...schedule.find import find_block
 from ...tir.ir import Block, Dim, Func, Label, Var
 from ..sketch import Draft, Rule
-from ..structure import consumers, extents, inputs_of, output_of, reduced, spatial, vector_choices
+from ..structure import (
+    consumers,
+    extents,
+    inputs_of,
+    matched,
+    output_of,
+    reduced,
+    spatial,
+    vector_choices,
+)
 from .common import fused, powers
 from .contraction import Plan, Tiles, in_registers, unrolled
 from .packing import pack, packings, schedule_copy
@@ -145,7 +154,7 @@ def _apply(draft: Draft, band: Band, plans: tuple[Plan, Plan], positions: list[i
     blocks = [find_block(sch.func, label) for label in ends]
     ends_of = (band.first, band.second)
     own = [p.on(was, now) for p, was, now in zip(plans, ends_of, blocks, strict=True)]
-    rows = [_now(was, now, v) for was, now, v in zip(ends_of, blocks, band.rows, strict=True)]
+    rows = [matched(was, now)[v] for was, now, v in zip(ends_of, blocks, band.rows, strict=True)]
     below = Tiles(draft, blocks[1], own[1], target, middle=False)
     tall = below.inner.get(rows[1], 1)
     above = Tiles(draft, blocks[0], own[0], target, middle=False, given={rows[0]: tall})
@@ -185,13 +194,13 @@ def _apply(draft: Draft, band: Band, plans: tuple[Plan, Plan], positions: list[i
     sch.compute_at(ends[0], top)
     made = sch.get_loops(ends[0])[1:]
     own_loops = dict(zip([i.var for i in blocks[0].iters], made, strict=True))
-    contract(sch, ends[0], writes[0], blocks[0], own_loops, tiles[0], rows[0])
+    _contract(sch, ends[0], writes[0], blocks[0], own_loops, tiles[0], rows[0])
     inside = {v: loop for v, loop in loops.items() if loop not in set(before)}
-    contract(sch, ends[1], writes[1], blocks[1], inside, tiles[1], rows[1])
+    _contract(sch, ends[1], writes[1], blocks[1], inside, tiles[1], rows[1])
     sch.parallel(top)
 
 
-def contract(
+def _contract(
     sch: Schedule,
     label: Label,
     write: Label,
@@ -222,12 +231,6 @@ def contract(
     in_registers(sch, registers)
     write_back(sch, write, label, tiles.inner, tiles.vector, tiles.lanes)
     sch.decompose_reduction(label, steps[0][0])
-
-
-def _now(was: Block, now: Block, var: Var) -> Var:
-    """The variable of `now`, which iterates as `was` does, in the place of `var`."""
-    pairs = zip(was.iters, now.iters, strict=True)
-    return next(mine.var for its, mine in pairs if its.var is var)
 
 
 def _row_bytes(band: Band) -> int:

@@ -31,7 +31,7 @@ from ...schedule.find import find_block
 from ...target import Target
 from ...tir.ir import Block, Dim, Label, Var, ceildiv, product
 from ..sketch import Draft, Rule
-from ..structure import extents, inputs_of, output_of, reduced, spatial, vector_choices
+from ..structure import extents, inputs_of, matched, output_of, reduced, spatial, vector_choices
 from .common import fused, lanes_for, unroll_hint, widest
 from .elementwise import schedule_following
 from .joining import flatten
@@ -61,8 +61,7 @@ class Plan:
 
     def on(self, planned: Block, block: Block) -> Plan:
         """The plan made for `planned` on `block`, which iterates alike."""
-        pairs = zip(planned.iters, block.iters, strict=True)
-        its = {i.var: mine.var for i, mine in pairs}
+        its = matched(planned, block)
         packs = tuple((n, its[by]) for n, by in self.packs)
         return replace(self, vector=its[self.vector], packs=packs)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...schedule import Schedule
-from ...schedule.find import find_block
+from ...schedule.find import find_block, find_loop
 from ...schedule.index_map import IndexMap
 from ...target import Target
 from ...tir.ir import Block, Const, Dim, Label, Var
@@ -105,8 +105,7 @@ def schedule_copy(
             sch.reorder(*outer, steps, vector)
         sch.vectorize(vector)
     if parallel:
-        extents = dict(zip(loops, (i.extent for i in block.iters), strict=True))
-        few = not _plenty(sch, extents[outer[0]], target)
+        few = not _plenty(sch, find_loop(sch.func, outer[0]).extent, target)
         sch.parallel(fused(sch, outer[: 2 if few and place > 1 else 1]))
 
 

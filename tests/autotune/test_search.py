@@ -13,7 +13,6 @@ from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.cost_model import CostModel
 from tilewright.autotune.profile import profile
 from tilewright.autotune.search import (
-    EXPLORED,
     Candidate,
     Observation,
     Search,
@@ -254,5 +253,5 @@ def test_what_is_drawn_at_random_is_not_hopeless() -> None:
     best = min(float(pool.scores.min()) for pool in search._pools)
     predicted = [c.predicted for c in batch]
     assert len(batch) == 64
-    assert max(predicted) <= min(best, *predicted) + EXPLORED
+    assert max(predicted) <= min(best, *predicted) + config.explored
     assert max(predicted) > sorted(np.concatenate([p.scores for p in search._pools]))[64]
