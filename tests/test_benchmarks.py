@@ -12,7 +12,7 @@ def run(root: Path, *arguments: object) -> str:
     """The output of a benchmark, which is run from the root."""
     command = [sys.executable, "-m", *map(str, arguments)]
     done = subprocess.run(
-        command, cwd=root, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=root, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
