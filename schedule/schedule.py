@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from .trace import Step, Trace, is_note
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Decision = Sequence[int | None]
+Decision = Sequence[SupportsIndex | None]
 
 
 def method(
