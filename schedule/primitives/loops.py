@@ -21,6 +21,7 @@ from ...tir.ir import (
     ceildiv,
     product,
 )
+from ..available import concurrent_loops, require_still_concurrent
 from ..blocks import loop_ranges
 from ..find import find_path, loops_in, nested, path_to, rebuild, with_body
 from ..legality import require_permutable
@@ -197,7 +198,11 @@ def reorder(fn: Func, *loops: Var) -> tuple[Func, None]:
     body = nest[-1].body
     for n in reversed(chain):
         body = with_body(n, body)
-    return rebuild(fn, path[: top + 1], body), None
+    fn = rebuild(fn, path[: top + 1], body)
+    if concurrent := concurrent_loops(chain[:-1]):
+        # What was computed anew in each iteration of a loop around is so within one of them now.
+        require_still_concurrent(fn, concurrent)
+    return fn, None
 
 
 @primitive

@@ -1016,3 +1016,19 @@ def test_indices_that_depend_on_open_decisions_stay() -> None:
         ScheduleError, match="indices of block A_packed depend on decisions that are open: choice"
     ):
         sch.cache_index(packed, "global")
+
+
+def test_a_parallel_loop_is_not_put_around_one_that_writes_the_same_again() -> None:
+    a = placeholder(8, 4)
+    sch = Schedule(te.func([a, te.compute((5, 4), lambda i, j: a[i, j] + a[i + 3, j], name="B")]))
+    block = sch.get_block("B")
+    written = sch.cache_write(block, 0, "shared")
+    _, inner = sch.split(sch.get_loops(block)[0], factors=[None, 4])
+    copy = sch.cache_read(block, 0, "local")
+    sch.compute_at(copy, inner)
+    rows = sch.get_loops(copy)[2]
+    sch.parallel(rows)
+    sch.compute_at(block, sch.get_loops(written)[-1])
+    with pytest.raises(ScheduleError, match="not known to write different elements of A_local"):
+        sch.reorder(rows, inner)
+    check(sch)
