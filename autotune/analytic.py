@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from itertools import accumulate
+from operator import add
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,17 +23,10 @@ from .. import dtypes
 from ..codegen.llvm_load import NEAR
 from ..target import Target
 from ..tir.ir import ForKind
-from .profile import (
-    ONE,
-    ZERO,
-    Access,
-    Evaluated,
-    Floats,
-    Footprint,
-    Ints,
-    Numbers,
-    Profile,
-)
+from .columns import Floats, Number, Program, Tape, absolute, ceil, equal, maximum, minimum, where
+from .footprints import Evaluated, Numbers
+from .profile import Ints, Profile
+from .traffic import Cache, at_capacity, traffic
 
 FEATURES = (
     "log_seconds", "compute", "l1", "l2", "l3", "memory", "overhead",
@@ -66,18 +59,6 @@ class Machine:
     expensive_cycles: float
 
 
-@dataclass(frozen=True)
-class Cache:
-    """A cache of `size` bytes and `ways` lines in each set."""
-
-    size: int
-    ways: int
-
-    @property
-    def sets(self) -> int:
-        return max(1, self.size // 64 // self.ways)
-
-
 DEFAULT = Machine(
     hertz=2.6e9,
     fma_per_cycle=2.0,
@@ -101,8 +82,6 @@ APART_CYCLES = 2.5
 where microcode keeps gathers from speculating."""
 SHUFFLE_LOADS = 2.0
 """What a shuffle takes, in loads: one can begin in a cycle, and two loads."""
-ROWS = 8192
-"""Rows that are estimated at a time: a column of them takes 64 KiB."""
 
 
 class Estimate:
@@ -113,43 +92,65 @@ class Estimate:
         self.features = features
 
 
+class Estimator:
+    """The estimate of a profile's rows on a target, worked out once for all of them."""
+
+    def __init__(self, source: Profile, target: Target) -> None:
+        self._source = source
+        tape = Tape()
+        data = Evaluated(source, tape)
+        blocks = [_Block(data, n, target, DEFAULT) for n in data.visits]
+        results = [getattr(block, name) for block in blocks for name in _OF_BLOCK]
+        self._blocks = len(blocks)
+        self._program = Program(tape, results)
+
+    def __call__(self, rows: Ints) -> Estimate:
+        """Estimate the rows (rows, variables) of a sketch, or the one empty row of a program."""
+        seconds = np.full(len(rows), DEFAULT.fork_seconds)
+        features = np.zeros((len(rows), len(FEATURES)), dtype=np.float32)
+        if self._blocks:
+            for part, numbers in self._program.run(self._source.compute(rows)):
+                count = len(_OF_BLOCK)
+                parts = [
+                    dict(zip(_OF_BLOCK, numbers[start : start + count], strict=True))
+                    for start in range(0, len(numbers), count)
+                ]
+                seconds[part], features[part] = _together(parts, part.stop - part.start)
+        return Estimate(seconds, features)
+
+
 def estimate(source: Profile, rows: Ints, target: Target) -> Estimate:
-    """Estimate the rows (rows, variables) of a sketch, or the one empty row of a program."""
-    seconds = np.empty(len(rows))
-    features = np.empty((len(rows), len(FEATURES)), dtype=np.float32)
-    for start in range(0, len(rows), ROWS):
-        part = slice(start, start + ROWS)
-        seconds[part], features[part] = _estimate(Evaluated(source, rows[part]), target)
-    return Estimate(seconds, features)
+    """What an `Estimator` says, where it is asked once."""
+    return Estimator(source, target)(rows)
 
 
-def _estimate(data: Evaluated, target: Target) -> tuple[Floats, Features]:
-    """The seconds and features of rows that are few enough for their columns to stay in a cache."""
-    parts = [_Block(data, n, target, DEFAULT) for n in data.visits]
-    if not parts:
-        nothing = np.zeros((data.rows, len(FEATURES)), dtype=np.float32)
-        return np.full(data.rows, DEFAULT.fork_seconds), nothing
-    stacked = np.stack([np.broadcast_to(p.seconds, data.rows) for p in parts])
+_OF_ALL = ("log_seconds", "main_share", "blocks", "other_seconds", "other_memory", "other_lanes")
+_OF_BLOCK = ("seconds", *(name for name in FEATURES if name not in _OF_ALL))
+
+
+def _together(blocks: list[dict[str, Floats]], rows: int) -> tuple[Floats, Features]:
+    """The seconds and features of rows from the numbers of each block."""
+    stacked = np.stack([np.broadcast_to(block["seconds"], rows) for block in blocks])
     seconds = stacked.sum(axis=0)
     # The block that takes longest stands for the program; of the others there are only sums.
     slowest = stacked.argmax(axis=0)
-    main = [(p, where) for n, p in enumerate(parts) if (where := slowest == n).any()]
+    main = [(block, where) for n, block in enumerate(blocks) if (where := slowest == n).any()]
     longest = stacked.max(axis=0)
     of_all = {
         "log_seconds": seconds,
         "main_share": longest / seconds,
-        "blocks": np.asarray(float(len(parts))),
+        "blocks": np.asarray(float(len(blocks))),
         "other_seconds": seconds - longest,
-        "other_memory": functools.reduce(np.add, [p.memory for p in parts]),
-        "other_lanes": functools.reduce(np.minimum, [p.lanes for p in parts]),
+        "other_memory": functools.reduce(np.add, [block["memory"] for block in blocks]),
+        "other_lanes": functools.reduce(np.minimum, [block["lanes"] for block in blocks]),
     }
-    table = np.empty((len(FEATURES), data.rows))
+    table = np.empty((len(FEATURES), rows))
     for column, name in zip(table, FEATURES, strict=True):
         if name in of_all:
             column[:] = of_all[name]
         else:
             for block, where in main:
-                np.copyto(column, getattr(block, name), where=where)
+                np.copyto(column, block[name], where=where)
     others = table[FEATURES.index("other_memory")]
     np.subtract(others, table[FEATURES.index("memory")], out=others)
     table += 1e-9
@@ -158,6 +159,11 @@ def _estimate(data: Evaluated, target: Target) -> tuple[Floats, Features]:
 
 class _Block:
     """The estimate of one block: seconds of each kind, and the numbers behind them."""
+
+    tile_loads: Number
+    stores: Number
+    gathers: Number
+    tile_bytes: Number
 
     def __init__(self, data: Evaluated, n: Numbers, target: Target, machine: Machine) -> None:
         self._data = data
@@ -173,14 +179,14 @@ class _Block:
         self._time_ports()
         self._time_memory()
         kinds = (self.compute, self.l1, self.l2, self.l3, self.memory)
-        busiest = functools.reduce(np.maximum, kinds)
-        total = functools.reduce(np.add, kinds)
+        busiest = functools.reduce(maximum, kinds)
+        total = functools.reduce(add, kinds)
         busy = busiest + OVERLAP_LOSS * (total - busiest) + self.overhead
-        self.seconds = busy / np.maximum(self.used, 1e-9)
+        self.seconds = busy / maximum(self.used, 1e-9)
         if target.threads > 1 and ForKind.PARALLEL in n.visit.kinds:
             self.seconds = self.seconds + machine.fork_seconds
 
-    def _of_kind(self, kind: ForKind) -> Floats:
+    def _of_kind(self, kind: ForKind) -> Number:
         return self._n.product(lambda i: self._n.visit.kinds[i] is kind)
 
     def _count_loops(self) -> None:
@@ -189,19 +195,19 @@ class _Block:
         self.covered = self._data.covered(n)
         self.visits = n.product(lambda _: True) * self.covered
         self.lanes = self._of_kind(ForKind.VECTOR)
-        self.vectors = np.ceil(self.lanes / self.native)
+        self.vectors = ceil(self.lanes / self.native)
         self.unrolled = self._of_kind(ForKind.UNROLL)
         spatial_tile = n.product(
             lambda i: visit.kinds[i] is ForKind.UNROLL and not visit.reduces[i]
         )
         self.accumulators = spatial_tile * self.vectors
         self.k_trip = n.product(lambda i: visit.reduces[i])
-        self.inner_trip = n.extents[self.tile - 1] if self.tile > 0 else ONE
+        self.inner_trip = n.extents[self.tile - 1] if self.tile > 0 else 1.0
         self.bodies = self.visits / n.product(lambda i: i >= self.tile)
         self.parallel = self._of_kind(ForKind.PARALLEL)
         threads = max(1, self._target.threads)
-        rounds = np.maximum(np.ceil(self.parallel / threads), 1)
-        self.used = np.where(self.parallel > 1, self.parallel / rounds, 1.0)
+        rounds = maximum(ceil(self.parallel / threads), 1)
+        self.used = where(self.parallel > 1, self.parallel / rounds, 1.0)
         self.balance = self.used / threads
 
     def _time_arithmetic(self) -> None:
@@ -212,7 +218,7 @@ class _Block:
         cycles = steps * operations / machine.fma_per_cycle
         if visit.accumulates:
             chains = machine.fma_latency * machine.fma_per_cycle
-            cycles = cycles * np.maximum(1.0, chains / np.maximum(self.accumulators, 1.0))
+            cycles = cycles * maximum(1.0, chains / maximum(self.accumulators, 1.0))
         self.expensive = steps * float(visit.expensive)
         cycles = cycles + self.expensive * machine.expensive_cycles
         self.compute = cycles / machine.hertz
@@ -221,24 +227,24 @@ class _Block:
     def _time_ports(self) -> None:
         """Loads and stores of the straight body, at the rate of L1."""
         machine, kinds = self._machine, self._n.visit.kinds
-        self.tile_loads = self.stores = self.gathers = self.tile_bytes = ZERO
+        self.tile_loads = self.stores = self.gathers = self.tile_bytes = 0.0
         vector = kinds.index(ForKind.VECTOR) if ForKind.VECTOR in kinds else None
         for a, footprints in zip(self._accesses, self._footprints, strict=True):
             elements = cost = footprints[self.tile].elements
             if vector is not None:
-                step = np.abs(self._data.stride(a, vector))
-                near = (step == 1) | ((step > 1) & (step <= NEAR) & (not a.stores))
-                vectors = elements / np.minimum(self.lanes, self.native)
+                step = absolute(self._data.stride(a, vector))
+                near = maximum(equal(step, 1.0), (step > 1) * (step <= NEAR) * (not a.stores))
+                vectors = elements / minimum(self.lanes, self.native)
                 picking = step + SHUFFLE_LOADS * (step - 1)
-                apart = np.where((step > 1) & ~near, elements, 0.0)
+                apart = where((step > 1) * (1.0 - near), elements, 0.0)
                 self.gathers = self.gathers + apart
-                cost = np.where(near, vectors * picking, elements) + (APART_CYCLES - 1.0) * apart
+                cost = where(near, vectors * picking, elements) + (APART_CYCLES - 1.0) * apart
             self.tile_bytes = self.tile_bytes + elements * dtypes.nbytes(a.buffer.dtype)
             if a.stores:
                 self.stores = self.stores + cost
             else:
                 self.tile_loads = self.tile_loads + cost
-        cycles = np.maximum(
+        cycles = maximum(
             self.tile_loads / machine.loads_per_cycle, self.stores / machine.stores_per_cycle
         )
         self.l1 = self.bodies * cycles / machine.hertz
@@ -251,9 +257,9 @@ class _Block:
             Cache(target.l2_bytes, 16),
             Cache(target.l3_bytes, 16),
         )
-        levels = _traffic(self._data, self._n, self._accesses, self._footprints, caches)
+        levels = traffic(self._data, self._n, self._accesses, self._footprints, caches)
         self.l2_bytes, self.l3_bytes, self.memory_bytes = (
-            _at_capacity(levels, k, USABLE * cache.size, self._data.bytes)
+            at_capacity(levels, k, USABLE * cache.size, self._data.bytes)
             for k, cache in enumerate(caches)
         )
         self.l2_bytes = self.l2_bytes * self.covered
@@ -271,134 +277,3 @@ def _tile_level(kinds: tuple[ForKind, ...]) -> int:
     while level > 0 and kinds[level - 1] in (ForKind.UNROLL, ForKind.VECTOR):
         level -= 1
     return level
-
-
-LINE = 64.0
-"""Bytes of a cache line."""
-
-
-@dataclass
-class Traffic:
-    """At one loop level: the bytes moved if what is below it fits a cache, and what must fit.
-
-    `needed` begins with the bytes that are touched, and has then for each cache those that must
-    fit: more where the stride between rows lets them compete for a few sets of the cache.
-    """
-
-    moved: Floats
-    needed: list[Floats]
-
-
-def _traffic(
-    data: Evaluated,
-    n: Numbers,
-    accesses: list[Access],
-    footprints: list[list[Footprint]],
-    caches: tuple[Cache, ...],
-) -> list[Traffic]:
-    """For each loop level, outermost first, what the accesses move and occupy."""
-    levels = [Traffic(ZERO, [ZERO] * (1 + len(caches))) for _ in range(len(n.extents) + 1)]
-    outside = [ONE, *accumulate(n.extents, np.multiply)]
-    repeats = [extent > 1 for extent in n.extents]
-    for a, swept in zip(accesses, footprints, strict=True):
-        size = dtypes.nbytes(a.buffer.dtype)
-        sharing = _sharing(data.column(a.sizes[-1]) * size if a.sizes else ONE, caches)
-        fitting = _needed(swept, size, sharing, caches)
-        times, step = ONE, np.asarray(LINE)
-        for level, (here, needed, traffic) in enumerate(zip(swept, fitting, levels, strict=True)):
-            # Loops right around that do not move the access reuse what is there: it is all moved as
-            # often as the innermost one moves it that does, and that by all loops around that one.
-            if level > 0:
-                around = level - 1
-                moves = data.moves(n, a, around)
-                if moves is n.extents[around]:
-                    times = np.where(repeats[around], outside[level], times)
-                    step = np.where(repeats[around], _step(data, a, around) * size, step)
-                elif moves is not None:
-                    times = np.where(moves > 1, moves * outside[around], times)
-                    step = np.where(moves > 1, _step(data, a, around) * size, step)
-            # Steps that are shorter than a line find most of it there.
-            fresh = np.where(step < LINE, np.minimum(here.runs * step, needed[0]), needed[0])
-            moved = fresh * times  # twice for a store, which reads the line first
-            traffic.moved = traffic.moved + (2.0 * moved if a.stores else moved)
-            traffic.needed = _sums(traffic.needed, needed)
-    return levels
-
-
-def _step(data: Evaluated, access: Access, loop: int) -> Floats:
-    """Elements by which an iteration of a loop moves an access along a line; many where across."""
-    along = ZERO
-    for d, terms in enumerate(access.terms):
-        for t in terms:
-            if t.loop == loop:
-                moves = data.column(t.values) > 1
-                last = d == len(access.terms) - 1
-                along = along + moves * (np.abs(data.column(t.step)) if last else LINE)
-    return along
-
-
-def _needed(
-    swept: list[Footprint], size: int, sharing: list[Floats] | None, caches: tuple[Cache, ...]
-) -> list[list[Floats]]:
-    """For each loop level, what `Traffic.needed` has of one access; see `Evaluated.footprints`."""
-    found: list[list[Floats]] = []
-    for level, here in enumerate(swept):
-        if level > 0 and here is swept[level - 1]:
-            found.append(found[-1])
-            continue
-        # Whole lines are moved.
-        touched = np.maximum(here.elements * size, here.runs * LINE)
-        found.append([touched, *_crowded(touched, here.runs, sharing, caches)])
-    return found
-
-
-def _sums(xs: list[Floats], ys: list[Floats]) -> list[Floats]:
-    """The sums of pairs. Most lists hold one column several times, which is added once."""
-    done: dict[tuple[int, int], Floats] = {}
-    for x, y in zip(xs, ys, strict=True):
-        if (id(x), id(y)) not in done:
-            done[id(x), id(y)] = x + y
-    return [done[id(x), id(y)] for x, y in zip(xs, ys, strict=True)]
-
-
-def _sharing(row: Floats, caches: tuple[Cache, ...]) -> list[Floats] | None:
-    """For each cache, how many rows of `row` bytes share a set; `None` if that is all it has.
-
-    Only rows of whole lines do: others come to lie on different sets.
-    """
-    lines = np.floor(row / LINE).astype(np.int64)
-    aligned = (row % LINE == 0) & (lines > 0)
-    if not aligned.any():
-        return None
-    lines = np.maximum(lines, 1)
-    return [np.where(aligned, np.gcd(lines, cache.sets), 1.0) for cache in caches]
-
-
-def _crowded(
-    touched: Floats, runs: Floats, sharing: list[Floats] | None, caches: tuple[Cache, ...]
-) -> list[Floats]:
-    """For each cache, the bytes `touched` in so many `runs`, as if it had all its sets."""
-    if sharing is None or runs.max() < min(cache.ways for cache in caches):
-        return [touched] * len(caches)
-    lines = np.maximum(np.ceil(touched / runs / LINE), 1.0)
-    return [
-        np.where(runs >= cache.ways, touched * np.maximum(shared / lines, 1.0), touched)
-        for shared, cache in zip(sharing, caches, strict=True)
-    ]
-
-
-def _at_capacity(levels: list[Traffic], cache: int, capacity: float, kept: Floats) -> Floats:
-    """The bytes moved into a cache: those of the outermost level whose data fits it.
-
-    Data of up to twice the capacity stays in part. Where the `kept` bytes of the program do, what
-    is touched for the first time is there from the call before, or from who made it.
-    """
-    result = levels[-1].moved
-    for level in reversed(levels[:-1]):
-        stays = _staying(level.needed[1 + cache], capacity)
-        result = result - stays * np.maximum(result - level.moved, 0.0)
-    return np.maximum(result - _staying(kept, capacity) * levels[0].moved, 0.0)
-
-
-def _staying(needed: Floats, capacity: float) -> Floats:
-    return np.minimum(np.maximum(2.0 - needed / capacity, 0.0), 1.0)

@@ -7,7 +7,6 @@ concrete program they are the same numbers.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -20,7 +19,7 @@ from ..codegen.ahead import packed_ahead
 from ..schedule.blocks import region_buffers
 from ..schedule.find import blocks_in, find_path
 from ..schedule.instructions import instruction_of
-from ..tir.evaluate import compile_columns
+from ..tir.evaluate import ANY, compile_columns
 from ..tir.ir import (
     Binary,
     Block,
@@ -52,10 +51,6 @@ from ..tir.visit import substitute, walk
 from .structure import EXPENSIVE
 
 Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-ZERO: Floats = np.zeros(())
-ONE: Floats = np.ones(())
-
 
 PRODUCTS = frozenset({"int32", "uint32"})
 ARITHMETIC = frozenset({*PRODUCTS, *(d for d in dtypes.SCALARS if dtypes.is_float(d))})
@@ -112,7 +107,10 @@ class Visit:
 
 @dataclass(frozen=True)
 class Profile:
-    """The visits of a program and the columns that `values` computes for rows of decisions.
+    """The visits of a program, and those of its dimensions that are not known: `dims`.
+
+    `compute` gives the values of these, a column each, for rows of decisions. Those of rows within
+    the bounds that the program was read with lie in `intervals`.
 
     `bytes` are those of all that outlives a call, and of internal buffers that are not made anew in
     some loop.
@@ -121,16 +119,8 @@ class Profile:
     visits: tuple[Visit, ...]
     bytes: Dim
     dims: tuple[Dim, ...]
-    compute: Callable[[Ints], Ints] | None
-
-    def values(self, rows: Ints) -> dict[int, Ints | int]:
-        """The value of each dimension for each row, by the identity of the dimension."""
-        found: dict[int, Ints | int] = {}
-        if self.compute is not None:
-            matrix = self.compute(rows)
-            for n, dim in enumerate(self.dims):
-                found[id(dim)] = matrix[:, n]
-        return found
+    compute: Callable[[Ints], Ints]
+    intervals: tuple[tuple[int, int], ...]
 
 
 def profile(
@@ -157,8 +147,9 @@ def profile(
         if not isinstance(dim, int):
             dims[id(dim)] = dim
     ordered = tuple(dims.values())
-    compute = compile_columns(ordered, variables) if ordered else None
-    return Profile(visits, kept, ordered, compute)
+    compute = compile_columns(ordered, variables)
+    inputs = [(bounds or {}).get(v, ANY) for v in variables]
+    return Profile(visits, kept, ordered, compute, tuple(compute.intervals(inputs)))
 
 
 def _bytes(func: Func, private: Mapping[Buffer, int]) -> Dim:
@@ -325,128 +316,3 @@ def _values(atom: Expr, place: dict[Var, int], loops: list[For]) -> tuple[int, D
 
 def _variables(e: Expr) -> set[Var]:
     return {n for n in walk(e) if type(n) is Var}
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """The numbers of a visit for a matrix of candidates: one column per loop.
-
-    A column that is the same for all rows has no dimension, which saves most of the work.
-    """
-
-    visit: Visit
-    extents: list[Floats]
-
-    def product(self, which: Callable[[int], bool]) -> Floats:
-        """The product of the extents of the loops with the numbers that `which` picks."""
-        total = ONE
-        for n, extent in enumerate(self.extents):
-            if which(n):
-                total = total * extent
-        return total
-
-
-@dataclass(frozen=True)
-class Footprint:
-    """What an access touches: elements, and runs of them that are next to each other."""
-
-    elements: Floats
-    runs: Floats
-
-
-class Evaluated:
-    """A profile with its dimensions evaluated for a matrix of rows."""
-
-    def __init__(self, source: Profile, rows: Ints) -> None:
-        self.rows = len(rows)
-        self._values = source.values(rows)
-        self._columns: dict[int, Floats] = {}
-        self.bytes = self.column(source.bytes)
-        self.visits = [
-            Numbers(v, [np.maximum(self.column(e), 1.0) for e in v.extents]) for v in source.visits
-        ]
-
-    def column(self, dim: Dim) -> Floats:
-        """A dimension as a column of floats."""
-        if isinstance(dim, int):
-            return np.asarray(dim, dtype=np.float64)
-        found = self._columns.get(id(dim))
-        if found is None:
-            found = np.asarray(self._values[id(dim)], dtype=np.float64)
-            self._columns[id(dim)] = found
-        return found
-
-    def covered(self, n: Numbers) -> Floats:
-        """The share of the iterations of the loops that find something to do.
-
-        Whole tiles outside of a domain are passed over; the straight code of one that is partly
-        outside runs as a whole.
-        """
-        share = ONE
-        for domain in n.visit.domains:
-            total = tile = ONE
-            for t in domain.terms:
-                values = np.maximum(self.column(t.values), 1.0)
-                total = total * values
-                if n.visit.kinds[t.loop] in (ForKind.UNROLL, ForKind.VECTOR):
-                    tile = tile * values
-            tiles = np.ceil(np.maximum(self.column(domain.size), 1.0) / tile)
-            share = share * np.minimum(tiles * tile / total, 1.0)
-        return share
-
-    def footprints(self, access: Access, depth: int) -> list[Footprint]:
-        """For each of `depth` loops, what is touched while it and those inside it sweep.
-
-        The last one is for no loop at all. Dimensions are taken as hulls, and loops to run at least
-        once. Where a loop does not move the access, its footprint is that of the next loop.
-        """
-        sizes = [np.maximum(self.column(size), 1.0) for size in access.sizes]
-        spans = [ONE] * len(sizes)
-        inside = [np.minimum(ONE, size) for size in sizes]
-        found = [_footprint(inside, sizes)]
-        for level in range(depth - 1, -1, -1):
-            moved = False
-            for d, terms in enumerate(access.terms):
-                for t in terms:
-                    if t.loop == level:
-                        step = np.abs(self.column(t.step))
-                        spans[d] = spans[d] + step * np.maximum(self.column(t.values) - 1, 0.0)
-                        inside[d] = np.minimum(spans[d], sizes[d])
-                        moved = True
-            found.append(_footprint(inside, sizes) if moved else found[-1])
-        return found[::-1]
-
-    def moves(self, n: Numbers, access: Access, loop: int) -> Floats | None:
-        """How often a sweep of a loop moves the access to other elements, 1 where it does not.
-
-        `None` if it never does. It is the column of extents itself where each iteration does.
-        """
-        extent, times = n.extents[loop], None
-        for terms in access.terms:
-            for t in terms:
-                if t.loop == loop:
-                    if t.values is n.visit.extents[loop] and type(t.period) is int:
-                        return extent
-                    times = ONE if times is None else times
-                    often = np.ceil(extent / self.column(t.period))
-                    times = np.where(self.column(t.values) > 1, np.maximum(times, often), times)
-        return times
-
-    def stride(self, access: Access, loop: int) -> Floats:
-        """Elements of memory by which one iteration of a loop moves the access."""
-        total, size = ZERO, ONE
-        for d in range(len(access.sizes) - 1, -1, -1):
-            for t in access.terms[d]:
-                if t.loop == loop:
-                    total = total + self.column(t.step) * size
-            size = size * self.column(access.sizes[d])
-        return total
-
-
-def _footprint(inside: list[Floats], sizes: list[Floats]) -> Footprint:
-    """`inside` of the `sizes` of each dimension. Whole rows next to each other make one run."""
-    runs, whole = ONE, np.asarray(True)
-    for d in range(len(inside) - 1, 0, -1):
-        whole = whole & (inside[d] >= sizes[d])
-        runs = runs * np.where(whole, 1.0, inside[d - 1])
-    return Footprint(functools.reduce(np.multiply, inside, ONE), runs)

@@ -18,11 +18,11 @@ from ..schedule import Trace
 from ..target import Target
 from ..tir.ir import Func
 from ..tuning_db.values import Outcome
-from .analytic import FEATURES, estimate
+from .analytic import FEATURES, Estimator
 from .base_model import SHIPPED, named
 from .candidates import Rows, Rowspace, row_keys
 from .cost_model import CostModel
-from .profile import Profile, profile
+from .profile import profile
 from .sketch import Sketch, sketches
 
 MIN_POOL = 2000
@@ -84,7 +84,7 @@ class _Pool:
     """The rows of one sketch under consideration: their features, margins and predictions."""
 
     space: Rowspace
-    profile: Profile
+    estimator: Estimator
     rows: Rows
     features: np.ndarray
     margin: np.ndarray
@@ -132,7 +132,7 @@ class Search:
             read = profile(sketch.func, sketch.variables, sketch.space.bounds)
             rows, none = np.empty((0, len(sketch.variables)), dtype=np.int64), np.empty(0)
             features = np.empty((0, len(FEATURES)), dtype=np.float32)
-            self._pools.append(_Pool(space, read, rows, features, none, none))
+            self._pools.append(_Pool(space, Estimator(read, target), rows, features, none, none))
         self._share = max(MIN_POOL, self.config.pool // len(self._pools))
         for pool in self._pools:
             self._add(pool, pool.space.sample(self._rng, self._share))
@@ -281,7 +281,7 @@ class Search:
             return
         pool.keys.update(keys)
         new = rows[fresh]
-        features = estimate(pool.profile, new, self.target).features
+        features = pool.estimator(new).features
         start = self._clock()
         margin = self.model.margin(features)
         scores = self.model.predict(features, margin)

@@ -26,11 +26,11 @@ from ..tir.ir import Func
 from ..tir.parser import parse
 from ..tuning_db import TuningDatabase
 from ..tuning_db.values import Outcome, Relative, TargetRecord, Toolchain, Workload
-from .analytic import Features, estimate
+from .analytic import Estimator, Features, estimate
 from .base_model import SHIPPED, named
 from .candidates import Rows, Rowspace
 from .cost_model import CostModel, Floats
-from .profile import Profile, profile
+from .profile import profile
 from .search import Search
 from .sketch import Sketch, sketches
 
@@ -196,7 +196,7 @@ class _Space:
         self._sketch = sketch
         self._target = target
         self._rows: Rowspace | None = None
-        self._profile: Profile | None = None
+        self._estimator: Estimator | None = None
         self._usual: float | None = None
 
     @property
@@ -206,10 +206,11 @@ class _Space:
         return self._rows
 
     def features(self, rows: Rows) -> Features:
-        if self._profile is None:
+        if self._estimator is None:
             sketch = self._sketch
-            self._profile = profile(sketch.func, sketch.variables, sketch.space.bounds)
-        return estimate(self._profile, rows, self._target).features
+            read = profile(sketch.func, sketch.variables, sketch.space.bounds)
+            self._estimator = Estimator(read, self._target)
+        return self._estimator(rows).features
 
     @property
     def usual(self) -> float:

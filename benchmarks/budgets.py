@@ -32,7 +32,7 @@ from rich.table import Table
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.autotune.analytic import estimate
+from tilewright.autotune.analytic import Estimator
 from tilewright.autotune.base_model import SHIPPED, named
 from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.config import TuneConfig
@@ -243,12 +243,13 @@ def _scoring(name: str, func: Func) -> Iterator[Line]:
         space = Rowspace(sketch)
         source = profile(sketch.func, sketch.variables, sketch.space.bounds)
         model = CostModel(base=base)
-        known = estimate(source, space.sample(rng, 100), target)
+        estimate = Estimator(source, target)
+        known = estimate(space.sample(rng, 100))
         model.fit(known.features, known.seconds * rng.uniform(0.5, 2, len(known.seconds)))
         times = [clock()]
         rows = space.sample(rng, ROWS)
         times.append(clock())
-        features = estimate(source, rows, target).features
+        features = estimate(rows).features
         times.append(clock())
         model.predict(features)
         times.append(clock())

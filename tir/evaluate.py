@@ -54,22 +54,17 @@ def evaluate(expr: Dim, columns: Mapping[Var, Array | int]) -> Array:
     return np.broadcast_to(result, rows)
 
 
-def compile_columns(
-    exprs: Sequence[Dim], variables: Sequence[Var]
-) -> Callable[[npt.NDArray[np.int64]], Array]:
-    """A function of a matrix (rows, variables) that gives the matrix (rows, exprs).
+class Columns:
+    """Expressions over the columns of a matrix; what `compile_columns` gives."""
 
-    The result is int64, or float64 if one of the expressions is; conditions give 0 and 1. Each of
-    its columns is contiguous in memory. Raises `IRError` for loads, other dtypes, and variables
-    that are not given.
-    """
-    program = _Program(exprs, variables)
-    dtypes = [program.steps[r].dtype for r in program.results]
-    dtype = np.float64 if "float64" in dtypes else np.int64
+    def __init__(self, exprs: Sequence[Dim], variables: Sequence[Var]) -> None:
+        self._program = _Program(exprs, variables)
+        dtypes = {self._program.steps[r].dtype for r in self._program.results}
+        self._dtype = np.float64 if "float64" in dtypes else np.int64
 
-    def columns(matrix: npt.NDArray[np.int64]) -> Array:
-        rows = len(matrix)
-        result = np.empty((len(dtypes), rows), dtype).T
+    def __call__(self, matrix: npt.NDArray[np.int64]) -> Array:
+        program, rows = self._program, len(matrix)
+        result = np.empty((len(program.results), rows), self._dtype).T
         if rows == 0:
             return result
         lows, highs = matrix.min(axis=0).tolist(), matrix.max(axis=0).tolist()
@@ -81,7 +76,23 @@ def compile_columns(
                 result[part, j] = column
         return result
 
-    return columns
+    def intervals(self, inputs: Sequence[Interval]) -> list[Interval]:
+        """Where the values of each int64 expression lie for variables in the intervals given.
+
+        `ANY` where that is not followed.
+        """
+        known = self._program.intervals(inputs)
+        return [known[r] for r in self._program.results]
+
+
+def compile_columns(exprs: Sequence[Dim], variables: Sequence[Var]) -> Columns:
+    """A function of a matrix (rows, variables) that gives the matrix (rows, exprs).
+
+    The result is int64, or float64 if one of the expressions is; conditions give 0 and 1. Each of
+    its columns is contiguous in memory. Raises `IRError` for loads, other dtypes, and variables
+    that are not given.
+    """
+    return Columns(exprs, variables)
 
 
 class _Program:
@@ -95,22 +106,27 @@ class _Program:
         self.results = [self._visit(as_expr(e)) for e in exprs]
         self._dead = self._last_uses()
 
-    def functions(self, intervals: Sequence[Interval]) -> list[Callable[..., Any] | None]:
-        """What computes each step when the inputs lie in `intervals`; `None` for given values."""
+    def intervals(self, inputs: Sequence[Interval]) -> list[Interval]:
+        """Where the value of each step lies when the inputs lie in the intervals given."""
         known: list[Interval] = []
-        functions: list[Callable[..., Any] | None] = []
         for step in self.steps:
             if step.op == "input":
-                known.append(intervals[step.value])
-                functions.append(None)
+                known.append(inputs[step.value])
             elif step.op == "const":
                 known.append((step.value, step.value) if step.dtype == INDEX else ANY)
-                functions.append(None)
             else:
-                ends = [known[a] for a in step.args]
-                known.append(_interval(step, ends))
-                functions.append(_function(step, ends))
-        return functions
+                known.append(_interval(step, [known[a] for a in step.args]))
+        return known
+
+    def functions(self, inputs: Sequence[Interval]) -> list[Callable[..., Any] | None]:
+        """What computes each step for such inputs; `None` for given values."""
+        known = self.intervals(inputs)
+        return [
+            None
+            if step.op in ("input", "const")
+            else _function(step, [known[a] for a in step.args])
+            for step in self.steps
+        ]
 
     def run(
         self, functions: Sequence[Callable[..., Any] | None], inputs: Sequence[Array]

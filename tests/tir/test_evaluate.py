@@ -23,7 +23,10 @@ def test_columns_equal_rows(seed: int) -> None:
     maker = Maker(seed, (A, B, C))
     exprs = [maker.expression() for _ in range(4)]
     rows = maker.rows({v: maker.pick(RANGES) for v in (A, B, C)}, 5)
-    found = compile_columns(exprs, (A, B, C))(np.array([list(r.values()) for r in rows]))
+    matrix = np.array([list(r.values()) for r in rows])
+    columns = compile_columns(exprs, (A, B, C))
+    found = columns(matrix)
+    ends = columns.intervals([(min(c), max(c)) for c in matrix.T.tolist()])
     for r, row in enumerate(rows):
         for j, e in enumerate(exprs):
             try:
@@ -31,6 +34,7 @@ def test_columns_equal_rows(seed: int) -> None:
             except ZeroDivisionError:
                 continue
             assert int(found[r, j]) == int(expected), (e, row)
+            assert ends[j][0] <= int(expected) <= ends[j][1], (e, row)
 
 
 @given(st.integers(-(2**51), 2**51), st.integers(1, 2**51))
