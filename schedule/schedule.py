@@ -213,6 +213,7 @@ class Schedule:
     decompose_reduction = method(p.decompose_reduction)
     rfactor = method(p.rfactor)
     split_reduction = method(p.split_reduction)
+    online_softmax = method(p.online_softmax)
     fuse_reduction_epilogue = method(p.fuse_reduction_epilogue)
 
     blockize = method(p.blockize)

@@ -8,6 +8,7 @@ from .inline import compute_inline, reverse_compute_inline
 from .iterations import reorder_block_iter_var, transform_block_layout
 from .loops import fuse, reorder, split, tile
 from .nest import add_unit_loop, fission, merge
+from .online import online_softmax
 from .pack import pack, transform_layout
 from .padding import decompose_padding
 from .partial import split_reduction
@@ -56,6 +57,7 @@ __all__ = [
     "get_producers",
     "loop_partition",
     "merge",
+    "online_softmax",
     "pack",
     "pad_einsum",
     "parallel",

@@ -74,6 +74,12 @@ THEMES = (
         rank=2,
     ),
     Theme(
+        (stages.soft_stage, stages.map_stage),
+        (steps.online_softmax, steps.compute_inline),
+        rank=2,
+        dtypes=("float32", "float64"),
+    ),
+    Theme(
         (stages.map_stage, stages.mask_stage, stages.triangle_stage, stages.gather_stage),
         (steps.compute_inline, steps.reverse_compute_inline, steps.compute_at),
     ),

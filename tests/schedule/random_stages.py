@@ -237,6 +237,26 @@ def total_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     return te.compute((1,), lambda _: te.sum(x[tuple(axes)], axis=axes), name=name)
 
 
+def soft_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """The sums of exponentials of a softmax, which are a stage or written where they are summed."""
+    if not dtypes.is_float(x.dtype) or 0 in x.shape:
+        return map_stage(x, name, d)
+    k, r = (te.reduce_axis(x.shape[-1], name=f"{c}{name}") for c in "kr")
+    rows = x.shape[:-1] or (1,)
+    row = slice(None, len(x.shape) - 1)
+    most = te.compute(rows, lambda *i: te.max(x[(*i[row], k)], axis=k), name=f"{name}m")
+    if d.pick(2):
+        return te.compute(
+            rows, lambda *i: te.sum(te.exp(x[(*i[row], r)] - most[i]), axis=r), name=name
+        )
+    exps: Tensor = te.compute(
+        (*rows, x.shape[-1]),
+        lambda *i: te.exp(x[(*i[row], i[-1])] - most[i[:-1]]),
+        name=f"{name}e",
+    )
+    return te.compute(rows, lambda *i: te.sum(exps[(*i, r)], axis=r), name=name)
+
+
 def best_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     """The values of an argmax or argmin, whose places are computed too."""
     if len(x.shape) == 1 or x.shape[-1] == 0:

@@ -512,6 +512,19 @@ def split_reduction(sch: Schedule, pick: Pick) -> None:
     sch.split_reduction(loop, parts, one_of(pick, (0, 0, 1, -1)), tree=bool(pick(2)))
 
 
+def online_softmax(sch: Schedule, pick: Pick) -> None:
+    """Mostly the outer part of a loop that is split for it."""
+    loops = loops_of(sch, pick, lambda s, b: reduces(s, b) and len(b.reads) > 2)
+    if not loops or sometimes(pick, 4):
+        sch.online_softmax(a_loop(sch, pick, reduces))
+        return
+    size: Dim = one_of(pick, (2, 3, 4, 5)) if pick(4) else sch.sample_categorical((2, 3))
+    outer, _ = sch.split(loops[-1], factors=[None, size])
+    highest, part = sch.online_softmax(outer)
+    if pick(2):
+        sch.reverse_compute_at(part, one_of(pick, sch.get_loops(highest)))
+
+
 def fuse_reduction_epilogue(sch: Schedule, pick: Pick) -> None:
     block = a_block(sch, pick, lambda s, b: reduces(s, b) and is_internal(s, b))
     consumers = sch.get_consumers(block)
@@ -575,6 +588,6 @@ STEPS: tuple[Step, ...] = (
     reindex_cache_read, reindex_cache_write, prefetch, rolling_buffer, compute_at_and_roll,
     compute_at, compute_at, compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at,
     compute_inline, reverse_compute_inline, decompose_reduction, rfactor, rfactor,
-    fuse_reduction_epilogue, split_reduction, pad_einsum, decompose_padding, blockize, tensorize,
-    pipeline, double_buffer, swizzle, work_on, winograd,
+    fuse_reduction_epilogue, split_reduction, online_softmax, pad_einsum, decompose_padding,
+    blockize, tensorize, pipeline, double_buffer, swizzle, work_on, winograd,
 )  # fmt: skip
