@@ -33,12 +33,14 @@ from ..tir.ir import (
     as_dim,
     as_expr,
     binary,
+    const,
 )
 from ..tir.joined import joined
 from ..tir.prove import prove
 from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
 from ..tir.survey import Survey
+from ..tir.visit import substitute
 from .blocks import (
     Ranges,
     bound_regions,
@@ -434,6 +436,11 @@ def written_box(
         for c in conjuncts(block.predicate)
         if key_of(c) not in known and not _follows(c, domain, own)
     ]
+    if limits and has_reduction(block):
+        # An element is written where one visit of it is.
+        reducing = feeding(block, IterKind.REDUCE) - feeding(block, IterKind.SPATIAL)
+        zero = {v: const(0) for v in inner if v in reducing}
+        limits = [c for c in limits if prove(substitute(c, zero), own) is not True]
     regions = bound_regions(block, block.writes, buffer)
     if len(regions) != 1:
         return None

@@ -259,3 +259,24 @@ def test_pieces_of_sampled_length() -> None:
     sch.online_softmax(outer)
     for size in (2, 4, 5, 8):
         check_meaning(func, sch.trace.with_row([size]).apply(func).func)
+
+
+def test_pieces_that_do_not_divide_move_into_rows() -> None:
+    """Each piece has a result, though the last one is short."""
+    func = ops.softmax_func(3, 11)
+    sch = Schedule(func)
+    highest, part = pieces(sch, 4)
+    row = loops(sch, "Y")[0]
+    for label in (sch.get_block("Y_sum"), part, sch.get_block("Y_max"), highest):
+        sch.compute_at(label, row)
+    verify(sch.func)
+    check_meaning(func, sch.func)
+    check_compiled(func, sch.func)
+
+
+def test_a_piece_that_is_guarded_off_has_no_result() -> None:
+    sch = Schedule(ops.softmax_func(3, 11))
+    pieces(sch, 4)
+    short = Schedule(parse(repr(sch.func).replace("r_0 * 4 + r_1 < 11", "r_0 * 4 + r_1 < 8")))
+    with pytest.raises(ScheduleError, match="beyond what is known to be written"):
+        short.compute_at(short.get_block("Y_sum"), loops(short, "Y")[0])
