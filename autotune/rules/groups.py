@@ -36,6 +36,7 @@ from .contraction import contraction_variants
 from .dot import dot_variants
 from .elementwise import elementwise_variants
 from .joining import join
+from .online import online_variants
 from .rows import row_dimensions, rows_variants
 
 
@@ -211,7 +212,10 @@ def _variants(
             *contraction_variants(members, positions, target),
         ]
     elif any(has_reduction(m) for m in members):
-        made = [*rows_variants(func, members, positions, target)]
+        made = [
+            *online_variants(func, members, positions, target),
+            *rows_variants(func, members, positions, target),
+        ]
     else:
         made = [*elementwise_variants(members[-1], positions[-1], target)]
     return [Variant(name, rule) for name, rule in made]
