@@ -328,14 +328,15 @@ class Tiles:
         parts = _parts(block) if plan.blocked else []
         self.part = sch.sample_categorical(parts) if parts else None
         deep = sizes[reduced(block)[-1]]
-        unrolls = [u for u in (1, 2, 3, 4, 8) if deep % u == 0]
+        whole = [deep] if deep in (5, 6, 7) else []  # windows
+        unrolls = [u for u in (1, 2, 3, 4, *whole, 8) if deep % u == 0]
         self.unroll = sch.sample_categorical(unrolls) if len(unrolls) > 1 else None
         if self.unroll is not None:
             draft.limit("the unrolled body is short", accumulators * self.unroll <= MAX_UNROLLED)
             if _slides(block, reduced(block)[-1]):
-                # What the window shares between steps is held in registers as well.
+                # What the window shares between steps is held in registers as well, or read again.
                 draft.limit(
-                    "a window's values fit the registers", accumulators * self.unroll <= 2 * room
+                    "a window's values fit the registers", accumulators * self.unroll <= 4 * room
                 )
 
     def width(self, var: Var) -> Dim:

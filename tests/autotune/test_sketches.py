@@ -292,3 +292,15 @@ def test_packing_reads_rows_from_end_to_end() -> None:
         names = {"row": row, "panel": panel, "element": element}
         order = [n for v in sch.get_loops(label) for n, used in names.items() if v in used]
         assert order == ["row", "panel", "element", "element"]
+
+
+@pytest.mark.parametrize("kernel", [5, 7])
+def test_a_row_of_a_window_is_taken_at_once(kernel: int) -> None:
+    """Loops of so few steps end too soon to be predicted, and a window's values are read again."""
+    func = ops.conv2d_func(c=3, h=32, w=32, o=32, kernel=kernel, padding=kernel // 2)
+    made = sketches(func, resolve("cpu -threads=1"))
+    assert made
+    for sketch in made:
+        assert sketch.space is not None
+        if sketch.name.startswith("tiled"):
+            assert [1, kernel] in [list(values) for values in sketch.space.values.values()]
