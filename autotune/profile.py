@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import dtypes
-from ..codegen.ahead import packed_ahead
+from ..codegen.ahead import computed_ahead, take_ahead
 from ..schedule.blocks import region_buffers
 from ..schedule.find import blocks_in, find_path
 from ..schedule.instructions import instruction_of
@@ -133,11 +133,11 @@ def profile(
     What is computed ahead of the calls is left out, and so are hints.
     """
     ranges: dict[Var, tuple[Dim, Dim]] = dict(bounds or {})
-    ahead = {copy.block for copy in packed_ahead(func)}
+    func = take_ahead(func, computed_ahead(func))
     paths = {
         b: find_path(func.body, b.label) or ()
         for b in blocks_in(func.body)
-        if b not in ahead and type(b.body) is not Prefetch
+        if type(b.body) is not Prefetch
     }
     private = _private(func, paths)
     visits = tuple(_visit(b, path, ranges, private) for b, path in paths.items())
@@ -162,10 +162,7 @@ def _bytes(func: Func, private: Mapping[Buffer, int]) -> Dim:
 
 
 def _private(func: Func, paths: Mapping[Block, Sequence[Stmt]]) -> dict[Buffer, int]:
-    """For each internal buffer, how many loops are around all its uses: it is made inside them.
-
-    What is computed ahead of the calls is made by none of these blocks, and is in memory.
-    """
+    """For each internal buffer, how many loops are around all its uses: it is made inside them."""
     made = {b for block in paths for b in region_buffers(block.writes)} & set(func.allocs)
     shared: dict[Buffer, list[Stmt]] = {}
     for block, path in paths.items():

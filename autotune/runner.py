@@ -67,8 +67,9 @@ class Runner:
     def _reference(self, _: dict[str, Any], __: bytes) -> Message:
         program = self._ready()
         module = to_module(compile_func(interchanged(program.func), program.target))
+        values = program.values(module)
         began = time.perf_counter()
-        module(*program.arguments.values)
+        module(*values)
         seconds = time.perf_counter() - began
         write_outputs(program.memory, program.signature, program.arguments.outputs)
         program.arguments.reset()
@@ -169,12 +170,12 @@ class _Program:
 
     def load(self, code: bytes, parallel: bool, signature: str | None) -> Module:
         own = self.signature if signature is None else Signature.from_json(json.loads(signature))
-        return to_module(Compiled(own, self.target, self.func, "", code, parallel))
+        return to_module(Compiled(own, self.target, (), "", code, parallel))
 
     def values(self, module: Module) -> list[Any]:
         """The arguments of a candidate, the constant ones packed as it wants them."""
         return [
-            value if a.packing is None else a.packing.pack(value, a.name, a.dtype)
+            value if a.packing is None else module.pack(a.name, value)
             for a, value in zip(module.signature.arguments, self.arguments.values, strict=True)
         ]
 

@@ -1,14 +1,18 @@
-"""What a schedule computes of constant operands alone is left out of the kernel.
+"""What a schedule computes of a constant operand alone is left out of the kernel.
 
-A copy of a constant operand in another layout (`Schedule.pack`) does not depend on a call: the
-kernel takes the packed operand in its place, and the module says how to make it.
+It does not depend on a call: the first statements of the program that need nothing but the operand
+(a packing copy, Winograd's transform of weights) become a program of their own, which runs once.
+The kernel takes its result in the place of the operand.
+
+    for p, k, s: B_packed[p, k, s] = B[k, p * 4 + s]        packer: B -> B_packed
+    for i, j, k: C[i, j] += A[i, k] * B_packed[...]     ->  kernel: A, B_packed -> C
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from ..runtime.packing import Packing
 from ..tir.conditions import conjuncts
 from ..tir.ir import (
     Binary,
@@ -20,6 +24,7 @@ from ..tir.ir import (
     Func,
     Load,
     Op,
+    Prefetch,
     Select,
     Seq,
     Stmt,
@@ -28,81 +33,148 @@ from ..tir.ir import (
     as_dim,
     seq,
 )
-from ..tir.visit import walk
+from ..tir.visit import distinct
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """A copy of a constant operand: the statement that makes it, and its layout."""
+    """The statements that compute, of `operand` alone, all that the others need of it: `packed`."""
 
     operand: Buffer
     packed: Buffer
-    block: Block
+    stmts: tuple[Stmt, ...]
+
+    @property
+    def blocks(self) -> list[Block]:
+        return [n for s in self.stmts for n in distinct(s) if type(n) is Block]
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """A statement at the top of a program, and what it uses."""
+
     stmt: Stmt
-    layout: str
-    factors: tuple[Dim, ...]
+    buffers: frozenset[Buffer]
+    written: frozenset[Buffer]
+    variables: frozenset[Var]
 
 
-def packed_ahead(func: Func) -> list[Ahead]:
-    """The copies of constant operands that `func` makes, of operands that it reads nowhere else.
-
-    Sizes may be symbolic.
-    """
+def computed_ahead(func: Func) -> list[Ahead]:
+    """What `func` computes of each of its constant operands alone. Sizes may be symbolic."""
     operands = [p for p in func.params if type(p) is Buffer and p.constant]
     if not operands:
         return []
-    stages = func.body.stmts if type(func.body) is Seq else (func.body,)
-    users: dict[Buffer, list[Block]] = {}
-    makers: dict[Buffer, list[Block]] = {}
-    homes: dict[Block, Stmt] = {}
-    crowded: set[Stmt] = set()
-    for stage in stages:
-        blocks = [n for n in walk(stage) if type(n) is Block]
-        homes |= dict.fromkeys(blocks, stage)
-        if len(blocks) != 1:
-            crowded.add(stage)
-        for b in blocks:
-            for buffer in dict.fromkeys(r.buffer for r in b.reads):
-                users.setdefault(buffer, []).append(b)
-            for buffer in dict.fromkeys(r.buffer for r in b.writes):
-                makers.setdefault(buffer, []).append(b)
-    found = []
-    for operand in operands:
-        blocks = users.get(operand, [])
-        if len(blocks) != 1 or operand in makers or homes[blocks[0]] in crowded:
-            continue
-        copy = _copy(blocks[0], operand)
-        if copy is None:
-            continue
-        packed, layout, factors = copy
-        if packed in func.allocs and packed.scope == "global" and len(makers[packed]) == 1:
-            found.append(Ahead(operand, packed, blocks[0], homes[blocks[0]], layout, factors))
-    return found
+    stages = [_stage(s) for s in _statements(func)]
+    found = [_ahead(func, operand, stages) for operand in operands]
+    return [a for a in found if a is not None]
 
 
-def take_ahead(func: Func) -> tuple[Func, dict[Buffer, tuple[str, Packing]]]:
-    """`func` with packed operands for parameters: their names and packings by the new buffers."""
-    copies = packed_ahead(func)
-    if not copies:
-        return func, {}
-    packings = {}
-    for c in copies:
-        factors = tuple(_integer(n) for n in c.factors)
-        shape = tuple(_integer(n) for n in c.operand.shape)
-        packings[c.packed] = (c.operand.name, Packing(c.layout, factors, shape))
-    instead = {c.operand: c.packed for c in copies}
-    made = {c.stmt for c in copies}
-    stages = func.body.stmts if type(func.body) is Seq else (func.body,)
+def take_ahead(func: Func, ahead: Sequence[Ahead]) -> Func:
+    """`func` without those statements: it takes what they compute."""
+    if not ahead:
+        return func
+    instead = {a.operand: a.packed for a in ahead}
+    taken = {s for a in ahead for s in a.stmts}
+    rest = [s for s in _statements(func) if s not in taken]
+    kept = {b for s in rest for b in _stage(s).buffers} - {a.packed for a in ahead}
     return replace(
         func,
         params=tuple(instead.get(p, p) if type(p) is Buffer else p for p in func.params),
-        allocs=tuple(b for b in func.allocs if b not in packings),
-        body=seq(*(s for s in stages if s not in made)),
-    ), packings
+        allocs=tuple(b for b in func.allocs if b in kept),
+        body=seq(*rest),
+    )
 
 
-def _copy(block: Block, operand: Buffer) -> tuple[Buffer, str, tuple[Dim, ...]] | None:
-    """The buffer, layout and factors where `block` copies `operand` into another layout."""
+def packer(func: Func, ahead: Ahead, name: str) -> Func:
+    """The program, named so, that takes the operand and computes `ahead.packed`."""
+    used = {b for s in ahead.stmts for b in _stage(s).buffers} - {ahead.packed}
+    return replace(
+        func,
+        name=name,
+        params=(ahead.operand, ahead.packed),
+        inplace=(),
+        allocs=tuple(b for b in func.allocs if b in used),
+        body=seq(*ahead.stmts),
+    )
+
+
+def layout_of(ahead: Ahead) -> str:
+    """How the packed operand is laid out, for people.
+
+    A copy is described as `Schedule.pack` names it: `BAb, b = 48` has panels of 48 columns, filled
+    up with zeros. What is more than a copy has the names of its blocks.
+    """
+    copies: dict[Buffer, Buffer] = {}
+    texts = []
+    for block in ahead.blocks:
+        source = _same_as(block)
+        if source is None:
+            texts.append(_copy(block, ahead.operand, copies) or "")
+        else:
+            copies[block.writes[0].buffer] = copies.get(source, source)
+    if len(texts) == 1 and texts[0]:
+        return texts[0]
+    return f"computed by {', '.join(dict.fromkeys(b.label.name for b in ahead.blocks))}"
+
+
+def _statements(func: Func) -> tuple[Stmt, ...]:
+    return func.body.stmts if type(func.body) is Seq else (func.body,)
+
+
+def _stage(stmt: Stmt) -> _Stage:
+    buffers, written, variables = set[Buffer](), set[Buffer](), set[Var]()
+    for n in distinct(stmt):
+        kind = type(n)
+        if kind is Store:
+            written.add(n.buffer)
+        if kind is Store or kind is Load or kind is Prefetch:
+            buffers.add(n.buffer)
+        elif kind is Var:
+            variables.add(n)
+    return _Stage(stmt, frozenset(buffers), frozenset(written), frozenset(variables))
+
+
+def _ahead(func: Func, operand: Buffer, stages: Sequence[_Stage]) -> Ahead | None:
+    """As many statements as leave one internal buffer, which no other statement writes."""
+    found = None
+    taken: list[_Stage] = []
+    known = {operand}
+    if any(operand in s.written for s in stages):
+        return None
+    for stage in stages:
+        inputs = stage.buffers - stage.written
+        if not inputs & known or not inputs <= known or not stage.variables.isdisjoint(func.params):
+            continue
+        taken.append(stage)
+        known |= stage.written
+        rest = [s for s in stages if s not in taken]
+        needed = {b for s in rest for b in s.buffers} & known
+        written = {b for s in rest for b in s.written}
+        if len(needed) == 1 and written.isdisjoint(needed) and _can_be_given(func, known, needed):
+            (packed,) = needed
+            found = Ahead(operand, packed, tuple(s.stmt for s in taken))
+    return found
+
+
+def _can_be_given(func: Func, known: Collection[Buffer], needed: Collection[Buffer]) -> bool:
+    """Whether what is known has no result of the program, and what is needed of it is plain."""
+    allocated = set(func.allocs)
+    return sum(b not in allocated for b in known) == 1 and all(
+        b in allocated and b.scope == "global" and not b.align and b.swizzle is None for b in needed
+    )
+
+
+def _same_as(block: Block) -> Buffer | None:
+    """The buffer that a block copies without moving any element."""
+    store = block.body
+    if type(store) is not Store or type(store.value) is not Load or store.value.mask is not None:
+        return None
+    indices = store.value.indices
+    return store.value.buffer if _same(store.indices, indices) and block.init is None else None
+
+
+def _copy(block: Block, operand: Buffer, copies: dict[Buffer, Buffer]) -> str | None:
+    """The layout in which `block` copies the operand, or one of its copies."""
     store = block.body
     if type(store) is not Store or block.init is not None:
         return None
@@ -110,11 +182,14 @@ def _copy(block: Block, operand: Buffer) -> tuple[Buffer, str, tuple[Dim, ...]] 
     if not _same(store.indices, variables):
         return None
     value, guards = store.value, list[Expr]()
-    if type(value) is Select:
+    while type(value) is Select:
         if type(value.other) is not Const or value.other.value != 0:
             return None
-        guards, value = conjuncts(value.cond), value.then
-    if type(value) is not Load or value.buffer is not operand or value.mask is not None:
+        guards += conjuncts(value.cond)
+        value = value.then
+    if type(value) is not Load or value.mask is not None:
+        return None
+    if copies.get(value.buffer, value.buffer) is not operand:
         return None
     letters: dict[Var, str] = {}
     inner: dict[Var, Dim] = {}
@@ -135,13 +210,11 @@ def _copy(block: Block, operand: Buffer) -> tuple[Buffer, str, tuple[Dim, ...]] 
     if not all(_is_bound(g, value) for g in guards):
         return None
     layout = "".join(letters[v] for v in variables)
-    return store.buffer, layout, tuple(inner[v] for v in variables if v in inner)
+    return ", ".join([layout, *(f"{letters[v]} = {inner[v]}" for v in variables if v in inner)])
 
 
-def _same(indices: tuple[Expr, ...], variables: list[Var]) -> bool:
-    return len(indices) == len(variables) and all(
-        i is v for i, v in zip(indices, variables, strict=True)
-    )
+def _same(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
 
 
 def _digits(index: Expr) -> tuple[Var, Var | None, Dim] | None:
@@ -174,8 +247,3 @@ def _is_bound(guard: Expr, value: Load) -> bool:
 
 def _equal(a: Dim, b: Dim) -> bool:
     return a is b or (type(a) is int and type(b) is int and a == b)
-
-
-def _integer(n: Dim) -> int:
-    assert isinstance(n, int), "sizes are checked before code is generated"
-    return n

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from ..errors import BuildError
 from ..runtime import openmp
 from ..runtime.module import Module, Origin
-from ..runtime.signature import Signature
+from ..runtime.signature import Packing, Signature
 from ..target import Target
-from ..tir.ir import Func
+from ..tir.ir import Buffer, Func
 from . import llvm
 from .accumulators import accumulates_in_memory
-from .ahead import take_ahead
+from .ahead import computed_ahead, layout_of, packer, take_ahead
 from .detect import check_runnable, resolve
 from .glue import make_glue
 from .jit import load_object
@@ -45,17 +44,23 @@ _DEEP = "compute parts of a long expression in stages of their own"
 class Compiled:
     """A compiled kernel as data.
 
-    `object_code` is an object file that defines the function `signature.name`; `parallel` says that
-    it calls OpenMP's runtime. `llvm_text` is the optimised module, `lowered` the program it is of,
-    or that program's text.
+    `object_code` is an object file that defines the functions `signature.symbols`; `parallel` says
+    that it calls OpenMP's runtime. `llvm_text` is the optimised module, `lowered` are the programs
+    it is of, or their text.
     """
 
     signature: Signature
     target: Target
-    lowered: Func | str
+    lowered: tuple[Func, ...] | str
     llvm_text: str
     object_code: bytes
     parallel: bool
+
+    @property
+    def tir(self) -> str:
+        """The lowered programs as text."""
+        programs = self.lowered
+        return programs if isinstance(programs, str) else "\n\n".join(map(str, programs))
 
     def assembly(self) -> str:
         """The code as assembly text."""
@@ -73,28 +78,52 @@ def compile_func(
 ) -> Compiled:
     """Compile a scheduled function for `target`.
 
-    Constant operands that it packs are taken packed, and the signature says how. `strict_fp`
-    forbids fma contraction. `name` is that of the C function, by default the function's. `trace`
-    sees the program after each lowering pass. Raises `BuildError`.
+    What it computes of a constant operand alone is another function, and the signature says so.
+    `strict_fp` forbids fma contraction. `name` is that of the C function, by default the
+    function's. `trace` sees the programs after each lowering pass. Raises `BuildError`.
     """
     target = resolve(target)
     if target.threads > 1 and openmp.load() is None:
         target = target.with_threads(1)
-    _check_name(func.name if name is None else name)
+    name = func.name if name is None else name
+    _check_name(name)
     try:
         check_concrete(func)
-        func, packings = take_ahead(func)
-        signature = signature_of(func, name, packings)
-        lowered = lower(func, target, strict_fp=strict_fp, trace=trace)
-        text, parallel = llvm.emit(lowered, signature, target, strict_fp=strict_fp)
+        kernel, packers, packings = _parts(func, name)
+        signature = signature_of(kernel, name, packings)
+        emitted = []
+        for part, called in zip((kernel, *packers), (signature, *signature.packers), strict=True):
+            lowered = lower(part, target, strict_fp=strict_fp, trace=trace)
+            text, parallel = llvm.emit(lowered, called, target, strict_fp=strict_fp)
+            emitted.append((lowered, text, parallel))
     except RecursionError as error:
         raise BuildError(
             "the program {0} is nested too deeply to be compiled", func.name, hint=_DEEP
         ) from error
-    module = llvm.optimise(text, target, thorough=accumulates_in_memory(lowered))
+    module, *others = [
+        llvm.optimise(text, target, thorough=accumulates_in_memory(lowered))
+        for lowered, text, _ in emitted
+    ]
+    for other in others:
+        module.link_in(other)
     optimised = str(module)  # before machine code is made of it, which rewrites it
     code = llvm.object_code(module, target)
-    return Compiled(signature, target, lowered, optimised, code, parallel)
+    programs = tuple(lowered for lowered, _, _ in emitted)
+    return Compiled(signature, target, programs, optimised, code, any(p for *_, p in emitted))
+
+
+def _parts(func: Func, name: str) -> tuple[Func, list[Func], dict[Buffer, Packing]]:
+    """The kernel, what packs its constant operands, and the packings of its parameters."""
+    ahead = computed_ahead(func)
+    packers, packings = list[Func](), dict[Buffer, Packing]()
+    places = {p: n for n, p in enumerate(func.params)}
+    for a in ahead:
+        own = a.operand.name
+        symbol = f"{name}_pack_{own if _is_name(own) else places[a.operand]}"
+        packers.append(packer(func, a, symbol))
+        operand = signature_of(packers[-1]).arguments[0]
+        packings[a.packed] = Packing(symbol, operand, layout_of(a))
+    return take_ahead(func, ahead), packers, packings
 
 
 def to_module(compiled: Compiled, origin: Origin | None = None) -> Module:
@@ -113,14 +142,14 @@ def to_module(compiled: Compiled, origin: Origin | None = None) -> Module:
                 hint="install libgomp1, or compile for one thread: cpu -threads=1",
             )
         imports = {symbol: runtime.symbol_address(symbol) for symbol in _OPENMP}
-    loaded = load_object(compiled.object_code, compiled.signature.name, imports)
+    loaded = load_object(compiled.object_code, compiled.signature.symbols, imports)
     return Module(
         compiled.signature,
-        loaded.address,
+        loaded.addresses,
         compiled.target,
         origin=Origin("schedule") if origin is None else origin,
         sources={
-            "tir": partial(str, compiled.lowered),
+            "tir": lambda: compiled.tir,
             "llvm": lambda: compiled.llvm_text,
             "asm": compiled.assembly,
         },
@@ -129,8 +158,12 @@ def to_module(compiled: Compiled, origin: Origin | None = None) -> Module:
     )
 
 
+def _is_name(name: str) -> bool:
+    return name.isidentifier() and name.isascii()
+
+
 def _check_name(name: str) -> None:
-    if not (name.isidentifier() and name.isascii()):
+    if not _is_name(name):
         raise BuildError(
             "{0!r} is not the name of a function in C", name, hint="give the kernel another name"
         )

@@ -186,10 +186,7 @@ def _shared(folder: Path) -> KernelCache:
 def _compiler() -> str:
     """All that makes machine code of a program: LLVM, and what of this package takes part."""
     root = Path(__file__).resolve().parent.parent
-    ground = [
-        root / name
-        for name in ("dtypes.py", "target.py", "runtime/signature.py", "runtime/packing.py")
-    ]
+    ground = [root / name for name in ("dtypes.py", "target.py", "runtime/signature.py")]
     total = hashlib.sha256(f"{llvm_version()} {version('llvmlite')}".encode())
     for path in [*sorted(root.glob("codegen/**/*.py")), *sorted(root.glob("tir/**/*.py")), *ground]:
         total.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -203,7 +200,7 @@ def encode(compiled: Compiled, name: str = "") -> bytes:
         "signature": compiled.signature.to_json(),
         "target": str(compiled.target),
         "parallel": compiled.parallel,
-        "tir": str(compiled.lowered),
+        "tir": compiled.tir,
         "llvm": compiled.llvm_text,
     }
     text = zlib.compress(json.dumps(description).encode(), level=1)

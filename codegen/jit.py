@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -21,28 +21,30 @@ _numbers = itertools.count()
 
 
 class Loaded(NamedTuple):
-    """The address of a function, and what keeps its code alive."""
+    """The addresses of functions in the order asked for, and what keeps their code alive."""
 
-    address: int
+    addresses: tuple[int, ...]
     owner: object
 
 
-def load_object(code: bytes, symbol: str, imports: Mapping[str, int]) -> Loaded:
-    """Link an object file into this process.
+def load_object(code: bytes, symbols: Sequence[str], imports: Mapping[str, int]) -> Loaded:
+    """Link an object file into this process, for the functions `symbols` that it defines.
 
     `imports` are addresses of functions that the process does not export. Raises `BuildError` if a
     function that the code calls is not found.
     """
+    name = symbols[0]
     library = binding.JITLibraryBuilder().add_object_img(code).add_current_process()
-    for name, address in imports.items():
-        library.import_symbol(name, address)
-    library.export_symbol(symbol)
+    for imported, address in imports.items():
+        library.import_symbol(imported, address)
+    for symbol in symbols:
+        library.export_symbol(symbol)
     number = next(_numbers)
     try:
         tracker = library.link(_linker(number // _TOGETHER), f"kernel{number}")
     except RuntimeError as error:
-        raise BuildError("the compiled code of {0} does not load: {1}", symbol, error) from error
-    return Loaded(tracker[symbol], tracker)
+        raise BuildError("the compiled code of {0} does not load: {1}", name, error) from error
+    return Loaded(tuple(tracker[symbol] for symbol in symbols), tracker)
 
 
 @lru_cache(maxsize=1)

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import cast
 
 from ..errors import BuildError
-from ..runtime.packing import Packing
-from ..runtime.signature import Argument, Role, Signature
+from ..runtime.signature import Argument, Packing, Role, Signature
 from ..tir.ir import Block, Buffer, Func, Store, Var
 from ..tir.visit import walk
 
@@ -16,11 +15,11 @@ from ..tir.visit import walk
 def signature_of(
     func: Func,
     name: str | None = None,
-    packings: Mapping[Buffer, tuple[str, Packing]] | None = None,
+    packings: Mapping[Buffer, Packing] | None = None,
 ) -> Signature:
     """The parameters of `func` in order; those that are stored to are outputs.
 
-    `packings` are names and packings of the parameters that are packed operands.
+    `packings` are those of the parameters that are packed operands.
     Raises `BuildError` where a shape is not a constant.
     """
     written: set[Buffer] = set()
@@ -32,8 +31,10 @@ def signature_of(
     arguments = [_argument(func, p, written) for p in func.params]
     for n, p in enumerate(func.params):
         if packings and isinstance(p, Buffer) and p in packings:
-            operand, packing = packings[p]
-            arguments[n] = replace(arguments[n], name=operand, constant=True, packing=packing)
+            packing = packings[p]
+            arguments[n] = replace(
+                arguments[n], name=packing.operand.name, constant=True, packing=packing
+            )
     return Signature(func.name if name is None else name, tuple(arguments))
 
 

@@ -16,9 +16,9 @@ from typing import Any, get_args
 from ..errors import ArtifactError
 from ..target import FEATURES, Target
 from .module import Origin, OriginKind
-from .signature import ABI_VERSION, OK, OUT_OF_MEMORY, Signature
+from .signature import ABI_VERSION, OK, OUT_OF_MEMORY, Argument, Signature
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _MAX_MANIFEST_BYTES = 1 << 20
 _KINDS = get_args(OriginKind)
 
@@ -183,7 +183,7 @@ def check_library(library: Path, manifest: Manifest) -> None:
 
 
 def c_header(signature: Signature) -> str:
-    """A C header that declares the kernel and says what its arguments are."""
+    """A C header that declares the kernel and what packs for it, and says what arguments are."""
     guard = f"TILEWRIGHT_{signature.name.upper()}_H"
     lines = [_describe(a).replace("*/", "* /") for a in signature.arguments]
     return "\n".join(
@@ -204,6 +204,7 @@ def c_header(signature: Signature) -> str:
             " * Outputs must not overlap with any other argument. Calls are thread-safe.",
             " */",
             f"{signature.c_declaration()};",
+            *(f"{packer.c_declaration()};" for packer in signature.packers),
             "",
             "#ifdef __cplusplus",
             "}",
@@ -215,12 +216,18 @@ def c_header(signature: Signature) -> str:
     )
 
 
-def _describe(argument: Any) -> str:
+def _describe(argument: Argument) -> str:
+    text = f"{argument.name}: {argument.role} {argument.kind} {_elements(argument)}"
+    packing = argument.packing
+    if packing is None:
+        return text
+    return f"{text}, as {packing.packer} makes it of {_elements(packing.operand)}: {packing.layout}"
+
+
+def _elements(argument: Argument) -> str:
     shape = "".join(f"[{n}]" for n in argument.shape)
     strides = "" if argument.strides is None else f", strides {argument.strides} elements"
-    text = f"{argument.name}: {argument.role} {argument.kind} {argument.dtype}{shape}{strides}"
-    packing = argument.packing
-    return text if packing is None else f"{text}, {list(packing.shape)} packed as {packing}"
+    return f"{argument.dtype}{shape}{strides}"
 
 
 def _check_version(what: str, found: object, known: int) -> None:

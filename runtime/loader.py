@@ -40,8 +40,8 @@ def load(path: str | os.PathLike[str]) -> Module:
         loaded = ctypes.CDLL(str(library))
     except OSError as error:
         raise ArtifactError("{0} does not load: {1}", library, error) from error
-    address = _symbol(loaded, manifest, library)
-    return Module(manifest.signature, address, target, origin=manifest.origin, owner=loaded)
+    addresses = [_symbol(loaded, symbol, library) for symbol in manifest.signature.symbols]
+    return Module(manifest.signature, addresses, target, origin=manifest.origin, owner=loaded)
 
 
 def check_machine(manifest: Manifest, flags: frozenset[str] | None) -> None:
@@ -82,11 +82,11 @@ def _target(manifest: Manifest) -> Target:
         raise ArtifactError("manifest: target: {0}", error) from error
 
 
-def _symbol(loaded: ctypes.CDLL, manifest: Manifest, library: Path) -> int:
+def _symbol(loaded: ctypes.CDLL, symbol: str, library: Path) -> int:
     try:
-        function = getattr(loaded, manifest.signature.name)
+        function = getattr(loaded, symbol)
     except AttributeError:
-        raise ArtifactError("{0} has no function {1}", library, manifest.signature.name) from None
+        raise ArtifactError("{0} has no function {1}", library, symbol) from None
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
     return address

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
+from .. import dtypes
 from ..errors import ArgumentError, KernelError
 from ..target import Target
 from .arguments import ctypes_parameters, make_binder
 from .memory import keep_freed_memory
-from .signature import OUT_OF_MEMORY, Signature
+from .signature import OUT_OF_MEMORY, Argument, Signature
 from .timer import Clock, Timing, time_calls
 
+_LINE = 64
 _PLAIN = (np.ndarray, bool, int, float)
 OriginKind = Literal["record", "transfer", "model", "default", "schedule"]
 GlueFactory = Callable[
@@ -59,7 +61,7 @@ class Module:
     def __init__(
         self,
         signature: Signature,
-        address: int,
+        addresses: Sequence[int],
         target: Target,
         *,
         origin: Origin,
@@ -67,16 +69,21 @@ class Module:
         glue: GlueFactory | None = None,
         owner: object = None,
     ) -> None:
-        """A module of the kernel at `address`, whose code lives as long as `owner` is held.
+        """A module of the functions `signature.symbols` at `addresses`.
 
-        `sources` are texts made when they are asked for.
+        Their code lives as long as `owner` is held. `sources` are texts made when asked for.
         """
         keep_freed_memory()
         self.signature = signature
         self.target = target
         self.origin = origin
         self._sources = dict(sources or {})
-        self._packed = {a.name: a for a in signature.arguments if a.packing is not None}
+        address, *others = addresses
+        self._packings = {a.name: p for a in signature.arguments if (p := a.packing) is not None}
+        self._packers = {
+            packer.arguments[0].name: _Kernel(packer, at, owner)
+            for packer, at in zip(signature.packers, others, strict=True)
+        }
         self._owner = owner
         self._kernel = _Kernel(signature, address, owner)
         self._entry: Callable[..., None] = self._kernel
@@ -136,25 +143,33 @@ class Module:
 
     @property
     def layouts(self) -> dict[str, str]:
-        """How the constant operands that the kernel wants packed are laid out; see `pack`."""
-        return {name: str(a.packing) for name, a in self._packed.items()}
+        """What the kernel takes in the place of constant operands, as texts; see `pack`.
+
+        A copy in another layout is described as `Schedule.pack` names it: `BAb, b = 48`.
+        """
+        return {name: packing.layout for name, packing in self._packings.items()}
 
     def pack(self, name: str, array: Any) -> np.ndarray[Any, Any]:
-        """The constant operand `name` in the layout that the kernel reads, `layouts[name]`.
+        """What the kernel takes in the place of the constant operand `name`: `layouts[name]`.
 
-        It is made once, and passed to every call in the place of the operand. Raises
-        `ArgumentError` if the kernel reads that operand as it is, or for a wrong array.
+        It is made once, and passed to every call. The array may have any strides unless the program
+        says which. Raises `ArgumentError` if the kernel reads that operand as it is, or for a wrong
+        array, and `KernelError` where there is no memory.
         """
-        argument = self._packed.get(name)
-        if argument is None or argument.packing is None:
+        packer = self._packers.get(name)
+        if packer is None:
             raise ArgumentError(
                 "{0}: argument {1!r} is not packed; {2}",
                 self.signature.name,
                 name,
-                f"packed are {', '.join(self._packed)}" if self._packed else "no argument is",
+                f"packed are {', '.join(self._packers)}" if self._packers else "no argument is",
                 hint="pass the array itself",
             )
-        return argument.packing.pack(array, name, argument.dtype)
+        operand, packed = packer.signature.arguments
+        given = array if operand.strides is not None else np.asarray(array, order="C")
+        result = _aligned(packed)
+        packer(given, result)
+        return result
 
     def __repr__(self) -> str:
         return f"<Module {self.signature.c_declaration()} for {self.target}, from {self.origin}>"
@@ -166,6 +181,7 @@ class _Kernel:
     def __init__(self, signature: Signature, address: int, owner: object) -> None:
         prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *ctypes_parameters(signature))
         self.name = signature.name
+        self.signature = signature
         self.function = prototype(address)
         self.binder = make_binder(signature)
         self.owner = owner
@@ -200,6 +216,15 @@ def _run(
     status = function(*values)
     if status:
         fail(status)
+
+
+def _aligned(argument: Argument) -> np.ndarray[Any, Any]:
+    """An array for an argument, at the start of a cache line."""
+    size = argument.size * argument.itemsize
+    memory = np.empty(size + _LINE, np.uint8)
+    start = -memory.ctypes.data % _LINE
+    dtype = dtypes.to_numpy(argument.dtype)
+    return memory[start : start + size].view(dtype).reshape(argument.shape)
 
 
 def cache_flusher(target: Target) -> Callable[[], object]:

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
 from .. import dtypes
 from ..errors import ArtifactError, IRError
-from .packing import Packing
 
 ABI_VERSION = 1
 OK = 0
@@ -63,9 +62,9 @@ class Argument:
     """One parameter of a kernel.
 
     `strides` are in elements, `None` is compact row-major. `role` says who writes: an `inout`
-    tensor is read and overwritten. `constant` operands may be packed ahead of time: `packing` says
-    how, and `shape` is then that of the packed operand. `value_range` is (low, high), high
-    exclusive, of the integers that it holds.
+    tensor is read and overwritten. What is computed of a `constant` operand alone may be computed
+    ahead of the calls: `packing` says how, and the kernel takes the result, which is what `dtype`
+    and `shape` are of. `value_range` is (low, high), high exclusive, of the integers that it holds.
     """
 
     name: str
@@ -105,6 +104,14 @@ class Argument:
     def written(self) -> bool:
         return self.role != "in"
 
+    @property
+    def packer(self) -> Signature | None:
+        """The function that packs it: of the operand as it is, and of the packed one."""
+        if self.packing is None:
+            return None
+        packed = replace(self, name=f"{self.name}_packed", role="out", constant=False, packing=None)
+        return Signature(self.packing.packer, (self.packing.operand, packed))
+
     def to_json(self) -> dict[str, Any]:
         return {
             "name": self.name,
@@ -140,11 +147,48 @@ class Argument:
 
 
 @dataclass(frozen=True)
+class Packing:
+    """How a constant operand is prepared before the calls.
+
+    The function `packer`, in the code beside the kernel, takes the `operand` as the caller has it
+    and writes what the kernel takes in its place. `layout` says for people what that is.
+    """
+
+    packer: str
+    operand: Argument
+    layout: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"packer": self.packer, "operand": self.operand.to_json(), "layout": self.layout}
+
+    @staticmethod
+    def from_json(data: object) -> Packing:
+        """The packing of its JSON form. Raises `ArtifactError` if that is malformed."""
+        fields = _object(data, "how an operand is packed")
+        operand = _object(fields.get("operand"), "an argument")
+        if operand.get("packing") is not None:
+            raise ArtifactError("packing: its operand is packed too")
+        return Packing(
+            _c_name(fields, "packer"), Argument.from_json(operand), _text(fields, "layout")
+        )
+
+
+@dataclass(frozen=True)
 class Signature:
     """The symbol of a kernel and its parameters in order."""
 
     name: str
     arguments: tuple[Argument, ...]
+
+    @property
+    def packers(self) -> tuple[Signature, ...]:
+        """The functions that pack operands for the kernel, in the order of these."""
+        return tuple(p for a in self.arguments if (p := a.packer) is not None)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The names of the kernel and of its packers."""
+        return (self.name, *(p.name for p in self.packers))
 
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name, "arguments": [a.to_json() for a in self.arguments]}
@@ -156,9 +200,7 @@ class Signature:
         arguments = fields.get("arguments")
         if not isinstance(arguments, list):
             raise ArtifactError("signature: expected a list of arguments, found {0!r}", arguments)
-        name = _text(fields, "name")
-        if not _is_c_name(name):
-            raise ArtifactError("signature: {0!r} is not the name of a C function", name)
+        name = _c_name(fields, "name")
         return Signature(name, tuple(Argument.from_json(a) for a in arguments))
 
     def c_declaration(self) -> str:
@@ -192,15 +234,6 @@ def _is_c_name(name: str) -> bool:
 
 
 def _validated(argument: Argument) -> Argument:
-    packing = argument.packing
-    if packing is not None and (packing.packed_shape != argument.shape or argument.strides):
-        raise ArtifactError(
-            "argument {0}: packed as {1} it has the shape {2}, found {3}",
-            argument.name,
-            str(packing),
-            list(packing.packed_shape),
-            list(argument.shape),
-        )
     try:
         dtypes.info(argument.dtype)
     except IRError as error:
@@ -218,6 +251,14 @@ def _validated(argument: Argument) -> Argument:
         raise ArtifactError("argument {0}: negative extent or stride", argument.name)
     if argument.kind == "scalar" and (argument.shape or argument.written):
         raise ArtifactError("argument {0}: a scalar has no shape and is read only", argument.name)
+    if argument.packing is not None:
+        operand = argument.packing.operand
+        if any(a.kind == "scalar" or a.written for a in (argument, operand)):
+            raise ArtifactError(
+                "argument {0}: what is packed is a tensor, read only", argument.name
+            )
+        if operand.name != argument.name:
+            raise ArtifactError("argument {0} is packed of {1}", argument.name, operand.name)
     return argument
 
 
@@ -232,6 +273,13 @@ def _text(fields: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise ArtifactError("{0}: expected a text, found {1!r}", key, value)
     return value
+
+
+def _c_name(fields: Mapping[str, Any], key: str) -> str:
+    name = _text(fields, key)
+    if not _is_c_name(name):
+        raise ArtifactError("signature: {0!r} is not the name of a C function", name)
+    return name
 
 
 def _choice(fields: Mapping[str, Any], key: str, choices: tuple[Any, ...]) -> Any:

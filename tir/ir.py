@@ -351,11 +351,12 @@ class Reduce(Expr):
 class Buffer:
     """A dense array. `strides` in elements; `None` is compact row-major.
 
-    `constant` operands may be packed ahead of time. `value_range` (low, high), high exclusive,
-    bounds the integers it holds. `align` pads an internal one: (axis, factor, offset) widens the
-    stride of `axis` to `offset` more than a multiple of `factor`. `swizzle` of an internal one,
-    (axis, by, rows, width), puts the element with index a along `axis` and b along `by` in the
-    place that is `(a // width ^ b % rows) * width + a % width` along `axis`.
+    What is computed of a `constant` operand alone may be computed ahead of the calls. `value_range`
+    (low, high), high exclusive, bounds the integers it holds. `align` pads an internal one: (axis,
+    factor, offset) widens the stride of `axis` to `offset` more than a multiple of `factor`.
+    `swizzle` of an internal one, (axis, by, rows, width), puts the element with index a along
+    `axis` and b along `by` in the place that is `(a // width ^ b % rows) * width + a % width` along
+    `axis`.
     """
 
     name: str

@@ -81,7 +81,8 @@ def placeholder(
 ) -> Tensor:
     """An input. `strides` are in elements (`None`: compact row-major).
 
-    `constant` says that the operand is known ahead of the calls, so that it may be packed.
+    `constant` says that the operand is known ahead of the calls: what is computed of it alone, a
+    packed copy for instance, may be computed once (`Module.pack`).
     `value_range` (low, high), high exclusive, bounds the integers that it holds.
     """
     _check_name(name)

@@ -191,8 +191,8 @@ attributes #0 = {{ {_lines(f'"{k}"="{v}"' for k, v in attributes.items())} }}
     runtime = openmp.load()
     names = ("GOMP_parallel", "omp_get_thread_num")
     imports = {n: runtime.symbol_address(n) for n in names} if runtime else {}
-    loaded = load_object(code, "main", imports)
-    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(loaded.address)
+    loaded = load_object(code, ["main"], imports)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(loaded.addresses[0])
 
     def call() -> object:
         return function(context.ctypes.data), owned, loaded

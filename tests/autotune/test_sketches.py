@@ -11,6 +11,7 @@ import pytest
 
 from tilewright import dtypes, ops
 from tilewright.autotune.candidates import Rowspace
+from tilewright.autotune.profile import profile
 from tilewright.autotune.rules.bands import MAX_BAND
 from tilewright.autotune.sketch import sketches
 from tilewright.autotune.verify import compare, slack_of, tolerance_of
@@ -197,9 +198,13 @@ def test_candidates_of_other_algebra(options: dict[str, Any]) -> None:
             found = arguments(func, 1)
             module = to_module(compile_func(schedule.func, target))
             module(*(
-                value if a.packing is None else a.packing.pack(value, a.name, a.dtype)
+                value if a.packing is None else module.pack(a.name, value)
                 for a, value in zip(module.signature.arguments, found, strict=True)
             ))  # fmt: skip
+            visited = [v.name for v in profile(schedule.func).visits]
+            constant = options.get("constant_w", False)
+            assert ("W" in module.layouts) is constant
+            assert ("W_tiles" in visited) is not constant
             check = compare(found[-1:], wanted[-1:], ["Y"], limit * slack_of(schedule.trace))
             assert check.passed, f"{sketch.name} {row.tolist()}: {check.error}"
 
@@ -248,6 +253,35 @@ def test_dot_products_by_the_widest_instruction_that_fits(
     )
     code = compile_func(scheduled, target).assembly()
     assert ("vpdpbusd" in code or "vdpbf16ps" in code) is first.startswith("dot")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "a", "b"),
+    [
+        ((13, 33, 19), "uint8", "int8"),
+        ((16, 32, 16), "uint8", "int8"),
+        ((13, 32, 19), "bfloat16", "bfloat16"),
+    ],
+)
+def test_what_instructions_take_packed_is_packed_ahead(
+    sizes: tuple[int, int, int], a: str, b: str
+) -> None:
+    func = ops.matmul_func(*sizes, dtype=a, dtype_b=b, constant_b=True)
+    target = resolve("cpu -mcpu=cooperlake -threads=1")
+    rng = np.random.default_rng(0)
+    made = [s for s in sketches(func, target) if s.name.startswith("dot")]
+    assert made
+    for sketch in made:
+        (row,) = Rowspace(sketch).sample(rng, 1)
+        scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
+        module = to_module(compile_func(scheduled, "cpu -threads=1"))
+        assert module.layouts["B"].startswith("BAba, b = 16, a = ")
+        (left, right, found), wanted = arguments(func, 1), arguments(func, 1)
+        module(left, module.pack("B", right), found)
+        interpret(func, *wanted)
+        np.testing.assert_allclose(
+            found.astype(np.float64), wanted[-1].astype(np.float64), rtol=2e-2
+        )
 
 
 @pytest.mark.parametrize(("n", "asked"), [(1 << 24, {"A", "B"}), (1 << 12, set())])

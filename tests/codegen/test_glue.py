@@ -374,7 +374,7 @@ def test_a_module_with_glue_is_a_module() -> None:
     rig = Rig(A, OUT)
     mod = Module(
         rig.signature,
-        rig.address,
+        [rig.address],
         Target.parse("cpu -mcpu=x86-64 -threads=1"),
         origin=Origin("schedule"),
         glue=make_glue,

@@ -25,7 +25,7 @@ class Probe:
         assert address is not None
         self.mod = Module(
             signature,
-            address,
+            [address],
             Target.parse("cpu -mcpu=x86-64 -threads=1"),
             origin=Origin("schedule"),
             sources={"tir": lambda: "the program", "llvm": lambda: "the code"},

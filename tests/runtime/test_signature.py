@@ -10,7 +10,7 @@ import pytest
 from tilewright import dtypes
 from tilewright.errors import ArtifactError
 from tilewright.runtime.arguments import C_SCALARS
-from tilewright.runtime.signature import C_TYPES, Argument, Signature, compact_strides
+from tilewright.runtime.signature import C_TYPES, Argument, Packing, Signature, compact_strides
 
 SIGNATURE = Signature(
     "gather",
@@ -22,11 +22,25 @@ SIGNATURE = Signature(
         Argument("state", "bool", (), role="inout"),
     ),
 )
+OPERAND = Argument("W", "float32", (3, 2), constant=True)
+PACKING = Packing("f_pack_W", OPERAND, "BA")
+PACKED = Signature(
+    "f", (Argument("W", "bfloat16", (2, 3), constant=True, packing=PACKING), Argument("x", "int8"))
+)
 
 
-def test_json_round_trip() -> None:
-    text = json.dumps(SIGNATURE.to_json())
-    assert Signature.from_json(json.loads(text)) == SIGNATURE
+@pytest.mark.parametrize("signature", [SIGNATURE, PACKED])
+def test_json_round_trip(signature: Signature) -> None:
+    text = json.dumps(signature.to_json())
+    assert Signature.from_json(json.loads(text)) == signature
+
+
+def test_what_packs_an_operand_is_a_function_too() -> None:
+    (packer,) = PACKED.packers
+    assert packer.c_declaration() == "int32_t f_pack_W(const float *W, uint16_t *W_packed)"
+    assert packer.arguments[0] == OPERAND
+    assert packer.arguments[1].shape == (2, 3)
+    assert PACKED.symbols == ("f", "f_pack_W")
 
 
 def test_c_prototype() -> None:
@@ -81,6 +95,23 @@ def argument(**changes: Any) -> dict[str, Any]:
 def test_malformed_arguments_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ArtifactError, match=message):
         Signature.from_json({"name": "f", "arguments": [argument(**changes)]})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"packer": "f g"}, "'f g' is not the name of a C function"),
+        ({"layout": 3}, "layout: expected a text"),
+        ({"operand": None}, "expected an argument as a JSON object"),
+        ({"operand": argument()}, "argument W is packed of a"),
+        ({"operand": argument(name="W", role="out")}, "what is packed is a tensor, read only"),
+        ({"operand": argument(packing=PACKING.to_json())}, "its operand is packed too"),
+    ],
+)
+def test_malformed_packings_are_refused(changes: dict[str, Any], message: str) -> None:
+    packing = {**PACKING.to_json(), **changes}
+    with pytest.raises(ArtifactError, match=message):
+        Argument.from_json({**PACKED.arguments[0].to_json(), "packing": packing})
 
 
 @pytest.mark.parametrize(
