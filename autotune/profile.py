@@ -212,6 +212,7 @@ def _visit(
     accesses: dict[object, Access] = {}
     operations = expensive = 0
     dtype = "float32"
+    joint = _joint(block)
     for n in walk(block.body):
         kind = type(n)
         if kind is Load or kind is Store:
@@ -224,9 +225,11 @@ def _visit(
                 accesses[key] = _access(n.buffer, kind is Store, at, loops, first, simplifier)
             if kind is Store:
                 dtype = n.buffer.dtype
-        elif kind is Select or (kind is Binary and n.dtype in ARITHMETIC):
+        elif kind is Select:
+            operations += n not in joint
+        elif kind is Binary and n.dtype in ARITHMETIC:
             # A product of 32-bit integers takes two instructions' time.
-            operations += 2 if kind is Binary and n.op is Op.MUL and n.dtype in PRODUCTS else 1
+            operations += 2 if n.op is Op.MUL and n.dtype in PRODUCTS else 1
         elif kind is Call:
             expensive += n.fn in EXPENSIVE
             operations += n.fn not in EXPENSIVE
@@ -247,6 +250,19 @@ def _visit(
         accumulates,
         dtype,
     )
+
+
+def _joint(block: Block) -> set[Expr]:
+    """Selects right inside of one that has the same other side: their conditions are one mask.
+
+    Which of them hold always, and are left out, depends on the decisions.
+    """
+    selects = [n for n in walk(block.body) if type(n) is Select]
+    return {
+        n.then
+        for n in selects
+        if type(n.then) is Select and key_of(n.then.other) == key_of(n.other)
+    }
 
 
 def _domains(block: Block, loops: list[For], s: Simplifier) -> Iterator[Domain]:

@@ -238,9 +238,30 @@ def _floordiv(s: Simplifier, e: Binary) -> Poly:
             return a
         if y == -1:
             return negated(a)
+        taken_apart = _quotient_of_extremum(s, a, y) if y > 1 else None
+        if taken_apart is not None:
+            return taken_apart
     elif a == b and s.interval(b)[0] > 0:
         return {ONE: 1}
     return quotient(s, a, b, shown)
+
+
+def _quotient_of_extremum(s: Simplifier, a: Poly, by: int) -> Poly | None:
+    """`(min(x, y) + c) // by` as the minimum of two exact quotients, where they are."""
+    atoms = [k for k in a if k is not ONE]
+    if len(atoms) != 1 or isinstance(atoms[0], tuple) or a[atoms[0]] != 1 or not s.fits(a):
+        return None
+    definition = s.definitions.get(atoms[0])
+    if definition is None or definition[0] not in (Op.MIN, Op.MAX):
+        return None
+    op, *sides = definition
+    for side in sides:
+        if any(c % by for k, c in side.items() if k is not ONE) or not s.fits(side):
+            return None
+    x, y = (
+        {k: q for k, c in shifted(side, a.get(ONE, 0)).items() if (q := c // by)} for side in sides
+    )
+    return s.poly(Binary(op, s.build(x), s.build(y), INDEX))
 
 
 def _mod(s: Simplifier, e: Binary) -> Poly:

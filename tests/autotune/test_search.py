@@ -54,10 +54,35 @@ def program(name: str) -> Func:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_features_of_a_row_are_those_of_its_program(name: str) -> None:
-    func = program(name)
-    rng = np.random.default_rng(0)
+    check_features(program(name), np.random.default_rng(0), 4)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_features_of_a_row_are_those_of_its_program_of_odd_sizes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, m, k = (int(rng.integers(1, 70)) for _ in "nmk")
+    kernel, stride, size = int(rng.choice([1, 3])), int(rng.choice([1, 2])), k % 9 + 5
+    funcs = (
+        lambda: ops.matmul_func(n, m, k),
+        lambda: ops.matmul_func(n, m, k, batch=3),
+        lambda: ops.int8_matmul_func(n, m, k),
+        lambda: ops.conv2d_func(
+            c=n % 17 + 1, o=m % 20 + 1, h=size, w=size, kernel=kernel, stride=stride
+        ),
+        lambda: ops.softmax_func(n, m),
+        lambda: ops.transpose_func(n, m),
+    )
+    check_features(funcs[seed % len(funcs)](), rng, 2)
+
+
+def test_features_of_panels_that_exceed_a_program_are_those_of_its_program() -> None:
+    check_features(ops.matmul_func(12, 63, 40), np.random.default_rng(0), 4)
+    check_features(ops.int8_matmul_func(5, 34, 14), np.random.default_rng(0), 4)
+
+
+def check_features(func: Func, rng: np.random.Generator, count: int) -> None:
     for sketch in sketches(func, TARGET):
-        rows = Rowspace(sketch).sample(rng, 4)
+        rows = Rowspace(sketch).sample(rng, count)
         read = profile(sketch.func, sketch.variables, sketch.space.bounds)
         of_rows = estimate(read, rows, TARGET)
         for n, row in enumerate(rows):

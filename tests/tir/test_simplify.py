@@ -169,6 +169,9 @@ SYMBOLIC_EXAMPLES: list[tuple[Expr, Expr]] = [
     (I * U + J < T * U, TRUE),
     ((N + T - 1) // T * T >= N, TRUE),
     (binary(Op.MIN, T * U, 4096), T * U),
+    ((binary(Op.MIN, T * 16, 36) + 15) // 16, binary(Op.MIN, T, 3)),
+    (binary(Op.MAX, T * 8, 36) // 4, binary(Op.MAX, T * 2, 9)),
+    ((binary(Op.MIN, T * 12, 36) + 7) // 8, (binary(Op.MIN, T * 12, 36) + 7) // 8),
     ((T * 4 + I) // (T * 2), const(2)),
 ]
 
