@@ -107,6 +107,9 @@ def compile_func(
     for other in others:
         module.link_in(other)
     optimised = str(module)  # before machine code is made of it, which rewrites it
+    safe = llvm.without_single_lanes(optimised)
+    if safe != optimised:
+        module, optimised = llvm.parse(safe), safe
     code = llvm.object_code(module, target)
     programs = tuple(lowered for lowered, _, _ in emitted)
     return Compiled(signature, target, programs, optimised, code, any(p for *_, p in emitted))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
@@ -94,6 +95,33 @@ def parse(text: str) -> binding.ModuleRef:
     except RuntimeError as error:
         raise BuildError("LLVM refuses the generated code: {0}", error, text=text) from error
     return module
+
+
+_ONE_LANE = re.compile(
+    r"^  (?:tail )?call void @llvm\.masked\.store\.\w+\.p0\("
+    r"(?P<type><\d+ x (?P<lane>\w+)>) (?P<value>.+), ptr align (?P<align>\d+) (?P<at>%[\w.]+), "
+    r"<\d+ x i1> <(?P<before>(?:i1 false, )*)i1 true(?:, i1 false)*>\).*$",
+    re.MULTILINE,
+)
+
+
+def without_single_lanes(text: str) -> str:
+    """The text of a module with stores of one lane in the place of masked stores of one.
+
+    For targets with AVX-512, LLVM 22 makes a masked store of truncated integers one of the lane as
+    it was before, which overwrites what lies behind it.
+    """
+
+    def plain(found: re.Match[str]) -> str:
+        place, name = found["before"].count(","), f"%lane.{found.start()}"
+        vector, lane = found["type"], found["lane"]
+        return (
+            f"  {name} = extractelement {vector} {found['value']}, i64 {place}\n"
+            f"  {name}.at = getelementptr {lane}, ptr {found['at']}, i64 {place}\n"
+            f"  store {lane} {name}, ptr {name}.at, align {found['align']}"
+        )
+
+    return _ONE_LANE.sub(plain, text)
 
 
 def object_code(module: binding.ModuleRef, target: Target) -> bytes:

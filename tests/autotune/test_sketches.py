@@ -260,7 +260,7 @@ def test_dot_products_by_the_widest_instruction_that_fits(
     [
         ((13, 33, 19), "uint8", "int8"),
         ((16, 32, 16), "uint8", "int8"),
-        ((13, 32, 19), "bfloat16", "bfloat16"),
+        ((13, 33, 19), "bfloat16", "bfloat16"),
     ],
 )
 def test_what_instructions_take_packed_is_packed_ahead(

@@ -83,3 +83,25 @@ def test_nothing_behind_the_last_element_is_read(step: int, mask: str | None) ->
     expected = x[::step].copy()
     expected[int(mask or 16) :] = 0
     np.testing.assert_array_equal(y, expected)
+
+
+def narrowed(lanes: int, wide: str, narrow: str, mask: str) -> Func:
+    """The lanes that a mask names of a vector, cut to a narrower dtype."""
+    return parse(f"""
+def f(X: T.Buffer(({lanes},), "{wide}"), Y: T.Buffer(({lanes},), "{narrow}")):
+    T.store(Y[T.ramp(0, 1, {lanes})], T.{narrow}x{lanes}(X[T.ramp(0, 1, {lanes})]), mask=T.ramp(0, 1, {lanes}) {mask})
+""")  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [("int16", "int8"), ("int32", "int8"), ("int32", "int16"), ("int64", "int32"),
+     ("int64", "int16"), ("float32", "bfloat16")],
+)  # fmt: skip
+@pytest.mark.parametrize("lanes", [4, 8, 16, 32])
+def test_what_is_stored_narrower_stays_within_its_lanes(lanes: int, wide: str, narrow: str) -> None:
+    one = narrowed(lanes, wide, narrow, f"< T.broadcast(1, {lanes})")
+    assert "call void @llvm.masked.store" not in compile_func(one, WIDE).llvm_text
+    for n in range(lanes + 1):
+        for relation in ("<", ">=", "=="):
+            check(narrowed(lanes, wide, narrow, f"{relation} T.broadcast({n}, {lanes})"))
