@@ -280,3 +280,20 @@ def test_a_piece_that_is_guarded_off_has_no_result() -> None:
     short = Schedule(parse(repr(sch.func).replace("r_0 * 4 + r_1 < 11", "r_0 * 4 + r_1 < 8")))
     with pytest.raises(ScheduleError, match="beyond what is known to be written"):
         short.compute_at(short.get_block("Y_sum"), loops(short, "Y")[0])
+
+
+def test_numbers_without_infinity() -> None:
+    """Of a piece whose maximum is the least number nothing says that it is one of its elements."""
+    text = repr(sums(plain)).replace("float64", "float8_e4m3fn").replace(
+        'T.float8_e4m3fn("-inf")', "-448.0"
+    )  # fmt: skip
+    sch = Schedule(parse(text))
+    with pytest.raises(ScheduleError, match="float8_e4m3fn, which has no infinity"):
+        pieces(sch, 5, "S")
+
+
+def test_exponentials_that_are_cast_before_they_are_summed() -> None:
+    """Their precision is not that of the sum, which would be scaled with it."""
+    sch = Schedule(sums(plain, dtype="float16"))
+    with pytest.raises(ScheduleError, match="must sum exp"):
+        pieces(sch, 5, "S")
