@@ -203,6 +203,14 @@ def test_what_is_no_sum_of_exponentials(func: Func, message: str) -> None:
     assert sch.func is before
 
 
+def test_a_maximum_of_exponentials() -> None:
+    exps = "T.exp(X[vi, vr] - M[vi])"
+    text = repr(sums(plain)).replace(f"S[vi] + {exps}", f"T.maximum(S[vi], {exps})")
+    sch = Schedule(parse(text.replace("S[vi] = 0.0", 'S[vi] = T.float64("-inf")')))
+    with pytest.raises(ScheduleError, match="must sum exp"):
+        pieces(sch, 5, "S")
+
+
 def test_a_sum_over_a_part_of_the_row() -> None:
     x = te.placeholder((3, 10), "float64", name="X")
     k, r = te.reduce_axis(10, name="k"), te.reduce_axis(8, name="r")
