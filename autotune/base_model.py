@@ -12,9 +12,10 @@ is therefore bounded on both sides, and never that it is faster than its estimat
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from os import PathLike
 from pathlib import Path
@@ -56,11 +57,19 @@ _FAR = 2.0
 
 @dataclass(frozen=True)
 class BaseModel:
-    """A model trained on `rows` candidates; `origin` says where it comes from."""
+    """A model trained on `rows` candidates; `origin` says where it comes from.
+
+    `digest` is the SHA-256 of its file, in hexadecimal.
+    """
 
     booster: Any
     rows: int
     origin: str
+    digest: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Which model it is, as a JSON object."""
+        return {"origin": self.origin, "rows": self.rows, "digest": self.digest}
 
     def residual(self, features: Features) -> Floats:
         """log2 of the seconds over the estimate's, up to a constant for each program."""
@@ -71,7 +80,11 @@ class BaseModel:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model as xgboost's JSON, which `load` reads."""
-        Path(path).write_bytes(bytes(self.booster.save_raw("json")))
+        Path(path).write_bytes(_text(self.booster))
+
+
+def _text(booster: Any) -> bytes:
+    return bytes(booster.save_raw("json"))
 
 
 def train(samples: Samples, origin: str = "trained") -> BaseModel:
@@ -92,7 +105,7 @@ def train(samples: Samples, origin: str = "trained") -> BaseModel:
     booster = xgboost.train(PARAMETERS, data, num_boost_round=ROUNDS)
     rows = int(kept.sum())
     booster.set_attr(features=FEATURE_VERSION, rows=str(rows))
-    return BaseModel(booster, rows, origin)
+    return BaseModel(booster, rows, origin, hashlib.sha256(_text(booster)).hexdigest())
 
 
 def scaled(samples: Samples) -> tuple[Floats, np.ndarray]:
@@ -134,7 +147,7 @@ def load(path: str | PathLike[str]) -> BaseModel:
     except xgboost.core.XGBoostError as error:
         reason = str(error).strip().splitlines()[0]
         raise TuningError("{0} cannot be read as a cost model: {1}", path, reason) from error
-    return BaseModel(booster, rows, str(path))
+    return BaseModel(booster, rows, str(path), hashlib.sha256(data).hexdigest())
 
 
 def named(name: str | None) -> BaseModel | None:
@@ -150,7 +163,7 @@ def named(name: str | None) -> BaseModel | None:
 @cache
 def _shipped() -> BaseModel | None:
     try:
-        return load(MODEL)
+        return replace(load(MODEL), origin=SHIPPED)
     except TuningError as error:
         _log.warning("tuning begins without a base model: %s", error)
         return None

@@ -118,7 +118,8 @@ class Search:
         self.config = config or SearchConfig()
         self.target = target
         self.sketches = tuple(made) if made is not None else sketches(func, target, algebra=algebra)
-        self.model = CostModel(seed, named(self.config.base) if self.config.model else None)
+        self.base = named(self.config.base) if self.config.model else None
+        self.model = CostModel(seed, self.base)
         self.seconds_in_model = 0.0
         self._clock = clock
         self._rng = np.random.default_rng(seed)

@@ -16,6 +16,7 @@ from ..tir.verify import verify
 from ..tuning_db import TuningDatabase
 from ..tuning_db.values import Session, SessionStatus
 from . import history, transfer
+from .base_model import BaseModel
 from .budget import Budget, Meter
 from .config import TuneConfig
 from .cost_model import PARAMETERS, CostModel
@@ -178,7 +179,9 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
             if before is not None:
                 session = database.resume_session(before.id)
             else:
-                session = _started(database, subject, meter.budget, seed, options, tolerance)
+                session = _started(
+                    database, subject, meter.budget, seed, options, tolerance, search.base
+                )
             recorder = Recorder(database, subject, session, tolerance)
             setting = Setting(
                 recorder=recorder,
@@ -255,6 +258,7 @@ def _started(
     seed: int,
     config: TuneConfig,
     tolerance: float | None,
+    base: BaseModel | None,
 ) -> Session:
     return database.start_session(
         subject.workload.id,
@@ -263,5 +267,9 @@ def _started(
         seconds=budget.seconds,
         seed=seed,
         search={**config.to_json(), "tolerance": tolerance},
-        model={"features": CostModel.feature_version, **PARAMETERS},
+        model={
+            "features": CostModel.feature_version,
+            "base": None if base is None else base.to_json(),
+            **PARAMETERS,
+        },
     )

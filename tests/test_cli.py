@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pty
@@ -315,6 +316,9 @@ def test_show(run: Run, db: Path) -> None:
     assert "b0 = sch.get_block(0)" in shown.out
     assert run("db", "show", best["schedule"], "--db", db, "--json").json["kind"] == "schedule"
     assert "with T.block" in run("db", "show", best["workload"], "--db", db).out
+    measurement = run("db", "show", best["measurement"], "--db", db, "--json").json
+    session = run("db", "show", measurement["session"], "--db", db)
+    assert hashlib.sha256(base_model.MODEL.read_bytes()).hexdigest() in session.out
     assert run("db", "show", "0123456789", "--db", db).code == 1
 
 

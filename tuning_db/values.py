@@ -146,8 +146,9 @@ class Session(Digested):
     """A tuning run. Made by `TuningDatabase.start_session`.
 
     The budget is `trials` and/or `seconds` (None: unlimited). `search` and `model` are the
-    configurations, as JSON objects. The last five fields change while it runs and are no part of
-    its id; `host` and `pid` are those of the process that runs it now, or ran it last.
+    configurations, as JSON objects; `base` of `model` names the model that it began with, by the
+    digest of its file. The last five fields change while it runs and are no part of its id; `host`
+    and `pid` are those of the process that runs it now, or ran it last.
     """
 
     kind: ClassVar[str] = "session"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import signal
 import threading
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import pytest
 from tilewright import TargetError, TuningDatabase, TuningError, tune
 from tilewright.autotune import history, search
 from tilewright.autotune import tune as tuning
+from tilewright.autotune.base_model import MODEL, SHIPPED, named
 from tilewright.autotune.budget import Meter
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.measured import Measured, VerifyResult
@@ -106,6 +108,27 @@ def test_the_fastest_checked_candidate_is_the_best(db: TuningDatabase, play: Pla
     assert [t.number for t in trials] == list(range(1, 9))
     assert [t.record for t in trials] == [True, False, True] + [False] * 5
     assert [t.best_seconds for t in trials] == [3.0, 3.0] + [2.0] * 6
+
+
+def test_a_session_names_the_model_it_began_with(
+    db: TuningDatabase, play: Play, tmp_path: Path
+) -> None:
+    path = tmp_path / "own.json"
+    shipped = named(SHIPPED)
+    assert shipped is not None
+    shipped.save(path)
+    play(ok(1.0))
+    for base in (SHIPPED, str(path), None):
+        run(db, config=replace(QUICK, search=replace(QUICK.search, model=True, base=base)))
+    run(db, config=replace(QUICK, search=replace(QUICK.search, model=False)))
+    found = [s.model["base"] for s in sorted(db.records(Session), key=lambda s: s.started)]
+    digests = [hashlib.sha256(p.read_bytes()).hexdigest() for p in (MODEL, path)]
+    assert found == [
+        {"origin": SHIPPED, "rows": shipped.rows, "digest": digests[0]},
+        {"origin": str(path), "rows": shipped.rows, "digest": digests[1]},
+        None,
+        None,
+    ]
 
 
 def test_a_measurement_is_in_the_database_before_it_is_told(db: TuningDatabase, play: Play) -> None:
