@@ -49,7 +49,7 @@ Run = Callable[..., Result]
 def spawn(*arguments: object) -> Result:
     """Runs the command in a process of its own."""
     command = [str(COMMAND), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     return Result(done.returncode, done.stdout, done.stderr)
 
 
@@ -111,7 +111,7 @@ def test_readme_commands(root: Path, tmp_path: Path) -> None:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
@@ -148,7 +148,7 @@ def test_version(run: Run) -> None:
 
 def test_python_dash_m() -> None:
     command = [sys.executable, "-m", "tilewright", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     assert done.stdout == f"tilewright {tw.__version__}\n"
 
 
@@ -206,7 +206,7 @@ def in_terminal(command: list[str]) -> tuple[int, str]:
         if not pieces[-1]:
             break
     os.close(ours)
-    return child.wait(timeout=60), b"".join(pieces).decode()
+    return child.wait(timeout=600), b"".join(pieces).decode()
 
 
 TERMINAL = {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
@@ -222,7 +222,7 @@ def test_ctrl_c_keeps_the_best(matmul: str, tmp_path: Path) -> None:
     line = next(line for line in child.stderr if "trial" in line)
     assert "best" in line
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=600)
     assert child.returncode == 130, err
     assert "Traceback" not in err
     assert re.search(r"^best +[\d.]+ [mun]s", out, re.MULTILINE)

@@ -147,7 +147,7 @@ def run_command(command: str, where: str) -> tuple[int, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     return run.returncode, run.stdout

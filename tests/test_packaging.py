@@ -66,7 +66,7 @@ def test_wheel_holds_the_package_and_nothing_else(
             shutil.copy(path, source / inside)
             expected.add(f"tilewright/{inside.as_posix()}")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "-w", tmp_path, source], check=True, timeout=120)
+    subprocess.run([*command, "-w", tmp_path, source], check=True, timeout=600)
 
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
@@ -82,7 +82,7 @@ def test_wheel_holds_the_package_and_nothing_else(
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
     assert run.stdout.split() == [
         str(tmp_path / "installed/tilewright/__init__.py"),
@@ -146,7 +146,7 @@ def ruff(root: Path, path: str, source: str) -> str:
         input=source,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert run.stderr == ""
@@ -208,7 +208,7 @@ def test_type_check_refuses(root: Path, tmp_path: Path) -> None:
         cwd=root,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     found = {

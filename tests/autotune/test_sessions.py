@@ -59,8 +59,8 @@ def lines(child: subprocess.Popen[str], word: str, count: int) -> list[str]:
 
 
 def stragglers(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
-    """Those of the processes that still live after ten seconds."""
-    _, alive = psutil.wait_procs(processes, timeout=10)
+    """Those of the processes that still live after two minutes."""
+    _, alive = psutil.wait_procs(processes, timeout=120)
     return [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
 
 

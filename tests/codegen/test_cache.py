@@ -266,7 +266,7 @@ def test_processes_share_a_folder(folder: Path) -> None:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
     for child in children:
-        child.communicate("go\n", timeout=60)
+        child.communicate("go\n", timeout=600)
         assert child.returncode == 0
     assert len(entries(folder)) == 6
     kernels = KernelCache(folder)

@@ -350,7 +350,7 @@ def test_the_gil_is_released_while_the_kernel_runs() -> None:
     for _ in threads:
         ctypes.CDLL(None).sem_post(ctypes.c_void_p(memory.ctypes.data))
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=600)
         assert not thread.is_alive()
 
 

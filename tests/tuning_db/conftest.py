@@ -150,7 +150,7 @@ def _server(binaries: Path) -> Iterator[str]:
 
 def _wait(url: str, server: subprocess.Popen[bytes]) -> None:
     engine = create_engine(url)
-    for _ in range(300):
+    for _ in range(3000):
         try:
             engine.connect().close()
         except OperationalError:
