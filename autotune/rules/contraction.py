@@ -27,11 +27,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ...schedule import Schedule
+from ...schedule.blocks import free_vars
 from ...schedule.find import find_block
 from ...target import Target
 from ...tir.ir import Block, Dim, Label, Var, ceildiv, product
 from ..sketch import Draft, Rule
-from ..structure import extents, inputs_of, matched, output_of, reduced, spatial, vector_choices
+from ..structure import (
+    Input,
+    extents,
+    inputs_of,
+    matched,
+    output_of,
+    reduced,
+    spatial,
+    vector_choices,
+)
 from .common import fused, lanes_for, unroll_hint, widest
 from .elementwise import schedule_following
 from .joining import flatten
@@ -319,6 +329,7 @@ class Tiles:
         )
         accumulators = product(list(self.inner.values()))
         room = target.vector_registers - 1
+        held: Dim = 0
         for i in inputs_of(block):
             if vector in i.used:
                 held = product([n for v, n in self.inner.items() if v in i.used])
@@ -327,26 +338,41 @@ class Tiles:
             draft.limit("the register tile hides the latency of fma", accumulators >= 4)
         parts = _parts(block) if plan.blocked else []
         self.part = sch.sample_categorical(parts) if parts else None
-        deep = sizes[reduced(block)[-1]]
+        last = reduced(block)[-1]
+        deep = sizes[last]
         whole = [deep] if deep in (5, 6, 7) else []  # windows
         unrolls = [u for u in (1, 2, 3, 4, *whole, 8) if deep % u == 0]
         self.unroll = sch.sample_categorical(unrolls) if len(unrolls) > 1 else None
         if self.unroll is not None:
             draft.limit("the unrolled body is short", accumulators * self.unroll <= MAX_UNROLLED)
-            if _slides(block, reduced(block)[-1]):
-                # What the window shares between steps is held in registers as well, or read again.
-                draft.limit(
-                    "a window's values fit the registers", accumulators * self.unroll <= 4 * room
-                )
+            for i in _windows(block, last):
+                if vector in i.used:
+                    fits = accumulators * self.unroll <= 2 * room
+                else:
+                    used = accumulators + held + self._window_values(i, last, self.unroll)
+                    fits = (self.unroll <= 1) | (used <= room)
+                draft.limit("a window's values fit the registers", fits)
+
+    def _window_values(self, window: Input, step: Var, steps: Dim) -> Dim:
+        """The values that `steps` at once need of a window: LLVM keeps what some of them share."""
+        each = window.strides[step] or 0
+        total: Dim = 1
+        for v, n in self.inner.items():
+            if v in window.used:
+                slides = any({v, step} <= free_vars(e) for e in window.at.indices)
+                times = (window.strides[v] or 0) // each if slides and each else 0
+                total *= n - 1 + ceildiv(steps, times) if times > 0 else n
+        return total
 
     def width(self, var: Var) -> Dim:
         """The elements of the register tile along a variable."""
         return self.inner[var] * self.lanes if var is self.vector else self.inner[var]
 
 
-def _slides(block: Block, inner: Var) -> bool:
-    """Whether an index of an input moves with `inner` and with a spatial variable."""
-    return any(
-        inner in i.used and i.strides[inner] is not None and inner not in i.plain
+def _windows(block: Block, inner: Var) -> list[Input]:
+    """The inputs with an index that moves with `inner` and with a spatial variable."""
+    return [
+        i
         for i in inputs_of(block)
-    )
+        if inner in i.used and i.strides[inner] is not None and inner not in i.plain
+    ]

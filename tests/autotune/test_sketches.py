@@ -71,6 +71,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("attention_func", {"batch": 1, "heads": 2, "sequence": 9, "dim": 16}),
     ("attention_func", {"batch": 1, "heads": 2, "sequence": 97, "dim": 16, "causal": True}),
 ]
+Tile = tuple[int, int, int]
 ROWS = 12
 """Candidates of a program, at most; of each sketch one at least."""
 
@@ -338,3 +339,25 @@ def test_a_row_of_a_window_is_taken_at_once(kernel: int) -> None:
         assert sketch.space is not None
         if sketch.name.startswith("tiled"):
             assert [1, kernel] in [list(values) for values in sketch.space.values.values()]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "fit", "too_many"),
+    [
+        (7, 2, [(2, 8, 7), (1, 10, 7), (2, 14, 1)], [(2, 10, 7), (1, 16, 7)]),
+        (3, 1, [(2, 8, 3), (1, 14, 3), (2, 14, 1)], [(2, 12, 3), (2, 14, 3)]),
+    ],
+)
+def test_what_steps_of_a_window_share_fits_the_registers(
+    kernel: int, stride: int, fit: list[Tile], too_many: list[Tile]
+) -> None:
+    """Vectors, pixels and steps at once of a register tile: measured, they are fast or spill."""
+    func = ops.conv2d_func(
+        c=16, h=112, w=112, o=64, kernel=kernel, stride=stride, padding=kernel // 2, constant_w=True
+    )
+    made = sketches(func, resolve("cpu -mcpu=cascadelake -threads=1"))
+    (sketch,) = (s for s in made if s.name == "tiled_across_packW+rows")
+    rows = Rowspace(sketch).sample(np.random.default_rng(0), 20_000)
+    found = {(int(r[0]), int(r[2]), int(r[6])) for r in rows}
+    assert found.issuperset(fit)
+    assert found.isdisjoint(too_many)
