@@ -478,7 +478,11 @@ def visited(fn: Func, blocks: Sequence[tuple[Block, Sequence[Iter]]]) -> bool:
     """
     block, iters = blocks[0]
     extents = tuple([i.extent for i in iters])
-    if any(certain(n == 0) for n in extents) or not extents:
+    if any(certain(n == 0) for n in extents):
+        return True
+    if all(any(certain(s.extent == 0) for s in loops_above(fn, b.label)) for b, _ in blocks):
+        return False  # none of them runs at all
+    if not extents:
         return True
     points = Buffer(block.label.name, extents, "bool")
     visits = [

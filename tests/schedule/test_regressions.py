@@ -1032,3 +1032,15 @@ def test_a_parallel_loop_is_not_put_around_one_that_writes_the_same_again() -> N
     with pytest.raises(ScheduleError, match="not known to write different elements of A_local"):
         sch.reorder(rows, inner)
     check(sch)
+
+
+def test_a_block_in_a_loop_of_no_iterations_writes_nothing() -> None:
+    a = placeholder(1)
+    sch = Schedule(te.func([a, te.compute((0,), lambda i: a[0] + i, name="B")]))
+    (loop,) = sch.get_loops(sch.get_block("B"))
+    copy = sch.cache_read(sch.get_block("B"), 0, "local")
+    sch.compute_at(copy, loop)
+    sch.fission(loop, after=None)
+    with pytest.raises(ScheduleError, match="A_local does not run in all of its iterations"):
+        sch.cache_write(copy, 0, "shared")
+    check(sch)
