@@ -19,13 +19,14 @@ from ...tir.ir import (
     as_expr,
     seq,
 )
+from ...tir.visit import walk
 from ..available import require_still_concurrent
 from ..blocks import loop_ranges, region_buffers, require_not_prefetched
 from ..find import blocks_in, find_block, find_path, path_to, rebuild
 from ..legality import kept_apart, own_boxes
 from ..primitive import primitive
 from ..rebind import rebound
-from ..require import require
+from ..require import current_space, require
 from ..versions import Turn, Versions, renewed, versions_of
 from .partition import MAX_BLOCKS, fresh_copy, tidied
 
@@ -269,4 +270,20 @@ def _versioned(fn: Func, path: Sequence[Stmt], plan: _Plan) -> dict[Buffer, Vers
             at=loop.var,
             hint="give the blocks that use it one stage",
         )
+        _require_no_choice(loop, buffer)
     return found
+
+
+def _require_no_choice(loop: For, buffer: Buffer) -> None:
+    """With some sizes an iteration might fill `buffer` itself: then it would have versions."""
+    space = current_space()
+    used = set() if space is None else {n for n in walk(loop) if type(n) is Var} & {*space.bounds}
+    require(
+        not used,
+        "whether loop {0} needs versions of {1} depends on decisions that are open: {2}",
+        loop.var.name,
+        buffer.name,
+        lambda: ", ".join(sorted(v.name for v in used)),
+        at=loop.var,
+        hint="pipeline the loop before the steps that use these decisions",
+    )

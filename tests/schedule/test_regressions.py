@@ -1044,3 +1044,20 @@ def test_a_block_in_a_loop_of_no_iterations_writes_nothing() -> None:
     with pytest.raises(ScheduleError, match="A_local does not run in all of its iterations"):
         sch.cache_write(copy, 0, "shared")
     check(sch)
+
+
+def test_a_pipeline_is_refused_where_its_versions_depend_on_open_decisions() -> None:
+    """A handle of a buffer in versions has an index more than one of the buffer."""
+    a = placeholder(4, 8)
+    b = te.compute((4, 8), lambda i, j: a[i, j] + 1, name="B")
+    sch = Schedule(
+        te.func([a, te.compute((4, 8), lambda i, j: b[i, j] * 2, name="C")]), symbolic=True
+    )
+    size = sch.sample_categorical([1, 2, 3, 4, 5, 8])
+    _, outer, _ = sch.split(sch.get_loops(sch.get_block("C"))[1], factors=[None, 2, size])
+    sch.compute_at(sch.get_block("B"), outer)
+    sch.split(sch.get_loops(sch.get_block("B"))[-1], factors=[None, 4])
+    with pytest.raises(
+        ScheduleError, match="versions of B depends on decisions that are open: choice"
+    ):
+        sch.pipeline(outer, [0, 1])
