@@ -216,7 +216,8 @@ def feeding(block: Block, kind: IterKind | None = None) -> set[Var]:
     for i in block.iters:
         if kind is None or i.kind is kind:
             found |= free_vars(i.value)
-    return found
+    space = current_space()
+    return found if space is None else found - space.bounds.keys()
 
 
 def domain_conditions(value: Expr, extent: Dim, s: Simplifier) -> list[Expr]:

@@ -1061,3 +1061,23 @@ def test_a_pipeline_is_refused_where_its_versions_depend_on_open_decisions() -> 
         ScheduleError, match="versions of B depends on decisions that are open: choice"
     ):
         sch.pipeline(outer, [0, 1])
+
+
+@pytest.mark.parametrize("size", [None, 2, 3])
+def test_an_open_factor_is_no_loop_of_a_reduction(size: int | None) -> None:
+    """It was taken for zero at the first visit of each partial result, which then seemed to run."""
+    a = placeholder(7)
+    k = te.reduce_axis(7, name="k")
+    f = te.func([a, te.compute((1,), lambda i: te.sum(a[k + i], axis=k), name="S")])
+    sch = Schedule(f, symbolic=size is None)
+    block = sch.get_block("S")
+    outer, _ = sch.split(sch.get_loops(block)[1], factors=[None, 3])
+    partial = sch.rfactor(outer, 0)
+    factor = sch.sample_categorical([2, 3], decision=[size])
+    pieces, _ = sch.split(sch.get_loops(partial)[-1], factors=[None, factor])
+    if size == 3:
+        sch.rfactor(pieces, 0)
+        check(sch)
+    else:
+        with pytest.raises(ScheduleError, match="is guarded off altogether"):
+            sch.rfactor(pieces, 0)
