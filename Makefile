@@ -1,11 +1,14 @@
 # Everything runs in .venv, which is created on first use by PYTHON (3.11 or newer).
 # One stamp per set of extras: it is stale, and the set is installed again, when pyproject.toml is
 # newer. `created` marks an environment that is whole; without it one is made from scratch.
+# An editable install compiles nothing: each of the processes of a session would, where Python is told
+# not to keep bytecode.
 
 PYTHON ?= python3
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 VENV := .venv
 RUN := $(VENV)/bin/python
+SOURCES := $(wildcard *.py) $(patsubst %/__init__.py,%,$(wildcard */__init__.py))
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -50,6 +53,7 @@ budgets: $(VENV)/stamp-core
 
 clean:
 	rm -rf $(VENV) build tilewright.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/stamp-core: EXTRAS :=
 $(VENV)/stamp-check: EXTRAS := [test,lint]
@@ -58,6 +62,7 @@ $(VENV)/stamp-bench: EXTRAS := [bench]
 $(VENV)/stamp-core $(VENV)/stamp-check $(VENV)/stamp-bench: pyproject.toml $(VENV)/created
 	@echo "installing tilewright$(EXTRAS) into $(VENV)"
 	@$(RUN) -m pip install --quiet --editable ".$(EXTRAS)"
+	@$(RUN) -m compileall -q $(SOURCES)
 	@touch $@
 
 $(VENV)/created:
