@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace as _replace
 from typing import Any, NamedTuple
 
@@ -13,31 +12,27 @@ from ...tir.ir import (
     Call,
     Cast,
     Expr,
-    For,
     Func,
-    IterKind,
     Label,
     Load,
     Op,
-    Stmt,
     Var,
     binary,
     call,
     const,
     load,
     select,
-    seq,
 )
 from ...tir.reduction import COMBINERS, Place, lowest, update
 from ...tir.structure import same
-from ...tir.visit import rewrite_children, substitute
-from ..blocks import has_reduction, require_unit, with_regions, writers_of
+from ...tir.visit import rewrite_children
+from ..blocks import with_regions, writers_of
 from ..find import find_block, find_loop, replace
 from ..primitive import primitive
-from ..reductions import Reduction, match_reduction
-from ..require import certain, require
-from .cache import top_position, top_statements
-from .reduction import rfactor, sole_block
+from ..reductions import match_reduction
+from ..require import require
+from .pieces import Statistic, in_pieces, in_variables_of
+from .reduction import sole_block
 
 
 @primitive
@@ -61,51 +56,22 @@ def online_softmax(fn: Func, loop: Var) -> tuple[Func, tuple[Label, Label]]:
     """
     block = sole_block(find_loop(fn, loop))
     found = _exponentials(fn, block)
-    largest = found.block
-    for b in (largest, block):
-        require_unit(fn, b)
-    nests = [_own_nest(fn, b) for b in (largest, block)]
-    _require_same_elements(fn, found, block)
-    summed = [i for i in block.iters if i.kind is IterKind.REDUCE]
-    for i in summed:
-        require(i.extent > 0, "the sum of block {0} has no terms", block.label.name, at=block.label)
-
-    fn, total = rfactor(fn, loop, -1)
-    require(
-        has_reduction(find_block(fn, total)),
-        "the pieces of block {0} have one element each",
-        block.label.name,
-        at=loop,
-        hint="split the loop, and give the outer part",
-    )
-    loops = {s.var: Var(s.var.name) for s in nests[1]}
-    position = top_position(fn, largest.label)
-    stmts = top_statements(fn)
-    copied = _like(largest, block, nests[1], loops)
-    fn = _replace(fn, body=seq(*stmts[:position], copied, *stmts[position + 1 :]))
-    fn, highest = rfactor(fn, loops[loop], -1)
-    (local,) = (r.buffer for r in find_block(fn, highest).writes)
-
-    part = find_block(fn, total)
+    fn, made = in_pieces(fn, found.largest, block, loop)
+    whole = found.largest.of.buffer
+    part = find_block(fn, made.second)
     (piece,) = (i.var for i in part.iters if i.value is loop)
-    body = _at_pieces(part.body, found.of.buffer, local, piece)
+    body = _at_pieces(part.body, whole, made.local, piece)
     fn = replace(fn, part, with_regions(_replace(part, body=body)))
     final = find_block(fn, block.label)
-    rescaled = _rescaled(final, found.shift, found.of.buffer, local)
-    return replace(fn, final, rescaled), (highest, total)
+    rescaled = _rescaled(final, found.shift, whole, made.local)
+    return replace(fn, final, rescaled), (made.first, made.second)
 
 
 class _Exponentials(NamedTuple):
-    """A sum of exp(x - shift), where `shift` is what `of` has for the row, in the dtype of x.
+    """A sum of exp(x - shift), where `shift` is the maximum of the row in the dtype of x."""
 
-    `block` computes `of`, the maximum. `value` is x before it is cast, `at` the indices of `of`.
-    """
-
-    block: Block
-    of: Reduction
+    largest: Statistic
     shift: Expr
-    value: Expr
-    at: tuple[Expr, ...]
 
 
 def _exponentials(fn: Func, block: Block) -> _Exponentials:
@@ -143,88 +109,10 @@ def _exponentials(fn: Func, block: Block) -> _Exponentials:
     )
     assert matched is not None
     x = inner.a
-    if type(x) is Cast and not same(_renamed(writers[0], block, matched.value), x):
+    if type(x) is Cast and not same(in_variables_of(block, writers[0], matched.value), x):
         x = x.value
-    return _Exponentials(writers[0], matched, shift, x, largest.indices)
-
-
-def _variables(largest: Block, block: Block) -> dict[Var, Var]:
-    """The variables of `block` that stand where those of `largest` do."""
-    return {a.var: b.var for a, b in zip(largest.iters, block.iters, strict=False)}
-
-
-def _renamed(largest: Block, block: Block, e: Expr) -> Expr:
-    return substitute(e, _variables(largest, block))
-
-
-def _own_nest(fn: Func, block: Block) -> list[For]:
-    """The loops around a block that has them to itself, in the outermost statement."""
-    loops: list[For] = []
-    stmt: Stmt = top_statements(fn)[top_position(fn, block.label)]
-    while type(stmt) is For:
-        loops.append(stmt)
-        stmt = stmt.body
-    require(
-        stmt is block,
-        "block {0} shares a nest with others",
-        block.label.name,
-        at=block.label,
-        hint="online_softmax comes before compute_at",
-    )
-    return loops
-
-
-def _require_same_elements(fn: Func, found: _Exponentials, block: Block) -> None:
-    """Require that the maximum is that of the very elements whose exponentials are summed."""
-    largest = found.block
-    fits = (
-        len(largest.iters) == len(block.iters)
-        and all(
-            a.kind is b.kind and certain(a.extent == b.extent)
-            for a, b in zip(largest.iters, block.iters, strict=True)
-        )
-        and same(_renamed(largest, block, found.of.value), found.value)
-        and all(
-            same(_renamed(largest, block, e), f)
-            for e, f in zip(found.of.indices, found.at, strict=True)
-        )
-    )
-    require(
-        fits,
-        "block {0} is no maximum of the elements that block {1} sums, over the same iterations in "
-        "the same order",
-        largest.label.name,
-        block.label.name,
-        at=block.label,
-    )
-    position = top_position(fn, largest.label)
-    for buffer in sorted({r.buffer for r in largest.reads}, key=lambda b: b.name):
-        late = [
-            w.label.name
-            for w in writers_of(fn, buffer)
-            if w.label is not largest.label and top_position(fn, w.label) > position
-        ]
-        require(
-            not late,
-            "block {0} writes {1} after its maximum was found",
-            ", ".join(late),
-            buffer.name,
-            at=block.label,
-        )
-
-
-def _like(largest: Block, block: Block, nest: list[For], loops: Mapping[Var, Var]) -> Stmt:
-    """The block of the maximum in loops like those of the sum."""
-    variables = _variables(largest, block)
-    values = {i.var: i.value for i in block.iters}
-    iters = tuple(
-        _replace(i, value=substitute(values[variables[i.var]], loops)) for i in largest.iters
-    )
-    guard = None if block.predicate is None else substitute(block.predicate, loops)
-    stmt: Stmt = _replace(largest, iters=iters, predicate=guard)
-    for s in reversed(nest):
-        stmt = _replace(s, var=loops[s.var], body=stmt)
-    return stmt
+    statistic = Statistic("maximum", writers[0], matched, x, largest.indices)
+    return _Exponentials(statistic, shift)
 
 
 def _at_pieces(node: Any, whole: Buffer, pieces: Buffer, piece: Var) -> Any:

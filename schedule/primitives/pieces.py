@@ -1,0 +1,152 @@
+"""A statistic of a row and a sum that needs it, both of the same elements, in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace as _replace
+from typing import NamedTuple
+
+from ...tir.ir import Block, Buffer, Expr, For, Func, IterKind, Label, Stmt, Var, seq
+from ...tir.structure import same
+from ...tir.visit import substitute
+from ..blocks import has_reduction, require_unit, writers_of
+from ..find import find_block
+from ..reductions import Reduction
+from ..require import certain, require
+from .cache import top_position, top_statements
+from .reduction import rfactor
+
+
+class Statistic(NamedTuple):
+    """What `block` computes of each row, and a sum reads at the indices `at`.
+
+    `value` is what it should be computed of, in the variables of the sum. `name` is for people.
+    """
+
+    name: str
+    block: Block
+    of: Reduction
+    value: Expr
+    at: tuple[Expr, ...]
+
+
+class Pieces(NamedTuple):
+    """The labels of the blocks of the pieces, and the buffer with the statistic of each piece."""
+
+    first: Label
+    second: Label
+    local: Buffer
+
+
+def in_pieces(fn: Func, found: Statistic, block: Block, loop: Var) -> tuple[Func, Pieces]:
+    """A statistic and the sum `block`, both kept for each iteration of `loop` and combined.
+
+    What the sum takes of the statistic is still that of the row, and the sums of the pieces are
+    added as they are: the caller rewrites both.
+    """
+    first = found.block
+    for b in (first, block):
+        require_unit(fn, b)
+    _own_nest(fn, first)
+    nest = _own_nest(fn, block)
+    _require_same_elements(fn, found, block)
+    for i in (i for i in block.iters if i.kind is IterKind.REDUCE):
+        require(i.extent > 0, "the sum of block {0} has no terms", block.label.name, at=block.label)
+
+    fn, second = rfactor(fn, loop, -1)
+    require(
+        has_reduction(find_block(fn, second)),
+        "the pieces of block {0} have one element each",
+        block.label.name,
+        at=loop,
+        hint="split the loop, and give the outer part",
+    )
+    loops = {s.var: Var(s.var.name) for s in nest}
+    position = top_position(fn, first.label)
+    stmts = top_statements(fn)
+    copied = _like(first, block, nest, loops)
+    fn = _replace(fn, body=seq(*stmts[:position], copied, *stmts[position + 1 :]))
+    fn, label = rfactor(fn, loops[loop], -1)
+    (local,) = (r.buffer for r in find_block(fn, label).writes)
+    return fn, Pieces(label, second, local)
+
+
+def in_variables_of(block: Block, first: Block, e: Expr) -> Expr:
+    """`e` with the variables of `block` in the places of those of `first`."""
+    return substitute(e, _variables(first, block))
+
+
+def _own_nest(fn: Func, block: Block) -> list[For]:
+    """The loops around a block that has them to itself, in the outermost statement."""
+    loops: list[For] = []
+    stmt: Stmt = top_statements(fn)[top_position(fn, block.label)]
+    while type(stmt) is For:
+        loops.append(stmt)
+        stmt = stmt.body
+    require(
+        stmt is block,
+        "block {0} shares a nest with others",
+        block.label.name,
+        at=block.label,
+        hint="pieces are made before compute_at",
+    )
+    return loops
+
+
+def _variables(first: Block, block: Block) -> dict[Var, Var]:
+    return {a.var: b.var for a, b in zip(first.iters, block.iters, strict=False)}
+
+
+def _require_same_elements(fn: Func, found: Statistic, block: Block) -> None:
+    """Require that the statistic is that of the very elements that are summed."""
+    first = found.block
+    fits = (
+        len(first.iters) == len(block.iters)
+        and all(
+            a.kind is b.kind and certain(a.extent == b.extent)
+            for a, b in zip(first.iters, block.iters, strict=True)
+        )
+        and same(in_variables_of(block, first, found.of.value), found.value)
+        and all(
+            same(in_variables_of(block, first, e), f)
+            for e, f in zip(found.of.indices, found.at, strict=True)
+        )
+    )
+    require(
+        fits,
+        "block {0} is no {1} of the elements that block {2} sums, over the same iterations in the "
+        "same order",
+        first.label.name,
+        found.name,
+        block.label.name,
+        at=block.label,
+    )
+    position = top_position(fn, first.label)
+    for buffer in sorted({r.buffer for r in first.reads}, key=lambda b: b.name):
+        late = [
+            w.label.name
+            for w in writers_of(fn, buffer)
+            if w.label is not first.label and top_position(fn, w.label) > position
+        ]
+        require(
+            not late,
+            "block {0} writes {1} after its {2} was found",
+            ", ".join(late),
+            buffer.name,
+            found.name,
+            at=block.label,
+        )
+
+
+def _like(first: Block, block: Block, nest: list[For], loops: Mapping[Var, Var]) -> Stmt:
+    """The block of the statistic in loops like those of the sum."""
+    variables = _variables(first, block)
+    values = {i.var: i.value for i in block.iters}
+    iters = tuple(
+        _replace(i, value=substitute(values[variables[i.var]], loops)) for i in first.iters
+    )
+    guard = None if block.predicate is None else substitute(block.predicate, loops)
+    stmt: Stmt = _replace(first, iters=iters, predicate=guard)
+    for s in reversed(nest):
+        stmt = _replace(s, var=loops[s.var], body=stmt)
+    return stmt
