@@ -14,6 +14,9 @@ from collections.abc import Sequence
 from ... import dtypes
 from ...tir.ir import Expr, shuffle
 
+SECTION_BITS = 128
+"""Of a vector, within which bytes move by one instruction (Intel's `vpshufb`)."""
+
 
 class Columns:
     """The columns of vectors `rows` of `lanes` lanes, padded to powers of two."""
@@ -54,10 +57,36 @@ class Columns:
 
 
 def interleaved(rows: Sequence[Expr], lanes: range) -> Expr:
-    """Lane after lane, those of each of a power of two of vectors: a0 b0 c0 d0 a1 b1 c1 d1 ..."""
-    if len(rows) == 2:
+    """Lane after lane, those of each of a power of two of vectors: a0 b0 c0 d0 a1 b1 c1 d1 ...
+
+    Bytes cross sections of a vector by many instructions, groups of four by one: four rows of a
+    section each are first cut into squares, one for each section, which are then turned.
+    """
+    count, dtype = len(rows), rows[0].dtype
+    width = dtypes.info(dtype).lanes
+    if count == 2:
         a, b = rows
-        width = dtypes.info(a.dtype).lanes
         return shuffle(a, b, tuple(k for i in lanes for k in (i, width + i)))
+    square = count * count
+    if square == len(lanes) and square * dtypes.info(dtype).bits == SECTION_BITS:
+        tall = _stacked(rows)
+        runs = [row * width + i for i in lanes[::count] for row in range(count)]
+        squares = shuffle(tall, tall, tuple(k for i in runs for k in range(i, i + count)))
+        turned = [
+            first + k
+            for first in range(0, count * square, square)
+            for column in range(count)
+            for k in range(column, square, count)
+        ]
+        return shuffle(squares, squares, tuple(turned))
     even, odd = (interleaved(rows[start::2], lanes) for start in (0, 1))
     return interleaved((even, odd), range(dtypes.info(even.dtype).lanes))
+
+
+def _stacked(rows: Sequence[Expr]) -> Expr:
+    """The vectors one after the other in one."""
+    while len(rows) > 1:
+        pairs = zip(rows[::2], rows[1::2], strict=True)
+        order = tuple(range(2 * dtypes.info(rows[0].dtype).lanes))
+        rows = [shuffle(a, b, order) for a, b in pairs]
+    return rows[0]

@@ -129,6 +129,21 @@ def f(X: T.Buffer(({rows}, 16), "{dtype}"), Y: T.Buffer(({16 * rows},), "{dtype}
     assert "gather" not in code.llvm_text
 
 
+def test_bytes_of_four_rows_are_turned_within_sections() -> None:
+    func = parse("""
+def f(X: T.Buffer((4, 100), "int8"), Y: T.Buffer((64,), "int8")):
+    R = T.alloc((4, 16), "int8", scope="register")
+    for r in T.unrolled(4):
+        for c in T.vectorized(16):
+            R[r, c] = X[r, c]
+    for c in T.vectorized(64):
+        Y[c] = R[c % 4, c // 4]
+""")
+    code = compile_func(func, WIDE).assembly()
+    assert "vpshufb" in code
+    assert "vpunpck" not in code
+
+
 def test_columns_of_a_tail() -> None:
     """What is masked off was never stored."""
     check(
