@@ -214,6 +214,7 @@ class Schedule:
     rfactor = method(p.rfactor)
     split_reduction = method(p.split_reduction)
     online_softmax = method(p.online_softmax)
+    online_variance = method(p.online_variance)
     fuse_reduction_epilogue = method(p.fuse_reduction_epilogue)
 
     blockize = method(p.blockize)

@@ -31,6 +31,7 @@ from .storage import storage_align
 from .swizzle import swizzle
 from .unit import blockize, tensorize
 from .update import cache_inplace
+from .variance import online_variance
 from .window import rolling_buffer
 from .winograd import winograd
 
@@ -58,6 +59,7 @@ __all__ = [
     "loop_partition",
     "merge",
     "online_softmax",
+    "online_variance",
     "pack",
     "pad_einsum",
     "parallel",

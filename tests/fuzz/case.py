@@ -44,19 +44,19 @@ class Failure:
 
 
 def run_case(
-    seed: int, tally: Tally, *, compiled: bool, steps: Sequence[Step] | None = None
+    seed: int, tally: Tally, *, compiled: bool, about: Step | None = None
 ) -> Failure | None:
-    """Try the random schedule of `seed`, made of the given steps if there are any."""
+    """Try the random schedule of `seed`, made of one step alone where it is about that."""
     rng = np.random.default_rng(seed)
 
     def pick(n: int) -> int:
         return int(rng.integers(n))
 
-    func, choices = a_case(pick)
+    func, steps = a_case(pick, about)
     sch = Schedule(func, seed=seed)
     try:
         count = 1 + pick(MOST_STEPS)
-        sch, refusals = apply_random_steps(sch, pick, count, tally, steps or choices)
+        sch, refusals = apply_random_steps(sch, pick, count, tally, steps)
         for refusal in refusals:
             require_readable(refusal)
     except CrashError as crash:

@@ -73,11 +73,17 @@ THEMES = (
         (steps.rfactor, steps.split_reduction, steps.decompose_reduction),
         rank=2,
     ),
-    Theme(
-        (stages.soft_stage, stages.map_stage),
-        (steps.online_softmax, steps.compute_inline),
-        rank=2,
-        dtypes=("float32", "float64"),
+    *(
+        Theme(
+            (stage, stages.map_stage),
+            (step, steps.compute_inline),
+            rank=2,
+            dtypes=("float32", "float64"),
+        )
+        for stage, step in (
+            (stages.soft_stage, steps.online_softmax),
+            (stages.variance_stage, steps.online_variance),
+        )
     ),
     Theme(
         (stages.map_stage, stages.mask_stage, stages.triangle_stage, stages.gather_stage),
@@ -103,11 +109,15 @@ THEMES = (
 )
 
 
-def a_case(pick: Pick) -> tuple[Func, Sequence[Step]]:
-    """A program and steps for it; one in four is of a theme, whose steps are then a third."""
-    if pick(4):
-        return a_program(pick), STEPS
-    theme = THEMES[pick(len(THEMES))]
+def a_case(pick: Pick, about: Step | None = None) -> tuple[Func, Sequence[Step]]:
+    """A program and steps for it; one in four is of a theme, whose steps are then a third.
+
+    Where it is about one step, there are no others, and the theme is one of that step's.
+    """
+    themes = [t for t in THEMES if about is None or about in t.steps]
+    if not themes or (about is None and pick(4)):
+        return a_program(pick), STEPS if about is None else (about,)
+    theme = themes[pick(len(themes))]
     func = a_program_of(
         pick,
         theme.stages,
@@ -117,6 +127,8 @@ def a_case(pick: Pick) -> tuple[Func, Sequence[Step]]:
         sizes=theme.sizes,
         dtypes=theme.dtypes,
     )
+    if about is not None:
+        return func, (about,)
     return func, STEPS + theme.steps * (len(STEPS) // (2 * len(theme.steps)))
 
 

@@ -257,6 +257,24 @@ def soft_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     return te.compute(rows, lambda *i: te.sum(exps[(*i, r)], axis=r), name=name)
 
 
+def variance_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """The squared distances of rows from their means, which are a stage or written where needed."""
+    if not dtypes.is_float(x.dtype) or 0 in x.shape:
+        return map_stage(x, name, d)
+    k, r = (te.reduce_axis(x.shape[-1], name=f"{c}{name}") for c in "kr")
+    rows = x.shape[:-1] or (1,)
+    row = slice(None, len(x.shape) - 1)
+    count = float(x.shape[-1])
+    total = te.compute(rows, lambda *i: te.sum(x[(*i[row], k)], axis=k), name=f"{name}t")
+    mean = te.compute(rows, lambda *i: total[i] / count, name=f"{name}m") if d.pick(2) else None
+
+    def square(*i: Expr) -> Expr:
+        distance = x[(*i[row], r)] - (total[i] / count if mean is None else mean[i])
+        return te.sum(distance * distance, axis=r)
+
+    return te.compute(rows, square, name=name)
+
+
 def best_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     """The values of an argmax or argmin, whose places are computed too."""
     if len(x.shape) == 1 or x.shape[-1] == 0:

@@ -513,16 +513,24 @@ def split_reduction(sch: Schedule, pick: Pick) -> None:
 
 
 def online_softmax(sch: Schedule, pick: Pick) -> None:
+    _in_pieces(sch, pick, sch.online_softmax)
+
+
+def online_variance(sch: Schedule, pick: Pick) -> None:
+    _in_pieces(sch, pick, sch.online_variance)
+
+
+def _in_pieces(sch: Schedule, pick: Pick, step: Callable[[Var], tuple[Label, Label]]) -> None:
     """Mostly the outer part of a loop that is split for it."""
     loops = loops_of(sch, pick, lambda s, b: reduces(s, b) and len(b.reads) > 2)
     if not loops or sometimes(pick, 4):
-        sch.online_softmax(a_loop(sch, pick, reduces))
+        step(a_loop(sch, pick, reduces))
         return
     size: Dim = one_of(pick, (2, 3, 4, 5)) if pick(4) else sch.sample_categorical((2, 3))
     outer, _ = sch.split(loops[-1], factors=[None, size])
-    highest, part = sch.online_softmax(outer)
+    first, part = step(outer)
     if pick(2):
-        sch.reverse_compute_at(part, one_of(pick, sch.get_loops(highest)))
+        sch.reverse_compute_at(part, one_of(pick, sch.get_loops(first)))
 
 
 def fuse_reduction_epilogue(sch: Schedule, pick: Pick) -> None:
@@ -588,6 +596,6 @@ STEPS: tuple[Step, ...] = (
     reindex_cache_read, reindex_cache_write, prefetch, rolling_buffer, compute_at_and_roll,
     compute_at, compute_at, compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at,
     compute_inline, reverse_compute_inline, decompose_reduction, rfactor, rfactor,
-    fuse_reduction_epilogue, split_reduction, online_softmax, pad_einsum, decompose_padding,
-    blockize, tensorize, pipeline, double_buffer, swizzle, work_on, winograd,
+    fuse_reduction_epilogue, split_reduction, online_softmax, online_variance, pad_einsum,
+    decompose_padding, blockize, tensorize, pipeline, double_buffer, swizzle, work_on, winograd,
 )  # fmt: skip
