@@ -1,9 +1,10 @@
-"""Rows that no cache holds, with a maximum and a sum of exponentials: softmax in one pass.
+"""Rows that no cache holds, with a sum that needs another statistic: softmax, layer_norm.
 
 for rows (parallel):
   for each piece of the row, which the first cache holds:
-    its maximum, then its sum of exponentials relative to that
-  the maximum and the sum of the row from those of the pieces
+    its maximum, then its sum of exponentials relative to that; or its mean, then its squared
+    distances from that
+  the statistics of the row from those of the pieces
   what is computed with them, exponentials again
 
 The rows are read twice and written once; exponentials that are kept are written and read more.
@@ -12,7 +13,7 @@ The rows are read twice and written once; exponentials that are kept are written
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ... import dtypes
@@ -27,15 +28,20 @@ from ..structure import consumers, extents, in_order, is_expensive, output_of, r
 from .common import fused, lanes_for
 from .rows import row_dimensions, schedule_reduction, schedule_spatial
 
+_PRIMITIVES = ("online_softmax", "online_variance")
 _UNROLLED = 8
 """The most vectors that a step of a row takes, which the pieces of a row are multiples of."""
 
 
 class _Statistics(NamedTuple):
-    """The members, by number, that are exponentials and their sum, and the length of a piece."""
+    """The member, by number, that is to be inlined, the sum that needs a statistic, and a piece.
 
-    exps: int
+    `name` is the primitive that makes pieces of the sum, `piece` the length of one.
+    """
+
+    inlined: int | None
     total: int
+    name: str
     piece: int
 
 
@@ -52,27 +58,41 @@ def online_variants(
 
 def _statistics(func: Func, members: list[Block], target: Target) -> _Statistics | None:
     """What is to be computed in one pass; `None` where that is nothing, or of short rows."""
-    numbers = {m.label: n for n, m in enumerate(members[:-1])}
     places = {b.label: n for n, b in enumerate(in_order(func))}
-    for number, exps in enumerate(members[:-1]):
-        if has_reduction(exps) or not is_expensive(exps):
+    for inlined, total in _sums(func, members):
+        piece = _piece(members[total], target)
+        if piece is None:
             continue
-        for total in consumers(func, exps):
-            piece = _piece(total, target) if total.label in numbers else None
-            if piece is None:
-                continue
+        for name in _PRIMITIVES:
+            found = _Statistics(inlined, total, name, piece)
             trial = Schedule(func)
-            at, of = (trial.get_block(places[b.label]) for b in (exps, total))
             try:
-                _in_pieces(trial, at, of, piece)
+                _in_pieces(trial, [trial.get_block(places[m.label]) for m in members], found)
             except ScheduleError:
                 continue
-            return _Statistics(number, numbers[total.label], piece)
+            return found
     return None
 
 
+def _sums(func: Func, members: list[Block]) -> Iterator[tuple[int | None, int]]:
+    """Members that are reductions, also with what is costly and would be inlined into them."""
+    numbers = {m.label: n for n, m in enumerate(members[:-1])}
+    for number, block in enumerate(members[:-1]):
+        if has_reduction(block):
+            yield None, number
+        elif is_expensive(block):
+            yield from (
+                (number, numbers[b.label])
+                for b in consumers(func, block)
+                if b.label in numbers and has_reduction(b)
+            )
+
+
 def _piece(total: Block, target: Target) -> int | None:
-    """How much of a row half of the first cache holds; `None` where the second holds it twice."""
+    """How much of a row half of the first cache holds; `None` where the second holds it twice.
+
+    The last piece, too, has enough elements for the vectors of a step.
+    """
     out = output_of(total)
     if out is None or len(reduced(total)) != 1:
         return None
@@ -82,30 +102,32 @@ def _piece(total: Block, target: Target) -> int | None:
         return None
     step = _UNROLLED * lanes_for(target, out.buffer.dtype, extent)
     most = max(1, target.l1_bytes // (2 * size * step))
-    even = [n for n in range(most, most // 4, -1) if extent % (n * step) == 0]
-    return (even or [most])[0] * step
+    pieces = [n * step for n in range(most, most // 4, -1)]
+    even = [p for p in pieces if extent % p == 0]
+    return next(iter(even or [p for p in pieces if extent % p >= step]), None)
 
 
-def _in_pieces(sch: Schedule, exps: Label, total: Label, piece: int) -> tuple[Label, Label]:
-    """The blocks of the maximum and of the sum of pieces."""
-    sch.compute_inline(exps)
-    pieces, _ = sch.split(sch.get_loops(total)[-1], factors=[None, piece])
-    highest, part = sch.online_softmax(pieces)
-    return highest, part
+def _in_pieces(sch: Schedule, labels: Sequence[Label], found: _Statistics) -> tuple[Label, Label]:
+    """The blocks of the statistic and of the sum of pieces."""
+    if found.inlined is not None:
+        sch.compute_inline(labels[found.inlined])
+    pieces, _ = sch.split(sch.get_loops(labels[found.total])[-1], factors=[None, found.piece])
+    first, part = getattr(sch, found.name)(pieces)
+    return first, part
 
 
 def _apply(draft: Draft, count: int, found: _Statistics, positions: list[int]) -> None:
     sch, target = draft.schedule, draft.target
     labels = [draft.block(p) for p in positions]
     root, total = labels[-1], labels[found.total]
-    highest, part = _in_pieces(sch, labels[found.exps], total, found.piece)
+    first, part = _in_pieces(sch, labels, found)
     top = fused(sch, sch.get_loops(root)[:count])
-    inner = [v for n, v in enumerate(labels[:-1]) if n != found.exps]
+    inner = [v for n, v in enumerate(labels[:-1]) if n != found.inlined]
     place = next(n for n, v in enumerate(inner) if v is total)
-    inner = [highest, *inner[:place], part, *inner[place:]]
+    inner = [first, *inner[:place], part, *inner[place:]]
     for label in reversed(inner):
         sch.compute_at(label, top)
-    sch.reverse_compute_at(part, sch.get_loops(highest)[-2])
+    sch.reverse_compute_at(part, sch.get_loops(first)[-2])
     for label in (*inner, root):
         if has_reduction(find_block(sch.func, label)):
             schedule_reduction(draft, label, target, None)
