@@ -66,8 +66,9 @@ def online_variance(fn: Func, loop: Var) -> tuple[Func, tuple[Label, Label]]:
     counted = find_loop(fn, loop)
     block = sole_block(counted)
     squares, total = _about_mean(fn, block)
-    count = _elements(fn, block, counted)
+    before = fn
     fn, made = in_pieces(fn, total, block, loop)
+    count = _elements(before, block, counted)
     fn = _about_own_mean(fn, made.second, made.local, loop, count)
     fn = _combined(fn, block.label, squares, Place(made.local, total.at), loop, count)
     return fn, (made.first, made.second)
@@ -166,29 +167,27 @@ def _about_mean(fn: Func, block: Block) -> tuple[_Squares, Statistic]:
 
 
 def _elements(fn: Func, block: Block, loop: For) -> Expr:
-    """How many elements the iterations of `loop` have each."""
+    """How many elements the iterations of `loop` have each; it is one of the reduction's."""
     reduce = feeding(block, IterKind.REDUCE)
     around = [s for s in loops_above(fn, block.label) if s.var in reduce and s is not loop]
     guards = [c for c in conjuncts(block.predicate) if free_vars(c) & reduce]
     if not guards:
         return as_expr(product([s.extent for s in around]))
-    follows = next((i for i in block.iters if loop.var in free_vars(i.value)), None)
-    used = set() if follows is None else free_vars(follows.value)
+    follows = next(
+        i for i in block.iters if i.kind is IterKind.REDUCE and loop.var in free_vars(i.value)
+    )
+    used = free_vars(follows.value)
     step = as_expr(product([s.extent for s in around if s.var in used]))
     first = binary(Op.MUL, loop.var, step)
-    ranges = loop_ranges([*around, loop])
     require(
-        follows is not None
-        and len(guards) == 1
+        len(guards) == 1
         and same(guards[0], follows.value < follows.extent)
-        and prove(follows.value >= first, ranges) is True
-        and prove(follows.value < first + step, ranges) is True,
+        and prove(follows.value >= first, loop_ranges([*around, loop])) is True,
         "how many elements the iterations of loop {0} have is not known",
         loop.var.name,
         at=loop.var,
         hint="choose factors that divide the extent, or give the outermost loop of one split",
     )
-    assert follows is not None
     left = binary(Op.MIN, step, binary(Op.SUB, as_expr(follows.extent), first))
     return binary(Op.MUL, left, as_expr(product([s.extent for s in around if s.var not in used])))
 

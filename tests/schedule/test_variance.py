@@ -110,8 +110,8 @@ def test_any_order_of_loops() -> None:
     check_meaning(func, sch.func)
 
 
-def image(length: int | None, second: int | None) -> Schedule:
-    """Squares over two dimensions, the first in pieces of `length`, the second split too."""
+def image(*splits: tuple[int, int]) -> Schedule:
+    """Squares over two dimensions, which are split by factors; those of the first are pieces."""
     x = te.placeholder((2, 5, 6), "float64", name="X")
     k, j, r, q = (te.reduce_axis(n, name=c) for n, c in zip((5, 6, 5, 6), "kjrq", strict=True))
     t = te.compute((2,), lambda i: te.sum(x[i, k, j], axis=[k, j]), name="T")
@@ -122,30 +122,40 @@ def image(length: int | None, second: int | None) -> Schedule:
 
     s = te.compute((2,), lambda i: te.sum(value(i), axis=[r, q]), name="S")
     sch = Schedule(te.func([x, s], name="image"))
-    _, rows, columns = loops(sch, "S")
-    if second is not None:
-        sch.split(columns, factors=[None, second])
-    if length is not None:
-        rows, _ = sch.split(rows, factors=[None, length])
-    sch.online_variance(rows)
+    _, *dimensions = loops(sch, "S")
+    for dimension, factor in splits:
+        dimensions[dimension], _ = sch.split(dimensions[dimension], factors=[None, factor])
+    sch.online_variance(dimensions[0])
     return sch
 
 
-@pytest.mark.parametrize(("length", "second"), [(None, None), (3, None), (None, 3), (5, 2)])
-def test_rows_of_several_dimensions(length: int | None, second: int | None) -> None:
-    sch = image(length, second)
+@pytest.mark.parametrize("splits", [[], [(0, 3)], [(1, 3)], [(0, 5), (1, 2)], [(0, 3), (1, 2)]])
+def test_rows_of_several_dimensions(splits: list[tuple[int, int]]) -> None:
+    sch = image(*splits)
     verify(sch.func)
     check_meaning(sch.original, sch.func)
 
 
-def test_pieces_of_unknown_length() -> None:
-    with pytest.raises(ScheduleError, match="elements the iterations of loop r_0 have is not"):
-        image(3, 4)
+@pytest.mark.parametrize("splits", [[(1, 4)], [(0, 3), (1, 4)], [(1, 4), (0, 3)]])
+def test_pieces_of_unknown_length(splits: list[tuple[int, int]]) -> None:
+    with pytest.raises(ScheduleError, match="elements the iterations of loop r(_0)? have is not"):
+        image(*splits)
+
+
+def test_short_pieces_that_are_strided() -> None:
     sch = Schedule(squares())
     outer, inner = sch.split(loops(sch, "S")[1], factors=[None, 4])
     sch.reorder(inner, outer)
     with pytest.raises(ScheduleError, match="elements the iterations of loop r_1 have is not"):
         sch.online_variance(inner)
+
+
+def test_a_loop_of_rows() -> None:
+    sch = Schedule(squares())
+    row, column = loops(sch, "S")
+    sch.split(column, factors=[None, 4])
+    with pytest.raises(ScheduleError, match="is no loop of the reduction"):
+        sch.online_variance(row)
 
 
 def test_pieces_that_take_every_other_element() -> None:
@@ -219,6 +229,25 @@ def test_a_maximum_of_squares() -> None:
     text = text.replace(f"S[vi] + {value}", f"T.maximum(S[vi], {value})")
     sch = Schedule(parse(text.replace("S[vi] = 0.0", 'S[vi] = T.float64("-inf")')))
     with pytest.raises(ScheduleError, match="must sum"):
+        pieces(sch, 5, "S")
+
+
+def test_a_mean_of_what_is_no_sum() -> None:
+    x = te.placeholder((3, 10), "float64", name="X")
+    r = te.reduce_axis(10, name="r")
+    t = te.compute((3,), lambda i: x[i, 0] * 10.0, name="T")
+    m = te.compute((3,), lambda i: t[i] / 10.0, name="M")
+    s = te.compute((3,), lambda i: te.sum(about(x, m, i, r), axis=r), name="S")
+    sch = Schedule(te.func([x, s], name="first"))
+    with pytest.raises(ScheduleError, match="T, whose mean block S subtracts, is no sum"):
+        pieces(sch, 5, "S")
+
+
+def test_squares_that_come_before_their_mean() -> None:
+    text = repr(squares())
+    head, total, mean, last = text.split("\n    for ")
+    sch = Schedule(parse("\n    for ".join([head, total, last.rstrip(), mean])))
+    with pytest.raises(ScheduleError, match="block S comes before the mean that it subtracts"):
         pieces(sch, 5, "S")
 
 
