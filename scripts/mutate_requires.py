@@ -56,6 +56,7 @@ def main() -> int:
     options.add_argument("--only", default="", help="files whose path has this in it")
     options.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     given = options.parse_args()
+    sys.path.insert(0, str(ROOT))  # for processes that tests start, as `python -m pytest` does
     trial = Trial([s for s in sites() if given.only in s.name.partition(":")[0]], given.jobs)
     put_switches()
     code = pytest.main([TESTS, "-qq", "-s", "-p", "no:cacheprovider"], plugins=[trial])
