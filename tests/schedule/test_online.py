@@ -14,7 +14,7 @@ from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
-from tilewright.tir.ir import Func, Label
+from tilewright.tir.ir import Func, Label, Var
 from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify
 
@@ -232,31 +232,34 @@ def test_what_changes_between_maximum_and_sum() -> None:
         pieces(sch, 4, "S")
 
 
-def test_a_row_without_elements() -> None:
-    sch = Schedule(parse(repr(sums(plain)).replace("10", "0")))
-    outer, _ = sch.split(loops(sch, "S")[1], factors=[2, None])
-    with pytest.raises(ScheduleError, match="has no terms"):
-        sch.online_softmax(outer)
-
-
-def test_pieces_of_one_element() -> None:
-    sch = Schedule(sums(plain))
-    with pytest.raises(ScheduleError, match="have one element each"):
-        sch.online_softmax(loops(sch, "S")[1])
-
-
-def test_nests_that_are_shared() -> None:
-    sch = Schedule(sums(plain))
+def shared_nests(sch: Schedule) -> Var:
     outer, _ = sch.split(loops(sch, "S")[1], factors=[None, 5])
     sch.merge(loops(sch, "M")[0], loops(sch, "S")[0])
-    with pytest.raises(ScheduleError, match="block M shares a nest with others"):
-        sch.online_softmax(outer)
+    return outer
 
 
-def test_a_loop_of_rows() -> None:
-    sch = Schedule(sums(plain))
-    with pytest.raises(ScheduleError, match="is no loop of the reduction"):
-        sch.online_softmax(loops(sch, "S")[0])
+EMPTY = parse(repr(sums(plain)).replace("10", "0"))
+
+
+@pytest.mark.parametrize(
+    ("func", "choose", "message"),
+    [
+        (EMPTY, lambda sch: sch.split(loops(sch, "S")[1], factors=[2, None])[0], "has no terms"),
+        (sums(plain), lambda sch: loops(sch, "S")[1], "have one element each"),
+        (sums(plain), shared_nests, "block M shares a nest with others"),
+        (sums(plain), lambda sch: loops(sch, "S")[0], "is no loop of the reduction"),
+    ],
+    ids=["no elements", "pieces of one element", "shared nests", "a loop of rows"],
+)
+def test_what_is_no_loop_of_pieces(
+    func: Func, choose: Callable[[Schedule], Var], message: str
+) -> None:
+    sch = Schedule(func)
+    loop = choose(sch)
+    before = sch.func
+    with pytest.raises(ScheduleError, match=message):
+        sch.online_softmax(loop)
+    assert sch.func is before
 
 
 def test_pieces_of_sampled_length() -> None:
