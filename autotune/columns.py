@@ -217,8 +217,9 @@ def _recorded(function: Function, a: Number, b: Number, low: float, high: float)
     """A calculation, which is recorded where it is not yet."""
     if low == high:
         return low
-    tape = a.tape if isinstance(a, Column) else b.tape  # type: ignore[union-attr]
-    known = tape.known
+    column = a if isinstance(a, Column) else b
+    assert isinstance(column, Column), "of plain numbers the ends are known"
+    tape, known = column.tape, column.tape.known
     found = known.get((function, a, b))
     if found is None and function in _COMMUTE:
         found = known.get((function, b, a))
