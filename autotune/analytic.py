@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from operator import add
+from operator import add, mul
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -219,6 +219,7 @@ class _Block:
         if visit.accumulates:
             chains = machine.fma_latency * machine.fma_per_cycle
             cycles = cycles * maximum(1.0, chains / maximum(self.accumulators, 1.0))
+        cycles = cycles + self.visits / self.lanes * self._n.shuffles
         self.expensive = steps * float(visit.expensive)
         cycles = cycles + self.expensive * machine.expensive_cycles
         self.compute = cycles / machine.hertz
@@ -228,17 +229,21 @@ class _Block:
         """Loads and stores of the straight body, at the rate of L1."""
         machine, kinds = self._machine, self._n.visit.kinds
         self.tile_loads = self.stores = self.gathers = self.tile_bytes = 0.0
-        vector = kinds.index(ForKind.VECTOR) if ForKind.VECTOR in kinds else None
+        vectors = [n for n, kind in enumerate(kinds) if kind is ForKind.VECTOR]
         for a, footprints in zip(self._accesses, self._footprints, strict=True):
             elements = cost = footprints[self.tile].elements
-            if vector is not None:
-                step = absolute(self._data.stride(a, vector))
-                near = maximum(equal(step, 1.0), (step > 1) * (step <= NEAR) * (not a.stores))
-                vectors = elements / minimum(self.lanes, self.native)
+            moving = [n for n in vectors if any(t.loop == n for terms in a.terms for t in terms)]
+            if moving:
+                stride = self._data.stride(a, moving[0])
+                step = absolute(stride.step)
+                picked = (step > 1) * (step <= NEAR) * (not a.stores)
+                near = maximum(equal(step, 1.0), picked) * stride.even
+                lanes = functools.reduce(mul, (self._n.extents[n] for n in moving))
+                loads = elements / minimum(lanes, self.native)
                 picking = step + SHUFFLE_LOADS * (step - 1)
-                apart = where((step > 1) * (1.0 - near), elements, 0.0)
+                apart = where(maximum(step > 1, 1.0 - stride.even) * (1.0 - near), elements, 0.0)
                 self.gathers = self.gathers + apart
-                cost = where(near, vectors * picking, elements) + (APART_CYCLES - 1.0) * apart
+                cost = where(near, loads * picking, elements) + (APART_CYCLES - 1.0) * apart
             self.tile_bytes = self.tile_bytes + elements * dtypes.nbytes(a.buffer.dtype)
             if a.stores:
                 self.stores = self.stores + cost

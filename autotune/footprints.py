@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from operator import mul
 
 from ..tir.ir import Dim, ForKind
-from .columns import Number, Tape, absolute, ceil, maximum, minimum, where
+from .columns import Number, Tape, absolute, ceil, equal, maximum, minimum, where
 from .profile import Access, Profile, Visit
+from .shuffles import shuffles_of
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """The numbers of a visit: the extents of its loops."""
+    """The numbers of a visit: the extents of its loops, and the shuffles of one vector."""
 
     visit: Visit
     extents: list[Number]
+    shuffles: float
 
     def product(self, which: Callable[[int], bool]) -> Number:
         """The product of the extents of the loops with the numbers that `which` picks."""
@@ -32,6 +34,17 @@ class Footprint:
     runs: Number
 
 
+@dataclass(frozen=True)
+class Stride:
+    """The elements of memory by which an iteration moves an access, if it does so each time.
+
+    It does where the digits of a loop are next to each other in memory: `even` is 1 there.
+    """
+
+    step: Number
+    even: Number
+
+
 class Evaluated:
     """A profile with its dimensions as numbers on a tape, whose inputs are `Profile.dims`."""
 
@@ -42,7 +55,8 @@ class Evaluated:
         }
         self.bytes = self.column(source.bytes)
         self.visits = [
-            Numbers(v, [maximum(self.column(e), 1.0) for e in v.extents]) for v in source.visits
+            Numbers(v, [maximum(self.column(e), 1.0) for e in v.extents], count)
+            for v, count in zip(source.visits, shuffles_of(source.visits), strict=True)
         ]
 
     def column(self, dim: Dim) -> Number:
@@ -107,16 +121,25 @@ class Evaluated:
                     times = where(self.column(t.values) > 1, maximum(times, often), times)
         return times
 
-    def stride(self, access: Access, loop: int) -> Number:
-        """Elements of memory by which one iteration of a loop moves the access."""
-        total: Number = 0.0
+    def stride(self, access: Access, loop: int) -> Stride:
+        """How one iteration of a loop moves the access in memory."""
         size: Number = 1.0
+        step: Number = 0.0
+        digits: list[tuple[Number, Number, Number]] = []
         for d in range(len(access.sizes) - 1, -1, -1):
             for t in access.terms[d]:
                 if t.loop == loop:
-                    total = total + self.column(t.step) * size
+                    moves = self.column(t.values) > 1
+                    by = self.column(t.step) * size * moves
+                    if t.period == 1:
+                        step = step + by
+                    else:
+                        digits.append((by, self.column(t.period), moves))
             size = size * self.column(access.sizes[d])
-        return total
+        even: Number = 1.0
+        for by, period, moves in digits:
+            even = even * where(moves, equal(by, step * period), 1.0)
+        return Stride(step, even)
 
 
 def _footprint(inside: list[Number], sizes: list[Number]) -> Footprint:

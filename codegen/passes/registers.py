@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
@@ -23,12 +23,13 @@ from ...tir.ir import (
     Load,
     Op,
     Ramp,
+    Shuffle,
     Stmt,
     Store,
     Var,
     const,
 )
-from ...tir.visit import rewrite_children
+from ...tir.visit import rewrite_children, walk
 from .columns import Columns, interleaved
 from .scope import nested, with_body
 
@@ -198,6 +199,31 @@ def _cut(buffer: Buffer, accesses: dict[Elements, bool]) -> _Slots:
     for elements, (rows, taken) in mixed.items():
         slots.across[elements] = interleaved(vectors(rows), taken)
     return slots
+
+
+def shuffles(elements: Elements, home: Home, dtype: str) -> float:
+    """Those that a read of `elements` takes where it is across the vectors of `home`.
+
+    What columns of the same vectors have in common counts for each of them in part.
+    """
+    column, mixed = _column(elements, home), _interleaved(elements, home)
+    if column is not None:
+        return _counted(len(column[0]), len(column[0][0]), None, dtype)
+    return 0.0 if mixed is None else _counted(len(mixed[0]), len(mixed[0][0]), mixed[1], dtype)
+
+
+@cache
+def _counted(rows: int, lanes: int, taken: range | None, dtype: str) -> float:
+    """Shuffles for each column of vectors, or those that interleave lanes `taken` of them."""
+    vectors = [Var("row", dtypes.vector(dtype, lanes)) for _ in range(rows)]
+    if taken is not None:
+        return float(_distinct([interleaved(vectors, taken)]))
+    square = Columns(vectors, lanes)
+    return _distinct([square[n] for n in range(lanes)]) / lanes
+
+
+def _distinct(values: Sequence[Expr]) -> int:
+    return len({n for value in values for n in walk(value) if type(n) is Shuffle})
 
 
 def _homes(accesses: dict[Elements, bool]) -> Home:
