@@ -25,7 +25,7 @@ from ..target import Target
 from ..tir.ir import ForKind
 from .columns import Floats, Number, Program, Tape, absolute, ceil, equal, maximum, minimum, where
 from .footprints import Evaluated, Numbers
-from .profile import Ints, Profile
+from .profile import Ints, Profile, straight_code
 from .traffic import Cache, at_capacity, traffic
 
 FEATURES = (
@@ -38,7 +38,7 @@ FEATURES = (
 )  # fmt: skip
 Features: TypeAlias = npt.NDArray[np.floating[Any]]
 """Rows of features: single floats as they are computed here, double ones out of a database."""
-VERSION = "5"
+VERSION = "6"
 FEATURE_VERSION = f"{VERSION}/{len(FEATURES)}"
 """Of the features: a model is used only with those it was trained on."""
 
@@ -173,7 +173,7 @@ class _Block:
         self._accesses = [a for a in n.visit.accesses if a.buffer.scope != "register"]
         self._footprints = [data.footprints(a, len(n.extents)) for a in self._accesses]
         self.native = max(1, target.vector_bits // dtypes.info(n.visit.dtype).bits)
-        self.tile = _tile_level(n.visit.kinds)
+        self.tile = straight_code(n.visit.kinds)
         self._count_loops()
         self._time_arithmetic()
         self._time_ports()
@@ -274,11 +274,3 @@ class _Block:
         self.middle_bytes = levels[max(0, self.tile - 1)].needed[0]
         outer = sum(k is ForKind.PARALLEL for k in self._n.visit.kinds)
         self.outer_bytes = levels[outer].needed[0]
-
-
-def _tile_level(kinds: tuple[ForKind, ...]) -> int:
-    """The loop from which on all are unrolled or vectors: the body that becomes straight code."""
-    level = len(kinds)
-    while level > 0 and kinds[level - 1] in (ForKind.UNROLL, ForKind.VECTOR):
-        level -= 1
-    return level

@@ -34,7 +34,6 @@ from ..tir.ir import (
     Op,
     Prefetch,
     Select,
-    Stmt,
     Store,
     Var,
     as_dim,
@@ -44,7 +43,7 @@ from ..tir.ir import (
     product,
 )
 from ..tir.joined import Joined, joined
-from ..tir.polynomial import factors
+from ..tir.polynomial import ONE, factors
 from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
 from ..tir.visit import substitute, walk
@@ -70,12 +69,18 @@ class Term:
 
 @dataclass(frozen=True)
 class Access:
-    """A buffer access: for each joined dimension its size and the terms of its index."""
+    """A buffer access: for each joined dimension its size and the terms of its index.
+
+    `start` has of each index what no loop moves. `shared` says how many loops, the outermost ones,
+    are also around an earlier visit that accesses the buffer from there on.
+    """
 
     buffer: Buffer
     stores: bool
     sizes: tuple[Dim, ...]
     terms: tuple[tuple[Term, ...], ...]
+    start: tuple[object, ...]
+    shared: int = 0
 
 
 @dataclass(frozen=True)
@@ -134,13 +139,14 @@ def profile(
     """
     ranges: dict[Var, tuple[Dim, Dim]] = dict(bounds or {})
     func = take_ahead(func, computed_ahead(func))
-    paths = {
-        b: find_path(func.body, b.label) or ()
+    around = {
+        b: [s for s in find_path(func.body, b.label) or () if type(s) is For]
         for b in blocks_in(func.body)
         if type(b.body) is not Prefetch
     }
-    private = _private(func, paths)
-    visits = tuple(_visit(b, path, ranges, private) for b, path in paths.items())
+    private = _private(func, around)
+    alone = [_visit(b, loops, ranges, private) for b, loops in around.items()]
+    visits = _sharing(alone, list(around.values()))
     kept = _bytes(func, private)
     dims: dict[int, Dim] = {}
     for dim in (kept, *(dim for v in visits for dim in _dims_of(v))):
@@ -161,16 +167,13 @@ def _bytes(func: Func, private: Mapping[Buffer, int]) -> Dim:
     return total
 
 
-def _private(func: Func, paths: Mapping[Block, Sequence[Stmt]]) -> dict[Buffer, int]:
+def _private(func: Func, around: Mapping[Block, Sequence[For]]) -> dict[Buffer, int]:
     """For each internal buffer, how many loops are around all its uses: it is made inside them."""
-    made = {b for block in paths for b in region_buffers(block.writes)} & set(func.allocs)
-    shared: dict[Buffer, list[Stmt]] = {}
-    for block, path in paths.items():
-        loops = [s for s in path if type(s) is For]
+    made = {b for block in around for b in region_buffers(block.writes)} & set(func.allocs)
+    shared: dict[Buffer, Sequence[For]] = {}
+    for block, loops in around.items():
         for buffer in region_buffers((*block.reads, *block.writes)) & made:
-            known = shared.get(buffer, loops)
-            same = takewhile(lambda pair: pair[0] is pair[1], zip(known, loops, strict=False))
-            shared[buffer] = [s for s, _ in same]
+            shared[buffer] = _common(shared.get(buffer, loops), loops)
     return {buffer: len(loops) for buffer, loops in shared.items()}
 
 
@@ -189,11 +192,10 @@ def _dims_of(visit: Visit) -> list[Dim]:
 
 def _visit(
     block: Block,
-    path: Sequence[Stmt],
+    around: Sequence[For],
     outer: dict[Var, tuple[Dim, Dim]],
     private: Mapping[Buffer, int],
 ) -> Visit:
-    around = [s for s in path if type(s) is For]
     tile = _tile(block)
     loops = [*around, *tile]
     ranges = dict(outer)
@@ -213,6 +215,7 @@ def _visit(
     operations = expensive = 0
     dtype = "float32"
     joint = _joint(block)
+    fixed = _Fixed(block, loops)
     for n in walk(block.body):
         kind = type(n)
         if kind is Load or kind is Store:
@@ -226,11 +229,11 @@ def _visit(
             if kind is Store:
                 dtype = n.buffer.dtype
         elif kind is Select:
-            operations += n not in joint
-        elif kind is Binary and n.dtype in ARITHMETIC:
+            operations += n not in joint and not fixed(n)
+        elif kind is Binary and n.dtype in ARITHMETIC and not fixed(n):
             # A product of 32-bit integers takes two instructions' time.
             operations += 2 if n.op is Op.MUL and n.dtype in PRODUCTS else 1
-        elif kind is Call:
+        elif kind is Call and not fixed(n):
             expensive += n.fn in EXPENSIVE
             operations += n.fn not in EXPENSIVE
     written = {a.buffer for a in accesses.values() if a.stores}
@@ -250,6 +253,61 @@ def _visit(
         accumulates,
         dtype,
     )
+
+
+def _sharing(visits: Sequence[Visit], around: Sequence[Sequence[For]]) -> tuple[Visit, ...]:
+    """The visits with what their accesses share with earlier ones; `around` has the loops."""
+    touched: dict[tuple[Buffer, tuple[object, ...]], list[Sequence[For]]] = {}
+    found = []
+    for visit, loops in zip(visits, around, strict=True):
+        accesses = []
+        for a in visit.accesses:
+            earlier = touched.get((a.buffer, a.start), ())
+            shared = max((len(_common(loops, other)) for other in earlier), default=0)
+            accesses.append(replace(a, shared=shared) if shared else a)
+        found.append(replace(visit, accesses=tuple(accesses)))
+        for a in visit.accesses:
+            touched.setdefault((a.buffer, a.start), []).append(loops)
+    return tuple(found)
+
+
+def _common(a: Sequence[For], b: Sequence[For]) -> Sequence[For]:
+    """The outermost loops that are around both."""
+    return [x for x, _ in takewhile(lambda pair: pair[0] is pair[1], zip(a, b, strict=False))]
+
+
+class _Fixed:
+    """Whether an expression costs nothing where it stands.
+
+    It was computed before the innermost loop that is around straight code, or just before.
+    """
+
+    def __init__(self, block: Block, loops: Sequence[For]) -> None:
+        inside = {s.var for s in loops[max(straight_code([s.kind for s in loops]) - 1, 0) :]}
+        self._moving = {
+            i.var for i in block.iters if any(type(n) is Var and n in inside for n in walk(i.value))
+        } | inside
+        self._written = region_buffers(block.writes)
+        self._known: set[object] = set()
+
+    def __call__(self, e: Expr) -> bool:
+        key = key_of(e)
+        if key in self._known:
+            return True
+        self._known.add(key)
+        return not any(
+            (type(n) is Var and n in self._moving)
+            or (type(n) is Load and n.buffer in self._written)
+            for n in walk(e)
+        )
+
+
+def straight_code(kinds: Sequence[ForKind]) -> int:
+    """The loop from which on all are unrolled or vectors: the body that becomes straight code."""
+    level = len(kinds)
+    while level > 0 and kinds[level - 1] in (ForKind.UNROLL, ForKind.VECTOR):
+        level -= 1
+    return level
 
 
 def _joint(block: Block) -> set[Expr]:
@@ -291,7 +349,17 @@ def _access(
         tuple(t for t in _terms(e, size, loops, s) if t.loop >= first)
         for e, size in zip(at.indices, at.shape, strict=True)
     )
-    return Access(buffer, stores, at.shape, terms)
+    start = tuple(_fixed_part(e, loops, s) for e in at.indices)
+    return Access(buffer, stores, at.shape, terms, start)
+
+
+def _fixed_part(e: Expr, loops: list[For], s: Simplifier) -> object:
+    moving = {loop.var for loop in loops}
+    return frozenset(
+        (key if key is ONE else key_of(key), c)
+        for key, c in s.poly(e).items()
+        if key is ONE or not any(v in moving for a in factors(key) for v in _variables(a))
+    )
 
 
 def _terms(e: Expr, size: Dim, loops: list[For], s: Simplifier) -> Iterator[Term]:

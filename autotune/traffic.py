@@ -83,7 +83,10 @@ def traffic(
             # Steps that are shorter than a line find most of it there.
             fresh = where(step < LINE, minimum(here.runs * step, needed[0]), needed[0])
             moved = fresh * times  # twice for a store, which reads the line first
-            total.moved = total.moved + (2.0 * moved if a.stores else moved)
+            if a.stores:
+                total.moved = total.moved + 2.0 * moved
+            elif not 0 < a.shared >= level:  # else an earlier visit has brought it
+                total.moved = total.moved + moved
             total.needed = list(map(add, total.needed, needed))
     return levels
 

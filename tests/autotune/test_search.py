@@ -80,6 +80,17 @@ def test_features_of_panels_that_exceed_a_program_are_those_of_its_program() -> 
     check_features(ops.int8_matmul_func(5, 34, 14), np.random.default_rng(0), 4)
 
 
+def test_features_of_vectors_turned_in_registers_are_those_of_its_program() -> None:
+    rng = np.random.default_rng(0)
+    check_features(ops.matmul_func(16, 48, 24, "uint8", dtype_b="int8"), rng, 4)
+    check_features(ops.matmul_func(32, 48, 32, transpose_b=True), rng, 4)
+
+
+def test_features_of_long_rows_are_those_of_its_program() -> None:
+    check_features(ops.softmax_func(2, 131072), np.random.default_rng(0), 4)
+    check_features(ops.layer_norm_func(3, 1000), np.random.default_rng(0), 4)
+
+
 def check_features(func: Func, rng: np.random.Generator, count: int) -> None:
     for sketch in sketches(func, TARGET):
         rows = Rowspace(sketch).sample(rng, count)

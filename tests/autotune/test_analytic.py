@@ -1,0 +1,174 @@
+"""What the estimate counts of a program: shuffles, invariants, and data that is in a cache."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilewright import ops
+from tilewright.autotune.analytic import DEFAULT, FEATURES, estimate
+from tilewright.autotune.candidates import Rowspace
+from tilewright.autotune.profile import profile
+from tilewright.autotune.shuffles import shuffles_of
+from tilewright.autotune.sketch import sketches
+from tilewright.target import Target
+from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
+
+TARGET = Target.parse("cpu -mcpu=cascadelake -threads=1")
+
+
+def shuffles(func: Func) -> dict[str, float]:
+    read = profile(func).visits
+    return dict(zip([v.name for v in read], shuffles_of(read), strict=True))
+
+
+def features(func: Func) -> dict[str, float]:
+    (row,) = estimate(profile(func), np.zeros((1, 0), dtype=np.int64), TARGET).features
+    return dict(zip(FEATURES, (2.0**row).tolist(), strict=True))
+
+
+def best(func: Func) -> dict[str, float]:
+    """The least estimate of some rows of each sketch, in seconds."""
+    rng = np.random.default_rng(0)
+    found = {}
+    for sketch in sketches(func, TARGET):
+        read = profile(sketch.func, sketch.variables, sketch.space.bounds)
+        rows = Rowspace(sketch).sample(rng, 50)
+        found[sketch.name] = float(estimate(read, rows, TARGET).seconds.min())
+    return found
+
+
+def copied(store: str) -> Func:
+    return parse(f"""
+def f(X: T.Buffer((4, 32), "int8"), Y: T.Buffer((2, 16, 4), "int8")):
+    R = T.alloc((4, 32), "int8", scope="register")
+    for p in range(2):
+        for r in T.unrolled(4):
+            for c in T.vectorized(16):
+                with T.block("read"):
+                    vr = T.axis.spatial(4, r)
+                    vc = T.axis.spatial(32, p * 16 + c)
+                    R[vr, vc] = X[vr, vc]
+        for e in T.vectorized(64):
+            with T.block("write"):
+                vp = T.axis.spatial(2, p)
+                vc = T.axis.spatial(16, e // 4)
+                vr = T.axis.spatial(4, e % 4)
+                Y[{store}] = R[vr, vp * 16 + vc]
+""")
+
+
+def test_digits_of_a_vector_that_are_next_to_each_other_are_no_scatter() -> None:
+    """The numbers of the vector's lanes are e // 4 and e % 4, whose strides are 4 and 1."""
+    assert features(copied("vp, vc, vr"))["gathers"] < 1.0
+    func = parse("""
+def f(X: T.Buffer((64,), "int8"), Y: T.Buffer((16, 5), "int8")):
+    for e in T.vectorized(64):
+        with T.block("write"):
+            vc = T.axis.spatial(16, e // 4)
+            vr = T.axis.spatial(4, e % 4)
+            Y[vc, vr] = X[vc * 4 + vr]
+""")
+    assert features(func)["gathers"] == pytest.approx(64.0)
+
+
+def test_rows_that_are_interleaved_in_registers_take_the_shuffles_that_are_emitted() -> None:
+    assert shuffles(copied("vp, vc, vr")) == {"read": 0, "write": 5}
+
+
+def test_columns_of_squares_take_as_many_shuffles_as_their_width_has_bits() -> None:
+    func = parse("""
+def f(X: T.Buffer((16, 16), "float32"), Y: T.Buffer((16, 16), "float32")):
+    R = T.alloc((16, 16), "float32", scope="register")
+    for r in T.unrolled(16):
+        for c in T.vectorized(16):
+            with T.block("read"):
+                vr, vc = T.axis.remap("SS", [r, c])
+                R[vr, vc] = X[vr, vc]
+    for r in T.unrolled(16):
+        for c in T.vectorized(16):
+            with T.block("turned"):
+                vr, vc = T.axis.remap("SS", [r, c])
+                Y[vr, vc] = R[vc, vr]
+""")
+    assert shuffles(func) == {"read": 0, "turned": 4}
+
+
+def test_packing_for_dot_products_is_worth_it() -> None:
+    found = best(ops.matmul_func(16, 368, 120, "uint8", dtype_b="int8"))
+    dots = [seconds for name, seconds in found.items() if name.startswith("dot_")]
+    others = [seconds for name, seconds in found.items() if not name.startswith("dot_")]
+    assert 2.0 * max(dots) < min(others)
+
+
+def test_a_factor_that_lanes_share_is_loaded_for_each_product() -> None:
+    """Of the rows of a tile four bytes each are broadcast; the vectors of the other are loads."""
+    (sketch,) = (
+        s
+        for s in sketches(ops.matmul_func(16, 32, 8, "uint8", dtype_b="int8"), TARGET)
+        if s.name == "dot_16x4_vnni"
+    )
+    read = profile(sketch.func, sketch.variables, sketch.space.bounds)
+    rows = Rowspace(sketch).sample(np.random.default_rng(0), 20)
+    found = 2.0 ** estimate(read, rows, TARGET).features[:, FEATURES.index("tile_loads")]
+    assert found.max() >= 8.0
+
+
+def test_what_does_not_change_in_the_innermost_loop_is_computed_once() -> None:
+    func = parse("""
+def f(
+    X: T.Buffer((8, 64), "float32"), S: T.Buffer((8,), "float32"), Y: T.Buffer((8, 64), "float32")
+):
+    for i, j in T.grid(8, 4):
+        for k in T.vectorized(16):
+            with T.block("Y"):
+                vi = T.axis.spatial(8, i)
+                vj = T.axis.spatial(64, j * 16 + k)
+                Y[vi, vj] = (X[vi, vj] - S[vi] / 64.0) * (X[vi, vj] - S[vi] / 64.0) * T.rsqrt(S[vi])
+""")
+    (found,) = profile(func).visits
+    assert (found.operations, found.expensive) == (3, 0)
+
+
+def twice(rows: int, second: str = "vi, vj") -> Func:
+    """A row is summed up and then divided by the sum."""
+    return parse(f"""
+def f(X: T.Buffer((64, {rows}), "float32"), Y: T.Buffer((64, {rows}), "float32")):
+    S = T.alloc((64,), "float32")
+    for i in range(64):
+        for j in range({rows}):
+            with T.block("sum"):
+                vi = T.axis.spatial(64, i)
+                vj = T.axis.reduce({rows}, j)
+                with T.init():
+                    S[vi] = 0.0
+                S[vi] = S[vi] + X[vi, vj]
+        for j in range({rows}):
+            with T.block("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = X[{second}] / S[vi]
+""")
+
+
+def memory(func: Func) -> float:
+    """Bytes of memory that are moved, of all blocks."""
+    found = features(func)
+    rate = DEFAULT.memory_bytes_per_cycle * DEFAULT.hertz
+    return (found["memory"] + found["other_memory"]) * rate
+
+
+@pytest.mark.parametrize(("rows", "reads"), [(1 << 17, 1), (1 << 24, 2)])
+def test_a_row_that_fits_the_cache_is_brought_once(rows: int, reads: int) -> None:
+    """Y is written, which reads its lines first."""
+    assert memory(twice(rows)) == pytest.approx(64.0 * rows * 4 * (reads + 2), rel=0.01)
+
+
+def test_another_part_of_a_buffer_is_not_there() -> None:
+    rows = 1 << 17
+    assert memory(twice(rows, "63 - vi, vj")) == pytest.approx(64.0 * rows * 4 * 4, rel=0.01)
+
+
+def test_long_rows_take_less_time_with_their_statistics_in_one_pass() -> None:
+    found = best(ops.softmax_func(64, 131072))
+    assert found["online"] < found["rows"]
