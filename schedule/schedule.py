@@ -216,6 +216,7 @@ class Schedule:
     online_softmax = method(p.online_softmax)
     online_variance = method(p.online_variance)
     fuse_reduction_epilogue = method(p.fuse_reduction_epilogue)
+    hoist_factor = method(p.hoist_factor)
 
     blockize = method(p.blockize)
     tensorize = method(p.tensorize)

@@ -3,6 +3,7 @@
 from .annotate import annotate, bind, parallel, set_scope, unannotate, unroll, vectorize
 from .cache import cache_read, cache_write
 from .einsum import pad_einsum
+from .factor import hoist_factor
 from .index import cache_index
 from .inline import compute_inline, reverse_compute_inline
 from .iterations import reorder_block_iter_var, transform_block_layout
@@ -56,6 +57,7 @@ __all__ = [
     "get_consumers",
     "get_loops",
     "get_producers",
+    "hoist_factor",
     "loop_partition",
     "merge",
     "online_softmax",

@@ -154,7 +154,7 @@ def elements_of(fn: Func, buffer: Buffer, writers: Sequence[Block]) -> Elements:
         )
         alike += [other] if same else []
     require(
-        visited(fn, [(w, _writing_iters(w, buffer)) for w in alike]),
+        visited(fn, [(w, writing_iters(w, buffer)) for w in alike]),
         "it cannot be shown which elements of {0} have values: block {1} does not run in all of "
         "its iterations",
         buffer.name,
@@ -171,7 +171,7 @@ def _is_point(writer: Block, buffer: Buffer) -> bool:
     return len(regions) == 1 and all(certain(r.extent == 1) for r in regions[0].ranges)
 
 
-def _writing_iters(writer: Block, buffer: Buffer) -> list[Iter]:
+def writing_iters(writer: Block, buffer: Buffer) -> list[Iter]:
     """The spatial iterations that say where `writer` stores to `buffer`."""
     places = [r.min for region in writer.writes if region.buffer is buffer for r in region.ranges]
     used = {v for e in places for v in free_vars(e)}
@@ -189,7 +189,7 @@ def _written_by(writer: Block, buffer: Buffer) -> Elements:
     )
     (region,) = [r for r in writer.writes if r.buffer is buffer]
     indices = tuple(r.min for r in region.ranges)
-    spatial = _writing_iters(writer, buffer)
+    spatial = writing_iters(writer, buffer)
     fresh = {i.var: Var(i.var.name) for i in spatial}
     require(
         {v for e in indices for v in free_vars(e)} <= fresh.keys(),

@@ -47,8 +47,8 @@ def in_pieces(fn: Func, found: Statistic, block: Block, loop: Var) -> tuple[Func
     first = found.block
     for b in (first, block):
         require_unit(fn, b)
-    _own_nest(fn, first)
-    nest = _own_nest(fn, block)
+    own_nest(fn, first)
+    nest = own_nest(fn, block)
     _require_same_elements(fn, found, block)
     for i in (i for i in block.iters if i.kind is IterKind.REDUCE):
         require(i.extent > 0, "the sum of block {0} has no terms", block.label.name, at=block.label)
@@ -76,7 +76,7 @@ def in_variables_of(block: Block, first: Block, e: Expr) -> Expr:
     return substitute(e, _variables(first, block))
 
 
-def _own_nest(fn: Func, block: Block) -> list[For]:
+def own_nest(fn: Func, block: Block) -> list[For]:
     """The loops around a block that has them to itself, in the outermost statement."""
     loops: list[For] = []
     stmt: Stmt = top_statements(fn)[top_position(fn, block.label)]

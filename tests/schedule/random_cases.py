@@ -74,15 +74,13 @@ THEMES = (
         rank=2,
     ),
     *(
-        Theme(
-            (stage, stages.map_stage),
-            (step, steps.compute_inline),
-            rank=2,
-            dtypes=("float32", "float64"),
-        )
-        for stage, step in (
-            (stages.soft_stage, steps.online_softmax),
-            (stages.variance_stage, steps.online_variance),
+        Theme(made, (*tried, steps.compute_inline), rank=2, dtypes=("float32", "float64"))
+        for made, tried in (
+            (
+                (stages.soft_stage, stages.weighted_stage),
+                (steps.online_softmax, steps.online_attention, steps.hoist_factor),
+            ),
+            ((stages.variance_stage, stages.map_stage), (steps.online_variance,)),
         )
     ),
     Theme(

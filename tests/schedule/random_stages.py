@@ -275,6 +275,35 @@ def variance_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     return te.compute(rows, square, name=name)
 
 
+def weighted_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """Rows times a matrix, with factors of each row; or with weights of a softmax, say."""
+    if x.dtype not in ("float32", "float64") or len(x.shape) < 2 or 0 in x.shape:
+        return map_stage(x, name, d)
+    n, k = a_size(d), x.shape[-1]
+    r = te.reduce_axis(k, name=f"r{name}")
+    other = placeholder((k, n), x.dtype, d)
+    if d.pick(2):
+        row = placeholder(x.shape[:1], x.dtype, d)
+        turn = d.pick(3)
+
+        def term(*i: Expr) -> Any:
+            a, b, w = x[(*i[:-1], r)], other[r, i[-1]], row[i[0]]
+            return (a * w * b, w * (b * a), (a * b) * (w * 2))[turn]
+
+        return te.compute((*x.shape[:-1], n), lambda *i: te.sum(term(*i), axis=r), name=name)
+    s, t = (te.reduce_axis(k, name=f"{c}{name}") for c in "st")
+    rows = x.shape[:-1]
+    most = te.compute(rows, lambda *i: te.max(x[(*i, s)], axis=s), name=f"{name}m")
+    exps: Tensor = te.compute(x.shape, lambda *i: te.exp(x[i] - most[i[:-1]]), name=f"{name}e")
+    total = te.compute(rows, lambda *i: te.sum(exps[(*i, t)], axis=t), name=f"{name}s")
+    share: Tensor = te.compute(x.shape, lambda *i: exps[i] * (1 / total[i[:-1]]), name=f"{name}w")
+
+    def product(*i: Expr) -> Any:
+        return te.sum(share[(*i[:-1], r)] * other[r, i[-1]], axis=r)
+
+    return te.compute((*rows, n), product, name=name)
+
+
 def best_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     """The values of an argmax or argmin, whose places are computed too."""
     if len(x.shape) == 1 or x.shape[-1] == 0:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import IndexMap, Schedule
-from tilewright.schedule.blocks import feeding
+from tilewright.schedule.blocks import feeding, has_reduction
 from tilewright.schedule.find import blocks_in, find_block, find_loop, loops_above
 from tilewright.tir.intrinsics import intrin_names
 from tilewright.tir.ir import Block, Dim, Expr, IterKind, Label, Seq, Var
@@ -520,7 +520,7 @@ def online_variance(sch: Schedule, pick: Pick) -> None:
     _in_pieces(sch, pick, sch.online_variance)
 
 
-def _in_pieces(sch: Schedule, pick: Pick, step: Callable[[Var], tuple[Label, Label]]) -> None:
+def _in_pieces(sch: Schedule, pick: Pick, step: Callable[[Var], tuple[Label, ...]]) -> None:
     """Mostly the outer part of a loop that is split for it."""
     loops = loops_of(sch, pick, lambda s, b: reduces(s, b) and len(b.reads) > 2)
     if not loops or sometimes(pick, 4):
@@ -528,9 +528,49 @@ def _in_pieces(sch: Schedule, pick: Pick, step: Callable[[Var], tuple[Label, Lab
         return
     size: Dim = one_of(pick, (2, 3, 4, 5)) if pick(4) else sch.sample_categorical((2, 3))
     outer, _ = sch.split(loops[-1], factors=[None, size])
-    first, part = step(outer)
+    first, *_, part = step(outer)
     if pick(2):
         sch.reverse_compute_at(part, one_of(pick, sch.get_loops(first)))
+
+
+def online_attention(sch: Schedule, pick: Pick) -> None:
+    """What a softmax weights, in pieces: of the same length mostly."""
+    sums = [b for b in blocks_in(sch.func.body) if reduces(sch, b) and sums_exponentials(sch, b)]
+    if not sums:
+        online_softmax(sch, pick)
+        return
+    exps = sch.get_producers(referred(sch, sums[0].label))[0]
+    for share in sch.get_consumers(exps):
+        if not has_reduction(find_block(sch.func, share)):
+            (second, *_) = sch.get_consumers(share)
+            sch.compute_inline(share)
+            sch.hoist_factor(second)
+    readers = sch.get_consumers(exps)
+    size: Dim = one_of(pick, (2, 3, 4, 5)) if pick(4) else sch.sample_categorical((2, 3))
+    outer = []
+    for label in readers:
+        length = size if pick(12) else 2
+        outer.append(sch.split(sch.get_loops(label)[-1], factors=[None, length])[0])
+    made = sch.online_softmax(outer[0], outer[1:])
+    if pick(2):
+        loop = one_of(pick, sch.get_loops(made[0]))
+        for label in (exps, *made[2:]):
+            sch.reverse_compute_at(label, loop)
+
+
+def sums_exponentials(sch: Schedule, block: Block) -> bool:
+    """Whether it sums what one block computes that several read, or something like it."""
+    read = {r.buffer for r in block.reads} - {r.buffer for r in block.writes}
+    writers = [b for b in blocks_in(sch.func.body) if read & {r.buffer for r in b.writes}]
+    return (
+        len(read) == len(writers) == 1
+        and not has_reduction(writers[0])
+        and len(writers[0].reads) > 1
+    )
+
+
+def hoist_factor(sch: Schedule, pick: Pick) -> None:
+    sch.hoist_factor(a_block(sch, pick, reduces))
 
 
 def fuse_reduction_epilogue(sch: Schedule, pick: Pick) -> None:
@@ -596,6 +636,7 @@ STEPS: tuple[Step, ...] = (
     reindex_cache_read, reindex_cache_write, prefetch, rolling_buffer, compute_at_and_roll,
     compute_at, compute_at, compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at,
     compute_inline, reverse_compute_inline, decompose_reduction, rfactor, rfactor,
-    fuse_reduction_epilogue, split_reduction, online_softmax, online_variance, pad_einsum,
-    decompose_padding, blockize, tensorize, pipeline, double_buffer, swizzle, work_on, winograd,
+    fuse_reduction_epilogue, split_reduction, online_softmax, online_variance, hoist_factor,
+    pad_einsum, decompose_padding, blockize, tensorize, pipeline, double_buffer, swizzle,
+    work_on, winograd,
 )  # fmt: skip

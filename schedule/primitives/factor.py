@@ -1,0 +1,177 @@
+"""Factors of sums: `hoist_factor`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace as _replace
+
+from ...tir.ir import (
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    Func,
+    Iter,
+    IterKind,
+    Label,
+    Load,
+    Op,
+    Store,
+    Var,
+    binary,
+    load,
+)
+from ...tir.reduction import COMBINERS, Place, update
+from ...tir.visit import substitute, walk
+from ..available import require_still_concurrent
+from ..blocks import free_vars, nest, require_unit, with_regions, writers_of
+from ..find import find_block, replace
+from ..primitive import primitive
+from ..reductions import match_reduction
+from ..require import require
+from .cache import (
+    insert_top,
+    require_read_after,
+    require_written_before,
+    top_position,
+    writing_iters,
+    written_elements,
+)
+
+SUMS = ("float32", "float64")
+"""What is summed without its factor: narrower floats would overflow where they did not."""
+
+
+@primitive
+def hoist_factor(fn: Func, block: Label) -> tuple[Func, Label]:
+    """Multiply a sum in the place of its terms, by what the reduction does not move.
+
+        for i, k: C[i] += A[i, k] * W[i]   ->   for i, k: C_sum[i] += A[i, k]
+                                                for i: C[i] = C_sum[i] * W[i]
+
+    Divisors are factors as well. For sums of float32 and float64 that start from zero. Results are
+    rounded once for all terms in the place of once for each. Where they come near the largest
+    number they may overflow without their factor, or no longer do; a factor that is infinite gives
+    NaN where the sum is zero, in the place of where a term is. Gives the label of the block that
+    multiplies; the handle `block` stays with the sum.
+    """
+    found = find_block(fn, block)
+    require_unit(fn, found)
+    matched = match_reduction(found)
+    start = found.init.value if type(found.init) is Store else None
+    require(
+        matched is not None
+        and matched.combiner.name == "sum"
+        and type(start) is Const
+        and start.value == 0,
+        "block {0} must be a sum that starts from zero",
+        block.name,
+        at=block,
+    )
+    assert matched is not None
+    buffer = matched.buffer
+    require(
+        buffer.dtype in SUMS,
+        "block {0} sums {1}; expected {2}",
+        block.name,
+        buffer.dtype,
+        " or ".join(SUMS),
+        at=block,
+        found=buffer.dtype,
+        alternatives=SUMS,
+    )
+    reduced = [i for i in found.iters if i.kind is IterKind.REDUCE]
+    for i in reduced:
+        require(i.extent > 0, "the sum of block {0} has no terms", block.name, at=block)
+    kept, moved = _taken(matched.value, {i.var for i in reduced})
+    require(
+        kept is not None and bool(moved),
+        "no factor of what block {0} sums is free of {1}, with others that are not",
+        block.name,
+        lambda: ", ".join(i.var.name for i in reduced),
+        at=block,
+        hint="compute_inline puts a product that is computed before into the sum",
+    )
+    assert kept is not None
+    position = top_position(fn, block)
+    _require_only_here(fn, found, buffer, [e for _, e in moved], position)
+    iters = writing_iters(found, buffer)
+    known = {i.var for i in iters}
+    require(
+        all(free_vars(e) <= known for _, e in moved),
+        "the factor of block {0} depends on {1}, which its result does not",
+        block.name,
+        lambda: ", ".join(sorted({v.name for _, e in moved for v in free_vars(e) - known})),
+        at=block,
+    )
+    elements = written_elements(fn, buffer)
+    total = Buffer(f"{buffer.name}_sum", buffer.shape, buffer.dtype)
+    place = Place(total, matched.indices)
+    body = update(COMBINERS["sum"], [place], [load(*place)], [kept])
+    assert isinstance(found.init, Store)
+    init = _replace(found.init, buffer=total)
+    fn = replace(fn, found, with_regions(_replace(found, body=body, init=init)), total)
+
+    at = dict(zip((i.var for i in iters), elements.variables, strict=True))
+    value: Expr = load(total, elements.indices)
+    for op, e in moved:
+        value = binary(op, value, substitute(e, at))
+    loops = [(Var(v.name.removeprefix("v")), n) for v, n in zip(
+        elements.variables, elements.extents, strict=True)]  # fmt: skip
+    own = tuple(
+        Iter(v, n, IterKind.SPATIAL, loop)
+        for v, (loop, n) in zip(elements.variables, loops, strict=True)
+    )
+    label = Label(f"{buffer.name}_scaled")
+    scaled = Block(label, own, (), (), Store(buffer, elements.indices, value))
+    fn = insert_top(fn, position + 1, nest(loops, with_regions(scaled)))
+    require_still_concurrent(fn, (block,))
+    return fn, label
+
+
+def _taken(e: Expr, reduced: Collection[Var]) -> tuple[Expr | None, list[tuple[Op, Expr]]]:
+    """What is left of a product without the factors free of `reduced`, and these.
+
+    What is left is `None` where that is all. The factors multiply it, or divide it, in turn.
+    """
+    if free_vars(e).isdisjoint(reduced):
+        return None, [(Op.MUL, e)]
+    if type(e) is Binary and e.op is Op.MUL:
+        a, by_a = _taken(e.a, reduced)
+        b, by_b = _taken(e.b, reduced)
+        if a is None or b is None:
+            return b if a is None else a, [*by_a, *by_b]
+        return (e if a is e.a and b is e.b else binary(Op.MUL, a, b)), [*by_a, *by_b]
+    if type(e) is Binary and e.op is Op.DIV and e.dtype == e.a.dtype:
+        a, by_a = _taken(e.a, reduced)
+        if a is not None and free_vars(e.b).isdisjoint(reduced):
+            return a, [*by_a, (Op.DIV, e.b)]
+        if a is not None:
+            return (e if a is e.a else binary(Op.DIV, a, e.b)), by_a
+    return e, []
+
+
+def _require_only_here(
+    fn: Func, block: Block, buffer: Buffer, factors: Collection[Expr], position: int
+) -> None:
+    """Require that the result is computed by the block alone, of factors that stay as they are."""
+    label = block.label
+    require(
+        buffer not in fn.inplace,
+        "{0} is updated in place; its first contents are part of the computation",
+        buffer.name,
+        at=label,
+    )
+    others = [w.label.name for w in writers_of(fn, buffer) if w.label is not label]
+    require(
+        not others,
+        "{0} is written by block {1} as well",
+        buffer.name,
+        lambda: ", ".join(others),
+        at=label,
+    )
+    require_read_after(fn, buffer, position, label)
+    loaded = {n.buffer for e in factors for n in walk(e) if type(n) is Load}
+    for b in sorted(loaded, key=lambda b: b.name):
+        require_written_before(fn, b, position, block)

@@ -1,0 +1,364 @@
+"""Exponentials that a block keeps for several sums, in pieces: a part of `online_softmax`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace as _replace
+from typing import Any, NamedTuple
+
+from ...tir.ir import (
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Dim,
+    Expr,
+    For,
+    Func,
+    Iter,
+    IterKind,
+    Label,
+    Load,
+    Op,
+    Stmt,
+    Store,
+    Var,
+    binary,
+    call,
+    cast,
+    const,
+    load,
+    select,
+    seq,
+)
+from ...tir.linear import linear
+from ...tir.prove import prove
+from ...tir.reduction import COMBINERS, Place, update
+from ...tir.visit import rewrite_children, substitute, walk
+from ..blocks import (
+    free_vars,
+    has_reduction,
+    loop_ranges,
+    nest,
+    readers_of,
+    require_unit,
+    with_regions,
+    without_buffers,
+    writers_of,
+)
+from ..find import find_block, find_loop, replace
+from ..reductions import match_reduction
+from ..require import certain, require
+from .cache import insert_top, top_position, top_statements
+from .exponentials import (
+    Exponentials,
+    at_pieces,
+    exponentials,
+)
+from .pieces import in_pieces, own_nest
+from .reduction import rfactor, sole_block
+
+
+class Kept(NamedTuple):
+    """What `block` keeps in `buffer` at `indices`: exp(x - shift), a row of it along `axis`."""
+
+    block: Block
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    x: Expr
+    shift: Expr
+    axis: int
+
+    def read_at(self, indices: tuple[Expr, ...]) -> dict[Var, Expr]:
+        """What the variables of the block are where `indices` are read."""
+        return {v: e for v, e in zip(self.indices, indices, strict=True) if isinstance(v, Var)}
+
+
+class _Sum(NamedTuple):
+    """A sum of `terms` of what is kept, `at` indices, times something else.
+
+    `loop` counts `number` pieces of `length` elements; `rest`, of the other loops, is the place in
+    one.
+    """
+
+    block: Block
+    nest: list[For]
+    loop: Var
+    terms: Dim
+    number: Dim
+    at: tuple[Expr, ...]
+    length: Dim
+    rest: Expr
+
+
+def kept_exponentials(fn: Func, block: Block) -> Kept | None:
+    """The block that keeps the exponentials which `block` sums, if there is one."""
+    matched = match_reduction(block)
+    source = None if matched is None else matched.value
+    if type(source) is not Load:
+        return None
+    writers = writers_of(fn, source.buffer)
+    body = writers[0].body if len(writers) == 1 else None
+    value = body.value if type(body) is Store else None
+    inner = value.args[0] if type(value) is Call and value.fn == "exp" else None
+    reduced = {i.var for i in block.iters if i.kind is IterKind.REDUCE}
+    axes = [d for d, e in enumerate(source.indices) if type(e) is Var and e in reduced]
+    if type(inner) is not Binary or inner.op is not Op.SUB or len(axes) != 1:
+        return None
+    assert type(body) is Store
+    return Kept(writers[0], body.buffer, body.indices, inner.a, inner.b, axes[0])
+
+
+def sums_in_pieces(fn: Func, kept: Kept, loops: Sequence[Var]) -> tuple[Func, tuple[Label, ...]]:
+    """Sum what is kept relative to the maximum of each piece; see `online_softmax`."""
+    blocks = [sole_block(find_loop(fn, v)) for v in loops]
+    _require_kept(fn, kept, blocks)
+    first = blocks[0]
+    seen = _inlined(kept, first)
+    found = exponentials(fn, seen)
+    for b in blocks:
+        require_unit(fn, b)
+    own_nest(fn, kept.block)
+    sums = [_sum(fn, kept, b, v) for b, v in zip(blocks, loops, strict=True)]
+    for s in sums[1:]:
+        require(
+            certain(s.terms == sums[0].terms) and certain(s.length == sums[0].length),
+            "block {0} sums {1} elements in pieces of {2}, and block {3} {4} in pieces of {5}",
+            first.label.name,
+            sums[0].terms,
+            sums[0].length,
+            s.block.label.name,
+            s.terms,
+            s.length,
+            at=s.loop,
+        )
+
+    fn, made = in_pieces(fn, found.largest, first, sums[0].loop)
+    highest, local = made.first, made.local
+    parts = [made.second]
+    for s in sums[1:]:
+        fn, part = rfactor(fn, s.loop, 0)
+        parts.append(part)
+    fn, scale = _scaled(fn, found, local, sums[0])
+    fn, pieces = _kept_in_pieces(fn, kept, found, local, sums[0])
+    for s, label in zip(sums, parts, strict=True):
+        of = find_block(fn, label)
+        (number,) = (i.var for i in of.iters if i.value is s.loop)
+        body = _from_pieces(of.body, kept, pieces, number)
+        fn = replace(fn, of, with_regions(_replace(of, body=body)))
+        final = find_block(fn, s.block.label)
+        fn = replace(fn, final, _rescaled(final, kept, s, scale[1]))
+    return without_buffers(fn, {kept.buffer}), (highest, scale[0], *parts)
+
+
+def _require_kept(fn: Func, kept: Kept, sums: Sequence[Block]) -> None:
+    """Require that what is kept is stored as a whole, and for `sums` alone."""
+    block = kept.block
+    require_unit(fn, block)
+    places = [e for e in kept.indices if type(e) is Var]
+    require(
+        kept.buffer in fn.allocs
+        and block.predicate is None
+        and not has_reduction(block)
+        and {i.var for i in block.iters} == set(places)
+        and len(set(places)) == len(places)
+        and all(type(e) is Const for e in kept.indices if type(e) is not Var),
+        "block {0} does not keep exponentials in an internal buffer, at its plain iteration "
+        "variables",
+        block.label.name,
+        at=block.label,
+    )
+    labels = [b.label for b in sums]
+    others = [b.label.name for b in readers_of(fn, {kept.buffer}) if b.label not in set(labels)]
+    require(
+        not others,
+        "the exponentials {0} are read by block {1} as well, whose loop of pieces is not given",
+        kept.buffer.name,
+        lambda: ", ".join(others),
+        at=block.label,
+        hint="compute_inline puts the exponentials into the sum",
+    )
+    for n, label in enumerate(labels):
+        require(
+            label not in set(labels[:n]),
+            "two of the loops are of block {0}",
+            label.name,
+            at=label,
+        )
+
+
+def _inlined(kept: Kept, block: Block) -> Block:
+    """The sum of what is kept, as one of exponentials that it computes itself."""
+    matched = match_reduction(block)
+    assert matched is not None
+    assert type(matched.value) is Load
+    place = Place(matched.buffer, matched.indices)
+    value = call("exp", binary(Op.SUB, kept.x, kept.shift))
+    value = substitute(value, kept.read_at(matched.value.indices))
+    return _replace(block, body=update(COMBINERS["sum"], [place], [load(*place)], [value]))
+
+
+def _sum(fn: Func, kept: Kept, block: Block, loop: Var) -> _Sum:
+    """What `block` sums in the pieces that `loop` counts."""
+    label = block.label
+    matched = match_reduction(block)
+    at = None if matched is None else _factor(matched.value, kept.buffer)
+    require(
+        matched is not None and matched.combiner.name == "sum" and at is not None,
+        "block {0} must sum elements of {1}, or products of one with what is free of it",
+        label.name,
+        kept.buffer.name,
+        at=label,
+    )
+    assert at is not None
+    reduced = {i.var: i for i in block.iters if i.kind is IterKind.REDUCE}
+    for i in reduced.values():
+        require(i.extent > 0, "the sum of block {0} has no terms", label.name, at=label)
+    key = at[kept.axis]
+    require(
+        type(key) is Var
+        and key in reduced
+        and all(free_vars(e).isdisjoint(reduced) for d, e in enumerate(at) if d != kept.axis),
+        "block {0} does not sum along the rows of {1}",
+        label.name,
+        kept.buffer.name,
+        at=label,
+    )
+    assert type(key) is Var
+    loops = own_nest(fn, block)
+    ranges = loop_ranges(loops)
+    parts = linear(reduced[key].value, [loop], ranges)
+    length = None if parts is None else parts.coefficients.get(loop)
+    require(
+        parts is not None
+        and length is not None
+        and prove(parts.constant >= 0, ranges) is True
+        and prove(parts.constant < length, ranges) is True
+        and all(loop not in free_vars(i.value) for i in block.iters if i.var is not key),
+        "loop {0} does not count pieces of the rows that block {1} sums",
+        loop.name,
+        label.name,
+        at=loop,
+        hint="split the loop along the row, and give the outer part",
+    )
+    assert parts is not None
+    assert length is not None
+    number = find_loop(fn, loop).extent
+    terms = reduced[key].extent
+    return _Sum(block, loops, loop, terms, number, at, length, parts.constant)
+
+
+def _factor(e: Expr, buffer: Buffer) -> tuple[Expr, ...] | None:
+    """The indices at which a product has an element of `buffer` as a factor, once."""
+    if type(e) is Load and e.buffer is buffer:
+        return e.indices
+    if type(e) is Binary and e.op is Op.MUL:
+        for one, other in ((e.a, e.b), (e.b, e.a)):
+            if not any(type(n) is Load and n.buffer is buffer for n in walk(other)):
+                return _factor(one, buffer)
+    return None
+
+
+def _scaled(
+    fn: Func, found: Exponentials, local: Buffer, first: _Sum
+) -> tuple[Func, tuple[Label, Buffer]]:
+    """A nest that finds what the sums of pieces are scaled by; its label, and the buffer of it."""
+    final = find_block(fn, found.largest.block.label)
+    number = Var(f"v{first.loop.name}")
+    spatial = [i for i in final.iters if i.kind is IterKind.SPATIAL]
+    fresh = {i.var: Var(i.var.name) for i in spatial}
+    at = tuple(substitute(e, fresh) for e in found.largest.of.indices)
+    own, whole = (
+        cast(found.shift.dtype, e)
+        for e in (load(local, (*at, number)), load(found.largest.of.buffer, at))
+    )
+    value = call("exp", binary(Op.SUB, own, whole))
+    buffer = Buffer(f"{found.largest.of.buffer.name}_scale", local.shape, value.dtype)
+    loops = [
+        *((Var(i.var.name.removeprefix("v")), i.extent) for i in spatial),
+        (Var(first.loop.name), first.number),
+    ]
+    iters = tuple(
+        Iter(v, n, IterKind.SPATIAL, loop)
+        for v, (loop, n) in zip((*fresh.values(), number), loops, strict=True)
+    )
+    label = Label(buffer.name)
+    block = Block(label, iters, (), (), Store(buffer, (*at, number), value))
+    fn = insert_top(fn, top_position(fn, final.label) + 1, nest(loops, with_regions(block)))
+    return _replace(fn, allocs=(*fn.allocs, buffer)), (label, buffer)
+
+
+def _kept_in_pieces(
+    fn: Func, kept: Kept, found: Exponentials, local: Buffer, first: _Sum
+) -> tuple[Func, Buffer]:
+    """Keep exponentials relative to the maxima of pieces, in loops like those of the first sum."""
+    loops = {s.var: Var(s.var.name) for s in first.nest}
+    values = {i.var: i.value for i in first.block.iters}
+    read = kept.read_at(first.at)
+    key = kept.indices[kept.axis]
+    assert type(key) is Var
+    number, within = Var(f"v{first.loop.name}"), Var(key.name)
+    iters: list[Iter] = []
+    for i in kept.block.iters:
+        if i.var is key:
+            rest = substitute(first.rest, loops)
+            iters.append(Iter(number, first.number, IterKind.SPATIAL, loops[first.loop]))
+            iters.append(Iter(within, first.length, IterKind.SPATIAL, rest))
+        else:
+            value = substitute(substitute(read[i.var], values), loops)
+            iters.append(_replace(i, value=value))
+    axis = kept.axis
+    shape = kept.buffer.shape
+    buffer = Buffer(
+        f"{kept.buffer.name}_rf",
+        (first.number, *shape[:axis], first.length, *shape[axis + 1 :]),
+        kept.buffer.dtype,
+    )
+    own = at_pieces(kept.shift, found.largest.of.buffer, local, number)
+    # What is -inf throughout has no difference to its maximum: its exponentials are zero.
+    empty = binary(Op.EQ, own, const(float("-inf"), own.dtype))
+    shift = select(empty, const(0.0, own.dtype), own)
+    x = substitute(kept.x, {key: number * first.length + within})
+    indices = (number, *kept.indices[:axis], within, *kept.indices[axis + 1 :])
+    body = Store(buffer, indices, call("exp", binary(Op.SUB, x, shift)))
+    guard = first.block.predicate
+    stmt: Stmt = with_regions(
+        _replace(
+            kept.block,
+            iters=tuple(iters),
+            body=body,
+            predicate=None if guard is None else substitute(guard, loops),
+        )
+    )
+    for s in reversed(first.nest):
+        stmt = _replace(s, var=loops[s.var], body=stmt)
+    position = top_position(fn, kept.block.label)
+    stmts = list(top_statements(fn))
+    stmts[position] = stmt
+    return _replace(fn, body=seq(*stmts), allocs=(*fn.allocs, buffer)), buffer
+
+
+def _from_pieces(node: Any, kept: Kept, pieces: Buffer, number: Var) -> Any:
+    """`node`, in which the piece is `number`, with the elements of `pieces` for those kept."""
+    if type(node) is Load and node.buffer is kept.buffer:
+        axis = kept.axis
+        parts = linear(node.indices[axis], [number])
+        assert parts is not None
+        at = (number, *node.indices[:axis], parts.constant, *node.indices[axis + 1 :])
+        return load(pieces, at)
+    return rewrite_children(node, lambda n: _from_pieces(n, kept, pieces, number))
+
+
+def _rescaled(block: Block, kept: Kept, found: _Sum, scale: Buffer) -> Block:
+    """The combination of the pieces of a sum, each made relative to the maximum of the row."""
+    matched = match_reduction(block)
+    assert matched is not None
+    largest = kept.shift.value if type(kept.shift) is Cast else kept.shift
+    assert type(largest) is Load
+    at = [substitute(e, kept.read_at(found.at)) for e in largest.indices]
+    value = binary(Op.MUL, matched.value, load(scale, (*at, block.iters[-1].var)))
+    place = Place(matched.buffer, matched.indices)
+    body = update(COMBINERS["sum"], [place], [load(*place)], [value])
+    return with_regions(_replace(block, body=body))
