@@ -73,7 +73,7 @@ def find_band(func: Func, chain: Sequence[Block], contractions: Sequence[Block])
     if first is None or second is None:
         return None
     count = row_dimensions(func, chain[-1])
-    above = _row_above(first, chain, count) if count else None
+    above = row_above(first, chain, count) if count else None
     below = _row_below(chain[-1], second, count) if count else None
     if not count or above is None or below is None:
         return None
@@ -87,8 +87,11 @@ def _serves(func: Func, block: Block, readers: set[Label]) -> bool:
     return internal and bool(found) and all(r.label in readers for r in found)
 
 
-def _row_above(first: Block, chain: Sequence[Block], count: int) -> Var | None:
-    """The variable of `first` at which it writes what the chain reads in the last of its rows."""
+def row_above(first: Block, chain: Sequence[Block], count: int) -> Var | None:
+    """The variable of `first` at which it writes what `chain` reads at its variable `count`.
+
+    They count from 1: the last that numbers rows, say.
+    """
     out = output_of(first)
     if out is None:
         return None
@@ -126,16 +129,19 @@ def _row_below(last: Block, second: Block, count: int) -> Var | None:
 
 def band_variants(band: Band, positions: list[int]) -> Iterator[tuple[str, Rule]]:
     """A variant for each way of packing the operands of the first contraction."""
+    for name, plans in band_plans(band):
+        yield f"band{name}", functools.partial(_apply, band=band, plans=plans, positions=positions)
+
+
+def band_plans(band: Band) -> Iterator[tuple[str, tuple[Plan, Plan]]]:
+    """The plans of both contractions, for each way of packing the operands of the first one."""
     along = vector_choices(band.second)[0]
     fewest = min(packings(band.second, along), key=len)
     second = Plan(along, _from_outside(band, band.second, fewest))
     along = vector_choices(band.first)[0]
     for packs in dict.fromkeys(packings(band.first, along)):
-        first = Plan(along, packs)
         names = [inputs_of(band.first)[n].buffer.name for n, _ in packs]
-        name = "_".join(["band", *(f"pack{x}" for x in names)])
-        plans = (first, second)
-        yield name, functools.partial(_apply, band=band, plans=plans, positions=positions)
+        yield "".join(f"_pack{x}" for x in names), (Plan(along, packs), second)
 
 
 def _from_outside(
@@ -147,36 +153,69 @@ def _from_outside(
     return tuple((n, by) for n, by in packs if inputs[n].buffer not in made)
 
 
-def _apply(draft: Draft, band: Band, plans: tuple[Plan, Plan], positions: list[int]) -> None:
+@dataclass(frozen=True)
+class Ends:
+    """Both contractions of a band as they are scheduled, with the register tiles of each."""
+
+    labels: tuple[Label, Label]
+    blocks: tuple[Block, Block]
+    rows: tuple[Var, Var]
+    tiles: tuple[Tiles, Tiles]
+
+    @property
+    def before(self) -> list[Var]:
+        """The variables of the second one that come before its rows."""
+        own = spatial(self.blocks[1])
+        return own[: next(n for n, v in enumerate(own) if v is self.rows[1])]
+
+    def band(self, draft: Draft) -> Dim:
+        """Decide how many rows a band has: as many register tiles as a power of two."""
+        row = self.rows[1]
+        # Register tiles end with the band, and that is no longer than the dimension whatever they
+        # are: no guard is left but that of the whole dimension.
+        most = max(1, min(MAX_BAND, extents(self.blocks[1])[row]) // MAX_TILE)
+        tall = self.tiles[1].inner.get(row, 1)
+        count = tall * draft.schedule.sample_categorical(powers(most))
+        draft.limit("a band is worth its operands", count >= MAX_TILE)
+        return count
+
+
+def ends_of(draft: Draft, band: Band, plans: tuple[Plan, Plan], labels: Sequence[Label]) -> Ends:
+    """Decide the register tiles of the contractions of a band, and pack what is to be packed.
+
+    Tiles of both have as many rows. `labels` are those of the members of the band.
+    """
     sch, target = draft.schedule, draft.target
-    labels = [draft.block(p) for p in positions]
-    chain, ends = labels[1:-1], (labels[0], labels[-1])
-    blocks = [find_block(sch.func, label) for label in ends]
-    ends_of = (band.first, band.second)
-    own = [p.on(was, now) for p, was, now in zip(plans, ends_of, blocks, strict=True)]
-    rows = [matched(was, now)[v] for was, now, v in zip(ends_of, blocks, band.rows, strict=True)]
-    below = Tiles(draft, blocks[1], own[1], target, middle=False)
-    tall = below.inner.get(rows[1], 1)
-    above = Tiles(draft, blocks[0], own[0], target, middle=False, given={rows[0]: tall})
-    tiles = (above, below)
-    for label, plan, tile in zip(ends, own, tiles, strict=True):
+    ends = (labels[0], labels[-1])
+    first, second = (find_block(sch.func, label) for label in ends)
+    blocks, planned = (first, second), (band.first, band.second)
+    own = [p.on(was, now) for p, was, now in zip(plans, planned, blocks, strict=True)]
+    above, below = (
+        matched(was, now)[v] for was, now, v in zip(planned, blocks, band.rows, strict=True)
+    )
+    lower = Tiles(draft, second, own[1], target, middle=False)
+    tall = lower.inner.get(below, 1)
+    upper = Tiles(draft, first, own[0], target, middle=False, given={above: tall})
+    for label, plan, tile in zip(ends, own, (upper, lower), strict=True):
         for n, by in plan.packs:
             copy = pack(sch, label, n, by, tile.width(by))
             panel = tile.inner[by] if by is plan.vector else None
             schedule_copy(sch, copy, tile.lanes, target, panel=panel, parallel=True)
+    return Ends(ends, blocks, (above, below), (upper, lower))
+
+
+def _apply(draft: Draft, band: Band, plans: tuple[Plan, Plan], positions: list[int]) -> None:
+    sch, target = draft.schedule, draft.target
+    labels = [draft.block(p) for p in positions]
+    chain = labels[1:-1]
+    made = ends_of(draft, band, plans, labels)
+    ends, blocks, rows, tiles = made.labels, made.blocks, made.rows, made.tiles
     writes = [sch.cache_write(label, 0, "register") for label in ends]
 
     loops = dict(zip([i.var for i in blocks[1].iters], sch.get_loops(ends[1]), strict=True))
-    outer = spatial(blocks[1])
-    before = [loops[v] for v in outer[: next(n for n, v in enumerate(outer) if v is rows[1])]]
-    # Register tiles end with the band, and that is no longer than the dimension whatever they are:
-    # no guard is left but that of the whole dimension.
-    most = max(1, min(MAX_BAND, extents(blocks[1])[rows[1]]) // MAX_TILE)
-    count = tall * sch.sample_categorical(powers(most))
-    draft.limit("a band is worth its operands", count >= MAX_TILE)
-    draft.limit(
-        "what is between fits the second cache", count * _row_bytes(band) <= target.l2_bytes
-    )
+    before = [loops[v] for v in made.before]
+    count = made.band(draft)
+    draft.limit("what is between fits the second cache", count * row_bytes(band) <= target.l2_bytes)
     bands, loops[rows[1]] = sch.split(loops[rows[1]], factors=[None, count])
     top = fused(sch, [*before, bands])
 
@@ -192,15 +231,15 @@ def _apply(draft: Draft, band: Band, plans: tuple[Plan, Plan], positions: list[i
             schedule_spatial(draft, label, target, skip=1)
     sch.compute_at(writes[0], top)
     sch.compute_at(ends[0], top)
-    made = sch.get_loops(ends[0])[1:]
-    own_loops = dict(zip([i.var for i in blocks[0].iters], made, strict=True))
-    _contract(sch, ends[0], writes[0], blocks[0], own_loops, tiles[0], rows[0])
+    own = sch.get_loops(ends[0])[1:]
+    own_loops = dict(zip([i.var for i in blocks[0].iters], own, strict=True))
+    contract(sch, ends[0], writes[0], blocks[0], own_loops, tiles[0], rows[0])
     inside = {v: loop for v, loop in loops.items() if loop not in set(before)}
-    _contract(sch, ends[1], writes[1], blocks[1], inside, tiles[1], rows[1])
+    contract(sch, ends[1], writes[1], blocks[1], inside, tiles[1], rows[1])
     sch.parallel(top)
 
 
-def _contract(
+def contract(
     sch: Schedule,
     label: Label,
     write: Label,
@@ -223,7 +262,8 @@ def _contract(
             part, within = sch.split(loops[v], factors=[None, size], perfect=v is row)
             registers.append(within)
         around.append(part)
-    depth: list[tuple[Var, Dim]] = [(loops[v], extents(block)[v]) for v in reduced(block)]
+    extent = {i.var: i.extent for i in block.iters}
+    depth = [(loops[v], extent[v]) for v in reduced(block)]
     steps, at_once = unrolled(sch, depth, tiles)
     registers = [*at_once, *registers, *lanes]
     sch.reorder(*around, *(loop for loop, _ in steps), *registers)
@@ -233,7 +273,7 @@ def _contract(
     sch.decompose_reduction(label, steps[0][0])
 
 
-def _row_bytes(band: Band) -> int:
+def row_bytes(band: Band) -> int:
     """Bytes of a row of all that the band computes on the way to the second contraction."""
     last = band.chain[-1]
     sizes = extents(last)

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 
 from ...schedule import Schedule
@@ -363,6 +364,14 @@ class Tiles:
                 times = (window.strides[v] or 0) // each if slides and each else 0
                 total *= n - 1 + ceildiv(steps, times) if times > 0 else n
         return total
+
+    def on(self, its: Mapping[Var, Var]) -> Tiles:
+        """The same tile of a block that has the variables `its` in the place of this one's."""
+        other = copy(self)
+        other.vector = its[self.vector]
+        other.inner = {its[v]: n for v, n in self.inner.items()}
+        other.middle = {its[v]: n for v, n in self.middle.items()}
+        return other
 
     def width(self, var: Var) -> Dim:
         """The elements of the register tile along a variable."""

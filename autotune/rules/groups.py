@@ -36,6 +36,7 @@ from .contraction import contraction_variants
 from .dot import dot_variants
 from .elementwise import elementwise_variants
 from .joining import join
+from .keys import key_variants
 from .online import online_variants
 from .rows import row_dimensions, rows_variants
 
@@ -77,7 +78,7 @@ def groups(
 
     members = [[find_block(left, label) for label in labels] for labels in found]
     apart = [_variants(left, blocks, names, target) for blocks in members]
-    banded = _banded(left, members, apart, names)
+    banded = _banded(left, members, apart, names, target)
     return prepare, [apart] if banded is None else [banded, apart]
 
 
@@ -86,6 +87,7 @@ def _banded(
     members: list[list[Block]],
     apart: list[list[Variant]],
     names: Mapping[Label, int],
+    target: Target,
 ) -> list[list[Variant]] | None:
     """The variants with those of a band in the place of its groups, where there is one."""
     contractions = [
@@ -98,7 +100,8 @@ def _banded(
         if band is not None:
             labels = {b.label for b in band.members}
             rest = [v for b, v in zip(members, apart, strict=True) if b[0].label not in labels]
-            made = band_variants(band, [names[b.label] for b in band.members])
+            positions = [names[b.label] for b in band.members]
+            made = [*key_variants(func, band, positions, target), *band_variants(band, positions)]
             return [[Variant(name, rule) for name, rule in made], *rest]
     return None
 

@@ -105,11 +105,13 @@ def _asking(func: Func, members: list[Block], target: Target) -> tuple[int, int]
     return (-max(found)[1], max(found)[2]) if found else None
 
 
-def schedule_reduction(draft: Draft, label: Label, target: Target, top: Var | None) -> Var | None:
+def schedule_reduction(
+    draft: Draft, label: Label, target: Target, top: Var | None, least: int = 1
+) -> Var | None:
     """Reduce in vectors of partial results, which are combined at the end.
 
     Where the rows' loop `top` is around this block alone, the two parts are put into one such loop,
-    which is given back.
+    which is given back. What is reduced has `least` elements at least where that is open.
     """
     sch = draft.schedule
     block = find_block(sch.func, label)
@@ -119,7 +121,7 @@ def schedule_reduction(draft: Draft, label: Label, target: Target, top: Var | No
     extent = 1
     for i in block.iters:
         if i.kind is IterKind.REDUCE:
-            extent *= sizes[i.var]
+            extent *= sizes.get(i.var, least)
     lanes = lanes_for(target, widest(block), extent)
     counts = [u for u in (1, 2, 4, 8) if u * lanes <= extent]
     if match_reduction(block) is None or lanes == 1 or not counts:
@@ -145,14 +147,19 @@ def schedule_reduction(draft: Draft, label: Label, target: Target, top: Var | No
     return top
 
 
-def schedule_spatial(draft: Draft, label: Label, target: Target, skip: int) -> Var | None:
-    """Cut the last loop into vectors; gives the loop over them, if there is one."""
+def schedule_spatial(
+    draft: Draft, label: Label, target: Target, skip: int, least: int = 1
+) -> Var | None:
+    """Cut the last loop into vectors; gives the loop over them, if there is one.
+
+    It has `least` iterations at least where their number is open.
+    """
     sch = draft.schedule
     block = find_block(sch.func, label)
     loops = sch.get_loops(label)
     if len(loops) <= skip:
         return None
-    extent = extents(block)[block.iters[-1].var]
+    extent = extents(block).get(block.iters[-1].var, least)
     lanes = lanes_for(target, widest(block), extent)
     counts = [u for u in (1, 2, 4) if u * lanes <= extent]
     if lanes == 1 or not counts:

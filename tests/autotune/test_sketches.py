@@ -125,6 +125,55 @@ def test_attention_in_bands_keeps_only_a_band_of_scores() -> None:
     assert size <= MAX_BAND * 160 < math.prod(n for n in scores.shape if isinstance(n, int))
 
 
+@pytest.mark.parametrize(
+    ("heads", "queries", "keys", "options"),
+    [
+        (2, 101, 1024, {}),
+        (1, 37, 1280, {"causal": True}),
+    ],
+)
+def test_attention_takes_keys_in_pieces_where_a_cache_holds_no_rows(
+    heads: int, queries: int, keys: int, options: dict[str, Any]
+) -> None:
+    func = attention_of(heads, queries, keys, **options)
+    target = replace(resolve("cpu -threads=2"), l2_bytes=1 << 16)
+    made = [s for s in sketches(func, target) if s.name.startswith("band_keys")]
+    assert [s.name for s in made] == ["band_keys_packK", "band_keys_packK_packQ"]
+    wanted = arguments(func, 1)
+    interpret(func, *wanted)
+    rng = np.random.default_rng(0)
+    for sketch in made:
+        for row in Rowspace(sketch).sample(rng, ROWS // 4):
+            scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
+            (scores,) = (b for b in _buffers(lower(scheduled, target)) if b.name == "Y_scores")
+            size = math.prod(n for n in scores.shape if isinstance(n, int))
+            assert size * 8 <= target.l2_bytes
+            found = arguments(func, 1)
+            to_module(compile_func(scheduled, target))(*found)
+            check = compare(found[-1:], wanted[-1:], ["Y"], tolerance_of(func))
+            assert check.passed, f"{row.tolist()}: {check.error}"
+
+
+def attention_of(heads: int, queries: int, keys: int, *, causal: bool = False) -> Func:
+    """Attention of as many queries and keys as are asked for."""
+    q = te.placeholder((1, heads, queries, 16), "float32", name="Q")
+    k, v = (te.placeholder((1, heads, keys, 16), "float32", name=n) for n in "KV")
+    return te.func([q, k, v, ops.attention(q, k, v, causal=causal, name="Y")], name="attention")
+
+
+@pytest.mark.parametrize("keys", [1031, 1040])
+def test_keys_that_no_pieces_make_up(keys: int) -> None:
+    """Pieces are of whole vectors, and of several of them."""
+    func = attention_of(2, 40, keys)
+    target = replace(resolve("cpu -threads=2"), l2_bytes=1 << 16)
+    assert not any("keys" in s.name for s in sketches(func, target))
+
+
+def test_keys_in_pieces_only_where_the_cache_is_too_small() -> None:
+    func = attention_of(2, 40, 768)
+    assert not any("keys" in s.name for s in sketches(func, resolve("cpu -threads=2")))
+
+
 def _buffers(func: Func) -> set[Buffer]:
     return {n.buffer for n in walk(func.body) if type(n) is Load or type(n) is Store}
 
