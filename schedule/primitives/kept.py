@@ -12,7 +12,6 @@ from ...tir.ir import (
     Buffer,
     Call,
     Cast,
-    Const,
     Dim,
     Expr,
     For,
@@ -39,7 +38,6 @@ from ...tir.reduction import COMBINERS, Place, update
 from ...tir.visit import rewrite_children, substitute, walk
 from ..blocks import (
     free_vars,
-    has_reduction,
     loop_ranges,
     nest,
     readers_of,
@@ -158,13 +156,12 @@ def _require_kept(fn: Func, kept: Kept, sums: Sequence[Block]) -> None:
     block = kept.block
     require_unit(fn, block)
     places = [e for e in kept.indices if type(e) is Var]
+    variables = {i.var for i in block.iters}
     require(
         kept.buffer in fn.allocs
         and block.predicate is None
-        and not has_reduction(block)
-        and {i.var for i in block.iters} == set(places)
-        and len(set(places)) == len(places)
-        and all(type(e) is Const for e in kept.indices if type(e) is not Var),
+        and len(places) == len(variables) == len(variables.intersection(places))
+        and type(kept.indices[kept.axis]) is Var,
         "block {0} does not keep exponentials in an internal buffer, at its plain iteration "
         "variables",
         block.label.name,
@@ -205,8 +202,9 @@ def _sum(fn: Func, kept: Kept, block: Block, loop: Var) -> _Sum:
     label = block.label
     matched = match_reduction(block)
     at = None if matched is None else _factor(matched.value, kept.buffer)
+    combiner = None if matched is None else matched.combiner.name
     require(
-        matched is not None and matched.combiner.name == "sum" and at is not None,
+        combiner == "sum" and at is not None,
         "block {0} must sum elements of {1}, or products of one with what is free of it",
         label.name,
         kept.buffer.name,
@@ -217,37 +215,33 @@ def _sum(fn: Func, kept: Kept, block: Block, loop: Var) -> _Sum:
     for i in reduced.values():
         require(i.extent > 0, "the sum of block {0} has no terms", label.name, at=label)
     key = at[kept.axis]
+    row = reduced.get(key) if isinstance(key, Var) else None
     require(
-        type(key) is Var
-        and key in reduced
+        row is not None
         and all(free_vars(e).isdisjoint(reduced) for d, e in enumerate(at) if d != kept.axis),
         "block {0} does not sum along the rows of {1}",
         label.name,
         kept.buffer.name,
         at=label,
     )
-    assert type(key) is Var
+    assert row is not None
     loops = own_nest(fn, block)
     ranges = loop_ranges(loops)
-    parts = linear(reduced[key].value, [loop], ranges)
-    length = None if parts is None else parts.coefficients.get(loop)
+    parts = linear(row.value, [loop], ranges)
+    length, rest = (None, const(0)) if parts is None else (
+        parts.coefficients.get(loop), parts.constant)  # fmt: skip
     require(
-        parts is not None
-        and length is not None
-        and prove(parts.constant >= 0, ranges) is True
-        and prove(parts.constant < length, ranges) is True
-        and all(loop not in free_vars(i.value) for i in block.iters if i.var is not key),
+        length is not None
+        and prove(rest >= 0, ranges) is True
+        and prove(rest < length, ranges) is True,
         "loop {0} does not count pieces of the rows that block {1} sums",
         loop.name,
         label.name,
         at=loop,
         hint="split the loop along the row, and give the outer part",
     )
-    assert parts is not None
     assert length is not None
-    number = find_loop(fn, loop).extent
-    terms = reduced[key].extent
-    return _Sum(block, loops, loop, terms, number, at, length, parts.constant)
+    return _Sum(block, loops, loop, row.extent, find_loop(fn, loop).extent, at, length, rest)
 
 
 def _factor(e: Expr, buffer: Buffer) -> tuple[Expr, ...] | None:

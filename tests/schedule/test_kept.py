@@ -271,6 +271,57 @@ def test_exponentials_under_a_guard() -> None:
         pieces(sch, 5)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [
+            ("for i, j in T.grid(3, 10):", "for i, j, z in T.grid(3, 10, 2):"),
+            ('vi, vj = T.axis.remap("SS", [i, j])', 'vi, vj, vz = T.axis.remap("SSS", [i, j, z])'),
+        ],
+        [
+            ('E = T.alloc((3, 10), "float64")', 'E = T.alloc((3, 10, 10), "float64")'),
+            ("E[vi, vj] = ", "E[vi, vj, 3] = "),
+            ("E[vi, vr]", "E[vi, 0, vr]"),
+            ("E[vi, vt]", "E[vi, vt, 3]"),
+        ],
+    ],
+)
+def test_exponentials_that_are_stored_in_another_way(changes: list[tuple[str, str]]) -> None:
+    text = repr(kept())
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    sch = Schedule(parse(text))
+    with pytest.raises(ScheduleError, match="does not keep exponentials in an internal buffer"):
+        pieces(sch, 5)
+
+
+def test_pieces_that_begin_before_the_row() -> None:
+    text = repr(kept())
+    old = 'vi, vd, vt = T.axis.remap("SSR", [i, d, t])'
+    assert old in text
+    new = """vi, vd = T.axis.remap("SS", [i, d])
+            vt = T.axis.reduce(10, t_0 * 5 + t_1 - 2)
+            T.where((t_0 * 5 + t_1 - 2 >= 0) & (t_0 * 5 + t_1 - 2 < 10))"""
+    text = text.replace(old, new).replace(
+        "for i, d, t in T.grid(3, 2, 10):", "for i, d, t_0, t_1 in T.grid(3, 2, 3, 5):"
+    )
+    sch = Schedule(parse(text))
+    a, _ = sch.split(loops(sch, "S")[-1], factors=[None, 5])
+    with pytest.raises(ScheduleError, match="loop t_0 does not count pieces of the rows"):
+        sch.online_softmax(a, [loops(sch, "O")[2]])
+
+
+def test_a_loop_of_pieces_and_something_else() -> None:
+    sch = Schedule(kept())
+    a, _ = sch.split(loops(sch, "S")[-1], factors=[None, 5])
+    _, d, t = loops(sch, "O")
+    outer, _ = sch.split(t, factors=[2, None])
+    sch.reorder(outer, d)
+    with pytest.raises(ScheduleError, match="does not count pieces of the rows"):
+        sch.online_softmax(a, [sch.fuse(outer, d)])
+
+
 @pytest.mark.parametrize("name", ["M", "E", "S", "O"])
 def test_nests_that_are_shared(name: str) -> None:
     sch = Schedule(kept())
