@@ -356,6 +356,12 @@ def nest(loops: Sequence[tuple[Var, Dim]], leaf: Stmt) -> Stmt:
     return body
 
 
+def loop_name(v: Var) -> str:
+    """What a loop for the iteration variable of a block is called: `i` for `vi`."""
+    name = v.name.removeprefix("v")
+    return name if name.isidentifier() else v.name
+
+
 def remove_block(root: Stmt, label: Label) -> Stmt | None:
     """`root` without a block and the loops that it leaves empty; `None` if nothing is left."""
     if type(root) is Block:

@@ -25,7 +25,7 @@ from ...tir.ir import (
 from ...tir.reduction import COMBINERS, Place, update
 from ...tir.visit import substitute, walk
 from ..available import require_still_concurrent
-from ..blocks import free_vars, nest, require_unit, with_regions, writers_of
+from ..blocks import free_vars, loop_name, nest, require_unit, with_regions, writers_of
 from ..find import find_block, replace
 from ..primitive import primitive
 from ..reductions import match_reduction
@@ -117,7 +117,7 @@ def hoist_factor(fn: Func, block: Label) -> tuple[Func, Label]:
     value: Expr = load(total, elements.indices)
     for op, e in moved:
         value = binary(op, value, substitute(e, at))
-    loops = [(Var(v.name.removeprefix("v")), n) for v, n in zip(
+    loops = [(Var(loop_name(v)), n) for v, n in zip(
         elements.variables, elements.extents, strict=True)]  # fmt: skip
     own = tuple(
         Iter(v, n, IterKind.SPATIAL, loop)

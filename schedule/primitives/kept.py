@@ -38,6 +38,7 @@ from ...tir.reduction import COMBINERS, Place, update
 from ...tir.visit import rewrite_children, substitute, walk
 from ..blocks import (
     free_vars,
+    loop_name,
     loop_ranges,
     nest,
     readers_of,
@@ -271,7 +272,7 @@ def _scaled(
     value = call("exp", binary(Op.SUB, own, whole))
     buffer = Buffer(f"{found.largest.of.buffer.name}_scale", local.shape, value.dtype)
     loops = [
-        *((Var(i.var.name.removeprefix("v")), i.extent) for i in spatial),
+        *((Var(loop_name(i.var)), i.extent) for i in spatial),
         (Var(first.loop.name), first.number),
     ]
     iters = tuple(

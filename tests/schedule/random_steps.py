@@ -541,16 +541,18 @@ def online_attention(sch: Schedule, pick: Pick) -> None:
         return
     exps = sch.get_producers(referred(sch, sums[0].label))[0]
     for share in sch.get_consumers(exps):
-        if not has_reduction(find_block(sch.func, share)):
-            (second, *_) = sch.get_consumers(share)
+        if not has_reduction(find_block(sch.func, share)) and sch.get_consumers(share):
+            second = sch.get_consumers(share)[0]
             sch.compute_inline(share)
             sch.hoist_factor(second)
-    readers = sch.get_consumers(exps)
+    readers = [b for b in sch.get_consumers(exps) if sch.get_loops(b)]
     size: Dim = one_of(pick, (2, 3, 4, 5)) if pick(4) else sch.sample_categorical((2, 3))
     outer = []
     for label in readers:
         length = size if pick(12) else 2
         outer.append(sch.split(sch.get_loops(label)[-1], factors=[None, length])[0])
+    if not outer:
+        return
     made = sch.online_softmax(outer[0], outer[1:])
     if pick(2):
         loop = one_of(pick, sch.get_loops(made[0]))

@@ -199,6 +199,14 @@ def test_terms_of_sampled_pieces() -> None:
         check_meaning(func, sch.trace.with_row([size]).apply(func).func)
 
 
+def test_variables_that_are_numbered() -> None:
+    """Without its letter, the name of one is none."""
+    text = repr(weighted(plain)).replace("vi", "v0").replace("vj", "v1")
+    sch = hoisted(parse(text))
+    check_meaning(sch.original, sch.func)
+    check_compiled(sch.original, sch.func)
+
+
 def test_the_error_is_one_rounding() -> None:
     func = weighted(lambda a, b, w, i, j, k: a[i, k] / w[i] * b[k, j], "float32", terms=400)
     for seed in range(3):
