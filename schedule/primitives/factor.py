@@ -25,7 +25,7 @@ from ...tir.ir import (
 from ...tir.reduction import COMBINERS, Place, update
 from ...tir.visit import substitute, walk
 from ..available import require_still_concurrent
-from ..blocks import free_vars, loop_name, nest, require_unit, with_regions, writers_of
+from ..blocks import free_vars, loop_name, nest, require_unit, with_regions
 from ..find import find_block, replace
 from ..primitive import primitive
 from ..reductions import match_reduction
@@ -155,20 +155,12 @@ def _taken(e: Expr, reduced: Collection[Var]) -> tuple[Expr | None, list[tuple[O
 def _require_only_here(
     fn: Func, block: Block, buffer: Buffer, factors: Collection[Expr], position: int
 ) -> None:
-    """Require that the result is computed by the block alone, of factors that stay as they are."""
+    """Require that the result is read after the block alone, whose factors stay as they are."""
     label = block.label
     require(
         buffer not in fn.inplace,
         "{0} is updated in place; its first contents are part of the computation",
         buffer.name,
-        at=label,
-    )
-    others = [w.label.name for w in writers_of(fn, buffer) if w.label is not label]
-    require(
-        not others,
-        "{0} is written by block {1} as well",
-        buffer.name,
-        lambda: ", ".join(others),
         at=label,
     )
     require_read_after(fn, buffer, position, label)

@@ -163,7 +163,8 @@ def test_terms_that_are_all_alike() -> None:
 def test_sums_that_are_others() -> None:
     text = repr(weighted(plain))
     most = text.replace("C[vi, vj] + ", "T.maximum(C[vi, vj], ").replace("B[vk, vj]", "B[vk, vj])")
-    for program in (most, text.replace("C[vi, vj] = 0.0", "C[vi, vj] = 1.0")):
+    starts = [text.replace("C[vi, vj] = 0.0", f"C[vi, vj] = {start}") for start in ("1.0", "W[vi]")]
+    for program in (most, *starts):
         with pytest.raises(ScheduleError, match="must be a sum that starts from zero"):
             hoisted(parse(program))
     sch = Schedule(weighted(plain))
