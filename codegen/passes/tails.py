@@ -78,8 +78,8 @@ def _versions(loop: For, cut: _Cut, s: Simplifier, target: Target) -> Stmt:
     part = _decide(declare(s, fresh(loop.body)), cut, cut.rest, s) if cut.rest else Seq(())
     empty = declare(s, fresh(_decide(loop.body, cut, 0, s)))
     if cut.outer.keys() <= {loop.var} and loop.kind is ForKind.SERIAL:
-        at = cut.full // cut.size
-        after = at + (cut.rest > 0)
+        at = min(cut.full // cut.size, loop.extent)
+        after = min(at + (cut.rest > 0), loop.extent)
         parts = [
             part_of(loop, 0, at, whole, s),
             part_of(loop, at, after - at, part, s),

@@ -119,6 +119,14 @@ def f(A: T.Buffer((9,), "float32"), C: T.Buffer((4,), "float32")):
             if i * 4 + j < 9:
                 A[i * 4 + j] = 1.0
 """,
+    "tails_that_are_none": """
+def f(A: T.Buffer((3,), "float32"), C: T.Buffer((6,), "float32")):
+    for k in range(3):
+        A[k] = 1.0
+        for i in range(6):
+            if k < 5:
+                C[i] = 2.0
+""",
     "flatten": """
 def f(A: T.Buffer((4, 6), "float32", strides=(1, 4)), C: T.Buffer((4, 6), "float32")):
     for i, j in T.grid(4, 6):
