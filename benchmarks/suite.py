@@ -7,6 +7,7 @@ it is called constant, are known ahead of time: who can pack them beforehand may
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +16,8 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 Params = dict[str, Any]
+LINE = 64
+HUGE_PAGE = 2 << 20
 
 
 @dataclass(frozen=True)
@@ -119,19 +122,39 @@ def inputs(case: Case) -> list[Array]:
     rng = np.random.default_rng(0)
     arrays: list[Array] = []
     for shape, dtype in _SHAPES[case.op](case.params):
+        array = empty(shape, dtype)
         if dtype == "uint8":
-            arrays.append(rng.integers(0, 128, shape, np.uint8))
+            array[...] = rng.integers(0, 128, shape, np.uint8)
         elif dtype == "int8":
-            arrays.append(rng.integers(-127, 128, shape, np.int8))
+            array[...] = rng.integers(-127, 128, shape, np.int8)
         else:
-            arrays.append(rng.uniform(-1, 1, shape).astype(dtype))
+            array[...] = rng.uniform(-1, 1, shape)
+        arrays.append(array)
     return arrays
 
 
 def output(case: Case) -> Array:
     """An array for the result."""
-    shape, dtype = _RESULT[case.op](case.params)
-    return np.empty(shape, dtype)
+    return empty(*_RESULT[case.op](case.params))
+
+
+def empty(shape: tuple[int, ...], dtype: str) -> Array:
+    """An array that starts a line of the cache, and a huge page where it fills one.
+
+    Which pages and which offset the memory of a process happens to have makes the same code up to
+    1.3 times as fast, so it must be no matter of luck which library has better ones.
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if size < HUGE_PAGE:
+        memory, unit = np.empty(size + LINE, np.uint8), LINE
+    else:
+        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        pages, unit = mmap.mmap(-1, size + HUGE_PAGE, flags=private), HUGE_PAGE
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            pages.madvise(mmap.MADV_HUGEPAGE)
+        memory = np.frombuffer(pages, np.uint8)
+    start = -memory.ctypes.data % unit
+    return memory[start : start + size].view(dtype).reshape(shape)
 
 
 def reference(case: Case, arrays: list[Array]) -> Array:
