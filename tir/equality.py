@@ -34,6 +34,7 @@ from .ir import (
     If,
     Let,
     Load,
+    Matmul,
     Node,
     Prefetch,
     Ramp,
@@ -234,6 +235,12 @@ class Encoder:
         self.node(e.x)
         self.node(e.y)
 
+    def matmul(self, e: Matmul) -> None:
+        self.out.append(f"matmul {e.rows} {e.group} {e.dtype}")
+        self.node(e.acc)
+        self.node(e.x)
+        self.node(e.y)
+
     def shuffle(self, e: Shuffle) -> None:
         self.out.append(f"shuffle {e.dtype} {e.order}")
         self.node(e.a)
@@ -340,6 +347,7 @@ _ENCODE: dict[type, Callable[[Encoder, Any], None]] = {
     Ramp: Encoder.ramp,
     Broadcast: Encoder.broadcast,
     Dot: Encoder.dot,
+    Matmul: Encoder.matmul,
     Shuffle: Encoder.shuffle,
     Reduce: Encoder.reduce,
     Store: Encoder.store,

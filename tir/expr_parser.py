@@ -38,6 +38,7 @@ from .ir import (
     const,
     dot,
     load,
+    matmul,
     shuffle,
     unify,
 )
@@ -362,6 +363,13 @@ class ExprParser:
         found: Expr = self.checked(node, lambda: dot(acc, x, y))
         return found
 
+    def _matmul(self, node: ast.Call) -> Expr:
+        *operands, rows, group = self.arguments(node, 5)[0]
+        acc, x, y = map(self.expr, operands)
+        shape = self.integer(rows), self.integer(group)
+        found: Expr = self.checked(node, lambda: matmul(acc, x, y, *shape))
+        return found
+
     def _shuffle(self, node: ast.Call) -> Expr:
         a, b, lanes = self.arguments(node, 3)[0]
         if not isinstance(lanes, ast.List):
@@ -464,5 +472,6 @@ _SPECIAL: dict[str, Callable[[ExprParser, ast.Call], Expr]] = {
     "ramp": ExprParser._ramp,
     "broadcast": ExprParser._broadcast,
     "dot": ExprParser._dot,
+    "matmul": ExprParser._matmul,
     "shuffle": ExprParser._shuffle,
 }

@@ -24,6 +24,7 @@ from .ir import (
     Dot,
     Expr,
     Load,
+    Matmul,
     Op,
     Ramp,
     Reduce,
@@ -171,6 +172,10 @@ class ExprPrinter:
     def _dot(self, e: Dot) -> tuple[str, float]:
         return f"T.dot({self.text(e.acc)}, {self.text(e.x)}, {self.text(e.y)})", ATOM
 
+    def _matmul(self, e: Matmul) -> tuple[str, float]:
+        operands = f"{self.text(e.acc)}, {self.text(e.x)}, {self.text(e.y)}"
+        return f"T.matmul({operands}, {e.rows}, {e.group})", ATOM
+
     def _reduce(self, e: Reduce) -> tuple[str, float]:
         values = ", ".join([self.text(v) for v in e.values])
         axes = ", ".join([self.names.of(a.var, a.var.name) for a in e.axes])
@@ -188,6 +193,7 @@ _PRINT: dict[type, Callable[[ExprPrinter, Any], tuple[str, float]]] = {
     Ramp: ExprPrinter._ramp,
     Broadcast: ExprPrinter._broadcast,
     Dot: ExprPrinter._dot,
+    Matmul: ExprPrinter._matmul,
     Shuffle: ExprPrinter._shuffle,
     Reduce: ExprPrinter._reduce,
 }

@@ -38,6 +38,7 @@ from .ir import (
     IterKind,
     Let,
     Load,
+    Matmul,
     Op,
     Prefetch,
     Ramp,
@@ -47,6 +48,7 @@ from .ir import (
     Stmt,
     Store,
     Var,
+    matrices,
 )
 from .visit import walk
 
@@ -384,6 +386,28 @@ class _Machine:
 
         return run
 
+    def matmul(self, e: Matmul) -> Value:
+        acc, x, y = self.expr(e.acc), self.expr(e.x), self.expr(e.y)
+        slots, scalar = self.slots, dtypes.info(e.dtype).scalar
+        add, mul = arithmetic.binary(Op.ADD, scalar), arithmetic.binary(Op.MUL, scalar)
+        of_x, of_y = (arithmetic.cast(dtypes.info(p.dtype).scalar, scalar) for p in (e.x, e.y))
+        columns, depth = matrices(e.acc, e.x, e.y, e.rows, e.group) or (1, 0)
+        group = e.group
+
+        def run() -> Any:
+            lane, total = slots[0], acc()
+            i, j = divmod(lane, columns)
+            for k in range(depth):
+                for s in range(group):
+                    slots[0] = (i * depth + k) * group + s
+                    left = of_x(x())
+                    slots[0] = (k * columns + j) * group + s
+                    total = add(total, mul(left, of_y(y())))
+            slots[0] = lane
+            return total
+
+        return run
+
     def load(self, e: Load) -> Value:
         data, position = self.data[e.buffer], self.position(e.buffer, e.indices)
         buffer, place = e.buffer, self._place
@@ -469,6 +493,7 @@ _EXPRESSIONS: dict[type, Callable[[_Machine, Any], Value]] = {
     Ramp: _Machine.ramp,
     Broadcast: _Machine.broadcast,
     Dot: _Machine.dot,
+    Matmul: _Machine.matmul,
     Shuffle: _Machine.shuffle,
     Load: _Machine.load,
 }

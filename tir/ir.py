@@ -95,7 +95,7 @@ FLOAT_FUNCTIONS = {
 }  # fmt: skip
 """Intrinsic functions on floats and their number of arguments."""
 SUMS = frozenset({"int32", "int64", "uint32", "uint64", "float32", "float64"})
-"""The dtypes in which `Dot` adds."""
+"""The dtypes in which `Dot` and `Matmul` add."""
 FUNCTIONS = FLOAT_FUNCTIONS | {"abs": 1, "neg": 1, "not": 1}
 """All intrinsic functions; `neg` and `abs` take any number, `not` bool (logical) or integers."""
 
@@ -320,6 +320,23 @@ class Dot(Expr):
     acc: Expr
     x: Expr
     y: Expr
+    dtype: str
+
+
+@node
+class Matmul(Expr):
+    """The matrix `acc` plus the product of the matrices `x` and `y`; lowered programs only.
+
+    With r `rows`, c columns, d steps and g of `group`, lane i*c + j is acc[i*c + j] plus the sum
+    over k < d and s < g of x[(i*d + k)*g + s] * y[(k*c + j)*g + s]: `y` has the columns of its
+    steps in groups. The lanes of the operands tell c and d. Products and sums are those of `Dot`.
+    """
+
+    acc: Expr
+    x: Expr
+    y: Expr
+    rows: int
+    group: int
     dtype: str
 
 
@@ -734,6 +751,29 @@ def dot(acc: Expr, x: Expr, y: Expr) -> Dot:
             *others, lanes,
         )  # fmt: skip
     return Dot(acc, x, y, acc.dtype)
+
+
+def matmul(acc: Expr, x: Expr, y: Expr, rows: int, group: int) -> Matmul:
+    """`Matmul`. Raises `IRError` where the lanes do not make matrices that go together."""
+    if dtypes.info(acc.dtype).scalar not in SUMS:
+        raise IRError("a product of matrices cannot be summed in {0}; cast it", acc.dtype)
+    if matrices(acc, x, y, rows, group) is None:
+        raise IRError(
+            "{0} in {1} rows and {2}, in groups of {3}, make no product that can be added to {4}",
+            x.dtype, rows, y.dtype, group, acc.dtype,
+            hint="for r rows, c columns, d steps and groups of g, the lanes are r*d*g, d*c*g and"
+            " r*c",
+        )  # fmt: skip
+    return Matmul(acc, x, y, rows, group, acc.dtype)
+
+
+def matrices(acc: Expr, x: Expr, y: Expr, rows: int, group: int) -> tuple[int, int] | None:
+    """The columns and the steps of a `Matmul`; `None` where the lanes do not go together."""
+    own, left, right = (dtypes.info(e.dtype).lanes for e in (acc, x, y))
+    if min(rows, group) < 1 or own % rows or left % (rows * group):
+        return None
+    columns, depth = own // rows, left // (rows * group)
+    return (columns, depth) if depth * columns * group == right else None
 
 
 def shuffle(a: Expr, b: Expr, order: tuple[int, ...]) -> Shuffle:

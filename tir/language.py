@@ -205,6 +205,11 @@ def dot(acc: Operand, x: Operand, y: Operand) -> Expr:
     _unread()
 
 
+def matmul(acc: Operand, x: Operand, y: Operand, rows: int, group: int) -> Expr:
+    """The matrix `acc` plus the product of the matrices `x` and `y`; see `ir.Matmul`."""
+    _unread()
+
+
 def shuffle(a: Operand, b: Operand, order: Sequence[int]) -> Expr:
     """The lanes `order` of those of two vectors; see `ir.Shuffle`."""
     _unread()

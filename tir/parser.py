@@ -39,7 +39,7 @@
                T.minimum(a, b)  T.maximum(a, b)  T.select(COND, a, b)  T.exp(x) ..  T.pow(a, b)
                T.load(BUFFER[EXPR, ..], dtype=DTYPE, mask=COND) # indices as they are, lanes masked
                T.ramp(base, stride, lanes)  T.broadcast(x, lanes)  T.dot(acc, x, y)
-               T.shuffle(a, b, [LANE, ..])
+               T.matmul(acc, x, y, ROWS, GROUP)  T.shuffle(a, b, [LANE, ..])
 
 Names are bound once in their scope. In decorated functions numbers, strings and tuples may be names
 from outside.

@@ -22,6 +22,7 @@ from .ir import (
     Dot,
     Expr,
     Load,
+    Matmul,
     Op,
     Ramp,
     Reduce,
@@ -231,6 +232,7 @@ RULES: dict[type, Callable[[Simplifier, Any], Expr]] = {
     Ramp: _ramp,
     Broadcast: _children,
     Dot: _children,
+    Matmul: _children,
     Shuffle: _children,
     Reduce: _children,
 }

@@ -8,7 +8,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from .ir import Binary, Broadcast, Call, Cast, Const, Dot, Expr, Load, Ramp, Select, Shuffle, Var
+from .ir import (
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    Const,
+    Dot,
+    Expr,
+    Load,
+    Matmul,
+    Ramp,
+    Select,
+    Shuffle,
+    Var,
+)
 from .visit import rewrite_children
 
 
@@ -65,6 +79,9 @@ def same(a: Any, b: Any) -> bool:
         return same(a.base, b.base) and same(a.stride, b.stride)
     if kind is Dot:
         return same(a.acc, b.acc) and same(a.x, b.x) and same(a.y, b.y)
+    if kind is Matmul:
+        shape = (a.rows, a.group) == (b.rows, b.group)
+        return shape and same(a.acc, b.acc) and same(a.x, b.x) and same(a.y, b.y)
     if kind is Shuffle:
         return a.order == b.order and same(a.a, b.a) and same(a.b, b.b)
     return kind is Broadcast and same(a.value, b.value)

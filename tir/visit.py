@@ -26,6 +26,7 @@ from .ir import (
     Iter,
     Let,
     Load,
+    Matmul,
     Op,
     Prefetch,
     Ramp,
@@ -108,6 +109,13 @@ def _broadcast(n: Broadcast, f: Rewriter) -> Expr:
 def _dot(n: Dot, f: Rewriter) -> Expr:
     acc, x, y = f(n.acc), f(n.x), f(n.y)
     return n if acc is n.acc and x is n.x and y is n.y else Dot(acc, x, y, n.dtype)
+
+
+def _matmul(n: Matmul, f: Rewriter) -> Expr:
+    acc, x, y = f(n.acc), f(n.x), f(n.y)
+    if acc is n.acc and x is n.x and y is n.y:
+        return n
+    return Matmul(acc, x, y, n.rows, n.group, n.dtype)
 
 
 def _shuffle(n: Shuffle, f: Rewriter) -> Expr:
@@ -224,6 +232,7 @@ CHILDREN: dict[type, Callable[[Any, Rewriter], Any]] = {
     Ramp: _ramp,
     Broadcast: _broadcast,
     Dot: _dot,
+    Matmul: _matmul,
     Shuffle: _shuffle,
     Reduce: _reduce,
     Store: _store,

@@ -30,6 +30,7 @@ from .ir import (
     Label,
     Let,
     Load,
+    Matmul,
     Op,
     Prefetch,
     Ramp,
@@ -41,6 +42,7 @@ from .ir import (
     Stmt,
     Store,
     Var,
+    matrices,
 )
 
 
@@ -329,7 +331,7 @@ class _Checker:
             case Call():
                 if any(a.dtype != e.dtype for a in e.args):
                     self.fail("{0} of {1} gives {2}", e.fn, [a.dtype for a in e.args], e.dtype)
-            case Ramp() | Broadcast() | Dot() | Shuffle():
+            case Ramp() | Broadcast() | Dot() | Matmul() | Shuffle():
                 self.lanes(e)
             case Cast():
                 if dtypes.info(e.value.dtype).lanes != dtypes.info(e.dtype).lanes:
@@ -337,7 +339,7 @@ class _Checker:
             case _:
                 pass
 
-    def lanes(self, e: Ramp | Broadcast | Dot | Shuffle) -> None:
+    def lanes(self, e: Ramp | Broadcast | Dot | Matmul | Shuffle) -> None:
         """The lanes of operands make those of the expression."""
         match e:
             case Ramp() | Broadcast():
@@ -351,6 +353,11 @@ class _Checker:
                 if e.dtype != e.acc.dtype or dtypes.info(e.dtype).scalar not in SUMS or not fits:
                     self.fail("a dot product of {0} and {1}, added to {2}, gives {3}", e.x.dtype,
                               e.y.dtype, e.acc.dtype, e.dtype)  # fmt: skip
+            case Matmul():
+                shape = matrices(e.acc, e.x, e.y, e.rows, e.group)
+                if e.dtype != e.acc.dtype or dtypes.info(e.dtype).scalar not in SUMS or not shape:
+                    self.fail("a product of {0} rows of {1} and {2}, added to {3}, gives {4}",
+                              e.rows, e.x.dtype, e.y.dtype, e.acc.dtype, e.dtype)  # fmt: skip
             case Shuffle():
                 info = dtypes.info(e.a.dtype)
                 wanted = dtypes.vector(info.scalar, len(e.order))

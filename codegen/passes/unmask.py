@@ -13,6 +13,7 @@ from ...tir.ir import (
     Expr,
     Func,
     Load,
+    Matmul,
     Ramp,
     Shuffle,
     Stmt,
@@ -23,6 +24,9 @@ from ...tir.structure import key_of
 from ...tir.visit import rewrite_children, walk
 from .registers import SCOPE
 from .scope import with_body
+
+_ACROSS: frozenset[type] = frozenset({Dot, Matmul, Shuffle})
+"""What looks at other lanes than its own."""
 
 
 def unmask(func: Func, target: Target) -> Func:
@@ -47,7 +51,7 @@ def unmask(func: Func, target: Target) -> Func:
             return e
         if kind is Load and (e.buffer in free or is_shared(e, off)):
             return Load(e.buffer, e.indices, e.dtype)
-        inside = None if kind is Shuffle or kind is Dot else off  # they look at other lanes
+        inside = None if kind in _ACROSS else off
         return rewrite_children(e, lambda c: expr(c, inside) if isinstance(c, Expr) else c)
 
     def is_shared(e: Load, off: object) -> bool:

@@ -27,6 +27,7 @@ from ...tir.ir import (
     If,
     Let,
     Load,
+    Matmul,
     Op,
     Prefetch,
     Ramp,
@@ -380,7 +381,7 @@ def _load(v: _Vectorizer, e: Load, mask: Mask) -> Expr:
     return Load(e.buffer, (v.wide(offset),), dtypes.vector(e.dtype, v.lanes), mask)
 
 
-def _refused(v: _Vectorizer, e: Dot | Shuffle, mask: Mask) -> Expr:
+def _refused(v: _Vectorizer, e: Dot | Matmul | Shuffle, mask: Mask) -> Expr:
     del mask
     raise BuildError(
         "the vectorized loop {0} is around a vector instruction, {1}", v.var.name, e,
@@ -397,5 +398,6 @@ _EXPR: dict[type, Callable[[_Vectorizer, Any, Mask], Expr]] = {
     Select: _select,
     Load: _load,
     Dot: _refused,
+    Matmul: _refused,
     Shuffle: _refused,
 }

@@ -40,6 +40,7 @@ from tilewright.tir.ir import (
     Label,
     Let,
     Load,
+    Matmul,
     Op,
     Prefetch,
     Ramp,
@@ -308,6 +309,9 @@ class Programs:
         if facts.scalar in SUMS and self.chance(50):
             acc, wide = self.expr(dtype, depth), dtypes.vector(facts.scalar, 4 * facts.lanes)
             few = dtypes.vector(facts.scalar, 4) if self.chance(50) else wide
+            if self.chance(30):
+                x, y = dtypes.vector(facts.scalar, 6), dtypes.vector(facts.scalar, 6 * facts.lanes)
+                return Matmul(acc, self.expr(x, depth), self.expr(y, depth), 1, 2, dtype)
             return Dot(acc, self.expr(few, depth), self.expr(wide, depth), dtype)
         if self.chance(50):
             two = dtypes.vector(facts.scalar, 2)

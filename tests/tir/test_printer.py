@@ -25,6 +25,7 @@ from tilewright.tir.ir import (
     Label,
     Let,
     Load,
+    Matmul,
     Op,
     Ramp,
     Range,
@@ -111,6 +112,18 @@ EXPRESSIONS: list[tuple[Expr, str]] = [
             "float32",
         ),
         "T.dot(T.float32(1.0), T.broadcast(T.float32(2.0), 4), A[i, T.ramp(j, 1, 4)])",
+    ),
+    (
+        Matmul(
+            Broadcast(f32(1.0), 4, "float32x4"),
+            Broadcast(f32(2.0), 8, "float32x8"),
+            A[i, Ramp(j, const(1), 8, "int64x8")],
+            2,
+            2,
+            "float32x4",
+        ),
+        "T.matmul(T.broadcast(T.float32(1.0), 4), T.broadcast(T.float32(2.0), 8), "
+        "A[i, T.ramp(j, 1, 8)], 2, 2)",
     ),
     (
         Shuffle(
