@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 
 from ..errors import TargetError
+from ..runtime.loader import cpu_flags
+from ..runtime.tiles import request_tiles
 from ..target import CPUS, FEATURES, NATIVE, Target, baseline
 from ..target import check_runnable as check_runnable_on
 
@@ -18,13 +20,21 @@ _UNLIMITED = 1 << 60
 
 @cache
 def host_target() -> Target:
-    """This machine with the processors that this process may use, as a resolved target."""
+    """This machine with the processors that this process may use, as a resolved target.
+
+    Its extensions are those that the system knows of too, by which artifacts are checked. Asking
+    for tile registers is what gives them to the process.
+    """
     import llvmlite.binding as llvm
 
     triple = llvm.get_process_triple()
     arch = triple.partition("-")[0]
     present = frozenset(name for name, on in llvm.get_host_cpu_features().items() if on)
-    features = tuple(name for name in FEATURES if name in present)
+    flags = cpu_flags()
+    known = [name for name, f in FEATURES.items() if flags is None or f.flag in flags]
+    features = tuple(name for name in known if name in present)
+    if "amx-tile" in features and not request_tiles():
+        features = tuple(name for name in features if not name.startswith("amx-"))
     name = llvm.get_host_cpu_name()
     if name not in CPUS or CPUS[name].arch != arch:
         name = baseline(arch, features)

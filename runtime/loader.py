@@ -12,6 +12,7 @@ from ..target import FEATURES, Target
 from . import openmp
 from .artifact import Manifest, check_library, read_manifest
 from .module import Module
+from .tiles import request_tiles
 
 _log = logging.getLogger(__name__)
 _CPUINFO = Path("/proc/cpuinfo")
@@ -45,7 +46,8 @@ def load(path: str | os.PathLike[str]) -> Module:
 
 
 def check_machine(manifest: Manifest, flags: frozenset[str] | None) -> None:
-    """Raise `ArtifactError` if the processor lacks an extension that the code uses.
+    """Raise `ArtifactError` if the processor lacks an extension that the code uses, or the system
+    does not allow it.
 
     `flags` are those of /proc/cpuinfo; without them there is nothing to check by, which is logged.
     """
@@ -59,6 +61,13 @@ def check_machine(manifest: Manifest, flags: frozenset[str] | None) -> None:
             manifest.target,
             ", ".join(missing),
             hint="build it for this machine, or for a generic target such as `cpu -mcpu=x86-64-v3`",
+        )
+    if "amx-tile" in manifest.features and not request_tiles():
+        raise ArtifactError(
+            "the artifact is for {0} and needs the registers of amx-tile, which the system does "
+            "not let this process use",
+            manifest.target,
+            hint="build it for a target without them: -mattr=-amx-tile",
         )
 
 

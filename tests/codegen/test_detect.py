@@ -31,6 +31,30 @@ def test_the_host_is_resolved_and_parses_back() -> None:
     detect.check_runnable(host)
 
 
+def test_tile_registers_that_the_system_withholds_are_no_features(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import llvmlite.binding as llvm
+
+    known = dict.fromkeys(["avx2", "amx-tile", "amx-int8", "amx-bf16"], True)
+    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: known)
+    monkeypatch.setattr(detect, "cpu_flags", lambda: None)
+    for granted, features in ((True, {"avx2", *known}), (False, {"avx2"})):
+        monkeypatch.setattr(detect, "request_tiles", lambda granted=granted: granted)
+        assert set(detect.host_target.__wrapped__().features) == features
+
+
+def test_an_extension_that_the_system_does_not_know_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import llvmlite.binding as llvm
+
+    known = dict.fromkeys(["avx", "avx2", "fma"], True)
+    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: known)
+    monkeypatch.setattr(detect, "cpu_flags", lambda: frozenset({"avx", "fma", "bmi1"}))
+    assert detect.host_target.__wrapped__().features == ("avx", "fma")
+
+
 EMIT_FOR_ALL = """
 import llvmlite.binding as llvm
 from tilewright.target import CPUS, Target

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from tilewright.errors import ArtifactError, KernelError
-from tilewright.runtime import Argument, Origin, Signature, load, write_artifact
+from tilewright.runtime import Argument, Origin, Signature, load, loader, write_artifact
 from tilewright.runtime.artifact import c_header, manifest_path, read_manifest
 from tilewright.runtime.loader import check_machine, cpu_flags
 from tilewright.target import Target
@@ -161,6 +161,23 @@ def test_the_processor_must_have_the_features(library: Path) -> None:
     check_machine(manifest, flags)
     with pytest.raises(ArtifactError, match="needs fma, avx2, which this processor"):
         check_machine(manifest, flags - {"fma", "avx2"})
+
+
+def test_tile_registers_that_the_system_withholds_are_missed(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(library, target=Target.parse("cpu -mcpu=sapphirerapids"))
+    manifest = read_manifest(library)
+    flags = frozenset(Target.parse("cpu -mcpu=sapphirerapids").cpu_flags)
+    for granted in (True, False):
+        monkeypatch.setattr(loader, "request_tiles", lambda granted=granted: granted)
+        if granted:
+            check_machine(manifest, flags)
+        else:
+            with pytest.raises(ArtifactError, match="registers of amx-tile, which the system does"):
+                check_machine(manifest, flags)
+            write(library, target=Target.parse("cpu -mcpu=sapphirerapids -mattr=-amx-tile"))
+            check_machine(read_manifest(library), flags)
 
 
 def test_what_could_not_be_read_back_is_not_written(library: Path) -> None:
