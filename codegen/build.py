@@ -33,6 +33,7 @@ _CALLED = frozenset(
         "fmaf",
         "fmod",
         "fmodf",
+        "syscall",
         *_OPENMP,
     }
 )

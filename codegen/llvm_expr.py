@@ -14,6 +14,7 @@ from ..tir.ir import (
     Dot,
     Expr,
     Load,
+    Matmul,
     Op,
     Ramp,
     Select,
@@ -27,6 +28,7 @@ from .llvm_dot import dot
 from .llvm_float import narrow, widen
 from .llvm_index import VALUE, index, value
 from .llvm_load import load, spread
+from .llvm_matmul import matmul
 from .llvm_text import NARROW, Builder, call, constant, value_type
 
 
@@ -298,6 +300,7 @@ VALUE.update(
         Ramp: _ramp,
         Broadcast: _broadcast,
         Dot: dot,
+        Matmul: matmul,
         Shuffle: _shuffle,
     }
 )

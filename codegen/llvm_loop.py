@@ -24,6 +24,7 @@ def stmt(b: Builder, s: Stmt) -> None:
     STMT[type(s)](b, s)
     if type(s) is Store:
         b.block.loads.pop(s.buffer, None)
+        b.block.tiles.pop(s.buffer, None)
 
 
 def loop(b: Builder, s: For, begin: str, end: str, *, certain: bool) -> None:

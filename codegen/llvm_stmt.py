@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import dtypes
 from ..errors import BuildError
+from ..tir.instruction import ROW_BYTES
 from ..tir.ir import Alloc, Const, For, ForKind, If, Let, Prefetch, Seq, Store
 from .llvm_index import HERE, index, value
 from .llvm_load import prefetch, store
 from .llvm_loop import STMT, loop, stmt
+from .llvm_matmul import store_rows
 from .llvm_parallel import parallel
 from .llvm_text import Builder
 
@@ -47,6 +50,12 @@ def _alloc(b: Builder, s: Alloc) -> None:
     stmt(b, s.body)
 
 
+def _store(b: Builder, s: Store) -> None:
+    wide = dtypes.nbytes(s.value.dtype) > ROW_BYTES and s.buffer.scope != "register"
+    if not (wide and store_rows(b, s)):
+        store(b, s)
+
+
 def _for(b: Builder, s: For) -> None:
     if s.kind is ForKind.THREAD:
         raise BuildError(
@@ -76,5 +85,5 @@ def _constant(extent: Any) -> Any:
 
 
 STMT.update(
-    {Seq: _seq, If: _if, Let: _let, Alloc: _alloc, For: _for, Store: store, Prefetch: prefetch}
+    {Seq: _seq, If: _if, Let: _let, Alloc: _alloc, For: _for, Store: _store, Prefetch: prefetch}
 )

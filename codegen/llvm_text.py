@@ -80,11 +80,11 @@ class BasicBlock:
 
     An empty line is none. What memory is known to hold, at the point that is reached, is kept here
     to be used again: `loads` has what was read of a buffer, `held` the operand that a register has,
-    and the number of the line that stored it there (`None`: it was read). `pure` has the values of
-    instructions without effects.
+    and the number of the line that stored it there (`None`: it was read), `tiles` what was loaded
+    of a buffer as matrices. `pure` has the values of instructions without effects.
     """
 
-    __slots__ = ("end", "held", "label", "lines", "loads", "pure")
+    __slots__ = ("end", "held", "label", "lines", "loads", "pure", "tiles")
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -93,6 +93,7 @@ class BasicBlock:
         self.loads: dict[Buffer, dict[Expr, str]] = {}
         self.held: dict[Buffer, tuple[str, int | None]] = {}
         self.pure: dict[str, str] = {}
+        self.tiles: dict[Buffer, dict[str, str]] = {}
 
     def __str__(self) -> str:
         lines = [f"  {line}" for line in self.lines if line]
@@ -133,7 +134,10 @@ class Module:
 
 
 class Builder:
-    """One function in the making: its blocks, the block that is appended to, and open loops."""
+    """One function in the making: its blocks, the block that is appended to, and open loops.
+
+    `tiles` are the buffers in registers that a unit for matrices adds to.
+    """
 
     def __init__(self, module: Module, *, in_parallel: bool = False) -> None:
         self.module = module
@@ -144,6 +148,7 @@ class Builder:
         self._stack: list[str] = []
         self.values: dict[Var, tuple[str, int]] = {}
         self.pointers: dict[Buffer, str] = {}
+        self.tiles: set[Buffer] = set()
         self._count = 0
         self.block = self.start(self.new_block("entry"))
         self.levels.append(Level(self.block))

@@ -55,6 +55,8 @@ KEY = "tensor_intrin"
 """The annotation of a block that is an instruction, with its name."""
 MAX_ELEMENTS = 4096
 """Of a buffer of an instruction."""
+ROW_BYTES = 64
+"""What is wider than this is a matrix, of rows of as much that may lie apart."""
 
 
 class Tile(NamedTuple):
@@ -366,14 +368,15 @@ _COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX, Op.AND, Op.OR, Op.XOR}
 
 
 def accesses(intrin: TensorIntrin) -> Iterator[tuple[Buffer, tuple[int, ...]]]:
-    """The elements (counted in order of the buffer) that the implementation uses as one vector,
-    with the parameter of the semantics."""
+    """The elements (counted in order of the buffer) that the implementation takes in one piece,
+    with the parameter of the semantics: those of a vector, or of a row of a matrix."""
     params = dict(zip(intrin.implementation.params, intrin.semantics.params, strict=True))
     for n in walk(intrin.implementation.body):
         if type(n) is Load or type(n) is Store:
             param = params[n.buffer]
             assert isinstance(param, Buffer)
-            yield param, _elements(n)
+            found, size = _elements(n), ROW_BYTES // dtypes.nbytes(n.buffer.dtype)
+            yield from ((param, found[k : k + size]) for k in range(0, len(found), size))
 
 
 def offsets(param: Buffer, which: tuple[int, ...], steps: tuple[int, ...]) -> list[int]:

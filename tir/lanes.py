@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from math import gcd
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,39 @@ from .polynomial import ONE, Poly, constant
 
 if TYPE_CHECKING:
     from .simplify import Simplifier
+
+
+def spaced(e: Expr) -> tuple[Expr, tuple[int, ...]] | None:
+    """An index that is one expression plus a number in each lane, which may differ: both of them.
+
+    `None` where it is not known to be that.
+    """
+    match e:
+        case Ramp(base=base, stride=ir.Const(value=step), lanes=lanes):
+            return base, tuple([int(step) * k for k in range(lanes)])
+        case Broadcast(value=value, lanes=lanes):
+            return value, (0,) * lanes
+        case Binary(op=op, a=a, b=b) if op in _INTEGERS:
+            x, y = spaced(a), spaced(b)
+            if x is None or y is None:
+                return None
+            if op is Op.ADD:
+                return x[0] + y[0], tuple([m + n for m, n in zip(x[1], y[1], strict=True)])
+            if type(x[0]) is not ir.Const or type(y[0]) is not ir.Const:
+                return None
+            p, q = int(x[0].value), int(y[0].value)
+            function, pairs = _INTEGERS[op], zip(x[1], y[1], strict=True)
+            return ir.const(0), tuple([function(p + m, q + n) for m, n in pairs])
+    return None
+
+
+_INTEGERS: dict[Op, Callable[[int, int], int]] = {
+    Op.ADD: operator.add,
+    Op.SUB: operator.sub,
+    Op.MUL: operator.mul,
+    Op.FLOORDIV: operator.floordiv,
+    Op.MOD: operator.mod,
+}
 
 
 def binary(s: Simplifier, op: Op, a: Expr, b: Expr, dtype: str) -> Expr | None:

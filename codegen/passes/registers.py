@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -15,13 +14,11 @@ from ...tir.ir import (
     INDEX,
     Alloc,
     Binary,
-    Broadcast,
     Buffer,
     Const,
     Expr,
     Func,
     Load,
-    Op,
     Ramp,
     Shuffle,
     Stmt,
@@ -29,6 +26,7 @@ from ...tir.ir import (
     Var,
     const,
 )
+from ...tir.lanes import spaced
 from ...tir.visit import rewrite_children, walk
 from .columns import Columns, interleaved
 from .scope import nested, with_body
@@ -296,25 +294,10 @@ def _elements(n: Load | Store) -> Elements:
             )
 
 
-_INTEGERS: dict[Op, Callable[[int, int], int]] = {
-    Op.ADD: operator.add,
-    Op.SUB: operator.sub,
-    Op.MUL: operator.mul,
-    Op.FLOORDIV: operator.floordiv,
-    Op.MOD: operator.mod,
-}
-
-
 def _constants(index: Expr) -> tuple[int, ...] | None:
     """The value of each lane, where all of them are known."""
-    match index:
-        case Ramp(base=Const(value=start), stride=Const(value=step), lanes=lanes):
-            return tuple(int(start) + int(step) * k for k in range(lanes))
-        case Broadcast(value=Const(value=value), lanes=lanes):
-            return (int(value),) * lanes
-        case Binary(op=op, a=a, b=b) if op in _INTEGERS:
-            x, y = _constants(a), _constants(b)
-            if x is None or y is None:
-                return None
-            return tuple(_INTEGERS[op](*pair) for pair in zip(x, y, strict=True))
-    return None
+    found = spaced(index)
+    if found is None or type(found[0]) is not Const:
+        return None
+    first = int(found[0].value)
+    return tuple([first + step for step in found[1]])
