@@ -260,10 +260,14 @@ def tensorize(fn: Func, target: Var | Label, intrin: str) -> tuple[Func, None]:
         for j_1 in 16: for k_1 in 4: C[..] += A[..] * B[..]   ->   C[..] += dot_16x4_vnni(A, B)
 
     The tile's loops and what they compute must be those of the instruction's semantics, without an
-    init, and each vector that it takes must lie in one piece in memory. The block keeps its
-    meaning in the program; its annotation lets lowering write the instruction. There are
-    `dot_16x4_vnni` and `dot_8x4_vnni` (uint8 times int8, added to int32), `dot_16x2_bf16` and
-    `dot_8x2_bf16`, `outer_4x16_fma` and `outer_4x8_fma`; `tw.register_intrin` declares others.
+    init, and each vector that it takes must lie in one piece in memory, as must each row of 64
+    bytes of a matrix. The block keeps its meaning in the program; its annotation lets lowering
+    write the instruction. There are `dot_16x4_vnni` and `dot_8x4_vnni` (uint8 times int8, added to
+    int32), `dot_16x2_bf16` and `dot_8x2_bf16`, `outer_4x16_fma` and `outer_4x8_fma`; for tiles of
+    16 rows and columns `matmul_u8s8_amx`, `matmul_s8u8_amx`, `matmul_s8s8_amx` and
+    `matmul_u8u8_amx` of 64 steps and `matmul_bf16_amx` of 32, with `zero_int32_amx` or
+    `zero_float32_amx` for their init and `copy_int32_amx` or `copy_float32_amx` from registers to
+    memory; `tw.register_intrin` declares others.
     """
     known = find_intrin(intrin)
     require(

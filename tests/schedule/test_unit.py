@@ -200,6 +200,53 @@ def test_dot_product(golden: Golden) -> None:
     assert "vpdpbusd" in compile_func(found, "cpu -mcpu=cascadelake -threads=1").assembly()
 
 
+def matrix_tiles(sch: Schedule, *, packed: bool = True) -> tuple[Var, Var, Var]:
+    """Tiles of matrices in registers: the loops around a product, an init and a copy of one."""
+    block = sch.get_block("C")
+    if packed:
+        sch.pack(block, 1, "BAba", [16, 4])
+    write = sch.cache_write(block, 0, "register")
+    i, j, k = sch.get_loops(block)
+    i0, i1, i2 = sch.split(i, factors=[None, 2, 16], perfect=True)
+    j0, j1 = sch.split(j, factors=[None, 16], perfect=True)
+    k0, k1, k2 = sch.split(k, factors=[None, 16, 4], perfect=True)
+    sch.reorder(i0, j0, k0, i1, i2, j1, k1, k2)
+    sch.reverse_compute_at(write, j0)
+    count, rows = sch.split(sch.get_loops(write)[-2], factors=[None, 16], perfect=True)
+    for loop in (i1, count):
+        sch.unroll(loop)
+    init = sch.decompose_reduction(block, k0)
+    return i2, sch.get_loops(init)[-2], rows
+
+
+def test_product_of_matrices(golden: Golden) -> None:
+    func = int8_matmul(64, 32, 128)
+
+    def script(sch: Schedule) -> None:
+        names = ("matmul_u8s8_amx", "zero_int32_amx", "copy_int32_amx")
+        for loop, name in zip(matrix_tiles(sch), names, strict=True):
+            sch.tensorize(loop, name)
+
+    found = golden("tensorize/matmul", func, script).func
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 255, (64, 128), np.uint8, endpoint=True)
+    b = rng.integers(-128, 127, (128, 32), np.int8, endpoint=True)
+    for target in (SERIAL, "cpu -mcpu=x86-64-v3 -threads=1"):
+        c = np.zeros((64, 32), np.int32)
+        to_module(compile_func(found, target))(a, b, c)
+        np.testing.assert_array_equal(c, a.astype(np.int32) @ b.astype(np.int32))
+    code = compile_func(found, "cpu -mcpu=sapphirerapids -threads=1").assembly()
+    assert code.count("tdpbusd") == code.count("tilestored") == 2
+    assert code.count("tileloadd") == 3
+
+
+def test_rows_of_matrices_must_lie_in_one_piece() -> None:
+    sch = Schedule(int8_matmul(64, 32, 128))
+    tile, *_ = matrix_tiles(sch, packed=False)
+    with pytest.raises(ScheduleError, match="takes 64 elements as one vector, which lie .* in B"):
+        sch.tensorize(tile, "matmul_u8s8_amx")
+
+
 def test_outer_product_of_a_block(golden: Golden) -> None:
     def script(sch: Schedule) -> None:
         block = sch.get_block("C")
@@ -274,7 +321,7 @@ def test_accumulators_in_registers() -> None:
 
 def test_no_such_instruction() -> None:
     sch = Schedule(int8_matmul())
-    with pytest.raises(ScheduleError, match="there is no instruction 'dot'; there are dot_16x2_b"):
+    with pytest.raises(ScheduleError, match="there is no instruction 'dot'; there are copy_float"):
         sch.tensorize(loops(sch, "C")[0], "dot")
 
 
