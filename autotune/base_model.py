@@ -24,7 +24,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import TuningError
+from . import boosting
 from .analytic import FEATURE_VERSION, Features
+from .boosting import Booster
 from .samples import Floats, Samples
 
 _log = logging.getLogger(__name__)
@@ -62,7 +64,7 @@ class BaseModel:
     `digest` is the SHA-256 of its file, in hexadecimal.
     """
 
-    booster: Any
+    booster: Booster
     rows: int
     origin: str
     digest: str
@@ -73,18 +75,11 @@ class BaseModel:
 
     def residual(self, features: Features) -> Floats:
         """log2 of the seconds over the estimate's, up to a constant for each program."""
-        if len(features) == 0:
-            return np.empty(0)
-        found = self.booster.inplace_predict(features)
-        return np.maximum(np.asarray(found, dtype=np.float64), 0.0)
+        return np.maximum(self.booster.predict(features).astype(np.float64), 0.0)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model as xgboost's JSON, which `load` reads."""
-        Path(path).write_bytes(_text(self.booster))
-
-
-def _text(booster: Any) -> bytes:
-    return bytes(booster.save_raw("json"))
+        Path(path).write_bytes(self.booster.to_json())
 
 
 def train(samples: Samples, origin: str = "trained") -> BaseModel:
@@ -92,8 +87,6 @@ def train(samples: Samples, origin: str = "trained") -> BaseModel:
 
     Raises `TuningError` where there are none.
     """
-    import xgboost
-
     targets, kept = scaled(samples)
     if not kept.any():
         raise TuningError(
@@ -101,11 +94,10 @@ def train(samples: Samples, origin: str = "trained") -> BaseModel:
             len(samples.tasks),
             _LEAST,
         )
-    data = xgboost.DMatrix(samples.features[kept], label=targets[kept], nthread=1)
-    booster = xgboost.train(PARAMETERS, data, num_boost_round=ROUNDS)
+    booster = boosting.train(PARAMETERS, ROUNDS, samples.features[kept], targets[kept])
     rows = int(kept.sum())
-    booster.set_attr(features=FEATURE_VERSION, rows=str(rows))
-    return BaseModel(booster, rows, origin, hashlib.sha256(_text(booster)).hexdigest())
+    booster.note(features=FEATURE_VERSION, rows=str(rows))
+    return BaseModel(booster, rows, origin, hashlib.sha256(booster.to_json()).hexdigest())
 
 
 def scaled(samples: Samples) -> tuple[Floats, np.ndarray]:
@@ -124,8 +116,6 @@ def load(path: str | PathLike[str]) -> BaseModel:
 
     Raises `TuningError` for a file that is none, and for a model of other features than these.
     """
-    import xgboost
-
     # xgboost ends the process for some texts that are no models: ours are recognised first.
     try:
         data = Path(path).read_bytes()
@@ -141,12 +131,10 @@ def load(path: str | PathLike[str]) -> BaseModel:
             FEATURE_VERSION,
             hint="train it again: tilewright model train --out FILE",
         )
-    booster = xgboost.Booster({"nthread": 1})
     try:
-        booster.load_model(bytearray(data))
-    except xgboost.core.XGBoostError as error:
-        reason = str(error).strip().splitlines()[0]
-        raise TuningError("{0} cannot be read as a cost model: {1}", path, reason) from error
+        booster = Booster.load(data)
+    except TuningError as error:
+        raise TuningError("{0} cannot be read as a cost model: {1}", path, error) from error
     return BaseModel(booster, rows, str(path), hashlib.sha256(data).hexdigest())
 
 

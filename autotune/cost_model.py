@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from . import boosting
 from .analytic import FEATURE_VERSION, Features
 from .base_model import BaseModel
+from .boosting import Booster
 
 Floats = npt.NDArray[np.float64]
 PARAMETERS: dict[str, Any] = {
@@ -42,7 +44,7 @@ class CostModel:
     def __init__(self, seed: int = 0, base: BaseModel | None = None) -> None:
         self._seed = seed
         self._base = base
-        self._booster: Any = None
+        self._booster: Booster | None = None
         self._offset = 0.0
 
     @property
@@ -63,29 +65,19 @@ class CostModel:
         self._offset = float(np.median(target - margin))
         if len(seconds) < ENOUGH:
             return
-        import xgboost
-
-        data = xgboost.DMatrix(
-            features,
-            label=target,
-            base_margin=margin + self._offset,
-            weight=weights,
-            nthread=1,
-        )
-        self._booster = xgboost.train(
-            {**PARAMETERS, "seed": self._seed}, data, num_boost_round=ROUNDS
+        parameters = {**PARAMETERS, "seed": self._seed}
+        start = margin + self._offset
+        self._booster = boosting.train(
+            parameters, ROUNDS, features, target, margin=start, weight=weights
         )
 
     def predict(self, features: Features, margin: Floats | None = None) -> Floats:
         """Predicted log2 of seconds. `margin` is that of the features, computed before."""
         start = (self.margin(features) if margin is None else margin) + self._offset
-        if self._booster is None or len(features) == 0:
-            return start
-        # Margins of its own would have xgboost start threads, whatever `nthread` says.
-        return start + self._booster.inplace_predict(features)  # type: ignore[no-any-return]
+        return start if self._booster is None else start + self._booster.predict(features)
 
     def to_text(self) -> str | None:
         """The booster as xgboost's JSON, `None` before it is trained."""
         if self._booster is None:
             return None
-        return bytes(self._booster.save_raw("json")).decode()
+        return self._booster.to_json().decode()

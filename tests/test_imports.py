@@ -52,7 +52,10 @@ class Import(NamedTuple):
 
 
 def imports(source: str) -> Iterator[Import]:
-    """Every import of a source text, those inside functions and `TYPE_CHECKING` too."""
+    """Every import of a source text, those inside functions and `TYPE_CHECKING` too.
+
+    What a file looks for by `find_spec` counts as well.
+    """
     for item in ast.walk(ast.parse(source)):
         match item:
             case ast.Import(names=names):
@@ -61,6 +64,8 @@ def imports(source: str) -> Iterator[Import]:
                 yield Import(item.lineno, level, tuple(a.name for a in names))
             case ast.ImportFrom(module=str(module), level=level):
                 yield Import(item.lineno, level, (module,))
+            case ast.Call(func=ast.Name(id="find_spec"), args=[ast.Constant(value=str(name))]):
+                yield Import(item.lineno, 0, (name,))
             case _:
                 pass
 

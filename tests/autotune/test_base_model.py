@@ -167,7 +167,7 @@ def test_too_few_samples_are_refused(learned: Samples) -> None:
 
 def test_a_model_of_other_features_is_refused(trained: BaseModel, tmp_path: Path) -> None:
     path = tmp_path / "old.json"
-    old = json.loads(bytes(trained.booster.save_raw("json")))
+    old = json.loads(trained.booster.to_json())
     old["learner"]["attributes"]["features"] = "1/31"
     path.write_text(json.dumps(old))
     with pytest.raises(TuningError, match=r"version 1/31; these are version"):

@@ -1,0 +1,62 @@
+"""xgboost's C API, compared with its Python package."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import xgboost
+
+from tilewright.autotune import boosting
+from tilewright.autotune.boosting import Booster
+from tilewright.errors import TuningError
+
+PARAMETERS = {"objective": "reg:squarederror", "max_depth": 3, "nthread": 1, "base_score": 0.0}
+ROUNDS = 5
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_training_and_predicting_are_those_of_the_package(
+    dtype: type[np.float32 | np.float64],
+) -> None:
+    rng = np.random.default_rng(0)
+    features: boosting.Floats = rng.normal(size=(50, 4)).astype(dtype)
+    label, margin = features[:, 0] ** 2 + features[:, 1], features[:, 2].astype(np.float64)
+    weight = rng.uniform(size=50)
+    ours = boosting.train(PARAMETERS, ROUNDS, features, label, margin=margin, weight=weight)
+    data = xgboost.DMatrix(features, label=label, base_margin=margin, weight=weight)
+    theirs = xgboost.train(PARAMETERS, data, num_boost_round=ROUNDS)
+    assert ours.to_json() == bytes(theirs.save_raw("json"))
+    asked: boosting.Floats = rng.normal(size=(30, 4)).astype(dtype, order="F")
+    expected = theirs.inplace_predict(asked)
+    np.testing.assert_array_equal(ours.predict(asked), expected)
+    np.testing.assert_array_equal(Booster.load(ours.to_json()).predict(asked), expected)
+    assert np.ptp(expected) > 0
+
+
+def test_attributes_are_saved() -> None:
+    booster = boosting.train(PARAMETERS, 1, np.ones((2, 1)), np.ones(2))
+    booster.note(rows="2")
+    assert b'"rows":"2"' in booster.to_json()
+
+
+def test_no_rows_have_no_predictions() -> None:
+    booster = boosting.train(PARAMETERS, 1, np.ones((2, 1)), np.ones(2))
+    assert booster.predict(np.empty((0, 1))).shape == (0,)
+
+
+def test_what_xgboost_refuses_is_passed_on() -> None:
+    with pytest.raises(TuningError, match="xgboost: .*max_depth"):
+        boosting.train({**PARAMETERS, "max_depth": "deep"}, 1, np.ones((2, 1)), np.ones(2))
+
+
+def test_the_package_is_not_imported() -> None:
+    code = (
+        "import sys\n"
+        "from tilewright.autotune.base_model import SHIPPED, named\n"
+        "assert named(SHIPPED) is not None\n"
+        "assert not {'xgboost', 'scipy'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
