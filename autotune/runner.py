@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from ..runtime.timer import time_calls, time_interleaved
 from ..target import Target
 from ..tir.ir import Func
 from ..tuning_db.values import Outcome
+from .garbage import collected_later
 from .inputs import Arguments
 from .interchange import interchanged
 from .limits import limit_memory, unlimit_memory
@@ -83,8 +83,7 @@ class Runner:
         module = program.load(code, fields["parallel"], fields["signature"])
         self._last = (code, module)
         call = module.bind(*program.values(module))
-        gc.disable()
-        try:
+        with collected_later():
             timing = time_calls(
                 call,
                 min_samples=fields["min_samples"],
@@ -93,8 +92,6 @@ class Runner:
                 min_sample_seconds=fields["sample_seconds"],
                 stop_above=fields["stop_above"],
             )
-        finally:
-            gc.enable()
         return Message(
             {
                 "outcome": Outcome.OK.value,
@@ -135,13 +132,10 @@ class Runner:
             module = program.load(data[start : start + size], parallel, signature)
             calls.append(module.bind(*program.values(module)))
             start += size
-        gc.disable()
-        try:
+        with collected_later():
             timings = time_interleaved(
                 calls, rounds=fields["rounds"], min_sample_seconds=fields["sample_seconds"]
             )
-        finally:
-            gc.enable()
         return Message({"samples": [list(t.samples) for t in timings]})
 
     def _ready(self) -> _Program:

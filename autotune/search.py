@@ -22,6 +22,7 @@ from .analytic import FEATURES, Estimator
 from .base_model import SHIPPED, named
 from .candidates import Rows, Rowspace, row_keys
 from .cost_model import CostModel
+from .garbage import collected_later
 from .profile import profile
 from .sketch import Sketch, sketches
 
@@ -103,6 +104,7 @@ class Search:
     With `algebra` over those too that compute by other algebra.
     """
 
+    @collected_later()
     def __init__(
         self,
         func: Func,

@@ -17,6 +17,7 @@ from ..schedule.primitive import find_primitive
 from ..schedule.require import Space
 from ..target import Target
 from ..tir.ir import Expr, Func, Label, Var
+from .garbage import collected_later
 
 
 @dataclass
@@ -86,6 +87,7 @@ class Sketch:
 Rule = Callable[[Draft], None]
 
 
+@collected_later()
 def sketches(
     func: Func,
     target: Target,
