@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..errors import ScheduleError, TuningError
 from ..schedule import Schedule, Trace
@@ -22,12 +23,16 @@ from .garbage import collected_later
 
 @dataclass
 class Draft:
-    """A schedule that rules are at work on, and the limits that they put on its decisions."""
+    """A schedule that rules are at work on, and the limits that they put on its decisions.
+
+    `told` is what a rule says of a block, by its number, to those that go on with it.
+    """
 
     schedule: Schedule
     target: Target
     prune: list[tuple[str, Expr]] = field(default_factory=list)
     made: list[Label] = field(default_factory=list)
+    told: dict[int, Any] = field(default_factory=dict)
 
     def block(self, number: int) -> Label:
         """A block by its position in the original program; those in `made` are numbered on."""
@@ -36,7 +41,8 @@ class Draft:
 
     def copy(self) -> Draft:
         """An independent draft in the same state, with the same decision variables."""
-        return Draft(self.schedule.copy(), self.target, list(self.prune), list(self.made))
+        made, told = list(self.made), dict(self.told)
+        return Draft(self.schedule.copy(), self.target, list(self.prune), made, told)
 
     def limit(self, name: str, condition: bool | Expr) -> None:
         """Call rows hopeless for which `condition` does not hold.

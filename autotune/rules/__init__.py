@@ -51,4 +51,5 @@ def _combined(
         for order in sorted(product(*(range(len(variants)) for variants in found)), key=sum)
     ]
     for choice in orders[:most]:
-        yield "+".join(v.name for v in choice), (prepared, *(v.apply for v in choice))
+        rules = (rule for variant in choice for rule in variant.rules)
+        yield "+".join(v.name for v in choice), (prepared, *rules)

@@ -62,12 +62,11 @@ unrolled by 4 as by 8 or not at all, and each step takes as long again to compil
 class Plan:
     """Along which variable to vectorise, and which inputs to pack by which variable.
 
-    `local` packs what differs between vectors tile by tile; `blocked` cuts the reduction.
+    `blocked` cuts the reduction.
     """
 
     vector: Var
     packs: tuple[tuple[int, Var], ...]
-    local: bool = False
     blocked: bool = False
 
     def on(self, planned: Block, block: Block) -> Plan:
@@ -79,33 +78,37 @@ class Plan:
 
 def contraction_variants(
     members: list[Block], positions: list[int], target: Target
-) -> Iterator[tuple[str, Rule]]:
-    """A variant for each way of vectorising, packing and cutting the reduction."""
+) -> Iterator[tuple[str, tuple[Rule, Rule]]]:
+    """A variant for each way of vectorising, packing and cutting the reduction.
+
+    What is packed along vectors is `local`: packed tile by tile.
+    """
     main = members[0]
-    apply = functools.partial(
-        schedule_contraction, planned=main, positions=positions, target=target
-    )
+    inputs = inputs_of(main)
     for plan in _plans(main):
-        names = [inputs_of(main)[i].buffer.name for i, _ in plan.packs]
+        along = [inputs[n] for n, by in plan.packs if by is plan.vector]
         parts = [
             "blocked" if plan.blocked else "tiled",
             *(["across"] if plan.vector is not vector_choices(main)[0] else []),
-            *(f"pack{x}" for x in names),
-            *(["local"] if plan.local else []),
+            *(f"pack{inputs[n].buffer.name}" for n, _ in plan.packs),
         ]
-        yield "_".join(parts), functools.partial(apply, plan=plan)
+        tiled = functools.partial(
+            tile_contraction, plan=plan, planned=main, positions=positions, target=target
+        )
+        if along and (plan.blocked or not along[0].buffer.constant):
+            placed = functools.partial(place_copies, position=positions[0], local=True)
+            yield "_".join([*parts, "local"]), (tiled, placed)
+        if not (along and plan.blocked):
+            placed = functools.partial(place_copies, position=positions[0], local=False)
+            yield "_".join(parts), (tiled, placed)
 
 
 def _plans(main: Block) -> Iterator[Plan]:
-    inputs = inputs_of(main)
     for vector in vector_choices(main)[:2]:
         for packs in dict.fromkeys(packings(main, vector)):
-            along = [inputs[n] for n, by in packs if by is vector]
-            if along and not along[0].buffer.constant:
-                yield Plan(vector, packs, local=True)
             yield Plan(vector, packs)
             if len(packs) < 2 and _parts(main):
-                yield Plan(vector, packs, blocked=True, local=bool(along))
+                yield Plan(vector, packs, blocked=True)
 
 
 def _parts(main: Block) -> list[int]:
@@ -114,32 +117,6 @@ def _parts(main: Block) -> list[int]:
     deep = sizes[reduced(main)[0]]
     whole = product([sizes[v] for v in reduced(main)])
     return [n for n in range(2, deep) if deep % n == 0 and n * whole // deep >= SHORTEST]
-
-
-def schedule_contraction(
-    draft: Draft, plan: Plan, planned: Block, positions: list[int], target: Target
-) -> None:
-    """Apply the rule to the block at `positions[0]` and to the one that follows it, if any.
-
-    The plan was made for `planned`, which iterates as that block does.
-    """
-    sch = draft.schedule
-    main = draft.block(positions[0])
-    block = find_block(sch.func, main)
-    plan = plan.on(planned, block)
-    tiles = Tiles(draft, block, plan, target)
-    packed = {by: pack(sch, main, n, by, tiles.width(by)) for n, by in plan.packs}
-    follow = draft.block(positions[1]) if len(positions) > 1 else None
-    nest = (_blocked if plan.blocked else _whole)(draft, main, block, tiles, follow)
-    for by, label in packed.items():
-        local = plan.local and by is plan.vector
-        if local:
-            sch.compute_at(label, nest.part)
-        panel = tiles.inner[by] if by is plan.vector and not plan.blocked else None
-        schedule_copy(sch, label, tiles.lanes, target, panel=panel, parallel=not local)
-    for n, by in plan.packs:
-        if by is plan.vector:
-            _ask_ahead(sch, nest, n)
 
 
 @dataclass(frozen=True)
@@ -155,6 +132,53 @@ class _Nest:
     steps: list[tuple[Var, Dim]]
     step: Var
     unrolled: Dim
+
+
+@dataclass(frozen=True)
+class _Tiled:
+    """A contraction in register tiles: `packed` are the blocks that copy inputs, by variable."""
+
+    plan: Plan
+    tiles: Tiles
+    packed: dict[Var, Label]
+    nest: _Nest
+
+
+def tile_contraction(
+    draft: Draft, plan: Plan, planned: Block, positions: list[int], target: Target
+) -> None:
+    """Tile the block at `positions[0]` and the one that follows it, if any; pack its inputs.
+
+    The plan was made for `planned`, which iterates as that block does.
+    """
+    sch = draft.schedule
+    main = draft.block(positions[0])
+    block = find_block(sch.func, main)
+    plan = plan.on(planned, block)
+    tiles = Tiles(draft, block, plan, target)
+    packed = {by: pack(sch, main, n, by, tiles.width(by)) for n, by in plan.packs}
+    follow = draft.block(positions[1]) if len(positions) > 1 else None
+    nest = (_blocked if plan.blocked else _whole)(draft, main, block, tiles, follow)
+    draft.told[positions[0]] = _Tiled(plan, tiles, packed, nest)
+
+
+def place_copies(draft: Draft, position: int, *, local: bool) -> None:
+    """Schedule the copies of the inputs of a tiled block, and have panels asked for ahead.
+
+    With `local` what is packed along vectors is packed where a tile in cache uses it.
+    """
+    sch = draft.schedule
+    tiled: _Tiled = draft.told[position]
+    plan, tiles, nest = tiled.plan, tiled.tiles, tiled.nest
+    for by, label in tiled.packed.items():
+        here = local and by is plan.vector
+        if here:
+            sch.compute_at(label, nest.part)
+        panel = tiles.inner[by] if by is plan.vector and not plan.blocked else None
+        schedule_copy(sch, label, tiles.lanes, tiles.target, panel=panel, parallel=not here)
+    for n, by in plan.packs:
+        if by is plan.vector:
+            _ask_ahead(sch, nest, n)
 
 
 def _whole(draft: Draft, main: Label, block: Block, tiles: Tiles, follow: Label | None) -> _Nest:

@@ -43,10 +43,10 @@ from .rows import row_dimensions, rows_variants
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to schedule a group."""
+    """One way to schedule a group, by rules in turn. Variants that begin alike share the first."""
 
     name: str
-    apply: Rule
+    rules: tuple[Rule, ...]
 
 
 def groups(
@@ -102,7 +102,7 @@ def _banded(
             rest = [v for b, v in zip(members, apart, strict=True) if b[0].label not in labels]
             positions = [names[b.label] for b in band.members]
             made = [*key_variants(func, band, positions, target), *band_variants(band, positions)]
-            return [[Variant(name, rule) for name, rule in made], *rest]
+            return [[Variant(name, (rule,)) for name, rule in made], *rest]
     return None
 
 
@@ -210,15 +210,15 @@ def _variants(
     positions = [names[m.label] for m in members]
     anchor = members[0] if _is_contraction(members[0]) else members[-1]
     if _is_contraction(anchor):
-        made = [
-            *dot_variants(members, positions, target),
-            *contraction_variants(members, positions, target),
+        return [
+            *(Variant(name, (rule,)) for name, rule in dot_variants(members, positions, target)),
+            *(Variant(*made) for made in contraction_variants(members, positions, target)),
         ]
-    elif any(has_reduction(m) for m in members):
+    if any(has_reduction(m) for m in members):
         made = [
             *online_variants(func, members, positions, target),
             *rows_variants(func, members, positions, target),
         ]
     else:
         made = [*elementwise_variants(members[-1], positions[-1], target)]
-    return [Variant(name, rule) for name, rule in made]
+    return [Variant(name, (rule,)) for name, rule in made]

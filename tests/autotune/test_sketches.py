@@ -12,6 +12,7 @@ import pytest
 from tilewright import dtypes, ops
 from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.profile import profile
+from tilewright.autotune.rules import plans
 from tilewright.autotune.rules.bands import MAX_BAND
 from tilewright.autotune.sketch import sketches
 from tilewright.autotune.verify import compare, slack_of, tolerance_of
@@ -420,3 +421,13 @@ def test_what_steps_of_a_window_share_fits_the_registers(
     found = {(int(r[0]), int(r[2]), int(r[6])) for r in rows}
     assert found.issuperset(fit)
     assert found.isdisjoint(too_many)
+
+
+def test_variants_that_differ_in_their_copies_are_tiled_once() -> None:
+    """Rules that are the same object are applied once."""
+    func = ops.matmul_func(64, 64, 64)
+    rules = dict(plans(func, resolve("cpu -mcpu=cascadelake -threads=1")))
+    ahead, local = rules["tiled_packB"], rules["tiled_packB_local"]
+    assert ahead[:-1] == local[:-1]
+    assert ahead[-1] != local[-1]
+    assert rules["tiled"][:-1] != ahead[:-1]
