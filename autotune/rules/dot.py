@@ -87,7 +87,7 @@ def dot_variants(
     """
     main = members[0]
     known = [d for d in DOTS if instruction(target, d.dtypes, d.lanes, d.group) is not None]
-    plans = [plan for plan in (_plan(main, dot) for dot in known) if plan is not None]
+    plans = [plan for plan in (find_plan(main, dot) for dot in known) if plan is not None]
     if not plans:
         return
     size = extents(main)
@@ -102,7 +102,8 @@ def dot_variants(
         yield name, functools.partial(apply, plan=plan)
 
 
-def _plan(main: Block, dot: Dot) -> Plan | None:
+def find_plan(main: Block, dot: Dot) -> Plan | None:
+    """How a block is computed by an instruction, if it is a sum of products of its dtypes."""
     found = match_reduction(main)
     if found is None or found.combiner.name != "sum" or found.buffer.dtype != dot.dtypes[0]:
         return None
@@ -147,19 +148,15 @@ def schedule_dot(draft: Draft, plan: Plan, positions: list[int], target: Target)
     loops = dict(zip([i.var for i in block.iters], sch.get_loops(main), strict=True))
     tiles = _Tiles(draft, block, plan, target)
 
-    packed = sch.pack(main, plan.index, _layout(plan.packed, plan.vector, plan),
+    packed = sch.pack(main, plan.index, layout(plan.packed, plan.vector, plan.deep),
                       [dot.lanes, dot.group])  # fmt: skip
     copy = None
     if plan.rows is not None:
-        layout = _layout(plan.shared, plan.rows, plan)
-        copy = sch.pack(main, 1 - plan.index, layout, [tiles.inner[plan.rows], dot.group])
-    for pad in pads:
-        if copy is None and sch.get_consumers(pad) == (main,):
-            schedule_elementwise(draft, pad, target)
-        else:
-            sch.compute_inline(pad)
+        order = layout(plan.shared, plan.rows, plan.deep)
+        copy = sch.pack(main, 1 - plan.index, order, [tiles.inner[plan.rows], dot.group])
+    rows = place_pads(draft, pads, main, packed, target)
     if copy is not None:
-        _schedule_copy(sch, copy)
+        schedule_groups(sch, copy)
     write = _in_registers(sch, main, crop)
     if len(positions) > 1:
         schedule_following(draft, draft.block(positions[1]), target)
@@ -195,10 +192,7 @@ def schedule_dot(draft: Draft, plan: Plan, positions: list[int], target: Target)
     init = sch.decompose_reduction(main, reduction[0])
     sch.vectorize(sch.get_loops(init)[-1])
     sch.tensorize(lane, dot.intrin)
-    if plan.packed.strides.get(plan.vector) == 1 and not pads:
-        _interleave(sch, packed)
-    else:
-        _schedule_copy(sch, packed)
+    schedule_packed(sch, packed, plan, rows)
 
 
 def _pad(sch: Schedule, main: Label, plan: Plan) -> tuple[list[Label], Label | None]:
@@ -219,7 +213,40 @@ def _in_registers(sch: Schedule, main: Label, crop: Label | None) -> Label:
     return crop
 
 
-def _schedule_copy(sch: Schedule, label: Label) -> None:
+def place_pads(
+    draft: Draft, pads: list[Label], main: Label, packed: Label, target: Target
+) -> Label | None:
+    """Pad what the contraction reads as it is before it, and the rest where it is packed.
+
+    Gives the block that pads what `packed` reads, which is left to the caller.
+    """
+    sch, found = draft.schedule, None
+    for pad in pads:
+        readers = sch.get_consumers(pad)
+        if readers == (packed,):
+            found = pad
+        elif readers == (main,):
+            schedule_elementwise(draft, pad, target)
+        else:
+            sch.compute_inline(pad)
+    return found
+
+
+def schedule_packed(sch: Schedule, packed: Label, plan: Plan, pad: Label | None) -> None:
+    """Run the copy that packs what lanes differ in, of rows that `pad` makes if there is one.
+
+    What is packed ahead of the calls is packed in one step, whose layout can be told.
+    """
+    ahead = pad is not None and inputs_of(find_block(sch.func, pad))[0].buffer.constant
+    if plan.packed.strides.get(plan.vector) == 1 and not ahead:
+        interleave_groups(sch, packed, pad)
+        return
+    if pad is not None:
+        sch.compute_inline(pad)
+    schedule_groups(sch, packed)
+
+
+def schedule_groups(sch: Schedule, label: Label) -> None:
     """Run a packing copy in parallel, a group at a time; scattered vectors are no faster."""
     first, *_, last = sch.get_loops(label)
     block = find_block(sch.func, label)
@@ -230,14 +257,19 @@ def _schedule_copy(sch: Schedule, label: Label) -> None:
     sch.parallel(first)
 
 
-def _interleave(sch: Schedule, label: Label) -> None:
+def interleave_groups(sch: Schedule, label: Label, pad: Label | None) -> None:
     """Run a packing copy in parallel: the rows of a group as vectors, lane after lane.
 
-    Rows are read from end to end, and what is written of each panel is a whole line.
+    `pad` is the block that makes the rows, if one does. They are read from end to end, and what is
+    written of each panel is a whole line.
     """
     *outer, panel, group, lane, step = sch.get_loops(label)
     sch.reorder(group, panel)
-    rows = sch.cache_read(label, 0, "register")
+    if pad is None:
+        rows = sch.cache_read(label, 0, "register")
+    else:
+        rows = pad
+        sch.set_scope(rows, 0, "register")
     sch.compute_at(rows, panel)
     row, vector = sch.get_loops(rows)[-2:]
     sch.unroll(row)
@@ -246,10 +278,10 @@ def _interleave(sch: Schedule, label: Label) -> None:
     sch.parallel(outer[0] if outer else group)
 
 
-def _layout(source: Input, by: Var, plan: Plan) -> str:
+def layout(source: Input, by: Var, deep_by: Var) -> str:
     """The packed order: other dimensions, panels, groups of steps, then what a panel holds of one
     group: for each of its elements `by` the steps."""
-    place, deep = (chr(ord("A") + source.plain[v]) for v in (by, plan.deep))
+    place, deep = (chr(ord("A") + source.plain[v]) for v in (by, deep_by))
     others = [chr(ord("A") + d) for d in range(len(source.buffer.shape))]
     front = "".join(c for c in others if c not in (place, deep))
     return front + place + deep + place.lower() + deep.lower()
