@@ -57,6 +57,8 @@ class Machine:
     memory_bytes_per_cycle: float
     fork_seconds: float
     expensive_cycles: float
+    matmul_cycles: float
+    matmul_latency: float
 
 
 DEFAULT = Machine(
@@ -70,6 +72,8 @@ DEFAULT = Machine(
     memory_bytes_per_cycle=4.0,
     fork_seconds=1.5e-6,
     expensive_cycles=14.0,
+    matmul_cycles=16.0,
+    matmul_latency=52.0,
 )
 
 
@@ -200,7 +204,7 @@ class _Block:
         spatial_tile = n.product(
             lambda i: visit.kinds[i] is ForKind.UNROLL and not visit.reduces[i]
         )
-        self.accumulators = spatial_tile * self.vectors
+        self.accumulators = spatial_tile * (1.0 if visit.matrices else self.vectors)
         self.k_trip = n.product(lambda i: visit.reduces[i])
         self.inner_trip = n.extents[self.tile - 1] if self.tile > 0 else 1.0
         self.bodies = self.visits / n.product(lambda i: i >= self.tile)
@@ -216,8 +220,11 @@ class _Block:
         steps = self.visits / self.lanes * self.vectors
         operations = max(1, visit.operations - visit.accumulates)
         cycles = steps * operations / machine.fma_per_cycle
+        chains = machine.fma_latency * machine.fma_per_cycle
+        if visit.matrices:
+            cycles = self.visits / self.lanes * machine.matmul_cycles
+            chains = machine.matmul_latency / machine.matmul_cycles
         if visit.accumulates:
-            chains = machine.fma_latency * machine.fma_per_cycle
             cycles = cycles * maximum(1.0, chains / maximum(self.accumulators, 1.0))
         cycles = cycles + self.visits / self.lanes * self._n.shuffles
         self.expensive = steps * float(visit.expensive)

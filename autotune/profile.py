@@ -20,6 +20,7 @@ from ..schedule.blocks import region_buffers
 from ..schedule.find import blocks_in, find_path
 from ..schedule.instructions import instruction_of
 from ..tir.evaluate import ANY, compile_columns
+from ..tir.intrinsics import multiplies_matrices
 from ..tir.ir import (
     Binary,
     Block,
@@ -95,7 +96,8 @@ class Domain:
 class Visit:
     """A block with the loops around it, outermost first, and what one visit of it computes.
 
-    `domains` are those of variables that several loops count.
+    `domains` are those of variables that several loops count. `matrices` says that one iteration of
+    the loops above the vectors is a product of matrices.
     """
 
     name: str
@@ -108,6 +110,7 @@ class Visit:
     expensive: int
     accumulates: bool
     dtype: str
+    matrices: bool = False
 
 
 @dataclass(frozen=True)
@@ -238,7 +241,8 @@ def _visit(
             operations += n.fn not in EXPENSIVE
     written = {a.buffer for a in accesses.values() if a.stores}
     accumulates = any(not a.stores and a.buffer in written for a in accesses.values())
-    if instruction_of(block) is not None:
+    instruction = instruction_of(block)
+    if instruction is not None:
         operations = 1 + accumulates
         dtype = min((a.buffer.dtype for a in accesses.values()), key=dtypes.nbytes)
     return Visit(
@@ -252,6 +256,7 @@ def _visit(
         expensive,
         accumulates,
         dtype,
+        instruction is not None and multiplies_matrices(instruction),
     )
 
 

@@ -37,6 +37,7 @@ from .dot import dot_variants
 from .elementwise import elementwise_variants
 from .joining import join
 from .keys import key_variants
+from .matrix import matrix_variants
 from .online import online_variants
 from .rows import row_dimensions, rows_variants
 
@@ -116,7 +117,7 @@ def _join(func: Func, found: list[list[Label]], target: Target) -> tuple[list[li
         if not _is_contraction(members[0]):
             continue
         # What instructions that add up products are given is padded, which asks for plain indices.
-        if any(True for _ in dot_variants(members, [], target)):
+        if any(any(made(members, [], target)) for made in (matrix_variants, dot_variants)):
             continue
         trial = sch.copy()
         try:
@@ -210,8 +211,10 @@ def _variants(
     positions = [names[m.label] for m in members]
     anchor = members[0] if _is_contraction(members[0]) else members[-1]
     if _is_contraction(anchor):
+        tiles = matrix_variants(members, positions, target)
+        dots = dot_variants(members, positions, target)
         return [
-            *(Variant(name, (rule,)) for name, rule in dot_variants(members, positions, target)),
+            *(Variant(name, (rule,)) for name, rule in (*tiles, *dots)),
             *(Variant(*made) for made in contraction_variants(members, positions, target)),
         ]
     if any(has_reduction(m) for m in members):

@@ -11,6 +11,7 @@ from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.profile import profile
 from tilewright.autotune.shuffles import shuffles_of
 from tilewright.autotune.sketch import sketches
+from tilewright.codegen.detect import resolve
 from tilewright.target import Target
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
@@ -28,14 +29,14 @@ def features(func: Func) -> dict[str, float]:
     return dict(zip(FEATURES, (2.0**row).tolist(), strict=True))
 
 
-def best(func: Func) -> dict[str, float]:
+def best(func: Func, target: Target = TARGET) -> dict[str, float]:
     """The least estimate of some rows of each sketch, in seconds."""
     rng = np.random.default_rng(0)
     found = {}
-    for sketch in sketches(func, TARGET):
+    for sketch in sketches(func, target):
         read = profile(sketch.func, sketch.variables, sketch.space.bounds)
         rows = Rowspace(sketch).sample(rng, 50)
-        found[sketch.name] = float(estimate(read, rows, TARGET).seconds.min())
+        found[sketch.name] = float(estimate(read, rows, target).seconds.min())
     return found
 
 
@@ -100,6 +101,20 @@ def test_packing_for_dot_products_is_worth_it() -> None:
     dots = [seconds for name, seconds in found.items() if name.startswith("dot_")]
     others = [seconds for name, seconds in found.items() if not name.startswith("dot_")]
     assert 2.0 * max(dots) < min(others)
+
+
+def test_tiles_are_worth_it_where_matrices_are_large() -> None:
+    amx = resolve("cpu -mcpu=sapphirerapids -threads=1")
+    func = ops.matmul_func(256, 256, 256, "uint8", dtype_b="int8")
+    found = best(func, amx)
+    tiles = [seconds for name, seconds in found.items() if name.startswith("matmul_")]
+    others = [seconds for name, seconds in found.items() if not name.startswith("matmul_")]
+    assert 2.0 * max(tiles) < min(others)
+    (sketch,) = (s for s in sketches(func, amx) if s.name == "matmul_u8s8_amx")
+    read = profile(sketch.func, sketch.variables, sketch.space.bounds)
+    rows = np.array([[across, 2, down, 2] for across in (1, 2) for down in (1, 2)])
+    one, *some, four = estimate(read, rows, amx).seconds
+    assert four < min(some) <= max(some) < one
 
 
 def test_a_factor_that_lanes_share_is_loaded_for_each_product() -> None:

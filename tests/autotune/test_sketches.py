@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +24,7 @@ from tilewright.schedule import Schedule
 from tilewright.schedule.find import find_block
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
-from tilewright.tir.ir import Buffer, Func, Load, Prefetch, Store
+from tilewright.tir.ir import Buffer, Expr, Func, Load, Prefetch, Store
 from tilewright.tir.visit import walk
 
 POINTWISE: dict[str, Any] = {"kernel": 1, "padding": 0}
@@ -61,6 +62,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("conv2d_func", {**POINTWISE, "n": 2, "c": 5, "h": 7, "w": 9, "o": 19, "layout": "NHWC"}),
     ("depthwise_conv2d_func", {"c": 5, "h": 8, "w": 17}),
     ("pool2d_func", {"c": 3, "h": 9, "w": 18}),
+    ("matmul_func", {"n": 37, "m": 40, "k": 65, "dtype": "int8", "epilogue": "relu"}),
     ("softmax_func", {"n": 5, "m": 37}),
     ("softmax_func", {"n": 300, "m": 1000}),
     ("layer_norm_func", {"n": 5, "m": 48}),
@@ -314,6 +316,80 @@ def test_dot_products_by_the_widest_instruction_that_fits(
     )
     code = compile_func(scheduled, target).assembly()
     assert ("vpdpbusd" in code or "vdpbf16ps" in code) is first.startswith("dot")
+
+
+BYTES: dict[str, Any] = {"dtype": "uint8", "dtype_b": "int8"}
+
+
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [
+        (BYTES, "matmul_u8s8_amx"),
+        ({"dtype": "int8"}, "matmul_s8s8_amx"),
+        ({"dtype": "uint8"}, "matmul_u8u8_amx"),
+        ({"dtype": "int8", "dtype_b": "uint8"}, "matmul_s8u8_amx"),
+        ({"dtype": "bfloat16", "k": 48}, "matmul_bf16_amx"),
+        ({**BYTES, "transpose_a": True}, "matmul_u8s8_amx_packA"),
+        ({**BYTES, "transpose_b": True, "constant_b": True}, "matmul_u8s8_amx"),
+        ({**BYTES, "n": 30, "m": 33, "k": 100, "epilogue": "relu"}, "matmul_u8s8_amx"),
+        ({**BYTES, "n": 7}, "dot_16x4_vnni_packA"),
+        ({**BYTES, "k": 20}, "dot_16x4_vnni_packA"),
+    ],
+)
+def test_products_of_matrices_by_the_unit_where_padding_is_little(
+    options: dict[str, Any], first: str
+) -> None:
+    func = ops.matmul_func(**{"n": 32, "m": 48, "k": 64, **options})
+    target = resolve("cpu -mcpu=sapphirerapids -threads=1")
+    sketch = sketches(func, target)[0]
+    assert sketch.name == first
+    made = [
+        sketch.trace.with_row(row.tolist()).apply(func).func
+        for row in Rowspace(sketch).sample(np.random.default_rng(0), 2)
+    ]
+    for scheduled in made:
+        code = compile_func(scheduled, target).assembly()
+        assert ("\ttdp" in code) is first.startswith("matmul")
+        products = [block for block in re.split(r"\n\.L\w+:", code) if "\ttdp" in block]
+        assert not any("tilestored" in block.partition("\ttdp")[0] for block in products)
+    found, wanted = arguments(func, 1), arguments(func, 1)
+    interpret(func, *wanted)
+    module = to_module(compile_func(made[0], "cpu -threads=1"))
+    module(*(
+        value if a.packing is None else module.pack(a.name, value)
+        for a, value in zip(module.signature.arguments, found, strict=True)
+    ))  # fmt: skip
+    np.testing.assert_allclose(
+        found[-1].astype(np.float64), wanted[-1].astype(np.float64), rtol=2e-2, atol=1e-2
+    )
+
+
+def test_a_processor_without_the_unit_is_given_no_tiles() -> None:
+    func = ops.matmul_func(32, 48, 64, **BYTES)
+    for cpu in ("icelake-server", "sapphirerapids -mattr=-amx-int8", "znver4"):
+        made = sketches(func, resolve(f"cpu -mcpu={cpu} -threads=1"))
+        assert not any("amx" in sketch.name for sketch in made)
+
+
+def test_rows_of_matrices_are_those_of_images_too() -> None:
+    """Pixels of a row of an image are the rows of a matrix, read in place for each step."""
+    x = te.placeholder((1, 5, 18, 64), "uint8", name="X")
+    w = te.placeholder((2, 3, 64, 16), "int8", name="W")
+    i, j, c = te.reduce_axis(2, name="i"), te.reduce_axis(3, name="j"), te.reduce_axis(64, name="c")
+
+    def pixel(n: Expr, h: Expr, v: Expr, o: Expr) -> Expr:
+        product = te.cast(x[n, h + i, v + j, c], "int32") * te.cast(w[i, j, c, o], "int32")
+        return te.sum(product, axis=(i, j, c))
+
+    func = te.func([x, w, te.compute((1, 4, 16, 16), pixel, name="Y")])
+    sketch = sketches(func, resolve("cpu -mcpu=sapphirerapids -threads=1"))[0]
+    assert sketch.name == "matmul_u8s8_amx"
+    (row,) = Rowspace(sketch).sample(np.random.default_rng(0), 1)
+    found, wanted = arguments(func, 1), arguments(func, 1)
+    interpret(func, *wanted)
+    scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
+    to_module(compile_func(scheduled, "cpu -threads=1"))(*found)
+    np.testing.assert_array_equal(found[-1], wanted[-1])
 
 
 @pytest.mark.parametrize(

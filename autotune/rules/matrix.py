@@ -1,0 +1,241 @@
+"""Contractions by a unit that multiplies matrices: tiles of 16 rows of 64 bytes.
+
+Both operands are read a tile at a time. The one that the columns of the result differ in is packed
+so that groups of steps lie together, of which 16 make a tile; rows of the other are read where they
+lie, or packed to be next to each other. Sizes that do not divide are padded with zeros.
+
+    for outer tiles (parallel):
+      for tiles in cache:
+        zero the tiles in registers
+        for steps of the reduction, 64 bytes at once:
+          for the tiles in registers (unrolled): one instruction
+        store the tiles, and compute from that what follows
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...codegen.llvm_matmul import TILE_REGISTERS, TILE_ROWS, instruction
+from ...errors import ScheduleError
+from ...schedule import Schedule
+from ...schedule.find import find_block
+from ...target import Target
+from ...tir.ir import Block, Dim, Label, Var
+from ..sketch import Draft, Rule
+from ..structure import extents, inputs_of, output_of, reduced, spatial, worth_packing
+from .common import fused, lanes_for, powers, widest
+from .dot import Dot, Plan, find_plan, layout, place_pads, schedule_groups, schedule_packed
+from .elementwise import schedule_elementwise
+from .tiles import MAX_MIDDLE, tile_variables
+
+MAX_PADDED = 2.0
+"""At most how many times as many products padding may make; beyond it vectors are faster."""
+UNITS = (
+    Dot("matmul_u8s8_amx", ("int32", "uint8", "int8"), TILE_ROWS, 4),
+    Dot("matmul_s8u8_amx", ("int32", "int8", "uint8"), TILE_ROWS, 4),
+    Dot("matmul_s8s8_amx", ("int32", "int8", "int8"), TILE_ROWS, 4),
+    Dot("matmul_u8u8_amx", ("int32", "uint8", "uint8"), TILE_ROWS, 4),
+    Dot("matmul_bf16_amx", ("float32", "bfloat16", "bfloat16"), TILE_ROWS, 2),
+)
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """What a contraction multiplies: `plan` says which columns and steps, `rows` which rows.
+
+    `packs` says whether the operand that has the rows is packed.
+    """
+
+    plan: Plan
+    rows: Var
+    packs: bool = False
+
+    @property
+    def sizes(self) -> dict[Var, int]:
+        """What a tile has of each variable."""
+        plan = self.plan
+        steps = TILE_ROWS * plan.dot.group
+        return {self.rows: TILE_ROWS, plan.vector: TILE_ROWS, plan.deep: steps}
+
+
+def matrix_variants(
+    members: list[Block], positions: list[int], target: Target
+) -> Iterator[tuple[str, Rule]]:
+    """Variants that use the unit of the target for matrices, if it has one and padding is little.
+
+    Rows are read as they are where their steps lie together, or packed.
+    """
+    main = members[0]
+    for dot in UNITS:
+        if instruction(target, dot.dtypes) is None:
+            continue
+        plan = find_plan(main, dot)
+        rows = None if plan is None else _rows(main, plan)
+        if plan is None or rows is None:
+            continue
+        apply = functools.partial(schedule_matrices, positions=positions, target=target)
+        if plan.shared.strides.get(plan.deep) == 1:
+            yield dot.intrin, functools.partial(apply, matrices=Matrices(plan, rows))
+        if {rows, plan.deep} <= plan.shared.plain.keys() and worth_packing(main, plan.shared):
+            packed = functools.partial(apply, matrices=Matrices(plan, rows, packs=True))
+            yield f"{dot.intrin}_pack{plan.shared.buffer.name}", packed
+
+
+def _rows(main: Block, plan: Plan) -> Var | None:
+    """The variable whose values are the rows of tiles."""
+    sizes, out = extents(main), output_of(main)
+    assert out is not None
+    for v in tile_variables(main, plan.vector):
+        if v in plan.packed.used or v not in plan.shared.used or v not in out.plain:
+            continue
+        padded = 1.0
+        for along, size in Matrices(plan, v).sizes.items():
+            padded *= -(-sizes[along] // size) * size / sizes[along]
+        if padded <= MAX_PADDED:
+            return v
+    return None
+
+
+def schedule_matrices(
+    draft: Draft, matrices: Matrices, positions: list[int], target: Target
+) -> None:
+    """Apply the rule to the block at `positions[0]` and to the one that follows it, if any."""
+    sch, plan = draft.schedule, matrices.plan
+    main, kind = draft.block(positions[0]), plan.dot.dtypes[0]
+    pads, crop = _pad(sch, main, matrices)
+    block = find_block(sch.func, main)
+    tiles = _Tiles(draft, block, matrices)
+    packed, pad = _pack(draft, main, matrices, pads, target)
+    write = sch.cache_write(main, 0, "register")
+    last = _last(draft, crop, [draft.block(p) for p in positions[1:]], target)
+
+    loops = dict(zip([i.var for i in block.iters], sch.get_loops(main), strict=True))
+    units: list[Var] = []
+    outer: list[Var] = []
+    middle: list[Var] = []
+    inner: list[Var] = []
+    tile: dict[Var, Var] = {}
+    for v in spatial(block):
+        if v in tiles.inner:
+            count, tile[v] = sch.split(loops[v], factors=[None, TILE_ROWS], perfect=True)
+            a, b, c = sch.split(count, factors=[None, tiles.middle[v], tiles.inner[v]])
+            outer.append(a)
+            middle.insert(0 if v is plan.vector else len(middle), b)
+            inner.append(c)
+        elif extents(block)[v] > 1:
+            outer.append(loops[v])
+        else:
+            units.append(loops[v])
+    steps, *of_tile = sch.split(loops[plan.deep], factors=[None, TILE_ROWS, plan.dot.group])
+    reduction = [*(loops[v] for v in reduced(block)[:-1]), steps]
+    rows, columns = tile[matrices.rows], tile[plan.vector]
+    sch.reorder(*units, *outer, *middle, *reduction, *inner, rows, columns, *of_tile)
+    sch.parallel(fused(sch, outer))
+    sch.reverse_compute_at(write, middle[-1])
+    if last is not None:
+        _follow(draft, last, middle[-1], target)
+    for loop in inner:
+        sch.unroll(loop)
+    sch.tensorize(_as_tiles(sch, write, main, matrices), f"copy_{kind}_amx")
+    init = sch.decompose_reduction(main, reduction[0])
+    sch.tensorize(sch.get_loops(init)[-2], f"zero_{kind}_amx")
+    sch.tensorize(rows, plan.dot.intrin)
+    schedule_packed(sch, packed, plan, pad)
+
+
+def _pad(sch: Schedule, main: Label, matrices: Matrices) -> tuple[list[Label], Label | None]:
+    """Pad what does not divide. The copies of the operands, and the one that crops the result."""
+    sizes = extents(find_block(sch.func, main))
+    labels = list(sch.pad_einsum(main, [matrices.sizes.get(v, 1) for v in sizes]))
+    crops = any(sizes[v] % TILE_ROWS for v in (matrices.plan.vector, matrices.rows))
+    return (labels[:-1], labels[-1]) if crops else (labels, None)
+
+
+def _pack(
+    draft: Draft, main: Label, matrices: Matrices, pads: list[Label], target: Target
+) -> tuple[Label, Label | None]:
+    """Pack the operand that the columns differ in, and the other one if wanted.
+
+    The first copy, and the block that pads what it reads.
+    """
+    sch, plan, group = draft.schedule, matrices.plan, matrices.plan.dot.group
+    inputs = inputs_of(find_block(sch.func, main))
+    order = layout(inputs[plan.index], plan.vector, plan.deep)
+    packed = sch.pack(main, plan.index, order, [TILE_ROWS, group])
+    copy = None
+    if matrices.packs:
+        order = layout(inputs[1 - plan.index], matrices.rows, plan.deep)
+        copy = sch.pack(main, 1 - plan.index, order, [TILE_ROWS, TILE_ROWS * group])
+    pad = place_pads(draft, pads, main, packed, target)
+    if copy is not None:
+        schedule_groups(sch, copy)
+    return packed, pad
+
+
+def _last(draft: Draft, crop: Label | None, following: list[Label], target: Target) -> Label | None:
+    """The block that reads what tiles were stored to: what follows the contraction, the crop
+    computed with it."""
+    sch = draft.schedule
+    if crop is None or not following:
+        return following[0] if following else crop
+    try:
+        sch.reverse_compute_inline(following[0])
+    except ScheduleError:
+        schedule_elementwise(draft, following[0], target)
+    return crop
+
+
+def _follow(draft: Draft, last: Label, loop: Var, target: Target) -> None:
+    """Compute a block from tiles while those are in cache, or by itself where that cannot be."""
+    sch = draft.schedule
+    try:
+        sch.reverse_compute_at(last, loop)
+    except ScheduleError:
+        schedule_elementwise(draft, last, target)
+        return
+    lanes = lanes_for(target, widest(find_block(sch.func, last)), TILE_ROWS)
+    vectors, lane = sch.split(sch.get_loops(last)[-1], factors=[None, lanes])
+    sch.vectorize(lane)
+    sch.unroll(vectors)
+
+
+def _as_tiles(sch: Schedule, write: Label, main: Label, matrices: Matrices) -> Var:
+    """Unroll the copy of the tiles to memory; the loop that is around one of them."""
+    out = output_of(find_block(sch.func, main))
+    assert out is not None
+    copy = find_block(sch.func, write)
+    (held,) = [i for i in inputs_of(copy) if i.buffer is out.buffer]
+    at = [held.plain[i.var] for i in copy.iters if i.var in held.plain]
+    loops = sch.get_loops(write)[-len(copy.iters) :]
+    by_place = dict(zip(at, loops, strict=True))
+    cut = [
+        sch.split(by_place.pop(out.plain[v]), factors=[None, TILE_ROWS], perfect=True)
+        for v in (matrices.rows, matrices.plan.vector)
+    ]
+    tiles = [count for count, _ in cut]
+    rows, columns = (lane for _, lane in cut)
+    sch.reorder(*by_place.values(), *tiles, rows, columns)
+    for loop in tiles:
+        sch.unroll(loop)
+    return rows
+
+
+class _Tiles:
+    """The decisions: how many tiles are in registers, and how many of those in cache."""
+
+    def __init__(self, draft: Draft, block: Block, matrices: Matrices) -> None:
+        sch, sizes = draft.schedule, extents(block)
+        self.inner: dict[Var, Dim] = {}
+        self.middle: dict[Var, Dim] = {}
+        for v in (matrices.plan.vector, matrices.rows):
+            count = sizes[v] // TILE_ROWS
+            self.inner[v] = sch.sample_categorical([n for n in (1, 2, 3) if n <= count])
+            self.middle[v] = sch.sample_categorical(powers(min(MAX_MIDDLE // TILE_ROWS, count)))
+        across, down = self.inner.values()
+        draft.limit(
+            "the tiles and their operands fit the registers",
+            across * down + across + down <= TILE_REGISTERS,
+        )
