@@ -12,7 +12,7 @@ from .. import dtypes
 from ..errors import BuildError
 from ..runtime.signature import Signature
 from ..target import Target
-from ..tir.ir import Buffer, Func, Var
+from ..tir.ir import STREAM, Buffer, Func, Var
 from . import llvm_expr as _expressions  # noqa: F401  fills the table of expressions
 from . import llvm_stmt as _statements  # noqa: F401  fills the table of statements
 from .llvm_loop import stmt
@@ -27,6 +27,8 @@ def emit(
     module = Module(signature.name, target, strict_fp)
     written = stored_buffers(func.body)
     module.inputs = frozenset(p for p in func.params if type(p) is Buffer and p not in written)
+    arrays = {n: p for n, p in enumerate(func.params) if type(p) is Buffer}
+    module.streamed = frozenset(arrays[n] for n in dict(func.annotations).get(STREAM, ()))
     b = Builder(module)
     parameters = []
     for number, (p, argument) in enumerate(zip(func.params, signature.arguments, strict=True)):
@@ -52,6 +54,7 @@ def emit(
         main,
         f"attributes #0 = {{ {_attributes(target)} }}",
         "!0 = !{}",
+        "!1 = !{i32 1}",
     ]
     return "\n\n".join(parts) + "\n", module.parallel
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from .. import dtypes
 from ..errors import BuildError
 from ..tir.ir import Broadcast, Buffer, Const, Expr, Load, Prefetch, Ramp, Select, Store
-from . import llvm_register
+from . import llvm_register, llvm_stream
 from .llvm_index import affine, emit, value, variable_part
 from .llvm_text import Builder, lanes_of, memory_type, value_type
 
@@ -74,7 +74,9 @@ def store(b: Builder, s: Store) -> None:
     if _step(offset) == 1:
         assert isinstance(offset, Ramp)
         where = address(b, s.buffer, offset.base)
-        if s.mask is None:
+        if s.mask is None and s.buffer in b.module.streamed:
+            llvm_stream.store(b, dtype, text, where)
+        elif s.mask is None:
             b.do(f"store {memory} {text}, ptr {where}, align {align}")
         else:
             mask = value(b, s.mask)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from .. import dtypes
 from ..errors import BuildError
 from ..tir.ir import Alloc, Buffer, For, ForKind, If, Let, Seq, Stmt, Store
+from .llvm_stream import fence
 from .llvm_text import Builder, Level, memory_type, value_type
 
 ALIGNMENT = 64
@@ -89,6 +90,8 @@ def allocate(b: Builder, buffers: Iterable[Buffer]) -> list[str]:
 
 def finish(b: Builder, heap: list[str]) -> None:
     """Free what `allocate` took and return the status."""
+    if b.streams:
+        fence(b)
     for pointer in heap:
         b.do(f"call void @free(ptr {pointer})")
     b.block.end = "ret i32 0"

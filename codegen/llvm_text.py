@@ -123,6 +123,7 @@ class Module:
         self.fast = "" if strict_fp else "contract "
         self.f16c = "f16c" in target.features
         self.inputs: frozenset[Buffer] = frozenset()
+        self.streamed: frozenset[Buffer] = frozenset()
         self.reads: dict[Expr, bool] = {}
         self.declarations: dict[str, str] = {}
         self.functions: list[str] = []
@@ -142,6 +143,7 @@ class Builder:
     def __init__(self, module: Module, *, in_parallel: bool = False) -> None:
         self.module = module
         self.in_parallel = in_parallel
+        self.streams = False
         self.blocks: list[BasicBlock] = []
         self.levels: list[Level] = []
         self._failed: BasicBlock | None = None

@@ -184,6 +184,7 @@ class Schedule:
     unannotate = method(p.unannotate)
     set_scope = method(p.set_scope)
     storage_align = method(p.storage_align)
+    stream = method(p.stream)
     swizzle = method(p.swizzle)
 
     cache_read = method(p.cache_read)

@@ -426,6 +426,8 @@ class Region:
 
 Annotations: TypeAlias = tuple[tuple[str, Any], ...]
 """Pairs of a name and a JSON value, in order of name."""
+STREAM = "stream"
+"""The annotation of a function with the numbers of parameters that are written past the caches."""
 
 
 class Stmt:

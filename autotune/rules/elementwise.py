@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from ... import dtypes
 from ...errors import ScheduleError
 from ...schedule import Schedule
+from ...schedule.blocks import readers_of, region_buffers
 from ...schedule.find import find_block
 from ...target import Target
-from ...tir.ir import Block, Buffer, Dim, Label, Var, ceildiv
+from ...tir.ir import Block, Buffer, Dim, Func, Label, Var, ceildiv
 from ..sketch import Draft, Rule
 from ..structure import Input, extents, inputs_of, output_of
 from .common import fused, lanes_for, powers, unroll_hint, widest
@@ -21,11 +22,20 @@ AHEAD = 32
 """How many vectors ahead inputs are asked for that come from memory."""
 
 
-def elementwise_variants(block: Block, position: int, target: Target) -> Iterator[tuple[str, Rule]]:
-    """One loop for all elements, or rows of vectors, or tiles where an input is transposed."""
+def elementwise_variants(
+    func: Func, block: Block, position: int, target: Target
+) -> Iterator[tuple[str, Rule]]:
+    """One loop for all elements, or rows of vectors, or tiles where an input is transposed.
+
+    A result that does not fit the second level of cache can be written past all of them.
+    """
 
     def rows(draft: Draft) -> None:
         schedule_elementwise(draft, draft.block(position), target)
+
+    def streamed(draft: Draft) -> None:
+        rows(draft)
+        draft.schedule.stream(draft.block(position), 0)
 
     def squares(draft: Draft) -> None:
         schedule_squares(draft, draft.block(position), target)
@@ -38,6 +48,8 @@ def elementwise_variants(block: Block, position: int, target: Target) -> Iterato
             yield "squares", squares
         yield "tiles", tiled
     yield "rows", rows
+    if _across(block) is None and _leaves(func, block, target):
+        yield "streamed", streamed
 
 
 def schedule_elementwise(draft: Draft, label: Label, target: Target) -> None:
@@ -139,6 +151,14 @@ def _square(block: Block, target: Target) -> int:
     known = {i.buffer.dtype for i in inputs_of(block)}
     one_width = all(dtypes.nbytes(d) == dtypes.nbytes(widest(block)) for d in known)
     return lanes if one_width and lanes < target.vector_registers else 1
+
+
+def _leaves(func: Func, block: Block, target: Target) -> bool:
+    """Whether a block writes large results that nothing in the function reads."""
+    return all(
+        b not in func.allocs and not readers_of(func, {b}) and _bytes(b) > target.l2_bytes
+        for b in region_buffers(block.writes)
+    )
 
 
 def _turned(block: Block, other: Var) -> int:

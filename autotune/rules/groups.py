@@ -223,5 +223,5 @@ def _variants(
             *rows_variants(func, members, positions, target),
         ]
     else:
-        made = [*elementwise_variants(members[-1], positions[-1], target)]
+        made = [*elementwise_variants(func, members[-1], positions[-1], target)]
     return [Variant(name, (rule,)) for name, rule in made]

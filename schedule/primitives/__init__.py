@@ -29,6 +29,7 @@ from .sample import (
 )
 from .stage import read_at, write_at
 from .storage import storage_align
+from .stream import stream
 from .swizzle import swizzle
 from .unit import blockize, tensorize
 from .update import cache_inplace
@@ -86,6 +87,7 @@ __all__ = [
     "split",
     "split_reduction",
     "storage_align",
+    "stream",
     "swizzle",
     "tensorize",
     "tile",

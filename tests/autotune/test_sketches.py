@@ -423,24 +423,46 @@ def test_what_instructions_take_packed_is_packed_ahead(
 
 @pytest.mark.parametrize(("n", "asked"), [(1 << 24, {"A", "B"}), (1 << 12, set())])
 def test_what_comes_from_memory_is_asked_for_ahead(n: int, asked: set[str]) -> None:
-    (sketch,) = sketches(ops.add_relu_func(n), resolve("cpu -mcpu=cascadelake -threads=1"))
-    hints = {n.buffer.name for n in walk(sketch.func.body) if type(n) is Prefetch}
-    assert hints == asked
+    for sketch in sketches(ops.add_relu_func(n), resolve("cpu -mcpu=cascadelake -threads=1")):
+        hints = {n.buffer.name for n in walk(sketch.func.body) if type(n) is Prefetch}
+        assert hints == asked
+
+
+@pytest.mark.parametrize(
+    ("func", "names"),
+    [
+        (ops.add_relu_func(1 << 20), {"rows", "streamed"}),
+        (ops.add_relu_func(1 << 17), {"rows"}),
+        (ops.transpose_func(1024, 1024), {"squares", "tiles", "rows"}),
+    ],
+)
+def test_large_results_are_written_past_the_caches(func: Func, names: set[str]) -> None:
+    found = sketches(func, resolve("cpu -mcpu=cascadelake -threads=1"))
+    assert {s.name for s in found} == names
+    assert {s.name for s in found if s.func.annotations} == names & {"streamed"}
+
+
+def test_a_result_that_is_read_again_stays_in_the_caches() -> None:
+    a = te.placeholder((1 << 20,), name="A")
+    b = te.compute((1 << 20,), lambda i: a[i] * 2, name="B")
+    c = te.compute((1 << 10,), lambda i: b[i] + 1, name="C")
+    found = sketches(te.func([a, b, c]), resolve("cpu -mcpu=cascadelake -threads=1"))
+    assert not any(s.func.annotations for s in found)
 
 
 def test_a_row_that_all_share_is_not_asked_for() -> None:
     a, b = te.placeholder((64, 100), name="A"), te.placeholder((100,), name="B")
     func = te.func([a, b, te.compute((64, 100), lambda i, j: a[i, j] + b[j], name="C")])
     small = replace(resolve("cpu -threads=2"), l2_bytes=1 << 10, l3_bytes=1 << 14)
-    (sketch,) = sketches(func, small)
-    hints = {n.buffer.name for n in walk(sketch.func.body) if type(n) is Prefetch}
-    assert hints == {"A"}
     found, wanted = arguments(func, 1), arguments(func, 1)
     interpret(func, *wanted)
-    for row in Rowspace(sketch).sample(np.random.default_rng(0), ROWS):
-        schedule = sketch.trace.with_row(row.tolist()).apply(func)
-        to_module(compile_func(schedule.func, small))(*found)
-        np.testing.assert_array_equal(found[-1], wanted[-1])
+    for sketch in sketches(func, small):
+        hints = {n.buffer.name for n in walk(sketch.func.body) if type(n) is Prefetch}
+        assert hints == {"A"}
+        for row in Rowspace(sketch).sample(np.random.default_rng(0), ROWS):
+            schedule = sketch.trace.with_row(row.tolist()).apply(func)
+            to_module(compile_func(schedule.func, small))(*found)
+            np.testing.assert_array_equal(found[-1], wanted[-1])
 
 
 def test_vectors_of_channels_are_written_along_rows() -> None:
