@@ -9,15 +9,19 @@ better than its roofline.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
 from .. import dtypes
+from ..codegen.llvm_dot import instruction as dot_instruction
+from ..codegen.llvm_matmul import TILE_ROWS
+from ..codegen.llvm_matmul import instruction as matmul_instruction
 from ..runtime.timer import format_seconds
 from ..target import Target
 from ..tir.ir import Buffer, Func
 from .analytic import DEFAULT, USABLE, Machine
-from .profile import profile
+from .profile import Visit, profile
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,8 @@ def roofline(func: Func, target: Target, machine: Machine = DEFAULT) -> Roofline
     for visit in profile(func).visits:
         count = prod(n for n in visit.extents if isinstance(n, int))
         lanes = max(1, target.vector_bits // dtypes.info(visit.dtype).bits)
-        cycles += visit.operations * count / (2.0 * lanes * machine.fma_per_cycle)
+        each = visit.operations / (2.0 * lanes * machine.fma_per_cycle)
+        cycles += count * min([each, *_products(visit, target, machine)])
     size = sum(
         prod(n for n in p.shape if isinstance(n, int)) * dtypes.nbytes(p.dtype)
         for p in func.params
@@ -51,6 +56,21 @@ def roofline(func: Func, target: Target, machine: Machine = DEFAULT) -> Roofline
     )
     rate = _rate(size, cores, target, machine)
     return Roofline(cycles / (machine.hertz * cores), size / rate if rate else 0.0)
+
+
+def _products(visit: Visit, target: Target, machine: Machine) -> Iterator[float]:
+    """Cycles of one product and its sum, by each instruction that the target has for groups."""
+    sums = {a.buffer for a in visit.accesses if a.stores}
+    factors = [a.buffer.dtype for a in visit.accesses if a.buffer not in sums]
+    if not visit.accumulates or len(factors) != 2:
+        return
+    kinds = (visit.dtype, *factors)
+    group = dtypes.nbytes(visit.dtype) // dtypes.nbytes(factors[0])
+    if matmul_instruction(target, kinds) is not None:
+        yield machine.matmul_cycles / (TILE_ROWS**3 * group)
+    for lanes in (8, 16):
+        if dot_instruction(target, kinds, lanes, group) is not None:
+            yield 1.0 / (lanes * group * machine.fma_per_cycle)
 
 
 def _rate(size: int, cores: int, target: Target, machine: Machine) -> float | None:

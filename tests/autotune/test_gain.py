@@ -80,3 +80,22 @@ def test_the_roofline_is_arithmetic_or_memory() -> None:
     stream = roofline(ops.add_relu_func(1 << 24), TARGET)
     assert stream.seconds == stream.memory == pytest.approx(12 * 2**24 / (2.6e9 * 4), rel=0.01)
     assert roofline(ops.add_relu_func(64), TARGET).memory == 0.0
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "cpu", "products"),
+    [
+        (("uint8", "int8"), "skylake-avx512", 2 * 16 * 2 / 3),
+        (("uint8", "int8"), "cascadelake", 2 * 16 * 4),
+        (("uint8", "int8"), "sapphirerapids", 16 * 16 * 4),
+        (("int8", "int8"), "cascadelake", 2 * 16 * 2 / 3),
+        (("bfloat16", "bfloat16"), "cooperlake", 2 * 16 * 2),
+        (("bfloat16", "bfloat16"), "sapphirerapids", 16 * 16 * 2),
+    ],
+)
+def test_the_roofline_is_that_of_instructions_for_groups_of_products(
+    dtypes: tuple[str, str], cpu: str, products: float
+) -> None:
+    func = ops.matmul_func(1024, 1024, 1024, dtypes[0], dtype_b=dtypes[1])
+    found = roofline(func, Target.parse(f"cpu -mcpu={cpu} -threads=1"))
+    assert found.compute == pytest.approx(1024**3 / (2.6e9 * products), rel=0.01)
