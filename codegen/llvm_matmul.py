@@ -72,10 +72,13 @@ def matmul(b: Builder, e: Matmul) -> str:
     name = instruction(b.module.target, kinds) if _is_whole(e) else None
     if name is None or (dtypes.is_float(e.dtype) and not b.module.fast):
         return _by_rows(b, e)
+    x, y = _loaded(b, e.x), _loaded(b, e.y)
+    if x is None or y is None or x == y:  # the instruction takes three registers that differ
+        return _by_rows(b, e)
     if type(e.acc) is Load and e.acc.buffer.scope == "register":
         b.tiles.add(e.acc.buffer)
     b.module.declare("request_tiles", _PERMISSION)
-    tiles = [_as_tile(b, value(b, e.acc), e.dtype), *(_loaded(b, p) for p in (e.x, e.y))]
+    tiles = (_as_tile(b, value(b, e.acc), e.dtype), x, y)
     shape = f"i16 {TILE_ROWS}, i16 {ROW_BYTES}, i16 {ROW_BYTES}"
     name = f"llvm.x86.{name}.internal"
     b.module.declare(name, f"declare x86_amx @{name}(i16, i16, i16, x86_amx, x86_amx, x86_amx)")
@@ -136,12 +139,12 @@ def _is_whole(e: Matmul) -> bool:
     return found == ((TILE_ROWS, TILE_ROWS), TILE_ROWS, group)
 
 
-def _loaded(b: Builder, e: Expr) -> str:
-    """A factor as a tile, loaded once in a block as long as what it is loaded from stays."""
+def _loaded(b: Builder, e: Expr) -> str | None:
+    """A factor in memory as a tile, loaded once in a block as long as that stays as it is."""
     lanes = dtypes.info(e.dtype).lanes // TILE_ROWS
     at = _rows(e.buffer, e.indices[0], lanes) if _in_memory(e) else None
     if at is None:
-        return _as_tile(b, value(b, e), e.dtype)
+        return None
     name = "llvm.x86.tileloadd64.internal"
     b.module.declare(name, f"declare x86_amx @{name}(i16, i16, ptr, i64)")
     text = f"call x86_amx @{name}({_place(b, at)})"

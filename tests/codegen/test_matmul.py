@@ -108,6 +108,17 @@ def f(A: T.Buffer((1024,), "int8"), B: T.Buffer((1024,), "int8"), C: T.Buffer((2
         check(func, target=target)
 
 
+def test_a_matrix_times_itself() -> None:
+    """The instruction refuses one register for both factors."""
+    func = parse("""
+def f(A: T.Buffer((1024,), "int8"), C: T.Buffer((256,), "int32")):
+    C[T.ramp(0, 1, 256)] = T.matmul(
+        T.broadcast(T.int32(1), 256), A[T.ramp(0, 1, 1024)], A[T.ramp(0, 1, 1024)], 16, 4)
+""")
+    check(func)
+    assert "tdp" not in compile_func(func, AMX).assembly()
+
+
 def test_what_was_stored_since_is_loaded_again() -> None:
     func = parse("""
 def f(A: T.Buffer((1024,), "int8"), B: T.Buffer((1024,), "int8"), C: T.Buffer((512,), "int32")):
