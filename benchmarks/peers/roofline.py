@@ -29,6 +29,7 @@ from .call import Call
 VERSION = tw.__version__
 CHAINS = 24
 """Sums that do not wait for each other: more than are in flight, and less than registers."""
+_CASTS = ("vector.to.tile", "tile.to.vector")
 _BLOCK = 512  # bytes moved in one iteration, by each thread
 
 
@@ -37,7 +38,9 @@ def prepare(case: Case, arrays: list[Array], threads: int) -> Call:
     where = resolve(f"cpu -threads={threads}")
     result = suite.output(case)
     loops = [moving(sum(a.nbytes for a in arrays), result.nbytes, where)]
-    if case.flops:
+    if case.flops and result.dtype == np.int32 and "amx-int8" in where.features:
+        loops.append(tiles(case.flops, where))
+    elif case.flops:
         loops.append(arithmetic(case.flops, where, dots=result.dtype == np.int32))
     return Call(max(loops, key=sample), None)
 
@@ -84,6 +87,54 @@ done:
     context = np.zeros(32, np.int64)
     context[0] = max(1, round(operations / each))
     return _call(body, where, context)
+
+
+def tiles(operations: float, where: Target) -> Callable[[], object]:
+    """So many operations on products of int8 and their sums, by the unit for matrices."""
+    sums, vector, shape = range(4), "<256 x i32>", "i16 16, i16 64"
+    to_tile, to_vector = (f"@llvm.x86.cast.{way}.v256i32" for way in _CASTS)
+    phis, steps, kept = [], [], []
+    for k in sums:
+        phis.append(f"%a{k} = phi {vector} [ zeroinitializer, %entry ], [ %b{k}, %loop ]")
+        steps += [
+            f"%s{k} = call x86_amx {to_tile}({vector} %a{k})",
+            f"%t{k} = call x86_amx @llvm.x86.tdpbusd.internal({shape}, i16 64, "
+            f"x86_amx %s{k}, x86_amx %x, x86_amx %y)",
+            f"%b{k} = call {vector} {to_vector}(x86_amx %t{k})",
+        ]
+        kept += [
+            f"%u{k} = call x86_amx {to_tile}({vector} %b{k})",
+            f"call void @llvm.x86.tilestored64.internal({shape}, ptr %place, i64 64, "
+            f"x86_amx %u{k})",
+        ]
+    body = f"""declare x86_amx {to_tile}({vector})
+declare {vector} {to_vector}(x86_amx)
+declare x86_amx @llvm.x86.tileloadd64.internal(i16, i16, ptr, i64)
+declare x86_amx @llvm.x86.tdpbusd.internal(i16, i16, i16, x86_amx, x86_amx, x86_amx)
+declare void @llvm.x86.tilestored64.internal(i16, i16, ptr, i64, x86_amx)
+define void @region(ptr %c) #0 {{
+entry:
+  %count = load i64, ptr %c
+  %place = alloca {vector}, i64 2, align 64
+  %other = getelementptr {vector}, ptr %place, i64 1
+  store {vector} zeroinitializer, ptr %place
+  store {vector} zeroinitializer, ptr %other
+  %y = call x86_amx @llvm.x86.tileloadd64.internal({shape}, ptr %other, i64 64)
+  %x = call x86_amx @llvm.x86.tileloadd64.internal({shape}, ptr %place, i64 64)
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  {_lines(phis)}
+  {_lines(steps)}
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %count
+  br i1 %more, label %loop, label %done
+done:
+  {_lines(kept)}
+  ret void
+}}"""
+    each = 2 * 16**3 * 4 * len(sums) * where.threads
+    return _call(body, where, np.array([max(1, round(operations / each))], np.int64))
 
 
 def moving(read: int, written: int, where: Target) -> Callable[[], object]:
