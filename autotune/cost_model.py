@@ -7,6 +7,7 @@ is special about this program and machine from there.
 
 from __future__ import annotations
 
+import statistics
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ class CostModel:
             return
         target = np.log2(seconds)
         margin = self.margin(features)
-        self._offset = float(np.median(target - margin))
+        self._offset = statistics.median((target - margin).tolist())
         if len(seconds) < ENOUGH:
             return
         parameters = {**PARAMETERS, "seed": self._seed}

@@ -129,6 +129,7 @@ class Search:
         self._observed: list[Observation] = []
         self._suggested: list[tuple[int, tuple[int, ...]]] = []
         self._related = np.empty((0, 0)), np.empty(0)
+        self._fitted = True
         self._pools: list[_Pool] = []
         for sketch in self.sketches:
             space = Rowspace(sketch)
@@ -156,6 +157,7 @@ class Search:
     def relate(self, features: np.ndarray, seconds: np.ndarray) -> None:
         """Have the model learn from measurements of other programs as well, which count less."""
         self._related = features, seconds
+        self._fitted = False
         self._fit()
 
     def suggest(self, rows: Sequence[tuple[int, tuple[int, ...]]]) -> None:
@@ -166,6 +168,7 @@ class Search:
 
     def ask(self, count: int) -> list[Candidate]:
         """At most `count` new candidates, the most promising first."""
+        self._fit()
         batch: list[Candidate] = []
         taken: dict[int, list[int]] = {}
         order = sorted(
@@ -214,11 +217,11 @@ class Search:
             pass
 
     def learn(self, observations: Sequence[Observation]) -> None:
-        """Learn from outcomes."""
+        """Learn from outcomes, when there is something to ask again."""
         for o in observations:
             self._asked.add(o.key)
         self._observed.extend(observations)
-        self._fit()
+        self._fitted = False
 
     def explore(self) -> Iterator[None]:
         """Add children of the rows predicted best, where a space is too large to hold whole.
@@ -226,6 +229,7 @@ class Search:
         Sketches have as many as they have of the best rows of all. In steps of one sketch each, so
         that something else may be done in between.
         """
+        self._fit()
         elite = _smallest(np.concatenate([p.scores for p in self._pools]), ELITE)
         first = 0
         for pool in self._pools:
@@ -238,6 +242,10 @@ class Search:
                 yield
 
     def _fit(self) -> None:
+        """Bring the model and the scores up to what was observed."""
+        if self._fitted:
+            return
+        self._fitted = True
         start = self._clock()
         usable = [
             o

@@ -291,3 +291,12 @@ def test_what_is_drawn_at_random_is_not_hopeless() -> None:
     assert len(batch) == 64
     assert max(predicted) <= min(best, *predicted) + config.explored
     assert max(predicted) > sorted(np.concatenate([p.scores for p in search._pools]))[64]
+
+
+def test_nothing_is_learned_that_nothing_is_asked_after() -> None:
+    search = Search(ops.matmul_func(64, 64, 64), TARGET, config=SMALL)
+    batch = search.ask(16)
+    search.learn([Observation(c.key, c.trace, c.features, Outcome.OK, 1e-3) for c in batch])
+    assert not search.model.trained
+    search.ask(1)
+    assert search.model.trained
