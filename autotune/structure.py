@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ..codegen.llvm_load import NEAR
-from ..schedule.blocks import has_reduction, readers_of, region_buffers
+from ..schedule.blocks import free_vars, has_reduction, readers_of, region_buffers
 from ..schedule.find import blocks_in
 from ..schedule.reductions import match_reduction
 from ..tir.ir import (
@@ -72,30 +72,38 @@ def _input(buffer: Buffer, accesses: list[tuple[Expr, ...]], variables: list[Var
         if same and type(e) is Var and e in own and counted[e] == 1
     }
     indexing = [v for v in variables if v in used]
-    strides: dict[Var, int | None] = {v: _stride(buffer, first, v) for v in indexing}
+    strides = {v: _stride(buffer, at, v) for v in indexing}
     for a in accesses[1:]:
+        other = joined(buffer, a)
         for v in indexing:
-            if _stride(buffer, a, v) != strides[v]:
+            if _stride(buffer, other, v) != strides[v]:
                 strides[v] = None
     return Input(buffer, at, frozenset(indexing), plain, strides)
 
 
-def _stride(buffer: Buffer, indices: tuple[Expr, ...], var: Var) -> int | None:
+def _stride(buffer: Buffer, at: Joined, var: Var) -> int | None:
     """Elements by which an access moves when `var` advances by one."""
     total = 0
     step = 1
-    shape, indices, _ = joined(buffer, indices)
-    for d in range(len(indices) - 1, -1, -1):
-        parts = linear(indices[d], [var])
-        if parts is None:
-            return None
-        coefficient = parts.coefficients.get(var, 0)
-        if not isinstance(coefficient, int):
+    for d in range(len(at.indices) - 1, -1, -1):
+        coefficient = _coefficient(at.indices[d], var)
+        if coefficient is None:
             return None
         total += coefficient * (step if buffer.strides is None else buffer.strides[d])
-        extent = shape[d]
+        extent = at.shape[d]
         step *= extent if isinstance(extent, int) else 1
     return total
+
+
+def _coefficient(index: Expr, var: Var) -> int | None:
+    """By how much an index grows when `var` does by one; `None` where that is not constant."""
+    if index is var:
+        return 1
+    if var not in free_vars(index):
+        return 0
+    parts = linear(index, [var])
+    found = None if parts is None else parts.coefficients.get(var, 0)
+    return found if isinstance(found, int) else None
 
 
 def output_of(block: Block) -> Input | None:
