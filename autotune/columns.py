@@ -246,19 +246,24 @@ class Program:
         steps = []
         for key, column in reversed(tape.known.items()):
             if column in needed:
+                _, a, b = key
                 gone = []
-                for a in key[1:]:
-                    if a not in needed:
-                        needed.add(a)
-                        gone.append(a)
+                if a not in needed:
+                    needed.add(a)
+                    gone.append(a)
+                if b not in needed:
+                    needed.add(b)
+                    gone.append(b)
                 steps.append((key, column, gone))
         places: dict[Number, int] = {column: n for n, column in enumerate(tape.inputs)}
         constants: dict[tuple[float, bool], int] = {}
 
         def place(a: Number, whole: bool = False) -> int:
-            if isinstance(a, Column):
-                return places[a]
-            return constants.setdefault((float(a), whole), -1 - len(constants))
+            found = places.get(a)
+            if found is None:
+                assert not isinstance(a, Column), "it is calculated before it is used"
+                found = constants.setdefault((float(a), whole), -1 - len(constants))
+            return found
 
         self._inputs = self._count = len(places)
         self._steps: list[tuple[Function, int, int, int]] = []
@@ -266,7 +271,7 @@ class Program:
         for (function, a, b), column, gone in reversed(steps):
             whole = function in _SLOW_WITH_SCALARS
             operands = place(a, whole), place(b, whole)
-            free += [places[a] for a in gone if isinstance(a, Column)]
+            free += [places[a] for a in gone if a in places]
             if free:
                 own = free.pop()
             else:

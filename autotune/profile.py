@@ -48,6 +48,7 @@ from ..tir.polynomial import ONE, factors
 from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
 from ..tir.visit import substitute, walk
+from ..tir.windows import variables
 from .structure import EXPENSIVE
 
 Ints = npt.NDArray[np.int64]
@@ -363,7 +364,7 @@ def _fixed_part(e: Expr, loops: list[For], s: Simplifier) -> object:
     return frozenset(
         (key if key is ONE else key_of(key), c)
         for key, c in s.poly(e).items()
-        if key is ONE or not any(v in moving for a in factors(key) for v in _variables(a))
+        if key is ONE or not any(v in moving for a in factors(key) for v in variables(a))
     )
 
 
@@ -371,12 +372,12 @@ def _terms(e: Expr, size: Dim, loops: list[For], s: Simplifier) -> Iterator[Term
     """The terms of an index. What is not understood may take every value of the dimension."""
     place = {loop.var: n for n, loop in enumerate(loops)}
     for key, c in s.poly(e).items():
-        moving = [a for a in factors(key) if any(n in place for n in _variables(a))]
+        moving = [a for a in factors(key) if any(n in place for n in variables(a))]
         if not moving:
             continue
         found = _values(moving[0], place, loops) if len(moving) == 1 else None
         if found is None:
-            for n in {place[v] for a in moving for v in _variables(a) if v in place}:
+            for n in {place[v] for a in moving for v in variables(a) if v in place}:
                 yield Term(n, 1, size, 1)
             continue
         step = product([c, *(as_dim(a) for a in factors(key) if a is not moving[0])])
@@ -388,7 +389,7 @@ def _values(atom: Expr, place: dict[Var, int], loops: list[For]) -> tuple[int, D
     if type(atom) is Var:
         n = place[atom]
         return n, loops[n].extent, 1
-    if type(atom) is not Binary or any(v in place for v in _variables(atom.b)):
+    if type(atom) is not Binary or any(v in place for v in variables(atom.b)):
         return None
     inner = _values(atom.a, place, loops)
     if inner is None or atom.op not in (Op.FLOORDIV, Op.MOD):
@@ -398,7 +399,3 @@ def _values(atom: Expr, place: dict[Var, int], loops: list[For]) -> tuple[int, D
     if atom.op is Op.FLOORDIV:
         return loop, ceildiv(values, by), period * by
     return loop, as_dim(binary(Op.MIN, as_expr(values), as_expr(by))), period
-
-
-def _variables(e: Expr) -> set[Var]:
-    return {n for n in walk(e) if type(n) is Var}
