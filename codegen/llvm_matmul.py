@@ -47,11 +47,11 @@ _PRODUCTS: dict[tuple[str, ...], tuple[str, str]] = {
 """For the dtypes of the sums and factors the feature and its instruction."""
 _PERMISSION = """\
 @llvm.global_ctors = appending global [1 x { i32, ptr, ptr }]
-  [{ i32, ptr, ptr } { i32 65535, ptr @request_tiles, ptr null }]
+  [{ i32, ptr, ptr } { i32 65535, ptr @tilewright.request_tiles, ptr null }]
 
 declare i64 @syscall(i64, ...)
 
-define internal void @request_tiles() nounwind {
+define internal void @tilewright.request_tiles() nounwind {
   %status = call i64 (i64, ...) @syscall(i64 158, i64 4131, i64 18)
   ret void
 }"""
@@ -77,7 +77,7 @@ def matmul(b: Builder, e: Matmul) -> str:
         return _by_rows(b, e)
     if type(e.acc) is Load and e.acc.buffer.scope == "register":
         b.tiles.add(e.acc.buffer)
-    b.module.declare("request_tiles", _PERMISSION)
+    b.module.declare("tilewright.request_tiles", _PERMISSION)
     tiles = (_as_tile(b, value(b, e.acc), e.dtype), x, y)
     shape = f"i16 {TILE_ROWS}, i16 {ROW_BYTES}, i16 {ROW_BYTES}"
     name = f"llvm.x86.{name}.internal"

@@ -192,6 +192,12 @@ np.save("{tmp_path}/out.npy", c)
     assert (np.load(tmp_path / "out.npy") == c).all()
 
 
+def test_a_kernel_may_have_any_name_in_c() -> None:
+    assert "tdpbusd" in compile_func(tiles(), AMX, name="request_tiles").assembly()
+    with pytest.raises(BuildError, match="cannot be named syscall"):
+        compile_func(tiles(), AMX, name="syscall")
+
+
 def test_no_matrix_of_vectors() -> None:
     func = parse("""
 def f(A: T.Buffer((4,), "uint8"), B: T.Buffer((8, 4), "int8"), C: T.Buffer((8,), "int32")):
