@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ..runtime.timer import turn_seconds
 from ..tuning_db.contest import compare, leader
 from .contenders import Contender
 from .measured import Kernel
@@ -65,6 +66,5 @@ class Race:
 
     def _turn(self) -> float:
         """About how long a round takes."""
-        return sum(
-            max(self._contenders[n].seconds, self._sample_seconds, 1e-9) for n in self._running
-        )
+        seconds = [self._contenders[n].seconds for n in self._running]
+        return max(1e-9, sum(turn_seconds(s, self._sample_seconds) for s in seconds))

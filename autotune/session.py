@@ -15,7 +15,7 @@ from dataclasses import astuple, dataclass, replace
 from typing import Protocol
 
 from ..errors import TilewrightError
-from ..runtime.timer import format_seconds
+from ..runtime.timer import format_seconds, turn_seconds
 from ..schedule import Trace
 from ..tuning_db.contest import summary
 from ..tuning_db.values import Measurement, Outcome, SessionStatus, Standing, Verdict
@@ -330,7 +330,7 @@ class Tuning:
         config, first = self._config, self._contenders.first
         if first is None:
             return []
-        each = config.rounds * max(first.seconds, config.measure.sample_seconds)
+        each = config.rounds * turn_seconds(first.seconds, config.measure.sample_seconds)
         count = max(MIN_FINALISTS, int(config.final_seconds / 4 / each))
         margin = config.margin * self._sentinel.spread
         return self._contenders.finalists(min(config.finalists, count), margin)

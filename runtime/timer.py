@@ -118,27 +118,39 @@ def time_interleaved(
 ) -> tuple[Timing, ...]:
     """Time several functions in turns, one sample of each per round, so that drift hits all alike.
 
-    Only ratios of medians within one such run compare them.
+    A turn begins with a call that is not timed, as samples taken one after the other follow calls:
+    what the others left in the caches is no matter of the function's. Functions that take 16 times
+    `min_sample_seconds` or longer are not called twice for that. Only ratios of medians within one
+    such run compare them.
     """
     plans, spent, most = [], [], _FAR * min_sample_seconds
     for fn in fns:
         began = clock()
-        repeats, _ = _calibrate(fn, _sample(fn, 1, 0.0, clock), min_sample_seconds, clock)
-        plans.append((fn, repeats))
+        cold = _sample(fn, 1, 0.0, clock)
+        repeats, _ = _calibrate(fn, cold, min_sample_seconds, clock)
+        plans.append((fn, repeats, cold < most))
         spent.append(clock() - began)
     rows = []
     for _ in range(rounds):
         row = []
-        for number, (fn, repeats) in enumerate(plans):
+        for number, (fn, repeats, warm) in enumerate(plans):
             began = clock()
+            if warm:
+                fn()
             row.append(_sample(fn, repeats, most, clock))
             spent[number] += clock() - began
         rows.append(row)
     columns = zip(*rows, strict=True)
     return tuple(
         Timing(samples, repeats, seconds)
-        for samples, (_, repeats), seconds in zip(columns, plans, spent, strict=True)
+        for samples, (_, repeats, _), seconds in zip(columns, plans, spent, strict=True)
     )
+
+
+def turn_seconds(seconds: float, min_sample_seconds: float) -> float:
+    """About how long a turn of `time_interleaved` takes whose calls take `seconds`."""
+    warm = seconds if seconds < _FAR * min_sample_seconds else 0.0
+    return warm + max(seconds, min_sample_seconds)
 
 
 def format_seconds(seconds: float) -> str:

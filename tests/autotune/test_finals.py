@@ -63,7 +63,7 @@ def test_what_is_slower_is_out_and_the_rounds_go_to_the_others() -> None:
 
 def test_the_rounds_end_with_the_time() -> None:
     turns = Turns(a=1.0, b=1.5, c=1.005)
-    race(turns, seconds=0.05)
+    race(turns, seconds=0.055)
     assert turns.heats == [("abc", 9), ("ac", 9), ("ac", 2)]
 
 

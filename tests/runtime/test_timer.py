@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain, repeat
 
 import pytest
 
-from tilewright.runtime.timer import Timing, format_seconds, time_calls, time_interleaved
+from tilewright.runtime.timer import (
+    Timing,
+    format_seconds,
+    time_calls,
+    time_interleaved,
+    turn_seconds,
+)
 
 
 class Fake:
@@ -72,6 +78,23 @@ def test_samples_in_turns_end_early_too() -> None:
     assert second.samples == pytest.approx([2e-3] * 3)
     assert fn.count - 1500 < 200
     assert first.seconds + second.seconds == pytest.approx(fake.now - 100)
+
+
+@pytest.mark.parametrize(("warm", "timed"), [(1e-3, 1e-3), (12e-3, 12e-3), (17e-3, 20e-3)])
+def test_what_others_left_in_the_caches_is_not_timed(warm: float, timed: float) -> None:
+    fake, last = Fake(), list[str]()
+
+    def function(name: str) -> Callable[[], None]:
+        def run() -> None:
+            fake.now += warm if last[-1:] == [name] else warm + 3e-3
+            last.append(name)
+
+        return run
+
+    found = time_interleaved([function("a"), function("b")], rounds=5, clock=fake.clock)
+    assert [t.samples for t in found] == [pytest.approx([timed] * 5)] * 2
+    turn = turn_seconds(warm, 1e-3)
+    assert turn == pytest.approx(2 * warm if warm < 16e-3 else warm)
 
 
 def test_a_call_below_the_clocks_grain_ends() -> None:
@@ -144,10 +167,10 @@ def test_interleaved_functions_take_turns() -> None:
     first, second = time_interleaved(
         [lambda: named("a", 0.010), lambda: named("b", 0.020)], rounds=3, clock=fake.clock
     )
-    assert order[2:] == ["a", "b"] * 3
+    assert order[2:] == ["a", "a", "b"] * 3
     assert first.samples == pytest.approx([0.010] * 3)
     assert second.samples == pytest.approx([0.020] * 3)
-    assert first.seconds == pytest.approx(0.040)
+    assert first.seconds == pytest.approx(0.070)
 
 
 @pytest.mark.parametrize(
