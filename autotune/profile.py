@@ -136,10 +136,12 @@ def profile(
     func: Func,
     variables: Sequence[Var] = (),
     bounds: Mapping[Var, tuple[int, int]] | None = None,
+    read: dict[object, Visit] | None = None,
 ) -> Profile:
     """Read a scheduled program; `variables` are its decisions and `bounds` their ranges.
 
-    What is computed ahead of the calls is left out, and so are hints.
+    What is computed ahead of the calls is left out, and so are hints. `read` has the visits of
+    schedules that have blocks in common, and is added to.
     """
     ranges: dict[Var, tuple[Dim, Dim]] = dict(bounds or {})
     func = take_ahead(func, computed_ahead(func))
@@ -149,7 +151,15 @@ def profile(
         if type(b.body) is not Prefetch
     }
     private = _private(func, around)
-    alone = [_visit(b, loops, ranges, private) for b, loops in around.items()]
+    read = {} if read is None else read
+    alone = []
+    for b, loops in around.items():
+        made = tuple([private.get(r.buffer, 0) for r in (*b.reads, *b.writes)])
+        key = (b, made, *((s.var, s.extent, s.kind) for s in loops))
+        visit = read.get(key)
+        if visit is None:
+            visit = read[key] = _visit(b, loops, ranges, private)
+        alone.append(visit)
     visits = _sharing(alone, list(around.values()))
     kept = _bytes(func, private)
     dims: dict[int, Dim] = {}

@@ -23,7 +23,7 @@ from .base_model import SHIPPED, named
 from .candidates import Rows, Rowspace, row_keys
 from .cost_model import CostModel
 from .garbage import collected_later
-from .profile import profile
+from .profile import Visit, profile
 from .sketch import Sketch, sketches
 
 MIN_POOL = 2000
@@ -131,9 +131,10 @@ class Search:
         self._related = np.empty((0, 0)), np.empty(0)
         self._fitted = True
         self._pools: list[_Pool] = []
+        visits: dict[object, Visit] = {}
         for sketch in self.sketches:
             space = Rowspace(sketch)
-            read = profile(sketch.func, sketch.variables, sketch.space.bounds)
+            read = profile(sketch.func, sketch.variables, sketch.space.bounds, visits)
             rows, none = np.empty((0, len(sketch.variables)), dtype=np.int64), np.empty(0)
             features = np.empty((0, len(FEATURES)), dtype=np.float32)
             self._pools.append(_Pool(space, Estimator(read, target), rows, features, none, none))

@@ -8,10 +8,11 @@ import pytest
 from tilewright import ops
 from tilewright.autotune.analytic import DEFAULT, FEATURES, estimate
 from tilewright.autotune.candidates import Rowspace
-from tilewright.autotune.profile import profile
+from tilewright.autotune.profile import Visit, profile
 from tilewright.autotune.shuffles import shuffles_of
 from tilewright.autotune.sketch import sketches
 from tilewright.codegen.detect import resolve
+from tilewright.schedule.find import blocks_in
 from tilewright.target import Target
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
@@ -187,3 +188,19 @@ def test_another_part_of_a_buffer_is_not_there() -> None:
 def test_long_rows_take_less_time_with_their_statistics_in_one_pass() -> None:
     found = best(ops.softmax_func(64, 131072))
     assert found["online"] < found["rows"]
+
+
+def test_blocks_that_sketches_have_in_common_are_read_once() -> None:
+    func = ops.attention_func(1, 2, 64, 32)
+    made = sketches(func, TARGET)
+    visits: dict[object, Visit] = {}
+    rng = np.random.default_rng(0)
+    for sketch in made:
+        given = sketch.func, sketch.variables, sketch.space.bounds
+        shared, own = profile(*given, visits), profile(*given)
+        rows = Rowspace(sketch).sample(rng, 20)
+        np.testing.assert_array_equal(
+            estimate(shared, rows, TARGET).features, estimate(own, rows, TARGET).features
+        )
+    blocks = sum(len(list(blocks_in(s.func.body))) for s in made)
+    assert len(visits) < 0.8 * blocks
