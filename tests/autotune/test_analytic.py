@@ -118,6 +118,18 @@ def test_tiles_are_worth_it_where_matrices_are_large() -> None:
     assert four < min(some) <= max(some) < one
 
 
+def test_rows_of_tiles_that_lie_apart_take_longer_to_load() -> None:
+    amx = resolve("cpu -mcpu=sapphirerapids -threads=1")
+    func = ops.matmul_func(256, 256, 256, "uint8", dtype_b="int8")
+    loads = {}
+    for sketch in sketches(func, amx):
+        if sketch.name.startswith("matmul"):
+            read = profile(sketch.func, sketch.variables, sketch.space.bounds)
+            found = estimate(read, np.array([[2, 2, 2, 2]]), amx).features
+            loads[sketch.name] = 2.0 ** found[0, FEATURES.index("tile_loads")]
+    assert loads["matmul_u8s8_amx"] > 2 * loads["matmul_u8s8_amx_packA"]
+
+
 def test_a_factor_that_lanes_share_is_loaded_for_each_product() -> None:
     """Of the rows of a tile four bytes each are broadcast; the vectors of the other are loads."""
     (sketch,) = (
