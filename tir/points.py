@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .ir import Expr, Op, Var
-from .polynomial import ONE, Poly, factors
+from .polynomial import Poly
 
 if TYPE_CHECKING:
     from .polynomial import Context
@@ -50,10 +50,9 @@ class Points:
     def _value(self, p: Poly, n: int, point: dict[Expr, int]) -> int:
         total = 0
         for k, c in p.items():
-            if k is not ONE:
-                for atom in factors(k):
-                    known = point.get(atom)
-                    c *= self._atom(atom, n, point) if known is None else known
+            for atom in k if isinstance(k, tuple) else (k,):
+                known = point.get(atom)
+                c *= self._atom(atom, n, point) if known is None else known
             total += c
         return total
 

@@ -278,8 +278,11 @@ def wrapped(value: int) -> int:
 
 def written(k: tuple[Expr, ...]) -> Expr:
     """A product as an expression: variables in order of name, then other atoms."""
-    first, *rest = sorted(k, key=lambda e: (0, e.name) if type(e) is Var else (1, repr(e)))
-    result = first
-    for atom in rest:
+    others = [e for e in k if type(e) is not Var]
+    if len(others) > 1:
+        others.sort(key=repr)
+    ordered = [*sorted([e for e in k if type(e) is Var], key=lambda v: v.name), *others]
+    result = ordered[0]
+    for atom in ordered[1:]:
         result = Binary(Op.MUL, result, atom, INDEX)
     return result
