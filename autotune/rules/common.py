@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ... import dtypes
@@ -22,6 +23,16 @@ def widest(block: Block) -> str:
     """The widest dtype that a block reads or writes, which decides how many lanes fit."""
     buffers: list[Buffer] = [r.buffer for r in (*block.reads, *block.writes)]
     return max((b.dtype for b in buffers), key=dtypes.nbytes)
+
+
+def elements(buffer: Buffer) -> int:
+    """The elements of a buffer of known size; none where a size is open."""
+    return math.prod(n if isinstance(n, int) else 0 for n in buffer.shape)
+
+
+def nbytes(buffer: Buffer) -> int:
+    """The bytes of a buffer of known size."""
+    return elements(buffer) * dtypes.nbytes(buffer.dtype)
 
 
 def powers(most: int) -> list[int]:

@@ -27,6 +27,7 @@ from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 
+from ... import dtypes
 from ...schedule import Schedule
 from ...schedule.blocks import free_vars
 from ...schedule.find import find_block
@@ -43,7 +44,7 @@ from ..structure import (
     spatial,
     vector_choices,
 )
-from .common import fused, lanes_for, unroll_hint, widest
+from .common import fused, lanes_for, nbytes, unroll_hint, widest
 from .elementwise import schedule_following
 from .joining import flatten
 from .packing import pack, packings, schedule_copy
@@ -53,6 +54,10 @@ SHORTEST = 8
 """Steps of the reduction in a part of it, at least."""
 AHEAD = 8
 """Steps of the reduction by which a packed panel is asked for ahead of its use."""
+FOLLOWED = 32
+"""Pages that the prefetcher of the second cache follows at once (Intel, "Optimization Reference
+Manual", 2.1.5.4): a part of the reduction has no more rows of what comes from memory unpacked."""
+PAGE = 4096
 MAX_UNROLLED = 128
 """Products of vectors in the body of the inner loop. A register tile of 8 by 48 takes as long
 unrolled by 4 as by 8 or not at all, and each step takes as long again to compile."""
@@ -362,6 +367,8 @@ class Tiles:
         if len(self.inner) > 1:
             draft.limit("the register tile hides the latency of fma", accumulators >= 4)
         parts = _parts(block) if plan.blocked else []
+        if _pages_apart(block, plan, target):
+            parts = [n for n in parts if n <= FOLLOWED] or parts[:1]
         self.part = sch.sample_categorical(parts) if parts else None
         last = reduced(block)[-1]
         deep = sizes[last]
@@ -400,6 +407,18 @@ class Tiles:
     def width(self, var: Var) -> Dim:
         """The elements of the register tile along a variable."""
         return self.inner[var] * self.lanes if var is self.vector else self.inner[var]
+
+
+def _pages_apart(block: Block, plan: Plan, target: Target) -> bool:
+    """Whether each step of the reduction reads another page of what comes from memory unpacked."""
+    if len(reduced(block)) > 1 or plan.vector in {by for _, by in plan.packs}:
+        return False
+    along = [i for i in inputs_of(block) if plan.vector in i.used]
+    return any(
+        nbytes(i.buffer) > target.l2_bytes
+        and abs(i.strides[reduced(block)[0]] or 0) * dtypes.nbytes(i.buffer.dtype) >= PAGE
+        for i in along
+    )
 
 
 def _windows(block: Block, inner: Var) -> list[Input]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from ... import dtypes
@@ -11,10 +10,10 @@ from ...schedule import Schedule
 from ...schedule.blocks import readers_of, region_buffers
 from ...schedule.find import find_block
 from ...target import Target
-from ...tir.ir import Block, Buffer, Dim, Func, Label, Var, ceildiv
+from ...tir.ir import Block, Dim, Func, Label, Var, ceildiv
 from ..sketch import Draft, Rule
 from ..structure import Input, extents, inputs_of, output_of
-from .common import fused, lanes_for, powers, unroll_hint, widest
+from .common import elements, fused, lanes_for, nbytes, powers, unroll_hint, widest
 from .squares import turn_in_squares
 
 MAX_UNROLL = 8
@@ -79,7 +78,7 @@ def schedule_elementwise(draft: Draft, label: Label, target: Target) -> None:
     outer, inner, vector = sch.split(loops[-1], factors=[None, unroll, lanes])
     sch.vectorize(vector)
     sch.unroll(inner)
-    if sum(map(_bytes, {r.buffer for r in (*block.reads, *block.writes)})) > target.l3_bytes:
+    if sum(map(nbytes, {r.buffer for r in (*block.reads, *block.writes)})) > target.l3_bytes:
         _ask_ahead(sch, label, outer, ceildiv(AHEAD, unroll), target)
     around = [*loops[:-1], outer] if len(loops) == 1 else loops[:-1]
     sch.parallel(fused(sch, around))
@@ -90,7 +89,7 @@ def _ask_ahead(sch: Schedule, label: Label, loop: Var, later: Dim, target: Targe
     block = find_block(sch.func, label)
     last = block.iters[-1].var
     for index, source in enumerate(inputs_of(block)):
-        if source.strides.get(last) == 1 and _bytes(source.buffer) > target.l2_bytes:
+        if source.strides.get(last) == 1 and nbytes(source.buffer) > target.l2_bytes:
             unroll_hint(sch, sch.prefetch(label, index, loop, offset=later), loop)
 
 
@@ -156,7 +155,7 @@ def _square(block: Block, target: Target) -> int:
 def _leaves(func: Func, block: Block, target: Target) -> bool:
     """Whether a block writes large results that nothing in the function reads."""
     return all(
-        b not in func.allocs and not readers_of(func, {b}) and _bytes(b) > target.l2_bytes
+        b not in func.allocs and not readers_of(func, {b}) and nbytes(b) > target.l2_bytes
         for b in region_buffers(block.writes)
     )
 
@@ -182,15 +181,7 @@ def _same_order(access: Input, block: Block) -> bool:
         if access.plain.get(v) is None or access.strides[v] != step:
             return False
         step *= sizes[v]
-    return access.buffer.strides is None and step == _elements(access.buffer)
-
-
-def _bytes(buffer: Buffer) -> int:
-    return _elements(buffer) * dtypes.nbytes(buffer.dtype)
-
-
-def _elements(buffer: Buffer) -> int:
-    return math.prod(n if isinstance(n, int) else 0 for n in buffer.shape)
+    return access.buffer.strides is None and step == elements(access.buffer)
 
 
 def _across(block: Block) -> tuple[Var, Var] | None:

@@ -529,3 +529,19 @@ def test_variants_that_differ_in_their_copies_are_tiled_once() -> None:
     assert ahead[:-1] == local[:-1]
     assert ahead[-1] != local[-1]
     assert rules["tiled"][:-1] != ahead[:-1]
+
+
+def parts_of(func: Func) -> set[int]:
+    """The parts that the reduction of a matmul is cut into, where B is not packed."""
+    target = resolve("cpu -mcpu=cascadelake -threads=1")
+    (blocked,) = [s for s in sketches(func, target) if s.name == "blocked"]
+    samples = [s for s in blocked.trace if s.op == "sample_categorical"]
+    return set(dict(samples[-2].arguments)["candidates"])
+
+
+def test_rows_that_are_pages_apart_come_from_memory_in_parts_that_are_followed() -> None:
+    short = {8, 16, 32}
+    assert parts_of(ops.matmul_func(16, 4096, 256)) == short
+    assert parts_of(ops.matmul_func(16, 512, 256)) > short  # B is in the cache
+    assert parts_of(ops.matmul_func(16, 768, 1024)) > short  # B is not, its rows are 3 KB
+    assert parts_of(ops.matmul_func(16, 4096, 2 * 67)) == {67}  # 2 is too short
