@@ -17,6 +17,8 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 Params = dict[str, Any]
 LINE = 64
+OWN_PAGES = 64 << 10
+"""Bytes from which an array has pages that nothing else had before."""
 HUGE_PAGE = 2 << 20
 
 
@@ -139,18 +141,19 @@ def output(case: Case) -> Array:
 
 
 def empty(shape: tuple[int, ...], dtype: str) -> Array:
-    """An array that starts a line of the cache, and a huge page where it fills one.
+    """An array that starts a line of the cache, a page, or a huge page, if it fills one.
 
     Which pages and which offset the memory of a process happens to have makes the same code up to
     1.3 times as fast, so it must be no matter of luck which library has better ones.
     """
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    if size < HUGE_PAGE:
+    if size < OWN_PAGES:
         memory, unit = np.empty(size + LINE, np.uint8), LINE
     else:
         private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        pages, unit = mmap.mmap(-1, size + HUGE_PAGE, flags=private), HUGE_PAGE
-        if hasattr(mmap, "MADV_HUGEPAGE"):
+        unit = HUGE_PAGE if size >= HUGE_PAGE else mmap.PAGESIZE
+        pages = mmap.mmap(-1, size + unit, flags=private)
+        if unit == HUGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
             pages.madvise(mmap.MADV_HUGEPAGE)
         memory = np.frombuffer(pages, np.uint8)
     start = -memory.ctypes.data % unit
