@@ -106,6 +106,16 @@ def require_unit(fn: Func, block: Block) -> None:
         )
 
 
+def require_not_inplace(fn: Func, buffer: Buffer, at: Label) -> None:
+    """The contents of a buffer at entry are no part of the computation."""
+    require(
+        buffer not in fn.inplace,
+        "{0} is updated in place; its first contents are part of the computation",
+        buffer.name,
+        at=at,
+    )
+
+
 def require_internal(fn: Func, block: Block) -> None:
     """Require that no output of `block` is a parameter of the function."""
     for b in region_buffers(block.writes):

@@ -35,6 +35,7 @@ from ..blocks import (
     free_vars,
     nest,
     readers_of,
+    require_not_inplace,
     require_unit,
     with_regions,
     writers_of,
@@ -354,12 +355,7 @@ def cache_write(
     found = find_block(fn, block)
     require_unit(fn, found)
     buffer = region_at(found, found.writes, write_buffer_index, "write")
-    require(
-        buffer not in fn.inplace,
-        "{0} is updated in place; its first contents are part of the computation",
-        buffer.name,
-        at=block,
-    )
+    require_not_inplace(fn, buffer, block)
     elements = written_elements(fn, buffer)
     position = top_position(fn, block)
     require_read_after(fn, buffer, position, block)

@@ -25,7 +25,7 @@ from ...tir.ir import (
 from ...tir.reduction import COMBINERS, Place, update
 from ...tir.visit import substitute, walk
 from ..available import require_still_concurrent
-from ..blocks import free_vars, loop_name, nest, require_unit, with_regions
+from ..blocks import free_vars, loop_name, nest, require_not_inplace, require_unit, with_regions
 from ..find import find_block, replace
 from ..primitive import primitive
 from ..reductions import match_reduction
@@ -157,12 +157,7 @@ def _require_only_here(
 ) -> None:
     """Require that the result is read after the block alone, whose factors stay as they are."""
     label = block.label
-    require(
-        buffer not in fn.inplace,
-        "{0} is updated in place; its first contents are part of the computation",
-        buffer.name,
-        at=label,
-    )
+    require_not_inplace(fn, buffer, label)
     require_read_after(fn, buffer, position, label)
     loaded = {n.buffer for e in factors for n in walk(e) if type(n) is Load}
     for b in sorted(loaded, key=lambda b: b.name):

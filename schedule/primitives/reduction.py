@@ -47,6 +47,7 @@ from ..blocks import (
     readers_of,
     region_buffers,
     remove_block,
+    require_not_inplace,
     require_unit,
     require_whole_domain,
     with_regions,
@@ -425,12 +426,7 @@ def fuse_reduction_epilogue(fn: Func, reduction: Label, epilogue: Label) -> tupl
     require_whole_domain(consumer, variables, matched.buffer)
     assert isinstance(consumer.body, Store)
     target = consumer.body.buffer
-    require(
-        target not in fn.inplace,
-        "{0} is updated in place; its first contents are part of the computation",
-        target.name,
-        at=epilogue,
-    )
+    require_not_inplace(fn, target, epilogue)
     mapping = dict(zip(variables, matched.indices, strict=True))
     where = tuple(substitute(e, mapping) for e in consumer.body.indices)
     body = Store(target, where, binary(Op.ADD, load(target, where), matched.value))

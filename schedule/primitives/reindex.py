@@ -9,7 +9,7 @@ from typing import Any
 from ...tir.ir import Block, Buffer, Func, IterKind, Label, Let, Load, Seq, Stmt, Store
 from ...tir.visit import walk
 from ..available import require_still_concurrent
-from ..blocks import free_vars, require_unit, writers_of
+from ..blocks import free_vars, require_not_inplace, require_unit, writers_of
 from ..find import find_block
 from ..index_map import IndexMap
 from ..legality import visited
@@ -174,12 +174,7 @@ def _write(
 ) -> tuple[Func, Label]:
     require_unit(fn, block)
     label = block.label
-    require(
-        old not in fn.inplace,
-        "{0} is updated in place; its first contents are part of the computation",
-        old.name,
-        at=label,
-    )
+    require_not_inplace(fn, old, label)
     require(
         all(type(n) in (Seq, Let, Store) or not isinstance(n, Stmt) for n in walk(block.body)),
         "block {0} stores {1} under a condition or in a loop of its own",
