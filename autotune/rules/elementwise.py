@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from ... import dtypes
 from ...errors import ScheduleError
 from ...schedule import Schedule
-from ...schedule.blocks import readers_of, region_buffers
-from ...schedule.find import find_block
+from ...schedule.blocks import has_reduction, readers_of, region_buffers
+from ...schedule.find import find_block, path_to
 from ...target import Target
-from ...tir.ir import Block, Dim, Func, Label, Var, ceildiv
+from ...tir.ir import Block, Dim, For, ForKind, Func, Label, Var, ceildiv
 from ..sketch import Draft, Rule
-from ..structure import Input, extents, inputs_of, output_of
+from ..structure import Input, extents, inputs_of, output_of, spatial
 from .common import elements, fused, lanes_for, nbytes, powers, unroll_hint, widest
 from .squares import turn_in_squares
 
@@ -26,7 +26,8 @@ def elementwise_variants(
 ) -> Iterator[tuple[str, Rule]]:
     """One loop for all elements, or rows of vectors, or tiles where an input is transposed.
 
-    A result that does not fit the second level of cache can be written past all of them.
+    A result that does not fit the second level of cache can be written past all of them. What one
+    reduction alone reads, each part of it in one iteration of outer loops, can be computed there.
     """
 
     def rows(draft: Draft) -> None:
@@ -35,6 +36,9 @@ def elementwise_variants(
     def streamed(draft: Draft) -> None:
         rows(draft)
         draft.schedule.stream(draft.block(position), 0)
+
+    def inside(draft: Draft) -> None:
+        schedule_inside(draft, draft.block(position), target)
 
     def squares(draft: Draft) -> None:
         schedule_squares(draft, draft.block(position), target)
@@ -49,6 +53,8 @@ def elementwise_variants(
     yield "rows", rows
     if _across(block) is None and _leaves(func, block, target):
         yield "streamed", streamed
+    if _across(block) is None and _is_for_one(func, block):
+        yield "inside", inside
 
 
 def schedule_elementwise(draft: Draft, label: Label, target: Target) -> None:
@@ -91,6 +97,26 @@ def _ask_ahead(sch: Schedule, label: Label, loop: Var, later: Dim, target: Targe
     for index, source in enumerate(inputs_of(block)):
         if source.strides.get(last) == 1 and nbytes(source.buffer) > target.l2_bytes:
             unroll_hint(sch, sch.prefetch(label, index, loop, offset=later), loop)
+
+
+def schedule_inside(draft: Draft, label: Label, target: Target) -> None:
+    """Compute a block in the parallel loop around what reads it, or by itself without one."""
+    sch = draft.schedule
+    (reader,) = sch.get_consumers(label)
+    around = [s for s in path_to(sch.func, reader) if type(s) is For]
+    top = next((s.var for s in around if s.kind is ForKind.PARALLEL), None)
+    try:
+        if top is None:
+            raise ScheduleError("no loop around {0} is parallel", reader.name)
+        sch.compute_at(label, top)
+    except ScheduleError:
+        schedule_elementwise(draft, label, target)
+        return
+    *_, last = sch.get_loops(label)
+    block = find_block(sch.func, label)
+    lanes = lanes_for(target, widest(block), extents(block)[block.iters[-1].var])
+    _, vector = sch.split(last, factors=[None, lanes])
+    sch.vectorize(vector)
 
 
 def schedule_following(draft: Draft, label: Label, target: Target) -> None:
@@ -158,6 +184,18 @@ def _leaves(func: Func, block: Block, target: Target) -> bool:
         b not in func.allocs and not readers_of(func, {b}) and nbytes(b) > target.l2_bytes
         for b in region_buffers(block.writes)
     )
+
+
+def _is_for_one(func: Func, block: Block) -> bool:
+    """Whether a block fills a buffer for one reduction, which reads another part of it at each of
+    its spatial places, but for what windows share."""
+    (buffer,) = region_buffers(block.writes)
+    readers = readers_of(func, {buffer})
+    if buffer not in func.allocs or len(readers) != 1 or not has_reduction(readers[0]):
+        return False
+    (read,) = [i for i in inputs_of(readers[0]) if i.buffer is buffer]
+    sizes = extents(readers[0])
+    return all(v in read.used or sizes[v] == 1 for v in spatial(readers[0]))
 
 
 def _turned(block: Block, other: Var) -> int:

@@ -24,7 +24,7 @@ from tilewright.schedule import Schedule
 from tilewright.schedule.find import find_block
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
-from tilewright.tir.ir import Buffer, Expr, Func, Load, Prefetch, Store
+from tilewright.tir.ir import Buffer, Expr, For, Func, Load, Prefetch, Seq, Store
 from tilewright.tir.visit import walk
 
 POINTWISE: dict[str, Any] = {"kernel": 1, "padding": 0}
@@ -545,3 +545,20 @@ def test_rows_that_are_pages_apart_come_from_memory_in_parts_that_are_followed()
     assert parts_of(ops.matmul_func(16, 512, 256)) > short  # B is in the cache
     assert parts_of(ops.matmul_func(16, 768, 1024)) > short  # B is not, its rows are 3 KB
     assert parts_of(ops.matmul_func(16, 4096, 2 * 67)) == {67}  # 2 is too short
+
+
+@pytest.mark.parametrize(
+    ("func", "inside"),
+    [
+        (ops.depthwise_conv2d_func(1, 8, 14, 14), True),
+        (ops.conv2d_func(1, 8, 14, 14, 8, 3, padding=1), False),  # all channels read all padding
+    ],
+)
+def test_padding_that_each_channel_has_for_itself_is_made_where_it_is_read(
+    func: Func, inside: bool
+) -> None:
+    found = {s.name: s for s in sketches(func, resolve("cpu -mcpu=cascadelake -threads=1"))}
+    assert inside == any(name.endswith("+inside") for name in found)
+    if inside:
+        assert type(found["tiled+rows"].func.body) is Seq
+        assert type(found["tiled+inside"].func.body) is For
