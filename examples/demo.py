@@ -30,6 +30,8 @@ from tilewright.runtime import Timing, time_interleaved
 from tilewright.runtime.timer import format_seconds
 
 ROUNDS = 15
+REST = 0.05
+"""Seconds before each turn, in which the threads of numpy's BLAS stop waiting for its next call."""
 SLOW_SECONDS = 1.0
 
 
@@ -118,7 +120,8 @@ def timed(rows: Sequence[Row]) -> list[Timing]:
     """
     once = time_interleaved([row.run for row in rows], rounds=1)
     fast = [k for k, timing in enumerate(once) if timing.median < SLOW_SECONDS]
-    many = time_interleaved([rows[k].run for k in fast], rounds=ROUNDS)
+    rest = partial(time.sleep, REST)
+    many = time_interleaved([rows[k].run for k in fast], rounds=ROUNDS, before_turn=rest)
     found = list(once)
     for k, timing in zip(fast, many, strict=True):
         found[k] = timing

@@ -114,14 +114,16 @@ def time_interleaved(
     *,
     rounds: int = 10,
     min_sample_seconds: float = 1e-3,
+    before_turn: Callable[[], object] | None = None,
     clock: Clock = time.perf_counter,
 ) -> tuple[Timing, ...]:
     """Time several functions in turns, one sample of each per round, so that drift hits all alike.
 
     A turn begins with a call that is not timed, as samples taken one after the other follow calls:
     what the others left in the caches is no matter of the function's. Functions that take 16 times
-    `min_sample_seconds` or longer are not called twice for that. Only ratios of medians within one
-    such run compare them.
+    `min_sample_seconds` or longer are not called twice for that. `before_turn` is called first of
+    all, for instance to wait until threads that another function left busy are not any more. Only
+    ratios of medians within one such run compare them.
     """
     plans, spent, most = [], [], _FAR * min_sample_seconds
     for fn in fns:
@@ -135,6 +137,8 @@ def time_interleaved(
         row = []
         for number, (fn, repeats, warm) in enumerate(plans):
             began = clock()
+            if before_turn is not None:
+                before_turn()
             if warm:
                 fn()
             row.append(_sample(fn, repeats, most, clock))

@@ -165,9 +165,12 @@ def test_interleaved_functions_take_turns() -> None:
         return None
 
     first, second = time_interleaved(
-        [lambda: named("a", 0.010), lambda: named("b", 0.020)], rounds=3, clock=fake.clock
+        [lambda: named("a", 0.010), lambda: named("b", 0.020)],
+        rounds=3,
+        before_turn=lambda: order.append("rest"),
+        clock=fake.clock,
     )
-    assert order[2:] == ["a", "a", "b"] * 3
+    assert order[2:] == ["rest", "a", "a", "rest", "b"] * 3
     assert first.samples == pytest.approx([0.010] * 3)
     assert second.samples == pytest.approx([0.020] * 3)
     assert first.seconds == pytest.approx(0.070)
