@@ -93,6 +93,7 @@ def packer(func: Func, ahead: Ahead, name: str) -> Func:
         name=name,
         params=(ahead.operand, ahead.packed),
         inplace=(),
+        annotations=(),
         allocs=tuple(b for b in func.allocs if b in used),
         body=seq(*ahead.stmts),
     )

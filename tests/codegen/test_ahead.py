@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from itertools import product
@@ -119,6 +120,26 @@ def test_other_operands_are_packed_in_each_call() -> None:
     module = to_module(compile_func(packed(matmul(constant=False)).func, SERIAL))
     assert module.layouts == {}
     assert module.signature.arguments[1].shape == (7, 19)
+
+
+@pytest.mark.parametrize("order", ["XWY", "WYX"])
+def test_what_is_written_past_the_caches_is_the_kernels_result(order: str) -> None:
+    x = te.placeholder((8, 16), name="X")
+    w = te.placeholder((16, 8), name="W", constant=True)
+    turned = te.compute((8, 16), lambda i, j: w[j, i], name="D")
+    y = te.compute((8, 16), lambda i, j: x[i, j] + turned[i, j], name="Y")
+    sch = Schedule(te.func([{"X": x, "W": w, "Y": y}[name] for name in order], name="add"))
+    for name in "DY":
+        sch.vectorize(sch.get_loops(sch.get_block(name))[-1])
+    sch.stream(sch.get_block("Y"), 0)
+    module = to_module(compile_func(sch.func, "cpu -mcpu=x86-64-v3 -threads=1"))
+    parts = re.findall(r"^add\w*:|movnt|sfence", module.source("asm"), re.MULTILINE)
+    assert list(dict.fromkeys(parts)) == ["add:", "movnt", "sfence", "add_pack_W:"]
+    rng = np.random.default_rng(0)
+    shapes = {"X": (8, 16), "W": (16, 8), "Y": (8, 16)}
+    arrays = {name: rng.random(shape, np.float32) for name, shape in shapes.items()}
+    module(*(module.pack("W", arrays["W"]) if name == "W" else arrays[name] for name in order))
+    np.testing.assert_array_equal(arrays["Y"], arrays["X"] + arrays["W"].T)
 
 
 def test_an_operand_that_is_read_elsewhere_stays_as_it_is() -> None:
