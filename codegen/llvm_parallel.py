@@ -50,11 +50,13 @@ def parallel(b: Builder, s: For) -> None:
         b.do(f"store {t} {operand}, ptr {_field(b, context_type, context, number)}")
     b.module.declare("GOMP_parallel", "declare void @GOMP_parallel(ptr, ptr, i32, i32)")
     b.do(f"call void @GOMP_parallel(ptr @{name}.region, ptr {context}, i32 {threads}, i32 0)")
+    going_on = b.new_block("joined")  # knows nothing of what memory held before
     if may_fail:
         status = b.op(f"load i32, ptr {context}")
-        going_on = b.new_block("joined")
         b.branch(b.op(f"icmp ne i32 {status}, 0"), b.failed, going_on)
-        b.start(going_on)
+    else:
+        b.jump(going_on)
+    b.start(going_on)
 
 
 def _captured(b: Builder, s: For) -> tuple[list[Buffer], list[Var]]:

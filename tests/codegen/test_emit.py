@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from tilewright.codegen.build import compile_func
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
 from tilewright.codegen.signature import signature_of
-from tilewright.tir.ir import Func
+from tilewright.tir.ir import Func, Seq, Store
 from tilewright.tir.parser import parse
 
 from .machinery import check
@@ -83,6 +84,25 @@ def test_a_block_reads_and_writes_its_registers_once() -> None:
 @pytest.mark.parametrize("text", [TILE, SUM, LET], ids=["tile", "sum", "let"])
 def test_what_is_read_again_is_what_was_written(text: str) -> None:
     check(parse(text))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_threads_have_written_is_read_again(threads: int) -> None:
+    func = parse("""
+def f(A: T.Buffer((8,), "int32"), C: T.Buffer((2,), "int32")):
+    T.inplace(A)
+    C[0] = A[0]
+    for i in T.parallel(8):
+        A[i] = T.int32(i) + 100
+    C[1] = A[0]
+""")
+    assert isinstance(func.body, Seq)
+    first, between, last = func.body.stmts
+    assert isinstance(first, Store)
+    assert isinstance(last, Store)
+    again = Store(last.buffer, last.indices, first.value)  # one node, as simplifying leaves it
+    func = replace(func, body=Seq((first, between, again)))
+    check(func, target=f"cpu -threads={threads}")
 
 
 def test_copies_of_a_body_read_an_element_once_until_it_is_written() -> None:
