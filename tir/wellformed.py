@@ -11,6 +11,7 @@ from .ir import (
     COMPARISONS,
     INDEX,
     SHIFTS,
+    STREAM,
     SUMS,
     Alloc,
     Binary,
@@ -54,6 +55,7 @@ def check_structure(func: Func) -> None:
 
 class _Checker:
     def __init__(self, func: Func) -> None:
+        self.func = func
         self.parameters = {p for p in func.params if isinstance(p, Var)}
         self.buffers: set[Buffer] = set()
         self.bound: set[Var] = set(self.parameters)
@@ -72,9 +74,17 @@ class _Checker:
         for b in func.inplace:
             if b not in arrays:
                 self.fail("{0} is in place and no parameter", b.name)
+        self.streamed(dict(func.annotations).get(STREAM, []))
 
     def fail(self, message: str, *arguments: Any, hint: str | None = None) -> NoReturn:
         raise VerifyError("{0}: " + _shifted(message), self.where, *arguments, hint=hint)
+
+    def streamed(self, numbers: Any) -> None:
+        params = self.func.params
+        arrays = [n for n, p in enumerate(params) if isinstance(p, Buffer)]
+        if type(numbers) is not list or any(type(n) is not int or n not in arrays for n in numbers):
+            self.fail("the annotation {0} is {1}; expected a list of the numbers of parameters "
+                      "that are arrays, of {2}", STREAM, repr(numbers), arrays)  # fmt: skip
 
     def declare(self, b: Buffer) -> None:
         if b in self.buffers:

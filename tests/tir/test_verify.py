@@ -123,6 +123,14 @@ def test_names_are_defined_and_unique() -> None:
     refused(func(Seq(()), inplace=(C,)), "C is in place and no parameter")
 
 
+@pytest.mark.parametrize("numbers", [[2], [-1], [True], ["A"], 0, None])
+def test_streamed_parameters_are_numbers(numbers: Any) -> None:
+    fill = For(I, 16, store(B, (I,), 0.0))
+    verify(replace(func(fill), annotations=(("stream", [1]),)))
+    wrong = replace(func(fill), annotations=(("stream", numbers),))
+    refused(wrong, f"stream is {numbers!r}; expected a list of the numbers", "of [0, 1]")
+
+
 def test_blocks_see_only_their_own_variables() -> None:
     v = Var("v")
     inner = block(store(B, (I,), 0.0), (v, 16, IterKind.SPATIAL, I * 1))
