@@ -57,7 +57,12 @@ def store(b: Builder, s: Store) -> None:
     if s.buffer.scope == "register":
         llvm_register.store(b, s)
         return
-    text = _to_memory(b, value(b, s.value), dtype)
+    text = value(b, s.value)
+    if _step(offset) == 1 and s.mask is None:
+        assert isinstance(offset, Ramp)
+        store_vector(b, s.buffer, offset.base, text, dtype)
+        return
+    text = _to_memory(b, text, dtype)
     memory, align = memory_type(dtype), dtypes.nbytes(s.buffer.dtype)
     if lanes == 1:
         where = address(b, s.buffer, offset)
@@ -73,21 +78,25 @@ def store(b: Builder, s: Store) -> None:
         return
     if _step(offset) == 1:
         assert isinstance(offset, Ramp)
-        where = address(b, s.buffer, offset.base)
-        if s.mask is None and s.buffer in b.module.streamed:
-            llvm_stream.store(b, dtype, text, where)
-        elif s.mask is None:
-            b.do(f"store {memory} {text}, ptr {where}, align {align}")
-        else:
-            mask = value(b, s.mask)
-            name = f"llvm.masked.store.{suffix_of(memory, lanes)}.p0"
-            mask_type = lanes_of("i1", lanes)
-            b.module.declare(name, f"declare void @{name}({memory}, ptr, {mask_type})")
-            b.do(
-                f"call void @{name}({memory} {text}, ptr align {align} {where}, {mask_type} {mask})"
-            )
+        assert s.mask is not None
+        where, mask = address(b, s.buffer, offset.base), value(b, s.mask)
+        name = f"llvm.masked.store.{suffix_of(memory, lanes)}.p0"
+        mask_type = lanes_of("i1", lanes)
+        b.module.declare(name, f"declare void @{name}({memory}, ptr, {mask_type})")
+        b.do(f"call void @{name}({memory} {text}, ptr align {align} {where}, {mask_type} {mask})")
         return
     _scatter(b, s, offset, memory, text, align)
+
+
+def store_vector(b: Builder, buffer: Buffer, first: Expr, text: str, dtype: str) -> None:
+    """Store the vector `text` of `dtype` in one piece, which begins at the offset `first`."""
+    text = _to_memory(b, text, dtype)
+    where = address(b, buffer, first)
+    if buffer in b.module.streamed:
+        llvm_stream.store(b, dtype, text, where)
+        return
+    align = dtypes.nbytes(buffer.dtype)
+    b.do(f"store {memory_type(dtype)} {text}, ptr {where}, align {align}")
 
 
 def prefetch(b: Builder, s: Prefetch) -> None:

@@ -30,9 +30,9 @@ from ..tir.ir import (
 )
 from ..tir.lanes import spaced
 from .llvm_index import value
-from .llvm_load import address
+from .llvm_load import address, store_vector
 from .llvm_loop import stmt
-from .llvm_text import Builder, lanes_of, memory_type, value_type
+from .llvm_text import Builder, lanes_of, value_type
 
 TILE_REGISTERS = 8
 TILE_ROWS = 16
@@ -113,9 +113,8 @@ def store_rows(b: Builder, s: Store) -> bool:
     for k in range(0, lanes, size):
         order = ", ".join(f"i32 {k + lane}" for lane in range(size))
         row = b.op(f"shufflevector {t} {text}, {t} poison, <{size} x i32> <{order}>")
-        at = address(b, s.buffer, to.first + to.stride * (k // size))
-        memory = memory_type(dtypes.vector(s.buffer.dtype, size))
-        b.do(f"store {memory} {row}, ptr {at}, align {dtypes.nbytes(s.buffer.dtype)}")
+        first = to.first + to.stride * (k // size)
+        store_vector(b, s.buffer, first, row, dtypes.vector(s.buffer.dtype, size))
     return True
 
 

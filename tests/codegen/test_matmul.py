@@ -134,6 +134,36 @@ def f(A: T.Buffer((1024,), "int8"), B: T.Buffer((1024,), "int8"), C: T.Buffer((5
     assert code.count("tileloadd") == 3
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_threads_have_stored_is_loaded_again(threads: int) -> None:
+    func = parse("""
+def f(A: T.Buffer((1024,), "int8"), B: T.Buffer((1024,), "int8"), C: T.Buffer((512,), "int32")):
+    T.inplace(A)
+    C[T.ramp(0, 1, 256)] = T.matmul(
+        T.broadcast(T.int32(0), 256), A[T.ramp(0, 1, 1024)], B[T.ramp(0, 1, 1024)], 16, 4)
+    for i in T.parallel(1024):
+        A[i] = T.int8(3)
+    C[T.ramp(256, 1, 256)] = T.matmul(
+        T.broadcast(T.int32(0), 256), A[T.ramp(0, 1, 1024)], B[T.ramp(0, 1, 1024)], 16, 4)
+""")
+    check(func, target=f"cpu -threads={threads}")
+
+
+@pytest.mark.parametrize("target", [SERIAL, PLAIN])
+@pytest.mark.parametrize(("dtype", "lanes"), [("bool", 128), ("float64", 16), ("int8", 100)])
+@pytest.mark.parametrize("streams", [False, True])
+def test_what_is_wider_than_a_row_is_no_matrix_for_that(
+    dtype: str, lanes: int, target: str, streams: bool
+) -> None:
+    func = parse(f"""
+def f(A: T.Buffer(({lanes},), "{dtype}"), B: T.Buffer(({lanes},), "{dtype}")):
+    T.func_attr({{"stream": {[1] if streams else []}}})
+    B[T.ramp(0, 1, {lanes})] = A[T.ramp(0, 1, {lanes})]
+""")
+    compiled = check(func, target=target)
+    assert ("movnt" in compiled.assembly()) == (streams and lanes % 16 == 0)
+
+
 @pytest.mark.parametrize(
     ("dtypes", "group", "cpu", "instruction"),
     [
