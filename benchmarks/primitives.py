@@ -178,6 +178,12 @@ def _unroll(stage: Stage) -> Step:
     return lambda sch: sch.unroll(loop)
 
 
+def _serial(stage: Stage) -> Step:
+    loop = tiled(stage)[-2]
+    stage.sch.unroll(loop)
+    return lambda sch: sch.serial(loop)
+
+
 def _bind(stage: Stage) -> Step:
     loop = tiled(stage)[1]
     return lambda sch: sch.bind(loop, "blockIdx.x")
@@ -311,6 +317,7 @@ CASES: dict[str, Callable[[Stage], Step]] = {
     "parallel": _parallel,
     "vectorize": _vectorize,
     "unroll": _unroll,
+    "serial": _serial,
     "bind": _bind,
     "annotate": lambda s: lambda sch: sch.annotate(s.conv, "note", 1),
     "unannotate": _unannotate,

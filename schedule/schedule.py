@@ -179,6 +179,7 @@ class Schedule:
     parallel = method(p.parallel)
     vectorize = method(p.vectorize)
     unroll = method(p.unroll)
+    serial = method(p.serial)
     bind = method(p.bind)
     annotate = method(p.annotate)
     unannotate = method(p.unannotate)

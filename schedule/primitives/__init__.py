@@ -1,6 +1,6 @@
 """The schedule primitives, a family of them per file. Importing them registers them."""
 
-from .annotate import annotate, bind, parallel, set_scope, unannotate, unroll, vectorize
+from .annotate import annotate, bind, parallel, serial, set_scope, unannotate, unroll, vectorize
 from .cache import cache_read, cache_write
 from .einsum import pad_einsum
 from .factor import hoist_factor
@@ -83,6 +83,7 @@ __all__ = [
     "sample_partitioned_tile",
     "sample_perfect_tile",
     "sample_tile",
+    "serial",
     "set_scope",
     "split",
     "split_reduction",

@@ -1,5 +1,5 @@
-"""How loops run, and notes: `parallel`, `vectorize`, `unroll`, `bind`, `annotate`, `unannotate`,
-`set_scope`.
+"""How loops run, and notes: `parallel`, `vectorize`, `unroll`, `serial`, `bind`, `annotate`,
+`unannotate`, `set_scope`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from dataclasses import replace as _replace
 from typing import Any
 
 from ...tir.instruction import KEY
-from ...tir.ir import Block, Dim, For, ForKind, Func, Label, Stmt, Var, product
+from ...tir.ir import Block, Buffer, Dim, For, ForKind, Func, Label, Stmt, Var, product
 from ...tir.visit import substitute_func
-from ..blocks import require_not_prefetched
+from ..blocks import bound_regions, free_vars, require_not_prefetched
 from ..find import blocks_in, find_block, find_path, loops_in, path_to, rebuild
 from ..legality import require_concurrent
 from ..primitive import primitive
@@ -108,6 +108,50 @@ def unroll(fn: Func, loop: Var) -> tuple[Func, None]:
         expected=f"at most {UNROLL_LIMIT}",
     )
     return rebuild(fn, path, unrolled), None
+
+
+@primitive
+def serial(fn: Func, loop: Var) -> tuple[Func, None]:
+    """Run the iterations of a loop one after the other again.
+
+        for i in parallel(64): A[i] = 0   ->   for i in 64: A[i] = 0
+
+    It may be parallel, vectorized or unrolled, by a step or as the program was written. An unrolled
+    or vectorized loop whose variable indexes a buffer in registers is refused: the index would not
+    be constant any more. So is one that is bound to a thread axis.
+    """
+    path = path_to(fn, loop)
+    old = path[-1]
+    assert isinstance(old, For)
+    require(old.kind is not ForKind.SERIAL, "loop {0} is serial already", loop.name, at=loop)
+    require(
+        old.kind is not ForKind.THREAD,
+        "loop {0} is bound to {1}, an axis of threads that all run",
+        loop.name,
+        old.thread,
+        at=loop,
+        hint="split it before bind, to have one part serial",
+    )
+    for s in path[:-1]:
+        require(
+            not (type(s) is For and s.kind is ForKind.VECTOR),
+            "loop {0} around it is vectorized; only unrolled loops may be inside",
+            lambda s=s: s.var.name,
+            at=loop,
+            hint="make the loop around it serial first",
+        )
+    if old.kind in (ForKind.UNROLL, ForKind.VECTOR):
+        for buffer in _registers_by(old):
+            require(
+                old.extent == 1,
+                "{0} is held in registers, which loop {1} indexes; it must stay {2}",
+                buffer.name,
+                loop.name,
+                old.kind.value,
+                at=loop,
+                hint="set_scope gives the buffer memory",
+            )
+    return rebuild(fn, path, _of_kind(old, ForKind.SERIAL)), None
 
 
 @primitive
@@ -283,6 +327,18 @@ def _serial_loop(fn: Func, loop: Var, what: str) -> tuple[tuple[Stmt, ...], For]
 
 def _of_kind(loop: For, kind: ForKind) -> For:
     return For(loop.var, loop.extent, loop.body, kind, None, loop.annotations)
+
+
+def _registers_by(loop: For) -> list[Buffer]:
+    """The buffers in registers that blocks in `loop` index by its variable."""
+    return [
+        region.buffer
+        for block in blocks_in(loop.body)
+        for buffer in dict.fromkeys(r.buffer for r in (*block.reads, *block.writes))
+        if buffer.scope == "register"
+        for region in bound_regions(block, (*block.reads, *block.writes), buffer)
+        if any(loop.var in free_vars(x.min) for x in region.ranges)
+    ]
 
 
 def _statements(loop: For) -> Dim:

@@ -15,7 +15,7 @@ from tilewright.schedule import IndexMap, Schedule
 from tilewright.schedule.blocks import feeding, has_reduction
 from tilewright.schedule.find import blocks_in, find_block, find_loop, loops_above
 from tilewright.tir.intrinsics import intrin_names
-from tilewright.tir.ir import Block, Dim, Expr, IterKind, Label, Seq, Var
+from tilewright.tir.ir import Block, Dim, Expr, ForKind, IterKind, Label, Seq, Var
 
 from .random_instructions import SMALL
 from .random_stages import Pick
@@ -180,6 +180,19 @@ def vectorize(sch: Schedule, pick: Pick) -> None:
 
 def unroll(sch: Schedule, pick: Pick) -> None:
     sch.unroll(a_loop(sch, pick))
+
+
+def serial(sch: Schedule, pick: Pick) -> None:
+    """Mostly of a loop that is not; if there is none around a block, of one that is made so."""
+    loops = loops_of(sch, pick)
+    others = [v for v in loops if find_loop(sch.func, v).kind is not ForKind.SERIAL]
+    if others and not sometimes(pick):
+        sch.serial(one_of(pick, others))
+        return
+    loop = one_of(pick, loops) if loops else a_loop(sch, pick)
+    if not sometimes(pick):
+        (sch.parallel, sch.vectorize, sch.unroll)[pick(3)](loop)
+    sch.serial(loop)
 
 
 def bind(sch: Schedule, pick: Pick) -> None:
@@ -637,9 +650,9 @@ def tensorize(sch: Schedule, pick: Pick) -> None:
 STEPS: tuple[Step, ...] = (
     split, split, split, sampled_split, chosen_split, fuse, fuse, reorder, reorder, reorder, tile,
     partition, merge, merge, fission, add_unit_loop, reorder_block_iter_var, transform_block_layout,
-    parallel, vectorize, unroll, bind, annotate, unannotate, set_scope, storage_align, stream,
-    cache_read, cache_write, cache_inplace, cache_index, read_at, write_at, pack, transform_layout,
-    join_block, join_layout, join_tile, reindex,
+    parallel, vectorize, unroll, serial, bind, annotate, unannotate, set_scope, storage_align,
+    stream, cache_read, cache_write, cache_inplace, cache_index, read_at, write_at, pack,
+    transform_layout, join_block, join_layout, join_tile, reindex,
     reindex_cache_read, reindex_cache_write, prefetch, rolling_buffer, compute_at_and_roll,
     compute_at, compute_at, compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at,
     compute_inline, reverse_compute_inline, decompose_reduction, rfactor, rfactor,

@@ -1,12 +1,14 @@
-"""parallel, vectorize, unroll and bind: which loops may run how."""
+"""parallel, vectorize, unroll, serial and bind: which loops may run how."""
 
 from __future__ import annotations
 
 import pytest
 
+from tilewright.codegen.build import compile_func
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.schedule.distinct import gapless
+from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Range, Var
 from tilewright.tir.parser import parse
 
@@ -59,6 +61,95 @@ def test_vectorize_around_an_unrolled_loop(golden: Golden) -> None:
 
 def test_unroll(golden: Golden) -> None:
     golden("unroll/inner", matmul(), lambda sch: sch.unroll(loops(sch, "C")[2]))
+
+
+KINDS = """
+@tw.script
+def kinds(A: T.Buffer((4, 6, 8), "int32"), B: T.Buffer((4, 6, 8), "int32")):
+    for i in T.parallel(4):
+        for j in T.unrolled(6):
+            for k in T.vectorized(8):
+                with T.block("B"):
+                    vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+                    B[vi, vj, vk] = A[vi, vj, vk] + 1
+"""
+
+
+def test_serial_again(golden: Golden) -> None:
+    """The loops of a program that came with kinds are free for others."""
+
+    def script(sch: Schedule) -> None:
+        i, j, k = loops(sch, "B")
+        for loop in (i, j, k):
+            sch.serial(loop)
+        sch.reorder(k, i, j)
+        sch.parallel(k)
+
+    golden("serial/kinds", parse(KINDS), script)
+
+
+def test_serial_undoes_the_other_kinds() -> None:
+    for kind in ("parallel", "vectorize", "unroll"):
+        sch = Schedule(elementwise(4, 8))
+        loop = loops(sch, "B")[1]
+        sch.annotate(loop, "note", 1)
+        before = sch.func
+        getattr(sch, kind)(loop)
+        sch.serial(loop)
+        assert structural_equal(sch.func, before)
+
+
+def test_a_serial_loop_is_serial_already() -> None:
+    sch = Schedule(elementwise())
+    with pytest.raises(ScheduleError, match="loop j is serial already"):
+        sch.serial(loops(sch, "B")[1])
+
+
+def test_threads_do_not_run_one_after_the_other() -> None:
+    sch = Schedule(elementwise())
+    i, _ = loops(sch, "B")
+    sch.bind(i, "threadIdx.x")
+    with pytest.raises(ScheduleError, match=r"loop i is bound to threadIdx\.x, an axis"):
+        sch.serial(i)
+
+
+def test_no_serial_loop_inside_a_vector() -> None:
+    sch = Schedule(parse(KINDS))
+    _, j, k = loops(sch, "B")
+    sch.serial(k)
+    sch.reorder(k, j)
+    sch.vectorize(k)
+    with pytest.raises(ScheduleError, match="loop k around it is vectorized"):
+        sch.serial(j)
+
+
+@pytest.mark.parametrize("kind", ["unroll", "vectorize"])
+def test_registers_keep_their_constant_indices(kind: str) -> None:
+    sch = Schedule(chain())
+    b = sch.get_block("B")
+    sch.set_scope(b, 0, "register")
+    (i,) = loops(sch, "C")
+    getattr(sch, kind)(i)
+    with pytest.raises(ScheduleError, match="B is held in registers, which loop i indexes"):
+        sch.serial(i)
+    sch.set_scope(b, 0, "local")
+    sch.serial(i)
+
+
+def test_what_does_not_index_registers_may_be_serial() -> None:
+    """A loop of one iteration does not, nor do those around tiles that iterations have each."""
+    sch = Schedule(chain())
+    b, c = sch.get_block("B"), sch.get_block("C")
+    sch.set_scope(b, 0, "register")
+    outer, inner, one = sch.split(sch.get_loops(c)[0], factors=[None, 4, 1])
+    sch.compute_at(b, outer)
+    for loop in (*sch.get_loops(b)[1:], inner, one):
+        sch.unroll(loop)
+    sch.parallel(outer)
+    for loop in (outer, one):
+        sch.serial(loop)
+    check_meaning(sch.original, sch.func)
+    compile_func(sch.func, "cpu -threads=1")
 
 
 def test_bind(golden: Golden) -> None:
