@@ -75,9 +75,7 @@ def _condition(e: Expr, values: Mapping[Var, Expr], s: Simplifier) -> Expr | Non
 
 def _value(e: Expr, values: Mapping[Var, Expr], s: Simplifier) -> Expr:
     """`e` with variables replaced; what quotients and remainders are in it is simplified."""
-    if type(e) is Var:
-        return values.get(e, e)
-    new = substitute(e, values)
+    new = values.get(e, e) if type(e) is Var else substitute(e, values)
     if new is not e and _has_quotient(new):
         if size(new) > MAX_SIZE:
             raise ScheduleError(

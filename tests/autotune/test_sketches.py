@@ -34,6 +34,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("matmul_func", {"n": 9, "m": 19, "k": 16, "batch": 2, "transpose_b": True}),
     ("matmul_func", {"n": 1, "m": 40, "k": 30}),
     ("matmul_func", {"n": 3, "m": 63, "k": 5}),
+    ("matmul_func", {"n": 1, "m": 12, "k": 30, "batch": 3}),
+    ("matmul_func", {"n": 13, "m": 1, "k": 9, "batch": 2, "transpose_a": True}),
     ("int8_matmul_func", {"n": 10, "m": 20, "k": 12}),
     ("int8_matmul_func", {"n": 10, "m": 48, "k": 16}),
     ("matmul_func", {"n": 9, "m": 21, "k": 11, "dtype": "uint8", "dtype_b": "int8"}),

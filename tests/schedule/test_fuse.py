@@ -68,6 +68,14 @@ def test_one_loop_stays() -> None:
     assert sch.func is before
 
 
+def test_fused_with_a_loop_that_any_factor_leaves_one_iteration() -> None:
+    """The factor is at least 8, the extent 6: an open size that can only be 1."""
+    sch = Schedule(elementwise(4, 6), symbolic=True)
+    i, j = loops(sch, "B")
+    j_0, _ = sch.split(j, factors=[None, sch.sample_categorical([1, 2, 3]) * 8])
+    sch.parallel(sch.fuse(i, j_0))
+
+
 def test_loops_not_nested_are_refused() -> None:
     sch = Schedule(chain())
     (i,), (j,) = loops(sch, "B"), loops(sch, "C")
