@@ -26,6 +26,8 @@ from ..errors import TuningError
 
 Floats = npt.NDArray[np.floating[Any]]
 Singles = npt.NDArray[np.float32]
+_VERSION = 3
+_INSTALL = f"pip install 'xgboost-cpu=={_VERSION}.*'"
 _PREDICT = json.dumps(
     {
         "type": 0,
@@ -140,16 +142,28 @@ def _call(function: str, *arguments: object) -> None:
 
 @cache
 def _library() -> ctypes.CDLL:
-    """xgboost's library, found by the file of its package that knows where it is."""
+    """xgboost's library, found by the file of its package that knows where it is.
+
+    Raises `TuningError` where there is none that can be used.
+    """
     package = find_spec("xgboost")
     if package is None or package.origin is None:
-        raise TuningError("xgboost is not installed", hint="pip install xgboost-cpu")
+        raise TuningError("xgboost is not installed", hint=_INSTALL)
     finder = spec_from_file_location("libpath", Path(package.origin).with_name("libpath.py"))
     assert finder is not None, "a .py file has a loader"
     assert finder.loader is not None
     module = module_from_spec(finder)
-    finder.loader.exec_module(module)
-    library = ctypes.CDLL(module.find_lib_path()[0])
+    version = [ctypes.c_int() for _ in range(3)]
+    try:
+        finder.loader.exec_module(module)
+        library = ctypes.CDLL(module.find_lib_path()[0])
+        library.XGBoostVersion(*map(ctypes.byref, version))
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise TuningError("xgboost does not load: {0}", reason, hint=_INSTALL) from error
+    if version[0].value != _VERSION:
+        found = ".".join(str(n.value) for n in version)
+        raise TuningError("found xgboost {0}; expected {1}", found, _VERSION, hint=_INSTALL)
     library.XGBGetLastError.restype = ctypes.c_char_p
     return library
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import shutil
 import subprocess
 import sys
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,6 +55,42 @@ def test_no_rows_have_no_predictions() -> None:
 def test_what_xgboost_refuses_is_passed_on() -> None:
     with pytest.raises(TuningError, match="xgboost: .*max_depth"):
         boosting.train({**PARAMETERS, "max_depth": "deep"}, 1, np.ones((2, 1)), np.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("library", "message"),
+    [
+        (None, "xgboost does not load: Cannot find XGBoost Library"),
+        ("", "xgboost does not load: .*file too short"),
+        ("2.1.4", "found xgboost 2.1.4; expected 3"),
+    ],
+)
+def test_a_library_that_is_of_no_use(
+    library: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lib").mkdir()
+    shutil.copy(Path(xgboost.__file__).with_name("libpath.py"), tmp_path)
+    place = tmp_path / "lib" / "libxgboost.so"
+    if library is not None:
+        place.write_bytes(b"")
+    if library:
+        monkeypatch.setattr(ctypes, "CDLL", lambda _path: Other(library))
+    other = spec_from_file_location("xgboost", tmp_path / "__init__.py")
+    monkeypatch.setattr(boosting, "find_spec", lambda _name: other)
+    with pytest.raises(TuningError, match=message) as found:
+        boosting._library.__wrapped__()
+    assert found.value.hint == "pip install 'xgboost-cpu==3.*'"
+
+
+class Other:
+    """The library of another version."""
+
+    def __init__(self, version: str) -> None:
+        self._version = [int(n) for n in version.split(".")]
+
+    def XGBoostVersion(self, *numbers: Any) -> None:
+        for number, value in zip(numbers, self._version, strict=True):
+            number._obj.value = value
 
 
 def test_the_package_is_not_imported() -> None:
