@@ -239,6 +239,11 @@ def _decompose_reduction(stage: Stage) -> Step:
     return lambda sch: sch.decompose_reduction(stage.conv, loop)
 
 
+def _merge_reduction(stage: Stage) -> Step:
+    init = stage.sch.decompose_reduction(stage.conv, tiled(stage)[4])
+    return lambda sch: sch.merge_reduction(init, stage.conv)
+
+
 def _rfactor(stage: Stage) -> Step:
     loop = stage.loops(stage.conv)[4]
     return lambda sch: sch.rfactor(loop, factor_axis=0)
@@ -341,6 +346,7 @@ CASES: dict[str, Callable[[Stage], Step]] = {
     "reverse_compute_at": _reverse_compute_at,
     "compute_inline": lambda s: lambda sch: sch.compute_inline(s.pad),
     "decompose_reduction": _decompose_reduction,
+    "merge_reduction": _merge_reduction,
     "rfactor": _rfactor,
     "split_reduction": _split_reduction,
     "blockize": _blockize,

@@ -213,6 +213,7 @@ class Schedule:
     reverse_compute_inline = method(p.reverse_compute_inline)
 
     decompose_reduction = method(p.decompose_reduction)
+    merge_reduction = method(p.merge_reduction)
     rfactor = method(p.rfactor)
     split_reduction = method(p.split_reduction)
     online_softmax = method(p.online_softmax)

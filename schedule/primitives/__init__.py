@@ -5,6 +5,7 @@ from .cache import cache_read, cache_write
 from .einsum import pad_einsum
 from .factor import hoist_factor
 from .index import cache_index
+from .initial import merge_reduction
 from .inline import compute_inline, reverse_compute_inline
 from .iterations import reorder_block_iter_var, transform_block_layout
 from .loops import fuse, reorder, split, tile
@@ -61,6 +62,7 @@ __all__ = [
     "hoist_factor",
     "loop_partition",
     "merge",
+    "merge_reduction",
     "online_softmax",
     "online_variance",
     "pack",

@@ -73,6 +73,11 @@ THEMES = (
         (steps.rfactor, steps.split_reduction, steps.decompose_reduction),
         rank=2,
     ),
+    Theme(
+        (stages.reduce_stage, stages.total_stage, stages.product_stage, stages.map_stage),
+        (steps.decompose_reduction, steps.merge_reduction, steps.fission, steps.split),
+        update=True,
+    ),
     *(
         Theme(made, (*tried, steps.compute_inline), rank=2, dtypes=("float32", "float64"))
         for made, tried in (

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import IndexMap, Schedule
-from tilewright.schedule.blocks import feeding, has_reduction
+from tilewright.schedule.blocks import feeding, has_reduction, writers_of
 from tilewright.schedule.find import blocks_in, find_block, find_loop, loops_above
 from tilewright.tir.intrinsics import intrin_names
 from tilewright.tir.ir import Block, Dim, Expr, ForKind, IterKind, Label, Seq, Var
@@ -519,6 +519,24 @@ def decompose_reduction(sch: Schedule, pick: Pick) -> None:
     sch.decompose_reduction(block, loops[pick(len(loops))] if loops else a_loop(sch, pick))
 
 
+def merge_reduction(sch: Schedule, pick: Pick) -> None:
+    """Mostly of an init that was split off; where there is none, of one that this does."""
+    apart = [b for b in blocks_in(sch.func.body) if has_reduction(b) and b.init is None]
+    if apart and not sometimes(pick, 8):
+        block = one_of(pick, apart)
+        inits = [b for b in writers_of(sch.func, block.writes[0].buffer) if not has_reduction(b)]
+        if not inits:
+            raise NoTarget
+        sch.merge_reduction(referred(sch, one_of(pick, inits).label), referred(sch, block.label))
+        return
+    label = a_block(sch, pick, reduces)
+    loops = [v for v in sch.get_loops(label) if pick(2)] or [a_loop(sch, pick)]
+    init = sch.decompose_reduction(label, loops[0])
+    if pick(2):
+        one_of(pick, (split, fuse, reorder, fission, fission))(sch, pick)
+    sch.merge_reduction(init, a_block(sch, pick) if sometimes(pick) else label)
+
+
 def rfactor(sch: Schedule, pick: Pick) -> None:
     sch.rfactor(a_loop(sch, pick, reduces), one_of(pick, (0, 0, 1, 1, -1, -2, 2, 5)))
 
@@ -655,7 +673,7 @@ STEPS: tuple[Step, ...] = (
     transform_layout, join_block, join_layout, join_tile, reindex,
     reindex_cache_read, reindex_cache_write, prefetch, rolling_buffer, compute_at_and_roll,
     compute_at, compute_at, compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at,
-    compute_inline, reverse_compute_inline, decompose_reduction, rfactor, rfactor,
+    compute_inline, reverse_compute_inline, decompose_reduction, merge_reduction, rfactor, rfactor,
     fuse_reduction_epilogue, split_reduction, online_softmax, online_variance, hoist_factor,
     pad_einsum, decompose_padding, blockize, tensorize, pipeline, double_buffer, swizzle,
     work_on, winograd,
