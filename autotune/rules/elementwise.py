@@ -35,7 +35,8 @@ def elementwise_variants(
 
     def streamed(draft: Draft) -> None:
         rows(draft)
-        draft.schedule.stream(draft.block(position), 0)
+        for number in range(len(block.writes)):
+            draft.schedule.stream(draft.block(position), number)
 
     def inside(draft: Draft) -> None:
         schedule_inside(draft, draft.block(position), target)
@@ -189,9 +190,12 @@ def _leaves(func: Func, block: Block, target: Target) -> bool:
 def _is_for_one(func: Func, block: Block) -> bool:
     """Whether a block fills a buffer for one reduction, which reads another part of it at each of
     its spatial places, but for what windows share."""
-    (buffer,) = region_buffers(block.writes)
+    out = output_of(block)
+    if out is None or out.buffer not in func.allocs:
+        return False
+    buffer = out.buffer
     readers = readers_of(func, {buffer})
-    if buffer not in func.allocs or len(readers) != 1 or not has_reduction(readers[0]):
+    if len(readers) != 1 or not has_reduction(readers[0]):
         return False
     (read,) = [i for i in inputs_of(readers[0]) if i.buffer is buffer]
     sizes = extents(readers[0])

@@ -444,6 +444,19 @@ def test_large_results_are_written_past_the_caches(func: Func, names: set[str]) 
     assert {s.name for s in found if s.func.annotations} == names & {"streamed"}
 
 
+@pytest.mark.parametrize("internal", [False, True])
+def test_results_that_are_computed_together(internal: bool) -> None:
+    a = te.placeholder((1 << 10, 1 << 10), name="A")
+    b, c = te.compute((1 << 10, 1 << 10), lambda i, j: (a[i, j], a[i, j] * 2), name=("B", "C"))
+    k = te.reduce_axis(1 << 10, name="k")
+    d = te.compute((1 << 10,), lambda i: te.sum(b[i, k] * c[i, k], axis=k), name="D")
+    func = te.func([a, d] if internal else [a, b, c])
+    found = sketches(func, resolve("cpu -mcpu=cascadelake -threads=1"))
+    notes = {s.name: s.func.annotations for s in found}
+    apart = {"rows": (), "streamed": (("stream", [1, 2]),)}
+    assert notes == ({"rows+rows": ()} if internal else apart)
+
+
 def test_a_result_that_is_read_again_stays_in_the_caches() -> None:
     a = te.placeholder((1 << 20,), name="A")
     b = te.compute((1 << 20,), lambda i: a[i] * 2, name="B")
