@@ -32,12 +32,21 @@ class Access:
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """`scale` times `atom`, which takes values from 0 to `span`.
+    """`scale` times `atom`, which takes values from 0 to `span`, or any where that is `None`.
 
     Without an atom it is a slack of that span: what accesses differ by.
     """
 
     atom: Expr | None
+    scale: Dim
+    span: Dim | None
+
+
+@dataclass(frozen=True, eq=False)
+class Swept:
+    """`scale` times `atom`, which loops inside an access take from 0 to `span`."""
+
+    atom: Expr
     scale: Dim
     span: Dim
 
@@ -86,12 +95,12 @@ def gapless(r: Range, inner: Mapping[Var, Dim], ranges: Ranges) -> Range | None:
         if t not in moving and t.atom is not None:
             low = low + t.atom * t.scale
     reach: Dim = r.extent
-    moving = [t for t in moving if not certain(t.span == 0)]  # of loops of one iteration
+    moving = [t for t in moving if t.span is None or not certain(t.span == 0)]
     while moving:
         step = next(
             (t for t in moving if certain(t.scale >= 1) and certain(t.scale <= reach)), None
         )
-        if step is None or type(step.atom) is not Var:
+        if step is None or step.span is None or type(step.atom) is not Var:
             return None
         moving.remove(step)
         reach = reach + step.scale * step.span
@@ -107,13 +116,15 @@ def _common(accesses: Sequence[Access], d: int, ends: _Ends) -> list[Term] | Non
         r = access.ranges[d]
         terms, rest = _terms(r.min, ends)
         outer: dict[object, Term] = {}
-        swept: dict[object, Term] = {}
+        swept: dict[object, Swept] = {}
         for t in terms:
             assert t.atom is not None
-            inside = not free_vars(t.atom).isdisjoint(access.inner)
-            if inside and not certain(t.scale >= 0):
+            if free_vars(t.atom).isdisjoint(access.inner):
+                outer[key_of(t.atom)] = t
+                continue
+            if t.span is None or not certain(t.scale >= 0):
                 return None
-            (swept if inside else outer)[key_of(t.atom)] = t
+            swept[key_of(t.atom)] = Swept(t.atom, t.scale, t.span)
         least = rest
         most = rest + _reach(swept, access.guards, ends)
         most = most + (r.extent - 1)
@@ -134,10 +145,10 @@ def _common(accesses: Sequence[Access], d: int, ends: _Ends) -> list[Term] | Non
     return [*shared.values(), Term(None, 1, high - low)]
 
 
-def _reach(terms: Mapping[object, Term], guards: Sequence[Expr], ends: _Ends) -> Dim:
+def _reach(terms: Mapping[object, Swept], guards: Sequence[Expr], ends: _Ends) -> Dim:
     """What `terms` add up to at most, where a guard may keep some of them together."""
     free = sum((t.scale * t.span for t in terms.values()), start=0)
-    variables = {v for t in terms.values() if t.atom is not None for v in free_vars(t.atom)}
+    variables = {v for t in terms.values() for v in free_vars(t.atom)}
     for guard in guards if len(terms) > 1 else ():
         if (
             type(guard) is not Binary
@@ -168,9 +179,8 @@ def _terms(e: Expr, ends: _Ends) -> tuple[list[Term], Dim]:
     terms = []
     for atom, scale in scales.values():
         low, high = ends(atom)
-        if low is None or high is None or not certain(low == 0):
-            high = 1 << 62
-        terms.append(Term(atom, scale, high))
+        known = low is not None and certain(low == 0)
+        terms.append(Term(atom, scale, high if known else None))
     return terms, rest
 
 
@@ -227,16 +237,18 @@ def _determine(sums: Iterable[list[Term]], wanted: set[Var], ends: _Ends) -> boo
 def _mixed_radix(terms: list[Term], wanted: set[Var]) -> list[Expr]:
     """The atoms that the sum of `terms` determines; those free of `wanted` are known anyway."""
     moving = [t for t in terms if t.atom is not None and free_vars(t.atom) & wanted]
-    span = next((t.span for t in terms if t.atom is None), 0)
+    span: Dim | None = next((t.span for t in terms if t.atom is None), 0)
     atoms: list[Expr] = []
     while moving:
         least = next(
             (t for t in moving if all(t is u or certain(t.scale <= u.scale) for u in moving)), None
         )
-        if least is None or least.atom is None or not certain(least.scale > span):
+        if least is None or least.atom is None:
+            return []
+        if span is None or not certain(least.scale > span):
             return []
         moving.remove(least)
-        span = span + least.scale * least.span
+        span = None if least.span is None else span + least.scale * least.span
         atoms.append(least.atom)
     return atoms
 

@@ -165,12 +165,12 @@ class InBounds:
             )  # fmt: skip
 
     def covered(self, touch: Touch, regions: Sequence[Region]) -> bool:
-        """Whether one of the declared regions covers the access."""
+        """Whether one of the declared regions covers the access, which is within its buffer."""
         return any(
             r.buffer is touch.buffer
             and all(
-                self._in_range(e, x, touch.place)
-                for e, x in zip(touch.indices, r.ranges, strict=True)
+                _is_whole(x, size) or self._in_range(e, x, touch.place)
+                for e, x, size in zip(touch.indices, r.ranges, r.buffer.shape, strict=True)
             )
             for r in regions
         )
@@ -186,6 +186,10 @@ class InBounds:
         return self.holds(binary(Op.GE, e, r.min), place) and self.holds(
             binary(Op.LT, e, r.min + as_expr(r.extent)), place
         )
+
+
+def _is_whole(r: Range, size: Dim) -> bool:
+    return type(r.min) is Const and r.min.value == 0 and r.extent == size
 
 
 _MIRRORED: dict[Op, Op] = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE}

@@ -1081,3 +1081,21 @@ def test_an_open_factor_is_no_loop_of_a_reduction(size: int | None) -> None:
     else:
         with pytest.raises(ScheduleError, match="is guarded off altogether"):
             sch.rfactor(pieces, 0)
+
+
+def test_a_loop_of_unknown_reach_under_an_open_factor() -> None:
+    """It was given a number for its reach, and 16 times that is no int64."""
+    a = te.placeholder((6, 0), "float32", name="A")
+    f = te.func([a, te.compute((6, 0), lambda i, j: a[i, j] + 1, name="B")])
+    sch = Schedule(f, symbolic=True)
+    factor = sch.sample_categorical([2, 3])
+    block = sch.get_block("B")
+    outer, inner = sch.split(sch.get_loops(block)[0], factors=[None, factor])
+    copy = sch.cache_read(block, 0, "local")
+    sch.compute_at(copy, inner)
+    sch.fission(inner, after=None)
+    sch.fuse(*sch.get_loops(copy)[2:])
+    sch.transform_layout(copy, ("write", 0), lambda i, j: (i * 8 + j,))
+    with pytest.raises(ScheduleError, match="A_local may write an element of A_local") as refusal:
+        sch.fission(outer, after=None)
+    assert refusal.value.__cause__ is None

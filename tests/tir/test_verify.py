@@ -46,6 +46,7 @@ from tilewright.tir.ir import (
     seq,
     store,
 )
+from tilewright.tir.parser import parse
 from tilewright.tir.regions import access_regions
 from tilewright.tir.verify import verify
 
@@ -294,6 +295,23 @@ def test_declared_regions_cover_accesses() -> None:
     refused(func(For(I, 16, copy(I * 1, writes=()))), "stores to B[v]", "declared writes")
     wide = (Region(A, (Range(const(0), 16),)),)
     verify(func(For(I, 16, copy(I * 1, reads=wide))))
+
+
+def test_a_whole_buffer_covers_what_a_guard_and_data_keep_inside() -> None:
+    verify(
+        parse("""
+@tw.script
+def main(
+    A: T.Buffer((15,), "float32"),
+    D: T.Buffer((16,), "int32", value_range=(0, 3)),
+    B: T.Buffer((16,), "float32"),
+):
+    for i in range(16):
+        with T.block("B"):
+            v = T.axis.spatial(16, i)
+            B[v] = T.select(v < 15, A[v // 3 * 3 + T.int64(D[v])], 0.0)
+""")
+    )
 
 
 # Initialised data
