@@ -7,9 +7,9 @@ from dataclasses import replace as _replace
 from typing import Any
 
 from ...errors import ScheduleError
-from ...tir.ir import Block, Const, Expr, For, ForKind, Func, Iter, IterKind, Label, Stmt, Var
+from ...tir.ir import Block, Expr, For, ForKind, Func, Iter, IterKind, Label, Stmt, Var
 from ...tir.visit import substitute
-from ..blocks import nest
+from ..blocks import free_vars, nest
 from ..digits import Bijection, bijection
 from ..find import find_block, path_to, rebuild
 from ..index_map import IndexMap
@@ -55,8 +55,9 @@ def transform_block_layout(
 
     The map takes the block's iteration variables, and is one to one onto the new ones: it fuses
     indices (i * 8 + j), splits them (i // 4, i % 4) and permutes them. None of its results mixes
-    spatial and reduction indices. Each iteration variable must be a loop of its own right above the
-    block, as `get_loops` gives them before any split. Gives the new loops.
+    spatial and reduction indices. The loops right above the block must run it once for each value
+    of its iteration variables, none of them under a guard. With a map that changes nothing, a nest
+    that was split and fused by hand is one of plain loops again. Gives the new loops.
     """
     path = path_to(fn, block)
     old = path[-1]
@@ -144,45 +145,24 @@ def _own_loops(path: Sequence[Stmt], block: Block) -> list[For]:
         at=block.label,
         hint="do this step before splits that do not divide",
     )
-    bound: dict[Var, Iter] = {}
-    for i in block.iters:
-        if type(i.value) is Const and i.extent == 1:
-            continue
-        require(
-            type(i.value) is Var and i.value not in bound,
-            "the iteration variable {0} of block {1} is bound to {2}; expected a loop of its own",
-            i.var.name,
-            block.label.name,
-            lambda i=i: repr(i.value),
-            at=block.label,
-            hint="do this step before the loops are split and fused",
-        )
-        assert isinstance(i.value, Var)
-        bound[i.value] = i
+    around = {s.var for s in path if type(s) is For}
+    used = {v for i in block.iters for v in free_vars(i.value) & around}
     loops: list[For] = []
+    missing = set(used)
     for s in reversed(path[:-1]):
-        if type(s) is not For or s.var not in bound:
+        if not missing or type(s) is not For or (s.var not in used and s.extent != 1):
             break
         loops.append(s)
-    missing = [v.name for v in bound if all(v is not s.var for s in loops)]
+        missing.discard(s.var)
     require(
         not missing,
         "loops {0} of block {1} are not right above it",
-        lambda: ", ".join(missing),
+        lambda: ", ".join(sorted(v.name for v in missing)),
         block.label.name,
         at=block.label,
         hint="fission loops that other blocks are in, and reorder what is between",
     )
     for s in loops:
-        require(
-            s.extent == bound[s.var].extent,
-            "loop {0} has {1} iterations, the iteration variable {2} has {3}",
-            s.var.name,
-            s.extent,
-            bound[s.var].var.name,
-            bound[s.var].extent,
-            at=s.var,
-        )
         require(
             s.kind is ForKind.SERIAL,
             "loop {0} is {1} already; transform the block before that",
@@ -197,7 +177,41 @@ def _own_loops(path: Sequence[Stmt], block: Block) -> list[For]:
             lambda s=s: ", ".join(k for k, _ in s.annotations),
             at=s.var,
         )
+    _require_one_to_one(loops, block)
     return loops
+
+
+def _require_one_to_one(loops: Sequence[For], block: Block) -> None:
+    """Require that `loops` run a block once for each value of its iteration variables."""
+    sizes: dict[Var, int] = {}
+    for s in loops:
+        require(
+            isinstance(s.extent, int),
+            "loop {0} of block {1} has the open extent {2}; expected a number",
+            s.var.name,
+            block.label.name,
+            s.extent,
+            at=s.var,
+            hint="do this step before splits by sampled factors, or take the decisions first",
+        )
+        assert isinstance(s.extent, int)
+        sizes[s.var] = s.extent
+    moving = IndexMap(tuple(sizes), tuple(i.value for i in block.iters))
+    try:
+        reached = bijection(moving, sizes).extents
+    except ScheduleError as refusal:
+        refusal.data.setdefault("at", block.label)
+        raise
+    for i, size in zip(block.iters, reached, strict=True):
+        require(
+            size == i.extent,
+            "the loops of block {0} give {1} {2} values, it has {3}",
+            block.label.name,
+            i.var.name,
+            size,
+            i.extent,
+            at=block.label,
+        )
 
 
 def _kinds(block: Block, mapping: IndexMap, new: Bijection) -> list[IterKind]:
