@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, SupportsIndex, TypeVar
 
@@ -48,6 +49,9 @@ def method(
     call.__name__ = primitive.name
     call.__qualname__ = f"Schedule.{primitive.name}"
     call.__doc__ = function.__doc__
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    parameters = primitive.call_signature.parameters.values()
+    call.__signature__ = inspect.Signature([own, *parameters])  # type: ignore[attr-defined]
     return call
 
 
@@ -173,6 +177,7 @@ class Schedule:
     merge = method(p.merge)
     fission = method(p.fission)
     add_unit_loop = method(p.add_unit_loop)
+    make_blocks = method(p.make_blocks)
     reorder_block_iter_var = method(p.reorder_block_iter_var)
     transform_block_layout = method(p.transform_block_layout)
 

@@ -189,7 +189,8 @@ class InBounds:
 
 
 def _is_whole(r: Range, size: Dim) -> bool:
-    return type(r.min) is Const and r.min.value == 0 and r.extent == size
+    starts = type(r.min) is Const and r.min.value == 0
+    return starts and isinstance(r.extent, int) and isinstance(size, int) and r.extent == size
 
 
 _MIRRORED: dict[Op, Op] = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE}

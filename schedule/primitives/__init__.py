@@ -29,6 +29,7 @@ from .sample import (
     sample_tile,
 )
 from .stage import read_at, write_at
+from .statements import make_blocks
 from .storage import storage_align
 from .stream import stream
 from .swizzle import swizzle
@@ -61,6 +62,7 @@ __all__ = [
     "get_producers",
     "hoist_factor",
     "loop_partition",
+    "make_blocks",
     "merge",
     "merge_reduction",
     "online_softmax",

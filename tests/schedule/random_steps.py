@@ -225,6 +225,10 @@ def storage_align(sch: Schedule, pick: Pick) -> None:
     sch.storage_align(block, an_output(sch, pick, block), axis, factor, offset)
 
 
+def make_blocks(sch: Schedule, pick: Pick) -> None:
+    sch.make_blocks()
+
+
 def stream(sch: Schedule, pick: Pick) -> None:
     block = a_block(sch, pick)
     sch.stream(block, an_output(sch, pick, block))
@@ -675,6 +679,6 @@ STEPS: tuple[Step, ...] = (
     compute_at, compute_at, compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at,
     compute_inline, reverse_compute_inline, decompose_reduction, merge_reduction, rfactor, rfactor,
     fuse_reduction_epilogue, split_reduction, online_softmax, online_variance, hoist_factor,
-    pad_einsum, decompose_padding, blockize, tensorize, pipeline, double_buffer, swizzle,
-    work_on, winograd,
+    pad_einsum, decompose_padding, make_blocks, blockize, tensorize, pipeline, double_buffer,
+    swizzle, work_on, winograd,
 )  # fmt: skip

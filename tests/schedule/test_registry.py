@@ -25,8 +25,9 @@ def test_the_issue_of_this_package_is_complete() -> None:
 def test_each_has_its_method(name: str) -> None:
     method = Schedule.__dict__[name]
     assert method.__doc__
-    parameters = list(inspect.signature(PRIMITIVES[name].function).parameters)[1:]
-    assert parameters[: len(PRIMITIVES[name].names)] or name in QUERIES or parameters
+    parameters = list(inspect.signature(method).parameters)
+    decision = ["decision"] * PRIMITIVES[name].samples
+    assert parameters == ["self", *PRIMITIVES[name].names, *decision]
 
 
 @pytest.mark.parametrize("name", BUILTIN)
