@@ -28,6 +28,7 @@ from .choose import Decide, Declare, as_decision
 from .find import blocks_in, find_path
 from .index_map import IndexMap, parse_index_map, with_captured
 from .primitive import PRIMITIVES, Primitive, find_primitive, misspelt, reserve
+from .primitives.statements import loose_statements
 from .render import explain
 from .require import Space, collecting
 from .trace import Step, Trace, is_note
@@ -82,6 +83,7 @@ class Schedule:
         self._outputs: list[Any] = []
         self._homes: list[int] = []  # the position of the function that an output is of
         self._refs: tuple[dict[Any, Ref], ...] = tuple({} for _ in funcs)
+        self._came_loose = tuple(any(loose_statements(f.body)) for f in funcs.values())
 
     @property
     def func(self) -> Func:
@@ -378,6 +380,8 @@ class Schedule:
         primitive.check_types(dict(encoded))
         decoded = {name: self._decode(value) for name, value in encoded}
         func, result = primitive.call(self.func, choose, decoded)
+        if func is not self.func and self._came_loose[self._at]:
+            _require_blocks(func)
         if choose is not None:
             _ = choose.decision
         return func, result
@@ -575,3 +579,14 @@ def _flatten(result: Any) -> tuple[list[Any], str]:
         return [result], "l" if type(result) is Var else "b"
     parts = [_flatten(part) for part in result]
     return [v for outputs, _ in parts for v in outputs], "".join(kinds for _, kinds in parts)
+
+
+def _require_blocks(func: Func) -> None:
+    """Refuse a step on a program with statements in no block, which steps do not look at."""
+    for statement, _ in loose_statements(func.body):
+        raise ScheduleError(
+            "a statement of {0} is in no block: {1}",
+            func.name,
+            lambda statement=statement: str(statement).strip(),
+            hint="begin with make_blocks(), which makes a block of each",
+        )

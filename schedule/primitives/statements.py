@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 
-from ... import dtypes
 from ...tir.ir import (
     Binary,
     Block,
+    Buffer,
+    Expr,
     For,
     ForKind,
     Func,
@@ -17,6 +18,7 @@ from ...tir.ir import (
     Label,
     Load,
     Op,
+    Ramp,
     Range,
     Seq,
     Stmt,
@@ -27,7 +29,7 @@ from ...tir.structure import same
 from ...tir.visit import substitute, walk
 from ..blocks import free_vars, loop_ranges, with_regions
 from ..distinct import Access, distinct
-from ..find import blocks_in, replace
+from ..find import blocks_in, nested, replace
 from ..primitive import primitive
 from ..require import require
 
@@ -46,86 +48,99 @@ def make_blocks(fn: Func) -> tuple[Func, tuple[Label, ...]]:
     tells by itself what the statement touches of what it stores to. It is one of a reduction, whose
     order is free from then on, if the statement updates elements that it does not choose, by an
     associative and commutative operator. Otherwise it is opaque: its iterations run in order.
-    Statements under a condition, in vectorized loops and of several values at once stay as they
-    are. Gives the labels of the blocks.
+    Conditions and vectorized loops become part of a block. Gives the labels of the blocks.
     """
-    found: list[tuple[Store, tuple[For, ...]]] = []
-    _collect(fn.body, (), found)
-    require(
-        bool(found),
-        "all statements of {0} are in blocks, or under conditions or in vectorized loops",
-        fn.name,
-    )
+    found = list(loose_statements(fn.body))
+    require(bool(found), "all statements of {0} are in blocks", fn.name)
     taken = {b.label.name for b in blocks_in(fn.body)}
     labels: list[Label] = []
     for statement, loops in found:
-        label = Label(_unique(statement.buffer.name, taken))
+        require(
+            not any(type(n) is Ramp for n in walk(statement)),
+            "{0} stores several elements at once: the program was lowered already",
+            lambda statement=statement: str(statement).strip(),
+        )
+        label = Label(_unique(_name(statement), taken))
         taken.add(label.name)
         fn = replace(fn, statement, _block(label, statement, loops))
         labels.append(label)
     return fn, tuple(labels)
 
 
-def _collect(
-    stmt: Stmt, around: tuple[For, ...], found: list[tuple[Store, tuple[For, ...]]]
-) -> None:
-    """The statements in `stmt` that can be blocks, with the loops around them."""
-    if type(stmt) is For and stmt.kind not in (ForKind.VECTOR, ForKind.THREAD):
-        _collect(stmt.body, (*around, stmt), found)
-    elif type(stmt) is Seq:
-        for s in stmt.stmts:
-            _collect(s, around, found)
-    elif type(stmt) is Store and stmt.mask is None and dtypes.info(stmt.value.dtype).lanes == 1:
-        found.append((stmt, around))
+def loose_statements(
+    stmt: Stmt, around: tuple[For, ...] = ()
+) -> Iterator[tuple[Stmt, tuple[For, ...]]]:
+    """The statements that are in no block, with the loops around them."""
+    if type(stmt) is For and stmt.kind is not ForKind.VECTOR:
+        yield from loose_statements(stmt.body, (*around, stmt))
+    elif type(stmt) is Seq or (type(stmt) is not Block and any(blocks_in(stmt))):
+        for s in nested(stmt):
+            yield from loose_statements(s, around)
+    elif type(stmt) is not Block:
+        yield stmt, around
+
+
+def _name(statement: Stmt) -> str:
+    stored = next((n.buffer for n in walk(statement) if type(n) is Store), None)
+    return "block" if stored is None else stored.name
 
 
 def _unique(name: str, taken: set[str]) -> str:
     return next(n for k in count() if (n := f"{name}_{k}" if k else name) not in taken)
 
 
-def _block(label: Label, statement: Store, loops: Sequence[For]) -> Block:
+def _block(label: Label, statement: Stmt, loops: Sequence[For]) -> Block:
     variables = {s.var: Var(f"v{s.var.name}") for s in loops}
     spatial = _spatial(statement, loops)
-    updates = _is_update(statement)
-    chosen = {v for e in statement.indices for v in free_vars(e)}
+    chosen = _chosen(statement)
     iters = []
     for s in loops:
-        free = updates and s.var not in chosen
+        free = chosen is not None and s.var not in chosen
         otherwise = IterKind.REDUCE if free else IterKind.OPAQUE
         kind = IterKind.SPATIAL if s.var in spatial else otherwise
         iters.append(Iter(variables[s.var], s.extent, kind, s.var))
     return with_regions(Block(label, tuple(iters), (), (), substitute(statement, variables)))
 
 
-def _spatial(statement: Store, loops: Sequence[For]) -> set[Var]:
+def _spatial(statement: Stmt, loops: Sequence[For]) -> set[Var]:
     """The loops no two iterations of which have to do with the same elements of what is stored."""
-    indices, own = statement.indices, _own(statement)
-    used = {v for e in indices for v in free_vars(e)}
-    telling = [s for s in loops if s.var in used]
-    access = Access(tuple(Range(e, 1) for e in indices), {})
-    alike = all(_same_place(n, statement) for n in own)
-    if alike and distinct([access], telling, loop_ranges(loops)):
-        return {s.var for s in telling}
-    plain = ((d, e) for d, e in enumerate(indices) if type(e) is Var)
-    return {e for d, e in plain if all(n.indices[d] is e for n in own)}
+    around = {s.var for s in loops}
+    found = set(around)
+    for buffer, indices in {
+        n.buffer: n.indices for n in walk(statement) if type(n) is Store
+    }.items():
+        accesses = [n.indices for n in _accesses(statement, buffer)]
+        used = {v for e in indices for v in free_vars(e)}
+        telling = [s for s in loops if s.var in used]
+        alike = used <= around and all(_same_place(i, indices) for i in accesses)
+        access = Access(tuple(Range(e, 1) for e in indices), {})
+        if alike and distinct([access], telling, loop_ranges(loops)):
+            found &= used
+        else:
+            plain = ((d, e) for d, e in enumerate(indices) if type(e) is Var)
+            found &= {e for d, e in plain if all(i[d] is e for i in accesses)}
+    return found
 
 
-def _is_update(statement: Store) -> bool:
-    """Whether a statement combines an element, in an order that is free, with other values."""
-    value, own = statement.value, _own(statement)
-    return (
-        type(value) is Binary
-        and value.op in UPDATES
-        and len(own) == 1
-        and (value.a is own[0] or value.b is own[0])
-        and _same_place(own[0], statement)
-    )
+def _chosen(statement: Stmt) -> set[Var] | None:
+    """What tells the element that a statement combines with others, in an order that is free.
+
+    `None` for other statements.
+    """
+    if type(statement) is not Store or type(statement.value) is not Binary:
+        return None
+    value = statement.value
+    old = [n for n in _accesses(statement, statement.buffer) if n is not statement]
+    updates = value.op in UPDATES and len(old) == 1 and (value.a is old[0] or value.b is old[0])
+    if not updates or not _same_place(old[0].indices, statement.indices):
+        return None
+    return {v for e in statement.indices for v in free_vars(e)}
 
 
-def _own(statement: Store) -> list[Load]:
-    """What a statement reads of the buffer that it stores to."""
-    return [n for n in walk(statement) if type(n) is Load and n.buffer is statement.buffer]
+def _accesses(statement: Stmt, buffer: Buffer) -> list[Store | Load]:
+    found = [n for n in walk(statement) if type(n) is Store or type(n) is Load]
+    return [n for n in found if n.buffer is buffer]
 
 
-def _same_place(a: Load, b: Store) -> bool:
-    return all(map(same, a.indices, b.indices))
+def _same_place(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
+    return all(map(same, a, b))

@@ -13,7 +13,7 @@ from tilewright.tir.ir import Block, For, Func, Stmt
 
 from . import random_stages as stages
 from . import random_steps as steps
-from .random_programs import DTYPES, a_program, a_program_of
+from .random_programs import DTYPES, a_program, a_program_of, with_plain_statements
 from .random_stages import SIZES, Pick, Stage
 from .random_steps import STEPS, Step
 from .random_targets import NoTarget
@@ -31,6 +31,8 @@ class Theme:
     """At most how many stages."""
     sizes: tuple[int, ...] = SIZES
     dtypes: tuple[str, ...] = DTYPES
+    plain: bool = False
+    """Whether most blocks are written as plain statements."""
 
 
 THEMES = (
@@ -109,6 +111,11 @@ THEMES = (
         for rank in (2, 3)
     ),
     Theme((stages.map_stage, stages.reduce_stage), (steps.sampled_split, steps.chosen_split)),
+    Theme(
+        (stages.map_stage, stages.reduce_stage, stages.stencil_stage, stages.gather_stage),
+        (steps.make_blocks, steps.fission, steps.merge, steps.compute_at),
+        plain=True,
+    ),
 )
 
 
@@ -130,6 +137,8 @@ def a_case(pick: Pick, about: Step | None = None) -> tuple[Func, Sequence[Step]]
         sizes=theme.sizes,
         dtypes=theme.dtypes,
     )
+    if theme.plain:
+        func = with_plain_statements(func, pick)
     if about is not None:
         return func, (about,)
     return func, STEPS + theme.steps * (len(STEPS) // (2 * len(theme.steps)))

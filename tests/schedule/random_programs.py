@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from tilewright.schedule.blocks import nest
+from tilewright.schedule.find import blocks_in, loops_in, replace_stmt
 from tilewright.tir import te
-from tilewright.tir.ir import Expr, Func
+from tilewright.tir.ir import Expr, Func, IterKind, Seq, Store, seq
+from tilewright.tir.visit import substitute
 
 from .random_stages import SIZES, STAGES, Draft, Pick, Stage, Tensor, a_size
 
@@ -73,3 +77,22 @@ def joined(x: Tensor, tensors: list[Tensor], name: str, pick: Pick) -> Tensor:
 
     fits = x.shape[len(x.shape) - len(other.shape) :] == other.shape
     return te.compute(x.shape, whole if fits else value, name=name)
+
+
+def with_plain_statements(func: Func, pick: Pick) -> Func:
+    """`func` as people write it: most blocks as plain statements, inits before their loops."""
+    body = func.body
+    for top in body.stmts if isinstance(body, Seq) else (body,):
+        loops = list(loops_in(top))
+        block = next(blocks_in(top))
+        if not isinstance(block.body, Store) or block.predicate is not None or pick(4) == 0:
+            continue
+        values = {i.var: i.value for i in block.iters}
+        reduced = {i.value for i in block.iters if i.kind is IterKind.REDUCE}
+        inner = [(s.var, s.extent) for s in loops if s.var in reduced]
+        outer = [(s.var, s.extent) for s in loops if s.var not in reduced]
+        stmt = nest(inner, substitute(block.body, values))
+        if block.init is not None:
+            stmt = seq(substitute(block.init, values), stmt)
+        body = replace_stmt(body, top, nest(outer, stmt))
+    return replace(func, body=body)

@@ -119,10 +119,10 @@ def partition(sch: Schedule, pick: Pick) -> None:
 
 def merge(sch: Schedule, pick: Pick) -> None:
     blocks = [b.label for b in blocks_in(sch.func.body)]
-    start = pick(len(blocks) if sometimes(pick, 8) else max(1, len(blocks) - 1))
+    start = pick(max(1, len(blocks) - (not sometimes(pick, 8))))
     chosen = blocks[start : start + 2 + sometimes(pick, 4)]
     chains = [list(sch.get_loops(referred(sch, label))) for label in chosen]
-    if sometimes(pick, 8) or not all(chains):
+    if sometimes(pick, 8) or not chains or not all(chains):
         sch.merge(*[a_loop(sch, pick) for _ in range(2)])
         return
     level = pick(min(map(len, chains)))
@@ -430,7 +430,7 @@ def rolling_buffer(sch: Schedule, pick: Pick) -> None:
 def compute_at_and_roll(sch: Schedule, pick: Pick) -> None:
     """Put a block into a loop of a consumer and let it roll there, if there is such a place."""
     labels = [b.label for b in blocks_in(sch.original.body)]
-    start = pick(len(labels))
+    start = pick(max(1, len(labels)))
     for position in [*range(start, len(labels)), *range(start)]:
         for level in range(3):
             trial = sch.copy()

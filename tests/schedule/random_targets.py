@@ -27,6 +27,8 @@ class NoTarget(Exception):
 
 
 def one_of(pick: Pick, choices: Sequence[T]) -> T:
+    if not choices:
+        raise NoTarget
     return choices[pick(len(choices))]
 
 

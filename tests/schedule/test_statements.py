@@ -133,17 +133,61 @@ def test_what_is_in_blocks_already_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    "lines",
+    ("lines", "kinds"),
     [
-        ("for i in T.vectorized(8):", "    Z[0, i] = 1"),
-        ("if X[0, 0] > 0:", "    Z[0, 0] = 1"),
-        ("for i in T.thread('threadIdx.x', 8):", "    Z[0, i] = 1"),
-        ("Y[T.ramp(0, 1, 8)] = Y[T.ramp(8, 1, 8)]",),
+        (("for i in range(8):", "    for j in T.vectorized(8):", "        Z[i, j] = 1"), "S"),
+        (("for i in range(8):", "    if X[i, 0] > 0:", "        Z[i, 0] = 1"), "S"),
+        (("for i in range(8):", "    if Z[0, i] > 0:", "        Z[i, 0] = 1"), "O"),
+        (
+            (
+                "for i in range(8):",
+                "    if X[i, 0] > 0:",
+                "        Z[i, 0] = 1",
+                "    else:",
+                "        Y[0] = Y[0] + 1",
+            ),
+            "O",
+        ),
+        (("for i in T.thread('threadIdx.x', 8):", "    Z[0, i] = 1"), "S"),
+        (("Y[0] = X[0, 0] + 1",), ""),
     ],
 )
-def test_what_stays_in_no_block(lines: tuple[str, ...]) -> None:
-    with pytest.raises(ScheduleError, match="all statements of main are in blocks, or under"):
-        Schedule(program(*lines)).make_blocks()
+def test_conditions_and_vectors_become_part_of_a_block(lines: tuple[str, ...], kinds: str) -> None:
+    func = program(*lines)
+    sch = Schedule(func)
+    sch.make_blocks()
+    (block,) = blocks_in(sch.func.body)
+    assert "".join(LETTERS[i.kind] for i in block.iters) == kinds
+    verify(sch.func)
+    check_meaning(func, sch.func)
+    check_compiled(func, sch.func)
+
+
+def test_other_steps_wait_for_blocks() -> None:
+    """They would not see what is in none."""
+    func = program("for i in range(8):", "    Z[i, 0] = 1", "    Y[i] = Z[i, 0]")
+    sch = Schedule(func)
+    sch.make_blocks()
+    (loop,) = sch.get_loops(sch.get_block("Y"))
+    sch.parallel(loop)
+    check_replays(func, sch)
+    later = program(
+        "for i in range(8):",
+        '    with T.block("Y"):',
+        "        v = T.axis.spatial(8, i)",
+        "        Y[v] = X[v, 0]",
+        "    Z[i, 0] = Y[i + 1]",
+    )
+    sch = Schedule(later)
+    (loop,) = sch.get_loops(sch.get_block("Y"))
+    with pytest.raises(ScheduleError, match="statement of main is in no block: Z") as refusal:
+        sch.parallel(loop)
+    assert "make_blocks" in str(refusal.value)
+
+
+def test_lowered_programs_stay() -> None:
+    with pytest.raises(ScheduleError, match="several elements at once: the program was lowered"):
+        Schedule(program("Y[T.ramp(0, 1, 8)] = Y[T.ramp(8, 1, 8)]")).make_blocks()
 
 
 def test_programs_of_blocks_alone() -> None:
