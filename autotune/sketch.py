@@ -7,6 +7,7 @@ legal, `prune` which of them are worth a measurement.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,6 +20,8 @@ from ..schedule.require import Space
 from ..target import Target
 from ..tir.ir import Expr, Func, Label, Var
 from .garbage import collected_later
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -103,9 +106,10 @@ def sketches(
 ) -> tuple[Sketch, ...]:
     """The sketches of a concrete program, the most promising first; `only` says which, by name.
 
-    With `algebra`, also of programs that are the same over the reals alone.
+    With `algebra`, also of programs that are the same over the reals alone. A program for which no
+    rule makes one is left as it is written, and a warning says why.
 
-    Raises `ScheduleError` where no rule makes one.
+    Raises `ScheduleError` where `only` leaves none.
     """
     from .rules import plans
 
@@ -121,6 +125,10 @@ def sketches(
             refused.append(f"{name}: {error}")
             continue
         made.append(replace(Sketch.of(draft.schedule, name), prune=tuple(draft.prune)))
+    if not made and only is None:
+        _log.warning("no rule makes a schedule for %s: left as written", func.name)
+        _log.info("%s", "\n".join(refused))
+        made.append(Sketch.of(Schedule(func, symbolic=True), "written"))
     if not made:
         raise ScheduleError("no rule makes a schedule for {0}:\n{1}", func.name, "\n".join(refused))
     return tuple(made)

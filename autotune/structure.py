@@ -135,7 +135,13 @@ def extents(block: Block) -> dict[Var, int]:
 
 def is_injective(block: Block) -> bool:
     """Whether a block is spatial and has one output, of which each element is written once."""
-    return not has_reduction(block) and len(region_buffers(block.writes)) == 1
+    kinds = {i.kind for i in block.iters}
+    return kinds <= {IterKind.SPATIAL} and len(region_buffers(block.writes)) == 1
+
+
+def is_ordered(block: Block) -> bool:
+    """Whether a block has iterations that run in their order alone."""
+    return any(i.kind is IterKind.OPAQUE for i in block.iters)
 
 
 def is_expensive(block: Block) -> bool:

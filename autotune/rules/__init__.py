@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+from ...schedule import Schedule
 from ...schedule.find import loops_in
 from ...target import Target
 from ...tir.ir import Func
-from ..sketch import Rule
+from ..sketch import Draft, Rule
 from ..structure import in_order
 from .groups import Variant, groups
+from .nests import is_plain, needs_nests, separate_nests
 from .winograd import alternatives
 
 MAX_SKETCHES = 12
@@ -26,18 +28,34 @@ def plans(
     """The combinations of one variant for each group of blocks: a name, and rules to apply in turn.
 
     With `algebra`, also those of programs that are the same over the reals alone. Combinations that
-    begin alike begin with the same rules. A program with loops that never run is left as it is.
+    begin alike begin with the same rules. A program with loops that never run is left as it is, and
+    one that was scheduled by hand may stay so; so do its blocks that cannot have plain nests.
     """
     if any(loop.extent == 0 for loop in loops_in(func.body)):
         yield "nothing", ()
         return
-    for other in alternatives(func, target) if algebra else ():
-        prepared, ways = groups(other.func, target, other.names, other.taken)
-        for name, (first, *rest) in _combined(prepared, ways, MAX_OTHER):
-            rules = (other.apply, first, *other.before, *rest, *other.after)
-            yield f"{other.name}:{name}", rules
     names = {b.label: n for n, b in enumerate(in_order(func))}
-    yield from _combined(*groups(func, target, names), MAX_SKETCHES)
+    by_hand = needs_nests(func)
+    start: tuple[Rule, ...] = (_separate,) if by_hand else ()
+    if by_hand:
+        plain = Schedule(func)
+        made = separate_nests(plain)
+        names |= {label: len(names) + n for n, label in enumerate(made)}
+        func = plain.func
+    left = {b.label for b in in_order(func) if not is_plain(func, b)}
+    for other in alternatives(func, target, names) if algebra else ():
+        prepared, ways = groups(other.func, target, other.names, other.taken | left)
+        for name, (first, *rest) in _combined(prepared, ways, MAX_OTHER):
+            rules = (*start, other.apply, first, *other.before, *rest, *other.after)
+            yield f"{other.name}:{name}", rules
+    for name, rules in _combined(*groups(func, target, names, left), MAX_SKETCHES):
+        yield name, (*start, *rules)
+    if by_hand:
+        yield "written", ()
+
+
+def _separate(draft: Draft) -> None:
+    draft.made += separate_nests(draft.schedule)
 
 
 def _combined(
@@ -51,5 +69,7 @@ def _combined(
         for order in sorted(product(*(range(len(variants)) for variants in found)), key=sum)
     ]
     for choice in orders[:most]:
+        if not choice:
+            continue
         rules = (rule for variant in choice for rule in variant.rules)
         yield "+".join(v.name for v in choice), (prepared, *rules)

@@ -28,6 +28,7 @@ from ..structure import (
     is_expensive,
     is_injective,
     is_near,
+    is_ordered,
     reuses,
     vector_choices,
 )
@@ -39,6 +40,7 @@ from .joining import join
 from .keys import key_variants
 from .matrix import matrix_variants
 from .online import online_variants
+from .ordered import ordered_variants
 from .rows import row_dimensions, rows_variants
 
 
@@ -210,6 +212,8 @@ def _variants(
 ) -> list[Variant]:
     positions = [names[m.label] for m in members]
     anchor = members[0] if _is_contraction(members[0]) else members[-1]
+    if is_ordered(anchor):
+        return [Variant(name, (rule,)) for name, rule in ordered_variants(positions[-1], target)]
     if _is_contraction(anchor):
         tiles = matrix_variants(members, positions, target)
         dots = dot_variants(members, positions, target)

@@ -50,10 +50,12 @@ class Alternative:
     after: list[Rule]
 
 
-def alternatives(func: Func, target: Target) -> Iterator[Alternative]:
-    """The program with all its 3 by 3 convolutions computed by tiles of one size."""
+def alternatives(func: Func, target: Target, numbers: Mapping[Label, int]) -> Iterator[Alternative]:
+    """The program with all its 3 by 3 convolutions computed by tiles of one size.
+
+    `numbers` are those of its blocks (`Draft.block`).
+    """
     original = in_order(func)
-    numbers = {b.label: n for n, b in enumerate(original)}
     for tile in sorted(ALGORITHMS, reverse=True):
         changed, names = func, dict(numbers)
         done: list[int] = []

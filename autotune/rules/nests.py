@@ -1,0 +1,109 @@
+"""Programs written by hand: brought to a nest for each block, a loop for each iteration variable.
+
+    for k: for i: for j: C[i, j] += ..   ->   for i: for j: for k: C[i, j] += ..
+
+    for i: { A[i] = ..; for j: B[i, j] = A[i] + .. }   ->   for i: A[i] = ..
+                                                            for i: for j: B[i, j] = A[i] + ..
+
+That is the form in which operators are defined and from which the other rules start. What the
+primitives refuse stays as its author wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...errors import ScheduleError
+from ...schedule import Schedule
+from ...schedule.blocks import has_reduction, region_buffers
+from ...schedule.find import blocks_in, find_block, find_loop, nested, path_to
+from ...schedule.index_map import IndexMap
+from ...tir.ir import Block, Const, For, ForKind, Func, Label, Seq, Stmt, Store, Var
+from ..structure import in_order
+
+AGAIN = (ForKind.PARALLEL, ForKind.VECTOR, ForKind.UNROLL)
+"""The kinds of loops whose iterations may run one after the other as well."""
+
+
+def needs_nests(func: Func) -> bool:
+    """Whether something is not in a block, alone in plain loops, one for each variable of it."""
+    plain = all(is_plain(func, b) for b in in_order(func))
+    return not plain or _has_statements(func.body) or bool(_inits(func))
+
+
+def separate_nests(sch: Schedule) -> tuple[Label, ...]:
+    """Give each block a nest of its own, and each of its variables a loop, where that can be.
+
+    Gives the labels of the blocks that are made for statements in none.
+    """
+    labels = [sch.get_block(n) for n in range(len(in_order(sch.func)))]
+    made = _blocks_made(sch)
+    labels += made
+    for label in labels:
+        if is_plain(sch.func, find_block(sch.func, label)):
+            continue
+        for loop in sch.get_loops(label):
+            if find_loop(sch.func, loop).kind in AGAIN:
+                _attempt(sch.serial, loop)
+        _cut(sch, label)
+    for label in labels:
+        block = find_block(sch.func, label)
+        if not is_plain(sch.func, block):
+            variables = tuple(Var(f"i{n}") for n in range(len(block.iters)))
+            _attempt(sch.transform_block_layout, label, IndexMap(variables, variables))
+    for init, label in _inits(sch.func):
+        _attempt(sch.merge_reduction, init, label)
+    return made
+
+
+def _attempt(step: Callable[..., Any], *arguments: Any) -> bool:
+    try:
+        step(*arguments)
+    except ScheduleError:
+        return False
+    return True
+
+
+def _blocks_made(sch: Schedule) -> tuple[Label, ...]:
+    try:
+        return sch.make_blocks()
+    except ScheduleError:
+        return ()
+
+
+def _has_statements(stmt: Stmt) -> bool:
+    return type(stmt) is Store or any(map(_has_statements, nested(stmt)))
+
+
+def _cut(sch: Schedule, label: Label) -> None:
+    """Cut the loops around a block, from the innermost one, where other statements share them."""
+    loops = sch.get_loops(label)
+    for n in reversed(range(len(loops))):
+        if type(find_loop(sch.func, loops[n]).body) is Seq and _attempt(sch.fission, loops[n]):
+            loops = sch.get_loops(label)
+
+
+def is_plain(func: Func, block: Block) -> bool:
+    """Whether a block is alone in serial loops, one for each variable in their order."""
+    loops = [s for s in path_to(func, block.label) if type(s) is For]
+    values = [i.value for i in block.iters if not (type(i.value) is Const and i.extent == 1)]
+    return (
+        len(values) == len(loops)
+        and all(s.var is v and s.kind is ForKind.SERIAL for s, v in zip(loops, values, strict=True))
+        and (not loops or len(list(blocks_in(loops[0]))) == 1)
+    )
+
+
+def _inits(func: Func) -> list[tuple[Label, Label]]:
+    """Reductions that have no init, each behind the spatial block that writes its result before."""
+    found: list[tuple[Label, Label]] = []
+    blocks = in_order(func)
+    for n, block in enumerate(blocks):
+        if block.init is not None or not has_reduction(block):
+            continue
+        written = region_buffers(block.writes)
+        before = [b for b in blocks[:n] if region_buffers(b.writes) & written]
+        if before and not has_reduction(before[-1]):
+            found.append((before[-1].label, block.label))
+    return found

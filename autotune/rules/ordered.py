@@ -1,0 +1,55 @@
+"""Blocks with iterations in an order of their own (scans): their spatial loops in parallel.
+
+    for i: for t: Y[i, t + 1] = Y[i, t] + X[i, t]    ->    parallel for i: for t: ..
+
+Spatial loops outside those run in parallel, the last one inside them in vectors. What the
+primitives refuse stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import takewhile
+
+from ...errors import ScheduleError
+from ...schedule.find import find_block
+from ...target import Target
+from ...tir.ir import IterKind, Var
+from ..sketch import Draft, Rule
+from ..structure import extents
+from .common import fused, lanes_for, widest
+
+
+def ordered_variants(position: int, target: Target) -> Iterator[tuple[str, Rule]]:
+    """One schedule without decisions."""
+
+    def ordered(draft: Draft) -> None:
+        schedule_ordered(draft, position, target)
+
+    yield "ordered", ordered
+
+
+def schedule_ordered(draft: Draft, position: int, target: Target) -> None:
+    """Run the outer spatial loops of a block in parallel, and its innermost one in vectors."""
+    sch = draft.schedule
+    label = draft.block(position)
+    block = find_block(sch.func, label)
+    spatial = {i.value: i.var for i in block.iters if i.kind is IterKind.SPATIAL}
+    loops = sch.get_loops(label)
+    around: list[Var] = list(takewhile(lambda loop: loop in spatial, loops))
+    if len(around) < len(loops) and loops[-1] in spatial:
+        extent = extents(block)[spatial[loops[-1]]]
+        lanes = lanes_for(target, widest(block), extent)
+        trial = sch.copy()
+        try:
+            _, vector = trial.split(loops[-1], factors=[None, lanes])
+            trial.vectorize(vector)
+        except ScheduleError:
+            pass
+        else:
+            draft.schedule = sch = trial
+    if around:
+        try:
+            sch.parallel(fused(sch, around))
+        except ScheduleError:
+            return

@@ -1,0 +1,192 @@
+"""Programs that people wrote by hand are scheduled like those that formulas make."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright import ops
+from tilewright.autotune.candidates import Rowspace
+from tilewright.autotune.rules import plans
+from tilewright.autotune.rules.nests import needs_nests, separate_nests
+from tilewright.autotune.sketch import sketches
+from tilewright.codegen.detect import resolve
+from tilewright.schedule import Schedule
+from tilewright.tir.equality import structural_equal
+from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
+
+from ..schedule.machinery import check_compiled, check_meaning, check_replays
+
+PRODUCT = """
+for i in range(13):
+    for j in range(40):
+        C[i, j] = 0.0
+        for k in range(9):
+            C[i, j] = C[i, j] + A[i, k] * B[k, j]
+"""
+TURNED = """
+for k in range(9):
+    for i in range(13):
+        for j in range(40):
+            with T.block("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[vi, vj] = 0.0
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""
+TILED = """
+for i in T.parallel(13):
+    for jo, k in T.grid(5, 9):
+        for ji in T.vectorized(8):
+            with T.block("C"):
+                vi = T.axis.spatial(13, i)
+                vj = T.axis.spatial(40, jo * 8 + ji)
+                vk = T.axis.reduce(9, k)
+                with T.init():
+                    C[vi, vj] = 0.0
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""
+GUARDED = """
+for io, ii, j in T.grid(3, 5, 40):
+    with T.block("C"):
+        vi = T.axis.spatial(13, io * 5 + ii)
+        vj = T.axis.spatial(40, j)
+        T.where(io * 5 + ii < 13)
+        C[vi, vj] = A[vi, 0] * B[0, vj]
+"""
+SCAN = """
+for i in range(13):
+    C[i, 0] = A[i, 0]
+    for j in range(39):
+        C[i, j + 1] = C[i, j] * 0.5 + B[0, j + 1]
+"""
+DOWN = """
+for j in range(40):
+    C[0, j] = A[0, 0]
+for i in range(12):
+    for j in range(40):
+        C[i + 1, j] = C[i, j] * 0.5 + B[0, j]
+"""
+LAPS = """
+for i in range(12):
+    for j in range(39):
+        C[i + 1, j] = A[i, 0]
+        C[i, j + 1] = C[i + 1, j] + B[0, j]
+for i in range(13):
+    C[i, 39] = 1.0
+for j in range(39):
+    C[12, j] = 2.0
+    C[0, j] = 3.0
+"""
+CASES = {
+    "product": PRODUCT, "turned": TURNED, "tiled": TILED, "guarded": GUARDED, "scan": SCAN,
+    "down": DOWN, "laps": LAPS,
+}  # fmt: skip
+
+
+def program(text: str) -> Func:
+    header = """@tw.script
+def matmul(
+    A: T.Buffer((13, 9), "float32"),
+    B: T.Buffer((9, 40), "float32"),
+    C: T.Buffer((13, 40), "float32"),
+):
+"""
+    return parse(header + "".join(f"    {line}\n" for line in text.strip().splitlines()))
+
+
+def names_of(func: Func) -> list[str]:
+    return [s.name for s in sketches(func, resolve("cpu -threads=2"))]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_candidates_compute_what_was_written(name: str) -> None:
+    func = program(CASES[name])
+    rng = np.random.default_rng(0)
+    for sketch in sketches(func, resolve("cpu -threads=2")):
+        for row in Rowspace(sketch).sample(rng, 1):
+            scheduled = sketch.trace.with_row(row.tolist()).apply(func)
+            check_compiled(func, scheduled.func)
+
+
+@pytest.mark.parametrize("name", ["product", "turned", "tiled"])
+def test_what_is_the_same_gets_the_same_sketches(name: str) -> None:
+    formula = names_of(ops.matmul_func(13, 40, 9))
+    assert names_of(program(CASES[name])) == [*formula, "written"]
+
+
+@pytest.mark.parametrize("name", ["product", "turned", "tiled"])
+def test_nests_are_those_of_the_formula(name: str) -> None:
+    func = program(CASES[name])
+    sch = Schedule(func)
+    assert needs_nests(func)
+    separate_nests(sch)
+    assert not needs_nests(sch.func)
+    assert structural_equal(sch.func, ops.matmul_func(13, 40, 9))
+    check_replays(func, sch)
+
+
+def test_formulas_are_left_alone() -> None:
+    for func in (ops.matmul_func(8, 8, 8), ops.softmax_func(4, 8), ops.conv2d_func(c=2, h=4, w=4)):
+        assert not needs_nests(func)
+        assert "written" not in [name for name, _ in plans(func, resolve("cpu"))]
+
+
+def test_rows_that_share_a_loop_get_nests_of_their_own() -> None:
+    func = parse("""
+@tw.script
+def softmax(A: T.Buffer((6, 40), "float32"), B: T.Buffer((6, 40), "float32")):
+    M = T.alloc((6,), "float32")
+    S = T.alloc((6,), "float32")
+    E = T.alloc((6, 40), "float32")
+    for i in range(6):
+        M[i] = -3e38
+        for j in range(40):
+            M[i] = T.maximum(M[i], A[i, j])
+        S[i] = 0.0
+        for j in range(40):
+            E[i, j] = T.exp(A[i, j] - M[i])
+            S[i] = S[i] + E[i, j]
+        for j in range(40):
+            B[i, j] = E[i, j] / S[i]
+""")
+    sch = Schedule(func)
+    separate_nests(sch)
+    check_meaning(func, sch.func)
+    formula = names_of(ops.softmax_func(6, 40))
+    assert names_of(func) == [*formula, "written"]
+    rng = np.random.default_rng(0)
+    for sketch in sketches(func, resolve("cpu -threads=2")):
+        (row,) = Rowspace(sketch).sample(rng, 1)
+        check_compiled(func, sketch.trace.with_row(row.tolist()).apply(func).func)
+
+
+def test_scans_run_in_their_order() -> None:
+    assert names_of(program(SCAN)) == ["ordered+rows", "written"]
+    func = program(DOWN)
+    assert names_of(func) == ["ordered+rows", "written"]
+    sketch = sketches(func, resolve("cpu -threads=2"))[0]
+    (row,) = Rowspace(sketch).sample(np.random.default_rng(0), 1)
+    assert "T.vectorized(" in str(sketch.trace.with_row(row.tolist()).apply(func).func)
+
+
+def test_what_no_rule_is_for_is_left_as_written(caplog: Any) -> None:
+    """A block that cannot have a nest of its own is no start for other rules."""
+    with caplog.at_level(logging.WARNING):
+        assert names_of(program(GUARDED)) == ["written"]
+    assert not caplog.records  # it was scheduled by hand
+
+
+def test_a_program_that_no_rule_makes_anything_of(
+    caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tilewright.autotune.rules.plans", lambda *_, **__: iter(()))
+    with caplog.at_level(logging.WARNING):
+        (sketch,) = sketches(ops.matmul_func(4, 4, 4), resolve("cpu"))
+    assert sketch.name == "written"
+    assert not sketch.trace.steps
+    assert "no rule makes a schedule for matmul: left as written" in caplog.text
