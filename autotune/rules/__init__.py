@@ -44,7 +44,7 @@ def plans(
         func = plain.func
     left = {b.label for b in in_order(func) if not is_plain(func, b)}
     for other in alternatives(func, target, names) if algebra else ():
-        prepared, ways = groups(other.func, target, other.names, other.taken | left)
+        prepared, ways = groups(other.func, target, other.names, {*other.taken, *left})
         for name, (first, *rest) in _combined(prepared, ways, MAX_OTHER):
             rules = (*start, other.apply, first, *other.before, *rest, *other.after)
             yield f"{other.name}:{name}", rules

@@ -159,7 +159,7 @@ def test_loops_that_were_split_and_fused_become_plain_ones(func: Func) -> None:
     sch.fuse(inner, j)
     sch.reorder(*sch.get_loops(b)[::-1])
     sch.add_unit_loop(b)
-    swapped = {2: swap, 3: lambda i, j, k: (j, i, k)}[2 + len(rest)]
+    swapped: Callable[..., Any] = (lambda i, j, k: (j, i, k)) if rest else swap
     for s in (sch, plain):
         s.transform_block_layout(b, swapped)
     assert structural_equal(sch.func, plain.func)
