@@ -117,6 +117,27 @@ def test_candidates_compute_what_the_program_does(name: str, options: dict[str, 
                 )  # fmt: skip
 
 
+@pytest.mark.parametrize("shape", [(17, 13), (64, 3), (5, 7, 11), (9, 40, 3)])
+def test_elements_of_rows_that_are_shorter_than_vectors(shape: tuple[int, ...]) -> None:
+    """Vectors begin at any element of a row, and go on in the next ones."""
+    a = te.placeholder(shape, name="A")
+    func = te.func([a, te.compute(shape, ONE_MORE[len(shape)](a), name="B")])
+    target = resolve("cpu -threads=2")
+    found, wanted = arguments(func, 1), arguments(func, 1)
+    interpret(func, *wanted)
+    (sketch,) = sketches(func, target)
+    for row in Rowspace(sketch).sample(np.random.default_rng(0), 4):
+        schedule = sketch.trace.with_row(row.tolist()).apply(func)
+        to_module(compile_func(schedule.func, target))(*found)
+        np.testing.assert_array_equal(found[-1], wanted[-1])
+
+
+ONE_MORE: dict[int, Any] = {
+    2: lambda a: lambda i, j: a[i, j] + 1,
+    3: lambda a: lambda i, j, k: a[i, j, k] + 1,
+}
+
+
 def test_attention_in_bands_keeps_only_a_band_of_scores() -> None:
     func = ops.attention_func(1, 2, 160, 32)
     target = resolve("cpu -threads=2")
