@@ -53,8 +53,7 @@ def check_machine(manifest: Manifest, flags: frozenset[str] | None) -> None:
     """
     if flags is None:
         _log.warning("%s tells no processor features: they are not checked", _CPUINFO)
-        return
-    missing = [name for name in manifest.features if FEATURES[name].flag not in flags]
+    missing = [n for n in manifest.features if flags is not None and FEATURES[n].flag not in flags]
     if missing:
         raise ArtifactError(
             "the artifact is for {0} and needs {1}, which this processor does not have",

@@ -174,8 +174,9 @@ def test_tile_registers_that_the_system_withholds_are_missed(
         if granted:
             check_machine(manifest, flags)
         else:
-            with pytest.raises(ArtifactError, match="registers of amx-tile, which the system does"):
-                check_machine(manifest, flags)
+            for told in (flags, None):
+                with pytest.raises(ArtifactError, match="registers of amx-tile, which the system"):
+                    check_machine(manifest, told)
             write(library, target=Target.parse("cpu -mcpu=sapphirerapids -mattr=-amx-tile"))
             check_machine(read_manifest(library), flags)
 
