@@ -120,34 +120,37 @@ def time_interleaved(
     """Time several functions in turns, one sample of each per round, so that drift hits all alike.
 
     A turn begins with a call that is not timed, as samples taken one after the other follow calls:
-    what the others left in the caches is no matter of the function's. Functions that take 16 times
-    `min_sample_seconds` or longer are not called twice for that. `before_turn` is called first of
-    all, for instance to wait until threads that another function left busy are not any more. Only
-    ratios of medians within one such run compare them.
+    what the others left in the caches is no matter of the function's. Functions that have always
+    taken 16 times `min_sample_seconds` or longer are not called twice for that. `before_turn` is
+    called first of all, for instance to wait until threads that another function left busy are not
+    any more. Only ratios of medians within one such run compare them.
     """
-    plans, spent, most = [], [], _FAR * min_sample_seconds
+    plans, spent, fastest = [], list[float](), list[float]()
+    most = _FAR * min_sample_seconds
     for fn in fns:
         began = clock()
         cold = _sample(fn, 1, 0.0, clock)
         repeats, _ = _calibrate(fn, cold, min_sample_seconds, clock)
-        plans.append((fn, repeats, cold < most))
+        plans.append((fn, repeats))
+        fastest.append(cold)
         spent.append(clock() - began)
     rows = []
     for _ in range(rounds):
         row = []
-        for number, (fn, repeats, warm) in enumerate(plans):
+        for number, (fn, repeats) in enumerate(plans):
             began = clock()
             if before_turn is not None:
                 before_turn()
-            if warm:
+            if fastest[number] < most:
                 fn()
             row.append(_sample(fn, repeats, most, clock))
+            fastest[number] = min(fastest[number], row[-1])
             spent[number] += clock() - began
         rows.append(row)
     columns = zip(*rows, strict=True)
     return tuple(
         Timing(samples, repeats, seconds)
-        for samples, (_, repeats, _), seconds in zip(columns, plans, spent, strict=True)
+        for samples, (_, repeats), seconds in zip(columns, plans, spent, strict=True)
     )
 
 

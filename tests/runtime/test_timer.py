@@ -97,6 +97,14 @@ def test_what_others_left_in_the_caches_is_not_timed(warm: float, timed: float) 
     assert turn == pytest.approx(2 * warm if warm < 16e-3 else warm)
 
 
+def test_a_slow_first_call_is_no_reason_to_time_others_in_the_caches() -> None:
+    """Memory is new to the first call."""
+    fake = Fake()
+    fn = fake.function(50e-3, 8e-3, *[8e-3, 5e-3] * 4)
+    (timing,) = time_interleaved([fn], rounds=5, clock=fake.clock)
+    assert timing.samples == pytest.approx([8e-3, *[5e-3] * 4])
+
+
 def test_a_call_below_the_clocks_grain_ends() -> None:
     fake = Fake()
     timing = time_calls(fake.function(0.0), max_samples=2, clock=fake.clock)
