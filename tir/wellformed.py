@@ -227,7 +227,8 @@ class _Checker:
         def visit(t: Stmt) -> None:
             match t:
                 case For():
-                    if t.kind in (ForKind.UNROLL, ForKind.VECTOR) or t.extent == 1:
+                    one = isinstance(t.extent, int) and t.extent == 1
+                    if one or t.kind in (ForKind.UNROLL, ForKind.VECTOR):
                         fixed.add(t.var)
                 case Store() if t.buffer is s.buffer:
                     self.constant_indices(s.buffer, t.indices, fixed)

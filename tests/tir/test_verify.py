@@ -195,6 +195,9 @@ def test_register_buffers_have_constant_indices() -> None:
 
     verify(program(ForKind.UNROLL))
     refused(program(ForKind.SERIAL), "index of register buffer acc depends on i", "unroll")
+    inner = For(J, I + 1, store(reg, (J,), 0.0))  # an extent that is not constant
+    refused(func(Alloc(reg, For(I, 4, inner))), "index of register buffer acc depends on j")
+    verify(func(Alloc(reg, For(I, 4, For(J, I + 1, store(reg, (const(0),), 0.0))))))
 
 
 # Bounds
