@@ -78,7 +78,9 @@ def remainder(context: Context, a: Poly, b: Poly, shown: Expr | None = None) -> 
             if context.fits(unwrapped):
                 return remainder(context, unwrapped, b)
     if part is ONE:
-        smaller = {k: _residue(k, c, scale) for k, c in r.items()}
+        # A sum of several terms stays alike under `//` and `%`, whose digits then tell it.
+        alone = len(r.keys() - {ONE}) == 1
+        smaller = {k: _residue(k, c, scale) if alone or k is ONE else c for k, c in r.items()}
         if smaller != r and context.fits(smaller):
             return remainder(context, smaller, b)
     if part is ONE:

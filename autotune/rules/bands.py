@@ -198,9 +198,9 @@ def ends_of(draft: Draft, band: Band, plans: tuple[Plan, Plan], labels: Sequence
     upper = Tiles(draft, first, own[0], target, middle=False, given={above: tall})
     for label, plan, tile in zip(ends, own, (upper, lower), strict=True):
         for n, by in plan.packs:
-            copy = pack(sch, label, n, by, tile.width(by))
+            packed = pack(sch, label, n, by, tile.width(by))
             panel = tile.inner[by] if by is plan.vector else None
-            schedule_copy(sch, copy, tile.lanes, target, panel=panel, parallel=True)
+            schedule_copy(sch, packed, tile.lanes, target, panel=panel, parallel=True)
     return Ends(ends, blocks, (above, below), (upper, lower))
 
 

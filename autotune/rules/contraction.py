@@ -47,7 +47,7 @@ from ..structure import (
 from .common import fused, lanes_for, nbytes, unroll_hint, widest
 from .elementwise import schedule_following
 from .joining import flatten
-from .packing import pack, packings, schedule_copy
+from .packing import Packed, pack, packings, schedule_copy
 from .tiles import sample_tiles, write_back
 
 SHORTEST = 8
@@ -145,7 +145,7 @@ class _Tiled:
 
     plan: Plan
     tiles: Tiles
-    packed: dict[Var, Label]
+    packed: dict[Var, Packed]
     nest: _Nest
 
 
@@ -175,12 +175,12 @@ def place_copies(draft: Draft, position: int, *, local: bool) -> None:
     sch = draft.schedule
     tiled: _Tiled = draft.told[position]
     plan, tiles, nest = tiled.plan, tiled.tiles, tiled.nest
-    for by, label in tiled.packed.items():
+    for by, packed in tiled.packed.items():
         here = local and by is plan.vector
         if here:
-            sch.compute_at(label, nest.part)
+            sch.compute_at(packed.label, nest.part)
         panel = tiles.inner[by] if by is plan.vector and not plan.blocked else None
-        schedule_copy(sch, label, tiles.lanes, tiles.target, panel=panel, parallel=not here)
+        schedule_copy(sch, packed, tiles.lanes, tiles.target, panel=panel, parallel=not here)
     for n, by in plan.packs:
         if by is plan.vector:
             _ask_ahead(sch, nest, n)

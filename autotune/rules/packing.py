@@ -12,6 +12,7 @@ for each step of the reduction, the elements that one tile takes of it, one afte
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ...schedule import Schedule
 from ...schedule.find import find_block, find_loop
@@ -23,6 +24,16 @@ from ..structure import inputs_of, reduced, worth_packing
 from .common import fused
 from .squares import turn_in_squares
 from .tiles import tile_variables
+
+
+class Packed(NamedTuple):
+    """The block that packs an input.
+
+    Where dimensions of that are joined, it reads `flat`, a copy by joined ones that is never made.
+    """
+
+    label: Label
+    flat: Label | None = None
 
 
 def packings(main: Block, vector: Var) -> Iterator[tuple[tuple[int, Var], ...]]:
@@ -47,17 +58,17 @@ def packings(main: Block, vector: Var) -> Iterator[tuple[tuple[int, Var], ...]]:
         yield (*must, *across)
 
 
-def pack(sch: Schedule, main: Label, index: int, by: Var, tile: Dim) -> Label:
+def pack(sch: Schedule, main: Label, index: int, by: Var, tile: Dim) -> Packed:
     """Pack an input into panels of `tile` elements along `by`; gives the block that copies.
 
     Panels are numbered outside of the first dimension that the reduction runs along, so that each
-    lies in one piece.
+    lies in one piece. `schedule_copy` schedules the block that copies.
     """
     block = find_block(sch.func, main)
     source = inputs_of(block)[index]
     flat = None
     if len(source.at.shape) < len(source.buffer.shape):
-        # The notation of layouts is about dimensions; the copy by joined ones is never made.
+        # The notation of layouts is about dimensions, and squares are boxes of them.
         places = tuple(e for e in source.at.indices if type(e) is not Const)
         by_joined = IndexMap(tuple(i.var for i in block.iters), places)
         flat = sch.reindex_cache_read(main, index, "global", by_joined)
@@ -70,20 +81,18 @@ def pack(sch: Schedule, main: Label, index: int, by: Var, tile: Dim) -> Label:
     order = [d for d in range(rank) if d != place]
     order.insert(min(front, place), place)
     layout = "".join(chr(ord("A") + d) for d in order) + chr(ord("a") + place)
-    label = sch.pack(main, index, layout, [tile])
-    if flat is not None:
-        sch.compute_inline(flat)
-    return label
+    return Packed(sch.pack(main, index, layout, [tile]), flat)
 
 
 def schedule_copy(
-    sch: Schedule, label: Label, lanes: int, target: Target, *, panel: Dim | None, parallel: bool
+    sch: Schedule, packed: Packed, lanes: int, target: Target, *, panel: Dim | None, parallel: bool
 ) -> None:
     """Run a packing copy in vectors along what is contiguous in its source, perhaps in parallel.
 
     `panel` has the vectors of a panel where it is made of whole ones: where those lie across their
     source, squares are turned.
     """
+    label = packed.label
     block = find_block(sch.func, label)
     strides = inputs_of(block)[0].strides
     loops = sch.get_loops(label)[-len(block.iters) :]
@@ -107,6 +116,8 @@ def schedule_copy(
     if parallel:
         few = not _plenty(sch, find_loop(sch.func, outer[0]).extent, target)
         sch.parallel(fused(sch, outer[: 2 if few and place > 1 else 1]))
+    if packed.flat is not None:
+        sch.compute_inline(packed.flat)
 
 
 def _as_read(block: Block) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ... import dtypes
 from ...schedule import Schedule
@@ -19,7 +19,7 @@ from ...schedule.reductions import match_reduction
 from ...target import Target
 from ...tir.ir import Block, Func, IterKind, Label, Var
 from ..sketch import Draft, Rule
-from ..structure import extents, in_order, inputs_of, is_expensive, spatial
+from ..structure import extents, in_order, inputs_of, is_expensive, reduced, spatial
 from .common import fused, lanes_for, unroll_hint, widest
 
 
@@ -110,23 +110,25 @@ def schedule_reduction(
 ) -> Var | None:
     """Reduce in vectors of partial results, which are combined at the end.
 
+    Vectors run on through reduced dimensions that lie side by side; others are loops around them.
     Where the rows' loop `top` is around this block alone, the two parts are put into one such loop,
     which is given back. What is reduced has `least` elements at least where that is open.
     """
     sch = draft.schedule
     block = find_block(sch.func, label)
-    reduce = feeding(block, IterKind.REDUCE)
-    loops = [v for v in sch.get_loops(label) if v in reduce]
-    sizes = extents(block)
-    extent = 1
-    for i in block.iters:
-        if i.kind is IterKind.REDUCE:
-            extent *= sizes.get(i.var, least)
-    lanes = lanes_for(target, widest(block), extent)
+    sizes = {v: extents(block).get(v, least) for v in reduced(block)}
+    around, run = _side_by_side(block, sizes)
+    lanes = lanes_for(target, widest(block), math.prod(sizes[v] for v in run))
+    if lanes == 1 and around:
+        around, run = [], reduced(block)
+        lanes = lanes_for(target, widest(block), math.prod(sizes.values()))
+    extent = math.prod(sizes[v] for v in run)
     counts = [u for u in (1, 2, 4, 8) if u * lanes <= extent]
     if match_reduction(block) is None or lanes == 1 or not counts:
         return top
-    loop = fused(sch, loops)
+    reduce = feeding(block, IterKind.REDUCE)
+    loops = [v for v in sch.get_loops(label) if v in reduce]
+    loop = fused(sch, loops[len(around) :])
     count = sch.sample_categorical(counts)
     _, inner = sch.split(loop, factors=[None, count * lanes])
     rank = len(next(iter(block.writes)).buffer.shape)
@@ -134,8 +136,9 @@ def schedule_reduction(
     if top is not None:
         top = sch.get_loops(label)[0]
         sch.compute_at(partial, top)
-        *_, lane, step = sch.get_loops(partial)
-        sch.reorder(step, lane)
+        depth = len(around) + 2
+        lane, *steps = sch.get_loops(partial)[-depth:]
+        sch.reorder(*steps, lane)
     _partial_results(sch, partial, lanes)
     final = sch.get_loops(label)[-1]
     _, vector = sch.split(final, factors=[None, lanes])
@@ -145,6 +148,19 @@ def schedule_reduction(
     sch.unroll(parts)
     sch.unroll(sch.get_loops(label)[-1])
     return top
+
+
+def _side_by_side(block: Block, sizes: Mapping[Var, int]) -> tuple[list[Var], list[Var]]:
+    """The reduced variables: those outside, and the last ones that every input has in one run."""
+    order = reduced(block)
+    inputs = inputs_of(block)
+    run = order[-1:]
+    for v in reversed(order[:-1]):
+        steps = [(i.strides.get(v, 0), i.strides.get(run[0], 0)) for i in inputs]
+        if any(a is None or b is None or a != b * sizes[run[0]] for a, b in steps):
+            break
+        run.insert(0, v)
+    return order[: len(order) - len(run)], run
 
 
 def schedule_spatial(

@@ -134,6 +134,7 @@ EXAMPLES: list[tuple[Expr, Expr]] = [
     (K // 8 % 4 * 8 + K % 8, K % 32),
     ((K + 64) % 64, K),
     ((K * 6) % 4, K % 2 * 2),
+    ((K * 16 + J) % 7, (K * 16 + J) % 7),  # what (K * 16 + J) // 7 is of
     (I + J - I, J),
     (binary(Op.MIN, K, 100), K),
     (binary(Op.MAX, J, const(-1)), J),
