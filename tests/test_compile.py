@@ -25,6 +25,7 @@ from tilewright.codegen.detect import resolve
 from tilewright.compile import build_library
 from tilewright.runtime import load
 from tilewright.tir import te
+from tilewright.tir.ir import Expr
 from tilewright.tuning_db import (
     Explanation,
     ScheduleRecord,
@@ -462,6 +463,7 @@ sys.modules.update(dict.fromkeys(["llvmlite", "sqlalchemy", "xgboost", "psutil",
 import numpy as np
 from tilewright.runtime import load
 from tilewright.tir import te
+from tilewright.tir.ir import Expr
 module = load(sys.argv[1])
 a, b = np.ones((6, 4), np.float32), np.ones((4, 10), np.float32)
 c = np.empty((6, 10), np.float32)
@@ -508,6 +510,18 @@ def test_a_program_that_breaks_a_rule_is_not_built() -> None:
     y = te.compute((8,), lambda i: x[i + 1], name="Y")
     with pytest.raises(tw.VerifyError, match=r"X in dimension 0"):
         tw.build(te.func([x, y], name="shift"))
+
+
+def test_padding_by_reflection_is_built() -> None:
+    def reflected(i: Expr, n: int) -> Expr:
+        return te.select(i < 2, 2 - i, te.select(i < n + 2, i - 2, 2 * n - i))
+
+    x = te.placeholder((3, 19, 34), "float32", name="x")
+    y = te.compute((3, 23, 38), lambda c, i, j: x[c, reflected(i, 19), reflected(j, 34)], name="y")
+    given = np.random.default_rng(0).random((3, 19, 34), np.float32)
+    found = np.empty((3, 23, 38), np.float32)
+    tw.build(te.func([x, y]), "cpu -threads=1")(given, found)
+    np.testing.assert_array_equal(found, np.pad(given, ((0, 0), (2, 2), (2, 2)), mode="reflect"))
 
 
 @pytest.mark.parametrize("program", ["x", 3, None])

@@ -21,12 +21,15 @@ from .ir import (
     Const,
     Dim,
     Expr,
+    Load,
     Op,
     Range,
     Region,
+    Select,
     Var,
     as_expr,
     binary,
+    call,
     cast,
     const,
 )
@@ -34,7 +37,8 @@ from .polynomial import Poly, add, number
 from .prove import truth
 from .simplify import Simplifier
 from .structure import same
-from .survey import Binding, Division, Place, Survey, Touch
+from .survey import Binding, Division, Place, Survey, Touch, under
+from .visit import children, rewrite_children
 from .windows import variables
 
 
@@ -66,7 +70,18 @@ class InBounds:
         if self.holds(below, place) and self.holds(above, place):
             return True
         outside = binary(Op.OR, binary(Op.LT, e, const(0)), binary(Op.GE, e, as_expr(size)))
-        return self._never(outside, place)
+        return self._never(outside, place) or self._each_side(e, size, place)
+
+    def _each_side(self, e: Expr, size: Dim, place: Place) -> bool:
+        """Whether `e` has a select and is within `size` with each side in the select's place."""
+        chosen = _select_in(e)
+        if chosen is None:
+            return False
+        cond = chosen.cond
+        return all(
+            self.within(_with(e, chosen, side), size, under(place, known))
+            for side, known in ((chosen.then, cond), (chosen.other, call("not", cond)))
+        )
 
     def _never(self, condition: Expr, place: Place) -> bool:
         """Whether integer sets show that `condition` holds nowhere at `place`."""
@@ -186,6 +201,19 @@ class InBounds:
         return self.holds(binary(Op.GE, e, r.min), place) and self.holds(
             binary(Op.LT, e, r.min + as_expr(r.extent)), place
         )
+
+
+def _select_in(e: Expr) -> Select | None:
+    """A select that `e` computes with, none of those that only say where memory is read."""
+    if type(e) is Select or type(e) is Load:
+        return e if type(e) is Select else None
+    below = (_select_in(c) for c in children(e) if isinstance(c, Expr))
+    return next((found for found in below if found is not None), None)
+
+
+def _with(e: Expr, old: Expr, new: Expr) -> Expr:
+    """`e` with `new` for each `old`."""
+    return new if e is old else rewrite_children(e, lambda n: _with(n, old, new))
 
 
 def _is_whole(r: Range, size: Dim) -> bool:

@@ -131,9 +131,9 @@ class Survey:
                     self._expr(i, place)
             case If():
                 self._expr(s.cond, place)
-                self._stmt(s.then, _under(place, s.cond))
+                self._stmt(s.then, under(place, s.cond))
                 if s.other is not None:
-                    self._stmt(s.other, _under(place, call("not", s.cond)))
+                    self._stmt(s.other, under(place, call("not", s.cond)))
             case Let():
                 self._expr(s.value, place)
                 self.values[s.var] = s.value
@@ -156,7 +156,7 @@ class Survey:
     def _block(self, s: Block, place: Place) -> None:
         if s.predicate is not None:
             self._expr(s.predicate, place)
-            place = _under(place, s.predicate)
+            place = under(place, s.predicate)
         inside = Place((*place.around, s), place.conditions)
         self.blocks.append((s, inside))
         if any(i.extent == 0 for i in s.iters if isinstance(i.extent, int)):
@@ -176,7 +176,7 @@ class Survey:
         self._expr(s.value, place)
         if s.mask is not None:
             self._expr(s.mask, place)
-            place = _under(place, self.lane_of(s.mask))
+            place = under(place, self.lane_of(s.mask))
         for i in s.indices:
             self._expr(i, place)
         self._touch(s.buffer, s.indices, True, place)
@@ -195,8 +195,8 @@ class Survey:
             case Select():
                 cond = self.lane_of(e.cond)
                 self._expr(e.cond, place)
-                self._expr(e.then, _under(place, cond))
-                self._expr(e.other, _under(place, call("not", cond)))
+                self._expr(e.then, under(place, cond))
+                self._expr(e.other, under(place, call("not", cond)))
             case Binary():
                 self._expr(e.a, place)
                 self._expr(e.b, place)
@@ -207,7 +207,7 @@ class Survey:
             case Load():
                 if e.mask is not None:
                     self._expr(e.mask, place)
-                    place = _under(place, self.lane_of(e.mask))
+                    place = under(place, self.lane_of(e.mask))
                 for i in e.indices:
                     self._expr(i, place)
                 self._touch(e.buffer, e.indices, False, place)
@@ -254,5 +254,6 @@ class Survey:
         return self._lanes[lanes]
 
 
-def _under(place: Place, condition: Expr) -> Place:
+def under(place: Place, condition: Expr) -> Place:
+    """`place` where `condition` holds too."""
     return Place(place.around, (*place.conditions, condition))

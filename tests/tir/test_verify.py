@@ -228,6 +228,21 @@ def test_paths_are_followed() -> None:
     verify(func(For(I, 16, store(B, (I,), never))))
 
 
+def test_each_side_of_a_select_in_an_index_is_followed() -> None:
+    wide = Buffer("wide", (20,), "float32")
+
+    def program(index: Expr) -> Func:
+        return func(For(I, 20, store(wide, (I,), A[index])), A, wide)
+
+    reflected = select(I < 2, 2 - I, select(I < 18, I - 2, 32 - I))
+    verify(program(reflected))
+    verify(program(15 - reflected))
+    verify(program(reflected // 2 + select(I < 8, 8, 0)))
+    refused(program(select(I < 2, 2 - I, select(I < 19, I - 2, 32 - I))), "index T.select(i < 2")
+    refused(program(select(I < 2, 2 - I, select(I < 18, I - 2, 36 - I))), "[-17, 36]")
+    refused(program(select(I < 2, 1 - I, select(I < 18, I - 3, 32 - I))), "of A in dimension 0")
+
+
 def test_lets_and_loops_of_no_iteration() -> None:
     verify(func(For(I, 4, Let(J, I * 4, For(K, 4, store(B, (J + K,), 0.0))))))
     refused(func(For(I, 5, Let(J, I * 4, For(K, 4, store(B, (J + K,), 0.0))))), "[0, 19]")
