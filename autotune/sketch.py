@@ -28,7 +28,8 @@ _log = logging.getLogger(__name__)
 class Draft:
     """A schedule that rules are at work on, and the limits that they put on its decisions.
 
-    `told` is what a rule says of a block, by its number, to those that go on with it.
+    `told` is what a rule says of a block, by its number, to those that go on with it. `views` are
+    the copies that a block reads, by its number, which are computed inline in the end.
     """
 
     schedule: Schedule
@@ -36,6 +37,7 @@ class Draft:
     prune: list[tuple[str, Expr]] = field(default_factory=list)
     made: list[Label] = field(default_factory=list)
     told: dict[int, Any] = field(default_factory=dict)
+    views: dict[int, tuple[Label, ...]] = field(default_factory=dict)
 
     def block(self, number: int) -> Label:
         """A block by its position in the original program; those in `made` are numbered on."""
@@ -44,8 +46,8 @@ class Draft:
 
     def copy(self) -> Draft:
         """An independent draft in the same state, with the same decision variables."""
-        made, told = list(self.made), dict(self.told)
-        return Draft(self.schedule.copy(), self.target, list(self.prune), made, told)
+        made, told, views = list(self.made), dict(self.told), dict(self.views)
+        return Draft(self.schedule.copy(), self.target, list(self.prune), made, told, views)
 
     def limit(self, name: str, condition: bool | Expr) -> None:
         """Call rows hopeless for which `condition` does not hold.

@@ -199,6 +199,7 @@ class Schedule:
     cache_write = method(p.cache_write)
     cache_inplace = method(p.cache_inplace)
     cache_index = method(p.cache_index)
+    distinguish_reads = method(p.distinguish_reads)
     read_at = method(p.read_at)
     write_at = method(p.write_at)
     reindex = method(p.reindex)

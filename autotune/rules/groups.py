@@ -7,6 +7,7 @@ shares its rows (softmax, layer_norm), a spatial block alone.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.blocks import has_reduction, region_buffers
 from ...schedule.find import find_block
+from ...schedule.primitives.distinguish import distinguish_reads
 from ...schedule.primitives.inline import compute_inline
 from ...target import Target
 from ...tir.ir import Block, Func, Label
@@ -60,11 +62,13 @@ def groups(
 ) -> tuple[Callable[[Draft], None], list[list[list[Variant]]]]:
     """The step that prepares a program, and ways to part it: the variants of each group of blocks.
 
-    It inlines, and joins variables. Groups that make a band are one group in the first way. `names`
-    are the numbers of blocks (`Draft.block`); those of `taken` are left to the caller.
+    It inlines, tells apart what a product reads of one buffer, and joins variables. Groups that
+    make a band are one group in the first way. `names` are the numbers of blocks (`Draft.block`);
+    those of `taken` are left to the caller.
     """
     inlined, left = _inline(func, taken)
-    taken = set(taken)
+    apart, views, left = _tell_apart(left, taken)
+    taken = {*taken, *views}
     found: list[list[Label]] = []
     for block in reversed(in_order(left)):
         if block.label not in taken:
@@ -76,13 +80,65 @@ def groups(
         sch = draft.schedule
         for label in inlined:
             sch.compute_inline(draft.block(names[label]))
+        for label, index in apart:
+            copies = sch.distinguish_reads(draft.block(names[label]), index)
+            draft.views[names[label]] = copies
         for labels in joined:
             join(sch, [draft.block(names[label]) for label in labels])
 
     members = [[find_block(left, label) for label in labels] for labels in found]
-    apart = [_variants(left, blocks, names, target) for blocks in members]
-    banded = _banded(left, members, apart, names, target)
-    return prepare, [apart] if banded is None else [banded, apart]
+    single = [_variants(left, blocks, names, target) for blocks in members]
+    banded = _banded(left, members, single, names, target)
+    ways = [single] if banded is None else [banded, single]
+    if not apart:
+        return prepare, ways
+    numbers = {
+        id(v): {names[b.label] for b in blocks} for v, blocks in zip(single, members, strict=True)
+    }
+    return prepare, [
+        _with_views(way, {names[label] for label, _ in apart}, numbers) for way in ways
+    ]
+
+
+def _with_views(
+    way: list[list[Variant]], told: set[int], numbers: Mapping[int, set[int]]
+) -> list[list[Variant]]:
+    """Variants that compute the views of their blocks inline; a band's are those of no other."""
+    others = {n for variants in way for n in numbers.get(id(variants), ())}
+    made = []
+    for variants in way:
+        mine = told & numbers.get(id(variants), told - others)
+        last = functools.partial(_inline_views, blocks=sorted(mine))
+        made.append([Variant(v.name, (*v.rules, last) if mine else v.rules) for v in variants])
+    return made
+
+
+def _inline_views(draft: Draft, blocks: list[int]) -> None:
+    for number in blocks:
+        for view in draft.views[number]:
+            draft.schedule.compute_inline(view)
+
+
+def _tell_apart(
+    func: Func, kept: Collection[Label]
+) -> tuple[list[tuple[Label, int]], list[Label], Func]:
+    """Inputs to tell apart, each of a block that is a contraction then; the copies; the program."""
+    done: list[tuple[Label, int]] = []
+    views: list[Label] = []
+    for block in in_order(func):
+        if block.label in kept or not has_reduction(block) or _is_contraction(block):
+            continue
+        for index in range(len(inputs_of(block))):
+            try:
+                trial, copies = distinguish_reads(func, block.label, index)
+            except ScheduleError:
+                continue
+            if _is_contraction(find_block(trial, block.label)):
+                func = trial
+                views += copies
+                done.append((block.label, index))
+                break
+    return done, views, func
 
 
 def _banded(

@@ -2,6 +2,7 @@
 
 from .annotate import annotate, bind, parallel, serial, set_scope, unannotate, unroll, vectorize
 from .cache import cache_read, cache_write
+from .distinguish import distinguish_reads
 from .einsum import pad_einsum
 from .factor import hoist_factor
 from .index import cache_index
@@ -52,6 +53,7 @@ __all__ = [
     "compute_inline",
     "decompose_padding",
     "decompose_reduction",
+    "distinguish_reads",
     "double_buffer",
     "fission",
     "fuse",

@@ -122,6 +122,24 @@ def squared_distances() -> Func:
 
 
 @formula
+def products_of_columns() -> Func:
+    """A product of a matrix with itself: it reads one buffer at two places."""
+    a = tensor("A", 24, 37)
+    k = te.reduce_axis(24, name="k")
+    y = te.compute((37, 37), lambda i, j: te.sum(a[k, i] * a[k, j], axis=k), name="Y")
+    return te.func([a, y])
+
+
+@formula
+def products_of_rows() -> Func:
+    a = tensor("A", 21, 35)
+    e = te.compute((21, 35), lambda i, k: te.exp(a[i, k]), name="E")
+    k = te.reduce_axis(35, name="k")
+    y = te.compute((21, 21), lambda i, j: te.sum(e[i, k] * e[j, k], axis=k), name="Y")
+    return te.func([a, y])
+
+
+@formula
 def softmax_of_columns() -> Func:
     x = tensor("X", 3, 10, 20)
     k, r = te.reduce_axis(10, name="k"), te.reduce_axis(10, name="r")
@@ -184,3 +202,11 @@ def test_vectors_of_a_reduction_lie_in_one_piece() -> None:
         ]
         assert reads
         assert all(type(i) is Ramp and same(i.stride, const(1)) for i in reads)
+
+
+@pytest.mark.parametrize("name", ["products_of_columns", "products_of_rows"])
+def test_a_product_of_a_buffer_with_itself_is_tiled(name: str) -> None:
+    made = sketches(FORMULAS[name](), resolve("cpu -threads=1"))
+    assert any("tiled" in s.name for s in made)
+    for sketch in made:
+        assert not any(b.name.endswith("_copy") for b in sketch.func.allocs)

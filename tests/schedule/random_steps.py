@@ -225,6 +225,11 @@ def storage_align(sch: Schedule, pick: Pick) -> None:
     sch.storage_align(block, an_output(sch, pick, block), axis, factor, offset)
 
 
+def distinguish_reads(sch: Schedule, pick: Pick) -> None:
+    block = a_block(sch, pick)
+    sch.distinguish_reads(block, an_input(sch, pick, block))
+
+
 def make_blocks(sch: Schedule, pick: Pick) -> None:
     sch.make_blocks()
 
@@ -673,7 +678,8 @@ STEPS: tuple[Step, ...] = (
     split, split, split, sampled_split, chosen_split, fuse, fuse, reorder, reorder, reorder, tile,
     partition, merge, merge, fission, add_unit_loop, reorder_block_iter_var, transform_block_layout,
     parallel, vectorize, unroll, serial, bind, annotate, unannotate, set_scope, storage_align,
-    stream, cache_read, cache_write, cache_inplace, cache_index, read_at, write_at, pack,
+    stream, cache_read, cache_write, cache_inplace, cache_index,
+    distinguish_reads, read_at, write_at, pack,
     transform_layout, join_block, join_layout, join_tile, reindex,
     reindex_cache_read, reindex_cache_write, prefetch, rolling_buffer, compute_at_and_roll,
     compute_at, compute_at, compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at,
