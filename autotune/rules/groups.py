@@ -8,6 +8,7 @@ shares its rows (softmax, layer_norm), a spatial block alone.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from ...schedule.find import find_block
 from ...schedule.primitives.distinguish import distinguish_reads
 from ...schedule.primitives.inline import compute_inline
 from ...target import Target
-from ...tir.ir import Block, Func, Label
+from ...tir.ir import Block, Func, Label, Var
 from ..sketch import Draft, Rule
 from ..structure import (
     consumers,
@@ -244,23 +245,46 @@ def _is_contraction(block: Block) -> bool:
 
 def _chain(func: Func, last: Block, free: list[Block]) -> list[Block]:
     """The blocks whose results reach `last` alone, row by row."""
-    rows = row_dimensions(func, last)
-    if rows is None:
+    count = row_dimensions(func, last)
+    if count is None:
         return [last]
     chain = [last]
-    labels = {last.label}
+    rows = {last.label: [i.var for i in last.iters][:count]}
     for b in reversed(free):
         readers = consumers(func, b)
         if (
-            b.label not in labels
+            b.label not in rows
             and readers
-            and all(r.label in labels for r in readers)
+            and all(r.label in rows for r in readers)
             and not (has_reduction(b) and _is_contraction(b))
             and region_buffers(b.writes) <= set(func.allocs)
+            and (own := _rows_read(b, readers, rows)) is not None
         ):
             chain.append(b)
-            labels.add(b.label)
+            rows[b.label] = own
     return chain[::-1]
+
+
+def _rows_read(
+    block: Block, readers: list[Block], rows: Mapping[Label, list[Var]]
+) -> list[Var] | None:
+    """The variables of a block for rows, each of which is read in one row alone, if there are."""
+    found: list[Var] = []
+    (write, *others) = block.writes
+    for reader in readers:
+        for region in reader.reads:
+            if region.buffer is not write.buffer:
+                continue
+            indices = [r.min for r in region.ranges]
+            at = [
+                next((d for d, e in enumerate(indices) if e is v), None) for v in rows[reader.label]
+            ]
+            own = [write.ranges[d].min for d in at if d is not None]
+            own = [e for e in own if type(e) is Var]
+            if len(own) < len(at) or (found and any(map(operator.is_not, own, found))):
+                return None
+            found = own
+    return None if others else found
 
 
 def _variants(

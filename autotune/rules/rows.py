@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from ... import dtypes
 from ...schedule import Schedule
 from ...schedule.blocks import feeding, has_reduction, region_buffers
-from ...schedule.find import find_block
+from ...schedule.find import blocks_in, find_block, find_loop
 from ...schedule.reductions import match_reduction
 from ...target import Target
 from ...tir.ir import Block, Func, IterKind, Label, Var
@@ -133,9 +133,10 @@ def schedule_reduction(
     _, inner = sch.split(loop, factors=[None, count * lanes])
     rank = len(next(iter(block.writes)).buffer.shape)
     partial = sch.rfactor(inner, rank)
-    if top is not None:
-        top = sch.get_loops(label)[0]
-        sch.compute_at(partial, top)
+    place = _own_loop(sch, label)
+    if place is not None:
+        top = None if top is None else sch.get_loops(label)[0]
+        sch.compute_at(partial, place)
         depth = len(around) + 2
         lane, *steps = sch.get_loops(partial)[-depth:]
         sch.reorder(*steps, lane)
@@ -148,6 +149,14 @@ def schedule_reduction(
     sch.unroll(parts)
     sch.unroll(sch.get_loops(label)[-1])
     return top
+
+
+def _own_loop(sch: Schedule, label: Label) -> Var | None:
+    """The innermost of the loops that number the results of a block, where it is alone in that."""
+    spatial_loops = feeding(find_block(sch.func, label), IterKind.SPATIAL)
+    inmost = [v for v in sch.get_loops(label) if v in spatial_loops][-1:]
+    alone = [v for v in inmost if len(list(blocks_in(find_loop(sch.func, v)))) == 1]
+    return alone[0] if alone else None
 
 
 def _side_by_side(block: Block, sizes: Mapping[Var, int]) -> tuple[list[Var], list[Var]]:

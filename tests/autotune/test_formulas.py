@@ -150,6 +150,32 @@ def softmax_of_columns() -> Func:
 
 
 @formula
+def squeeze_and_excite() -> Func:
+    """Rows that share what is reduced from all of them."""
+    x, a, b = tensor("X", 20, 5, 5), tensor("A", 18, 20), tensor("B", 20, 18)
+    p, q, k, r = (te.reduce_axis(s, name=v) for s, v in ((5, "p"), (5, "q"), (20, "k"), (18, "r")))
+    s = te.compute((20,), lambda c: te.sum(x[c, p, q], axis=[p, q]) / 25, name="S")
+    z = te.compute((18,), lambda i: te.maximum(te.sum(a[i, k] * s[k], axis=k), 0.0), name="Z")
+    g = te.compute((20,), lambda c: te.sigmoid(te.sum(b[c, r] * z[r], axis=r)), name="G")
+    return te.func([x, a, b, te.compute((20, 5, 5), lambda c, i, j: x[c, i, j] * g[c], name="Y")])
+
+
+@formula
+def attention_of_one_query() -> Func:
+    """A row has more than one element of a reduction that it needs."""
+    q, k, v = tensor("Q", 3, 16), tensor("K", 3, 37, 16), tensor("V", 3, 37, 16)
+    d, m, t, o = (
+        te.reduce_axis(s, name=n) for s, n in ((16, "d"), (37, "m"), (37, "t"), (37, "o"))
+    )
+    s = te.compute((3, 37), lambda h, j: te.sum(q[h, d] * k[h, j, d], axis=d) * 0.25, name="S")
+    high = te.compute((3,), lambda h: te.max(s[h, m], axis=m), name="M")
+    e = te.compute((3, 37), lambda h, j: te.exp(s[h, j] - high[h]), name="E")
+    z = te.compute((3,), lambda h: te.sum(e[h, t], axis=t), name="Z")
+    y = te.compute((3, 16), lambda h, j: te.sum(e[h, o] * v[h, o, j], axis=o) / z[h], name="Y")
+    return te.func([q, k, v, y])
+
+
+@formula
 def residual_and_norm() -> Func:
     a, b, c = tensor("A", 9, 16), tensor("B", 16, 48), tensor("C", 9, 48)
     k, p, q = (te.reduce_axis(s, name=v) for s, v in ((16, "k"), (48, "p"), (48, "q")))
@@ -210,3 +236,9 @@ def test_a_product_of_a_buffer_with_itself_is_tiled(name: str) -> None:
     assert any("tiled" in s.name for s in made)
     for sketch in made:
         assert not any(b.name.endswith("_copy") for b in sketch.func.allocs)
+
+
+def test_what_all_rows_share_is_computed_once() -> None:
+    """It was computed again for each row: 22 times as long for 128 channels."""
+    (sketch,) = sketches(squeeze_and_excite(), resolve("cpu -threads=1"))
+    assert sketch.name == "rows+rows+rows"
