@@ -279,8 +279,8 @@ def _rows_read(
             at = [
                 next((d for d, e in enumerate(indices) if e is v), None) for v in rows[reader.label]
             ]
-            own = [write.ranges[d].min for d in at if d is not None]
-            own = [e for e in own if type(e) is Var]
+            places = [write.ranges[d].min for d in at if d is not None]
+            own = [e for e in places if type(e) is Var]
             if len(own) < len(at) or (found and any(map(operator.is_not, own, found))):
                 return None
             found = own
