@@ -25,11 +25,11 @@ from ..tir.visit import walk
 from . import llvm_math
 from .llvm_cast import convert
 from .llvm_dot import dot
-from .llvm_float import narrow, widen
+from .llvm_float import computed_in, operand, result
 from .llvm_index import VALUE, index, value
 from .llvm_load import load, spread
 from .llvm_matmul import matmul
-from .llvm_text import NARROW, Builder, call, constant, value_type
+from .llvm_text import NARROW, Builder, call, constant, operand_type, value_type
 
 
 def is_lazy(e: Expr) -> bool:
@@ -64,22 +64,16 @@ def _binary(b: Builder, e: Binary) -> str:
     if e.dtype == INDEX and e.op in _INDEX_OPS and not _divides_by_variable(e):
         return index(b, e).text
     dtype = e.a.dtype
-    facts = dtypes.info(dtype)
-    if facts.kind == "float" and facts.scalar not in NARROW:
-        fused = _fused(b, e)
-        if fused is not None:
-            return fused
+    if not dtypes.is_float(dtype):
+        return _integer_op(b, e.op, dtype, value(b, e.a), value(b, e.b))
+    inner = computed_in(b, dtype, native=e.op not in (Op.FLOORDIV, Op.MOD))
+    fused = _fused(b, e) if inner == dtype else None
+    if fused is not None:
+        return fused
     x, y = value(b, e.a), value(b, e.b)
-    if facts.scalar in NARROW:
-        wide = dtypes.vector("float32", facts.lanes)
-        x, y = (widen(b, facts.scalar, facts.lanes, v) for v in (x, y))
-        result = _float_op(b, e.op, wide, x, y, "")
-        if e.op in COMPARISONS:
-            return result
-        return narrow(b, facts.scalar, facts.lanes, result)
-    if facts.kind == "float":
-        return _float_op(b, e.op, dtype, x, y, b.module.fast)
-    return _integer_op(b, e.op, dtype, x, y)
+    x, y = (operand(b, dtype, inner, v) for v in (x, y))
+    found = _float_op(b, e.op, inner, x, y, b.module.fast if inner == dtype else "")
+    return found if e.op in COMPARISONS else result(b, dtype, inner, found)
 
 
 def _fused(b: Builder, e: Binary) -> str | None:
@@ -88,8 +82,8 @@ def _fused(b: Builder, e: Binary) -> str | None:
     if not (e.op is Op.ADD and b.module.fast and _is_product(product)):
         return None
     assert isinstance(product, Binary)
-    x, y, z = value(b, product.a), value(b, product.b), value(b, other)
-    return call(b, "llvm.fmuladd", e.dtype, e.dtype, x, y, z)
+    terms = [operand(b, e.dtype, e.dtype, value(b, v)) for v in (product.a, product.b, other)]
+    return result(b, e.dtype, e.dtype, call(b, "llvm.fmuladd", e.dtype, e.dtype, *terms))
 
 
 def _is_product(e: Expr) -> bool:
@@ -112,7 +106,7 @@ _INT_COMPARE = {Op.EQ: "eq", Op.NE: "ne", Op.LT: "lt", Op.LE: "le", Op.GT: "gt",
 
 
 def _float_op(b: Builder, op: Op, dtype: str, x: str, y: str, fast: str) -> str:
-    t = value_type(dtype)
+    t = operand_type(dtype)
     if op in _FLOAT:
         return b.op(f"{_FLOAT[op]} {fast}{t} {x}, {y}")
     if op in _FLOAT_COMPARE:
@@ -124,11 +118,11 @@ def _float_op(b: Builder, op: Op, dtype: str, x: str, y: str, fast: str) -> str:
 
 def _extremum(b: Builder, op: Op, dtype: str, x: str, y: str) -> str:
     """NaN if one is NaN. The first select is one x86 instruction, which gives x if that is NaN."""
-    t, i1 = value_type(dtype), value_type(dtypes.vector("bool", dtypes.info(dtype).lanes))
+    t, i1 = operand_type(dtype), value_type(dtypes.vector("bool", dtypes.info(dtype).lanes))
     beyond = b.op(f"fcmp {'olt' if op is Op.MIN else 'ogt'} {t} {y}, {x}")
-    result = b.op(f"select {i1} {beyond}, {t} {y}, {t} {x}")
+    chosen = b.op(f"select {i1} {beyond}, {t} {y}, {t} {x}")
     is_nan = b.op(f"fcmp uno {t} {y}, {y}")
-    return b.op(f"select {i1} {is_nan}, {t} {y}, {t} {result}")
+    return b.op(f"select {i1} {is_nan}, {t} {y}, {t} {chosen}")
 
 
 def _float_division(b: Builder, op: Op, dtype: str, x: str, y: str) -> str:
@@ -215,16 +209,14 @@ def _call(b: Builder, e: Call) -> str:
         if facts.kind == "uint":
             return args[0]
         return call(b, "llvm.abs", e.dtype, e.dtype, args[0], extra=", i1 false")
-    if facts.scalar not in NARROW:
-        return llvm_math.function(b, e.fn, e.dtype, args)
-    if e.fn in ("neg", "abs"):
+    if facts.scalar in NARROW and e.fn in ("neg", "abs"):
         sign = 1 << (facts.bits - 1)
         mask = sign if e.fn == "neg" else sign - 1
         bits = dtypes.vector(f"uint{facts.bits}", facts.lanes)
         return b.op(f"{'xor' if e.fn == 'neg' else 'and'} {t} {args[0]}, {constant(mask, bits)}")
-    wide = dtypes.vector("float32", facts.lanes)
-    args = [widen(b, facts.scalar, facts.lanes, a) for a in args]
-    return narrow(b, facts.scalar, facts.lanes, llvm_math.function(b, e.fn, wide, args))
+    inner = computed_in(b, e.dtype, native=e.fn in llvm_math.INTRINSICS)
+    args = [operand(b, e.dtype, inner, a) for a in args]
+    return result(b, e.dtype, inner, llvm_math.function(b, e.fn, inner, args))
 
 
 def _all_ones(dtype: str) -> str:

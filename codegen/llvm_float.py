@@ -1,4 +1,9 @@
-"""Conversions between float32 and the narrow floats, in integer and float32 vector code.
+"""What narrow floats are computed in, and conversions to it, in integer and float32 vector code.
+
+float16 has instructions of its own where the target has AVX512-FP16. They give what float32,
+rounded after each operation, gives: its 24 bits are at least twice the 11 of float16 and two more,
+with which rounding twice is the same as once for + - * / and square roots (Figueroa, "When is
+double rounding innocuous?"). All else is computed in float32.
 
 LLVM turns most of these conversions into calls of a compiler's support library, which a loaded
 kernel does not have, so that they are spelled out here. All round to nearest even, give infinity
@@ -10,7 +15,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from .llvm_text import Builder, constant, lanes_of, splat
+from .. import dtypes
+from .llvm_text import NARROW, Builder, constant, lanes_of, operand_type, splat, value_type
 
 
 class Format(NamedTuple):
@@ -31,6 +37,37 @@ FORMATS = {
 }
 _ABS = 0x7FFFFFFF
 _INF = 0x7F800000
+
+
+def computed_in(b: Builder, dtype: str, *, native: bool) -> str:
+    """The dtype that floats of `dtype` are computed in.
+
+    `native` says that the operation is among those that instructions for float16 have.
+    """
+    facts = dtypes.info(dtype)
+    if facts.scalar not in NARROW or (facts.scalar == "float16" and native and b.module.float16):
+        return dtype
+    return dtypes.vector("float32", facts.lanes)
+
+
+def operand(b: Builder, dtype: str, inner: str, text: str) -> str:
+    """A value of `dtype` as an operand of the dtype that it is computed in."""
+    facts = dtypes.info(dtype)
+    if facts.scalar not in NARROW:
+        return text
+    if inner != dtype:
+        return widen(b, facts.scalar, facts.lanes, text)
+    return b.op(f"bitcast {value_type(dtype)} {text} to {operand_type(dtype)}")
+
+
+def result(b: Builder, dtype: str, inner: str, text: str) -> str:
+    """The value of `dtype` that a result of the dtype that it is computed in stands for."""
+    facts = dtypes.info(dtype)
+    if facts.scalar not in NARROW:
+        return text
+    if inner != dtype:
+        return narrow(b, facts.scalar, facts.lanes, text)
+    return b.op(f"bitcast {operand_type(dtype)} {text} to {value_type(dtype)}")
 
 
 def widen(b: Builder, scalar: str, lanes: int, bits: str) -> str:

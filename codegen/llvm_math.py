@@ -19,13 +19,14 @@ from .llvm_polynomials import POLYNOMIALS
 from .llvm_text import Builder, call, suffix, value_type
 from .llvm_vector import V, fma, fma_exact, from_bits, two_sum, where
 
-_INTRINSICS = {
+INTRINSICS = {
     "sqrt": "llvm.sqrt",
     "abs": "llvm.fabs",
     "floor": "llvm.floor",
     "ceil": "llvm.ceil",
     "trunc": "llvm.trunc",
 }
+"""Functions that LLVM has, exact or rounded once; on float16 too where the target computes so."""
 _LOG2E = 1.4426950408889634
 _LN2_HIGH = {"float32": 0.693359375, "float64": 6.93147180369123816490e-01}
 _LN2_LOW = {"float32": -2.12194440054690583e-4, "float64": 1.90821492927058770002e-10}
@@ -39,8 +40,8 @@ _ERF_ONE = {"float32": 4.0, "float64": 6.0}
 def function(b: Builder, name: str, dtype: str, args: list[str]) -> str:
     """The function `name` on float32 or float64 operands, vectors or scalars."""
     t = value_type(dtype)
-    if name in _INTRINSICS:
-        return call(b, _INTRINSICS[name], dtype, dtype, *args)
+    if name in INTRINSICS:
+        return call(b, INTRINSICS[name], dtype, dtype, *args)
     if name == "neg":
         return b.op(f"fneg {t} {args[0]}")
     symbol = f"tilewright.{name}.{suffix(dtype)}"

@@ -20,7 +20,7 @@ from ..tir.ir import Buffer, Expr, Var
 
 _SCALAR = {"bool": "i1", "float32": "float", "float64": "double"}
 NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
-"""Floats that are computed in float32."""
+"""Floats that are held as their bits."""
 
 
 def lanes_of(llvm: str, lanes: int) -> str:
@@ -33,6 +33,13 @@ def value_type(dtype: str) -> str:
     """The type that a value of `dtype` has in registers."""
     facts = dtypes.info(dtype)
     return lanes_of(_SCALAR.get(facts.scalar, f"i{facts.bits}"), facts.lanes)
+
+
+@cache
+def operand_type(dtype: str) -> str:
+    """The type that arithmetic has for a value of `dtype`: half where it computes with float16."""
+    facts = dtypes.info(dtype)
+    return lanes_of("half", facts.lanes) if facts.scalar == "float16" else value_type(dtype)
 
 
 @cache
@@ -122,6 +129,7 @@ class Module:
         self.target = target
         self.fast = "" if strict_fp else "contract "
         self.f16c = "f16c" in target.features
+        self.float16 = "avx512fp16" in target.features
         self.inputs: frozenset[Buffer] = frozenset()
         self.streamed: frozenset[Buffer] = frozenset()
         self.reads: dict[Expr, bool] = {}
@@ -242,7 +250,7 @@ class Builder:
 def call(b: Builder, name: str, result: str, dtype: str, *args: str, extra: str = "") -> str:
     """A call of the LLVM intrinsic `name`, overloaded for `result`, on arguments of `dtype`."""
     full = f"{name}.{suffix(result)}"
-    t, r = value_type(dtype), value_type(result)
+    t, r = operand_type(dtype), operand_type(result)
     extra_type = extra.rpartition(" ")[0]
     b.module.declare(full, f"declare {r} @{full}({', '.join([t] * len(args))}{extra_type})")
     return b.op(f"call {r} @{full}({', '.join(f'{t} {a}' for a in args)}{extra})")
@@ -252,6 +260,6 @@ def call(b: Builder, name: str, result: str, dtype: str, *args: str, extra: str 
 def suffix(dtype: str) -> str:
     """How the names of LLVM's overloaded intrinsics spell `dtype`."""
     facts = dtypes.info(dtype)
-    scalar = value_type(facts.scalar)
-    text = {"float": "f32", "double": "f64"}.get(scalar, scalar)
+    scalar = operand_type(facts.scalar)
+    text = {"half": "f16", "float": "f32", "double": "f64"}.get(scalar, scalar)
     return text if facts.lanes == 1 else f"v{facts.lanes}{text}"

@@ -125,6 +125,76 @@ def test_float_arithmetic(dtype: str, target: str) -> None:
     check(fns, *pairs(dtype), target=target)
 
 
+def bit_patterns() -> Array:
+    """float16 of each exponent and sign, with mantissas that round up, down and to even."""
+    mantissas = [0, 1, 2, 0x155, 0x2AB, 0x3FF]
+    bits = [s << 15 | e << 10 | m for s in (0, 1) for e in range(32) for m in mantissas]
+    return np.array(bits, np.uint16).view(np.float16)
+
+
+@pytest.mark.parametrize("target", [HERE, AVX2])
+def test_float16_has_the_bits_of_float32_rounded(target: str) -> None:
+    """In instructions of its own too, where this machine has them."""
+    values = bit_patterns()
+    left, right = np.repeat(values, values.size), np.tile(values, values.size)
+    fns: list[Function] = [operator.add, operator.sub, operator.mul, operator.truediv]
+    fns += [te.maximum, te.minimum]
+    fns += [operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge]
+    check(fns, left, right, target=target)
+    fns = [te.sqrt, te.floor, te.ceil, te.trunc, te.abs, operator.neg]
+    fns += [lambda a, to=to: te.cast(a, to) for to in ("float32", "float64", "int32", "bool")]
+    check(fns, values, target=target)
+
+
+@pytest.mark.parametrize(
+    ("fn", "instruction"),
+    [
+        (operator.add, "vaddph"),
+        (operator.sub, "vsubph"),
+        (operator.mul, "vmulph"),
+        (operator.truediv, "vdivph"),
+        (operator.lt, "vcmpltph"),
+        (te.maximum, "vcmpltph"),
+        (lambda a, b: te.sqrt(a) * b, "vsqrtph"),
+        (lambda a, b: te.floor(a) * b, "vrndscaleph"),
+    ],
+)
+def test_float16_is_computed_in_float32_without_instructions_for_it(
+    fn: Function, instruction: str
+) -> None:
+    x = np.zeros(64, np.float16)
+    func = vectorized(program([fn], x, x))
+    own = compile_func(func, "cpu -mcpu=sapphirerapids -threads=1").assembly()
+    assert instruction in own
+    assert "vcvtph2ps" not in own
+    for mcpu in ("skylake-avx512", "x86-64-v3"):
+        other = compile_func(func, f"cpu -mcpu={mcpu} -threads=1").assembly()
+        assert instruction not in other
+        assert "vcvtph2ps" in other
+
+
+def test_contraction_of_float16() -> None:
+    x = np.zeros(64, np.float16)
+    func = vectorized(program([lambda a, b: a * b + a], x, x))
+    for target, strict_fp, fused in (
+        ("sapphirerapids", False, True),
+        ("sapphirerapids", True, False),
+        ("skylake-avx512", False, False),
+    ):
+        code = compile_func(func, f"cpu -mcpu={target} -threads=1", strict_fp=strict_fp).assembly()
+        assert ("vfmadd" in code) is fused
+
+
+def test_a_product_of_float16_is_rounded_before_it_is_a_float32() -> None:
+    x = np.zeros(64, np.float16)
+    func = vectorized(
+        program([lambda a, b: te.cast(a * b, "float32") + te.cast(a, "float32")], x, x)
+    )
+    code = compile_func(func, "cpu -mcpu=sapphirerapids -threads=1").assembly()
+    assert "vmulph" in code
+    assert "vfmadd" not in code
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 def test_float_division_floors(dtype: str) -> None:
     check([operator.floordiv, operator.mod], *pairs(dtype), target=HERE)
