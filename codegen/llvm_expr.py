@@ -22,7 +22,7 @@ from ..tir.ir import (
     Var,
 )
 from ..tir.visit import walk
-from . import llvm_math
+from . import llvm_lanes, llvm_math
 from .llvm_cast import convert
 from .llvm_dot import dot
 from .llvm_float import computed_in, operand, result
@@ -65,6 +65,9 @@ def _binary(b: Builder, e: Binary) -> str:
         return index(b, e).text
     dtype = e.a.dtype
     if not dtypes.is_float(dtype):
+        of_indices = llvm_lanes.binary(b, e)
+        if of_indices is not None:
+            return of_indices
         return _integer_op(b, e.op, dtype, value(b, e.a), value(b, e.b))
     inner = computed_in(b, dtype, native=e.op not in (Op.FLOORDIV, Op.MOD))
     fused = _fused(b, e) if inner == dtype else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from .. import dtypes
 from ..errors import BuildError
 from ..tir.ir import Broadcast, Buffer, Const, Expr, Load, Prefetch, Ramp, Select, Store
-from . import llvm_register, llvm_stream
+from . import llvm_lanes, llvm_register, llvm_stream
 from .llvm_index import affine, emit, value, variable_part
 from .llvm_text import Builder, lanes_of, memory_type, value_type
 
@@ -221,16 +221,13 @@ def _masked(b: Builder, memory: str, lanes: int, where: str, align: int, mask: s
 
 
 def _pointers(b: Builder, buffer: Buffer, offset: Expr, lanes: int) -> str:
-    """A pointer for each lane; constant steps from one address where the offset is a ramp."""
-    t = memory_type(buffer.dtype)
-    step = _step(offset)
-    if step is None:
-        base, offsets = b.pointers[buffer], value(b, offset)
+    """A pointer for each lane; steps of 32 bits from one address where they are known to be so."""
+    near = llvm_lanes.lanes(b, offset)
+    if near is None:
+        base, offsets = b.pointers[buffer], f"{lanes_of('i64', lanes)} {value(b, offset)}"
     else:
-        assert isinstance(offset, Ramp)
-        base = address(b, buffer, offset.base)
-        offsets = f"<{', '.join(f'i64 {step * k}' for k in range(lanes))}>"
-    return b.op(f"getelementptr {t}, ptr {base}, {lanes_of('i64', lanes)} {offsets}")
+        base, offsets = address(b, buffer, near.base), f"{lanes_of('i32', lanes)} {near.offsets}"
+    return b.op(f"getelementptr {memory_type(buffer.dtype)}, ptr {base}, {offsets}")
 
 
 def _gather(b: Builder, e: Load, offset: Expr, align: int) -> str:
