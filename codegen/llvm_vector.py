@@ -98,6 +98,10 @@ class V(NamedTuple):
         """An integer as a number of `dtype`."""
         return self._cast("sitofp", dtype)
 
+    def to_integer(self, dtype: str) -> V:
+        """A float within the limits of the integers of `dtype` as one, towards zero."""
+        return self._cast("fptosi" if dtypes.info(dtype).kind == "int" else "fptoui", dtype)
+
     def extended(self) -> V:
         """A float32 as float64."""
         return self._cast("fpext", dtypes.vector("float64", dtypes.info(self.dtype).lanes))

@@ -239,6 +239,26 @@ def test_casts(source: str, target: str) -> None:
     check(fns, special(source), target=target)
 
 
+@pytest.mark.parametrize("target", [HERE, AVX2, SSE2])
+@pytest.mark.parametrize("source", ["float32", "float64", "float16"])
+def test_casts_saturate_at_the_limits_of_integers(source: str, target: str) -> None:
+    number = dtypes.to_numpy(source).type
+    for dtype in INTEGERS:
+        low, high = dtypes.int_limits(dtype)
+        with np.errstate(over="ignore"):
+            edges = [number(x) for x in (low - 1, low, -1, 0, high, high + 1)]
+            around = [np.nextafter(x, number(to)) for x in edges for to in (-np.inf, np.inf)]
+            values = np.array([*edges, *around, low - 0.5, high + 0.5, np.inf, np.nan], source)
+        check([lambda a, to=dtype: te.cast(a, to)], values, target=target)
+
+
+def test_casts_of_vectors_to_integers_keep_them_in_vectors() -> None:
+    func = vectorized(program([lambda a: te.cast(a, "int8")], np.zeros(64, np.float32)))
+    code = compile_func(func, "cpu -mcpu=skylake-avx512 -threads=1").assembly()
+    assert "vcvttps2dq" in code
+    assert "vcvttss2si" not in code
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float8_e4m3fn", "float8_e5m2", "bfloat16"])
 def test_every_narrow_float_is_converted_both_ways(dtype: str) -> None:
     bits = 8 * dtypes.nbytes(dtype)
