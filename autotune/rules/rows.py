@@ -16,6 +16,7 @@ from ...schedule import Schedule
 from ...schedule.blocks import feeding, has_reduction, region_buffers
 from ...schedule.find import blocks_in, find_block, find_loop
 from ...schedule.reductions import match_reduction
+from ...schedule.require import certain
 from ...target import Target
 from ...tir.ir import Block, Func, IterKind, Label, Var
 from ..sketch import Draft, Rule
@@ -134,8 +135,10 @@ def schedule_reduction(
     rank = len(next(iter(block.writes)).buffer.shape)
     partial = sch.rfactor(inner, rank)
     place = _own_loop(sch, label)
+    if top is not None:
+        top = sch.get_loops(label)[0]
+        place = top if place is None else place
     if place is not None:
-        top = None if top is None else sch.get_loops(label)[0]
         sch.compute_at(partial, place)
         depth = len(around) + 2
         lane, *steps = sch.get_loops(partial)[-depth:]
@@ -152,11 +155,11 @@ def schedule_reduction(
 
 
 def _own_loop(sch: Schedule, label: Label) -> Var | None:
-    """The innermost of the loops that number the results of a block, where it is alone in that."""
+    """The innermost of the loops that number a block's results, where it is alone in that loop."""
     spatial_loops = feeding(find_block(sch.func, label), IterKind.SPATIAL)
-    inmost = [v for v in sch.get_loops(label) if v in spatial_loops][-1:]
-    alone = [v for v in inmost if len(list(blocks_in(find_loop(sch.func, v)))) == 1]
-    return alone[0] if alone else None
+    numbering = [v for v in sch.get_loops(label) if v in spatial_loops]
+    around = [s for s in (find_loop(sch.func, v) for v in numbering) if not certain(s.extent == 1)]
+    return around[-1].var if around and len(list(blocks_in(around[-1]))) == 1 else None
 
 
 def _side_by_side(block: Block, sizes: Mapping[Var, int]) -> tuple[list[Var], list[Var]]:
