@@ -49,7 +49,7 @@ def rebound(
         case Seq():
             return Seq(tuple([rebound(s, values, guard, ranges) for s in stmt.stmts]))
         case If():
-            cond = _value(stmt.cond, values, Simplifier(ranges))
+            cond = rebound_value(stmt.cond, values, Simplifier(ranges))
             then = rebound(stmt.then, values, guard, ranges)
             other = None if stmt.other is None else rebound(stmt.other, values, guard, ranges)
             return If(cond, then, other)
@@ -58,22 +58,22 @@ def rebound(
 
 
 def _rebound_iter(i: Iter, values: Mapping[Var, Expr], s: Simplifier) -> Iter:
-    new = _value(i.value, values, s)
+    new = rebound_value(i.value, values, s)
     return i if new is i.value else Iter(i.var, i.extent, i.kind, new)
 
 
 def _condition(e: Expr, values: Mapping[Var, Expr], s: Simplifier) -> Expr | None:
-    """`_value` of a condition; `None` where it always holds.
+    """`rebound_value` of a condition; `None` where it always holds.
 
     One that never holds stays as it is, so that it still tells what the block's values are.
     """
-    new = _value(e, values, s)
+    new = rebound_value(e, values, s)
     if type(new) is not Const:
         return new
     return None if new.value else substitute(e, values)
 
 
-def _value(e: Expr, values: Mapping[Var, Expr], s: Simplifier) -> Expr:
+def rebound_value(e: Expr, values: Mapping[Var, Expr], s: Simplifier) -> Expr:
     """`e` with variables replaced; what quotients and remainders are in it is simplified."""
     new = values.get(e, e) if type(e) is Var else substitute(e, values)
     if new is not e and _has_quotient(new):

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import Any
 
 from ...errors import ScheduleError
-from ...tir.ir import Block, Expr, For, ForKind, Func, Iter, IterKind, Label, Stmt, Var
-from ...tir.visit import substitute
+from ...tir.ir import (
+    INDEX,
+    Binary,
+    Block,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    Iter,
+    IterKind,
+    Label,
+    Stmt,
+    Var,
+)
+from ...tir.simplify import Simplifier
+from ...tir.visit import rewrite_children
 from ..blocks import free_vars, nest
 from ..digits import Bijection, bijection
 from ..find import find_block, path_to, rebuild
 from ..index_map import IndexMap
 from ..primitive import primitive
+from ..rebind import rebound_value
 from ..require import require
 from .loops import MAX_DEPTH
 
@@ -95,13 +110,21 @@ def transform_block_layout(
     axes = tuple(Var(f"ax{k}") for k in range(len(kinds)))
     parts = zip(variables, new.extents, kinds, axes, strict=True)
     inside = Block(block, (), old.reads, old.writes, old.body, old.init)
+    ranges = {v: (0, n - 1) for v, n in zip(variables, new.extents, strict=True)}
     made = _replace(
-        substitute(inside, values),
+        _rebound(inside, values, Simplifier(ranges)),
         iters=tuple(Iter(v, n, kind, axis) for v, n, kind, axis in parts),
         annotations=old.annotations,
     )
     stmt = nest(list(zip(axes, new.extents, strict=True)), made)
     return rebuild(fn, path[: len(path) - len(loops)], stmt), axes
+
+
+def _rebound(n: Any, values: Mapping[Var, Expr], s: Simplifier) -> Any:
+    """`n` with variables replaced; what quotients and remainders it has of them is simplified."""
+    if type(n) is Var or (type(n) is Binary and n.dtype == INDEX):
+        return rebound_value(n, values, s)
+    return rewrite_children(n, lambda child: _rebound(child, values, s))
 
 
 def _extents(block: Block) -> list[int]:

@@ -32,7 +32,7 @@ from ...tir.ir import (
     product,
     select,
 )
-from ...tir.simplify import simplify, simplify_dim
+from ...tir.simplify import Simplifier, simplify_dim
 from ...tir.structure import key_of
 from ...tir.visit import rewrite_children, walk
 from ..blocks import free_vars, loop_ranges, nest, prefetched, with_regions
@@ -296,12 +296,14 @@ def transform_layout(
     new = _replace(old, shape=tuple(shape))
     body = fn.body
 
-    def moved(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """The new indices; digits that the map joins again are the number that they are of."""
-        return tuple(map(simplify, mapping.apply(indices)))
-
     for b in list(blocks_in(body)):
         if old in prefetched(b) or any(r.buffer is old for r in (*b.reads, *b.writes)):
+            s = Simplifier({i.var: (0, i.extent - 1) for i in b.iters if isinstance(i.extent, int)})
+
+            def moved(indices: tuple[Expr, ...], s: Simplifier = s) -> tuple[Expr, ...]:
+                """The new indices; digits that the map joins again are the number they are of."""
+                return tuple([s(e) for e in mapping.apply(indices)])
+
             body = replace_stmt(body, b, _reindexed(b, old, new, moved))
     allocs = tuple(new if b is old else b for b in fn.allocs)
     return _replace(fn, body=body, allocs=allocs), None

@@ -231,3 +231,41 @@ def test_inverses_are_exact(data: st.DataObject) -> None:
     }
     back = evaluate(new.inverse((v,), w)[v], images)
     np.testing.assert_array_equal(np.broadcast_to(back, total), column[v])
+
+
+def test_digits_that_become_iterations_are_simplified() -> None:
+    func = parse("""
+@tw.script
+def repeated(A: T.Buffer((6, 2), "float32"), B: T.Buffer((12,), "float32")):
+    for i in range(12):
+        with T.block("B"):
+            vi = T.axis.spatial(12, i)
+            B[vi] = A[vi // 2, vi % 2] + 1.0
+""")
+    sch = Schedule(func)
+    block = sch.get_block("B")
+    sch.transform_block_layout(block, lambda i: (i // 2, i % 2))
+    assert "B[v0 * 2 + v1] = A[v0, v1] + 1.0" in str(sch.func)
+    check_meaning(func, sch.func)
+    check_replays(func, sch)
+
+
+def test_digits_that_become_dimensions_are_simplified() -> None:
+    func = parse("""
+@tw.script
+def copied(A: T.Buffer((6, 2), "float32"), C: T.Buffer((12,), "float32")):
+    B = T.alloc((12,), "float32")
+    for i, j in T.grid(6, 2):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi * 2 + vj] = A[vi, vj]
+    for i in range(12):
+        with T.block("C"):
+            vi = T.axis.spatial(12, i)
+            C[vi] = B[vi]
+""")
+    sch = Schedule(func)
+    sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i: (i // 2, i % 2))
+    assert "B[v0, v1] = A[v0, v1]" in str(sch.func).replace("vi", "v0").replace("vj", "v1")
+    check_meaning(func, sch.func)
+    check_replays(func, sch)
