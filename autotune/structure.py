@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 
@@ -197,11 +198,14 @@ def vector_choices(block: Block) -> list[Var]:
         return []
     sizes = extents(block)
     reading = inputs_of(block)
+    low = low_digits(block)
+    beside = math.prod(n for v, n in low.items() if out.strides[v] == 1)
     good: list[tuple[int, Var]] = []
     possible: list[tuple[int, Var]] = []
     for v in spatial(block):
-        if sizes.get(v, 1) < 2:
-            continue
+        step = out.strides.get(v)
+        if sizes.get(v, 1) < 2 or v in low or (step == beside and beside & (beside - 1)):
+            continue  # pairs of vectors interleave, and pairs of those
         fits = all(
             v not in i.used or is_near(i, v) or (v in i.plain and worth_packing(block, i))
             for i in reading
@@ -209,9 +213,26 @@ def vector_choices(block: Block) -> list[Var]:
         if not fits:
             continue
         packs = sum(1 for i in reading if v in i.used and i.strides[v] != 1)
-        (good if out.strides.get(v) == 1 else possible).append((packs, v))
+        (good if step == beside else possible).append((packs, v))
     ordered = [v for _, v in sorted(good, key=lambda x: x[0])]
     return ordered + [v for _, v in sorted(possible, key=lambda x: x[0])]
+
+
+def low_digits(block: Block) -> dict[Var, int]:
+    """The last variables of output indices that are numbers of several digits, and their extents.
+
+    Of `Y[i, h * 2 + l]` it is `l`: elements lie side by side for all of it together.
+    """
+    out = output_of(block)
+    if out is None:
+        return {}
+    sizes = extents(block)
+    return {
+        v: sizes[v]
+        for e in out.at.indices
+        for v in spatial(block)
+        if type(e) is not Var and sizes.get(v, 1) > 1 and _coefficient(e, v) == 1
+    }
 
 
 def is_near(source: Input, var: Var) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from itertools import product
 
@@ -11,6 +12,7 @@ from ...target import Target
 from ...tir.ir import Func
 from ..sketch import Draft, Rule
 from ..structure import in_order
+from .digits import separate_digits, with_digits
 from .groups import Variant, groups
 from .nests import is_plain, needs_nests, separate_nests
 from .winograd import alternatives
@@ -42,6 +44,11 @@ def plans(
         made = separate_nests(plain)
         names |= {label: len(names) + n for n, label in enumerate(made)}
         func = plain.func
+    labels = [b.label for b in in_order(func)]
+    digits, func = with_digits(func, target)
+    if digits:
+        numbers = [names[labels[n]] for n in digits]
+        start += (functools.partial(_separate_digits, numbers=numbers),)
     left = {b.label for b in in_order(func) if not is_plain(func, b)}
     for other in alternatives(func, target, names) if algebra else ():
         prepared, ways = groups(other.func, target, other.names, {*other.taken, *left})
@@ -56,6 +63,11 @@ def plans(
 
 def _separate(draft: Draft) -> None:
     draft.made += separate_nests(draft.schedule)
+
+
+def _separate_digits(draft: Draft, numbers: list[int]) -> None:
+    for number in numbers:
+        separate_digits(draft.schedule, draft.block(number))
 
 
 def _combined(

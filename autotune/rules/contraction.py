@@ -38,6 +38,7 @@ from ..structure import (
     Input,
     extents,
     inputs_of,
+    low_digits,
     matched,
     output_of,
     reduced,
@@ -45,10 +46,11 @@ from ..structure import (
     vector_choices,
 )
 from .common import fused, lanes_for, nbytes, unroll_hint, widest
+from .digits import lay_out_digits
 from .elementwise import schedule_following
 from .joining import flatten
 from .packing import Packed, pack, packings, schedule_copy
-from .tiles import sample_tiles, write_back
+from .tiles import fewest_registers, sample_tiles, write_back
 
 SHORTEST = 8
 """Steps of the reduction in a part of it, at least."""
@@ -112,7 +114,7 @@ def _plans(main: Block) -> Iterator[Plan]:
     for vector in vector_choices(main)[:2]:
         for packs in dict.fromkeys(packings(main, vector)):
             yield Plan(vector, packs)
-            if len(packs) < 2 and _parts(main):
+            if len(packs) < 2 and _parts(main) and not low_digits(main):
                 yield Plan(vector, packs, blocked=True)
 
 
@@ -192,6 +194,7 @@ def _whole(draft: Draft, main: Label, block: Block, tiles: Tiles, follow: Label 
     sizes = extents(block)
     loops = dict(zip([i.var for i in block.iters], sch.get_loops(main), strict=True))
     write = sch.cache_write(main, 0, "register")
+    lay_out_digits(sch, main)
     flatten(sch, main)
     if follow is not None:
         schedule_following(draft, follow, tiles.target)
@@ -276,11 +279,13 @@ def _cut(
             factors = [None, tiles.middle[v], tiles.inner[v], tiles.lanes]
             a, *inmost = sch.split(loops[v], factors=factors)
             outer.append(a)
-        elif v in tiles.inner:
+        elif v in tiles.middle:
             a, b, c = sch.split(loops[v], factors=[None, tiles.middle[v], tiles.inner[v]])
             outer.append(a)
             middle.append(b)
             tile.append(c)
+        elif v in tiles.inner:
+            tile.append(loops[v])
         else:
             (outer if sizes[v] > 1 else units).append(loops[v])
     return units, outer, [*middle, inmost[0]], [*tile, *inmost[1:]]
@@ -359,6 +364,7 @@ class Tiles:
         )
         accumulators = product(list(self.inner.values()))
         room = target.vector_registers - 1
+        draft.limit("a register tile fits the registers", fewest_registers(block, vector) <= room)
         held: Dim = 0
         for i in inputs_of(block):
             if vector in i.used:

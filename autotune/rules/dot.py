@@ -29,6 +29,7 @@ from ..structure import (
     Input,
     extents,
     inputs_of,
+    low_digits,
     output_of,
     reduced,
     spatial,
@@ -105,6 +106,8 @@ def dot_variants(
 def find_plan(main: Block, dot: Dot) -> Plan | None:
     """How a block is computed by an instruction, if it is a sum of products of its dtypes."""
     found = match_reduction(main)
+    if low_digits(main):
+        return None  # tiles of instructions have none of them whole
     if found is None or found.combiner.name != "sum" or found.buffer.dtype != dot.dtypes[0]:
         return None
     factors = _factors(found.value)

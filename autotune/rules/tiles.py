@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from ...schedule import Schedule
+from ...schedule.blocks import free_vars
 from ...schedule.find import find_block
 from ...tir.ir import Block, Dim, Label, Var
-from ..structure import extents, inputs_of, output_of, reduced, spatial
+from ..structure import extents, inputs_of, low_digits, output_of, reduced, spatial
 from .common import powers
 
 MAX_TILE = 16
@@ -23,16 +25,28 @@ def tile_variables(main: Block, vector: Var) -> list[Var]:
     sizes = extents(main)
     inner = set(reduced(main))
     loaded = [i for i in inputs_of(main) if vector in i.used]
+    whole = low_digits(main)
     same: list[Var] = []
     sliding: list[Var] = []
     for v in reversed(spatial(main)):
-        if v is vector or sizes[v] < 2:
+        if v is vector or sizes[v] < 2 or v in whole:
             continue
         if any(v not in i.used for i in loaded):
             same.append(v)
         elif any(v in i.used and v not in i.plain and i.used & inner for i in inputs_of(main)):
             sliding.append(v)
     return [*same, *sliding][:2]
+
+
+def fewest_registers(main: Block, vector: Var) -> int:
+    """What the smallest register tile takes: accumulators, and vectors that are loaded."""
+    low = low_digits(main)
+    loaded = [
+        math.prod(n for v, n in low.items() if v in i.used)
+        for i in inputs_of(main)
+        if vector in i.used
+    ]
+    return math.prod(low.values()) + (loaded[-1] if loaded else 0)
 
 
 def sample_tiles(
@@ -64,6 +78,7 @@ def sample_tiles(
         )
         if cached:
             middle[v] = _middle_tile(sch, sizes[v])
+    inner |= {v: sizes[v] for v in low_digits(main)}
     return inner, middle
 
 
@@ -90,7 +105,8 @@ def write_back(
 ) -> None:
     """Unroll and vectorise the copy of the register tile `inner` of `main` to memory.
 
-    Where the lanes of its vectors lie apart there, their columns are written.
+    Where the lanes of its vectors lie apart there, their columns are written. Digits of its last
+    index are one number.
     """
     out = output_of(find_block(sch.func, main))
     assert out is not None
@@ -102,10 +118,18 @@ def write_back(
         for i, loop in zip(copy.iters, loops, strict=True)
         if i.var in tile.plain
     }
+    written = output_of(copy)
+    assert written is not None
+    digits = free_vars(written.at.indices[-1])
+    if not digits.isdisjoint(low_digits(copy)):
+        parts = {d: loop_of[d] for v, d in tile.plain.items() if v in digits}
+        number = sch.fuse(*(loop_of[d] for d in sorted(parts)))
+        loops = (*(v for v in loops if v not in set(parts.values())), number)
+        loop_of |= dict.fromkeys(parts, number)
     along = next((v for v in inner if out.strides.get(v) == 1 and v in out.plain), vector)
     last = loop_of[out.plain[along]]
     rest = [v for v in loops if v is not last]
-    if along is vector:
+    if last is loop_of[out.plain[vector]]:
         count, last = sch.split(last, factors=[None, lanes])
         rest.append(count)
     sch.reorder(*rest, last)

@@ -17,7 +17,7 @@ from tilewright.schedule.blocks import region_buffers
 from tilewright.schedule.find import blocks_in
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
-from tilewright.tir.ir import Func, Load, Ramp, Seq, const
+from tilewright.tir.ir import Func, Load, Ramp, Seq, Store, const
 from tilewright.tir.structure import same
 from tilewright.tir.visit import walk
 
@@ -200,6 +200,79 @@ def concatenation() -> Func:
     return te.func([a, b, y])
 
 
+def transposed_convolution(stride: int) -> tuple[list[te.Tensor], te.Tensor]:
+    """One whose windows do not overlap: each of its digits is a variable of its own."""
+    x, w = tensor("X", 6, 5, 19), tensor("W", 6, 5, stride, stride)
+    c = te.reduce_axis(6, name="c")
+    y = te.compute(
+        (5, 5 * stride, 19 * stride),
+        lambda i, y, z: te.sum(
+            x[c, y // stride, z // stride] * w[c, i, y % stride, z % stride], axis=c
+        ),
+        name="Y",
+    )
+    return [x, w], y
+
+
+@formula
+def transposed_convolution_by_2() -> Func:
+    inputs, y = transposed_convolution(2)
+    b = tensor("B", 5)
+    r = te.compute(y.shape, lambda i, j, k: te.maximum(y[i, j, k] + b[i], 0.0), name="R")
+    return te.func([*inputs, b, r])
+
+
+@formula
+def transposed_convolution_by_3() -> Func:
+    inputs, y = transposed_convolution(3)
+    return te.func([*inputs, y])
+
+
+@formula
+def transposed_convolution_by_4() -> Func:
+    inputs, y = transposed_convolution(4)
+    return te.func([*inputs, y])
+
+
+@formula
+def transposed_convolution_of_bytes() -> Func:
+    """Channels last: dot products of bytes, whose result has its digits in the middle."""
+    x, w = tensor("X", 5, 9, 32, dtype="int8"), tensor("W", 2, 2, 20, 32, dtype="int8")
+    c = te.reduce_axis(32, name="c")
+    y = te.compute(
+        (10, 18, 20),
+        lambda y, z, i: te.sum(
+            x[y // 2, z // 2, c].astype("int32") * w[y % 2, z % 2, i, c].astype("int32"), axis=c
+        ),
+        name="Y",
+    )
+    return te.func([x, w, y])
+
+
+@formula
+def product_of_repeated_pixels() -> Func:
+    x, w = tensor("X", 9, 6, 10), tensor("W", 7, 9)
+    c = te.reduce_axis(9, name="c")
+    y = te.compute(
+        (7, 12, 20), lambda i, y, z: te.sum(x[c, y // 2, z // 2] * w[i, c], axis=c), name="Y"
+    )
+    return te.func([x, w, y])
+
+
+@formula
+def sub_pixel_convolution() -> Func:
+    x, w = tensor("X", 4, 8, 22), tensor("W", 12, 4, 3, 3)
+    c, p, q = (te.reduce_axis(s, name=v) for s, v in ((4, "c"), (3, "p"), (3, "q")))
+    y = te.compute(
+        (3, 12, 40),
+        lambda i, y, z: te.sum(
+            x[c, y // 2 + p, z // 2 + q] * w[i * 4 + y % 2 * 2 + z % 2, c, p, q], axis=[c, p, q]
+        ),
+        name="Y",
+    )
+    return te.func([x, w, y])
+
+
 @pytest.mark.parametrize("name", FORMULAS)
 def test_candidates_compute_what_the_formula_says(name: str) -> None:
     func = FORMULAS[name]()
@@ -246,3 +319,32 @@ def test_what_all_rows_share_is_computed_once() -> None:
     tops = sketch.func.body.stmts if isinstance(sketch.func.body, Seq) else ()
     written = [{b.name for r in blocks_in(top) for b in region_buffers(r.writes)} for top in tops]
     assert not any({"S_sum", "Y"} <= names for names in written)
+
+
+def names_of(func: Func) -> list[str]:
+    return [s.name for s in sketches(func, resolve("cpu -mcpu=cascadelake -threads=1"))]
+
+
+def test_digits_become_variables() -> None:
+    """A result at y reads at y // 2 and y % 2: a contraction, tiled in registers as any other."""
+    assert "tiled_across_packW" in names_of(transposed_convolution_by_2())
+    assert all(name.startswith("tiled") for name in names_of(transposed_convolution_by_2()))
+    assert all(name.startswith("tiled") for name in names_of(sub_pixel_convolution()))
+
+
+def test_digits_of_which_registers_hold_no_tile_stay_together() -> None:
+    inputs, y = transposed_convolution(8)
+    assert names_of(te.func([*inputs, y])) == ["rows"]
+
+
+def test_rows_of_digits_are_written_in_one_piece() -> None:
+    """Vectors along z // 2 are interleaved in registers with those of the other remainder."""
+    inputs, y = transposed_convolution(2)
+    func, target = te.func([*inputs, y]), resolve("cpu -mcpu=cascadelake -threads=1")
+    (sketch,) = [s for s in sketches(func, target) if s.name == "tiled"]
+    for row in Rowspace(sketch).sample(np.random.default_rng(0), 4):
+        scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
+        stores = [n for n in walk(lower(scheduled, target)) if type(n) is Store]
+        places = [n.indices[0] for n in stores if n.buffer.name == "Y"]
+        assert places
+        assert all(type(i) is Ramp and same(i.stride, const(1)) for i in places)

@@ -1,0 +1,100 @@
+"""Iteration variables that contractions read at quotients and remainders, taken as two.
+
+    for y, k: Y[y] += X[k, y // 2] * W[k, y % 2]
+
+      ->  for h, l, k: Y[h * 2 + l] += X[k, h] * W[k, l]
+
+Transposed convolutions whose windows do not overlap are of this form. Each of the two moves along
+inputs in constant steps, or not at all: what it does not move along is shared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ...errors import ScheduleError
+from ...schedule import Schedule
+from ...schedule.blocks import free_vars, has_reduction
+from ...schedule.find import find_block
+from ...schedule.index_map import IndexMap
+from ...target import Target
+from ...tir.ir import Binary, Block, Const, Expr, Func, IterKind, Label, Op, Var
+from ...tir.visit import children
+from ..structure import extents, in_order, low_digits, output_of, vector_choices
+from .nests import is_plain
+from .tiles import fewest_registers
+
+
+def with_digits(func: Func, target: Target) -> tuple[list[int], Func]:
+    """The positions of the contractions that are taken apart, and the program with those so."""
+    sch = Schedule(func)
+    done: list[int] = []
+    for n, block in enumerate(in_order(func)):
+        if not (has_reduction(block) and is_plain(func, block) and _cuts(block)):
+            continue
+        trial = sch.copy()
+        try:
+            separate_digits(trial, trial.get_block(n))
+        except ScheduleError:
+            continue
+        apart = find_block(trial.func, block.label)
+        choices = vector_choices(apart)[:2]
+        if any(fewest_registers(apart, v) < target.vector_registers for v in choices):
+            sch = trial
+            done.append(n)
+    return done, sch.func
+
+
+def separate_digits(sch: Schedule, label: Label) -> None:
+    """Let a contraction iterate over the quotient and the remainder of each such variable."""
+    block = find_block(sch.func, label)
+    cuts = _cuts(block)
+    parts: list[Expr] = []
+    for i in block.iters:
+        by = cuts.get(i.var)
+        parts += [i.var] if by is None else [i.var // by, i.var % by]
+    sch.transform_block_layout(label, IndexMap(tuple(i.var for i in block.iters), tuple(parts)))
+
+
+def lay_out_digits(sch: Schedule, label: Label) -> None:
+    """Give each digit of the indices at which a block writes, an internal buffer, a dimension."""
+    block = find_block(sch.func, label)
+    out, low = output_of(block), low_digits(block)
+    if out is None or not low:
+        return
+    indices = tuple(Var(f"d{d}") for d in range(len(out.buffer.shape)))
+    parts: list[Expr] = []
+    for d, r in zip(indices, block.writes[0].ranges, strict=True):
+        by = math.prod(low[v] for v in free_vars(r.min) & low.keys())
+        parts += [d] if by == 1 else [d // by, d % by]
+    sch.transform_layout(label, ("write", 0), IndexMap(indices, tuple(parts)))
+
+
+def _cuts(block: Block) -> dict[Var, int]:
+    """The spatial variables that inputs use in quotients and remainders alone, by one number."""
+    found: dict[Var, int] = {}
+    sizes = extents(block)
+    written = {r.buffer for r in block.writes}
+    indices = [r.min for x in block.reads if x.buffer not in written for r in x.ranges]
+    for i in block.iters:
+        if i.kind is not IterKind.SPATIAL:
+            continue
+        by = {n for e in indices for n in _divisors(e, i.var)}
+        if len(by) == 1:
+            (number,) = by
+            size = sizes.get(i.var, 1)
+            if number is not None and 1 < number < size and size % number == 0:
+                found[i.var] = number
+    return found
+
+
+def _divisors(e: Expr, var: Var) -> Iterator[int | None]:
+    """The numbers that an index divides a variable by, `None` where it uses it by itself."""
+    if e is var:
+        yield None
+    elif type(e) is Binary and e.op in (Op.FLOORDIV, Op.MOD) and e.a is var:
+        yield int(e.b.value) if type(e.b) is Const else None
+    else:
+        for n in children(e):
+            yield from _divisors(n, var)
