@@ -218,7 +218,7 @@ def transposed_convolution(stride: int) -> tuple[list[te.Tensor], te.Tensor]:
 def transposed_convolution_by_2() -> Func:
     inputs, y = transposed_convolution(2)
     b = tensor("B", 5)
-    r = te.compute(y.shape, lambda i, j, k: te.maximum(y[i, j, k] + b[i], 0.0), name="R")
+    r = te.compute((5, 10, 38), lambda i, j, k: te.maximum(y[i, j, k] + b[i], 0.0), name="R")
     return te.func([*inputs, b, r])
 
 
