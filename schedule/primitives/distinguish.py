@@ -50,13 +50,13 @@ def distinguish_reads(
     )
     position = top_position(fn, block)
     require_written_before(fn, buffer, position, found)
-    elements = written_elements(fn, buffer)
+    elements = [written_elements(fn, buffer) for _ in others]
     copies: dict[object, Buffer] = {}
     labels = []
     for n, place in enumerate(others):
         name = f"{buffer.name}_copy" + (f"_{n}" if n else "")
         copies[place] = Buffer(name, buffer.shape, buffer.dtype, value_range=buffer.value_range)
-        stmt, label = copy_block(name, buffer, copies[place], elements)
+        stmt, label = copy_block(name, buffer, copies[place], elements[n])
         fn = insert_top(fn, position + n, stmt)
         labels.append(label)
 

@@ -9,6 +9,7 @@ from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Func
+from tilewright.tir.verify import verify
 
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning
@@ -35,6 +36,18 @@ def test_each_place_gets_one_copy() -> None:
     sch = Schedule(func)
     copies = sch.distinguish_reads(sch.get_block("B"), 0)
     assert [c.name for c in copies] == ["A_copy", "A_copy_1"]
+    check_meaning(func, sch.func)
+
+
+def test_copies_have_variables_of_their_own() -> None:
+    a = te.placeholder((4, 5), "int32", name="A")
+    b = te.compute((4, 5), lambda i, j: a[i, j] * 2, name="B")
+    c = te.compute((2, 5), lambda i, j: b[i, j] * b[i + 1, j] + b[i + 2, j], name="C")
+    func = te.func([a, c])
+    sch = Schedule(func)
+    sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i, j: (i * 5 + j,))
+    sch.distinguish_reads(sch.get_block("C"), 0)
+    verify(sch.func)
     check_meaning(func, sch.func)
 
 
