@@ -29,10 +29,6 @@ class Access:
     inner: Mapping[Var, Dim]
     guards: Sequence[Expr] = ()
 
-    def within(self, ranges: Ranges) -> dict[Var, tuple[Dim, Dim]]:
-        """`ranges`, and those of the loops that sweep."""
-        return {**ranges, **{v: (0, e - 1) for v, e in self.inner.items()}}
-
 
 @dataclass(frozen=True, eq=False)
 class Term:

@@ -147,7 +147,7 @@ def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bo
             )
     ranges = loop_ranges(s for s in path if type(s) is For)
     for buffer, users in _shared(blocks).items():
-        accesses = _accesses(users, buffer, loop.body, ranges)
+        accesses = _accesses(users, buffer, loop.body)
         if distinct(accesses, [loop], ranges) or (
             private
             and buffer in fn.allocs
@@ -175,7 +175,7 @@ def touches_apart(path: Sequence[Stmt], block: Block, buffer: Buffer) -> bool:
     loop = path[-1]
     assert isinstance(loop, For)
     ranges = loop_ranges(s for s in path if type(s) is For)
-    if distinct(_accesses([block], buffer, loop.body, ranges), [loop], ranges):
+    if distinct(_accesses([block], buffer, loop.body), [loop], ranges):
         return True
     return conflicts(pairs_of(uses_of(block, buffer, loop.body)), [loop], ranges).apart
 
@@ -199,7 +199,7 @@ def kept_apart(path: Sequence[Stmt], blocks: Sequence[Block], buffer: Buffer) ->
     loop = path[-1]
     assert isinstance(loop, For)
     ranges = loop_ranges(s for s in path if type(s) is For)
-    return distinct(_accesses(blocks, buffer, loop.body, ranges), [loop], ranges)
+    return distinct(_accesses(blocks, buffer, loop.body), [loop], ranges)
 
 
 def own_buffers(fn: Func, path: Sequence[Stmt]) -> list[Buffer]:
@@ -275,7 +275,7 @@ def _require_self_contained(
             if buffer in _buffers(b, writes=True) and loops & feeding(b, IterKind.REDUCE)
         ]
         safe = not accumulated and (
-            distinct(_accesses(users, buffer, body, ranges), chain, ranges)
+            distinct(_accesses(users, buffer, body), chain, ranges)
             or _covered(users, buffer, body, ranges)
         )
         found = Finding(True) if safe else _overtaken(old, chain, body, buffer, users, ranges)
@@ -341,11 +341,8 @@ def _inner_loops(body: Stmt, block: Block) -> dict[Var, Dim]:
     return {s.var: s.extent for s in path if type(s) is For}
 
 
-def _accesses(blocks: Sequence[Block], buffer: Buffer, body: Stmt, ranges: Ranges) -> list[Access]:
-    """How blocks use a buffer, by joined dimensions where all do so by the same ones.
-
-    `ranges` are those of the variables that `body` sees.
-    """
+def _accesses(blocks: Sequence[Block], buffer: Buffer, body: Stmt) -> list[Access]:
+    """How blocks use a buffer, by joined dimensions where all do so by the same ones."""
     found: list[Access] = []
     for block in blocks:
         inner = _inner_loops(body, block)
@@ -357,7 +354,7 @@ def _accesses(blocks: Sequence[Block], buffer: Buffer, body: Stmt, ranges: Range
         guards = conjuncts(block.predicate)
         regions = bound_regions(block, seen.values(), buffer)
         found += [Access(r.ranges, inner, guards) for r in regions]
-    places = [joined(buffer, tuple(r.min for r in a.ranges), a.within(ranges)) for a in found]
+    places = [joined(buffer, tuple(r.min for r in a.ranges)) for a in found]
     alike = len({p.dims for p in places}) == 1 and len(places[0].dims) < len(buffer.shape)
     points = all(certain(r.extent == 1) for a in found for r in a.ranges)
     if not (alike and points):

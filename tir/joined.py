@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .ir import Binary, Buffer, Const, Dim, Expr, Op, const
-from .polynomial import Ranges
-from .simplify import NO_RANGES, simplify
+from .ir import Binary, Buffer, Const, Dim, Expr, Op
 from .structure import same
 
 
@@ -21,13 +19,13 @@ class Joined(NamedTuple):
     dims: tuple[tuple[int, ...], ...]
 
 
-def joined(buffer: Buffer, indices: tuple[Expr, ...], ranges: Ranges = NO_RANGES) -> Joined:
+def joined(buffer: Buffer, indices: tuple[Expr, ...]) -> Joined:
     """An access with each run of indices that are the digits of one number joined to that number.
 
         A[i, e // 8, e % 8], of shape (4, 6, 8)   ->   A[i, e], of shape (4, 48)
 
-    The remainder is by the size of its dimension. It may be that of another number where `ranges`
-    tell that it is the same. Buffers with strides of their own stay as they are.
+    The remainder is by the size of its dimension. Buffers with strides of their own stay as they
+    are.
     """
     shape, found = list(buffer.shape), list(indices)
     dims: list[tuple[int, ...]] = [(d,) for d in range(len(shape))]
@@ -36,7 +34,7 @@ def joined(buffer: Buffer, indices: tuple[Expr, ...], ranges: Ranges = NO_RANGES
             size, low = shape[d], shape[d + 1]
             if not isinstance(size, int) or not isinstance(low, int):
                 continue
-            number = _number(found[d], found[d + 1], size, low, ranges)
+            number = _number(found[d], found[d + 1], size, low)
             if number is not None:
                 shape[d : d + 2] = [size * low]
                 found[d : d + 2] = [number]
@@ -44,27 +42,17 @@ def joined(buffer: Buffer, indices: tuple[Expr, ...], ranges: Ranges = NO_RANGES
     return Joined(tuple(shape), tuple(found), tuple(dims))
 
 
-def _number(high: Expr, low: Expr, size: int, by: int, ranges: Ranges) -> Expr | None:
+def _number(high: Expr, low: Expr, size: int, by: int) -> Expr | None:
     """The number of which `low` is the remainder by `by`, and `high` the quotient below `size`."""
     number = _operand(low, Op.MOD, by)
     if number is None:
         return None
     quotient = _operand(high, Op.FLOORDIV, by)
-    if quotient is not None and _congruent(quotient, number, by, ranges):
-        return quotient
+    if quotient is not None and same(quotient, number):
+        return number
     rest = _operand(high, Op.MOD, size)
     quotient = None if rest is None else _operand(rest, Op.FLOORDIV, by)
-    if quotient is not None and _congruent(quotient, number, by, ranges):
-        return quotient % (size * by)
-    return None
-
-
-def _congruent(a: Expr, b: Expr, by: int, ranges: Ranges) -> bool:
-    """Whether two numbers have the same remainder by `by`.
-
-    What is simplified to (6 * i + j) % 13 may have been (32 * i + j) % 13.
-    """
-    return same(a, b) or same(simplify((a - b) % by, ranges), const(0))
+    return number % (size * by) if quotient is not None and same(quotient, number) else None
 
 
 def _operand(e: Expr, op: Op, by: int) -> Expr | None:

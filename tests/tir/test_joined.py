@@ -32,23 +32,6 @@ def test_digits_of_a_sum_and_of_three_are_one_index() -> None:
     assert dims((4, 5, 6), V, E // 6 % 5, E % 6) == ((0,), (1, 2))
 
 
-def test_remainders_of_other_numbers_that_are_the_same() -> None:
-    """What is left of 32 * i + e by 13 after simplifying, where nothing overflows."""
-    number, rest = V * 32 + E, V * 6 + E
-    ranges = {V: (0, 99), E: (0, 31)}
-    buffer = Buffer("A", (300, 13), "float32")
-    for a, b in ((number, rest), (rest, number)):
-        found = joined(buffer, (a // 13, b % 13), ranges)
-        assert found.shape == (3900,)
-        assert found.indices[0] is a
-    assert joined(buffer, (number // 13, (rest + 1) % 13), ranges).shape == (300, 13)
-    assert joined(buffer, (number // 13, rest % 13)).shape == (300, 13)
-    three = Buffer("A", (60, 5, 13), "float32")
-    shape, (index,), _ = joined(three, (number // 65, number // 13 % 5, rest % 13), ranges)
-    assert shape == (3900,)
-    assert index is number
-
-
 def test_others_stay() -> None:
     apart = ((0,), (1,))
     assert dims((4, 6), E // 5, E % 5) == apart, "the remainder is not by the size"
