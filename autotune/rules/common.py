@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ... import dtypes
+from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...target import Target
 from ...tir.ir import Block, Buffer, Label, Var
@@ -41,6 +43,15 @@ def powers(most: int) -> list[int]:
     while values[-1] * 2 <= most:
         values.append(values[-1] * 2)
     return values
+
+
+def attempt(step: Callable[..., Any], *arguments: Any) -> bool:
+    """Take a step of a schedule, if it is legal; whether it was."""
+    try:
+        step(*arguments)
+    except ScheduleError:
+        return False
+    return True
 
 
 def fused(sch: Schedule, loops: Sequence[Var]) -> Var:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ... import dtypes
-from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.blocks import has_reduction, readers_of, region_buffers
 from ...schedule.find import find_block, path_to
@@ -13,7 +12,7 @@ from ...target import Target
 from ...tir.ir import Block, Dim, For, ForKind, Func, Label, Var, ceildiv
 from ..sketch import Draft, Rule
 from ..structure import Input, extents, inputs_of, output_of, spatial
-from .common import elements, fused, lanes_for, nbytes, powers, unroll_hint, widest
+from .common import attempt, elements, fused, lanes_for, nbytes, powers, unroll_hint, widest
 from .squares import turn_in_squares
 
 MAX_UNROLL = 8
@@ -106,11 +105,7 @@ def schedule_inside(draft: Draft, label: Label, target: Target) -> None:
     (reader,) = sch.get_consumers(label)
     around = [s for s in path_to(sch.func, reader) if type(s) is For]
     top = next((s.var for s in around if s.kind is ForKind.PARALLEL), None)
-    try:
-        if top is None:
-            raise ScheduleError("no loop around {0} is parallel", reader.name)
-        sch.compute_at(label, top)
-    except ScheduleError:
+    if top is None or not attempt(sch.compute_at, label, top):
         schedule_elementwise(draft, label, target)
         return
     *_, last = sch.get_loops(label)
@@ -122,9 +117,7 @@ def schedule_inside(draft: Draft, label: Label, target: Target) -> None:
 
 def schedule_following(draft: Draft, label: Label, target: Target) -> None:
     """Compute a block where what it reads is written back, or by itself where that cannot be."""
-    try:
-        draft.schedule.reverse_compute_inline(label)
-    except ScheduleError:
+    if not attempt(draft.schedule.reverse_compute_inline, label):
         schedule_elementwise(draft, label, target)
 
 

@@ -7,7 +7,6 @@ shares its rows (softmax, layer_norm), a spatial block alone.
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -82,42 +81,33 @@ def groups(
         for label in inlined:
             sch.compute_inline(draft.block(names[label]))
         for label, index in apart:
-            copies = sch.distinguish_reads(draft.block(names[label]), index)
-            draft.views[names[label]] = copies
+            draft.views[names[label]] = sch.distinguish_reads(draft.block(names[label]), index)
         for labels in joined:
             join(sch, [draft.block(names[label]) for label in labels])
 
     members = [[find_block(left, label) for label in labels] for labels in found]
-    single = [_variants(left, blocks, names, target) for blocks in members]
-    banded = _banded(left, members, single, names, target)
-    ways = [single] if banded is None else [banded, single]
-    if not apart:
-        return prepare, ways
-    numbers = {
-        id(v): {names[b.label] for b in blocks} for v, blocks in zip(single, members, strict=True)
-    }
-    return prepare, [
-        _with_views(way, {names[label] for label, _ in apart}, numbers) for way in ways
+    positions = [[names[b.label] for b in blocks] for blocks in members]
+    told = {names[label] for label, _ in apart}
+    single = [
+        _with_views(_variants(left, blocks, ns, target), [n for n in ns if n in told])
+        for blocks, ns in zip(members, positions, strict=True)
     ]
+    banded = _banded(left, members, single, names, told, target)
+    return prepare, [single] if banded is None else [banded, single]
 
 
-def _with_views(
-    way: list[list[Variant]], told: set[int], numbers: Mapping[int, set[int]]
-) -> list[list[Variant]]:
-    """Variants that compute the views of their blocks inline; a band's are those of no other."""
-    others = {n for variants in way for n in numbers.get(id(variants), ())}
-    made = []
-    for variants in way:
-        mine = told & numbers.get(id(variants), told - others)
-        last = functools.partial(_inline_views, blocks=sorted(mine))
-        made.append([Variant(v.name, (*v.rules, last) if mine else v.rules) for v in variants])
-    return made
+def _with_views(variants: list[Variant], told: Collection[int]) -> list[Variant]:
+    """Variants that end with computing inline what was told apart for the blocks `told`.
 
+    Other groups come after that: tiles of what they compute are no longer known to be whole.
+    """
 
-def _inline_views(draft: Draft, blocks: list[int]) -> None:
-    for number in blocks:
-        for view in draft.views[number]:
-            draft.schedule.compute_inline(view)
+    def inline_views(draft: Draft) -> None:
+        for number in told:
+            for view in draft.views[number]:
+                draft.schedule.compute_inline(view)
+
+    return [Variant(v.name, (*v.rules, inline_views)) for v in variants] if told else variants
 
 
 def _tell_apart(
@@ -147,6 +137,7 @@ def _banded(
     members: list[list[Block]],
     apart: list[list[Variant]],
     names: Mapping[Label, int],
+    told: Collection[int],
     target: Target,
 ) -> list[list[Variant]] | None:
     """The variants with those of a band in the place of its groups, where there is one."""
@@ -162,7 +153,8 @@ def _banded(
             rest = [v for b, v in zip(members, apart, strict=True) if b[0].label not in labels]
             positions = [names[b.label] for b in band.members]
             made = [*key_variants(func, band, positions, target), *band_variants(band, positions)]
-            return [[Variant(name, (rule,)) for name, rule in made], *rest]
+            variants = [Variant(name, (rule,)) for name, rule in made]
+            return [_with_views(variants, [n for n in positions if n in told]), *rest]
     return None
 
 
@@ -288,9 +280,8 @@ def _rows_read(
 
 
 def _variants(
-    func: Func, members: list[Block], names: Mapping[Label, int], target: Target
+    func: Func, members: list[Block], positions: list[int], target: Target
 ) -> list[Variant]:
-    positions = [names[m.label] for m in members]
     anchor = members[0] if _is_contraction(members[0]) else members[-1]
     if is_ordered(anchor):
         return [Variant(name, (rule,)) for name, rule in ordered_variants(positions[-1], target)]

@@ -19,16 +19,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...codegen.llvm_matmul import TILE_REGISTERS, TILE_ROWS, instruction
-from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...target import Target
 from ...tir.ir import Block, Dim, Label, Var
 from ..sketch import Draft, Rule
 from ..structure import extents, inputs_of, output_of, reduced, spatial, worth_packing
-from .common import fused, lanes_for, powers, widest
+from .common import attempt, fused, lanes_for, powers, widest
 from .dot import Dot, Plan, find_plan, layout, place_pads, schedule_groups, schedule_packed
-from .elementwise import schedule_elementwise
+from .elementwise import schedule_elementwise, schedule_following
 from .tiles import MAX_MIDDLE, tile_variables
 
 MAX_PADDED = 2.0
@@ -178,22 +177,16 @@ def _pack(
 def _last(draft: Draft, crop: Label | None, following: list[Label], target: Target) -> Label | None:
     """The block that reads what tiles were stored to: what follows the contraction, the crop
     computed with it."""
-    sch = draft.schedule
     if crop is None or not following:
         return following[0] if following else crop
-    try:
-        sch.reverse_compute_inline(following[0])
-    except ScheduleError:
-        schedule_elementwise(draft, following[0], target)
+    schedule_following(draft, following[0], target)
     return crop
 
 
 def _follow(draft: Draft, last: Label, loop: Var, target: Target) -> None:
     """Compute a block from tiles while those are in cache, or by itself where that cannot be."""
     sch = draft.schedule
-    try:
-        sch.reverse_compute_at(last, loop)
-    except ScheduleError:
+    if not attempt(sch.reverse_compute_at, last, loop):
         schedule_elementwise(draft, last, target)
         return
     lanes = lanes_for(target, widest(find_block(sch.func, last)), TILE_ROWS)

@@ -11,9 +11,6 @@ primitives refuse stays as its author wrote it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.blocks import has_reduction, region_buffers
@@ -21,6 +18,7 @@ from ...schedule.find import blocks_in, find_block, find_loop, nested, path_to
 from ...schedule.index_map import IndexMap
 from ...tir.ir import Block, Const, For, ForKind, Func, Label, Seq, Stmt, Store, Var
 from ..structure import in_order
+from .common import attempt
 
 AGAIN = (ForKind.PARALLEL, ForKind.VECTOR, ForKind.UNROLL)
 """The kinds of loops whose iterations may run one after the other as well."""
@@ -45,24 +43,16 @@ def separate_nests(sch: Schedule) -> tuple[Label, ...]:
             continue
         for loop in sch.get_loops(label):
             if find_loop(sch.func, loop).kind in AGAIN:
-                _attempt(sch.serial, loop)
+                attempt(sch.serial, loop)
         _cut(sch, label)
     for label in labels:
         block = find_block(sch.func, label)
         if not is_plain(sch.func, block):
             variables = tuple(Var(f"i{n}") for n in range(len(block.iters)))
-            _attempt(sch.transform_block_layout, label, IndexMap(variables, variables))
+            attempt(sch.transform_block_layout, label, IndexMap(variables, variables))
     for init, label in _inits(sch.func):
-        _attempt(sch.merge_reduction, init, label)
+        attempt(sch.merge_reduction, init, label)
     return made
-
-
-def _attempt(step: Callable[..., Any], *arguments: Any) -> bool:
-    try:
-        step(*arguments)
-    except ScheduleError:
-        return False
-    return True
 
 
 def _blocks_made(sch: Schedule) -> tuple[Label, ...]:
@@ -80,7 +70,7 @@ def _cut(sch: Schedule, label: Label) -> None:
     """Cut the loops around a block, from the innermost one, where other statements share them."""
     loops = sch.get_loops(label)
     for n in reversed(range(len(loops))):
-        if type(find_loop(sch.func, loops[n]).body) is Seq and _attempt(sch.fission, loops[n]):
+        if type(find_loop(sch.func, loops[n]).body) is Seq and attempt(sch.fission, loops[n]):
             loops = sch.get_loops(label)
 
 

@@ -17,7 +17,7 @@ from ...target import Target
 from ...tir.ir import IterKind, Var
 from ..sketch import Draft, Rule
 from ..structure import extents
-from .common import fused, lanes_for, widest
+from .common import attempt, fused, lanes_for, widest
 
 
 def ordered_variants(position: int, target: Target) -> Iterator[tuple[str, Rule]]:
@@ -49,7 +49,4 @@ def schedule_ordered(draft: Draft, position: int, target: Target) -> None:
         else:
             draft.schedule = sch = trial
     if around:
-        try:
-            sch.parallel(fused(sch, around))
-        except ScheduleError:
-            return
+        attempt(lambda: sch.parallel(fused(sch, around)))

@@ -291,7 +291,7 @@ def test_candidates_compute_what_the_formula_says(name: str) -> None:
 
 
 def test_vectors_of_a_reduction_lie_in_one_piece() -> None:
-    """They run on through dimensions that lie side by side alone: 38 times as fast."""
+    """They run on through dimensions that lie side by side alone."""
     func = sums_of_channels()
     (sketch,) = sketches(func, resolve("cpu -threads=1"))
     for row in Rowspace(sketch).sample(np.random.default_rng(0), 4):
@@ -314,7 +314,7 @@ def test_a_product_of_a_buffer_with_itself_is_tiled(name: str) -> None:
 
 
 def test_what_all_rows_share_is_computed_once() -> None:
-    """It was computed again for each row: 22 times as long for 128 channels."""
+    """Rows do not compute it again, each for itself."""
     (sketch,) = sketches(squeeze_and_excite(), resolve("cpu -threads=1"))
     tops = sketch.func.body.stmts if isinstance(sketch.func.body, Seq) else ()
     written = [{b.name for r in blocks_in(top) for b in region_buffers(r.writes)} for top in tops]
