@@ -184,7 +184,8 @@ def _by_loops(
 ) -> tuple[tuple[Iter, ...], tuple[For, ...]]:
     """The iteration variables that share loops with `loop`, directly or not, and all those loops.
 
-    Requires that variables of these loops can take the place of them.
+    Requires that variables of these loops can take the place of them. A single iteration is not
+    among those of a concrete program, whose indices leave it out; open extents are larger.
     """
     used = {loop.var}
     taken: set[Iter] = set()
@@ -195,6 +196,15 @@ def _by_loops(
         taken = more
         used |= {v for i in taken for v in free_vars(i.value)}
     loops = tuple(s for s in above if s.var in used)
+    for s in loops:
+        if isinstance(s.extent, Expr):
+            require(
+                s.extent > 1,
+                "loop {0} has a single iteration, which makes no iteration variable of block {1}",
+                s.var.name,
+                block.label.name,
+                at=s.var,
+            )
     kinds = [feeding(block, kind) & used for kind in (IterKind.REDUCE, IterKind.SPATIAL)]
     require(
         not kinds[0] & kinds[1],

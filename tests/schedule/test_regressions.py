@@ -10,9 +10,11 @@ from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.schedule.find import find_block, loops_above
 from tilewright.tir import te
-from tilewright.tir.ir import Func
+from tilewright.tir.ir import Func, Label, const
 from tilewright.tir.parser import parse
+from tilewright.tir.prove import prove
 from tilewright.tir.verify import verify
+from tilewright.tir.visit import substitute
 
 from .machinery import check_compiled, check_meaning, check_replays
 from .programs import chain, loops, matmul, rowsum, stencil
@@ -1099,3 +1101,30 @@ def test_a_loop_of_unknown_reach_under_an_open_factor() -> None:
     with pytest.raises(ScheduleError, match="A_local may write an element of A_local") as refusal:
         sch.fission(outer, after=None)
     assert refusal.value.__cause__ is None
+
+
+def test_versions_by_a_loop_of_an_open_extent() -> None:
+    """The first block had a variable less than a step after it knew of, where the extent was 1."""
+    a = placeholder(8)
+    f = te.func([a, te.compute((5,), lambda i: a[i % 8] * 2, name="B")])
+
+    def staged(decision: int | None) -> tuple[Schedule, Label]:
+        sch = Schedule(f, symbolic=decision is None)
+        factor = sch.sample_categorical([3, 8], decision=[decision])
+        block = sch.get_block("B")
+        _, inner = sch.split(sch.get_loops(block)[0], factors=[None, factor])
+        copy = sch.cache_read(block, 0, "local")
+        sch.compute_at(copy, inner)
+        first, _ = sch.double_buffer(copy, inner)
+        return sch, first
+
+    open_, first = staged(None)
+    assert len(find_block(open_.func, first).iters) == 2
+    assert open_.space is not None
+    (single,) = [c for c in open_.space.constraints if "single iteration" in c.message]
+    (factor,) = open_.space.bounds
+    for decision, count in ((3, 2), (8, 1)):
+        sch, first = staged(decision)
+        check(sch)
+        assert len(find_block(sch.func, first).iters) == count
+        assert prove(substitute(single.condition, {factor: const(decision)})) is (count == 2)
