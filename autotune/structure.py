@@ -50,12 +50,16 @@ class Input:
 
 
 def inputs_of(block: Block) -> list[Input]:
-    """The inputs of a block in the order in which they are first read, its own outputs left out."""
+    """The inputs of a block in the order in which they are first read.
+
+    Its own outputs are left out, and what its init alone reads, which comes last.
+    """
     written = region_buffers(block.writes)
+    body = {n.buffer for n in walk(block.body) if type(n) is Load}
     variables = [i.var for i in block.iters]
     found: dict[Buffer, list[tuple[Expr, ...]]] = {}
     for region in block.reads:
-        if region.buffer not in written:
+        if region.buffer in body and region.buffer not in written:
             found.setdefault(region.buffer, []).append(tuple(r.min for r in region.ranges))
     return [_input(b, accesses, variables) for b, accesses in found.items()]
 

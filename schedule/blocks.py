@@ -142,14 +142,14 @@ def require_whole_domain(block: Block, variables: Sequence[Var], buffer: Buffer)
 
 
 def with_regions(block: Block) -> Block:
-    """`block` with its declared regions read off its body and init, one for each access.
+    """`block` with its declared regions read off its body and then its init, one for each access.
 
     That is a point, or where the body has loops of its own, what they sweep. An index that is read
     from a buffer, or bound in the body, may be anything in the dimension.
     """
     reads: dict[object, Region] = {}
     writes: dict[object, Region] = {}
-    for root in (block.init, block.body):
+    for root in (block.body, block.init):
         if root is None:
             continue
         box = _Swept(block, root)

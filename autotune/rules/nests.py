@@ -11,12 +11,27 @@ primitives refuse stays as its author wrote it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...errors import ScheduleError
 from ...schedule import Schedule
-from ...schedule.blocks import has_reduction, region_buffers
+from ...schedule.blocks import has_reduction, region_buffers, with_regions
 from ...schedule.find import blocks_in, find_block, find_loop, nested, path_to
 from ...schedule.index_map import IndexMap
-from ...tir.ir import Block, Const, For, ForKind, Func, Label, Seq, Stmt, Store, Var
+from ...tir.ir import (
+    Block,
+    Buffer,
+    Const,
+    For,
+    ForKind,
+    Func,
+    Label,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)
 from ..structure import in_order
 from .common import attempt
 
@@ -25,7 +40,7 @@ AGAIN = (ForKind.PARALLEL, ForKind.VECTOR, ForKind.UNROLL)
 
 
 def needs_nests(func: Func) -> bool:
-    """Whether something is not in a block, alone in plain loops, one for each variable of it."""
+    """Whether something is not in a block that is plain, or a reduction's init in another."""
     plain = all(is_plain(func, b) for b in in_order(func))
     return not plain or _has_statements(func.body) or bool(_inits(func))
 
@@ -75,7 +90,12 @@ def _cut(sch: Schedule, label: Label) -> None:
 
 
 def is_plain(func: Func, block: Block) -> bool:
-    """Whether a block is alone in serial loops, one for each variable in their order."""
+    """Whether a block is alone in serial loops, one for each variable in their order.
+
+    What it reads is declared in the order of its body, by which steps number its inputs.
+    """
+    if _in_order(block.reads) != _in_order(with_regions(block).reads):
+        return False
     loops = [s for s in path_to(func, block.label) if type(s) is For]
     values = [i.value for i in block.iters if not (type(i.value) is Const and i.extent == 1)]
     return (
@@ -83,6 +103,10 @@ def is_plain(func: Func, block: Block) -> bool:
         and all(s.var is v and s.kind is ForKind.SERIAL for s, v in zip(loops, values, strict=True))
         and (not loops or len(list(blocks_in(loops[0]))) == 1)
     )
+
+
+def _in_order(regions: Sequence[Region]) -> list[Buffer]:
+    return list(dict.fromkeys(r.buffer for r in regions))
 
 
 def _inits(func: Func) -> list[tuple[Label, Label]]:

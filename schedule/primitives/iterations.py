@@ -23,7 +23,7 @@ from ...tir.ir import (
 )
 from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children
-from ..blocks import free_vars, nest
+from ..blocks import free_vars, nest, with_regions
 from ..digits import Bijection, bijection
 from ..find import find_block, path_to, rebuild
 from ..index_map import IndexMap
@@ -116,7 +116,7 @@ def transform_block_layout(
         iters=tuple(Iter(v, n, kind, axis) for v, n, kind, axis in parts),
         annotations=old.annotations,
     )
-    stmt = nest(list(zip(axes, new.extents, strict=True)), made)
+    stmt = nest(list(zip(axes, new.extents, strict=True)), with_regions(made))
     return rebuild(fn, path[: len(path) - len(loops)], stmt), axes
 
 

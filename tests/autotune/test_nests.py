@@ -82,17 +82,35 @@ for j in range(39):
     C[12, j] = 2.0
     C[0, j] = 3.0
 """
+BIASED = """
+for i in range(13):
+    for j in range(40):
+        C[i, j] = W[j]
+        for k in range(9):
+            C[i, j] = C[i, j] + A[i, k] * B[k, j]
+"""
+DECLARED = """
+for i, j, k in T.grid(13, 40, 9):
+    with T.block("C"):
+        vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+        T.reads(B[vk, vj], A[vi, vk], C[vi, vj])
+        T.writes(C[vi, vj])
+        with T.init():
+            C[vi, vj] = 0.0
+        C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""
 CASES = {
-    "product": PRODUCT, "turned": TURNED, "tiled": TILED, "guarded": GUARDED, "scan": SCAN,
-    "down": DOWN, "laps": LAPS,
+    "biased": BIASED, "declared": DECLARED, "product": PRODUCT, "turned": TURNED,
+    "tiled": TILED, "guarded": GUARDED, "scan": SCAN, "down": DOWN, "laps": LAPS,
 }  # fmt: skip
 
 
 def program(text: str) -> Func:
-    header = """@tw.script
+    bias = 'W: T.Buffer((40,), "float32"),' if "W[" in text else ""
+    header = f"""@tw.script
 def matmul(
     A: T.Buffer((13, 9), "float32"),
-    B: T.Buffer((9, 40), "float32"),
+    B: T.Buffer((9, 40), "float32"),{bias}
     C: T.Buffer((13, 40), "float32"),
 ):
 """
@@ -113,13 +131,13 @@ def test_candidates_compute_what_was_written(name: str) -> None:
             check_compiled(func, scheduled.func)
 
 
-@pytest.mark.parametrize("name", ["product", "turned", "tiled"])
+@pytest.mark.parametrize("name", ["declared", "product", "turned", "tiled"])
 def test_what_is_the_same_gets_the_same_sketches(name: str) -> None:
     formula = names_of(ops.matmul_func(13, 40, 9))
     assert names_of(program(CASES[name])) == [*formula, "written"]
 
 
-@pytest.mark.parametrize("name", ["product", "turned", "tiled"])
+@pytest.mark.parametrize("name", ["declared", "product", "turned", "tiled"])
 def test_nests_are_those_of_the_formula(name: str) -> None:
     func = program(CASES[name])
     sch = Schedule(func)
@@ -128,6 +146,11 @@ def test_nests_are_those_of_the_formula(name: str) -> None:
     assert not needs_nests(sch.func)
     assert structural_equal(sch.func, ops.matmul_func(13, 40, 9))
     check_replays(func, sch)
+
+
+def test_what_an_init_reads_is_no_operand() -> None:
+    formula = names_of(ops.matmul_func(13, 40, 9))
+    assert names_of(program(BIASED)) == [*formula, "written"]
 
 
 def test_formulas_are_left_alone() -> None:

@@ -605,7 +605,7 @@ def test_an_init_finds_its_term_where_it_goes() -> None:
     block = sch.get_block("S")
     sch.fuse_reduction_epilogue(block, sch.get_block("T"))
     i, r = sch.get_loops(block)
-    sch.compute_at(sch.cache_read(block, 0, "local"), r)
+    sch.compute_at(sch.cache_read(block, 1, "local"), r)
     with pytest.raises(ScheduleError, match="Z_local, which block S_init needs, is computed after"):
         sch.decompose_reduction(block, i)
     check(sch)
