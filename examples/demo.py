@@ -27,11 +27,9 @@ import tilewright as tw
 from tilewright.autotune.display import LiveDisplay
 from tilewright.codegen.detect import resolve
 from tilewright.runtime import Timing, time_interleaved
-from tilewright.runtime.timer import format_seconds
+from tilewright.runtime.timer import format_seconds, wait_for_threads
 
 ROUNDS = 15
-REST = 0.05
-"""Seconds before each turn, in which the threads of numpy's BLAS stop waiting for its next call."""
 SLOW_SECONDS = 1.0
 
 
@@ -120,8 +118,8 @@ def timed(rows: Sequence[Row]) -> list[Timing]:
     """
     once = time_interleaved([row.run for row in rows], rounds=1)
     fast = [k for k, timing in enumerate(once) if timing.median < SLOW_SECONDS]
-    rest = partial(time.sleep, REST)
-    many = time_interleaved([rows[k].run for k in fast], rounds=ROUNDS, before_turn=rest)
+    turns = [rows[k].run for k in fast]
+    many = time_interleaved(turns, rounds=ROUNDS, before_turn=wait_for_threads)
     found = list(once)
     for k, timing in zip(fast, many, strict=True):
         found[k] = timing

@@ -17,7 +17,7 @@ from ..target import Target
 from .arguments import ctypes_parameters, make_binder
 from .memory import keep_freed_memory
 from .signature import OUT_OF_MEMORY, Argument, Signature
-from .timer import Clock, Timing, time_calls
+from .timer import Clock, Timing, time_calls, wait_for_threads
 
 _LINE = 64
 _PLAIN = (np.ndarray, bool, int, float)
@@ -106,12 +106,13 @@ class Module:
         flush_cache: bool = False,
         clock: Clock = time.perf_counter,
     ) -> Timing:
-        """Time calls with these arguments; see `time_calls`.
+        """Time calls with these arguments, once no other thread computes; see `time_calls`.
 
         Outputs are overwritten, `inout` arguments again by every call. With `flush_cache` each
         sample is one call after the caches have been filled with something else.
         """
         run = self.bind(*arguments)
+        wait_for_threads()
         return time_calls(
             run,
             min_samples=min_samples,

@@ -25,6 +25,8 @@ _COLD = 5e-3
 _FAR = 16.0
 _GROWTH = 4
 _LOOKS = 8
+_LOOK = 2e-2
+_IDLE = 0.2
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,28 @@ def time_interleaved(
         Timing(samples, repeats, seconds)
         for samples, (_, repeats), seconds in zip(columns, plans, spent, strict=True)
     )
+
+
+def wait_for_threads(
+    seconds: float = 0.25,
+    *,
+    clock: Clock = time.perf_counter,
+    busy: Clock = time.process_time,
+    sleep: Callable[[float], object] = time.sleep,
+) -> bool:
+    """Wait until no thread of this process computes, for at most `seconds`; whether that came.
+
+    The threads of other libraries, such as numpy's BLAS, stay awake for a while after a call. They
+    keep processors that a kernel's threads wait for: calls then take a thousand times as long. Five
+    ticks of the system's account of them (4 ms each) tell.
+    """
+    end = clock() + seconds
+    while clock() < end:
+        began, spent = clock(), busy()
+        sleep(_LOOK)
+        if busy() - spent < _IDLE * (clock() - began):
+            return True
+    return False
 
 
 def turn_seconds(seconds: float, min_sample_seconds: float) -> float:

@@ -13,6 +13,7 @@ from tilewright.runtime.timer import (
     time_calls,
     time_interleaved,
     turn_seconds,
+    wait_for_threads,
 )
 
 
@@ -182,6 +183,23 @@ def test_interleaved_functions_take_turns() -> None:
     assert first.samples == pytest.approx([0.010] * 3)
     assert second.samples == pytest.approx([0.020] * 3)
     assert first.seconds == pytest.approx(0.070)
+
+
+@pytest.mark.parametrize(
+    ("busy", "idle", "waited"), [(0.0, True, 0.02), (0.03, True, 0.06), (9.0, False, 0.12)]
+)
+def test_threads_that_compute_are_waited_for(busy: float, idle: bool, waited: float) -> None:
+    fake = Fake()
+    began = fake.now
+
+    def sleep(seconds: float) -> None:
+        fake.now += seconds
+
+    def spent() -> float:
+        return min(fake.now - began, busy)
+
+    assert wait_for_threads(0.11, clock=fake.clock, busy=spent, sleep=sleep) is idle
+    assert fake.now - began == pytest.approx(waited)
 
 
 @pytest.mark.parametrize(
