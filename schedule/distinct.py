@@ -9,7 +9,7 @@ determine it. If the elements touched determine the loop variable, iterations ar
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..tir.bounds import Bounds
 from ..tir.ir import Binary, Const, Dim, Expr, For, Op, Range, Var, as_dim, as_expr
@@ -116,17 +116,20 @@ def _common(accesses: Sequence[Access], d: int, ends: _Ends) -> list[Term] | Non
         r = access.ranges[d]
         terms, rest = _terms(r.min, ends)
         outer: dict[object, Term] = {}
-        swept: dict[object, Swept] = {}
+        up: dict[object, Swept] = {}
+        down: dict[object, Swept] = {}
         for t in terms:
             assert t.atom is not None
             if free_vars(t.atom).isdisjoint(access.inner):
                 outer[key_of(t.atom)] = t
-                continue
-            if t.span is None or not certain(t.scale >= 0):
+            elif t.span is not None and certain(t.scale >= 0):
+                up[key_of(t.atom)] = Swept(t.atom, t.scale, t.span)
+            elif t.span is not None and certain(t.scale < 0):
+                down[key_of(t.atom)] = Swept(t.atom, 0 - t.scale, t.span)
+            else:
                 return None
-            swept[key_of(t.atom)] = Swept(t.atom, t.scale, t.span)
-        least = rest
-        most = rest + _reach(swept, access.guards, ends)
+        least = rest - _reach(down, access.guards, ends)
+        most = rest + _reach(up, access.guards, ends)
         most = most + (r.extent - 1)
         if shared is None or low is None or high is None:
             shared, low, high = outer, least, most
@@ -235,8 +238,15 @@ def _determine(sums: Iterable[list[Term]], wanted: set[Var], ends: _Ends) -> boo
 
 
 def _mixed_radix(terms: list[Term], wanted: set[Var]) -> list[Expr]:
-    """The atoms that the sum of `terms` determines; those free of `wanted` are known anyway."""
-    moving = [t for t in terms if t.atom is not None and free_vars(t.atom) & wanted]
+    """The atoms that the sum of `terms` determines; those free of `wanted` are known anyway.
+
+    What counts down tells as much as what counts up.
+    """
+    moving = [
+        replace(t, scale=0 - t.scale) if certain(t.scale < 0) else t
+        for t in terms
+        if t.atom is not None and free_vars(t.atom) & wanted
+    ]
     span: Dim | None = next((t.span for t in terms if t.atom is None), 0)
     atoms: list[Expr] = []
     while moving:
