@@ -30,6 +30,7 @@ from ..structure import (
     extents,
     inputs_of,
     low_digits,
+    matched,
     output_of,
     reduced,
     spatial,
@@ -66,9 +67,11 @@ DOTS = (
 class Plan:
     """Which instruction to use, along which variables, and which inputs to pack for it.
 
-    `shared` is the input that all lanes share, and `rows` the variable by whose tiles it is packed.
+    The variables and inputs are those of `planned`. `shared` is the input that all lanes share, and
+    `rows` the variable by whose tiles it is packed.
     """
 
+    planned: Block
     dot: Dot
     vector: Var
     deep: Var
@@ -76,6 +79,19 @@ class Plan:
     packed: Input
     shared: Input
     rows: Var | None = None
+
+    def on(self, block: Block) -> Plan:
+        """The plan on `block`, which iterates as `planned` does."""
+        its, inputs = matched(self.planned, block), inputs_of(block)
+        return replace(
+            self,
+            planned=block,
+            vector=its[self.vector],
+            deep=its[self.deep],
+            packed=inputs[self.index],
+            shared=inputs[1 - self.index],
+            rows=None if self.rows is None else its[self.rows],
+        )
 
 
 def dot_variants(
@@ -126,7 +142,7 @@ def find_plan(main: Block, dot: Dot) -> Plan | None:
             and {shared.buffer, packed.buffer} == set(factors)
             and {vector, deep} <= packed.plain.keys()
         ):
-            return Plan(dot, vector, deep, along[0], packed, shared)
+            return Plan(main, dot, vector, deep, along[0], packed, shared)
     return None
 
 
@@ -143,11 +159,10 @@ def schedule_dot(draft: Draft, plan: Plan, positions: list[int], target: Target)
     """Apply the rule to the block at `positions[0]` and to the one that follows it, if any."""
     sch, dot = draft.schedule, plan.dot
     main = draft.block(positions[0])
-    pads, crop = _pad(sch, main, plan)
+    pads, crop = _pad(sch, main, plan.on(find_block(sch.func, main)))
     block = find_block(sch.func, main)
     sizes = extents(block)
-    inputs = inputs_of(block)
-    plan = replace(plan, packed=inputs[plan.index], shared=inputs[1 - plan.index])
+    plan = plan.on(block)
     loops = dict(zip([i.var for i in block.iters], sch.get_loops(main), strict=True))
     tiles = _Tiles(draft, block, plan, target)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...codegen.llvm_matmul import TILE_REGISTERS, TILE_ROWS, instruction
 from ...schedule import Schedule
@@ -24,7 +24,7 @@ from ...schedule.find import find_block
 from ...target import Target
 from ...tir.ir import Block, Dim, Label, Var
 from ..sketch import Draft, Rule
-from ..structure import extents, inputs_of, output_of, reduced, spatial, worth_packing
+from ..structure import extents, inputs_of, matched, output_of, reduced, spatial, worth_packing
 from .common import attempt, fused, lanes_for, powers, widest
 from .dot import Dot, Plan, find_plan, layout, place_pads, schedule_groups, schedule_packed
 from .elementwise import schedule_elementwise, schedule_following
@@ -51,6 +51,11 @@ class Matrices:
     plan: Plan
     rows: Var
     packs: bool = False
+
+    def on(self, block: Block) -> Matrices:
+        """The same of `block`, which iterates as the planned one does."""
+        rows = matched(self.plan.planned, block)[self.rows]
+        return replace(self, plan=self.plan.on(block), rows=rows)
 
     @property
     def sizes(self) -> dict[Var, int]:
@@ -102,10 +107,11 @@ def schedule_matrices(
     draft: Draft, matrices: Matrices, positions: list[int], target: Target
 ) -> None:
     """Apply the rule to the block at `positions[0]` and to the one that follows it, if any."""
-    sch, plan = draft.schedule, matrices.plan
-    main, kind = draft.block(positions[0]), plan.dot.dtypes[0]
-    pads, crop = _pad(sch, main, matrices)
+    sch, main = draft.schedule, draft.block(positions[0])
+    pads, crop = _pad(sch, main, matrices.on(find_block(sch.func, main)))
     block = find_block(sch.func, main)
+    matrices = matrices.on(block)
+    plan, kind = matrices.plan, matrices.plan.dot.dtypes[0]
     tiles = _Tiles(draft, block, matrices)
     packed, pad = _pack(draft, main, matrices, pads, target)
     write = sch.cache_write(main, 0, "register")

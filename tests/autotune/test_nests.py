@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,11 +17,14 @@ from tilewright.autotune.rules.nests import needs_nests, separate_nests
 from tilewright.autotune.sketch import sketches
 from tilewright.codegen.detect import resolve
 from tilewright.schedule import Schedule
+from tilewright.schedule.blocks import feeding, nest
 from tilewright.tir.equality import structural_equal
-from tilewright.tir.ir import Func
+from tilewright.tir.ir import Block, For, Func, IterKind, Seq, Stmt, seq
 from tilewright.tir.parser import parse
+from tilewright.tir.visit import substitute
 
 from ..schedule.machinery import check_compiled, check_meaning, check_replays
+from .test_formulas import FORMULAS
 
 PRODUCT = """
 for i in range(13):
@@ -146,6 +151,44 @@ def test_nests_are_those_of_the_formula(name: str) -> None:
     assert not needs_nests(sch.func)
     assert structural_equal(sch.func, ops.matmul_func(13, 40, 9))
     check_replays(func, sch)
+
+
+SAME: dict[str, Callable[[], Func]] = {
+    **FORMULAS,
+    "attention": lambda: ops.attention_func(2, 36, 16),
+    "convolution": lambda: ops.conv2d_func(c=5, h=11, w=13, o=20, padding=1),
+    "int8": lambda: ops.int8_matmul_func(33, 47, 21),
+    "layer_norm": lambda: ops.layer_norm_func(9, 37),
+    "softmax": lambda: ops.softmax_func(9, 37),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_plain_loops_get_the_sketches_of_their_formula(name: str) -> None:
+    func = SAME[name]()
+    assert names_of(plain_loops(func)) == [*names_of(func), "written"]
+
+
+def plain_loops(func: Func) -> Func:
+    """The formula's program as people write loops, without blocks."""
+
+    def plain(stmt: Stmt) -> Stmt:
+        if type(stmt) is Seq:
+            return seq(*map(plain, stmt.stmts))
+        loops = []
+        while type(stmt) is For:
+            loops.append(stmt)
+            stmt = stmt.body
+        assert type(stmt) is Block
+        values = {i.var: i.value for i in stmt.iters}
+        body = substitute(stmt.body, values)
+        summed = feeding(stmt, IterKind.REDUCE)
+        body = nest([(s.var, s.extent) for s in loops if s.var in summed], body)
+        if stmt.init is not None:
+            body = seq(substitute(stmt.init, values), body)
+        return nest([(s.var, s.extent) for s in loops if s.var not in summed], body)
+
+    return replace(func, body=plain(func.body))
 
 
 def test_what_an_init_reads_is_no_operand() -> None:
