@@ -200,6 +200,7 @@ class Schedule:
     cache_inplace = method(p.cache_inplace)
     cache_index = method(p.cache_index)
     distinguish_reads = method(p.distinguish_reads)
+    distinguish_updates = method(p.distinguish_updates)
     read_at = method(p.read_at)
     write_at = method(p.write_at)
     reindex = method(p.reindex)

@@ -40,9 +40,9 @@ AGAIN = (ForKind.PARALLEL, ForKind.VECTOR, ForKind.UNROLL)
 
 
 def needs_nests(func: Func) -> bool:
-    """Whether something is not in a block that is plain, or a reduction's init in another."""
+    """Whether something is not in a block that is plain, or buffers are written more than once."""
     plain = all(is_plain(func, b) for b in in_order(func))
-    return not plain or _has_statements(func.body) or bool(_inits(func))
+    return not plain or _has_statements(func.body) or bool(_inits(func) or _updates(func))
 
 
 def separate_nests(sch: Schedule) -> tuple[Label, ...]:
@@ -67,6 +67,8 @@ def separate_nests(sch: Schedule) -> tuple[Label, ...]:
             attempt(sch.transform_block_layout, label, IndexMap(variables, variables))
     for init, label in _inits(sch.func):
         attempt(sch.merge_reduction, init, label)
+    for label in _updates(sch.func):
+        attempt(sch.distinguish_updates, label, 0)
     return made
 
 
@@ -121,3 +123,17 @@ def _inits(func: Func) -> list[tuple[Label, Label]]:
         if before and not has_reduction(before[-1]):
             found.append((before[-1].label, block.label))
     return found
+
+
+def _updates(func: Func) -> list[Label]:
+    """Spatial blocks that update what another block wrote before."""
+    blocks = in_order(func)
+    return [
+        block.label
+        for n, block in enumerate(blocks)
+        if not has_reduction(block)
+        and any(
+            region_buffers(block.reads) & region_buffers(block.writes) & region_buffers(b.writes)
+            for b in blocks[:n]
+        )
+    ]

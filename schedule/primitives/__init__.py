@@ -2,7 +2,7 @@
 
 from .annotate import annotate, bind, parallel, serial, set_scope, unannotate, unroll, vectorize
 from .cache import cache_read, cache_write
-from .distinguish import distinguish_reads
+from .distinguish import distinguish_reads, distinguish_updates
 from .einsum import pad_einsum
 from .factor import hoist_factor
 from .index import cache_index
@@ -54,6 +54,7 @@ __all__ = [
     "decompose_padding",
     "decompose_reduction",
     "distinguish_reads",
+    "distinguish_updates",
     "double_buffer",
     "fission",
     "fuse",

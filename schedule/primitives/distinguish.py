@@ -1,22 +1,26 @@
-"""Places at which a block reads one buffer, told apart: `distinguish_reads`."""
+"""Uses of one buffer, told apart: `distinguish_reads`, `distinguish_updates`."""
 
 from __future__ import annotations
 
 from dataclasses import replace as _replace
 from typing import Any
 
-from ...tir.ir import Buffer, Expr, Func, Label, Load
+from ...tir.ir import Buffer, Expr, Func, Label, Load, Store
 from ...tir.structure import key_of
-from ...tir.visit import rewrite_children
-from ..blocks import with_regions
+from ...tir.visit import rewrite_children, walk
+from ..blocks import has_reduction, readers_of, region_buffers, with_regions, writers_of
 from ..find import find_block, replace
 from ..primitive import primitive
 from ..require import require
 from .cache import (
     copy_block,
+    elements_of,
     input_at,
     insert_top,
+    is_whole,
     loads_of,
+    redirect,
+    region_at,
     require_written_before,
     top_position,
     written_elements,
@@ -71,6 +75,72 @@ def distinguish_reads(
     init = None if found.init is None else visit(found.init)
     new = with_regions(_replace(found, body=visit(found.body), init=init))
     return replace(fn, found, new, *copies.values()), tuple(labels)
+
+
+@primitive
+def distinguish_updates(fn: Func, block: Label, read_buffer_index: int) -> tuple[Func, None]:
+    """Let what is stored before `block` updates each element be a buffer of its own.
+
+        for i: Z[i] = A[i] + 1            for i: Z_before[i] = A[i] + 1
+        for i: Z[i] = Z[i] * 2      ->    for i: Z[i] = Z_before[i] * 2
+
+    Both are then computed as if nothing was updated, and steps such as `reverse_compute_at` apply.
+    `read_buffer_index` counts the buffers that the block both reads and writes. It reads what it
+    writes alone, all of the buffer, in a nest that nothing else that uses the buffer is in.
+    """
+    found = find_block(fn, block)
+    written = region_buffers(found.writes)
+    updated = tuple(r for r in found.reads if r.buffer in written)
+    buffer = region_at(found, updated, read_buffer_index, "update")
+    require(
+        buffer not in fn.inplace,
+        "{0} has values before the program runs, which are updated in place",
+        buffer.name,
+        at=block,
+    )
+    stored = [n for n in walk(found.body) if type(n) is Store and n.buffer is buffer]
+    places = {_place(n.indices) for n in stored} | {
+        _place(n.indices) for n in loads_of(found, buffer)
+    }
+    require(
+        len(stored) == 1 and len(places) == 1 and not has_reduction(found),
+        "block {0} does not update each element of {1} by itself",
+        block.name,
+        buffer.name,
+        at=block,
+    )
+    require(
+        is_whole(elements_of(fn, buffer, [found]), buffer),
+        "block {0} does not update all of {1}",
+        block.name,
+        buffer.name,
+        at=block,
+    )
+    position = top_position(fn, block)
+    before: set[Label] = set()
+    for user in (*writers_of(fn, buffer), *readers_of(fn, {buffer})):
+        place = top_position(fn, user.label)
+        require(
+            user.label is block or place != position,
+            "block {0} in the same loop nest uses {1} too",
+            user.label.name,
+            buffer.name,
+            at=user.label,
+            hint="fission gives each a nest of its own",
+        )
+        if place < position:
+            before.add(user.label)
+    name = f"{buffer.name}_before"
+    old = Buffer(name, buffer.shape, buffer.dtype, value_range=buffer.value_range)
+
+    def visit(n: Any) -> Any:
+        if type(n) is Buffer:
+            return n
+        n = rewrite_children(n, visit)
+        return _replace(n, buffer=old) if type(n) is Load and n.buffer is buffer else n
+
+    new = with_regions(_replace(found, body=visit(found.body)))
+    return redirect(replace(fn, found, new, old), before, buffer, old), None
 
 
 def _place(indices: tuple[Expr, ...]) -> tuple[object, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,13 +16,12 @@ from tilewright.autotune.rules.nests import needs_nests, separate_nests
 from tilewright.autotune.sketch import sketches
 from tilewright.codegen.detect import resolve
 from tilewright.schedule import Schedule
-from tilewright.schedule.blocks import feeding, nest
 from tilewright.tir.equality import structural_equal
-from tilewright.tir.ir import Block, For, Func, IterKind, Seq, Stmt, seq
+from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
-from tilewright.tir.visit import substitute
 
 from ..schedule.machinery import check_compiled, check_meaning, check_replays
+from ..schedule.random_programs import with_plain_statements
 from .test_formulas import FORMULAS
 
 PRODUCT = """
@@ -104,9 +102,18 @@ for i, j, k in T.grid(13, 40, 9):
             C[vi, vj] = 0.0
         C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
 """
+ACTIVATED = """
+for i in range(13):
+    for j in range(40):
+        C[i, j] = W[j]
+        for k in range(9):
+            C[i, j] = C[i, j] + A[i, k] * B[k, j]
+        C[i, j] = T.maximum(C[i, j], 0.0)
+"""
 CASES = {
-    "biased": BIASED, "declared": DECLARED, "product": PRODUCT, "turned": TURNED,
-    "tiled": TILED, "guarded": GUARDED, "scan": SCAN, "down": DOWN, "laps": LAPS,
+    "activated": ACTIVATED, "biased": BIASED, "declared": DECLARED, "product": PRODUCT,
+    "turned": TURNED, "tiled": TILED, "guarded": GUARDED, "scan": SCAN, "down": DOWN,
+    "laps": LAPS,
 }  # fmt: skip
 
 
@@ -166,34 +173,13 @@ SAME: dict[str, Callable[[], Func]] = {
 @pytest.mark.parametrize("name", SAME)
 def test_plain_loops_get_the_sketches_of_their_formula(name: str) -> None:
     func = SAME[name]()
-    assert names_of(plain_loops(func)) == [*names_of(func), "written"]
-
-
-def plain_loops(func: Func) -> Func:
-    """The formula's program as people write loops, without blocks."""
-
-    def plain(stmt: Stmt) -> Stmt:
-        if type(stmt) is Seq:
-            return seq(*map(plain, stmt.stmts))
-        loops = []
-        while type(stmt) is For:
-            loops.append(stmt)
-            stmt = stmt.body
-        assert type(stmt) is Block
-        values = {i.var: i.value for i in stmt.iters}
-        body = substitute(stmt.body, values)
-        summed = feeding(stmt, IterKind.REDUCE)
-        body = nest([(s.var, s.extent) for s in loops if s.var in summed], body)
-        if stmt.init is not None:
-            body = seq(substitute(stmt.init, values), body)
-        return nest([(s.var, s.extent) for s in loops if s.var not in summed], body)
-
-    return replace(func, body=plain(func.body))
+    assert names_of(with_plain_statements(func, lambda _: 1)) == [*names_of(func), "written"]
 
 
 def test_what_an_init_reads_is_no_operand() -> None:
     formula = names_of(ops.matmul_func(13, 40, 9))
     assert names_of(program(BIASED)) == [*formula, "written"]
+    assert names_of(program(ACTIVATED)) == [*formula, "written"]
 
 
 def test_formulas_are_left_alone() -> None:

@@ -13,7 +13,7 @@ from tilewright.tir.ir import Block, For, Func, Stmt
 
 from . import random_stages as stages
 from . import random_steps as steps
-from .random_programs import DTYPES, a_program, a_program_of, with_plain_statements
+from .random_programs import DTYPES, a_program, a_program_of, with_plain_statements, with_updates
 from .random_stages import SIZES, Pick, Stage
 from .random_steps import STEPS, Step
 from .random_targets import NoTarget
@@ -32,7 +32,7 @@ class Theme:
     sizes: tuple[int, ...] = SIZES
     dtypes: tuple[str, ...] = DTYPES
     plain: bool = False
-    """Whether most blocks are written as plain statements."""
+    """Whether most blocks are written as plain statements, and many update their input."""
 
 
 THEMES = (
@@ -113,7 +113,13 @@ THEMES = (
     Theme((stages.map_stage, stages.reduce_stage), (steps.sampled_split, steps.chosen_split)),
     Theme(
         (stages.map_stage, stages.reduce_stage, stages.stencil_stage, stages.gather_stage),
-        (steps.make_blocks, steps.fission, steps.merge, steps.compute_at),
+        (
+            steps.make_blocks,
+            steps.fission,
+            steps.merge,
+            steps.distinguish_updates,
+            steps.compute_at,
+        ),
         plain=True,
     ),
 )
@@ -138,7 +144,7 @@ def a_case(pick: Pick, about: Step | None = None) -> tuple[Func, Sequence[Step]]
         dtypes=theme.dtypes,
     )
     if theme.plain:
-        func = with_plain_statements(func, pick)
+        func = with_plain_statements(with_updates(func, pick), pick)
     if about is not None:
         return func, (about,)
     return func, STEPS + theme.steps * (len(STEPS) // (2 * len(theme.steps)))

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilewright.schedule.blocks import nest
+from tilewright.schedule.blocks import has_reduction, nest, region_buffers
 from tilewright.schedule.find import blocks_in, loops_in, replace_stmt
 from tilewright.tir import te
-from tilewright.tir.ir import Expr, Func, IterKind, Seq, Store, seq
+from tilewright.tir.ir import Expr, Func, IterKind, Range, Seq, Store, as_expr, seq
+from tilewright.tir.structure import same
 from tilewright.tir.visit import substitute
 
 from .random_stages import SIZES, STAGES, Draft, Pick, Stage, Tensor, a_size
@@ -77,6 +78,29 @@ def joined(x: Tensor, tensors: list[Tensor], name: str, pick: Pick) -> Tensor:
 
     fits = x.shape[len(x.shape) - len(other.shape) :] == other.shape
     return te.compute(x.shape, whole if fits else value, name=name)
+
+
+def with_updates(func: Func, pick: Pick) -> Func:
+    """`func` with results that are computed from one element of their own updated in place."""
+    for block in list(blocks_in(func.body)):
+        new, body = block.writes[0], func.body
+        if has_reduction(block):
+            continue
+        for old in func.allocs:
+            alike = (old.shape, old.dtype) == (new.buffer.shape, new.buffer.dtype)
+            users = [b for b in blocks_in(body) if old in region_buffers(b.reads)]
+            reads = [r for r in block.reads if r.buffer is old]
+            if not (alike and [b.label for b in users] == [block.label] and pick(4)):
+                continue
+            if all(map(same_range, (r for x in reads for r in x.ranges), new.ranges * len(reads))):
+                allocs = tuple(b for b in func.allocs if b is not old)
+                func = replace(func, body=substitute(body, {old: new.buffer}), allocs=allocs)
+                break
+    return func
+
+
+def same_range(a: Range, b: Range) -> bool:
+    return same(as_expr(a.extent), as_expr(b.extent)) and same(as_expr(a.min), as_expr(b.min))
 
 
 def with_plain_statements(func: Func, pick: Pick) -> Func:

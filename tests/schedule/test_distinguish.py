@@ -1,4 +1,4 @@
-"""distinguish_reads."""
+"""distinguish_reads, distinguish_updates."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify
 
 from .conftest import Golden
@@ -85,3 +86,84 @@ def test_what_is_written_in_the_same_nest() -> None:
     sch.compute_at(sch.get_block("B"), sch.get_loops(sch.get_block("C"))[0])
     with pytest.raises(ScheduleError, match="B is written by block B in the same loop nest"):
         sch.distinguish_reads(sch.get_block("C"), 0)
+
+
+UPDATED = """
+@tw.script
+def updated(A: T.Buffer((6,), "int32"), Z: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
+    {inplace}
+    for i in range(6):
+        with T.block("A"):
+            v = T.axis.spatial(6, i)
+            Z[v] = A[v] + 1
+    for i in range({extent}):
+        with T.block("Z"):
+            v = T.axis.spatial({extent}, i)
+            Z[v] = {value}
+    for i in range(6):
+        with T.block("Y"):
+            v = T.axis.spatial(6, i)
+            Y[v] = Z[v] * Z[5 - v]
+"""
+
+
+def updated(value: str = "Z[v] * Z[v] - 1", *, extent: int = 6, inplace: str = "") -> Func:
+    return parse(UPDATED.format(value=value, extent=extent, inplace=inplace))
+
+
+def test_updates(golden: Golden) -> None:
+    func = updated()
+    sch = golden(
+        "distinguish_updates/squares", func, lambda s: s.distinguish_updates(s.get_block("Z"), 0)
+    )
+    check_compiled(func, sch.func)
+    sch.compute_inline(sch.get_block("A"))
+    check_meaning(func, sch.func)
+
+
+def test_updates_again_and_again() -> None:
+    func = parse(str(updated("Z[v] * 2")).replace("Y[v] = Z[v] * Z[5 - v]", "Z[v] = Z[v] + Z[v]"))
+    sch = Schedule(func)
+    for name in ("Z", "Y"):
+        sch.distinguish_updates(sch.get_block(name), 0)
+    assert [b.name for b in sch.func.allocs] == ["Z_before", "Z_before"]
+    check_compiled(func, sch.func)
+
+
+@pytest.mark.parametrize(
+    ("func", "message"),
+    [
+        (updated(inplace="T.inplace(Z)"), "Z has values before the program runs, which are upd"),
+        (updated("Z[5 - v] + 1"), "block Z does not update each element of Z by itself"),
+        (updated("Z[v] + Z[0]"), "block Z does not update each element of Z by itself"),
+        (updated(extent=4), "block Z does not update all of Z"),
+        (updated("A[v]"), "block Z updates no buffer; there is no index 0"),
+    ],
+)
+def test_what_is_no_update(func: Func, message: str) -> None:
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match=message):
+        sch.distinguish_updates(sch.get_block("Z"), 0)
+
+
+def test_an_update_in_the_nest_of_what_it_updates() -> None:
+    text = """
+@tw.script
+def together(A: T.Buffer((6,), "int32"), Z: T.Buffer((6,), "int32")):
+    for i in range(6):
+        with T.block("A"):
+            v = T.axis.spatial(6, i)
+            Z[v] = A[v] + 1
+        with T.block("Z"):
+            v = T.axis.spatial(6, i)
+            Z[v] = Z[v] * 2
+"""
+    sch = Schedule(parse(text))
+    with pytest.raises(ScheduleError, match="block A in the same loop nest uses Z too"):
+        sch.distinguish_updates(sch.get_block("Z"), 0)
+
+
+def test_an_update_by_a_reduction() -> None:
+    sch = Schedule(matmul())
+    with pytest.raises(ScheduleError, match="block C does not update each element of C by itself"):
+        sch.distinguish_updates(sch.get_block("C"), 0)
