@@ -5,6 +5,9 @@
     for i: { A[i] = ..; for j: B[i, j] = A[i] + .. }   ->   for i: A[i] = ..
                                                             for i: for j: B[i, j] = A[i] + ..
 
+    for i: { A[i] = ..; A[i] = max(A[i], 0) }   ->   for i: A_before[i] = ..
+                                                     for i: A[i] = max(A_before[i], 0)
+
 That is the form in which operators are defined and from which the other rules start. What the
 primitives refuse stays as its author wrote it.
 """
