@@ -199,6 +199,7 @@ class Schedule:
     cache_write = method(p.cache_write)
     cache_inplace = method(p.cache_inplace)
     cache_index = method(p.cache_index)
+    compute_ahead = method(p.compute_ahead)
     distinguish_reads = method(p.distinguish_reads)
     distinguish_updates = method(p.distinguish_updates)
     read_at = method(p.read_at)

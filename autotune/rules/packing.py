@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.find import find_block, find_loop
 from ...schedule.index_map import IndexMap
@@ -29,11 +30,12 @@ from .tiles import tile_variables
 class Packed(NamedTuple):
     """The block that packs an input.
 
-    Where dimensions of that are joined, it reads `flat`, a copy by joined ones that is never made.
+    What it reads may be one of `views`, which are never made, the last one first: elements as they
+    are computed of the input, and these by joined dimensions.
     """
 
     label: Label
-    flat: Label | None = None
+    views: tuple[Label, ...] = ()
 
 
 def packings(main: Block, vector: Var) -> Iterator[tuple[tuple[int, Var], ...]]:
@@ -64,14 +66,14 @@ def pack(sch: Schedule, main: Label, index: int, by: Var, tile: Dim) -> Packed:
     Panels are numbered outside of the first dimension that the reduction runs along, so that each
     lies in one piece. `schedule_copy` schedules the block that copies.
     """
+    views = [view] if (view := _computed(sch, main, index)) is not None else []
     block = find_block(sch.func, main)
     source = inputs_of(block)[index]
-    flat = None
     if len(source.at.shape) < len(source.buffer.shape):
         # The notation of layouts is about dimensions, and squares are boxes of them.
         places = tuple(e for e in source.at.indices if type(e) is not Const)
         by_joined = IndexMap(tuple(i.var for i in block.iters), places)
-        flat = sch.reindex_cache_read(main, index, "global", by_joined)
+        views.append(sch.reindex_cache_read(main, index, "global", by_joined))
         source = inputs_of(find_block(sch.func, main))[index]
     rank = len(source.buffer.shape)
     place = source.plain[by]
@@ -81,7 +83,15 @@ def pack(sch: Schedule, main: Label, index: int, by: Var, tile: Dim) -> Packed:
     order = [d for d in range(rank) if d != place]
     order.insert(min(front, place), place)
     layout = "".join(chr(ord("A") + d) for d in order) + chr(ord("a") + place)
-    return Packed(sch.pack(main, index, layout, [tile]), flat)
+    return Packed(sch.pack(main, index, layout, [tile]), tuple(views))
+
+
+def _computed(sch: Schedule, main: Label, index: int) -> Label | None:
+    """What the contraction computes of an input alone, if anything: a cast, an activation."""
+    try:
+        return sch.compute_ahead(main, index)
+    except ScheduleError:
+        return None
 
 
 def schedule_copy(
@@ -116,8 +126,8 @@ def schedule_copy(
     if parallel:
         few = not _plenty(sch, find_loop(sch.func, outer[0]).extent, target)
         sch.parallel(fused(sch, outer[: 2 if few and place > 1 else 1]))
-    if packed.flat is not None:
-        sch.compute_inline(packed.flat)
+    for view in reversed(packed.views):
+        sch.compute_inline(view)
 
 
 def _as_read(block: Block) -> list[int]:

@@ -1,5 +1,6 @@
 """The schedule primitives, a family of them per file. Importing them registers them."""
 
+from .ahead import compute_ahead
 from .annotate import annotate, bind, parallel, serial, set_scope, unannotate, unroll, vectorize
 from .cache import cache_read, cache_write
 from .distinguish import distinguish_reads, distinguish_updates
@@ -49,6 +50,7 @@ __all__ = [
     "cache_inplace",
     "cache_read",
     "cache_write",
+    "compute_ahead",
     "compute_at",
     "compute_inline",
     "decompose_padding",

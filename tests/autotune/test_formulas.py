@@ -13,11 +13,11 @@ from tilewright.autotune.verify import compare, tolerance_of
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
-from tilewright.schedule.blocks import region_buffers
+from tilewright.schedule.blocks import has_reduction, region_buffers
 from tilewright.schedule.find import blocks_in
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
-from tilewright.tir.ir import Func, Load, Ramp, Seq, Store, const
+from tilewright.tir.ir import Expr, Func, Load, Ramp, Seq, Store, const
 from tilewright.tir.structure import same
 from tilewright.tir.visit import walk
 
@@ -130,6 +130,28 @@ def products_of_columns() -> Func:
     k = te.reduce_axis(24, name="k")
     y = te.compute((37, 37), lambda i, j: te.sum(a[k, i] * a[k, j], axis=k), name="Y")
     return te.func([a, y])
+
+
+@formula
+def product_of_halves() -> Func:
+    """Operands that are cast, both of them."""
+    a, b = tensor("A", 21, 18, dtype="float16"), tensor("B", 18, 35, dtype="float16")
+    k = te.reduce_axis(18, name="k")
+
+    def element(i: Expr, j: Expr) -> Expr:
+        return te.sum(te.cast(a[i, k], "float32") * te.cast(b[k, j], "float32"), axis=k)
+
+    return te.func([a, b, te.compute((21, 35), element, name="Y")], name="product_of_halves")
+
+
+@formula
+def product_of_activations() -> Func:
+    """An operand that is computed element by element, and lies across the vectors."""
+    a, b = tensor("A", 21, 18), tensor("B", 35, 18)
+    r = te.compute((35, 18), lambda i, j: te.maximum(b[i, j], 0.0) * 2, name="R")
+    k = te.reduce_axis(18, name="k")
+    y = te.compute((21, 35), lambda i, j: te.sum(a[i, k] * r[j, k], axis=k), name="Y")
+    return te.func([a, b, y], name="product_of_activations")
 
 
 @formula
@@ -319,6 +341,17 @@ def test_what_all_rows_share_is_computed_once() -> None:
     tops = sketch.func.body.stmts if isinstance(sketch.func.body, Seq) else ()
     written = [{b.name for r in blocks_in(top) for b in region_buffers(r.writes)} for top in tops]
     assert not any({"S_sum", "Y"} <= names for names in written)
+
+
+def test_packed_operands_are_computed_where_they_are_packed() -> None:
+    for make in (product_of_halves, product_of_activations):
+        packed = [s for s in sketches(make(), resolve("cpu -threads=1")) if "packB" in s.name]
+        assert packed
+        for sketch in packed:
+            products = [b for b in blocks_in(sketch.func.body) if has_reduction(b)]
+            bodies = " ".join(str(b.body) for b in products)
+            assert "* B_ahead_packed[" in bodies
+            assert "maximum" not in bodies
 
 
 def names_of(func: Func) -> list[str]:

@@ -230,6 +230,11 @@ def distinguish_reads(sch: Schedule, pick: Pick) -> None:
     sch.distinguish_reads(block, an_input(sch, pick, block))
 
 
+def compute_ahead(sch: Schedule, pick: Pick) -> None:
+    block = a_block(sch, pick)
+    sch.compute_ahead(block, an_input(sch, pick, block))
+
+
 def distinguish_updates(sch: Schedule, pick: Pick) -> None:
     sch.distinguish_updates(a_block(sch, pick), pick(2) and pick(2))
 
@@ -683,7 +688,7 @@ STEPS: tuple[Step, ...] = (
     partition, merge, merge, fission, add_unit_loop, reorder_block_iter_var, transform_block_layout,
     parallel, vectorize, unroll, serial, bind, annotate, unannotate, set_scope, storage_align,
     stream, cache_read, cache_write, cache_inplace, cache_index,
-    distinguish_reads, distinguish_updates, read_at, write_at, pack,
+    distinguish_reads, distinguish_updates, compute_ahead, read_at, write_at, pack,
     transform_layout, join_block, join_layout, join_tile, reindex,
     reindex_cache_read, reindex_cache_write, prefetch, rolling_buffer, compute_at_and_roll,
     compute_at, compute_at, compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at,
