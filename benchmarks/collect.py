@@ -37,7 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     config = TuneConfig(finalists=0, measure=MEASURE, search=search)
     began = time.monotonic()
     with tw.TuningDatabase(options.db) as database:
-        large = (case for case in cases(options.seed) if roughly(case) >= options.least)
+        large = (
+            case
+            for case in cases(options.seed)
+            if roughly(case) >= options.least
+            and any(case.name.startswith(name) for name in options.only)
+        )
         for case in islice(large, options.count):
             threads = int(rng.choice(options.threads))
             if time.monotonic() - began > options.seconds:
@@ -67,6 +72,7 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="benchmarks.collect", description=__doc__)
     found.add_argument("--seed", type=int, default=0, help="makes the shapes the same again")
     found.add_argument("--count", type=int, default=44, help="of kernels")
+    found.add_argument("--only", nargs="+", default=[""], help="how names of kernels begin")
     found.add_argument("--least", type=float, default=0.0, help="seconds a kernel takes, roughly")
     found.add_argument("--trials", type=int, default=48, help="for each kernel")
     found.add_argument("--each", type=float, default=30.0, help="seconds for each kernel")

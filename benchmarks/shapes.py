@@ -60,6 +60,10 @@ def _int8(rng: np.random.Generator) -> Params:
     return {"n": size(rng, 8, 1024), "m": size(rng, 16, 1024), "k": size(rng, 16, 1024)}
 
 
+def _half(rng: np.random.Generator) -> Params:
+    return {**_int8(rng), "dtype": str(rng.choice(["float16", "bfloat16"]))}
+
+
 def _conv(rng: np.random.Generator) -> Params:
     kernel = int(rng.choice([1, 3, 3, 5, 7]))
     return {
@@ -94,6 +98,7 @@ _DRAWS: dict[str, tuple[str, Draw]] = {
     "matmul": ("matmul", _matmul),
     "batched matmul": ("matmul", _batched),
     "int8 matmul": ("int8_matmul", _int8),
+    "half matmul": ("half_matmul", _half),
     "conv": ("conv2d", _conv),
     "depthwise": ("conv2d", _depthwise),
     "softmax": ("softmax", _matrix),

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import ml_dtypes  # noqa: F401  (numpy knows the names of its dtypes then)
 import numpy as np
 
 Array = np.ndarray[Any, Any]
@@ -200,6 +201,7 @@ _SHAPES: dict[str, Callable[[Params], _Shapes]] = {
     "transpose": lambda p: [((p["n"], p["m"]), "f4")],
     "attention": lambda p: [((p["batch"], p["heads"], p["sequence"], p["dim"]), "f4")] * 3,
     "int8_matmul": lambda p: [((p["n"], p["k"]), "uint8"), ((p["k"], p["m"]), "int8")],
+    "half_matmul": lambda p: [((p["n"], p["k"]), p["dtype"]), ((p["k"], p["m"]), p["dtype"])],
 }
 
 _RESULT: dict[str, Callable[[Params], tuple[tuple[int, ...], str]]] = {
@@ -212,11 +214,13 @@ _RESULT: dict[str, Callable[[Params], tuple[tuple[int, ...], str]]] = {
     "transpose": lambda p: ((p["m"], p["n"]), "f4"),
     "attention": lambda p: ((p["batch"], p["heads"], p["sequence"], p["dim"]), "f4"),
     "int8_matmul": lambda p: ((p["n"], p["m"]), "int32"),
+    "half_matmul": lambda p: ((p["n"], p["m"]), p["dtype"]),
 }
 
 _FLOPS: dict[str, Callable[[Params], float]] = {
     "matmul": lambda p: 2.0 * p.get("batch", 1) * p["n"] * p["m"] * p["k"],
     "int8_matmul": lambda p: 2.0 * p["n"] * p["m"] * p["k"],
+    "half_matmul": lambda p: 2.0 * p["n"] * p["m"] * p["k"],
     "conv2d": lambda p: (
         2.0 * p["o"] * conv_output(p) ** 2 * p["c"] // p.get("groups", 1) * p["kernel"] ** 2
     ),
@@ -290,4 +294,5 @@ _REFERENCE: dict[str, Callable[..., Array]] = {
     "transpose": lambda _, x: x.T,
     "attention": lambda _, *arrays: attention(*arrays),
     "int8_matmul": lambda _, a, b: (a.astype("f8") @ b.astype("f8")).astype("i4"),
+    "half_matmul": lambda _, a, b: (a.astype("f4") @ b.astype("f4")).astype(a.dtype),
 }

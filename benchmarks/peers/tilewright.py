@@ -92,4 +92,5 @@ _PROGRAMS: dict[str, Callable[[Params], tw.Func]] = {
     "transpose": lambda p: ops.transpose_func(p["n"], p["m"]),
     "attention": lambda p: ops.attention_func(p["batch"], p["heads"], p["sequence"], p["dim"]),
     "int8_matmul": lambda p: ops.int8_matmul_func(p["n"], p["m"], p["k"]),
+    "half_matmul": lambda p: ops.matmul_func(p["n"], p["m"], p["k"], p["dtype"]),
 }
