@@ -38,7 +38,7 @@ FEATURES = (
 )  # fmt: skip
 Features: TypeAlias = npt.NDArray[np.floating[Any]]
 """Rows of features: single floats as they are computed here, double ones out of a database."""
-VERSION = "6"
+VERSION = "7"
 FEATURE_VERSION = f"{VERSION}/{len(FEATURES)}"
 """Of the features: a model is used only with those it was trained on."""
 
@@ -171,19 +171,22 @@ class _Block:
     stores: Number
     gathers: Number
     tile_bytes: Number
+    converting: Number
 
     def __init__(self, data: Evaluated, n: Numbers, target: Target, machine: Machine) -> None:
         self._data = data
         self._n = n
         self._machine = machine
         self._target = target
-        self._accesses = [a for a in n.visit.accesses if a.buffer.scope != "register"]
+        places = [k for k, a in enumerate(n.visit.accesses) if a.buffer.scope != "register"]
+        self._accesses = [n.visit.accesses[k] for k in places]
+        self._converted = [n.visit.converted.get(k, 0) for k in places]
         self._footprints = [data.footprints(a, len(n.extents)) for a in self._accesses]
         self.native = max(1, target.vector_bits // dtypes.info(n.visit.dtype).bits)
         self.tile = straight_code(n.visit.kinds)
         self._count_loops()
-        self._time_arithmetic()
         self._time_ports()
+        self._time_arithmetic()
         self._time_memory()
         kinds = (self.compute, self.l1, self.l2, self.l3, self.memory)
         busiest = functools.reduce(maximum, kinds)
@@ -221,8 +224,9 @@ class _Block:
         """Instructions over their rate, or the latency of the chains of accumulators."""
         visit, machine = self._n.visit, self._machine
         steps = self.visits / self.lanes * self.vectors
-        operations = max(1, visit.operations - visit.accumulates)
-        cycles = steps * operations / machine.fma_per_cycle
+        # At least one: whether what pads a copy chooses depends on the decisions.
+        instructions = steps * max(1.0, visit.instructions - visit.accumulates)
+        cycles = (instructions + self.bodies * self.converting) / machine.fma_per_cycle
         chains = machine.fma_latency * machine.fma_per_cycle
         if visit.matrices:
             cycles = self.visits / self.lanes * machine.matmul_cycles
@@ -238,10 +242,12 @@ class _Block:
     def _time_ports(self) -> None:
         """Loads and stores of the straight body, at the rate of L1."""
         machine, kinds = self._machine, self._n.visit.kinds
-        self.tile_loads = self.stores = self.gathers = self.tile_bytes = 0.0
+        self.tile_loads = self.stores = self.gathers = self.tile_bytes = self.converting = 0.0
         vectors = [n for n, kind in enumerate(kinds) if kind is ForKind.VECTOR]
-        for a, footprints in zip(self._accesses, self._footprints, strict=True):
-            elements = cost = footprints[self.tile].elements
+        for a, converted, footprints in zip(
+            self._accesses, self._converted, self._footprints, strict=True
+        ):
+            elements = cost = vectors_read = footprints[self.tile].elements
             moving = [n for n in vectors if any(t.loop == n for terms in a.terms for t in terms)]
             if moving:
                 stride = self._data.stride(a, moving[0])
@@ -254,6 +260,11 @@ class _Block:
                 apart = where(maximum(step > 1, 1.0 - stride.even) * (1.0 - near), elements, 0.0)
                 self.gathers = self.gathers + apart
                 cost = where(near, loads * picking, elements) + (APART_CYCLES - 1.0) * apart
+                vectors_read = where(near, loads, elements)
+            if converted:
+                # What all lanes share is no operand from memory then: it is broadcast.
+                shared = where(equal(vectors_read, elements), elements, 0.0)
+                self.converting = self.converting + float(converted) * vectors_read + shared
             if self._n.visit.matrices:
                 cost = cost + RUN_LOADS * footprints[self.tile].runs
             self.tile_bytes = self.tile_bytes + elements * dtypes.nbytes(a.buffer.dtype)

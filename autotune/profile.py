@@ -7,9 +7,11 @@ concrete program they are the same numbers.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +24,13 @@ from ..schedule.instructions import instruction_of
 from ..tir.evaluate import ANY, compile_columns
 from ..tir.intrinsics import multiplies_matrices
 from ..tir.ir import (
+    COMPARISONS,
+    INDEX,
     Binary,
     Block,
     Buffer,
     Call,
+    Cast,
     Dim,
     Expr,
     For,
@@ -47,13 +52,16 @@ from ..tir.joined import Joined, joined
 from ..tir.polynomial import ONE, factors
 from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
-from ..tir.visit import substitute, walk
+from ..tir.visit import children, substitute, walk
 from ..tir.windows import variables
 from .structure import EXPENSIVE
 
 Ints = npt.NDArray[np.int64]
 
 PRODUCTS = frozenset({"int32", "uint32"})
+HALVES = frozenset({"float16", "bfloat16"})
+ROUNDED = 4
+"""Instructions of an operation on bfloat16: its operands are widened and its result is rounded."""
 ARITHMETIC = frozenset({*PRODUCTS, *(d for d in dtypes.SCALARS if dtypes.is_float(d))})
 """What is computed in these dtypes counts; the rest is mostly indices."""
 
@@ -97,8 +105,10 @@ class Domain:
 class Visit:
     """A block with the loops around it, outermost first, and what one visit of it computes.
 
-    `domains` are those of variables that several loops count. `matrices` says that one iteration of
-    the loops above the vectors is a product of matrices.
+    `domains` are those of variables that several loops count. `operations` are those of the
+    program, and `instructions` what they take, but for those on what one access reads alone: they
+    are in `converted`, by its number, since they take place once for each vector that it reads.
+    `matrices` says that one iteration of the loops above the vectors is a product of matrices.
     """
 
     name: str
@@ -108,6 +118,8 @@ class Visit:
     accesses: tuple[Access, ...]
     domains: tuple[Domain, ...]
     operations: int
+    instructions: int
+    converted: Mapping[int, int]
     expensive: int
     accumulates: bool
     dtype: str
@@ -226,14 +238,15 @@ def _visit(
         reduce |= {s.var for s in tile if s.var not in stored}
     simplifier = Simplifier(ranges)
     accesses: dict[object, Access] = {}
-    operations = expensive = 0
+    operations = instructions = expensive = 0
+    converted: Counter[object] = Counter()
     dtype = "float32"
     joint = _joint(block)
     fixed = _Fixed(block, loops)
     for n in walk(block.body):
         kind = type(n)
         if kind is Load or kind is Store:
-            key = (n.buffer, kind is Store, *map(key_of, n.indices))
+            key = _key(n)
             if key not in accesses:
                 at = joined(n.buffer, n.indices)
                 indices = [simplifier(substitute(e, values)) for e in at.indices]
@@ -242,19 +255,22 @@ def _visit(
                 accesses[key] = _access(n.buffer, kind is Store, at, loops, first, simplifier)
             if kind is Store:
                 dtype = n.buffer.dtype
-        elif kind is Select:
-            operations += n not in joint and not fixed(n)
-        elif kind is Binary and n.dtype in ARITHMETIC and not fixed(n):
+        elif kind is Call and n.fn in EXPENSIVE:
+            expensive += not fixed(n)
+        elif n not in joint and (count := _instructions(n)) and not fixed(n):
+            if (read := _read_alone(n)) is None or read.buffer.scope == "register":
+                instructions += count
+            else:
+                converted[_key(read)] += count
             # A product of 32-bit integers takes two instructions' time.
-            operations += 2 if n.op is Op.MUL and n.dtype in PRODUCTS else 1
-        elif kind is Call and not fixed(n):
-            expensive += n.fn in EXPENSIVE
-            operations += n.fn not in EXPENSIVE
+            operations += kind is not Cast and (count if n.dtype in PRODUCTS else 1)
     written = {a.buffer for a in accesses.values() if a.stores}
     accumulates = any(not a.stores and a.buffer in written for a in accesses.values())
+    places = {key: n for n, key in enumerate(accesses)}
     instruction = instruction_of(block)
     if instruction is not None:
-        operations = 1 + accumulates
+        operations = instructions = 1 + accumulates
+        converted.clear()
         dtype = min((a.buffer.dtype for a in accesses.values()), key=dtypes.nbytes)
     return Visit(
         block.label.name,
@@ -264,6 +280,8 @@ def _visit(
         tuple(accesses.values()),
         tuple(_domains(block, loops, simplifier)),
         operations,
+        instructions,
+        {places[key]: count for key, count in converted.items()},
         expensive,
         accumulates,
         dtype,
@@ -290,6 +308,42 @@ def _sharing(visits: Sequence[Visit], around: Sequence[Sequence[For]]) -> tuple[
 def _common(a: Sequence[For], b: Sequence[For]) -> Sequence[For]:
     """The outermost loops that are around both."""
     return [x for x, _ in takewhile(lambda pair: pair[0] is pair[1], zip(a, b, strict=False))]
+
+
+def _key(n: Load | Store) -> object:
+    return (n.buffer, type(n) is Store, *map(key_of, n.indices))
+
+
+def _read_alone(e: Expr) -> Load | None:
+    """The access that `e` is computed from, with numbers, if there is one alone."""
+    loads = {}
+    below: list[Any] = [e]
+    while below:
+        n = below.pop()
+        if type(n) is Load:
+            loads[_key(n)] = n
+        elif type(n) is Var:
+            return None
+        else:
+            below += children(n)
+    return next(iter(loads.values())) if len(loads) == 1 else None
+
+
+def _instructions(e: Any) -> int:
+    """What an expression takes beyond what it is made of."""
+    match e:
+        case Select():
+            return 1
+        case Binary(op=op, dtype="bfloat16") if op not in COMPARISONS:
+            return ROUNDED
+        case Binary(op=op, dtype=dtype) if dtype in ARITHMETIC:
+            return 2 if op is Op.MUL and dtype in PRODUCTS else 1
+        case Cast(dtype=dtype, value=value) if dtype != INDEX:
+            return 1 if HALVES.isdisjoint((dtype, value.dtype)) else 2
+        case Call():
+            return 1
+        case _:
+            return 0
 
 
 class _Fixed:

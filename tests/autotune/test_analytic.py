@@ -159,6 +159,36 @@ def f(
     assert (found.operations, found.expensive) == (3, 0)
 
 
+def test_casts_of_what_a_register_tile_shares_are_counted_once() -> None:
+    """4 rows by 2 vectors: 8 products, 4 elements of A, each cast and broadcast, 2 vectors of B."""
+    func = parse("""
+def f(
+    A: T.Buffer((4, 64), "float16"), B: T.Buffer((64, 32), "int8"), C: T.Buffer((4, 32), "float32")
+):
+    for k in range(64):
+        for i in T.unrolled(4):
+            for j in T.unrolled(2):
+                for l in T.vectorized(16):
+                    with T.block("C"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        vj = T.axis.spatial(32, j * 16 + l)
+                        C[vi, vj] = C[vi, vj] + T.float32(A[vi, vk]) * T.float32(B[vk, vj])
+""")
+    (visit,) = profile(func).visits
+    assert (visit.operations, visit.instructions) == (2, 2)
+    assert {visit.accesses[n].buffer.name: count for n, count in visit.converted.items()} == {
+        "A": 2,
+        "B": 1,
+    }
+    row = np.zeros((1, 0), dtype=np.int64)
+    found = 2.0 ** estimate(profile(func), row, TARGET).features[0, FEATURES.index("compute")]
+    bare = parse(str(func).replace("float16", "float32").replace("int8", "float32")
+                 .replace("T.float32(A[vi, vk])", "A[vi, vk]")
+                 .replace("T.float32(B[vk, vj])", "B[vk, vj]"))  # fmt: skip
+    alone = 2.0 ** estimate(profile(bare), row, TARGET).features[0, FEATURES.index("compute")]
+    assert found / alone == pytest.approx((8 + 4 * 3 + 2) / 8, rel=0.02)
+
+
 def twice(rows: int, second: str = "vi, vj") -> Func:
     """A row is summed up and then divided by the sum."""
     return parse(f"""
