@@ -60,6 +60,8 @@ FOLLOWED = 32
 """Pages that the prefetcher of the second cache follows at once (Intel, "Optimization Reference
 Manual", 2.1.5.4): a part of the reduction has no more rows of what comes from memory unpacked."""
 PAGE = 4096
+WINDOW = 7
+"""The longest side of a window of which all rows may be taken at once."""
 MAX_UNROLLED = 128
 """Products of vectors in the body of the inner loop. A register tile of 8 by 48 takes as long
 unrolled by 4 as by 8 or not at all, and each step takes as long again to compile."""
@@ -256,7 +258,7 @@ def _nest(
     at_once: list[Var],
     tiles: Tiles,
 ) -> _Nest:
-    step = at_once[0] if at_once else steps[-1][0]
+    step = at_once[-1] if at_once else steps[-1][0]
     return _Nest(accumulates, part, steps, step, 1 if tiles.unroll is None else tiles.unroll)
 
 
@@ -294,12 +296,15 @@ def _cut(
 def unrolled(
     sch: Schedule, steps: list[tuple[Var, Dim]], tiles: Tiles
 ) -> tuple[list[tuple[Var, Dim]], list[Var]]:
-    """The loops of the reduction, and that of the steps which the innermost one takes at once."""
-    if tiles.unroll is None:
-        return steps, []
-    *others, (last, extent) = steps
-    last, at_once = sch.split(last, factors=[None, tiles.unroll], perfect=True)
-    return [*others, (last, extent // tiles.unroll)], [at_once]
+    """The loops of the reduction, and those of the steps which the innermost ones take at once."""
+    factors = [n for n in (tiles.rows, tiles.unroll) if n is not None]
+    others, inner = steps[: len(steps) - len(factors)], steps[len(steps) - len(factors) :]
+    at_once: list[Var] = []
+    for (loop, extent), factor in zip(inner, factors, strict=True):
+        outer, part = sch.split(loop, factors=[None, factor], perfect=True)
+        others = [*others, (outer, extent // factor)]
+        at_once.append(part)
+    return others, at_once
 
 
 def _in_parallel(sch: Schedule, outer: list[Var]) -> Var:
@@ -381,8 +386,10 @@ class Tiles:
         whole = [deep] if deep in (5, 6, 7) else []  # windows
         unrolls = [u for u in (1, 2, 3, 4, *whole, 8) if deep % u == 0]
         self.unroll = sch.sample_categorical(unrolls) if len(unrolls) > 1 else None
+        self.rows = self._rows_of_windows(draft, block, plan)
         if self.unroll is not None:
-            draft.limit("the unrolled body is short", accumulators * self.unroll <= MAX_UNROLLED)
+            body = accumulators * self.unroll * (1 if self.rows is None else self.rows)
+            draft.limit("the unrolled body is short", body <= MAX_UNROLLED)
             for i in _windows(block, last):
                 if vector in i.used:
                     fits = accumulators * self.unroll <= 2 * room
@@ -390,6 +397,17 @@ class Tiles:
                     used = accumulators + held + self._window_values(i, last, self.unroll)
                     fits = (self.unroll <= 1) | (used <= room)
                 draft.limit("a window's values fit the registers", fits)
+
+    def _rows_of_windows(self, draft: Draft, block: Block, plan: Plan) -> Dim | None:
+        """How many rows of a window to take at once, where that is all there is to add up.
+
+        Rows of the register tile share most rows of their windows, which are read once then.
+        """
+        window, sizes = reduced(block), extents(block)
+        small = len(window) == 2 and all(1 < sizes[v] <= WINDOW for v in window)
+        if plan.blocked or self.unroll is None or not small or not _windows(block, window[0]):
+            return None
+        return draft.schedule.sample_categorical([1, sizes[window[0]]])
 
     def _window_values(self, window: Input, step: Var, steps: Dim) -> Dim:
         """The values that `steps` at once need of a window: LLVM keeps what some of them share."""

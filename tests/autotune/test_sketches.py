@@ -21,10 +21,22 @@ from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
 from tilewright.schedule import Schedule
-from tilewright.schedule.find import find_block
+from tilewright.schedule.blocks import feeding, has_reduction
+from tilewright.schedule.find import blocks_in, find_block, path_to
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
-from tilewright.tir.ir import Buffer, Expr, For, Func, Load, Prefetch, Seq, Store
+from tilewright.tir.ir import (
+    Buffer,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    IterKind,
+    Load,
+    Prefetch,
+    Seq,
+    Store,
+)
 from tilewright.tir.visit import walk
 
 POINTWISE: dict[str, Any] = {"kernel": 1, "padding": 0}
@@ -555,6 +567,23 @@ def test_what_steps_of_a_window_share_fits_the_registers(
     found = {(int(r[0]), int(r[2]), int(r[6])) for r in rows}
     assert found.issuperset(fit)
     assert found.isdisjoint(too_many)
+
+
+@pytest.mark.parametrize("kernel", [3, 5])
+def test_rows_of_a_window_may_be_taken_at_once(kernel: int) -> None:
+    """Of what lies in several rows of a register tile each vector is loaded once then."""
+    func = ops.depthwise_conv2d_func(1, 4, 24, 32, kernel, 1, kernel // 2, constant_w=True)
+    made = sketches(func, resolve("cpu -mcpu=cascadelake -threads=1"))
+    (sketch,) = (s for s in made if s.name == "tiled+inside")
+    depths = set()
+    for row in Rowspace(sketch).sample(np.random.default_rng(0), 100):
+        scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
+        (block,) = (b for b in blocks_in(scheduled.body) if has_reduction(b))
+        summed = feeding(block, IterKind.REDUCE)
+        around = [s for s in path_to(scheduled, block.label) if type(s) is For]
+        taken = [s for s in around if s.var in summed and s.kind is ForKind.UNROLL]
+        depths.add(math.prod(s.extent for s in taken if isinstance(s.extent, int)))
+    assert depths >= {1, kernel, kernel * kernel}
 
 
 def test_variants_that_differ_in_their_copies_are_tiled_once() -> None:
