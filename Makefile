@@ -34,7 +34,7 @@ test: $(VENV)/stamp-check
 
 oldest: $(VENV)/created
 	$(RUN) scripts/oldest.py pyproject.toml > $(VENV)/oldest.txt
-	PIP_CONSTRAINT=$(CURDIR)/$(VENV)/oldest.txt $(MAKE) VENV=$(VENV)/oldest test
+	PIP_CONSTRAINT=$(VENV)/oldest.txt $(MAKE) VENV=$(VENV)/oldest test
 
 lint: $(VENV)/stamp-check
 	$(RUN) -m ruff check
