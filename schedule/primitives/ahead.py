@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace as _replace
 from typing import Any
 
-from ...tir.ir import Binary, Buffer, Call, Cast, Const, Expr, Func, Label, Load, Op, Select
+from ...tir.ir import Binary, Buffer, Call, Cast, Const, Expr, Func, Label, Load, Op, Select, Store
 from ...tir.structure import key_of
 from ...tir.visit import children, rewrite_children, walk
 from ..blocks import with_regions
@@ -49,6 +49,14 @@ def compute_ahead(fn: Func, block: Label, read_buffer_index: int) -> tuple[Func,
         at=block,
         hint="cache_read copies elements as they are",
     )
+    require(
+        not any(_in_indices(root, buffer) for root in roots),
+        "elements of {0} are indices of block {1}; what is computed of them has no known range",
+        buffer.name,
+        block.name,
+        at=block,
+        hint="cache_index computes indices ahead",
+    )
     value = values[0]
     position = top_position(fn, block)
     require_written_before(fn, buffer, position, found)
@@ -82,6 +90,18 @@ def _largest(root: Any, buffer: Buffer) -> Iterator[Expr]:
     for child in children(root):
         if type(child) is not Buffer:
             yield from _largest(child, buffer)
+
+
+def _in_indices(root: Any, buffer: Buffer) -> bool:
+    """Whether elements of `buffer` are indices, which are known to be in bounds by its range."""
+    return any(
+        n.buffer is buffer
+        for access in walk(root)
+        if type(access) is Load or type(access) is Store
+        for e in access.indices
+        for n in walk(e)
+        if type(n) is Load
+    )
 
 
 def _is_own(e: Expr, buffer: Buffer) -> bool:

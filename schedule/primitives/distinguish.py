@@ -25,6 +25,7 @@ from .cache import (
     top_position,
     written_elements,
 )
+from .update import filled_before
 
 
 @primitive
@@ -131,6 +132,13 @@ def distinguish_updates(fn: Func, block: Label, read_buffer_index: int) -> tuple
         if place < position:
             before.add(user.label)
     name = f"{buffer.name}_before"
+    require(
+        filled_before(fn, buffer, position),
+        "it cannot be shown that all of {0} has values before block {1} updates it",
+        buffer.name,
+        block.name,
+        at=block,
+    )
     old = Buffer(name, buffer.shape, buffer.dtype, value_range=buffer.value_range)
 
     def visit(n: Any) -> Any:

@@ -364,12 +364,16 @@ def _computed_by(fn: Func, buffer: Buffer, producer: Block) -> bool:
 def _followed(
     consumer: Block, producer: Block, buffer: Buffer, produced: Sequence[Range]
 ) -> dict[Var, Range]:
-    """The variables of `consumer` that index `buffer` where those of `producer` do, with ranges."""
+    """The variables of `consumer` that index `buffer` where those of `producer` do, with ranges.
+
+    One variable follows each of the producer's: two that did would never be apart.
+    """
     extents = {i.var: i.extent for i in consumer.iters}
     sizes = {i.var: i.extent for i in producer.iters if i.kind is IterKind.SPATIAL}
     written = [r for r in producer.writes if r.buffer is buffer]
     found: dict[Var, Range] = {}
     dropped: set[Var] = set()
+    following: dict[Var, Var] = {}
     if len(written) != 1:
         return found
     for region in consumer.reads:
@@ -381,7 +385,8 @@ def _followed(
                 continue
             size = sizes.get(source) if type(source) is Var else None
             follows = size is not None and certain(extents[var] <= size)
-            if not follows or found.setdefault(var, r) is not r:
+            alone = type(source) is not Var or following.setdefault(source, var) is var
+            if not follows or not alone or found.setdefault(var, r) is not r:
                 dropped.add(var)
     return {v: r for v, r in found.items() if v not in dropped}
 

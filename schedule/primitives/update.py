@@ -61,7 +61,7 @@ def cache_inplace(
             hint="make the copy before compute_at moves the blocks into one nest",
         )
     require(
-        buffer in fn.inplace or _filled_before(fn, buffer, position),
+        buffer in fn.inplace or filled_before(fn, buffer, position),
         "it cannot be shown that all of {0} has values before block {1} updates it",
         buffer.name,
         block.name,
@@ -82,7 +82,7 @@ def cache_inplace(
     return fn, (first, last)
 
 
-def _filled_before(fn: Func, buffer: Buffer, position: int) -> bool:
+def filled_before(fn: Func, buffer: Buffer, position: int) -> bool:
     """Whether all of `buffer` is written before the top-level statement at `position`."""
     earlier = [w for w in writers_of(fn, buffer) if top_position(fn, w.label) < position]
     return bool(earlier) and is_whole(elements_of(fn, buffer, earlier), buffer)

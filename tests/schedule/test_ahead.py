@@ -95,3 +95,12 @@ def test_refusals(value: Callable[[Expr, Expr], Any]) -> None:
     sch = Schedule(func)
     with pytest.raises(ScheduleError, match="block C does not compute the same of each element"):
         sch.compute_ahead(sch.get_block("C"), 0)
+
+
+def test_indices_keep_their_range() -> None:
+    p = te.placeholder((6,), "int32", name="P", value_range=(0, 8))
+    a = te.placeholder((8,), "int32", name="A")
+    func = te.func([p, a, te.compute((6,), lambda i: a[te.cast(p[i], "int64")], name="C")])
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match="elements of P are indices of block C"):
+        sch.compute_ahead(sch.get_block("C"), 1)

@@ -168,3 +168,11 @@ def test_an_update_by_a_reduction() -> None:
     sch = Schedule(matmul())
     with pytest.raises(ScheduleError, match="block C does not update each element of C by itself"):
         sch.distinguish_updates(sch.get_block("C"), 0)
+
+
+def test_an_update_of_what_was_not_filled_before() -> None:
+    text = str(updated()).replace("for i in range(6)", "for i in range(4)", 1)
+    text = text.replace("v = T.axis.spatial(6, i)", "v = T.axis.spatial(4, i)", 1)
+    sch = Schedule(parse(text))
+    with pytest.raises(ScheduleError, match="cannot be shown that all of Z has values before bl"):
+        sch.distinguish_updates(sch.get_block("Z"), 0)

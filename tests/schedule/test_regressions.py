@@ -1128,3 +1128,24 @@ def test_versions_by_a_loop_of_an_open_extent() -> None:
         check(sch)
         assert len(find_block(sch.func, first).iters) == count
         assert prove(substitute(single.condition, {factor: const(decision)})) is (count == 2)
+
+
+@pytest.mark.parametrize("init", ["0", "A[vi]"])
+def test_a_reduction_of_two_elements_does_not_follow_one(init: str) -> None:
+    """Both its variables followed the loop that makes one element: pairs of others were lost."""
+    func = parse(f"""
+@tw.script
+def pairs(A: T.Buffer((3,), "int32"), C: T.Buffer((3,), "int32")):
+    for i, k in T.grid(3, 3):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = {init}
+            C[vi] = C[vi] + A[vi] * A[vk]
+""")
+    sch = Schedule(func)
+    block = sch.get_block("C")
+    copy = sch.cache_read(block, 0, "local")
+    with pytest.raises(ScheduleError, match="reads A_local beyond what is known to be written"):
+        sch.reverse_compute_at(block, sch.get_loops(copy)[0])
+    check(sch)
