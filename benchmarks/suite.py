@@ -1,4 +1,5 @@
-"""The kernels that are compared: shapes, data, and what the right result is. Needs only numpy.
+"""The kernels that are compared: shapes, data, and what the right result is. Needs only numpy and
+ml_dtypes, which makes numpy know the names of narrow floats.
 
 Convolutions are layers of ResNet-50 and MobileNetV2 at batch 1, in NCHW. Their weights, and B where
 it is called constant, are known ahead of time: who can pack them beforehand may.
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import ml_dtypes  # noqa: F401  (numpy knows the names of its dtypes then)
+import ml_dtypes  # noqa: F401  (importing it is what does so)
 import numpy as np
 
 Array = np.ndarray[Any, Any]

@@ -28,8 +28,8 @@ def product(value: Callable[[Expr], Any], dtype: str = "int32") -> Func:
 
 def test_an_activation(golden: Golden) -> None:
     func = product(lambda x: te.maximum(x, 0))
-    script = lambda s: s.compute_ahead(s.get_block("C"), 0)  # noqa: E731
-    check_compiled(func, golden("compute_ahead/relu", func, script).func)
+    sch = golden("compute_ahead/relu", func, lambda s: s.compute_ahead(s.get_block("C"), 0))
+    check_compiled(func, sch.func)
 
 
 def test_a_cast_is_computed_where_a_copy_is_packed(golden: Golden) -> None:
