@@ -135,7 +135,8 @@ def shared_folder() -> Iterator[Path]:
 def test_what_is_read_only_is_read(
     shared_folder: Path, root: Path, file_mode: int, folder_mode: int, named: str
 ) -> None:
-    if os.geteuid() == 0 and not all(p.stat().st_mode & stat.S_IXOTH for p in (root, *root.parents)):
+    folders = (root, *root.parents)
+    if os.geteuid() == 0 and not all(f.stat().st_mode & stat.S_IXOTH for f in folders):
         pytest.skip("as root, it takes a checkout that other users can reach")
     path = shared_folder / "tuning.db"
     with TuningDatabase(path) as db:
