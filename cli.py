@@ -432,7 +432,7 @@ def train(
     """Train the model that a search begins with; `SearchConfig(base=FILE)` uses it."""
     from .autotune import base_model, samples
 
-    sweeps = [*_sweeps(db), *(samples.read(base_model.TABLE) if shipped else ())]
+    sweeps = samples.merged(_sweeps(db), samples.read(base_model.TABLE) if shipped else ())
     learned = samples.featurise(sweeps)
     trained = base_model.train(learned)
     try:
@@ -463,7 +463,7 @@ def model_report(
 
     own = _sweeps(db)
     known = samples.read(base_model.TABLE) if shipped or not own else []
-    learned = samples.featurise([*own, *known])
+    learned = samples.featurise(samples.merged(own, known))
     sessions = {s.session for s in own or known}
     judged = [n for n, task in enumerate(learned.tasks) if task.session in sessions]
     found = assess.assess(learned, judged, folds=folds)
@@ -492,14 +492,14 @@ def _reading(location: str) -> Iterator[TuningDatabase]:
 
 
 def _sweeps(locations: Sequence[str] | None) -> list[Sweep]:
-    """What several databases have to learn from, each session once."""
+    """What several databases have to learn from."""
     from .autotune import samples
 
-    found: dict[tuple[str, str], Sweep] = {}
+    found: list[Sweep] = []
     for location in locations or ():
         with _reading(location) as database:
-            found |= {(s.session, s.trace): s for s in samples.sweeps_of(database)}
-    return list(found.values())
+            found += samples.sweeps_of(database)
+    return found
 
 
 def _program(name: str, parameters: Sequence[str] | None) -> Func:

@@ -216,9 +216,15 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], otherwise
 
 def print_assessment(report: Report) -> None:
     """What models are worth: a table of the tasks, and one of all methods over all tasks."""
-    from .autotune.assess import TOPS, TRIALS
+    from .autotune.assess import SECONDS, TOPS, TRIALS
 
-    columns = ["method", *(f">top-{k}" for k in TOPS), ">rank", *(f">{n} trials" for n in TRIALS)]
+    columns = [
+        "method",
+        *(f">top-{k}" for k in TOPS),
+        ">rank",
+        *(f">{n} trials" for n in TRIALS),
+        *(f">{n:g} s" for n in SECONDS),
+    ]
     rows = []
     for judged in report.tasks:
         score = judged.scores[0]
@@ -226,13 +232,21 @@ def print_assessment(report: Report) -> None:
     none = "no program has enough measured candidates to be judged"
     print_table(["~task", ">candidates", *columns[1:]], rows, none)
     if rows:
-        typer.echo(f"{len(rows)} tasks, each by models that did not see it (above: the first)")
+        timed = sum(judged.task.trial_seconds is not None for judged in report.tasks)
+        typer.echo(
+            f"{len(rows)} tasks, each by models that did not see it (above: the first).\n"
+            "After so many trials, and so many seconds with those that models take: time of the "
+            f"best found over that of the best. Of {timed} tasks it is known how long trials took."
+        )
         print_table(columns, [[s.method, *_assessed(s)] for s in report.overall], none)
 
 
 def _assessed(score: Score) -> list[str]:
+    from .autotune.assess import SECONDS
+
     recall = [f"{r:.2f}" for r in score.recall]
-    return [*recall, f"{score.rank:.2f}", *(f"{r:.3f}" for r in score.regret)]
+    timed = [""] * len(SECONDS) if score.timed is None else [f"{r:.3f}" for r in score.timed]
+    return [*recall, f"{score.rank:.2f}", *(f"{r:.3f}" for r in score.regret), *timed]
 
 
 def time_text(seconds: float | None) -> str:

@@ -1,30 +1,41 @@
 """What a model is worth on programs that it never saw, by measurements that were recorded.
 
 Programs are dealt to folds; a base model is trained without each fold and judged on it. A search is
-replayed among the candidates that were measured: its regret after so many trials is how much slower
-the best found is than the best recorded.
+replayed among the candidates that were measured: its regret is how much slower the best that it has
+found is than the best recorded, after so many trials, and after so many seconds. The seconds are
+what the recorded trials took, and what the models of the replay take here: they are asked of as
+many rows as in a search.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 
 from .analytic import Features
 from .base_model import BaseModel, train
 from .cost_model import CostModel
+from .metaschedule import ThroughputModel
 from .samples import Floats, Ints, Samples, Task
+from .search import SearchConfig
 
 TOPS = (1, 5, 8)
 TRIALS = (8, 16, 32, 64)
-METHODS = ("model", "base", "session", "analytic", "random")
-"""The base model and what a session learns, each of these alone, the estimate, and blind choice."""
+SECONDS = (0.25, 0.5, 1.0, 2.0)
+METHODS = ("model", "base", "session", "metaschedule", "analytic", "random")
+"""The base model and what a session learns, each of these alone, the model of the leading tuner,
+the estimate, and blind choice."""
 _LEAST = 16
 _CLOSE = 1.02
 _SHUFFLES = 16
+_STARTS = 4
+
+Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
@@ -34,13 +45,15 @@ class Score:
     `recall` says for each of `TOPS` how often the fastest candidate (or one within 2%) is among the
     first so many by the prediction before any measurement; `rank` is Spearman's correlation of that
     prediction with the times. `regret` is for each of `TRIALS` the time of the best found over that
-    of the best there is.
+    of the best there is, and `timed` for each of `SECONDS`: before the first trial has ended, of
+    what would be tried first. `timed` is `None` where it is not recorded how long a trial took.
     """
 
     method: str
     recall: tuple[float, ...]
     rank: float
     regret: tuple[float, ...]
+    timed: tuple[float, ...] | None
 
 
 @dataclass(frozen=True)
@@ -66,6 +79,7 @@ class Report:
                 "task": str(judged.task),
                 "session": judged.task.session,
                 "candidates": judged.candidates,
+                "trial_seconds": judged.task.trial_seconds,
                 "scores": [asdict(score) for score in judged.scores],
             }
             for judged in self.tasks
@@ -73,9 +87,39 @@ class Report:
         return {
             "tops": list(TOPS),
             "trials": list(TRIALS),
+            "seconds": list(SECONDS),
             "tasks": tasks,
             "overall": [asdict(score) for score in self.overall],
         }
+
+
+class Guide(Protocol):
+    """What a search follows: a prediction for each of a crowd of rows, the least first."""
+
+    def predict(self) -> Floats: ...
+    def learn(self, features: Features, seconds: Floats) -> None: ...
+
+
+class _Session:
+    """The cost model of a session, which predicts the margins of rows but once."""
+
+    def __init__(self, base: BaseModel | None, crowd: Features) -> None:
+        self._model = CostModel(base=base)
+        self._crowd, self._margin = crowd, self._model.margin(crowd)
+
+    def predict(self) -> Floats:
+        return self._model.predict(self._crowd, self._margin)
+
+    def learn(self, features: Features, seconds: Floats) -> None:
+        self._model.fit(features, seconds)
+
+
+@dataclass(frozen=True)
+class Course:
+    """The `order` in which candidates are measured, and the seconds in models before each."""
+
+    order: Ints
+    thought: Floats
 
 
 def assess(
@@ -85,6 +129,7 @@ def assess(
     folds: int = 8,
     batch: int = 8,
     trainer: Callable[[Samples], BaseModel] = train,
+    clock: Clock = time.perf_counter,
 ) -> Report:
     """Judge the tasks with the numbers `judged` that have candidates enough."""
     found = []
@@ -92,7 +137,7 @@ def assess(
         for number in held:
             own = samples.only([number])
             if len(own) >= _LEAST:
-                found.append((number, _judge(samples.tasks[number], own, base, batch)))
+                found.append((number, _judge(samples.tasks[number], own, base, batch, clock)))
     tasks = tuple(j for _, j in sorted(found, key=lambda pair: pair[0]))
     return Report(tasks, _means(tasks))
 
@@ -114,48 +159,71 @@ def _held_out(
         )
 
 
-def _judge(task: Task, own: Samples, base: BaseModel, batch: int) -> Judged:
+def _judge(task: Task, own: Samples, base: BaseModel, batch: int, clock: Clock) -> Judged:
     features, seconds = own.features, own.seconds
-    first = {
-        "model": CostModel(base=base).margin(features),
-        "base": CostModel(base=base).margin(features),
-        "session": features[:, 0],
-        "analytic": features[:, 0],
-    }
-    orders = {
-        "model": [replay(features, seconds, base, batch)],
-        "base": [np.argsort(first["base"], kind="stable")],
-        "session": [replay(features, seconds, None, batch)],
-        "analytic": [np.argsort(first["analytic"], kind="stable")],
-    }
+    rows = max(len(own), SearchConfig().pool)
+    crowd = np.resize(features, (rows, features.shape[1]))
     rng = np.random.default_rng(0)
-    blind = [rng.permutation(len(seconds)) for _ in range(_SHUFFLES)]
+    blind = [_at_once(rng.permutation(len(own))) for _ in range(_SHUFFLES)]
+
+    began = clock()
+    known = CostModel(base=base).margin(crowd)[: len(own)]
+    took = clock() - began
+    plain = features[:, 0]
+    predicted: dict[str, Features] = {
+        "model": known, "base": known, "session": plain, "analytic": plain
+    }  # fmt: skip
+    courses = {
+        "model": [replay(own, partial(_Session, base, crowd), batch, clock)],
+        "base": [_at_once(np.argsort(known, kind="stable"), took)],
+        "session": [replay(own, partial(_Session, None, crowd), batch, clock)],
+        "metaschedule": [
+            replay(own, partial(ThroughputModel, features, seed), batch, clock)
+            for seed in range(_STARTS)
+        ],
+        "analytic": [_at_once(np.argsort(plain, kind="stable"))],
+        "random": blind,
+    }
     scores = []
     for method in METHODS:
-        if method == "random":
-            recall = np.mean([_recall(order, seconds) for order in blind], axis=0)
-            scores.append(_score(method, recall, 0.0, blind, seconds))
-            continue
-        predicted = first[method]
-        recall = _recall(np.argsort(predicted, kind="stable"), seconds)
-        rank = spearman(predicted, seconds)
-        scores.append(_score(method, recall, rank, orders[method], seconds))
+        if method in predicted:
+            first = [np.argsort(predicted[method], kind="stable")]
+            rank = spearman(predicted[method], seconds)
+        else:
+            first, rank = [course.order for course in blind], 0.0
+        recall = np.mean([_recall(order, seconds) for order in first], axis=0)
+        scores.append(_score(method, recall, rank, courses[method], own, task.trial_seconds))
     return Judged(task, len(seconds), tuple(scores))
 
 
-def replay(features: Features, seconds: Floats, base: BaseModel | None, batch: int) -> Ints:
-    """The order in which a search with a model measures candidates, `batch` at a time."""
-    model = CostModel(base=base)
-    margin = model.margin(features)
+def _at_once(order: Ints, thought: float = 0.0) -> Course:
+    """A course that is known before the first measurement."""
+    return Course(order, np.full(len(order), thought))
+
+
+def replay(own: Samples, guide: Callable[[], Guide], batch: int, clock: Clock) -> Course:
+    """The course of a search that measures candidates `batch` at a time.
+
+    The crowd of the guide begins with the candidates.
+    """
+    began = clock()
+    model = guide()
+    spent = clock() - began
     order: list[int] = []
-    left = np.arange(len(seconds))
+    thought: list[float] = []
+    left = np.arange(len(own))
     while len(left):
-        predicted = model.predict(features[left], margin[left])
-        taken = left[np.argsort(predicted, kind="stable")[:batch]]
+        began = clock()
+        predicted = model.predict()
+        spent += clock() - began
+        taken = left[np.argsort(predicted[left], kind="stable")[:batch]]
         order += taken.tolist()
+        thought += [spent] * len(taken)
         left = np.setdiff1d(left, taken)
-        model.fit(features[order], seconds[order])
-    return np.array(order, dtype=np.int64)
+        began = clock()
+        model.learn(own.features[order], own.seconds[order])
+        spent += clock() - began
+    return Course(np.array(order, dtype=np.int64), np.array(thought))
 
 
 def spearman(xs: Features, ys: Features) -> float:
@@ -179,14 +247,24 @@ def _recall(order: Ints, seconds: Floats) -> Floats:
 
 
 def _score(
-    method: str, recall: Floats, rank: float, orders: Sequence[Ints], seconds: Floats
+    method: str,
+    recall: Floats,
+    rank: float,
+    courses: Sequence[Course],
+    own: Samples,
+    trial_seconds: float | None,
 ) -> Score:
-    """Regrets are means, of logarithms, over the orders."""
-    regret = [
-        float(np.exp(np.mean([np.log(seconds[o[:n]].min() / seconds.min()) for o in orders])))
-        for n in TRIALS
-    ]
-    return Score(method, tuple(map(float, recall)), rank, tuple(regret))
+    """Regrets are means, of logarithms, over the courses."""
+    found = [np.minimum.accumulate(own.seconds[c.order]) / own.seconds.min() for c in courses]
+    regret = [_mean([best[min(n, len(best)) - 1] for best in found]) for n in TRIALS]
+    timed = None
+    if trial_seconds is not None:
+        ends = [c.thought + trial_seconds * np.arange(1, len(c.order) + 1) for c in courses]
+        ended = [[max(1, int((end <= limit).sum())) for end in ends] for limit in SECONDS]
+        timed = tuple(
+            _mean([best[n - 1] for best, n in zip(found, counts, strict=True)]) for counts in ended
+        )
+    return Score(method, tuple(map(float, recall)), rank, tuple(regret), timed)
 
 
 def _means(tasks: Sequence[Judged]) -> tuple[Score, ...]:
@@ -196,7 +274,19 @@ def _means(tasks: Sequence[Judged]) -> tuple[Score, ...]:
         own = [judged.scores[number] for judged in tasks]
         if own:
             recall = np.mean([s.recall for s in own], axis=0)
-            regret = np.exp(np.mean([np.log(s.regret) for s in own], axis=0))
-            rank = float(np.mean([s.rank for s in own]))
-            found.append(Score(method, tuple(map(float, recall)), rank, tuple(map(float, regret))))
+            timed = [s.timed for s in own if s.timed is not None]
+            found.append(
+                Score(
+                    method,
+                    tuple(map(float, recall)),
+                    float(np.mean([s.rank for s in own])),
+                    tuple(map(_mean, zip(*(s.regret for s in own), strict=True))),
+                    tuple(map(_mean, zip(*timed, strict=True))) if timed else None,
+                )
+            )
     return tuple(found)
+
+
+def _mean(ratios: Sequence[float]) -> float:
+    """The geometric mean."""
+    return float(np.exp(np.mean(np.log(ratios))))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from ..errors import TuningError
 
 _MAX_TRIALS = 10_000_000
+_PAUSE = timedelta(seconds=60)
+"""A session in which nothing happened for longer was not running all the time."""
 
 
 @dataclass(frozen=True)
@@ -97,3 +101,9 @@ def _check(name: str, value: Any, is_number: bool, most: float) -> None:
             value,
             hint="tune measures; `build` without a record chooses a schedule by the model alone",
         )
+
+
+def running(moments: Iterable[datetime]) -> float:
+    """The seconds between the first and the last moment, less those when nothing was running."""
+    gaps = (b - a for a, b in pairwise(sorted(moments)))
+    return sum((min(gap, _PAUSE) for gap in gaps), timedelta()).total_seconds()

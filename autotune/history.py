@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
-from itertools import pairwise
+from datetime import datetime
 
 from ..errors import ScheduleError
 from ..schedule import Trace
@@ -19,13 +18,12 @@ from ..tuning_db.values import (
     Toolchain,
     Workload,
 )
+from .budget import running
 from .cost_model import CostModel
 from .result import BestResult
 from .search import Observation, trace_key
 
 _log = logging.getLogger(__name__)
-_PAUSE = timedelta(seconds=60)
-"""A session in which nothing happened for longer was not running all the time."""
 
 
 def known(
@@ -73,12 +71,7 @@ def used(database: TuningDatabase, sessions: Sequence[Session]) -> tuple[int, fl
         measured = database.measurements(session=session.id)
         trials += len({m.schedule for m in measured})
         times += [session.started, *(m.created for m in measured), session.heartbeat]
-    return trials, _active(sorted(times))
-
-
-def _active(times: list[datetime]) -> float:
-    gaps = (b - a for a, b in pairwise(times))
-    return sum((min(gap, _PAUSE) for gap in gaps), timedelta()).total_seconds()
+    return trials, running(times)
 
 
 def _observations(

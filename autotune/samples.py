@@ -11,6 +11,8 @@ import json
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from ..tir.parser import parse
 from ..tuning_db import TuningDatabase
 from ..tuning_db.values import Outcome, TargetRecord, Workload
 from .analytic import FEATURES, Features, estimate
+from .budget import running
 from .profile import profile
 
 Floats = npt.NDArray[np.float64]
@@ -40,6 +43,7 @@ class Sweep:
     """Candidates of one sketch of a program, and the seconds that a session measured of each.
 
     `caches` are the bytes of L1, L2 and L3 of the machine, `trace` is JSON with open decisions.
+    `trial_seconds` is what a trial of the session took on average, `None` where that is not known.
     """
 
     name: str
@@ -51,17 +55,22 @@ class Sweep:
     trace: str
     rows: tuple[tuple[int, ...], ...]
     seconds: tuple[float, ...]
+    trial_seconds: float | None = None
 
 
 @dataclass(frozen=True)
 class Task:
-    """What times compare within: a program (its text) on a target in one session."""
+    """What times compare within: a program (its text) on a target in one session.
+
+    `trial_seconds` is what a trial of the session took on average, `None` where that is not known.
+    """
 
     name: str
     shape: str
     target: str
     session: str
     program: str
+    trial_seconds: float | None = None
 
     def __str__(self) -> str:
         return f"{self.name} {self.shape} {self.target}"
@@ -94,8 +103,12 @@ def sweeps_of(database: TuningDatabase) -> list[Sweep]:
     workloads = {w.id: w for w in database.records(Workload)}
     targets = {t.id: resolve(t.text) for t in database.records(TargetRecord)}
     groups: dict[tuple[str, str, str, str], dict[tuple[int, ...], float]] = {}
-    for measured, schedule in reversed(database.history(outcome=Outcome.OK)):
-        if measured.features is None or not measured.samples:
+    moments: dict[str, list[datetime]] = {}
+    for measured, schedule in reversed(database.history()):
+        if measured.features is None:
+            continue
+        moments.setdefault(measured.session, []).append(measured.created)
+        if measured.outcome is not Outcome.OK or not measured.samples:
             continue
         try:
             trace = Trace.from_json(schedule.trace)
@@ -111,7 +124,7 @@ def sweeps_of(database: TuningDatabase) -> list[Sweep]:
             tuple(int(v or 0) for v in row), min(measured.samples)
         )
     return [
-        _sweep(workloads[workload], targets[target], session, trace, found)
+        _sweep(workloads[workload], targets[target], session, trace, found, _pace(moments[session]))
         for (workload, target, session, trace), found in groups.items()
     ]
 
@@ -122,6 +135,7 @@ def _sweep(
     session: str,
     trace: str,
     found: dict[tuple[int, ...], float],
+    trial_seconds: float | None,
 ) -> Sweep:
     return Sweep(
         name=workload.name,
@@ -132,14 +146,34 @@ def _sweep(
         session=session,
         trace=trace,
         rows=tuple(found),
-        seconds=tuple(float(f"{s:.{_DIGITS}g}") for s in found.values()),
+        seconds=tuple(map(_short, found.values())),
+        trial_seconds=None if trial_seconds is None else _short(trial_seconds),
     )
+
+
+def _pace(moments: Sequence[datetime]) -> float | None:
+    """Seconds from the end of a trial to that of the next, on average."""
+    return running(moments) / (len(moments) - 1) if len(moments) > 1 else None
+
+
+def _short(seconds: float) -> float:
+    return float(f"{seconds:.{_DIGITS}g}")
+
+
+def merged(*sources: Iterable[Sweep]) -> list[Sweep]:
+    """Every sketch of a session once, as the first source has it, in an order of their own.
+
+    What is learned depends on the order, by the rounding of sums: the same sweeps give the same.
+    """
+    found: dict[tuple[str, str], Sweep] = {}
+    for sweep in chain.from_iterable(sources):
+        found.setdefault((sweep.session, sweep.trace), sweep)
+    return sorted(found.values(), key=lambda s: (s.name, s.shape, s.target, s.session, s.trace))
 
 
 def write(sweeps: Sequence[Sweep], path: str | PathLike[str]) -> None:
     """Write a table: JSON lines, compressed, the same bytes for the same sweeps."""
-    ordered = sorted(sweeps, key=lambda s: (s.name, s.shape, s.target, s.session, s.trace))
-    lines = [json.dumps(line) for line in (_FORMAT, *map(asdict, ordered))]
+    lines = [json.dumps(line) for line in (_FORMAT, *map(asdict, merged(sweeps)))]
     data = "\n".join(lines).encode()
     Path(path).write_bytes(gzip.compress(data, compresslevel=9, mtime=0))
 
@@ -185,7 +219,14 @@ def featurise(sweeps: Sequence[Sweep]) -> Samples:
         rows = np.array(sweep.rows, dtype=np.int64).reshape(len(sweep.rows), -1)
         features.append(estimate(read, rows, target).features)
         seconds.append(np.array(sweep.seconds))
-        task = Task(sweep.name, sweep.shape, sweep.target, sweep.session, sweep.program)
+        task = Task(
+            sweep.name,
+            sweep.shape,
+            sweep.target,
+            sweep.session,
+            sweep.program,
+            sweep.trial_seconds,
+        )
         key = (sweep.program, sweep.target, sweep.session)
         number, _ = tasks.setdefault(key, (len(tasks), task))
         numbers.append(np.full(len(rows), number))

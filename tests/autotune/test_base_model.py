@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from tilewright.autotune import assess, base_model, samples
 from tilewright.autotune.analytic import FEATURE_VERSION, FEATURES
 from tilewright.autotune.base_model import SHIPPED, BaseModel, load, named, train
 from tilewright.autotune.cost_model import CostModel
+from tilewright.autotune.metaschedule import ThroughputModel
 from tilewright.autotune.samples import Samples, Sweep, featurise
 from tilewright.autotune.search import Candidate, Search, SearchConfig, model_trace
 from tilewright.autotune.sketch import Sketch
@@ -66,6 +69,7 @@ def sweep(size: tuple[int, int, int]) -> Sweep:
         trace=opened.to_json(notes=False),
         rows=tuple(c.row for c in asked),
         seconds=tuple(seconds(c) for c in asked),
+        trial_seconds=0.125,
     )
 
 
@@ -101,6 +105,14 @@ def test_a_table_reads_back_as_it_was_written(sweeps: list[Sweep], tmp_path: Pat
     assert one.read_bytes() == two.read_bytes()
     read = samples.read(one)
     assert sorted(read, key=lambda s: s.shape) == sorted(sweeps, key=lambda s: s.shape)
+
+
+def test_what_two_sources_know_is_learned_once(sweeps: list[Sweep]) -> None:
+    newer = replace(sweeps[1], trial_seconds=0.5)
+    both = samples.merged([newer], sweeps[::-1])
+    assert both == samples.merged(sweeps[2:], [newer, sweeps[0]])
+    assert len(both) == 3
+    assert newer in both
 
 
 @pytest.mark.parametrize(
@@ -230,8 +242,8 @@ def test_the_models_choice_applies(trained: BaseModel, tmp_path: Path) -> None:
 
 
 def test_held_out_programs_are_judged(learned: Samples) -> None:
-    report = assess.assess(learned, [0, 1, 2], folds=3)
-    assert report == assess.assess(learned, [0, 1, 2], folds=3)
+    report = assess.assess(learned, [0, 1, 2], folds=3, clock=lambda: 0.0)
+    assert report == assess.assess(learned, [0, 1, 2], folds=3, clock=lambda: 0.0)
     assert [j.task for j in report.tasks] == list(learned.tasks)
     scores = {s.method: s for s in report.overall}
     assert tuple(scores) == assess.METHODS
@@ -240,6 +252,59 @@ def test_held_out_programs_are_judged(learned: Samples) -> None:
     assert all(s.regret[-1] == pytest.approx(1.0) for s in report.overall)
     assert all(a <= b for s in report.overall for a, b in zip(s.recall, s.recall[1:], strict=False))
     assert json.loads(json.dumps(report.to_json()))["tasks"][0]["candidates"] == 40
+
+
+def test_regret_by_the_clock_counts_trials_and_models(learned: Samples) -> None:
+    """A trial takes an eighth of a second: in one and two seconds there are 8 and 16 of them."""
+    for score in assess.assess(learned, [0, 1, 2], folds=3, clock=lambda: 0.0).overall:
+        assert score.timed is not None
+        assert score.timed[2:] == pytest.approx(score.regret[:2])
+    late = assess.assess(learned, [0, 1, 2], folds=3, clock=itertools.count(step=10.0).__next__)
+    for score in late.overall:
+        assert score.timed is not None
+        if score.method in {"analytic", "random"}:
+            assert score.timed[2:] == pytest.approx(score.regret[:2])
+        else:
+            assert len(set(score.timed)) == 1, "nothing is measured: the first that would be"
+
+
+def test_a_replay_knows_when_models_were_asked(learned: Samples) -> None:
+    told: list[int] = []
+
+    class Guide:
+        def predict(self) -> np.ndarray:
+            return -np.arange(40.0)
+
+        def learn(self, features: np.ndarray, seconds: np.ndarray) -> None:
+            told.append(len(seconds))
+
+    clock = itertools.count().__next__
+    course = assess.replay(learned.only([0]), Guide, 16, clock)
+    assert course.order.tolist() == list(range(39, -1, -1))
+    assert course.thought.tolist() == [2.0] * 16 + [4.0] * 16 + [6.0] * 8
+    assert told == [16, 32, 40]
+
+
+def test_without_its_pace_a_task_has_no_regret_by_the_clock(sweeps: list[Sweep]) -> None:
+    unknown = [replace(s, trial_seconds=None) for s in sweeps[:2]]
+    report = assess.assess(featurise([*unknown, sweeps[2]]), [0, 1, 2], folds=3)
+    assert [j.scores[0].timed is None for j in report.tasks] == [True, True, False]
+    assert report.overall[0].timed == pytest.approx(report.tasks[2].scores[0].timed)
+
+
+def test_the_leading_tuners_model_learns_throughput_from_nothing(learned: Samples) -> None:
+    own = learned.only([0])
+    model, same = (ThroughputModel(own.features, seed=3) for _ in range(2))
+    blind = model.predict()
+    np.testing.assert_array_equal(blind, same.predict())
+    assert len(set(blind.tolist())) == len(own)
+    model.learn(own.features, own.seconds)
+    assert assess.spearman(model.predict(), own.seconds) > 0.9
+    assert -model.predict().min() == pytest.approx(1.0, abs=0.1)
+    other = own.features.copy()
+    other[:, 0] = 0.0
+    same.learn(other, own.seconds)
+    np.testing.assert_array_equal(model.predict(), same.predict())
 
 
 def test_no_model_sees_what_it_is_judged_on(learned: Samples) -> None:
@@ -273,6 +338,9 @@ def test_a_database_as_samples(tmp_path: Path) -> None:
         made = samples.sweeps_of(database)
         stored = [m for m in database.measurements() if m.features is not None and m.samples]
     assert sum(len(s.rows) for s in made) == len(stored) == result.trials
+    moments = [m.created for m in stored]
+    gap = (max(moments) - min(moments)).total_seconds() / (len(moments) - 1)
+    assert [s.trial_seconds for s in made] == pytest.approx([gap] * len(made), rel=1e-3)
     found = featurise(made)
     rows = sorted(map(tuple, found.features.tolist()))
     np.testing.assert_allclose(rows, sorted(m.features for m in stored if m.features))

@@ -18,7 +18,7 @@ from tilewright import TargetError, TuningDatabase, TuningError, tune
 from tilewright.autotune import history, search
 from tilewright.autotune import tune as tuning
 from tilewright.autotune.base_model import MODEL, SHIPPED, named
-from tilewright.autotune.budget import Meter
+from tilewright.autotune.budget import Meter, running
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.measured import Measured, VerifyResult
 from tilewright.autotune.progress import Drift, Ended, Event, Final, Started, Trial
@@ -466,7 +466,7 @@ def test_drift_of_the_machine_is_seen(db: TuningDatabase, play: Play) -> None:
 def test_pauses_of_a_session_are_not_counted() -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC)
     times = [start + timedelta(seconds=s) for s in (0, 2, 5, 3605, 3606)]
-    assert history._active(times) == 2 + 3 + 60 + 1
+    assert running(times) == 2 + 3 + 60 + 1
 
 
 @pytest.mark.parametrize(
