@@ -161,8 +161,8 @@ def _held_out(
 
 def _judge(task: Task, own: Samples, base: BaseModel, batch: int, clock: Clock) -> Judged:
     features, seconds = own.features, own.seconds
-    rows = max(len(own), SearchConfig().pool)
-    crowd = np.resize(features, (rows, features.shape[1]))
+    columns = _columns(own)
+    crowd = np.resize(columns, (max(len(own), SearchConfig().pool), columns.shape[1]))
     rng = np.random.default_rng(0)
     blind = [_at_once(rng.permutation(len(own))) for _ in range(_SHUFFLES)]
 
@@ -196,6 +196,11 @@ def _judge(task: Task, own: Samples, base: BaseModel, batch: int, clock: Clock) 
     return Judged(task, len(seconds), tuple(scores))
 
 
+def _columns(own: Samples) -> Features:
+    """What a session learns from: the features, and behind them the decisions."""
+    return np.hstack([own.features, own.decisions])
+
+
 def _at_once(order: Ints, thought: float = 0.0) -> Course:
     """A course that is known before the first measurement."""
     return Course(order, np.full(len(order), thought))
@@ -206,6 +211,7 @@ def replay(own: Samples, guide: Callable[[], Guide], batch: int, clock: Clock) -
 
     The crowd of the guide begins with the candidates.
     """
+    columns = _columns(own)
     began = clock()
     model = guide()
     spent = clock() - began
@@ -221,7 +227,7 @@ def replay(own: Samples, guide: Callable[[], Guide], batch: int, clock: Clock) -
         thought += [spent] * len(taken)
         left = np.setdiff1d(left, taken)
         began = clock()
-        model.learn(own.features[order], own.seconds[order])
+        model.learn(columns[order], own.seconds[order])
         spent += clock() - began
     return Course(np.array(order, dtype=np.int64), np.array(thought))
 

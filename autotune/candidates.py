@@ -138,3 +138,11 @@ def _distinct(rows: Rows) -> Rows:
     """Each row once, where it is first."""
     places = {key: n for n, key in reversed(list(enumerate(row_keys(rows))))}
     return rows[sorted(places.values())]
+
+
+def decided(sketch: int, rows: Rows, width: int) -> npt.NDArray[np.float32]:
+    """The number of a sketch and the decisions of its rows, as `width` columns, NaN in the rest."""
+    columns = np.full((len(rows), width), np.nan, dtype=np.float32)
+    columns[:, 0] = sketch
+    columns[:, 1 : 1 + rows.shape[1]] = rows
+    return columns

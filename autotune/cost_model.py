@@ -2,7 +2,8 @@
 
 The model predicts log2(seconds) and starts from the analytic estimate, corrected by the base model
 where there is one, as its margin: it knows something before the first measurement and learns what
-is special about this program and machine from there.
+is special about this program and machine from there. That is often a matter of single decisions, so
+that it may be told, beside the features that all programs share, of the sketch and its decisions.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import boosting
-from .analytic import FEATURE_VERSION, Features
+from .analytic import FEATURE_VERSION, FEATURES, Features
 from .base_model import BaseModel
 from .boosting import Booster
 
@@ -26,6 +27,7 @@ PARAMETERS: dict[str, Any] = {
     "min_child_weight": 1.0,
     "lambda": 2.0,
     "subsample": 1.0,
+    "colsample_bynode": 0.3,
     "base_score": 0.0,
     "nthread": 1,
     "verbosity": 0,
@@ -38,7 +40,11 @@ ENOUGH = 6
 
 
 class CostModel:
-    """Predicts log2 of seconds from rows of features, whose first column is the estimate's."""
+    """Predicts log2 of seconds from rows of features, whose first column is the estimate's.
+
+    Columns beyond `FEATURES` are the program's own (see `candidates.decided`); rows without them
+    may be predicted all the same.
+    """
 
     feature_version = FEATURE_VERSION
 
@@ -46,6 +52,7 @@ class CostModel:
         self._seed = seed
         self._base = base
         self._booster: Booster | None = None
+        self._width = len(FEATURES)
         self._offset = 0.0
 
     @property
@@ -55,7 +62,9 @@ class CostModel:
     def margin(self, features: Features) -> Floats:
         """What is predicted before anything is measured. `fit` does not change it."""
         start = features[:, 0].astype(np.float64)
-        return start if self._base is None else start + self._base.residual(features)
+        if self._base is None:
+            return start
+        return start + self._base.residual(features[:, : len(FEATURES)])
 
     def fit(self, features: Features, seconds: Floats, weights: Floats | None = None) -> None:
         """Learn from measured rows; too few of them only shift the prediction."""
@@ -68,6 +77,7 @@ class CostModel:
             return
         parameters = {**PARAMETERS, "seed": self._seed}
         start = margin + self._offset
+        self._width = features.shape[1]
         self._booster = boosting.train(
             parameters, ROUNDS, features, target, margin=start, weight=weights
         )
@@ -75,7 +85,10 @@ class CostModel:
     def predict(self, features: Features, margin: Floats | None = None) -> Floats:
         """Predicted log2 of seconds. `margin` is that of the features, computed before."""
         start = (self.margin(features) if margin is None else margin) + self._offset
-        return start if self._booster is None else start + self._booster.predict(features)
+        if self._booster is None:
+            return start
+        unknown = np.full((len(features), self._width - features.shape[1]), np.nan)
+        return start + self._booster.predict(np.hstack([features, unknown]))
 
     def to_text(self) -> str | None:
         """The booster as xgboost's JSON, `None` before it is trained."""

@@ -39,13 +39,13 @@ GENERATIONS = 4
 class ThroughputModel:
     """Predicts for each row the throughput, negated: the least is the most promising.
 
-    The estimate, which is the first feature, is not among what it learns from.
+    The estimate, which is the first feature, is not among what it learns from, nor are decisions.
     """
 
     def __init__(self, features: Features, seed: int) -> None:
-        self._rows = len(features)
+        self._rows, self._width = features.shape
         population = max(self._rows, POPULATION)
-        self._crowd = np.resize(features[:, 1:], (population, features.shape[1] - 1))
+        self._crowd = np.resize(features[:, 1:], (population, self._width - 1))
         self._rng = np.random.default_rng(seed)
         self._booster: Booster | None = None
 
@@ -58,5 +58,5 @@ class ThroughputModel:
     def learn(self, features: Features, seconds: Floats) -> None:
         throughput = seconds.min() / seconds
         self._booster = boosting.train(
-            PARAMETERS, ROUNDS, features[:, 1:], throughput, weight=throughput
+            PARAMETERS, ROUNDS, features[:, 1 : self._width], throughput, weight=throughput
         )

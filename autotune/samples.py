@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -29,6 +30,7 @@ from ..tuning_db import TuningDatabase
 from ..tuning_db.values import Outcome, TargetRecord, Workload
 from .analytic import FEATURES, Features, estimate
 from .budget import running
+from .candidates import decided
 from .profile import profile
 
 Floats = npt.NDArray[np.float64]
@@ -78,12 +80,16 @@ class Task:
 
 @dataclass(frozen=True)
 class Samples:
-    """Rows of `features` with their `seconds`, each of the task with the number in `task`."""
+    """Rows of `features` with their `seconds`, each of the task with the number in `task`.
+
+    `decisions` tells them apart within a task, see `candidates.decided`.
+    """
 
     tasks: tuple[Task, ...]
     task: Ints
     features: Features
     seconds: Floats
+    decisions: Features
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -91,7 +97,13 @@ class Samples:
     def only(self, tasks: Iterable[int]) -> Samples:
         """The rows of some tasks, whose numbers stay what they are."""
         kept = np.isin(self.task, list(tasks))
-        return Samples(self.tasks, self.task[kept], self.features[kept], self.seconds[kept])
+        return Samples(
+            self.tasks,
+            self.task[kept],
+            self.features[kept],
+            self.seconds[kept],
+            self.decisions[kept],
+        )
 
 
 def sweeps_of(database: TuningDatabase) -> list[Sweep]:
@@ -118,8 +130,8 @@ def sweeps_of(database: TuningDatabase) -> list[Sweep]:
         row = tuple(v for values in trace.decisions.values() for v in values)
         if None in row:
             continue
-        opened = trace.with_decisions({k: [None] * len(v) for k, v in trace.decisions.items()})
-        key = (measured.workload, measured.target, measured.session, opened.to_json(notes=False))
+        opened = trace.opened().to_json(notes=False)
+        key = (measured.workload, measured.target, measured.session, opened)
         groups.setdefault(key, {}).setdefault(
             tuple(int(v or 0) for v in row), min(measured.samples)
         )
@@ -205,6 +217,9 @@ def featurise(sweeps: Sequence[Sweep]) -> Samples:
     tasks: dict[tuple[str, str, str], tuple[int, Task]] = {}
     features: list[Features] = [np.empty((0, len(FEATURES)))]
     seconds, numbers = [np.empty(0)], [np.empty(0)]
+    width = 1 + max((len(row) for sweep in sweeps for row in sweep.rows[:1]), default=0)
+    decisions = [np.empty((0, width))]
+    made_of: Counter[int] = Counter()
     for sweep in sweeps:
         l1, l2, l3 = sweep.caches
         target = replace(Target.parse(sweep.target), l1_bytes=l1, l2_bytes=l2, l3_bytes=l3)
@@ -230,9 +245,12 @@ def featurise(sweeps: Sequence[Sweep]) -> Samples:
         key = (sweep.program, sweep.target, sweep.session)
         number, _ = tasks.setdefault(key, (len(tasks), task))
         numbers.append(np.full(len(rows), number))
+        decisions.append(decided(made_of[number], rows, width))
+        made_of[number] += 1
     return Samples(
         tuple(task for _, task in tasks.values()),
         np.concatenate(numbers).astype(np.int64),
         np.concatenate(features),
         np.concatenate(seconds),
+        np.concatenate(decisions),
     )

@@ -8,9 +8,11 @@ measured after every batch.
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from ..tir.ir import Func
 from ..tuning_db.values import Outcome
 from .analytic import FEATURES, Estimator
 from .base_model import SHIPPED, named
-from .candidates import Rows, Rowspace, row_keys
+from .candidates import Rows, Rowspace, decided, row_keys
 from .cost_model import CostModel
 from .garbage import collected_later
 from .profile import Visit, profile
@@ -82,8 +84,12 @@ class SearchConfig:
 
 @dataclass
 class _Pool:
-    """The rows of one sketch under consideration: their features, margins and predictions."""
+    """The rows of one sketch under consideration: their features, margins and predictions.
 
+    Behind the features are the number of the sketch and the decisions, see `decided`.
+    """
+
+    number: int
     space: Rowspace
     estimator: Estimator
     rows: Rows
@@ -127,8 +133,11 @@ class Search:
         self._rng = np.random.default_rng(seed)
         self._asked: set[str] = set()
         self._observed: list[Observation] = []
+        self._width = 1 + max((len(s.variables) for s in self.sketches), default=0)
         self._suggested: list[tuple[int, tuple[int, ...]]] = []
-        self._related = np.empty((0, 0)), np.empty(0)
+        self._told: list[tuple[float, ...]] = []
+        self._seconds: list[float] = []
+        self._related = np.empty((0, len(FEATURES))), np.empty(0)
         self._fitted = True
         self._pools: list[_Pool] = []
         visits: dict[object, Visit] = {}
@@ -136,8 +145,10 @@ class Search:
             space = Rowspace(sketch)
             read = profile(sketch.func, sketch.variables, sketch.space.bounds, visits)
             rows, none = np.empty((0, len(sketch.variables)), dtype=np.int64), np.empty(0)
-            features = np.empty((0, len(FEATURES)), dtype=np.float32)
-            self._pools.append(_Pool(space, Estimator(read, target), rows, features, none, none))
+            features = np.empty((0, len(FEATURES) + self._width), dtype=np.float32)
+            self._pools.append(
+                _Pool(len(self._pools), space, Estimator(read, target), rows, features, none, none)
+            )
         self._share = max(MIN_POOL, self.config.pool // len(self._pools))
         for pool in self._pools:
             self._add(pool, pool.space.sample(self._rng, self._share))
@@ -221,6 +232,9 @@ class Search:
         """Learn from outcomes, when there is something to ask again."""
         for o in observations:
             self._asked.add(o.key)
+            if o.seconds is not None and o.outcome is Outcome.OK and o.features:
+                self._told.append((*o.features, *self._decided(o.trace)))
+                self._seconds.append(o.seconds)
         self._observed.extend(observations)
         self._fitted = False
 
@@ -248,20 +262,14 @@ class Search:
             return
         self._fitted = True
         start = self._clock()
-        usable = [
-            o
-            for o in self._observed
-            if o.seconds is not None and o.outcome is Outcome.OK and o.features
-        ]
         features, seconds = self._related
-        if self.config.model and (usable or len(seconds)):
-            weights = [OTHERS] * len(seconds) + [1.0] * len(usable)
-            rows = np.array([o.features for o in usable]).reshape(len(usable), len(FEATURES))
-            self.model.fit(
-                np.concatenate([features.reshape(len(seconds), len(FEATURES)), rows]),
-                np.concatenate([seconds, [o.seconds or 0.0 for o in usable]]),
-                np.array(weights),
-            )
+        if self.config.model and len(self._seconds) + len(seconds):
+            weights = [OTHERS] * len(seconds) + [1.0] * len(self._seconds)
+            rows = np.full((len(weights), len(FEATURES) + self._width), np.nan)
+            rows[: len(seconds), : len(FEATURES)] = features
+            if self._told:
+                rows[len(seconds) :] = self._told
+            self.model.fit(rows, np.concatenate([seconds, self._seconds]), np.array(weights))
             scores = self.model.predict(
                 np.concatenate([p.features for p in self._pools]),
                 np.concatenate([p.margin for p in self._pools]),
@@ -270,6 +278,19 @@ class Search:
             for pool, own in zip(self._pools, np.split(scores, ends[:-1]), strict=True):
                 pool.scores = own
         self.seconds_in_model += self._clock() - start
+
+    @cached_property
+    def _opened(self) -> dict[str, int]:
+        """The sketches by the keys of their traces."""
+        return {trace_key(s.trace): n for n, s in enumerate(self.sketches)}
+
+    def _decided(self, trace: Trace) -> tuple[float, ...]:
+        """A trace as `decided` has it; nothing is known of one that is of no sketch."""
+        sketch = self._opened.get(trace_key(trace.opened()))
+        if sketch is None:
+            return (math.nan,) * self._width
+        row = [v for decision in trace.decisions.values() for v in decision]
+        return tuple(decided(sketch, np.array([row], dtype=np.int64), self._width)[0].tolist())
 
     def _take(self, batch: list[Candidate], taken: dict[int, list[int]], s: int, r: int) -> None:
         pool = self._pools[s]
@@ -282,7 +303,7 @@ class Search:
         if key in self._asked:
             return
         self._asked.add(key)
-        features = tuple(float(v) for v in pool.features[r])
+        features = tuple(float(v) for v in pool.features[r, : len(FEATURES)])
         batch.append(Candidate(s, row, trace, features, float(pool.scores[r]), key))
 
     def _add(self, pool: _Pool, rows: Rows) -> None:
@@ -293,7 +314,7 @@ class Search:
             return
         pool.keys.update(keys)
         new = rows[fresh]
-        features = pool.estimator(new).features
+        features = np.hstack([pool.estimator(new).features, decided(pool.number, new, self._width)])
         start = self._clock()
         margin = self.model.margin(features)
         scores = self.model.predict(features, margin)

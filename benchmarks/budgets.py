@@ -34,7 +34,7 @@ import tilewright as tw
 from tilewright import ops
 from tilewright.autotune.analytic import Estimator
 from tilewright.autotune.base_model import SHIPPED, named
-from tilewright.autotune.candidates import Rowspace
+from tilewright.autotune.candidates import Rowspace, decided
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.cost_model import CostModel
 from tilewright.autotune.measured import MeasureConfig
@@ -244,12 +244,15 @@ def _scoring(name: str, func: Func) -> Iterator[Line]:
         source = profile(sketch.func, sketch.variables, sketch.space.bounds)
         model = CostModel(base=base)
         estimate = Estimator(source, target)
-        known = estimate(space.sample(rng, 100))
-        model.fit(known.features, known.seconds * rng.uniform(0.5, 2, len(known.seconds)))
+        width = 1 + len(sketch.variables)
+        rows = space.sample(rng, 100)
+        known = estimate(rows)
+        columns = np.hstack([known.features, decided(0, rows, width)])
+        model.fit(columns, known.seconds * rng.uniform(0.5, 2, len(rows)))
         times = [clock()]
         rows = space.sample(rng, ROWS)
         times.append(clock())
-        features = estimate(rows).features
+        features = np.hstack([estimate(rows).features, decided(0, rows, width)])
         times.append(clock())
         model.predict(features)
         times.append(clock())

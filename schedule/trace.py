@@ -97,6 +97,10 @@ class Trace:
             steps[k] = replace(steps[k], decision=tuple(decision))
         return Trace(tuple(steps))
 
+    def opened(self) -> Trace:
+        """The trace with all decisions open."""
+        return self.with_decisions({k: [None] * len(d) for k, d in self.decisions.items()})
+
     def with_row(self, row: Sequence[int]) -> Trace:
         """The trace with all decisions taken from `row`, in the order in which they are made.
 

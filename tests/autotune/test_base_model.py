@@ -58,7 +58,6 @@ def seconds(c: Candidate) -> float:
 def sweep(size: tuple[int, int, int]) -> Sweep:
     func, asked = candidates(size)
     trace = asked[0].trace
-    opened = trace.with_decisions({k: [None] * len(v) for k, v in trace.decisions.items()})
     return Sweep(
         name="matmul",
         shape=str(size),
@@ -66,7 +65,7 @@ def sweep(size: tuple[int, int, int]) -> Sweep:
         target=str(TARGET),
         caches=(TARGET.l1_bytes, TARGET.l2_bytes, TARGET.l3_bytes),
         session=f"session {size}",
-        trace=opened.to_json(notes=False),
+        trace=trace.opened().to_json(notes=False),
         rows=tuple(c.row for c in asked),
         seconds=tuple(seconds(c) for c in asked),
         trial_seconds=0.125,
@@ -165,14 +164,20 @@ def test_training_is_deterministic_and_saved_models_predict_the_same(
 
 def test_a_constant_of_a_session_teaches_nothing(learned: Samples, trained: BaseModel) -> None:
     slower = learned.seconds * np.array([1.0, 8.0, 0.25])[learned.task]
-    other = train(Samples(learned.tasks, learned.task, learned.features, slower))
+    other = train(replace(learned, seconds=slower))
     np.testing.assert_allclose(
         other.residual(learned.features), trained.residual(learned.features), atol=1e-4
     )
 
 
 def test_too_few_samples_are_refused(learned: Samples) -> None:
-    few = Samples(learned.tasks, learned.task[:3], learned.features[:3], learned.seconds[:3])
+    few = Samples(
+        learned.tasks,
+        learned.task[:3],
+        learned.features[:3],
+        learned.seconds[:3],
+        learned.decisions[:3],
+    )
     with pytest.raises(TuningError, match="no samples to train on"):
         train(few)
 

@@ -9,7 +9,7 @@ import pytest
 
 from tilewright import ops
 from tilewright.autotune.analytic import FEATURES, estimate
-from tilewright.autotune.candidates import Rowspace
+from tilewright.autotune.candidates import Rowspace, decided
 from tilewright.autotune.cost_model import CostModel
 from tilewright.autotune.profile import profile
 from tilewright.autotune.search import (
@@ -280,6 +280,37 @@ def test_a_trained_model_corrects_the_estimate() -> None:
     text = model.to_text()
     assert text is not None
     assert text.startswith("{")
+
+
+def test_a_program_is_known_by_its_decisions_too() -> None:
+    """The features are the same for all; rows without decisions are predicted too."""
+    rng = np.random.default_rng(0)
+    features = np.zeros((200, len(FEATURES)))
+    rows = rng.integers(0, 4, size=(200, 2))
+    seconds = 2.0 ** np.where(rows[:, 1] == 2, 1.0, -1.0)
+    columns = np.hstack([features, decided(0, rows, 4)])
+    model = CostModel()
+    model.fit(columns[:150], seconds[:150])
+    error = model.predict(columns[150:]) - np.log2(seconds[150:])
+    assert np.abs(error).mean() < 0.2
+    assert np.ptp(model.predict(features)) == 0.0
+
+
+def test_decisions_as_columns() -> None:
+    found = decided(3, np.array([[1, 2], [4, 5]]), 4)
+    np.testing.assert_array_equal(found, [[3, 1, 2, np.nan], [3, 4, 5, np.nan]])
+
+
+def test_a_search_knows_the_decisions_of_what_is_told() -> None:
+    search, asked = run(0, SMALL, 16)
+    assert len({c.sketch for c in asked}) > 1
+    width = len(FEATURES)
+    for c, row in zip(asked, search._told, strict=True):
+        np.testing.assert_array_equal(row[width : width + 1 + len(c.row)], [c.sketch, *c.row])
+        assert np.isnan(row[width + 1 + len(c.row) :]).all()
+    foreign = default_trace(program("softmax_func"), TARGET)
+    search.tell([Observation("other", foreign, asked[0].features, Outcome.OK, 1.0)])
+    assert np.isnan(search._told[-1][width:]).all()
 
 
 def test_what_is_drawn_at_random_is_not_hopeless() -> None:
