@@ -43,7 +43,7 @@ class ThroughputModel:
     """
 
     def __init__(self, features: Features, seed: int) -> None:
-        self._rows, self._width = features.shape
+        self._rows, self._width = len(features), features.shape[1]
         population = max(self._rows, POPULATION)
         self._crowd = np.resize(features[:, 1:], (population, self._width - 1))
         self._rng = np.random.default_rng(seed)
@@ -51,7 +51,7 @@ class ThroughputModel:
 
     def predict(self) -> Floats:
         if self._booster is None:
-            return self._rng.uniform(size=self._rows)
+            return self._rng.random(self._rows)
         *_, found = (self._booster.predict(self._crowd) for _ in range(GENERATIONS))
         return -found[: self._rows].astype(np.float64)
 

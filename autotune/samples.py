@@ -218,7 +218,7 @@ def featurise(sweeps: Sequence[Sweep]) -> Samples:
     features: list[Features] = [np.empty((0, len(FEATURES)))]
     seconds, numbers = [np.empty(0)], [np.empty(0)]
     width = 1 + max((len(row) for sweep in sweeps for row in sweep.rows[:1]), default=0)
-    decisions = [np.empty((0, width))]
+    decisions = [np.empty((0, width), dtype=np.float32)]
     made_of: Counter[int] = Counter()
     for sweep in sweeps:
         l1, l2, l3 = sweep.caches

@@ -67,15 +67,19 @@ class Observation:
 class SearchConfig:
     """`pool` rows are scored at a time, of each sketch as many and `MIN_POOL` at least.
 
-    `children` are drawn after each batch from the `ELITE` rows predicted best. `random` is the
-    share of a batch drawn at random, of rows predicted at most `explored` octaves slower than the
-    best: what takes ten times as long costs more than all the rest of a batch, and wins nothing.
+    `children` are drawn after each batch from the `ELITE` rows predicted best. A batch is drawn
+    from the `among` rows predicted best: one that is predicted x octaves slower than another is
+    exp(x / `temperature`) times less likely (0: they are taken in their order). `random` is the
+    share of a batch drawn from all rows predicted at most `explored` octaves slower than the best:
+    what takes ten times as long costs more than all the rest of a batch, and wins nothing.
     `model=False` searches by the analytic estimate alone. `base` is the model that is right before
     anything is measured: the shipped one, a file of `tilewright model train`, or none.
     """
 
     pool: int = 16000
     children: int = 4000
+    among: int = 512
+    temperature: float = 0.04
     random: float = 0.1
     explored: float = 2.0
     model: bool = True
@@ -180,14 +184,13 @@ class Search:
 
     def ask(self, count: int) -> list[Candidate]:
         """At most `count` new candidates, the most promising first."""
+        if count < 1:
+            return []
         self._fit()
         batch: list[Candidate] = []
         taken: dict[int, list[int]] = {}
-        order = sorted(
-            (float(score), s, r)
-            for s, pool in enumerate(self._pools)
-            for r, score in _best_of(pool.scores, 8 * count)
-        )
+        order = self._ranked(count)
+        limit = order[0][0] + self.config.explored if order else 0.0
         for s, row in self._suggested:
             if 2 * len(batch) >= count:
                 break
@@ -196,7 +199,6 @@ class Search:
         self._suggested = []
         greedy = count - int(self._rng.binomial(count, self.config.random)) if count > 1 else 1
         self._fill(batch, taken, order, greedy)
-        limit = order[0][0] + self.config.explored if order else 0.0
         for _ in range(8 * count):
             if len(batch) >= count:
                 break
@@ -208,6 +210,23 @@ class Search:
         for s, gone in taken.items():
             self._drop(self._pools[s], gone)
         return batch
+
+    def _ranked(self, count: int) -> list[tuple[float, int, int]]:
+        """The rows predicted best, as (prediction, sketch, row), in an order to take them in.
+
+        The best comes first, the others by chance, the better the likelier: those predicted best of
+        very many are those with the largest errors in their favour, and much alike.
+        """
+        config = self.config
+        among = max(config.among, 8 * count)
+        order = sorted(
+            (float(score), s, r)
+            for s, pool in enumerate(self._pools)
+            for r, score in _best_of(pool.scores, among)
+        )[:among]
+        luck = config.temperature * self._rng.gumbel(size=len(order))
+        rest = sorted((score - x, s, r) for (score, s, r), x in zip(order, luck, strict=True))
+        return order[:1] + rest
 
     def _fill(
         self,
@@ -364,7 +383,9 @@ def trace_key(trace: Trace) -> str:
 
 def default_trace(func: Func, target: Target, *, seed: int = 0) -> Trace:
     """The schedule that the analytic estimate likes best: no measurement, no learned model."""
-    search = Search(func, target, seed=seed, config=SearchConfig(model=False, random=0.0))
+    search = Search(
+        func, target, seed=seed, config=SearchConfig(model=False, random=0.0, temperature=0.0)
+    )
     return search.ask(1)[0].trace
 
 
@@ -374,5 +395,7 @@ def model_trace(func: Func, target: Target, *, seed: int = 0, base: str = SHIPPE
     The analytic estimate chooses where there is no usable shipped model; `base` as in
     `SearchConfig`.
     """
-    search = Search(func, target, seed=seed, config=SearchConfig(random=0.0, base=base))
+    search = Search(
+        func, target, seed=seed, config=SearchConfig(random=0.0, temperature=0.0, base=base)
+    )
     return search.ask(1)[0].trace

@@ -324,6 +324,25 @@ def test_what_is_drawn_at_random_is_not_hopeless() -> None:
     assert max(predicted) > sorted(np.concatenate([p.scores for p in search._pools]))[64]
 
 
+def test_a_batch_is_the_best_row_and_some_of_those_near_it() -> None:
+    def asked(temperature: float, seed: int) -> list[float]:
+        config = SearchConfig(random=0.0, base=None, among=64, temperature=temperature)
+        made = sketches(func, TARGET)[:1]
+        search = Search(func, TARGET, seed=seed, config=config, made=made)
+        scores.append(np.sort(search._pools[0].scores))
+        return [c.predicted for c in search.ask(8)]
+
+    func, scores = ops.matmul_func(64, 64, 64), list[np.ndarray]()
+    for seed in range(4):
+        assert asked(0.0, seed) == scores[-1][:8].tolist()
+        drawn = asked(1e6, seed)
+        assert drawn[0] == scores[-1][0]
+        assert sorted(drawn) != scores[-1][:8].tolist()
+        assert max(drawn) <= scores[-1][63]
+    cold, hot = (np.mean([np.mean(asked(t, s)) for s in range(8)]) for t in (0.02, 2.0))
+    assert cold < hot
+
+
 def test_nothing_is_learned_that_nothing_is_asked_after() -> None:
     search = Search(ops.matmul_func(64, 64, 64), TARGET, config=SMALL)
     batch = search.ask(16)
