@@ -22,7 +22,7 @@ from .base_model import BaseModel, train
 from .cost_model import CostModel
 from .metaschedule import ThroughputModel
 from .samples import Floats, Ints, Samples, Task
-from .search import SearchConfig
+from .search import SearchConfig, drawn
 
 TOPS = (1, 5, 8)
 TRIALS = (8, 16, 32, 64)
@@ -94,7 +94,12 @@ class Report:
 
 
 class Guide(Protocol):
-    """What a search follows: a prediction for each of a crowd of rows, the least first."""
+    """What a search follows: a prediction for each of a crowd of rows, the least first.
+
+    By `temperature` batches are drawn, see `drawn`.
+    """
+
+    temperature: float
 
     def predict(self) -> Floats: ...
     def learn(self, features: Features, seconds: Floats) -> None: ...
@@ -102,6 +107,8 @@ class Guide(Protocol):
 
 class _Session:
     """The cost model of a session, which predicts the margins of rows but once."""
+
+    temperature = SearchConfig().temperature
 
     def __init__(self, base: BaseModel | None, crowd: Features) -> None:
         self._model = CostModel(base=base)
@@ -174,13 +181,10 @@ def _judge(task: Task, own: Samples, base: BaseModel, batch: int, clock: Clock) 
         "model": known, "base": known, "session": plain, "analytic": plain
     }  # fmt: skip
     courses = {
-        "model": [replay(own, partial(_Session, base, crowd), batch, clock)],
+        "model": _replays(own, lambda _: _Session(base, crowd), batch, clock),
         "base": [_at_once(np.argsort(known, kind="stable"), took)],
-        "session": [replay(own, partial(_Session, None, crowd), batch, clock)],
-        "metaschedule": [
-            replay(own, partial(ThroughputModel, features, seed), batch, clock)
-            for seed in range(_STARTS)
-        ],
+        "session": _replays(own, lambda _: _Session(None, crowd), batch, clock),
+        "metaschedule": _replays(own, lambda seed: ThroughputModel(features, seed), batch, clock),
         "analytic": [_at_once(np.argsort(plain, kind="stable"))],
         "random": blind,
     }
@@ -206,10 +210,19 @@ def _at_once(order: Ints, thought: float = 0.0) -> Course:
     return Course(order, np.full(len(order), thought))
 
 
-def replay(own: Samples, guide: Callable[[], Guide], batch: int, clock: Clock) -> Course:
+def _replays(own: Samples, guide: Callable[[int], Guide], batch: int, clock: Clock) -> list[Course]:
+    return [
+        replay(own, partial(guide, seed), batch, clock, np.random.default_rng(seed))
+        for seed in range(_STARTS)
+    ]
+
+
+def replay(
+    own: Samples, guide: Callable[[], Guide], batch: int, clock: Clock, rng: np.random.Generator
+) -> Course:
     """The course of a search that measures candidates `batch` at a time.
 
-    The crowd of the guide begins with the candidates.
+    The crowd of the guide begins with the candidates. Batches are drawn as by a search.
     """
     columns = _columns(own)
     began = clock()
@@ -222,7 +235,7 @@ def replay(own: Samples, guide: Callable[[], Guide], batch: int, clock: Clock) -
         began = clock()
         predicted = model.predict()
         spent += clock() - began
-        taken = left[np.argsort(predicted[left], kind="stable")[:batch]]
+        taken = left[drawn(predicted[left], model.temperature, rng)[:batch]]
         order += taken.tolist()
         thought += [spent] * len(taken)
         left = np.setdiff1d(left, taken)

@@ -42,6 +42,8 @@ class ThroughputModel:
     The estimate, which is the first feature, is not among what it learns from, nor are decisions.
     """
 
+    temperature = 0.0
+
     def __init__(self, features: Features, seed: int) -> None:
         self._rows, self._width = len(features), features.shape[1]
         population = max(self._rows, POPULATION)

@@ -190,7 +190,8 @@ class Search:
         batch: list[Candidate] = []
         taken: dict[int, list[int]] = {}
         order = self._ranked(count)
-        limit = order[0][0] + self.config.explored if order else 0.0
+        limit = min((p.scores.min() for p in self._pools if len(p.scores)), default=0.0)
+        limit += self.config.explored
         for s, row in self._suggested:
             if 2 * len(batch) >= count:
                 break
@@ -211,32 +212,25 @@ class Search:
             self._drop(self._pools[s], gone)
         return batch
 
-    def _ranked(self, count: int) -> list[tuple[float, int, int]]:
-        """The rows predicted best, as (prediction, sketch, row), in an order to take them in.
-
-        The best comes first, the others by chance, the better the likelier: those predicted best of
-        very many are those with the largest errors in their favour, and much alike.
-        """
-        config = self.config
-        among = max(config.among, 8 * count)
-        order = sorted(
-            (float(score), s, r)
-            for s, pool in enumerate(self._pools)
-            for r, score in _best_of(pool.scores, among)
-        )[:among]
-        luck = config.temperature * self._rng.gumbel(size=len(order))
-        rest = sorted((score - x, s, r) for (score, s, r), x in zip(order, luck, strict=True))
-        return order[:1] + rest
+    def _ranked(self, count: int) -> list[tuple[int, int]]:
+        """Sketches and rows of them, of those predicted best, in an order to take them in."""
+        scores = np.concatenate([p.scores for p in self._pools])
+        places = _smallest(scores, max(self.config.among, 8 * count))
+        places = places[drawn(scores[places], self.config.temperature, self._rng)]
+        ends = np.cumsum([len(p.scores) for p in self._pools])
+        pools = np.searchsorted(ends, places, side="right")
+        rows = places - (ends - [len(p.scores) for p in self._pools])[pools]
+        return list(zip(pools.tolist(), rows.tolist(), strict=True))
 
     def _fill(
         self,
         batch: list[Candidate],
         taken: dict[int, list[int]],
-        order: list[tuple[float, int, int]],
+        order: list[tuple[int, int]],
         count: int,
     ) -> None:
         """Take rows in their order until there are `count`."""
-        for _, s, r in order:
+        for s, r in order:
             if len(batch) >= count:
                 break
             self._take(batch, taken, s, r)
@@ -357,13 +351,16 @@ class Search:
             pool.keep(order[: self._share])
 
 
-def _best_of(scores: np.ndarray, count: int) -> list[tuple[int, float]]:
-    """The positions and values of the `count` smallest scores."""
-    if len(scores) > count:
-        places = np.argpartition(scores, count)[:count]
-    else:
-        places = np.arange(len(scores))
-    return [(int(p), float(scores[p])) for p in places]
+def drawn(scores: np.ndarray, temperature: float, rng: np.random.Generator) -> np.ndarray:
+    """The positions of scores, the least first and the others by chance, the less the likelier.
+
+    An order that Boltzmann's distribution draws without replacement (Gumbel's way). What is
+    predicted best of very many has the largest errors in its favour, and is much alike.
+    """
+    order = np.argsort(scores, kind="stable")
+    luck = temperature * rng.gumbel(size=len(order))
+    luck[:1] = math.inf
+    return order[np.argsort(scores[order] - luck, kind="stable")]
 
 
 def _smallest(scores: np.ndarray, count: int) -> np.ndarray:

@@ -1,12 +1,13 @@
 """What parts of the search are worth, on recorded measurements: `python -m benchmarks.ablation DB`.
 
 For each program and target of a tuning database, its measured schedules are searched again, with
-their recorded times in place of measurements: eight at a time, those predicted best of the rest.
-Then with a part switched off: the base model that ships, the learned model altogether (the analytic
-estimate alone), all predictions (random order), one choice of the rules (without the sketches that
-have it in their name). Printed
-is the best time after so many trials over the best time of all, as geometric mean over programs and
-seeds: 1 is best, and what changes nothing is worth nothing.
+their recorded times in place of measurements: eight at a time, drawn from the rest as a search
+does. Then with a part switched off: the base model that ships, what a session learns of decisions,
+the chance in what is drawn (the best predicted in their order), the learned model altogether (the
+analytic estimate alone), all predictions (random order), one choice of the rules (without the
+sketches that have it in their name). Printed is the best time after so many trials over the best
+time of all, as geometric mean over programs and seeds: 1 is best, and what changes nothing is worth
+nothing.
 
 New candidates cannot be replayed, so what evolution is worth does not show here. The base model may
 have been trained on measurements of the same programs.
@@ -26,20 +27,27 @@ from rich.console import Console
 from rich.table import Column, Table
 
 import tilewright as tw
+from tilewright.autotune.analytic import FEATURES
 from tilewright.autotune.base_model import SHIPPED, named
+from tilewright.autotune.candidates import decided
 from tilewright.autotune.cost_model import CostModel
+from tilewright.autotune.search import SearchConfig, drawn
+from tilewright.schedule import Trace
 from tilewright.tuning_db import TargetRecord, Workload
 
 BATCH = 8
 POINTS = (8, 16, 32, 64)
 ALL, NO_BASE = "everything", "without the base model"
+NO_DECISIONS, NO_CHANCE = "without decisions", "without chance"
 NO_MODEL, RANDOM = "without the model", "random order"
 
 
 class Recorded(NamedTuple):
-    """A schedule that was measured: the names of its rules, and its fastest sample."""
+    """A schedule that was measured: the names of its rules, its sketch, and its fastest sample."""
 
     rules: frozenset[str]
+    sketch: str
+    row: tuple[int, ...]
     features: tuple[float, ...]
     seconds: float
 
@@ -60,7 +68,10 @@ def recorded(database: tw.TuningDatabase) -> list[list[Recorded]]:
                 if schedule.id in best and best[schedule.id].seconds <= fastest:
                     continue
                 rules = frozenset(re.split("[+_]", schedule.generator))
-                best[schedule.id] = Recorded(rules, measured.features, fastest)
+                trace = Trace.from_json(schedule.trace)
+                row = tuple(v or 0 for values in trace.decisions.values() for v in values)
+                sketch = trace.opened().to_json(notes=False)
+                best[schedule.id] = Recorded(rules, sketch, row, measured.features, fastest)
             if best:
                 found.append([best[id] for id in sorted(best)])
     return found
@@ -69,42 +80,60 @@ def recorded(database: tw.TuningDatabase) -> list[list[Recorded]]:
 def parts(tasks: Sequence[Sequence[Recorded]]) -> list[str]:
     """What can be switched off: nothing, the base, the model, all predictions, and each rule."""
     rules = sorted({rule for task in tasks for r in task for rule in r.rules if rule})
-    return [ALL, NO_BASE, NO_MODEL, RANDOM, *(f"without {rule}" for rule in rules)]
+    switched = [ALL, NO_BASE, NO_DECISIONS, NO_CHANCE, NO_MODEL, RANDOM]
+    return [*switched, *(f"without {rule}" for rule in rules)]
+
+
+def columns(task: Sequence[Recorded]) -> np.ndarray:
+    """What a session learns from: the features, and behind them the decisions."""
+    numbers = {sketch: n for n, sketch in enumerate(sorted({r.sketch for r in task}))}
+    width = 1 + max(len(r.row) for r in task)
+    rows = [decided(numbers[r.sketch], np.array([r.row]), width)[0] for r in task]
+    return np.hstack([np.array([r.features for r in task]), rows])
 
 
 def course(task: Sequence[Recorded], part: str, seed: int) -> Iterator[float]:
     """The best time after each batch of a search without that part; nothing if nothing is left."""
     rng = np.random.default_rng(seed)
-    left = [r for r in task if part.removeprefix("without ") not in r.rules]
-    left = [left[k] for k in rng.permutation(len(left))]
+    known, seconds = columns(task), np.array([r.seconds for r in task])
+    if part == NO_DECISIONS:
+        known = known[:, : len(FEATURES)]
+    kept = [k for k, r in enumerate(task) if part.removeprefix("without ") not in r.rules]
+    left = rng.permutation(np.array(kept, dtype=np.int64))
     base = None if part == NO_BASE else named(SHIPPED)
-    model, told = CostModel(seed, base), list[Recorded]()
-    while left:
+    temperature = 0.0 if part == NO_CHANCE else SearchConfig().temperature
+    model, told = CostModel(seed, base), np.empty(0, dtype=np.int64)
+    while len(left):
         if part != RANDOM:
-            rows = np.array([r.features for r in left])
-            scores = rows[:, 0] if part == NO_MODEL else model.predict(rows)
-            left = [left[k] for k in np.argsort(scores, kind="stable")]
-        told += left[:BATCH]
-        del left[:BATCH]
+            scores = known[left, 0] if part == NO_MODEL else model.predict(known[left])
+            left = left[drawn(scores, temperature, rng)]
+        told, left = np.concatenate([told, left[:BATCH]]), left[BATCH:]
         if part not in (NO_MODEL, RANDOM):
-            model.fit(np.array([r.features for r in told]), np.array([r.seconds for r in told]))
-        yield min(r.seconds for r in told)
+            model.fit(known[told], seconds[told])
+        yield float(seconds[told].min())
 
 
 def ratios(
-    tasks: Sequence[Sequence[Recorded]], part: str, trials: int, seeds: int
-) -> tuple[float, int]:
-    """The best time after `trials` over the best of all, and of how many programs none is left."""
-    logs, lost = [], 0
+    tasks: Sequence[Sequence[Recorded]], part: str, seeds: int
+) -> tuple[tuple[float, ...], int]:
+    """The best time after each of `POINTS` over the best of all; of how many programs none is left.
+
+    The ratios are infinite where that is so of all.
+    """
+    logs: list[list[float]] = []
+    lost = 0
     for task in tasks:
         least = min(r.seconds for r in task)
         for seed in range(seeds):
-            best = list(islice(course(task, part, seed), -(-trials // BATCH)))
+            best = list(islice(course(task, part, seed), max(POINTS) // BATCH))
             if best:
-                logs.append(math.log(best[-1] / least))
+                at = [best[min(n // BATCH, len(best)) - 1] for n in POINTS]
+                logs.append([math.log(seconds / least) for seconds in at])
             elif seed == 0:
                 lost += 1
-    return math.exp(sum(logs) / len(logs)) if logs else math.inf, lost
+    if not logs:
+        return (math.inf,) * len(POINTS), lost
+    return tuple(np.exp(np.mean(logs, axis=0)).tolist()), lost
 
 
 def main() -> None:
@@ -121,8 +150,8 @@ def main() -> None:
         Column("", no_wrap=True), *(f"{n} trials" for n in POINTS), "nothing left", box=None
     )
     for part in parts(tasks):
-        cells = [ratios(tasks, part, n, options.seeds) for n in POINTS]
-        table.add_row(part, *(f"{ratio:.3f}" for ratio, _ in cells), str(cells[0][1] or ""))
+        found, lost = ratios(tasks, part, options.seeds)
+        table.add_row(part, *(f"{ratio:.3f}" for ratio in found), str(lost or ""))
     Console().print(table)
 
 
