@@ -24,6 +24,8 @@ from ...tir.ir import (
     Seq,
     Stmt,
     Var,
+    as_expr,
+    binary,
     seq,
 )
 from ...tir.linear import linear
@@ -198,8 +200,8 @@ def _first_failure(path: tuple[Stmt, ...], loop: For) -> Dim:
         ranges = {**outer, **loop_ranges(s for s in below if type(s) is For)}
         for c in conjuncts(block.predicate):
             limit = _limit(c, loop.var, ranges)
-            if limit is not None and (found is None or certain(limit < found)):
-                found = limit
+            if limit is not None:
+                found = limit if found is None else _least(found, limit)
     if found is None:
         raise ScheduleError(
             "no block below loop {0} has a predicate of the form index < size to peel",
@@ -208,6 +210,15 @@ def _first_failure(path: tuple[Stmt, ...], loop: For) -> Dim:
             hint="say where to cut: loop_partition(loop, at=...)",
         )
     return found
+
+
+def _least(a: Dim, b: Dim) -> Dim:
+    """The smaller one, an expression where decisions say which it is."""
+    if certain(a <= b):
+        return a
+    if certain(b <= a):
+        return b
+    return binary(Op.MIN, as_expr(a), as_expr(b))
 
 
 def _limit(condition: Expr, loop: Var, ranges: Ranges) -> Dim | None:

@@ -84,6 +84,16 @@ def tiled_tail(sch: Schedule) -> None:
     sch.split(inner, factors=sch.sample_tile(inner, 2, 6))
 
 
+def tail_of_two_blocks(sch: Schedule) -> None:
+    """Two predicates: which of them fails first depends on the decisions."""
+    _, r = loops(sch, "S")
+    outer, inner = sch.split(r, factors=[None, sch.sample_categorical([3, 4])])
+    factors = [None, sch.sample_categorical([1, 4, 16]), sch.sample_categorical([2, 3])]
+    around, *_ = sch.split(inner, factors=factors)
+    sch.compute_at(sch.cache_read(sch.get_block("S"), 0, "local"), around)
+    sch.loop_partition(outer)
+
+
 CASES: list[tuple[Callable[[Schedule], None], Func]] = [
     (tiled_matmul, matmul(8, 12, 10)),
     (masked_matmul, matmul(7, 11, 10)),
@@ -91,6 +101,7 @@ CASES: list[tuple[Callable[[Schedule], None], Func]] = [
     (bounded_unroll, elementwise(1024, 12)),
     (picked_tail, rowsum(3, 10)),
     (tiled_tail, rowsum(3, 10)),
+    (tail_of_two_blocks, rowsum(2, 4)),
 ]
 
 
