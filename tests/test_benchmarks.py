@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.primitives import CASES, ELSEWHERE
+from tilewright.schedule import PRIMITIVES
+
 
 def run(root: Path, *arguments: object) -> str:
     """The output of a benchmark, which is run from the root."""
@@ -66,6 +69,11 @@ def test_costs_of_primitives(root: Path, tmp_path: Path) -> None:
     assert {"split", "compute_at", "rfactor", "parallel, refused"} <= {r["step"] for r in lines}
     assert all(r["microseconds"] > 0 for r in lines)
     assert all(r["step"] in shown for r in lines)
+
+
+def test_every_primitive_has_a_case_or_a_reason() -> None:
+    assert CASES.keys() | ELSEWHERE.keys() == PRIMITIVES.keys()
+    assert not CASES.keys() & ELSEWHERE.keys()
 
 
 def test_zero_trials_on_unseen_shapes(root: Path, tmp_path: Path) -> None:
