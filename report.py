@@ -215,38 +215,49 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], otherwise
 
 
 def print_assessment(report: Report) -> None:
-    """What models are worth: a table of the tasks, and one of all methods over all tasks."""
+    """What models are worth: a table of the tasks, and two of all methods over all tasks."""
     from .autotune.assess import SECONDS, TOPS, TRIALS
 
-    columns = [
-        "method",
-        *(f">top-{k}" for k in TOPS),
-        ">rank",
-        *(f">{n} trials" for n in TRIALS),
-        *(f">{n:g} s" for n in SECONDS),
-    ]
+    if not report.tasks:
+        typer.echo("no program has enough measured candidates to be judged")
+        return
+    shown = ("model", "metaschedule", "random")
+    predictions = [*(f">top-{k}" for k in TOPS), ">rank"]
     rows = []
     for judged in report.tasks:
-        score = judged.scores[0]
-        rows.append([str(judged.task), str(judged.candidates), *_assessed(score)])
-    none = "no program has enough measured candidates to be judged"
-    print_table(["~task", ">candidates", *columns[1:]], rows, none)
-    if rows:
-        timed = sum(judged.task.trial_seconds is not None for judged in report.tasks)
-        typer.echo(
-            f"{len(rows)} tasks, each by models that did not see it (above: the first).\n"
-            "After so many trials, and so many seconds with those that models take: time of the "
-            f"best found over that of the best. Of {timed} tasks it is known how long trials took."
-        )
-        print_table(columns, [[s.method, *_assessed(s)] for s in report.overall], none)
+        scores = {s.method: s for s in judged.scores}
+        model = scores["model"]
+        timed = [_ratios(scores[m].timed, SECONDS)[_AT] for m in shown]
+        rows.append([str(judged.task), str(judged.candidates), *_predicted(model), *timed])
+    print_table(["~task", ">of", *predictions, *(f">{m}" for m in shown)], rows, "")
+    known = sum(judged.task.trial_seconds is not None for judged in report.tasks)
+    typer.echo(
+        f"{len(rows)} tasks, each judged by models that did not see it. Of so many candidates:\n"
+        "how often the fastest is among those predicted best (above by `model`), the\n"
+        "correlation of the prediction with the times, and the time of the best found over\n"
+        f"that of the best, after {SECONDS[_AT]:g} s in trials and models. How long trials took\n"
+        f"is known of {known} tasks. Over all tasks:"
+    )
+    overall = [[s.method, *_predicted(s)] for s in report.overall]
+    print_table(["method", *predictions], overall, "")
+    typer.echo("and the best found after so many trials, and after so many seconds:")
+    found = [
+        [s.method, *_ratios(s.regret, TRIALS), *_ratios(s.timed, SECONDS)] for s in report.overall
+    ]
+    columns = ["method", *(f">{n}" for n in TRIALS), *(f">{n:g} s" for n in SECONDS)]
+    print_table(columns, found, "")
 
 
-def _assessed(score: Score) -> list[str]:
-    from .autotune.assess import SECONDS
+_AT = 1
+"""Which of `SECONDS` is shown for each task."""
 
-    recall = [f"{r:.2f}" for r in score.recall]
-    timed = [""] * len(SECONDS) if score.timed is None else [f"{r:.3f}" for r in score.timed]
-    return [*recall, f"{score.rank:.2f}", *(f"{r:.3f}" for r in score.regret), *timed]
+
+def _predicted(score: Score) -> list[str]:
+    return [*(f"{r:.2f}" for r in score.recall), f"{score.rank:.2f}"]
+
+
+def _ratios(found: Sequence[float] | None, points: Sequence[float]) -> list[str]:
+    return [""] * len(points) if found is None else [f"{r:.3f}" for r in found]
 
 
 def time_text(seconds: float | None) -> str:
