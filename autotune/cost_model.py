@@ -34,7 +34,7 @@ PARAMETERS: dict[str, Any] = {
     "tree_method": "hist",
     "max_bin": 64,
 }
-ROUNDS = 40
+ROUNDS = 25
 ENOUGH = 6
 """Measurements before the model says more than the base model, and a constant."""
 
@@ -87,8 +87,10 @@ class CostModel:
         start = (self.margin(features) if margin is None else margin) + self._offset
         if self._booster is None:
             return start
-        unknown = np.full((len(features), self._width - features.shape[1]), np.nan)
-        return start + self._booster.predict(np.hstack([features, unknown]))
+        if features.shape[1] < self._width:
+            unknown = np.full((len(features), self._width - features.shape[1]), np.nan)
+            features = np.hstack([features, unknown])
+        return start + self._booster.predict(features)
 
     def to_text(self) -> str | None:
         """The booster as xgboost's JSON, `None` before it is trained."""
