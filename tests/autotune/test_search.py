@@ -292,7 +292,7 @@ def test_a_program_is_known_by_its_decisions_too() -> None:
     model = CostModel()
     model.fit(columns[:150], seconds[:150])
     error = model.predict(columns[150:]) - np.log2(seconds[150:])
-    assert np.abs(error).mean() < 0.2
+    assert np.abs(error).mean() < 0.3
     assert np.ptp(model.predict(features)) == 0.0
 
 
