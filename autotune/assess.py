@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..runtime.timer import Clock
 from .analytic import Features
 from .base_model import BaseModel, train
 from .cost_model import CostModel
@@ -34,8 +35,6 @@ _LEAST = 16
 _CLOSE = 1.02
 _SHUFFLES = 16
 _STARTS = 4
-
-Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
@@ -222,7 +221,8 @@ def replay(
 ) -> Course:
     """The course of a search that measures candidates `batch` at a time.
 
-    The crowd of the guide begins with the candidates. Batches are drawn as by a search.
+    The crowd of the guide begins with the candidates. Batches are drawn as by a search, less its
+    share of any rows.
     """
     columns = _columns(own)
     began = clock()

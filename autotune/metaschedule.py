@@ -4,7 +4,7 @@ MetaSchedule (Shao et al., "Tensor Program Optimization with Probabilistic Progr
 as apache-tvm 0.27 has it (`s_tir/meta_schedule/cost_model/xgb_model.py`): it learns from nothing,
 by xgboost with squared error, the throughput of a candidate over the best of its program, where a
 candidate weighs as much as its throughput; before it has learned it predicts random numbers. Its
-search predicts the 2048 members of a population in each of 4 generations.
+search predicts the 512 members of a population in each of 4 generations.
 
 What differs here is in its favour or of no effect: its features are ours, and cost nothing; it
 learns from the first batch on, not from 100 measurements on. It stops to add trees when 50 of them
@@ -32,7 +32,7 @@ PARAMETERS: dict[str, Any] = {
     "verbosity": 0,
 }
 ROUNDS = 100
-POPULATION = 2048
+POPULATION = 512
 GENERATIONS = 4
 
 

@@ -183,7 +183,10 @@ class Search:
         self._suggested = list(rows)
 
     def ask(self, count: int) -> list[Candidate]:
-        """At most `count` new candidates, the most promising first."""
+        """At most `count` new candidates, drawn as `SearchConfig` says.
+
+        Suggested ones come first, then the best predicted.
+        """
         if count < 1:
             return []
         self._fit()
