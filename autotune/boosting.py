@@ -104,15 +104,14 @@ def train(
     features: Floats,
     label: Floats,
     *,
-    margin: Floats | None = None,
     weight: Floats | None = None,
 ) -> Booster:
-    """Learn `label` of each row in so many rounds, beginning with `margin`."""
+    """Learn `label` of each row in so many rounds."""
     rows = _singles(features)
     config = json.dumps({"missing": math.nan, "nthread": 1}).encode()
     data = _made("XGDMatrixCreateFromDense", _interface(rows), config)
     try:
-        for field, column in (("label", label), ("base_margin", margin), ("weight", weight)):
+        for field, column in (("label", label), ("weight", weight)):
             if column is not None:
                 numbers = _singles(column)
                 text = _interface(numbers)

@@ -8,7 +8,7 @@ that it may be told, beside the features that all programs share, of the sketch 
 
 from __future__ import annotations
 
-import statistics
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from .base_model import BaseModel
 from .boosting import Booster
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 PARAMETERS: dict[str, Any] = {
     "objective": "reg:squarederror",
     "max_depth": 5,
@@ -37,6 +39,26 @@ PARAMETERS: dict[str, Any] = {
 ROUNDS = 25
 ENOUGH = 6
 """Measurements before the model says more than the base model, and a constant."""
+SIZES = 0.25
+"""What a measurement of another size of this program counts beside one of this size."""
+OTHERS = 0.02
+"""What a measurement of any other program counts, of which there are up to a thousand."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Measurements: rows of `features` and their `seconds`.
+
+    `programs` tells apart by number what programs they are of. Other sizes of the program that is
+    to be predicted are 0, like itself.
+    """
+
+    features: Features
+    seconds: Floats
+    programs: Ints
+
+    def __len__(self) -> int:
+        return len(self.seconds)
 
 
 class CostModel:
@@ -54,6 +76,8 @@ class CostModel:
         self._booster: Booster | None = None
         self._width = len(FEATURES)
         self._offset = 0.0
+        rows, none = np.empty((0, self._width)), np.empty(0)
+        self._related: tuple[Features, Floats, Bools] = rows, none, np.empty(0, dtype=np.bool_)
 
     @property
     def trained(self) -> bool:
@@ -66,21 +90,40 @@ class CostModel:
             return start
         return start + self._base.residual(features[:, : len(FEATURES)])
 
-    def fit(self, features: Features, seconds: Floats, weights: Floats | None = None) -> None:
+    def relate(self, measured: Measured) -> None:
+        """Have `fit` learn from measurements of other programs, too, which count less.
+
+        Of other sizes it learns how fast they are, and what else there is says only how candidates
+        compare: what the margin gets wrong about all that was measured of a program is left out.
+        """
+        wrong = self._wrong(measured.features, measured.seconds)
+        for number in np.unique(measured.programs[measured.programs != 0]):
+            of_one = measured.programs == number
+            wrong[of_one] -= np.median(wrong[of_one])
+        self._related = measured.features, wrong, measured.programs == 0
+
+    def fit(self, features: Features, seconds: Floats) -> None:
         """Learn from measured rows; too few of them only shift the prediction."""
-        if len(seconds) == 0:
+        related, known, sizes = self._related
+        own = self._wrong(features, seconds)
+        here = np.concatenate([known[sizes], own])
+        self._offset = float(np.median(here)) if len(here) else 0.0
+        if len(known) + len(own) < ENOUGH:
             return
-        target = np.log2(seconds)
-        margin = self.margin(features)
-        self._offset = statistics.median((target - margin).tolist())
-        if len(seconds) < ENOUGH:
-            return
-        parameters = {**PARAMETERS, "seed": self._seed}
-        start = margin + self._offset
         self._width = features.shape[1]
+        unknown = np.full((len(known), self._width - related.shape[1]), np.nan)
         self._booster = boosting.train(
-            parameters, ROUNDS, features, target, margin=start, weight=weights
+            {**PARAMETERS, "seed": self._seed},
+            ROUNDS,
+            np.vstack([np.hstack([related, unknown]), features]),
+            np.concatenate([known - self._offset * sizes, own - self._offset]),
+            weight=np.concatenate([np.where(sizes, SIZES, OTHERS), np.ones(len(own))]),
         )
+
+    def _wrong(self, features: Features, seconds: Floats) -> Floats:
+        """How much slower rows are than their margin, as log2."""
+        wrong: Floats = np.log2(seconds) - self.margin(features)
+        return wrong
 
     def predict(self, features: Features, margin: Floats | None = None) -> Floats:
         """Predicted log2 of seconds. `margin` is that of the features, computed before."""

@@ -23,7 +23,7 @@ from ..tuning_db.values import Outcome
 from .analytic import FEATURES, Estimator
 from .base_model import SHIPPED, named
 from .candidates import Rows, Rowspace, decided, row_keys
-from .cost_model import CostModel
+from .cost_model import CostModel, Measured
 from .garbage import collected_later
 from .profile import Visit, profile
 from .sketch import Sketch, sketches
@@ -32,8 +32,6 @@ MIN_POOL = 2000
 """Rows of a sketch that are looked at, at least, where there are so many."""
 ELITE = 256
 """Rows that children are drawn from, of all sketches together."""
-OTHERS = 0.25
-"""What a measurement of another program counts beside one of this program."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +139,6 @@ class Search:
         self._suggested: list[tuple[int, tuple[int, ...]]] = []
         self._told: list[tuple[float, ...]] = []
         self._seconds: list[float] = []
-        self._related = np.empty((0, len(FEATURES))), np.empty(0)
         self._fitted = True
         self._pools: list[_Pool] = []
         visits: dict[object, Visit] = {}
@@ -170,11 +167,12 @@ class Search:
         """Whether every candidate of every sketch has been asked for."""
         return all(len(p.rows) == 0 for p in self._pools)
 
-    def relate(self, features: np.ndarray, seconds: np.ndarray) -> None:
-        """Have the model learn from measurements of other programs as well, which count less."""
-        self._related = features, seconds
-        self._fitted = False
-        self._fit()
+    def relate(self, measured: Measured) -> None:
+        """Have the model learn from measurements of other programs as well."""
+        if self.config.model and len(measured):
+            self.model.relate(measured)
+            self._fitted = False
+            self._fit()
 
     def suggest(self, rows: Sequence[tuple[int, tuple[int, ...]]]) -> None:
         """Have rows of sketches, these by position, in the next batch: in half of it at most."""
@@ -278,14 +276,9 @@ class Search:
             return
         self._fitted = True
         start = self._clock()
-        features, seconds = self._related
-        if self.config.model and len(self._seconds) + len(seconds):
-            weights = [OTHERS] * len(seconds) + [1.0] * len(self._seconds)
-            rows = np.full((len(weights), len(FEATURES) + self._width), np.nan)
-            rows[: len(seconds), : len(FEATURES)] = features
-            if self._told:
-                rows[len(seconds) :] = self._told
-            self.model.fit(rows, np.concatenate([seconds, self._seconds]), np.array(weights))
+        if self.config.model:
+            rows = np.array(self._told).reshape(-1, len(FEATURES) + self._width)
+            self.model.fit(rows, np.array(self._seconds))
             scores = self.model.predict(
                 np.concatenate([p.features for p in self._pools]),
                 np.concatenate([p.margin for p in self._pools]),

@@ -1,4 +1,4 @@
-"""Transfer: schedules that were good for other sizes of a program, re-fitted to these.
+"""Transfer: what is known of other programs, and their schedules for other sizes, re-fitted.
 
 A record's trace is that of a sketch of its own program. The sketch of this program that takes the
 same steps, whatever sizes are in them, gives its decisions a place: each takes the nearest value
@@ -25,11 +25,11 @@ from ..target import Target
 from ..tir.ir import Func
 from ..tir.parser import parse
 from ..tuning_db import TuningDatabase
-from ..tuning_db.values import Outcome, Relative, TargetRecord, Toolchain, Workload
-from .analytic import Estimator, Features, estimate
+from ..tuning_db.values import Measurement, Outcome, Relative, TargetRecord, Toolchain, Workload
+from .analytic import FEATURES, Estimator, Features, estimate
 from .base_model import SHIPPED, named
 from .candidates import Rows, Rowspace
-from .cost_model import CostModel, Floats
+from .cost_model import CostModel, Floats, Measured
 from .profile import profile
 from .search import Search
 from .sketch import Sketch, sketches
@@ -47,14 +47,6 @@ SAMPLE = 1000
 """Rows drawn from a sketch to see what may be expected of it."""
 HOPELESS = 2.0
 """How much longer than the best of those a re-fitted schedule may be estimated to take."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Measurements of other sizes, as the cost model sees them."""
-
-    features: Features
-    seconds: Floats
 
 
 @dataclass(frozen=True)
@@ -110,38 +102,51 @@ def warm(
     toolchain: Toolchain,
     tolerance: float | None = None,
 ) -> None:
-    """Tell a search what is known of other sizes of its program.
+    """Tell a search what is known of other programs.
 
-    Its model learns from what was measured of them, and it begins with their best schedules.
+    Its model learns from what was measured of them, and it begins with the best schedules of other
+    sizes of its own.
     """
-    measured = learned(database, workload, where, toolchain)
-    if len(measured.seconds) == 0:
-        return
-    search.relate(measured.features, measured.seconds)
+    search.relate(learned(database, workload, where, toolchain, others=True))
     found = database.relatives(workload, where, toolchain, tolerance=tolerance)
     ranked = refit(search.sketches, found, search.target, search.model)
     search.suggest([(r.sketch, r.row) for r in ranked])
 
 
 def learned(
-    database: TuningDatabase, workload: Workload, where: TargetRecord, toolchain: Toolchain
+    database: TuningDatabase,
+    workload: Workload,
+    where: TargetRecord,
+    toolchain: Toolchain,
+    *,
+    others: bool = False,
 ) -> Measured:
-    """What was measured of other sizes of a program, on comparable targets and toolchains."""
+    """What was measured of other sizes of a program, on comparable targets and toolchains.
+
+    With `others` also what was of programs of other families.
+    """
     generations = {t.id: t.generation for t in database.records(Toolchain)}
-    features: list[tuple[float, ...]] = []
-    seconds: list[float] = []
+    found: list[Measurement] = []
     if workload.family:
-        for m in database.measurements(
+        every = database.measurements(
             family=workload.family, target=where, outcome=Outcome.OK, limit=LEARNED
-        ):
-            usable = m.feature_version == CostModel.feature_version and m.workload != workload.id
-            if not usable or generations[m.toolchain] != toolchain.generation:
-                continue
-            assert m.features is not None
-            features.append(m.features)
-            seconds.append(min(m.samples))
-    width = len(features[0]) if features else 0
-    return Measured(np.array(features).reshape(len(features), width), np.array(seconds))
+        )
+        found += (
+            m
+            for m in every
+            if m.feature_version == CostModel.feature_version
+            and m.workload != workload.id
+            and generations[m.toolchain] == toolchain.generation
+        )
+    programs = [0] * len(found)
+    if others:
+        elsewhere = database.others(workload, where, toolchain, CostModel.feature_version)
+        numbers: dict[str, int] = {}
+        programs += (numbers.setdefault(m.workload, 1 + len(numbers)) for m in elsewhere)
+        found += elsewhere
+    features = np.array([m.features for m in found]).reshape(len(found), len(FEATURES))
+    seconds = np.array([min(m.samples) for m in found])
+    return Measured(features, seconds, np.array(programs, dtype=np.int64))
 
 
 def model_of(measured: Measured) -> CostModel:

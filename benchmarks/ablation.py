@@ -2,12 +2,12 @@
 
 For each program and target of a tuning database, its measured schedules are searched again, with
 their recorded times in place of measurements: eight at a time, drawn from the rest as a search
-does. Then with a part switched off: the base model that ships, what a session learns of decisions,
-the chance in what is drawn (the best predicted in their order), the learned model altogether (the
-analytic estimate alone), all predictions (random order), one choice of the rules (without the
-sketches that have it in their name). Printed is the best time after so many trials over the best
-time of all, as geometric mean over programs and seeds: 1 is best, and what changes nothing is worth
-nothing.
+does. Then with a part switched off: the base model that ships, what is learned of the other
+programs of the database, what a session learns of decisions, the chance in what is drawn (the best
+predicted in their order), the learned model altogether (the analytic estimate alone), all
+predictions (random order), one choice of the rules (without the sketches that have it in their
+name). Printed is the best time after so many trials over the best time of all, as geometric mean
+over programs and seeds: 1 is best, and what changes nothing is worth nothing.
 
 New candidates cannot be replayed, so what evolution is worth does not show here. The base model may
 have been trained on measurements of the same programs.
@@ -30,14 +30,15 @@ import tilewright as tw
 from tilewright.autotune.analytic import FEATURES
 from tilewright.autotune.base_model import SHIPPED, named
 from tilewright.autotune.candidates import decided
-from tilewright.autotune.cost_model import CostModel
+from tilewright.autotune.cost_model import CostModel, Measured
 from tilewright.autotune.search import SearchConfig, drawn
 from tilewright.schedule import Trace
 from tilewright.tuning_db import TargetRecord, Workload
 
 BATCH = 8
 POINTS = (8, 16, 32, 64)
-ALL, NO_BASE = "everything", "without the base model"
+EACH = 32
+ALL, NO_BASE, NO_OTHERS = "everything", "without the base model", "without other programs"
 NO_DECISIONS, NO_CHANCE = "without decisions", "without chance"
 NO_MODEL, RANDOM = "without the model", "random order"
 
@@ -52,7 +53,15 @@ class Recorded(NamedTuple):
     seconds: float
 
 
-def recorded(database: tw.TuningDatabase) -> list[list[Recorded]]:
+class Task(NamedTuple):
+    """What was measured of a program on comparable targets; `family` is one for all its sizes."""
+
+    family: str
+    target: str
+    tried: Sequence[Recorded]
+
+
+def recorded(database: tw.TuningDatabase) -> list[Task]:
     """What ran, of each program and comparable target, by this version of the features."""
     found = []
     targets = {t.comparable: t for t in database.records(TargetRecord)}
@@ -73,36 +82,56 @@ def recorded(database: tw.TuningDatabase) -> list[list[Recorded]]:
                 sketch = trace.opened().to_json(notes=False)
                 best[schedule.id] = Recorded(rules, sketch, row, measured.features, fastest)
             if best:
-                found.append([best[id] for id in sorted(best)])
+                tried = [best[id] for id in sorted(best)]
+                found.append(Task(workload.family or workload.id, target.comparable, tried))
     return found
 
 
-def parts(tasks: Sequence[Sequence[Recorded]]) -> list[str]:
+def parts(tasks: Sequence[Task]) -> list[str]:
     """What can be switched off: nothing, the base, the model, all predictions, and each rule."""
-    rules = sorted({rule for task in tasks for r in task for rule in r.rules if rule})
-    switched = [ALL, NO_BASE, NO_DECISIONS, NO_CHANCE, NO_MODEL, RANDOM]
+    rules = sorted({rule for task in tasks for r in task.tried for rule in r.rules if rule})
+    switched = [ALL, NO_BASE, NO_OTHERS, NO_DECISIONS, NO_CHANCE, NO_MODEL, RANDOM]
     return [*switched, *(f"without {rule}" for rule in rules)]
 
 
-def columns(task: Sequence[Recorded]) -> np.ndarray:
+def columns(tried: Sequence[Recorded]) -> np.ndarray:
     """What a session learns from: the features, and behind them the decisions."""
-    numbers = {sketch: n for n, sketch in enumerate(sorted({r.sketch for r in task}))}
-    width = 1 + max(len(r.row) for r in task)
-    rows = [decided(numbers[r.sketch], np.array([r.row]), width)[0] for r in task]
-    return np.hstack([np.array([r.features for r in task]), rows])
+    numbers = {sketch: n for n, sketch in enumerate(sorted({r.sketch for r in tried}))}
+    width = 1 + max(len(r.row) for r in tried)
+    rows = [decided(numbers[r.sketch], np.array([r.row]), width)[0] for r in tried]
+    return np.hstack([np.array([r.features for r in tried]), rows])
 
 
-def course(task: Sequence[Recorded], part: str, seed: int) -> Iterator[float]:
-    """The best time after each batch of a search without that part; nothing if nothing is left."""
+def elsewhere(task: Task, tasks: Sequence[Task], rng: np.random.Generator) -> Measured:
+    """Some of what was measured of programs of other families on the same target."""
+    features, seconds, programs = [np.empty((0, len(FEATURES)))], list[float](), list[int]()
+    for number, other in enumerate(tasks, 1):
+        if other.family == task.family or other.target != task.target:
+            continue
+        taken = [other.tried[k] for k in rng.permutation(len(other.tried))[:EACH]]
+        features.append(np.array([r.features for r in taken]))
+        seconds += [r.seconds for r in taken]
+        programs += [number] * len(taken)
+    return Measured(np.concatenate(features), np.array(seconds), np.array(programs, dtype=np.int64))
+
+
+def course(task: Task, part: str, seed: int, tasks: Sequence[Task] = ()) -> Iterator[float]:
+    """The best time after each batch of a search without that part; nothing if nothing is left.
+
+    `tasks` are those of the database.
+    """
     rng = np.random.default_rng(seed)
-    known, seconds = columns(task), np.array([r.seconds for r in task])
+    known, seconds = columns(task.tried), np.array([r.seconds for r in task.tried])
     if part == NO_DECISIONS:
         known = known[:, : len(FEATURES)]
-    kept = [k for k, r in enumerate(task) if part.removeprefix("without ") not in r.rules]
+    kept = [k for k, r in enumerate(task.tried) if part.removeprefix("without ") not in r.rules]
     left = rng.permutation(np.array(kept, dtype=np.int64))
     base = None if part == NO_BASE else named(SHIPPED)
     temperature = 0.0 if part == NO_CHANCE else SearchConfig().temperature
     model, told = CostModel(seed, base), np.empty(0, dtype=np.int64)
+    if part not in (NO_OTHERS, NO_MODEL, RANDOM):
+        model.relate(elsewhere(task, tasks, rng))
+        model.fit(known[:0], seconds[:0])
     while len(left):
         if part != RANDOM:
             scores = known[left, 0] if part == NO_MODEL else model.predict(known[left])
@@ -113,9 +142,7 @@ def course(task: Sequence[Recorded], part: str, seed: int) -> Iterator[float]:
         yield float(seconds[told].min())
 
 
-def ratios(
-    tasks: Sequence[Sequence[Recorded]], part: str, seeds: int
-) -> tuple[tuple[float, ...], int]:
+def ratios(tasks: Sequence[Task], part: str, seeds: int) -> tuple[tuple[float, ...], int]:
     """The best time after each of `POINTS` over the best of all; of how many programs none is left.
 
     The ratios are infinite where that is so of all.
@@ -123,9 +150,9 @@ def ratios(
     logs: list[list[float]] = []
     lost = 0
     for task in tasks:
-        least = min(r.seconds for r in task)
+        least = min(r.seconds for r in task.tried)
         for seed in range(seeds):
-            best = list(islice(course(task, part, seed), max(POINTS) // BATCH))
+            best = list(islice(course(task, part, seed, tasks), max(POINTS) // BATCH))
             if best:
                 at = [best[min(n // BATCH, len(best)) - 1] for n in POINTS]
                 logs.append([math.log(seconds / least) for seconds in at])

@@ -1,22 +1,54 @@
-"""Other sizes of a program: how far apart they are, and what of them is usable."""
+"""Other sizes of a program, how far apart they are and what of them is usable; and all others."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterable
+from datetime import datetime
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, func, or_, select
 
 from .lookup import Layers, failed_checks, usable
 from .models import TABLES
 from .read import COLUMNS, to_record
-from .values import Measurement, Relative, Workload
+from .values import Measurement, Outcome, Relative, Workload
 
 workload = TABLES["workload"]
+measurement = TABLES["measurement"]
+session = TABLES["session"]
+target = TABLES["target"]
+toolchain = TABLES["toolchain"]
 
 _FAMILY = select(*COLUMNS["workload"]).where(
     workload.c.family == bindparam("family"), workload.c.id != bindparam("itself")
+)
+_LAST = func.max(session.c.started).label("last")
+_OTHERS = (
+    select(session.c.workload, _LAST)
+    .join(workload, session.c.workload == workload.c.id)
+    .join(target, session.c.target == target.c.id)
+    .where(
+        target.c.comparable == bindparam("comparable"),
+        workload.c.id != bindparam("itself"),
+        or_(workload.c.family != bindparam("family"), workload.c.family == ""),
+    )
+    .group_by(session.c.workload)
+    .order_by(_LAST.desc(), session.c.workload)
+    .limit(bindparam("count"))
+)
+_TIMED = (
+    select(*COLUMNS["measurement"])
+    .join(toolchain, measurement.c.toolchain == toolchain.c.id)
+    .where(
+        measurement.c.workload == bindparam("workload"),
+        measurement.c.comparable == bindparam("comparable"),
+        measurement.c.outcome == Outcome.OK,
+        measurement.c.feature_version == bindparam("version"),
+        toolchain.c.generation == bindparam("generation"),
+    )
+    .order_by(measurement.c.id)
+    .limit(bindparam("count"))
 )
 _NAME = re.compile(r"[^\s:]+:")
 _NUMBER = re.compile(r"[0-9]+")
@@ -51,6 +83,36 @@ def relatives(
         workloads -= bool(known)
         if workloads == 0:
             break
+    return found
+
+
+def others(
+    layers: Layers,
+    wanted: Workload,
+    comparable: str,
+    generation: str,
+    feature_version: str,
+    workloads: int,
+    each: int,
+) -> list[Measurement]:
+    """See `TuningDatabase.others`."""
+    tuned: dict[str, datetime] = {}
+    asked = {"itself": wanted.id, "family": wanted.family, "comparable": comparable}
+    for _, connection in layers:
+        for id, last in connection.execute(_OTHERS, {**asked, "count": workloads}):
+            tuned[id] = max(last, tuned.get(id, last))
+    newest = sorted(tuned, key=lambda id: (-tuned[id].timestamp(), id))
+    usable = {"comparable": comparable, "generation": generation, "version": feature_version}
+    found: list[Measurement] = []
+    for id in newest[:workloads]:
+        rows = {
+            row["id"]: row
+            for _, connection in layers
+            for row in connection.execute(
+                _TIMED, {**usable, "workload": id, "count": each}
+            ).mappings()
+        }
+        found += [to_record(Measurement, dict(rows[id])) for id in sorted(rows)[:each]]
     return found
 
 

@@ -381,6 +381,34 @@ class TuningDatabase:
                 layers, workload, target.comparable, generation, workloads, schedules, tolerance
             )
 
+    def others(
+        self,
+        workload: Workload,
+        target: TargetRecord,
+        toolchain: Toolchain,
+        feature_version: str,
+        *,
+        workloads: int = 32,
+        each: int = 32,
+    ) -> list[Measurement]:
+        """Measurements of programs of other families, those of one program together.
+
+        Of at most so many programs, the last tuned first, at most `each`, by id: chance chooses
+        them, and the same ones again. Taken are those that gave a time on a comparable target and
+        toolchain and have features of that version. Where the family of a program is unknown it is
+        one of its own.
+        """
+        with self._connections() as layers:
+            return near.others(
+                layers,
+                workload,
+                target.comparable,
+                toolchain.generation,
+                feature_version,
+                workloads,
+                each,
+            )
+
     def explain(
         self,
         workload: Workload | str,

@@ -28,10 +28,10 @@ def test_training_and_predicting_are_those_of_the_package(
 ) -> None:
     rng = np.random.default_rng(0)
     features: boosting.Floats = rng.normal(size=(50, 4)).astype(dtype)
-    label, margin = features[:, 0] ** 2 + features[:, 1], features[:, 2].astype(np.float64)
+    label = features[:, 0] ** 2 + features[:, 1]
     weight = rng.uniform(size=50)
-    ours = boosting.train(PARAMETERS, ROUNDS, features, label, margin=margin, weight=weight)
-    data = xgboost.DMatrix(features, label=label, base_margin=margin, weight=weight)
+    ours = boosting.train(PARAMETERS, ROUNDS, features, label, weight=weight)
+    data = xgboost.DMatrix(features, label=label, weight=weight)
     theirs = xgboost.train(PARAMETERS, data, num_boost_round=ROUNDS)
     assert ours.to_json() == bytes(theirs.save_raw("json"))
     asked: boosting.Floats = rng.normal(size=(30, 4)).astype(dtype, order="F")

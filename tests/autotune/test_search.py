@@ -10,7 +10,7 @@ import pytest
 from tilewright import ops
 from tilewright.autotune.analytic import FEATURES, estimate
 from tilewright.autotune.candidates import Rowspace, decided
-from tilewright.autotune.cost_model import CostModel
+from tilewright.autotune.cost_model import CostModel, Measured
 from tilewright.autotune.profile import profile
 from tilewright.autotune.search import (
     Candidate,
@@ -341,6 +341,39 @@ def test_a_batch_is_the_best_row_and_some_of_those_near_it() -> None:
         assert max(drawn) <= scores[-1][63]
     cold, hot = (np.mean([np.mean(asked(t, s)) for s in range(8)]) for t in (0.02, 2.0))
     assert cold < hot
+
+
+def test_other_programs_say_how_candidates_compare_but_not_how_fast_they_are() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(200, len(FEATURES)))
+    wrong = features[:, 1] > 0.5
+    seconds = 2.0 ** (features[:, 0] + wrong)
+    where = np.repeat([1, 2], 100)
+    paces = np.where(where == 1, 64.0, 1 / 8)
+    model = CostModel()
+    model.relate(Measured(features, seconds * paces, where))
+    unseen = rng.normal(size=(100, len(FEATURES)))
+    right = unseen[:, 0] + (unseen[:, 1] > 0.5)
+    model.fit(unseen[:0], right[:0])
+    error = model.predict(unseen) - right
+    assert np.std(error) < 0.35
+    assert abs(np.median(error)) < 0.6
+    model.fit(unseen[:4], 2.0 ** (right[:4] + 5.0))
+    assert abs(np.median(model.predict(unseen) - right - 5.0)) < 0.6
+
+
+def test_other_sizes_say_how_fast_candidates_are_and_this_one_counts_more() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(100, len(FEATURES)))
+    model = CostModel()
+    model.relate(Measured(features, 2.0 ** (features[:, 0] + 3.0), np.zeros(100, dtype=np.int64)))
+    model.fit(features[:0], features[:0, 0])
+    assert np.abs(model.predict(features) - features[:, 0] - 3.0).max() < 0.1
+    own = rng.normal(size=(100, len(FEATURES)))
+    model.fit(own, 2.0 ** (own[:, 0] + 3.0 + 2.0 * (own[:, 1] > 0)))
+    slower = model.predict(own) - own[:, 0] - 3.0
+    assert np.mean(slower[own[:, 1] > 0]) > 1.2
+    assert np.mean(slower[own[:, 1] < 0]) < 0.5
 
 
 def test_nothing_is_learned_that_nothing_is_asked_after() -> None:

@@ -217,6 +217,23 @@ def test_a_search_begins_with_what_was_good_for_other_sizes(db: TuningDatabase) 
     assert len({c.key for c in batch + search.ask(8)}) == 16, "nothing is asked for twice"
 
 
+def test_a_search_learns_from_other_operators(db: TuningDatabase) -> None:
+    subject = workload_record(MINE), target_record(TARGET), toolchain_record()
+    tuned(db, ops.softmax_func(64, 1000), 8)
+    asked = tuned(db, ops.conv2d_func(c=16, h=14, w=14, o=32), 24)
+    of_sizes = tuned(db, OTHER, 8)
+    assert len(learned(db, *subject)) == len(of_sizes)
+    measured = learned(db, *subject, others=True)
+    assert np.bincount(measured.programs).tolist() == [8, 24, 8], "the last tuned first"
+    assert {tuple(row) for row in measured.features[8:32]} == {c.features for c in asked}
+    search = Search(MINE, TARGET, config=SMALL)
+    warm(search, db, *subject)
+    assert search.model.trained
+    off = Search(MINE, TARGET, config=dataclasses.replace(SMALL, model=False))
+    warm(off, db, *subject)
+    assert not off.model.trained
+
+
 def test_a_search_without_relatives_is_as_it_was(db: TuningDatabase) -> None:
     subject = workload_record(MINE), target_record(TARGET), toolchain_record()
     plain, warmed = (Search(MINE, TARGET, config=SMALL) for _ in range(2))

@@ -1,21 +1,24 @@
-"""Other sizes of a program: which of what was measured of them is given, in which order."""
+"""Other sizes of a program, and other programs: what of them is given, in which order."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 
 import pytest
 
 from tilewright.errors import DatabaseError
-from tilewright.tuning_db import Relative, TuningDatabase, Workload
+from tilewright.tuning_db import Relative, TargetRecord, Toolchain, TuningDatabase, Workload
 
 from .samples import (
     ARM,
     CPU,
     LLVM,
+    NOON,
     OLD_LLVM,
     SAME_CPU,
+    SESSION,
     SOFTMAX,
     fill,
     measurement,
@@ -115,3 +118,78 @@ def test_an_explanation_tells_relatives_from_namesakes(related: TuningDatabase) 
 def test_a_family_is_a_digest_or_empty(db: TuningDatabase) -> None:
     with pytest.raises(DatabaseError, match=r"workload.family is 'near', expected a digest"):
         db.put(dataclasses.replace(MINE, family="near"))
+
+
+# Other programs
+
+
+def tuned(
+    db: TuningDatabase,
+    workload: Workload,
+    seconds: Sequence[float],
+    *,
+    after: float,
+    target: TargetRecord = CPU,
+    toolchain: Toolchain = LLVM,
+    version: str = "3",
+) -> list[str]:
+    """A session so many seconds after noon that measured a schedule for each time; their ids."""
+    began = dataclasses.replace(
+        SESSION, workload=workload.id, target=target.id, nonce=f"{workload.name}{after}"
+    )
+    began = dataclasses.replace(began, started=NOON + timedelta(seconds=after))
+    db.put(workload, target, toolchain, began)
+    ids = []
+    for tile, taken in enumerate(seconds, 1):
+        measured = measurement(tile, taken, workload=workload, target=target, toolchain=toolchain)
+        measured = dataclasses.replace(
+            measured, session=began.id, features=(taken,), feature_version=version
+        )
+        db.put(schedule(tile), measured)
+        ids.append(measured.id)
+    return sorted(ids)
+
+
+def others(db: TuningDatabase, workload: Workload = MINE, **kept: int) -> list[str]:
+    return [m.id for m in db.others(workload, CPU, LLVM, "3", **kept)]
+
+
+def test_other_programs_are_those_of_other_families_the_last_tuned_first(
+    related: TuningDatabase,
+) -> None:
+    of_other = tuned(related, OTHER, [1.0, 2.0, 3.0], after=0)
+    of_unknown = tuned(related, SOFTMAX, [4.0, 5.0], after=1)
+    tuned(related, NEAR, [6.0], after=2)
+    tuned(related, MINE, [7.0], after=3)
+    assert others(related) == [*of_unknown, *of_other]
+    assert others(related, workloads=1) == of_unknown
+    assert others(related, each=1) == [of_unknown[0], of_other[0]]
+    mine = tuned(related, OTHER, [8.0], after=4)
+    assert others(related) == [*sorted([*of_other, *mine]), *of_unknown]
+    assert SOFTMAX.family == ""
+    assert not set(of_unknown) & set(others(related, SOFTMAX))
+    unknown = dataclasses.replace(MINE, id="6" * 64, family="")
+    assert set(of_unknown) < set(others(related, unknown))
+
+
+def test_of_other_programs_only_what_compares_and_has_features(related: TuningDatabase) -> None:
+    tuned(related, OTHER, [1.0], after=0, target=ARM)
+    tuned(related, OTHER, [1.0], after=1, toolchain=OLD_LLVM)
+    tuned(related, OTHER, [1.0], after=2, version="2")
+    kept = tuned(related, OTHER, [1.0, 2.0], after=3, target=SAME_CPU)
+    related.put(schedule(64), measurement(64, None, workload=OTHER))
+    related.put(schedule(32), measurement(32, 1.0, workload=OTHER))
+    assert others(related) == kept
+
+
+def test_other_programs_of_all_layers(new_place: Callable[[], str]) -> None:
+    below = new_place()
+    with TuningDatabase(below) as lower:
+        fill(lower)
+        first = tuned(lower, OTHER, [1.0, 2.0], after=1)
+        softmax = tuned(lower, SOFTMAX, [3.0], after=0)
+    with TuningDatabase(new_place(), layers=[below]) as db:
+        fill(db)
+        both = sorted([*first, *tuned(db, OTHER, [4.0], after=-1)])
+        assert others(db) == [*both, *softmax]
+        assert others(db, workloads=1, each=2) == both[:2]
