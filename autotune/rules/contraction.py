@@ -54,7 +54,7 @@ from .tiles import fewest_registers, sample_tiles, write_back
 
 SHORTEST = 8
 """Steps of the reduction in a part of it, at least."""
-AHEAD = 8
+AHEAD = 32
 """Steps of the reduction by which a packed panel is asked for ahead of its use."""
 FOLLOWED = 32
 """Pages that the prefetcher of the second cache follows at once (Intel, "Optimization Reference
