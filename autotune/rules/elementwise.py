@@ -167,9 +167,11 @@ def _square(block: Block, target: Target) -> int:
     shortest = min(sizes[v] for v in across)
     lanes = lanes_for(target, widest(block), shortest)
     lanes = lanes if lanes <= shortest else lanes // 2
+    while lanes >= target.vector_registers:
+        lanes //= 2
     known = {i.buffer.dtype for i in inputs_of(block)}
     one_width = all(dtypes.nbytes(d) == dtypes.nbytes(widest(block)) for d in known)
-    return lanes if one_width and lanes < target.vector_registers else 1
+    return lanes if one_width else 1
 
 
 def _leaves(func: Func, block: Block, target: Target) -> bool:

@@ -477,6 +477,32 @@ def test_large_results_are_written_past_the_caches(func: Func, names: set[str]) 
     assert {s.name for s in found if s.func.annotations} == names & {"streamed"}
 
 
+@pytest.mark.parametrize(
+    ("mcpu", "dtype", "lanes"),
+    [
+        ("cascadelake", "int8", 16),
+        ("cascadelake", "float16", 16),
+        ("cascadelake", "float64", 8),
+        ("haswell", "uint8", 8),
+        ("haswell", "int16", 8),
+    ],
+)
+def test_squares_of_any_type_fit_the_registers(mcpu: str, dtype: str, lanes: int) -> None:
+    func = ops.transpose_func(37, 70, dtype)
+    target = resolve(f"cpu -mcpu={mcpu} -threads=1")
+    (sketch,) = (s for s in sketches(func, target) if s.name == "squares")
+    wanted = arguments(func, 1)
+    interpret(func, *wanted)
+    for row in Rowspace(sketch).sample(np.random.default_rng(0), ROWS):
+        scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
+        assert {
+            n.extent for n in walk(scheduled.body) if type(n) is For and n.kind is ForKind.VECTOR
+        } == {lanes}
+        found = arguments(func, 1)
+        to_module(compile_func(scheduled, "cpu -threads=1"))(*found)
+        np.testing.assert_array_equal(found[-1], wanted[-1])
+
+
 @pytest.mark.parametrize("internal", [False, True])
 def test_results_that_are_computed_together(internal: bool) -> None:
     a = te.placeholder((1 << 10, 1 << 10), name="A")
