@@ -76,7 +76,9 @@ def _binary(b: Builder, e: Binary) -> str:
     x, y = value(b, e.a), value(b, e.b)
     x, y = (operand(b, dtype, inner, v) for v in (x, y))
     found = _float_op(b, e.op, inner, x, y, b.module.fast if inner == dtype else "")
-    return found if e.op in COMPARISONS else result(b, dtype, inner, found)
+    if e.op in COMPARISONS:
+        return found
+    return result(b, dtype, inner, found, exact=e.op in (Op.MIN, Op.MAX))
 
 
 def _fused(b: Builder, e: Binary) -> str | None:

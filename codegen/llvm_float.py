@@ -60,14 +60,21 @@ def operand(b: Builder, dtype: str, inner: str, text: str) -> str:
     return b.op(f"bitcast {value_type(dtype)} {text} to {operand_type(dtype)}")
 
 
-def result(b: Builder, dtype: str, inner: str, text: str) -> str:
-    """The value of `dtype` that a result of the dtype that it is computed in stands for."""
+def result(b: Builder, dtype: str, inner: str, text: str, *, exact: bool = False) -> str:
+    """The value of `dtype` that a result of the dtype that it is computed in stands for.
+
+    `exact` says that there is nothing to round.
+    """
     facts = dtypes.info(dtype)
     if facts.scalar not in NARROW:
         return text
-    if inner != dtype:
-        return narrow(b, facts.scalar, facts.lanes, text)
-    return b.op(f"bitcast {operand_type(dtype)} {text} to {value_type(dtype)}")
+    if inner == dtype:
+        return b.op(f"bitcast {operand_type(dtype)} {text} to {value_type(dtype)}")
+    if exact and facts.scalar == "bfloat16":
+        i32 = lanes_of("i32", facts.lanes)
+        bits = b.op(f"bitcast {value_type(inner)} {text} to {i32}")
+        return _upper_half(b, facts.lanes, bits)
+    return narrow(b, facts.scalar, facts.lanes, text)
 
 
 def widen(b: Builder, scalar: str, lanes: int, bits: str) -> str:
@@ -105,6 +112,8 @@ def narrow(b: Builder, scalar: str, lanes: int, value: str) -> str:
         half = lanes_of("half", lanes)
         return b.op(f"bitcast {half} {b.op(f'fptrunc {f32} {value} to {half}')} to {small}")
     bits = b.op(f"bitcast {f32} {value} to {i32}")
+    if scalar == "bfloat16":
+        return _upper_half(b, lanes, _rounded_to_half(b, lanes, value, bits))
     magnitude = b.op(f"and {i32} {bits}, {_int(_ABS, lanes)}")
     drop = 23 - form.mantissa
     odd = b.op(f"lshr {i32} {magnitude}, {_int(drop, lanes)}")
@@ -112,15 +121,14 @@ def narrow(b: Builder, scalar: str, lanes: int, value: str) -> str:
     bias = _int((1 << (drop - 1)) - 1 - ((127 - form.bias) << 23), lanes)
     rounded = b.op(f"add {i32} {b.op(f'add {i32} {magnitude}, {bias}')}, {odd}")
     rounded = b.op(f"ashr {i32} {rounded}, {_int(drop, lanes)}")
-    if scalar != "bfloat16":
-        anchor = 127 + 24 - form.bias - form.mantissa
-        absolute = b.op(f"bitcast {i32} {magnitude} to {f32}")
-        denormal = b.op(f"fadd {f32} {absolute}, {_float_of_bits(anchor << 23, lanes)}")
-        denormal = b.op(f"bitcast {f32} {denormal} to {i32}")
-        denormal = b.op(f"sub {i32} {denormal}, {_int(anchor << 23, lanes)}")
-        least_normal = _int((127 - form.bias + 1) << 23, lanes)
-        tiny = b.op(f"icmp ult {i32} {magnitude}, {least_normal}")
-        rounded = b.op(f"select {i1} {tiny}, {i32} {denormal}, {i32} {rounded}")
+    anchor = 127 + 24 - form.bias - form.mantissa
+    absolute = b.op(f"bitcast {i32} {magnitude} to {f32}")
+    denormal = b.op(f"fadd {f32} {absolute}, {_float_of_bits(anchor << 23, lanes)}")
+    denormal = b.op(f"bitcast {f32} {denormal} to {i32}")
+    denormal = b.op(f"sub {i32} {denormal}, {_int(anchor << 23, lanes)}")
+    least_normal = _int((127 - form.bias + 1) << 23, lanes)
+    tiny = b.op(f"icmp ult {i32} {magnitude}, {least_normal}")
+    rounded = b.op(f"select {i1} {tiny}, {i32} {denormal}, {i32} {rounded}")
     over = b.op(f"icmp sgt {i32} {rounded}, {_int(form.overflow, lanes)}")
     rounded = b.op(f"select {i1} {over}, {i32} {_int(form.overflow, lanes)}, {i32} {rounded}")
     is_nan = b.op(f"icmp ugt {i32} {magnitude}, {_int(_INF, lanes)}")
@@ -128,6 +136,26 @@ def narrow(b: Builder, scalar: str, lanes: int, value: str) -> str:
     sign = b.op(f"lshr {i32} {bits}, {_int(32 - form.bits, lanes)}")
     sign = b.op(f"and {i32} {sign}, {_int(1 << (form.bits - 1), lanes)}")
     return b.op(f"trunc {i32} {b.op(f'or {i32} {rounded}, {sign}')} to {small}")
+
+
+def _upper_half(b: Builder, lanes: int, bits: str) -> str:
+    """The bits of a bfloat16 are the upper half of those of its float32 value."""
+    i16, i32 = (lanes_of(t, lanes) for t in ("i16", "i32"))
+    return b.op(f"trunc {i32} {b.op(f'lshr {i32} {bits}, {_int(16, lanes)}')} to {i16}")
+
+
+def _rounded_to_half(b: Builder, lanes: int, value: str, bits: str) -> str:
+    """The bits of a float32 value, rounded to nearest even in the upper half.
+
+    A sum that carries into the exponent is right: the largest become infinite, and that stays so.
+    """
+    i32, f32, i1 = (lanes_of(t, lanes) for t in ("i32", "float", "i1"))
+    odd = b.op(f"and {i32} {b.op(f'lshr {i32} {bits}, {_int(16, lanes)}')}, {_int(1, lanes)}")
+    nearest = b.op(f"add {i32} {b.op(f'add {i32} {bits}, {_int(0x7FFF, lanes)}')}, {odd}")
+    sign = b.op(f"and {i32} {bits}, {_int(1 << 31, lanes)}")
+    nan = b.op(f"or {i32} {sign}, {_int(FORMATS['bfloat16'].nan << 16, lanes)}")
+    is_nan = b.op(f"fcmp uno {f32} {value}, {value}")
+    return b.op(f"select {i1} {is_nan}, {i32} {nan}, {i32} {nearest}")
 
 
 def round_to_odd(b: Builder, lanes: int, value: str) -> str:
