@@ -128,20 +128,20 @@ def _row_below(last: Block, second: Block, count: int) -> Var | None:
 
 
 def band_variants(band: Band, positions: list[int]) -> Iterator[tuple[str, Rule]]:
-    """A variant for each way of packing the operands of the first contraction."""
-    for name, plans in band_plans(band):
-        yield f"band{name}", functools.partial(_apply, band=band, plans=plans, positions=positions)
+    """The chain in bands, with what the vectors of the first contraction run along packed."""
+    name, plans = band_plans(band)
+    yield f"band{name}", functools.partial(_apply, band=band, plans=plans, positions=positions)
 
 
-def band_plans(band: Band) -> Iterator[tuple[str, tuple[Plan, Plan]]]:
-    """The plans of both contractions, for each way of packing the operands of the first one."""
+def band_plans(band: Band) -> tuple[str, tuple[Plan, Plan]]:
+    """The plans of both contractions, and what they pack: not the rows, few at a time."""
     along = vector_choices(band.second)[0]
     fewest = min(packings(band.second, along), key=len)
     second = Plan(along, _from_outside(band, band.second, fewest))
     along = vector_choices(band.first)[0]
-    for packs in dict.fromkeys(packings(band.first, along)):
-        names = [inputs_of(band.first)[n].buffer.name for n, _ in packs]
-        yield "".join(f"_pack{x}" for x in names), (Plan(along, packs), second)
+    packs = next(packings(band.first, along))
+    names = [inputs_of(band.first)[n].buffer.name for n, _ in packs]
+    return "".join(f"_pack{x}" for x in names), (Plan(along, packs), second)
 
 
 def _from_outside(

@@ -25,14 +25,12 @@ from ...target import Target
 from ...tir.ir import Dim, Func, Label, Var
 from ..sketch import Draft, Rule
 from ..structure import extents, in_order, reduced, spatial
-from .bands import Band, band_plans, contract, ends_of, row_above, row_bytes
+from .bands import MAX_BAND, Band, band_plans, contract, ends_of, row_above, row_bytes
 from .common import fused, lanes_for, widest
 from .contraction import Plan
 from .rows import schedule_reduction, schedule_spatial
-from .tiles import MAX_TILE, MAX_VECTORS
+from .tiles import MAX_VECTORS
 
-WHOLE = 4 * MAX_TILE
-"""Keys are taken in pieces where the second cache does not hold so many whole rows."""
 SMALLEST = 32
 """The least part of the second cache that a piece of a band takes."""
 SHORTEST = 8
@@ -42,22 +40,20 @@ SHORTEST = 8
 def key_variants(
     func: Func, band: Band, positions: list[int], target: Target
 ) -> Iterator[tuple[str, Rule]]:
-    """A variant for each way of packing the operands of the first contraction, for long rows.
+    """The chain in bands by pieces of the keys, where the second cache holds no full band of rows.
 
     There must be pieces of whole vectors that make up a row.
     """
-    if row_bytes(band) * WHOLE <= target.l2_bytes or not _takes_pieces(func, band):
+    if row_bytes(band) * MAX_BAND <= target.l2_bytes or not _takes_pieces(func, band):
         return
     exps = band.chain[1]
     key = row_above(band.first, (exps,), len(exps.iters))
     keys = extents(exps)[exps.iters[-1].var]
-    for name, plans in band_plans(band):
-        counts = _counts(keys, lanes_for(target, widest(band.first), keys))
-        if plans[0].vector is key and counts:
-            rule = functools.partial(
-                _apply, band=band, plans=plans, positions=positions, counts=counts
-            )
-            yield f"band_keys{name}", rule
+    name, plans = band_plans(band)
+    counts = _counts(keys, lanes_for(target, widest(band.first), keys))
+    if plans[0].vector is key and counts:
+        rule = functools.partial(_apply, band=band, plans=plans, positions=positions, counts=counts)
+        yield f"band_keys{name}", rule
 
 
 def _counts(keys: int, lanes: int) -> list[int]:
