@@ -76,11 +76,12 @@ def schedule_elementwise(draft: Draft, label: Label, target: Target) -> None:
             last_extent *= sizes[v]
         loops = [sch.fuse(*loops)]
     lanes = lanes_for(target, widest(block), last_extent)
-    counts = [u for u in (1, 2, 4, MAX_UNROLL) if u * lanes <= last_extent]
-    if lanes == 1 or not counts:
+    if lanes == 1:
         sch.parallel(fused(sch, loops))
         return
-    unroll = sch.sample_categorical(counts)
+    unroll = sch.sample_categorical(
+        [u for u in (1, 2, 4, MAX_UNROLL) if u * lanes <= last_extent] or [1]
+    )
     outer, inner, vector = sch.split(loops[-1], factors=[None, unroll, lanes])
     sch.vectorize(vector)
     sch.unroll(inner)

@@ -503,6 +503,22 @@ def test_squares_of_any_type_fit_the_registers(mcpu: str, dtype: str, lanes: int
         np.testing.assert_array_equal(found[-1], wanted[-1])
 
 
+@pytest.mark.parametrize(("width", "lanes"), [(1, set()), (3, {4}), (9, {16}), (16, {16})])
+def test_short_rows_are_a_vector_with_a_mask(width: int, lanes: set[int]) -> None:
+    a = te.placeholder((5, 2, 33), name="A")
+    func = te.func([a, te.compute((5, 2, width), lambda i, j, k: a[i, j, 2 * k], name="B")])
+    (sketch,) = sketches(func, resolve("cpu -mcpu=cascadelake -threads=1"))
+    wanted = arguments(func, 1)
+    interpret(func, *wanted)
+    for row in Rowspace(sketch).sample(np.random.default_rng(0), ROWS):
+        scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
+        loops = [n for n in walk(scheduled.body) if type(n) is For]
+        assert {n.extent for n in loops if n.kind is ForKind.VECTOR} == lanes
+        found = arguments(func, 1)
+        to_module(compile_func(scheduled, "cpu -threads=1"))(*found)
+        np.testing.assert_array_equal(found[-1], wanted[-1])
+
+
 @pytest.mark.parametrize("internal", [False, True])
 def test_results_that_are_computed_together(internal: bool) -> None:
     a = te.placeholder((1 << 10, 1 << 10), name="A")
