@@ -18,7 +18,7 @@ from ..errors import TilewrightError
 from ..runtime.timer import format_seconds, turn_seconds
 from ..schedule import Trace
 from ..tuning_db.contest import summary
-from ..tuning_db.values import Measurement, Outcome, SessionStatus, Standing, Verdict
+from ..tuning_db.values import Measurement, Outcome, SessionStatus, Standing
 from .budget import Meter
 from .config import MIN_FINALISTS, TuneConfig
 from .contenders import Contender, Contenders, Sentinel
@@ -309,21 +309,11 @@ class Tuning:
         if not self._race(near, seconds).rounds:
             return
         finalists = [c for c in near if c.checked or self._passes(c)]
-        last: list[Standing] = []
-        for held in range(self._config.finalists):
-            standings = self._contest(finalists, seconds / 2**held)
-            if not standings:
-                break
-            last = standings
+        standings = self._contest(finalists, seconds)
+        if standings:
             self._look_up()
-            challenger = self._contenders.of(self._best.schedule_id) if self._best else None
-            if challenger is None or challenger.schedule in {s.schedule for s in standings}:
-                break
-            slower = {s.schedule for s in standings if s.verdict is Verdict.SLOWER}
-            finalists = [*(c for c in finalists if c.schedule not in slower), challenger]
-        if last:
-            _log.info("%s: %s", self._name, summary(last))
-            self._tell(Final(tuple(last), self._meter.elapsed))
+            _log.info("%s: %s", self._name, summary(standings))
+            self._tell(Final(tuple(standings), self._meter.elapsed))
 
     def _near(self) -> list[Contender]:
         """The candidates that may be the fastest."""

@@ -21,6 +21,7 @@ from tilewright.tuning_db import (
 from tilewright.tuning_db.models import TABLES
 
 WORKLOADS = 200
+TRIALS = 250
 
 
 class Filled(NamedTuple):
@@ -35,8 +36,8 @@ class Filled(NamedTuple):
 def filled(path: Path, count: int) -> Filled:
     """A new SQLite database of `count` measurements of 200 workloads, each of another schedule.
 
-    One in seven failed, one in five is verified; each has a moment of its own. Two measurements are
-    put, and multiplied in SQL: putting each would take minutes.
+    Sessions are of 250. One in seven failed, one in five is verified; each has a moment of its own.
+    Two measurements are put, and multiplied in SQL: putting each would take minutes.
     """
     database = tw.TuningDatabase(path)
     workloads = [Workload(f"{i:064x}", "matmul", "ir", f"A[{i}]", 1, 1) for i in range(WORKLOADS)]
@@ -74,6 +75,7 @@ def _multiply(path: Path, count: int, good: str, bad: str) -> None:
     changed = {
         "id": "printf('%064x', i * 7919 % 1000003 + i / 1000003 * 1000003)",
         "schedule": "s.id",
+        "session": f"printf('%064x', i % {WORKLOADS} * 1000003 + i / {WORKLOADS} / {TRIALS})",
         "workload": f"printf('%064x', i % {WORKLOADS})",
         "seconds": "m.seconds + i * 104729 % 999983 * 1e-9",
         "verified": f"i / {WORKLOADS} % 5 = 0",

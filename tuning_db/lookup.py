@@ -6,11 +6,15 @@ later: of several measurements of a schedule the last one speaks for it, else th
 noisy ones would win. The fastest usable one wins, or, where it was timed in turns with others, the
 one that `contest` takes of them: it ties with the fastest. A pin wins over that.
 
+What a session measured before it timed the fastest in turns lost to these, and does not win later
+because the machine was slower then, or caches held more kernels: the last contest speaks for it.
+
 A schedule that computes by other algebra (Winograd's) is usable where the caller says what error he
 tolerates, and no check has found a larger one; a pin is the user's word for it as well.
 
 It is a seek in the index `ix_measurement_best`, a step for each faster one that was superseded, and
-a seek for those of the same contest.
+seeks for the last contest of its session and those of the same contest; as much again for each
+session that has faster ones from before its last contest.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Mapping
+from datetime import datetime
+from itertools import count
 from operator import attrgetter
 from typing import Any, cast
 
@@ -92,35 +98,56 @@ def within(tolerance: float | BindParameter[float] | None) -> ColumnElement[bool
 _WITHIN = (EXACT, within(bindparam("tolerance")))
 
 
-# Statements are built once: SQLAlchemy caches their text, and the driver its prepared form.
-@functools.cache
-def _usable(given: frozenset[str], count: int) -> Select[Any]:
-    """The `count` fastest that are usable; of what else is `given` by parameters of these names."""
+def _conditions(given: frozenset[str]) -> list[ColumnElement[bool]]:
+    """What is usable, by parameters of the names `given`."""
     of_generation = measurement.c.toolchain.in_(
         select(toolchain.c.id).where(toolchain.c.generation == bindparam("generation"))
     )
-    conditions = {
+    named = {
         "generation": of_generation,
         "failed": CHECKED.not_in(bindparam("failed", expanding=True)),
         "schedule": measurement.c.schedule == bindparam("schedule"),
         "tolerance": _WITHIN[True],
     }
+    return [
+        measurement.c.workload == bindparam("workload"),
+        measurement.c.comparable == bindparam("comparable"),
+        measurement.c.outcome == Outcome.OK,
+        measurement.c.verified,
+        ~SUPERSEDED,
+        *(named[name] for name in sorted(given)),
+        *([] if given & {"schedule", "tolerance"} else [EXACT]),
+    ]
+
+
+# Statements are built once: SQLAlchemy caches their text, and the driver its prepared form.
+@functools.cache
+def _usable(given: frozenset[str], most: int, decided: int) -> Select[Any]:
+    """The `most` fastest that are usable, but for what `decided` sessions timed before a moment."""
+    before = (
+        and_(
+            measurement.c.session == bindparam(f"session{n}"),
+            measurement.c.created < bindparam(f"decided{n}"),
+        )
+        for n in range(decided)
+    )
     return (
         with_schedule()
-        .where(
-            measurement.c.workload == bindparam("workload"),
-            measurement.c.comparable == bindparam("comparable"),
-            measurement.c.outcome == Outcome.OK,
-            measurement.c.verified,
-            ~SUPERSEDED,
-            *(conditions[name] for name in sorted(given)),
-            *([] if given & {"schedule", "tolerance"} else [EXACT]),
-        )
+        .where(*_conditions(given), *(~b for b in before))
         .order_by(measurement.c.seconds, measurement.c.id)
-        .limit(literal_column(str(count)))
+        .limit(literal_column(str(most)))
     )
 
 
+_LAST = (
+    select(measurement.c.created)
+    .where(
+        measurement.c.session == bindparam("session"),
+        measurement.c.workload == bindparam("workload"),
+    )
+    .order_by(measurement.c.created.desc())
+    .limit(literal_column("1"))
+)
 # Few share a moment. What else they must share is no condition: SQLite would seek that instead.
 _OF_MOMENT = [
     with_schedule()
@@ -151,9 +178,41 @@ def fastest(
     schedule: str | None = None,
     tolerance: float | None = None,
 ) -> tuple[Measurement, ScheduleRecord] | None:
-    """The fastest usable measurement of one database; see `usable`."""
-    found = usable(connection, workload, comparable, generation, failed, schedule, 1, tolerance)
-    return found[0] if found else None
+    """The fastest usable measurement of one database that no contest of its session outdates.
+
+    `schedule` asks for that schedule only, which need not win any.
+    """
+    failed = set(failed)
+    given, values = _given(workload, comparable, generation, failed, schedule, tolerance)
+    for decided in count():
+        row = connection.execute(_usable(given, 1, decided), values).first()
+        found = None if row is None else pair(row)
+        if found is None or schedule is not None:
+            return found
+        moment = _last_contest(connection, found[0], failed, tolerance)
+        if moment is None:
+            return found
+        values |= {f"session{decided}": found[0].session, f"decided{decided}": moment}
+    raise AssertionError("there is an end to sessions")
+
+
+def _last_contest(
+    connection: Connection, measured: Measurement, failed: set[Check], tolerance: float | None
+) -> datetime | None:
+    """When the session of a measurement timed usable ones in turns, if that was later, and last."""
+    which = {"session": measured.session, "workload": measured.workload}
+    last: datetime = connection.execute(_LAST, which).scalar_one()
+    if last <= measured.created:
+        return None
+    values = {"created": last, "tolerance": tolerance}
+    rows = connection.execute(_OF_MOMENT[tolerance is not None], values)
+    timed = [
+        m
+        for m, _ in map(pair, rows)
+        if (m.session, m.workload) == (measured.session, measured.workload)
+        and (m.schedule, m.target, m.toolchain) not in failed
+    ]
+    return last if len(timed) > 1 else None
 
 
 def usable(
@@ -162,14 +221,26 @@ def usable(
     comparable: str,
     generation: str | None,
     failed: Iterable[Check],
-    schedule: str | None = None,
-    count: int = 1,
+    most: int,
     tolerance: float | None = None,
 ) -> list[tuple[Measurement, ScheduleRecord]]:
-    """The `count` fastest usable measurements of one database, the fastest first.
+    """The `most` fastest usable measurements of one database, the fastest first.
 
-    `failed` are the checks that failed in any layer; `schedule` asks for that schedule only.
+    `failed` are the checks that failed in any layer.
     """
+    given, values = _given(workload, comparable, generation, failed, None, tolerance)
+    return [pair(row) for row in connection.execute(_usable(given, most, 0), values)]
+
+
+def _given(
+    workload: str,
+    comparable: str,
+    generation: str | None,
+    failed: Iterable[Check],
+    schedule: str | None,
+    tolerance: float | None,
+) -> tuple[frozenset[str], dict[str, Any]]:
+    """The names of what else is asked for, and all parameters."""
     wanted = {
         "generation": generation,
         "failed": sorted(failed) or None,
@@ -177,8 +248,7 @@ def usable(
         "tolerance": tolerance if schedule is None else None,
     }
     given = {name: value for name, value in wanted.items() if value is not None}
-    values = {"workload": workload, "comparable": comparable, **given}
-    return [pair(row) for row in connection.execute(_usable(frozenset(given), count), values)]
+    return frozenset(given), {"workload": workload, "comparable": comparable, **given}
 
 
 def contest(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from itertools import permutations
 from pathlib import Path
 
 import pytest
 
 from tilewright.errors import DatabaseError
-from tilewright.tuning_db import AnyRecord, Best, Outcome, TuningDatabase, lookup
+from tilewright.tuning_db import AnyRecord, Best, Measurement, Outcome, TuningDatabase, lookup
 from tilewright.tuning_db.near import distance
 
 from .samples import (
@@ -19,8 +20,10 @@ from .samples import (
     CPU,
     LLVM,
     MATMUL,
+    NOON,
     OLD_LLVM,
     SAME_CPU,
+    SESSION,
     SLOW_CPU,
     WIDER,
     Clock,
@@ -310,11 +313,47 @@ def test_a_pin_is_a_word_for_other_algebra_too(db: TuningDatabase) -> None:
     assert seconds(db.best(MATMUL.id, CPU)) == 1.0
 
 
+def in_turns(tile: int, seconds: float) -> Measurement:
+    """A measurement of a contest a minute after the trials."""
+    return dataclasses.replace(measurement(tile, seconds), created=NOON + timedelta(seconds=60))
+
+
+def test_the_last_contest_of_a_session_speaks_for_it(db: TuningDatabase) -> None:
+    db.put(*verified(8, 1.0), *verified(16, 1.5), *verified(32, 1.8))
+    assert seconds(db.best(MATMUL.id, CPU)) == 1.0
+    db.put(in_turns(8, 2.0))
+    assert seconds(db.best(MATMUL.id, CPU)) == 1.5, "one alone was timed in turns with nothing"
+    db.put(in_turns(16, 2.5))
+    assert seconds(db.best(MATMUL.id, CPU)) == 2.0
+    best = db.best(MATMUL.id, CPU)
+    assert best is not None
+    assert len(best.contest) == 2
+    other = dataclasses.replace(SESSION, nonce="another")
+    measured = dataclasses.replace(measurement(64, 1.9), session=other.id)
+    db.put(other, schedule(64), measured, verification(64))
+    assert seconds(db.best(MATMUL.id, CPU)) == 1.9, "another session's trials are no part of it"
+
+
+def test_a_contest_of_which_too_little_is_usable_decides_nothing(
+    new_place: Callable[[], str],
+) -> None:
+    place = new_place()
+    with TuningDatabase(place) as below:
+        fill(below)
+        below.put(*verified(8, 1.0), *verified(16, 1.5), *verified(32, 1.8))
+        below.put(in_turns(8, 2.0), in_turns(16, 2.5))
+    with TuningDatabase(new_place(), layers=[place]) as db:
+        fill(db)
+        assert seconds(db.best(MATMUL.id, CPU)) == 2.0
+        db.put(schedule(8), verification(8, passed=False))
+        assert seconds(db.best(MATMUL.id, CPU)) == 1.8
+
+
 @pytest.mark.parametrize("given", [{}, {"generation": "llvm 22"}, {"tolerance": 1e-3}])
 def test_the_lookup_is_one_seek_in_the_index(filled_file: Path, given: dict[str, object]) -> None:
     """Whatever the number of measurements: SQLite's plan names the index, and all its columns."""
     with TuningDatabase(filled_file) as db, db._layers[0].reading() as connection:
-        statement = lookup._usable(frozenset(given), 1).compile(connection.engine)
+        statement = lookup._usable(frozenset(given), 1, 0).compile(connection.engine)
         values = statement.construct_params(
             {"workload": MATMUL.id, "comparable": CPU.comparable, **given}
         )
