@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from .contest import summary
-from .lookup import CHECKED, EXACT, SUPERSEDED, Check, Layers, best, failed_checks, within
+from .lookup import CHECKED, EXACT, SUPERSEDED, Check, Layers, best, failed_checks, settled, within
 from .models import TABLES
 from .near import distance
 from .read import get
@@ -52,6 +52,7 @@ class Reason(StrEnum):
     NOT_VERIFIED = "not verified: no numeric check of its schedule passed"
     OTHER_ALGEBRA = "it computes by other algebra, and its error is not tolerated"
     SUPERSEDED = "its schedule was measured again later"
+    OUTDATED = "its session timed others in turns later"
     NOT_CHOSEN = "usable, but not the choice"
 
 
@@ -150,7 +151,9 @@ def _first(layers: Layers, id: str) -> Workload | None:
     return next((w for w in found if w is not None), None)
 
 
-def _numbered(failed: ColumnElement[bool], tolerance: float | None) -> Select[Any]:
+def _numbered(
+    failed: ColumnElement[bool], outdated: ColumnElement[bool], tolerance: float | None
+) -> Select[Any]:
     """The first measurements of each group of a workload, with the size of the group."""
     rows = (
         select(
@@ -162,6 +165,7 @@ def _numbered(failed: ColumnElement[bool], tolerance: float | None) -> Select[An
             measurement.c.verified,
             failed.label("failed"),
             SUPERSEDED.label("superseded"),
+            outdated.label("outdated"),
             schedule.c.algebra,
             within(tolerance).label("within"),
         )
@@ -172,7 +176,8 @@ def _numbered(failed: ColumnElement[bool], tolerance: float | None) -> Select[An
         .subquery()
     )
     fate = (
-        "target", "toolchain", "outcome", "verified", "failed", "superseded", "algebra", "within",
+        "target", "toolchain", "outcome", "verified", "failed", "superseded", "outdated", "algebra",
+        "within",
     )  # fmt: skip
     group = [rows.c[name] for name in fate]
     numbered = select(
@@ -208,9 +213,19 @@ def _refused(
     tolerance: float | None,
 ) -> list[Refused]:
     failed = CHECKED.in_(sorted(checks)) if checks else false()
+    moments = settled(connection, id, goal.comparable, generation, checks, tolerance=tolerance)[1]
+    outdated = or_(
+        false(),
+        *(
+            and_(measurement.c.session == s, measurement.c.created < at)
+            for s, at in moments.items()
+        ),
+    )
     mine = "" if chosen is None or chosen.measurement is None else chosen.measurement.id
     groups: dict[tuple[Reason, str], list[Row[Any]]] = {}
-    for row in connection.execute(_numbered(failed, tolerance), {"wanted": id, "chosen": mine}):
+    for row in connection.execute(
+        _numbered(failed, outdated, tolerance), {"wanted": id, "chosen": mine}
+    ):
         groups.setdefault(_judge(row, goal, generation, tolerance), []).append(row)
     return [_group(*why, rows, layer) for why, rows in groups.items()]
 
@@ -245,7 +260,9 @@ def _judge(
     if not row.within:
         limit = "no tolerance was given" if tolerance is None else f"tolerance {tolerance:g}"
         return Reason.OTHER_ALGEBRA, f"{row.algebra}, {limit}"
-    return (Reason.SUPERSEDED if row.superseded else Reason.NOT_CHOSEN), ""
+    if row.superseded:
+        return Reason.SUPERSEDED, ""
+    return (Reason.OUTDATED if row.outdated else Reason.NOT_CHOSEN), ""
 
 
 def _near(connection: Connection, layer: str, known: Workload, goal: TargetRecord) -> list[Near]:

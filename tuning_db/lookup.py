@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
-from itertools import count
 from operator import attrgetter
 from typing import Any, cast
 
@@ -59,6 +59,8 @@ pin = TABLES["pin"]
 # What a numeric check speaks for, of one workload.
 CHECKED = tuple_(measurement.c.schedule, measurement.c.target, measurement.c.toolchain)
 Check = tuple[str, str, str]
+# When sessions (ids) held their last contests.
+Moments = dict[str, datetime]
 
 
 def _superseded() -> ColumnElement[bool]:
@@ -122,14 +124,14 @@ def _conditions(given: frozenset[str]) -> list[ColumnElement[bool]]:
 
 # Statements are built once: SQLAlchemy caches their text, and the driver its prepared form.
 @functools.cache
-def _usable(given: frozenset[str], most: int, decided: int) -> Select[Any]:
-    """The `most` fastest that are usable, but for what `decided` sessions timed before a moment."""
+def _usable(given: frozenset[str], most: int, sessions: int) -> Select[Any]:
+    """The `most` fastest that are usable, but for what some `sessions` timed before a moment."""
     before = (
         and_(
             measurement.c.session == bindparam(f"session{n}"),
-            measurement.c.created < bindparam(f"decided{n}"),
+            measurement.c.created < bindparam(f"moment{n}"),
         )
-        for n in range(decided)
+        for n in range(sessions)
     )
     return (
         with_schedule()
@@ -174,45 +176,13 @@ def fastest(
     workload: str,
     comparable: str,
     generation: str | None,
-    failed: Iterable[Check],
+    failed: Collection[Check],
     schedule: str | None = None,
     tolerance: float | None = None,
 ) -> tuple[Measurement, ScheduleRecord] | None:
-    """The fastest usable measurement of one database that no contest of its session outdates.
-
-    `schedule` asks for that schedule only, which need not win any.
-    """
-    failed = set(failed)
-    given, values = _given(workload, comparable, generation, failed, schedule, tolerance)
-    for decided in count():
-        row = connection.execute(_usable(given, 1, decided), values).first()
-        found = None if row is None else pair(row)
-        if found is None or schedule is not None:
-            return found
-        moment = _last_contest(connection, found[0], failed, tolerance)
-        if moment is None:
-            return found
-        values |= {f"session{decided}": found[0].session, f"decided{decided}": moment}
-    raise AssertionError("there is an end to sessions")
-
-
-def _last_contest(
-    connection: Connection, measured: Measurement, failed: set[Check], tolerance: float | None
-) -> datetime | None:
-    """When the session of a measurement timed usable ones in turns, if that was later, and last."""
-    which = {"session": measured.session, "workload": measured.workload}
-    last: datetime = connection.execute(_LAST, which).scalar_one()
-    if last <= measured.created:
-        return None
-    values = {"created": last, "tolerance": tolerance}
-    rows = connection.execute(_OF_MOMENT[tolerance is not None], values)
-    timed = [
-        m
-        for m, _ in map(pair, rows)
-        if (m.session, m.workload) == (measured.session, measured.workload)
-        and (m.schedule, m.target, m.toolchain) not in failed
-    ]
-    return last if len(timed) > 1 else None
+    """The fastest usable measurement of one database; see `usable`."""
+    found = usable(connection, workload, comparable, generation, failed, schedule, 1, tolerance)
+    return found[0] if found else None
 
 
 def usable(
@@ -220,27 +190,31 @@ def usable(
     workload: str,
     comparable: str,
     generation: str | None,
-    failed: Iterable[Check],
-    most: int,
+    failed: Collection[Check],
+    schedule: str | None = None,
+    most: int = 1,
     tolerance: float | None = None,
 ) -> list[tuple[Measurement, ScheduleRecord]]:
     """The `most` fastest usable measurements of one database, the fastest first.
 
-    `failed` are the checks that failed in any layer.
+    `failed` are the checks that failed in any layer. `schedule` asks for that schedule only, which
+    need not be among those of the last contest.
     """
-    given, values = _given(workload, comparable, generation, failed, None, tolerance)
-    return [pair(row) for row in connection.execute(_usable(given, most, 0), values)]
+    values = workload, comparable, generation, failed, schedule, most, tolerance
+    return settled(connection, *values)[0]
 
 
-def _given(
+def settled(
+    connection: Connection,
     workload: str,
     comparable: str,
     generation: str | None,
-    failed: Iterable[Check],
-    schedule: str | None,
-    tolerance: float | None,
-) -> tuple[frozenset[str], dict[str, Any]]:
-    """The names of what else is asked for, and all parameters."""
+    failed: Collection[Check],
+    schedule: str | None = None,
+    most: int = 1,
+    tolerance: float | None = None,
+) -> tuple[list[tuple[Measurement, ScheduleRecord]], Moments]:
+    """As `usable`, and the last contests of sessions that measured faster ones before."""
     wanted = {
         "generation": generation,
         "failed": sorted(failed) or None,
@@ -248,11 +222,53 @@ def _given(
         "tolerance": tolerance if schedule is None else None,
     }
     given = {name: value for name, value in wanted.items() if value is not None}
-    return frozenset(given), {"workload": workload, "comparable": comparable, **given}
+    values = {"workload": workload, "comparable": comparable, **given}
+    moments: Moments = {}
+    while True:
+        rows = connection.execute(
+            _usable(frozenset(given), most, len(moments)), {**values, **_named(moments)}
+        )
+        found = [pair(row) for row in rows]
+        later = {} if schedule else _last_contests(connection, found, failed, tolerance)
+        if not later:
+            return found, moments
+        moments |= later
+
+
+def _named(moments: Moments) -> dict[str, Any]:
+    """The parameters of `_usable` that say when sessions held their last contests."""
+    named: dict[str, Any] = {}
+    for n, (session, moment) in enumerate(moments.items()):
+        named |= {f"session{n}": session, f"moment{n}": moment}
+    return named
+
+
+def _last_contests(
+    connection: Connection,
+    found: Iterable[tuple[Measurement, ScheduleRecord]],
+    failed: Collection[Check],
+    tolerance: float | None,
+) -> Moments:
+    """When the sessions of some measurements held a contest last, of those that are older than it.
+
+    One of which nobody else is usable is none.
+    """
+    later: Moments = {}
+    for measured, _ in found:
+        which = {"session": measured.session, "workload": measured.workload}
+        last: datetime = connection.execute(_LAST, which).scalar_one()
+        if last <= measured.created:
+            continue
+        if len(contest(connection, replace(measured, created=last), failed, tolerance)) > 1:
+            later[measured.session] = last
+    return later
 
 
 def contest(
-    connection: Connection, measured: Measurement, failed: set[Check], tolerance: float | None
+    connection: Connection,
+    measured: Measurement,
+    failed: Collection[Check],
+    tolerance: float | None,
 ) -> list[tuple[Measurement, ScheduleRecord]]:
     """What is usable of those that were timed in turns with a usable one, itself among them."""
     values = {"created": measured.created, "tolerance": tolerance}

@@ -1,4 +1,4 @@
-"""Other sizes of a program, how far apart they are and what of them is usable; and all others."""
+"""Other programs: sizes of the same, how far apart and what of them is usable; and all others."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _usable(
     failed = failed_checks(layers, other.id) if len(layers) > 1 else set()
     fastest: dict[str, Relative] = {}
     for location, connection in layers:
-        found = usable(connection, other.id, comparable, generation, failed, count, tolerance)
+        found = usable(connection, other.id, comparable, generation, failed, None, count, tolerance)
         for measured, schedule in found:
             known = fastest.get(schedule.id)
             if known is None or _rank(measured) < _rank(known.measurement):

@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from tilewright.errors import DatabaseError
-from tilewright.tuning_db import AnyRecord, Best, Measurement, Outcome, TuningDatabase, lookup
+from tilewright.tuning_db import (
+    AnyRecord,
+    Best,
+    Measurement,
+    Outcome,
+    Reason,
+    TuningDatabase,
+    lookup,
+)
 from tilewright.tuning_db.near import distance
 
 from .samples import (
@@ -325,6 +333,12 @@ def test_the_last_contest_of_a_session_speaks_for_it(db: TuningDatabase) -> None
     assert seconds(db.best(MATMUL.id, CPU)) == 1.5, "one alone was timed in turns with nothing"
     db.put(in_turns(16, 2.5))
     assert seconds(db.best(MATMUL.id, CPU)) == 2.0
+    reasons = {r.reason: (r.count, r.seconds) for r in db.explain(MATMUL.id, CPU).refused}
+    assert reasons == {
+        Reason.SUPERSEDED: (2, 1.0),
+        Reason.OUTDATED: (1, 1.8),
+        Reason.NOT_CHOSEN: (1, 2.5),
+    }
     best = db.best(MATMUL.id, CPU)
     assert best is not None
     assert len(best.contest) == 2

@@ -75,6 +75,14 @@ def test_only_what_a_lookup_would_take(related: TuningDatabase) -> None:
     assert short(related.relatives(MINE, CPU)) == [("2", 2.0), ("2", 6.0)]
 
 
+def test_the_last_contest_speaks_for_a_relative_too(related: TuningDatabase) -> None:
+    trials = [(tile, 1.0 + tile / 64) for tile in (8, 16, 32)]
+    related.put(*(r for t, s in trials for r in verified(t, s, workload=NEAR)))
+    turns = (measurement(t, 2.0 + t / 64, workload=NEAR) for t in (8, 16))
+    related.put(*(dataclasses.replace(m, created=NOON + timedelta(seconds=9)) for m in turns))
+    assert short(related.relatives(MINE, CPU)) == [("2", 2.125), ("2", 2.25)]
+
+
 def test_without_a_family_there_are_none(related: TuningDatabase) -> None:
     related.put(*verified(8, 1.0, workload=NEAR), *verified(8, 1.0, workload=SOFTMAX))
     assert related.relatives(dataclasses.replace(MINE, family=""), CPU) == []
