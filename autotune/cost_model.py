@@ -18,6 +18,7 @@ from . import boosting
 from .analytic import FEATURE_VERSION, FEATURES, Features
 from .base_model import BaseModel
 from .boosting import Booster
+from .feasibility import Feasibility
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -47,7 +48,7 @@ OTHERS = 0.02
 
 @dataclass(frozen=True)
 class Measured:
-    """Measurements: rows of `features` and their `seconds`.
+    """Measurements: rows of `features` and their `seconds`, infinite of those that failed.
 
     `programs` tells apart by number what programs they are of. Other sizes of the program that is
     to be predicted are 0, like itself.
@@ -64,6 +65,9 @@ class Measured:
 class CostModel:
     """Predicts log2 of seconds from rows of features, whose first column is the estimate's.
 
+    What it learns from may have failed: then its `seconds` are infinite. What is predicted is the
+    time of what runs, and apart from it what it is worth less that may fail.
+
     Columns beyond `FEATURES` are the program's own (see `candidates.decided`); rows without them
     may be predicted all the same.
     """
@@ -74,6 +78,7 @@ class CostModel:
         self._seed = seed
         self._base = base
         self._booster: Booster | None = None
+        self._feasibility = Feasibility(seed)
         self._width = len(FEATURES)
         self._offset = 0.0
         rows, none = np.empty((0, self._width)), np.empty(0)
@@ -97,27 +102,32 @@ class CostModel:
         compare: what the margin gets wrong about all that was measured of a program is left out.
         """
         wrong = self._wrong(measured.features, measured.seconds)
-        for number in np.unique(measured.programs[measured.programs != 0]):
-            of_one = measured.programs == number
+        ran = np.isfinite(wrong)
+        for number in np.unique(measured.programs[ran & (measured.programs != 0)]):
+            of_one = ran & (measured.programs == number)
             wrong[of_one] -= np.median(wrong[of_one])
         self._related = measured.features, wrong, measured.programs == 0
 
     def fit(self, features: Features, seconds: Floats) -> None:
-        """Learn from measured rows; too few of them only shift the prediction."""
+        """Learn from measured rows; too few that ran only shift the prediction."""
         related, known, sizes = self._related
-        own = self._wrong(features, seconds)
-        here = np.concatenate([known[sizes], own])
-        self._offset = float(np.median(here)) if len(here) else 0.0
-        if len(known) + len(own) < ENOUGH:
-            return
+        wrong = np.concatenate([known, self._wrong(features, seconds)])
+        ran = np.isfinite(wrong)
+        own = np.ones(len(features))
+        level = np.concatenate([sizes, own > 0])
+        weight = np.concatenate([np.where(sizes, SIZES, OTHERS), own])
+        self._offset = float(np.median(wrong[ran & level])) if (ran & level).any() else 0.0
         self._width = features.shape[1]
-        unknown = np.full((len(known), self._width - related.shape[1]), np.nan)
+        rows = np.vstack([self._whole(related), features])
+        self._feasibility.fit(rows, ~ran, weight)
+        if np.count_nonzero(ran) < ENOUGH:
+            return
         self._booster = boosting.train(
             {**PARAMETERS, "seed": self._seed},
             ROUNDS,
-            np.vstack([np.hstack([related, unknown]), features]),
-            np.concatenate([known - self._offset * sizes, own - self._offset]),
-            weight=np.concatenate([np.where(sizes, SIZES, OTHERS), np.ones(len(own))]),
+            rows[ran],
+            (wrong - self._offset * level)[ran],
+            weight=weight[ran],
         )
 
     def _wrong(self, features: Features, seconds: Floats) -> Floats:
@@ -125,15 +135,23 @@ class CostModel:
         wrong: Floats = np.log2(seconds) - self.margin(features)
         return wrong
 
+    def _whole(self, features: Features) -> Features:
+        """Rows with all columns that the model knows, NaN where they have none."""
+        missing = self._width - features.shape[1]
+        if missing <= 0:
+            return features
+        return np.pad(features, ((0, 0), (0, missing)), constant_values=np.nan)
+
     def predict(self, features: Features, margin: Floats | None = None) -> Floats:
         """Predicted log2 of seconds. `margin` is that of the features, computed before."""
         start = (self.margin(features) if margin is None else margin) + self._offset
         if self._booster is None:
             return start
-        if features.shape[1] < self._width:
-            unknown = np.full((len(features), self._width - features.shape[1]), np.nan)
-            features = np.hstack([features, unknown])
-        return start + self._booster.predict(features)
+        return start + self._booster.predict(self._whole(features))
+
+    def penalty(self, features: Features) -> Floats:
+        """What has to be added to a prediction because rows may fail, see `Feasibility`."""
+        return self._feasibility.penalty(self._whole(features))
 
     def to_text(self) -> str | None:
         """The booster as xgboost's JSON, `None` before it is trained."""

@@ -48,7 +48,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Observation:
-    """What became of a schedule. `features` may be empty: then it does not train the model.
+    """What became of a schedule. `features` may be empty: then the models do not learn from it.
 
     `seconds` is its fastest sample: what disturbs a sample makes it slower, and schedules that
     could not win have few.
@@ -88,7 +88,8 @@ class SearchConfig:
 class _Pool:
     """The rows of one sketch under consideration: their features, margins and predictions.
 
-    Behind the features are the number of the sketch and the decisions, see `decided`.
+    Behind the features are the number of the sketch and the decisions, see `decided`. The scores
+    are the predictions, worse where a row may fail.
     """
 
     number: int
@@ -97,13 +98,15 @@ class _Pool:
     rows: Rows
     features: np.ndarray
     margin: np.ndarray
+    predicted: np.ndarray
     scores: np.ndarray
     keys: set[bytes] = field(default_factory=set)
 
     def keep(self, which: np.ndarray) -> None:
         """Forget all rows but `which`, a mask or places."""
         self.rows, self.features = self.rows[which], self.features[which]
-        self.margin, self.scores = self.margin[which], self.scores[which]
+        self.margin, self.predicted = self.margin[which], self.predicted[which]
+        self.scores = self.scores[which]
 
 
 class Search:
@@ -147,8 +150,9 @@ class Search:
             read = profile(sketch.func, sketch.variables, sketch.space.bounds, visits)
             rows, none = np.empty((0, len(sketch.variables)), dtype=np.int64), np.empty(0)
             features = np.empty((0, len(FEATURES) + self._width), dtype=np.float32)
+            estimator = Estimator(read, target)
             self._pools.append(
-                _Pool(len(self._pools), space, Estimator(read, target), rows, features, none, none)
+                _Pool(len(self._pools), space, estimator, rows, features, none, none, none)
             )
         self._share = max(MIN_POOL, self.config.pool // len(self._pools))
         for pool in self._pools:
@@ -246,9 +250,10 @@ class Search:
         """Learn from outcomes, when there is something to ask again."""
         for o in observations:
             self._asked.add(o.key)
-            if o.seconds is not None and o.outcome is Outcome.OK and o.features:
+            if o.features:
+                seconds = o.seconds if o.outcome is Outcome.OK else None
                 self._told.append((*o.features, *self._decided(o.trace)))
-                self._seconds.append(o.seconds)
+                self._seconds.append(math.inf if seconds is None else seconds)
         self._observed.extend(observations)
         self._fitted = False
 
@@ -279,13 +284,15 @@ class Search:
         if self.config.model:
             rows = np.array(self._told).reshape(-1, len(FEATURES) + self._width)
             self.model.fit(rows, np.array(self._seconds))
-            scores = self.model.predict(
-                np.concatenate([p.features for p in self._pools]),
-                np.concatenate([p.margin for p in self._pools]),
+            features = np.concatenate([p.features for p in self._pools])
+            predicted = self.model.predict(
+                features, np.concatenate([p.margin for p in self._pools])
             )
-            ends = np.cumsum([len(p.rows) for p in self._pools])
-            for pool, own in zip(self._pools, np.split(scores, ends[:-1]), strict=True):
-                pool.scores = own
+            scores = predicted + self.model.penalty(features)
+            last = 0
+            for pool in self._pools:
+                own = slice(last, last := last + len(pool.rows))
+                pool.predicted, pool.scores = predicted[own], scores[own]
         self.seconds_in_model += self._clock() - start
 
     @cached_property
@@ -313,7 +320,7 @@ class Search:
             return
         self._asked.add(key)
         features = tuple(float(v) for v in pool.features[r, : len(FEATURES)])
-        batch.append(Candidate(s, row, trace, features, float(pool.scores[r]), key))
+        batch.append(Candidate(s, row, trace, features, float(pool.predicted[r]), key))
 
     def _add(self, pool: _Pool, rows: Rows) -> None:
         """Put new rows into a pool."""
@@ -326,11 +333,13 @@ class Search:
         features = np.hstack([pool.estimator(new).features, decided(pool.number, new, self._width)])
         start = self._clock()
         margin = self.model.margin(features)
-        scores = self.model.predict(features, margin)
+        predicted = self.model.predict(features, margin)
+        scores = predicted + self.model.penalty(features)
         self.seconds_in_model += self._clock() - start
         pool.rows = np.concatenate([pool.rows, new])
         pool.features = np.concatenate([pool.features, features])
         pool.margin = np.concatenate([pool.margin, margin])
+        pool.predicted = np.concatenate([pool.predicted, predicted])
         pool.scores = np.concatenate([pool.scores, scores])
 
     def _drop(self, pool: _Pool, gone: list[int]) -> None:

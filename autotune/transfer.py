@@ -53,7 +53,8 @@ HOPELESS = 2.0
 class Refitted:
     """A record's schedule on the sizes of this program.
 
-    `sketch` is its position among those given. `predicted` is log2 of seconds.
+    `sketch` is its position among those given. `predicted` is log2 of seconds, to which `penalty`
+    comes where it may fail.
     """
 
     sketch: int
@@ -61,7 +62,13 @@ class Refitted:
     trace: Trace
     features: tuple[float, ...]
     predicted: float
+    penalty: float
     source: Relative
+
+    @property
+    def score(self) -> float:
+        """How promising it is: less is better."""
+        return self.predicted + self.penalty
 
 
 @dataclass(frozen=True)
@@ -123,14 +130,12 @@ def learned(
 ) -> Measured:
     """What was measured of other sizes of a program, on comparable targets and toolchains.
 
-    With `others` also what was of programs of other families.
+    What failed is part of it. With `others` also what was of programs of other families.
     """
     generations = {t.id: t.generation for t in database.records(Toolchain)}
     found: list[Measurement] = []
     if workload.family:
-        every = database.measurements(
-            family=workload.family, target=where, outcome=Outcome.OK, limit=LEARNED
-        )
+        every = database.measurements(family=workload.family, target=where, limit=LEARNED)
         found += (
             m
             for m in every
@@ -145,7 +150,7 @@ def learned(
         programs += (numbers.setdefault(m.workload, 1 + len(numbers)) for m in elsewhere)
         found += elsewhere
     features = np.array([m.features for m in found]).reshape(len(found), len(FEATURES))
-    seconds = np.array([min(m.samples) for m in found])
+    seconds = np.array([min(m.samples) if m.outcome is Outcome.OK else np.inf for m in found])
     return Measured(features, seconds, np.array(programs, dtype=np.int64))
 
 
@@ -180,18 +185,20 @@ def refit(
         features = space.features(rows)
         good = features[:, 0] <= space.usual + np.log2(HOPELESS)
         rows, features = rows[good], features[good]
-        for row, its, score in zip(rows, features, model.predict(features), strict=True):
+        judged = zip(rows, features, model.predict(features), model.penalty(features), strict=True)
+        for row, its, predicted, penalty in judged:
             key = place, tuple(int(v) for v in row)
-            predicted = float(score) + surprise
-            if key not in ranked or predicted < ranked[key].predicted:
-                ranked[key] = Refitted(
-                    *key,
-                    made[place].trace.with_row(key[1]),
-                    tuple(float(v) for v in its),
-                    predicted,
-                    relative,
-                )
-    return sorted(ranked.values(), key=lambda r: (r.predicted, r.sketch, r.row))
+            refitted = Refitted(
+                *key,
+                made[place].trace.with_row(key[1]),
+                tuple(float(v) for v in its),
+                float(predicted) + surprise,
+                float(penalty),
+                relative,
+            )
+            if key not in ranked or refitted.score < ranked[key].score:
+                ranked[key] = refitted
+    return sorted(ranked.values(), key=lambda r: (r.score, r.sketch, r.row))
 
 
 class _Space:

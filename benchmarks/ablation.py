@@ -3,11 +3,12 @@
 For each program and target of a tuning database, its measured schedules are searched again, with
 their recorded times in place of measurements: eight at a time, drawn from the rest as a search
 does. Then with a part switched off: the base model that ships, what is learned of the other
-programs of the database, what a session learns of decisions, the chance in what is drawn (the best
-predicted in their order), the learned model altogether (the analytic estimate alone), all
-predictions (random order), one choice of the rules (without the sketches that have it in their
-name). Printed is the best time after so many trials over the best time of all, as geometric mean
-over programs and seeds: 1 is best, and what changes nothing is worth nothing.
+programs of the database, what a session learns of decisions and of failures, the chance in what is
+drawn (the best predicted in their order), the learned model altogether (the analytic estimate
+alone), all predictions (random order), one choice of the rules (without the sketches that have it
+in their name). Printed is the best time after so many trials over the best time of all, as
+geometric mean over programs and seeds: 1 is best, and what changes nothing is worth nothing. Then
+the share of those trials that failed.
 
 New candidates cannot be replayed, so what evolution is worth does not show here. The base model may
 have been trained on measurements of the same programs.
@@ -33,18 +34,22 @@ from tilewright.autotune.candidates import decided
 from tilewright.autotune.cost_model import CostModel, Measured
 from tilewright.autotune.search import SearchConfig, drawn
 from tilewright.schedule import Trace
-from tilewright.tuning_db import TargetRecord, Workload
+from tilewright.tuning_db import Outcome, TargetRecord, Workload
 
 BATCH = 8
 POINTS = (8, 16, 32, 64)
 EACH = 32
 ALL, NO_BASE, NO_OTHERS = "everything", "without the base model", "without other programs"
-NO_DECISIONS, NO_CHANCE = "without decisions", "without chance"
+NO_DECISIONS, NO_FAILURES = "without decisions", "without failures"
+NO_CHANCE = "without chance"
 NO_MODEL, RANDOM = "without the model", "random order"
 
 
 class Recorded(NamedTuple):
-    """A schedule that was measured: the names of its rules, its sketch, and its fastest sample."""
+    """A schedule that was measured: the names of its rules, its sketch, and its fastest sample.
+
+    Its `seconds` are infinite if it failed.
+    """
 
     rules: frozenset[str]
     sketch: str
@@ -61,19 +66,30 @@ class Task(NamedTuple):
     tried: Sequence[Recorded]
 
 
+class Worth(NamedTuple):
+    """What a search finds: the best time after each of `POINTS` over the best of all.
+
+    `failed` is the share of its trials that did. Of `lost` programs no candidate is left.
+    """
+
+    ratios: tuple[float, ...]
+    failed: float
+    lost: int
+
+
 def recorded(database: tw.TuningDatabase) -> list[Task]:
-    """What ran, of each program and comparable target, by this version of the features."""
+    """What was tried, of each program and comparable target, by this version of the features."""
     found = []
     targets = {t.comparable: t for t in database.records(TargetRecord)}
     for workload in database.records(Workload):
         for target in targets.values():
             best: dict[str, Recorded] = {}
             for measured, schedule in database.history(workload=workload.id, target=target):
-                if not measured.samples or measured.features is None:
+                if measured.features is None:
                     continue
                 if measured.feature_version != CostModel.feature_version:
                     continue
-                fastest = min(measured.samples)
+                fastest = min(measured.samples) if measured.outcome is Outcome.OK else math.inf
                 if schedule.id in best and best[schedule.id].seconds <= fastest:
                     continue
                 rules = frozenset(re.split("[+_]", schedule.generator))
@@ -81,16 +97,16 @@ def recorded(database: tw.TuningDatabase) -> list[Task]:
                 row = tuple(v or 0 for values in trace.decisions.values() for v in values)
                 sketch = trace.opened().to_json(notes=False)
                 best[schedule.id] = Recorded(rules, sketch, row, measured.features, fastest)
-            if best:
+            if any(math.isfinite(r.seconds) for r in best.values()):
                 tried = [best[id] for id in sorted(best)]
                 found.append(Task(workload.family or workload.id, target.comparable, tried))
     return found
 
 
 def parts(tasks: Sequence[Task]) -> list[str]:
-    """What can be switched off: nothing, the base, the model, all predictions, and each rule."""
+    """What can be switched off: nothing, parts of the model, all predictions, and each rule."""
     rules = sorted({rule for task in tasks for r in task.tried for rule in r.rules if rule})
-    switched = [ALL, NO_BASE, NO_OTHERS, NO_DECISIONS, NO_CHANCE, NO_MODEL, RANDOM]
+    switched = [ALL, NO_BASE, NO_OTHERS, NO_DECISIONS, NO_FAILURES, NO_CHANCE, NO_MODEL, RANDOM]
     return [*switched, *(f"without {rule}" for rule in rules)]
 
 
@@ -115,10 +131,12 @@ def elsewhere(task: Task, tasks: Sequence[Task], rng: np.random.Generator) -> Me
     return Measured(np.concatenate(features), np.array(seconds), np.array(programs, dtype=np.int64))
 
 
-def course(task: Task, part: str, seed: int, tasks: Sequence[Task] = ()) -> Iterator[float]:
-    """The best time after each batch of a search without that part; nothing if nothing is left.
+def course(
+    task: Task, part: str, seed: int, tasks: Sequence[Task] = ()
+) -> Iterator[tuple[float, float]]:
+    """The best time after each batch of a search without that part, and the share that failed.
 
-    `tasks` are those of the database.
+    Nothing if nothing is left. `tasks` are those of the database.
     """
     rng = np.random.default_rng(seed)
     known, seconds = columns(task.tried), np.array([r.seconds for r in task.tried])
@@ -134,33 +152,36 @@ def course(task: Task, part: str, seed: int, tasks: Sequence[Task] = ()) -> Iter
         model.fit(known[:0], seconds[:0])
     while len(left):
         if part != RANDOM:
-            scores = known[left, 0] if part == NO_MODEL else model.predict(known[left])
+            scores = known[left, 0]
+            if part != NO_MODEL:
+                scores = model.predict(known[left]) + model.penalty(known[left])
             left = left[drawn(scores, temperature, rng)]
         told, left = np.concatenate([told, left[:BATCH]]), left[BATCH:]
+        ran = np.isfinite(seconds[told])
         if part not in (NO_MODEL, RANDOM):
-            model.fit(known[told], seconds[told])
-        yield float(seconds[told].min())
+            learned = told[ran] if part == NO_FAILURES else told
+            model.fit(known[learned], seconds[learned])
+        yield float(seconds[told].min()), 1.0 - float(ran.mean())
 
 
-def ratios(tasks: Sequence[Task], part: str, seeds: int) -> tuple[tuple[float, ...], int]:
-    """The best time after each of `POINTS` over the best of all; of how many programs none is left.
-
-    The ratios are infinite where that is so of all.
-    """
+def worth(tasks: Sequence[Task], part: str, seeds: int) -> Worth:
+    """What a search without that part finds in programs; infinite ratios where nothing is left."""
     logs: list[list[float]] = []
+    shares: list[float] = []
     lost = 0
     for task in tasks:
         least = min(r.seconds for r in task.tried)
         for seed in range(seeds):
-            best = list(islice(course(task, part, seed, tasks), max(POINTS) // BATCH))
-            if best:
-                at = [best[min(n // BATCH, len(best)) - 1] for n in POINTS]
+            went = list(islice(course(task, part, seed, tasks), max(POINTS) // BATCH))
+            if went:
+                at = [went[min(n // BATCH, len(went)) - 1][0] for n in POINTS]
                 logs.append([math.log(seconds / least) for seconds in at])
+                shares.append(went[-1][1])
             elif seed == 0:
                 lost += 1
     if not logs:
-        return (math.inf,) * len(POINTS), lost
-    return tuple(np.exp(np.mean(logs, axis=0)).tolist()), lost
+        return Worth((math.inf,) * len(POINTS), 0.0, lost)
+    return Worth(tuple(np.exp(np.mean(logs, axis=0)).tolist()), float(np.mean(shares)), lost)
 
 
 def main() -> None:
@@ -174,11 +195,16 @@ def main() -> None:
     if not tasks:
         raise SystemExit(f"{options.database} has no measurement with features of this version")
     table = Table(
-        Column("", no_wrap=True), *(f"{n} trials" for n in POINTS), "nothing left", box=None
+        Column("", no_wrap=True),
+        *(f"{n} trials" for n in POINTS),
+        "failed",
+        "nothing left",
+        box=None,
     )
     for part in parts(tasks):
-        found, lost = ratios(tasks, part, options.seeds)
-        table.add_row(part, *(f"{ratio:.3f}" for ratio in found), str(lost or ""))
+        found = worth(tasks, part, options.seeds)
+        ratios = (f"{ratio:.3f}" for ratio in found.ratios)
+        table.add_row(part, *ratios, f"{found.failed:.1%}", str(found.lost or ""))
     Console().print(table)
 
 

@@ -28,13 +28,16 @@ def put_measured(
     func: Func,
     target: Target,
     trace: str,
-    seconds: float,
+    seconds: float | None,
     *,
     passed: bool | None = True,
     generator: str = "",
     features: tuple[float, ...] | None = None,
 ) -> Measurement:
-    """Record that a trace was measured, and whether it was found right; `None` if not checked."""
+    """Record that a trace was measured, and whether it was found right; `None` if not checked.
+
+    Without seconds it crashed.
+    """
     workload, where, toolchain = workload_record(func), target_record(target), toolchain_record()
     environment = environment_record(target)
     schedule = ScheduleRecord(trace, json.loads(trace)["version"], generator=generator)
@@ -49,16 +52,16 @@ def put_measured(
         target=where.id,
         toolchain=toolchain.id,
         environment=environment.id,
-        outcome=Outcome.OK,
+        outcome=Outcome.CRASH if seconds is None else Outcome.OK,
         seconds=seconds,
-        samples=(seconds,),
-        error=None,
+        samples=() if seconds is None else (seconds,),
+        error="running it: signal 11" if seconds is None else None,
         created=utc_now(),
         features=features,
         feature_version=None if features is None else CostModel.feature_version,
     )
     db.put(measured)
-    if passed is not None:
+    if passed is not None and seconds is not None:
         check = (workload.id, where.id, schedule.id, toolchain.id)
         db.put(Verification(*check, passed, 1e-7 if passed else 3.0, 1e-5, utc_now()))
     return measured

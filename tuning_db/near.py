@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, func, or_, select
 from .lookup import Layers, failed_checks, usable
 from .models import TABLES
 from .read import COLUMNS, to_record
-from .values import Measurement, Outcome, Relative, Workload
+from .values import Measurement, Relative, Workload
 
 workload = TABLES["workload"]
 measurement = TABLES["measurement"]
@@ -37,13 +37,12 @@ _OTHERS = (
     .order_by(_LAST.desc(), session.c.workload)
     .limit(bindparam("count"))
 )
-_TIMED = (
+_TRIED = (
     select(*COLUMNS["measurement"])
     .join(toolchain, measurement.c.toolchain == toolchain.c.id)
     .where(
         measurement.c.workload == bindparam("workload"),
         measurement.c.comparable == bindparam("comparable"),
-        measurement.c.outcome == Outcome.OK,
         measurement.c.feature_version == bindparam("version"),
         toolchain.c.generation == bindparam("generation"),
     )
@@ -109,7 +108,7 @@ def others(
             row["id"]: row
             for _, connection in layers
             for row in connection.execute(
-                _TIMED, {**usable, "workload": id, "count": each}
+                _TRIED, {**usable, "workload": id, "count": each}
             ).mappings()
         }
         found += [to_record(Measurement, dict(rows[id])) for id in sorted(rows)[:each]]

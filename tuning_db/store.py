@@ -394,9 +394,9 @@ class TuningDatabase:
         """Measurements of programs of other families, those of one program together.
 
         Of at most so many programs, the last tuned first, at most `each`, by id: chance chooses
-        them, and the same ones again. Taken are those that gave a time on a comparable target and
-        toolchain and have features of that version. Where the family of a program is unknown it is
-        one of its own.
+        them, and the same ones again. Taken are those on a comparable target and toolchain that
+        have features of that version, and among them what failed. Where the family of a program is
+        unknown it is one of its own.
         """
         with self._connections() as layers:
             return near.others(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 
 from benchmarks.ablation import (
     ALL,
     NO_BASE,
     NO_CHANCE,
     NO_DECISIONS,
+    NO_FAILURES,
     NO_MODEL,
     NO_OTHERS,
     RANDOM,
@@ -18,7 +21,7 @@ from benchmarks.ablation import (
     Task,
     course,
     parts,
-    ratios,
+    worth,
 )
 from tilewright.autotune.analytic import FEATURES
 
@@ -41,7 +44,7 @@ def task(family: str = "matmul", seed: int = 0, target: str = "cpu") -> Task:
 def test_each_part_is_named_once() -> None:
     named = [f"without {rule}" for rule in ("inline", "plain", "tiled")]
     assert parts([task()]) == [
-        *(ALL, NO_BASE, NO_OTHERS, NO_DECISIONS, NO_CHANCE, NO_MODEL, RANDOM),
+        *(ALL, NO_BASE, NO_OTHERS, NO_DECISIONS, NO_FAILURES, NO_CHANCE, NO_MODEL, RANDOM),
         *named,
     ]
 
@@ -50,18 +53,18 @@ def test_all_are_found_in_the_end_and_times_only_fall() -> None:
     made = task()
     least = min(r.seconds for r in made.tried)
     for part in (ALL, NO_MODEL, RANDOM):
-        best = list(course(made, part, 0))
+        best = [seconds for seconds, _ in course(made, part, 0)]
         assert len(best) == 25
         assert best == sorted(best, reverse=True)
         assert best[-1] == least
-        assert best == list(course(made, part, 0))
+        assert best == [seconds for seconds, _ in course(made, part, 0)]
 
 
 def test_parts_that_help_are_worth_something_and_others_nothing() -> None:
     made = [task()]
 
     def at_64(part: str) -> float:
-        return ratios(made, part, 3)[0][3]
+        return worth(made, part, 3).ratios[3]
 
     learnt = at_64(NO_BASE)  # no base model knows what is made up
     assert learnt < at_64(NO_MODEL)
@@ -69,13 +72,26 @@ def test_parts_that_help_are_worth_something_and_others_nothing() -> None:
     assert learnt < at_64("without tiled")
     assert at_64(ALL) < at_64(NO_DECISIONS)
     assert at_64("without plain") < 1.1
-    assert ratios(made, "without inline", 3)[1] == 1
+    assert worth(made, "without inline", 3).lost == 1
+
+
+def test_failures_are_a_part_too() -> None:
+    """What would be fast fails."""
+    known = task()
+    fast = [r.features[1] < -0.5 for r in known.tried]
+    times = [math.inf if f else r.seconds for r, f in zip(known.tried, fast, strict=True)]
+    tried = [r._replace(seconds=t) for r, t in zip(known.tried, times, strict=True)]
+    made = [known._replace(tried=tried)]
+    learnt, blind, by_chance = (worth(made, part, 3) for part in (ALL, NO_FAILURES, RANDOM))
+    assert learnt.failed < blind.failed / 1.5
+    assert by_chance.failed == pytest.approx(np.mean(fast), abs=0.1)
+    assert math.isfinite(learnt.ratios[3])
 
 
 def test_other_programs_say_how_candidates_compare_on_the_same_target() -> None:
     def first(part: str, others: Sequence[Task] = ()) -> float:
         made = task()
-        return float(np.mean([next(course(made, part, s, [made, *others])) for s in range(8)]))
+        return float(np.mean([next(course(made, part, s, [made, *others]))[0] for s in range(8)]))
 
     def eight(family: str, target: str) -> list[Task]:
         return [task(family, seed, target) for seed in range(1, 9)]

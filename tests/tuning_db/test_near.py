@@ -134,7 +134,7 @@ def test_a_family_is_a_digest_or_empty(db: TuningDatabase) -> None:
 def tuned(
     db: TuningDatabase,
     workload: Workload,
-    seconds: Sequence[float],
+    seconds: Sequence[float | None],
     *,
     after: float,
     target: TargetRecord = CPU,
@@ -151,7 +151,7 @@ def tuned(
     for tile, taken in enumerate(seconds, 1):
         measured = measurement(tile, taken, workload=workload, target=target, toolchain=toolchain)
         measured = dataclasses.replace(
-            measured, session=began.id, features=(taken,), feature_version=version
+            measured, session=began.id, features=(float(tile),), feature_version=version
         )
         db.put(schedule(tile), measured)
         ids.append(measured.id)
@@ -180,11 +180,11 @@ def test_other_programs_are_those_of_other_families_the_last_tuned_first(
     assert set(of_unknown) < set(others(related, unknown))
 
 
-def test_of_other_programs_only_what_compares_and_has_features(related: TuningDatabase) -> None:
+def test_of_other_programs_what_compares_and_has_features(related: TuningDatabase) -> None:
     tuned(related, OTHER, [1.0], after=0, target=ARM)
     tuned(related, OTHER, [1.0], after=1, toolchain=OLD_LLVM)
     tuned(related, OTHER, [1.0], after=2, version="2")
-    kept = tuned(related, OTHER, [1.0, 2.0], after=3, target=SAME_CPU)
+    kept = tuned(related, OTHER, [1.0, None], after=3, target=SAME_CPU)
     related.put(schedule(64), measurement(64, None, workload=OTHER))
     related.put(schedule(32), measurement(32, 1.0, workload=OTHER))
     assert others(related) == kept
