@@ -80,7 +80,7 @@ def schedule_elementwise(draft: Draft, label: Label, target: Target) -> None:
         sch.parallel(fused(sch, loops))
         return
     unroll = sch.sample_categorical(
-        [u for u in (1, 2, 4, MAX_UNROLL) if u * lanes <= last_extent] or [1]
+        [u for u in (1, 2, 4, MAX_UNROLL) if (u - 1) * lanes < last_extent]
     )
     outer, inner, vector = sch.split(loops[-1], factors=[None, unroll, lanes])
     sch.vectorize(vector)
@@ -101,7 +101,10 @@ def _ask_ahead(sch: Schedule, label: Label, loop: Var, later: Dim, target: Targe
 
 
 def schedule_inside(draft: Draft, label: Label, target: Target) -> None:
-    """Compute a block in the parallel loop around what reads it, or by itself without one."""
+    """Compute a block in the parallel loop around what reads it, or by itself without one.
+
+    Its rows begin at multiples of a vector: no vector of them lies in two lines of the cache.
+    """
     sch = draft.schedule
     (reader,) = sch.get_consumers(label)
     around = [s for s in path_to(sch.func, reader) if type(s) is For]
@@ -111,9 +114,15 @@ def schedule_inside(draft: Draft, label: Label, target: Target) -> None:
         return
     *_, last = sch.get_loops(label)
     block = find_block(sch.func, label)
-    lanes = lanes_for(target, widest(block), extents(block)[block.iters[-1].var])
-    _, vector = sch.split(last, factors=[None, lanes])
+    extent = extents(block)[block.iters[-1].var]
+    lanes = lanes_for(target, widest(block), extent)
+    vectors = ceildiv(extent, lanes)
+    at_once = ceildiv(vectors, ceildiv(vectors, MAX_UNROLL))
+    _, inner, vector = sch.split(last, factors=[None, at_once, lanes])
     sch.vectorize(vector)
+    sch.unroll(inner)
+    if len(block.writes[0].buffer.shape) > 1:
+        sch.storage_align(label, 0, -2, lanes, 0)
 
 
 def schedule_following(draft: Draft, label: Label, target: Target) -> None:

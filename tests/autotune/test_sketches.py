@@ -668,4 +668,9 @@ def test_padding_that_each_channel_has_for_itself_is_made_where_it_is_read(
     assert inside == any(name.endswith("+inside") for name in found)
     if inside:
         assert type(found["tiled+rows"].func.body) is Seq
-        assert type(found["tiled+inside"].func.body) is For
+        made = found["tiled+inside"].func
+        assert type(made.body) is For
+        (block,) = (b for b in blocks_in(made.body) if b.label.name == "Y_pad")
+        *_, vectors, lanes = (s for s in path_to(made, block.label) if type(s) is For)
+        assert (vectors.kind, lanes.kind) == (ForKind.UNROLL, ForKind.VECTOR)
+        assert block.writes[0].buffer.align == ((2, 16, 0),), "rows begin with a line of the cache"
