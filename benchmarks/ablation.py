@@ -196,10 +196,11 @@ def main() -> None:
         raise SystemExit(f"{options.database} has no measurement with features of this version")
     table = Table(
         Column("", no_wrap=True),
-        *(f"{n} trials" for n in POINTS),
+        *map(str, POINTS),
         "failed",
         "nothing left",
         box=None,
+        title="the best found over the best of all, after so many trials",
     )
     for part in parts(tasks):
         found = worth(tasks, part, options.seeds)
