@@ -7,8 +7,8 @@ programs of the database, what a session learns of decisions and of failures, th
 drawn (the best predicted in their order), the learned model altogether (the analytic estimate
 alone), all predictions (random order), one choice of the rules (without the sketches that have it
 in their name). Printed is the best time after so many trials over the best time of all, as
-geometric mean over programs and seeds: 1 is best, and what changes nothing is worth nothing. Then
-the share of those trials that failed.
+geometric mean over programs and seeds: 1 is best, and what changes nothing is worth nothing. While
+all have failed, that counts as the slowest of all. Then the share of those trials that failed.
 
 New candidates cannot be replayed, so what evolution is worth does not show here. The base model may
 have been trained on measurements of the same programs.
@@ -170,12 +170,13 @@ def worth(tasks: Sequence[Task], part: str, seeds: int) -> Worth:
     shares: list[float] = []
     lost = 0
     for task in tasks:
-        least = min(r.seconds for r in task.tried)
+        ran = [r.seconds for r in task.tried if math.isfinite(r.seconds)]
+        least, most = min(ran), max(ran)
         for seed in range(seeds):
             went = list(islice(course(task, part, seed, tasks), max(POINTS) // BATCH))
             if went:
                 at = [went[min(n // BATCH, len(went)) - 1][0] for n in POINTS]
-                logs.append([math.log(seconds / least) for seconds in at])
+                logs.append([math.log(min(seconds, most) / least) for seconds in at])
                 shares.append(went[-1][1])
             elif seed == 0:
                 lost += 1
