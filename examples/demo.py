@@ -29,7 +29,7 @@ from tilewright.codegen.detect import resolve
 from tilewright.runtime import Timing, time_interleaved
 from tilewright.runtime.timer import format_seconds, wait_for_threads
 
-ROUNDS = 15
+ROUNDS = 41
 SLOW_SECONDS = 1.0
 
 
