@@ -28,6 +28,7 @@ from .errors import (
 
 if TYPE_CHECKING:
     from . import ops
+    from .autotune.own_rules import sketch_rule
     from .autotune.tune import tune
     from .compile import build, build_library
     from .runtime import Module, load
@@ -74,6 +75,7 @@ __all__ = [
     "register_intrin",
     "require",
     "script",
+    "sketch_rule",
     "te",
     "tune",
 ]
@@ -93,6 +95,7 @@ _HOMES = {
     "require": ".schedule.require",
     "register_intrin": ".tir.intrinsics",
     "script": ".tir.script",
+    "sketch_rule": ".autotune.own_rules",
     "tune": ".autotune.tune",
 }
 

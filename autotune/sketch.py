@@ -20,6 +20,7 @@ from ..schedule.require import Space
 from ..target import Target
 from ..tir.ir import Expr, Func, Label, Var
 from .garbage import collected_later
+from .own_rules import schedules_by_own_rules
 
 _log = logging.getLogger(__name__)
 
@@ -108,8 +109,9 @@ def sketches(
 ) -> tuple[Sketch, ...]:
     """The sketches of a concrete program, the most promising first; `only` says which, by name.
 
-    With `algebra`, also of programs that are the same over the reals alone. A program for which no
-    rule makes one is left as it is written, and a warning says why.
+    Those of rules of the user's own come last. With `algebra`, also of programs that are the same
+    over the reals alone. A program for which no rule makes one is left as it is written, and a
+    warning says why.
 
     Raises `ScheduleError` where `only` leaves none.
     """
@@ -127,6 +129,9 @@ def sketches(
             refused.append(f"{name}: {error}")
             continue
         made.append(replace(Sketch.of(draft.schedule, name), prune=tuple(draft.prune)))
+    for name, schedule in schedules_by_own_rules(func, target):
+        if only is None or only(name):
+            made.append(Sketch.of(schedule, name))
     if not made and only is None:
         _log.warning("no rule makes a schedule for %s: left as written", func.name)
         _log.info("%s", "\n".join(refused))

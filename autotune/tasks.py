@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 from ..errors import TuningError
 from ..schedule import Schedule
+from ..target import Target
 from ..tir.equality import structural_equal
 from ..tir.ir import Func
-from .sketch import Sketch
+from .own_rules import SKETCH_RULES
+from .sketch import Sketch, sketches
 
 
 class Task(NamedTuple):
@@ -31,6 +33,19 @@ def tasks(given: Any) -> tuple[list[Task], bool]:
         return [Task(func, None) for func in _several(given)], True
     own = _own(given)
     return [Task((given if isinstance(given, Schedule) else given[0]).original, own)], False
+
+
+def made_ahead(task: Task, target: Target, *, algebra: bool) -> Sequence[Sketch] | None:
+    """The sketches of a task that may take steps of the user's own; `None` where none can.
+
+    Raises `TuningError` for steps that builders cannot import.
+    """
+    if task.own is not None or not SKETCH_RULES:
+        return task.own
+    made = sketches(task.func, target, algebra=algebra)
+    for sketch in made:
+        _require_importable(sketch)
+    return made
 
 
 def weights_of(weights: Sequence[float] | None, count: int) -> list[float]:
@@ -59,26 +74,30 @@ def _several(funcs: Any) -> list[Func]:
 def _own(func: Any) -> list[Sketch]:
     """What is not a program but symbolic schedules of one, as sketches."""
     schedules: Any = [func] if isinstance(func, Schedule) else func
-    made = isinstance(schedules, Sequence) and all(isinstance(s, Schedule) for s in schedules)
-    if not made or not schedules:
+    several = isinstance(schedules, Sequence) and all(isinstance(s, Schedule) for s in schedules)
+    if not several or not schedules:
         raise TuningError(
             "expected a program (Func) to tune, or an open schedule of it, found {0!r}",
             type(func).__name__,
             hint="call the function that makes the program: tune(matmul(), ...)",
         )
-    sketches = [Sketch.of(schedule, f"own{n}") for n, schedule in enumerate(schedules)]
-    for sketch, schedule in zip(sketches, schedules, strict=True):
+    made = [Sketch.of(schedule, f"own{n}") for n, schedule in enumerate(schedules)]
+    for sketch, schedule in zip(made, schedules, strict=True):
         if not structural_equal(schedule.original, schedules[0].original):
             raise TuningError(
                 "schedules of two programs, {0} and {1}; a session tunes one",
                 schedules[0].original.name,
                 schedule.original.name,
             )
-        if "__main__" in sketch.modules:
-            raise TuningError(
-                "{0} takes steps that this script or notebook defines, which the processes that "
-                "build cannot import",
-                sketch.name,
-                hint="put the primitives into a module, and import that here",
-            )
-    return sketches
+        _require_importable(sketch)
+    return made
+
+
+def _require_importable(sketch: Sketch) -> None:
+    if "__main__" in sketch.modules:
+        raise TuningError(
+            "{0} takes steps that this script or notebook defines, which the processes that "
+            "build cannot import",
+            sketch.name,
+            hint="put the primitives into a module, and import that here",
+        )

@@ -31,7 +31,7 @@ from .roofline import roofline
 from .search import Search
 from .session import Setting, Tuning
 from .stop import StopRules
-from .tasks import tasks, weights_of
+from .tasks import made_ahead, tasks, weights_of
 from .together import run
 from .verify import require_tolerance
 
@@ -150,7 +150,8 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
         database.put(*subject)
     unfinished = [_unfinished(database, s, meter.budget) if resume else None for s in subjects]
     meter.spend(*history.used(database, [u for u in unfinished if u is not None]))
-    modules = sorted({name for p in programs for sketch in p.own or () for name in sketch.modules})
+    made = [made_ahead(p, resolved, algebra=tolerance is not None) for p in programs]
+    modules = sorted({name for some in made for sketch in some or () for name in sketch.modules})
     crew = Crew(resolved, options.measure, modules)
     measurers = [
         Measurer(p.func, resolved, options.measure, crew=crew, tolerance=tolerance)
@@ -168,7 +169,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
                 resolved,
                 seed=seed,
                 config=options.search,
-                made=program.own,
+                made=made[n],
                 known=known,
                 algebra=tolerance is not None,
             )
