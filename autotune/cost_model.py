@@ -113,9 +113,8 @@ class CostModel:
         related, known, sizes = self._related
         wrong = np.concatenate([known, self._wrong(features, seconds)])
         ran = np.isfinite(wrong)
-        own = np.ones(len(features))
-        level = np.concatenate([sizes, own > 0])
-        weight = np.concatenate([np.where(sizes, SIZES, OTHERS), own])
+        level = np.concatenate([sizes, np.ones(len(features), dtype=np.bool_)])
+        weight = np.concatenate([np.where(sizes, SIZES, OTHERS), np.ones(len(features))])
         self._offset = float(np.median(wrong[ran & level])) if (ran & level).any() else 0.0
         self._width = features.shape[1]
         rows = np.vstack([self._whole(related), features])
