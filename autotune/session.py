@@ -152,9 +152,8 @@ class Tuning:
     def hold_finals(self) -> None:
         """Time the fastest candidates in turns.
 
-        These are measurements of their own, and the last word on those schedules: the first times
-        were good by luck too. Where that makes one the best that did not take part, those that may
-        be the fastest are timed once more, with it, in half the time.
+        These are measurements of their own, and the last word of the session: the first times were
+        good by luck too.
         """
         try:
             self._hold_finals()

@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from .contest import summary
-from .lookup import CHECKED, EXACT, SUPERSEDED, Check, Layers, best, failed_checks, settled, within
+from .lookup import CHECKED, EXACT, SUPERSEDED, Check, Layers, best, failed_checks, usable, within
 from .models import TABLES
 from .near import distance
 from .read import get
@@ -213,7 +213,7 @@ def _refused(
     tolerance: float | None,
 ) -> list[Refused]:
     failed = CHECKED.in_(sorted(checks)) if checks else false()
-    moments = settled(connection, id, goal.comparable, generation, checks, tolerance=tolerance)[1]
+    _, moments = usable(connection, id, goal.comparable, generation, checks, tolerance=tolerance)
     outdated = or_(
         false(),
         *(

@@ -181,7 +181,7 @@ def fastest(
     tolerance: float | None = None,
 ) -> tuple[Measurement, ScheduleRecord] | None:
     """The fastest usable measurement of one database; see `usable`."""
-    found = usable(connection, workload, comparable, generation, failed, schedule, 1, tolerance)
+    found, _ = usable(connection, workload, comparable, generation, failed, schedule, 1, tolerance)
     return found[0] if found else None
 
 
@@ -194,27 +194,13 @@ def usable(
     schedule: str | None = None,
     most: int = 1,
     tolerance: float | None = None,
-) -> list[tuple[Measurement, ScheduleRecord]]:
+) -> tuple[list[tuple[Measurement, ScheduleRecord]], Moments]:
     """The `most` fastest usable measurements of one database, the fastest first.
 
-    `failed` are the checks that failed in any layer. `schedule` asks for that schedule only, which
-    need not be among those of the last contest.
+    And the last contests of the sessions that had measured faster ones before them. `failed` are
+    the checks that failed in any layer. `schedule` asks for that schedule only, which need not be
+    among those of the last contest.
     """
-    values = workload, comparable, generation, failed, schedule, most, tolerance
-    return settled(connection, *values)[0]
-
-
-def settled(
-    connection: Connection,
-    workload: str,
-    comparable: str,
-    generation: str | None,
-    failed: Collection[Check],
-    schedule: str | None = None,
-    most: int = 1,
-    tolerance: float | None = None,
-) -> tuple[list[tuple[Measurement, ScheduleRecord]], Moments]:
-    """As `usable`, and the last contests of sessions that measured faster ones before."""
     wanted = {
         "generation": generation,
         "failed": sorted(failed) or None,

@@ -140,7 +140,8 @@ def _usable(
     failed = failed_checks(layers, other.id) if len(layers) > 1 else set()
     fastest: dict[str, Relative] = {}
     for location, connection in layers:
-        found = usable(connection, other.id, comparable, generation, failed, None, count, tolerance)
+        values = other.id, comparable, generation, failed, None, count, tolerance
+        found, _ = usable(connection, *values)
         for measured, schedule in found:
             known = fastest.get(schedule.id)
             if known is None or _rank(measured) < _rank(known.measurement):

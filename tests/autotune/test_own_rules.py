@@ -32,9 +32,10 @@ def none_left() -> Iterator[None]:
     """What is registered here is gone afterwards."""
     steps, rules = dict(PRIMITIVES), dict(SKETCH_RULES)
     yield
-    for registry, before in ((PRIMITIVES, steps), (SKETCH_RULES, rules)):
-        registry.clear()
-        registry.update(before)  # type: ignore[arg-type]
+    PRIMITIVES.clear()
+    PRIMITIVES.update(steps)
+    SKETCH_RULES.clear()
+    SKETCH_RULES.update(rules)
 
 
 def rows_of_vectors(sch: Schedule, target: Target) -> None:
