@@ -32,6 +32,8 @@ PEERS = ("numpy", "torch", "onnxruntime", "openvino", "jax", "numba")
 ON_DEMAND = ("inductor", "tvm")
 _NEEDS = {"onnxruntime": "onnxruntime, onnx", "openvino": "openvino, onnx", "inductor": "torch"}
 _DATABASE = "TILEWRIGHT_BENCHMARK_DB"
+_TVM_TRIALS = "TILEWRIGHT_BENCHMARK_TVM_TRIALS"
+TRIALS = 64
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--peers", type=_words, help=f"of {', '.join(PEERS + ON_DEMAND)}")
     found.add_argument("--threads", type=_numbers, default=[1, 2], metavar="1,2")
     found.add_argument("--rounds", type=int, default=9)
-    found.add_argument("--trials", type=int, default=64, help="for untuned kernels; 0: none")
+    found.add_argument("--trials", type=int, default=TRIALS, help="for untuned kernels; 0: none")
     found.add_argument("--db", default="benchmarks.db", help="the tuning database")
     found.add_argument("--json", type=Path, default=Path("build/benchmarks.json"))
     found.add_argument("--quick", action="store_true", help="small shapes: does it work?")
@@ -139,7 +141,11 @@ def measured(
     options: argparse.Namespace,
 ) -> Iterator[dict[str, Any]]:
     """A row for each case: what is in the JSON file."""
-    environment = {**os.environ, _DATABASE: str(Path(options.db).resolve())}
+    environment = {
+        **os.environ,
+        _DATABASE: str(Path(options.db).resolve()),
+        _TVM_TRIALS: str(options.trials or TRIALS),
+    }
     _create(options.db)
     with peers(names, threads, pythons, environment) as workers:
         for case in cases:

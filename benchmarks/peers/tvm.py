@@ -1,7 +1,7 @@
 """TVM with MetaSchedule at its default settings, in an environment of its own (the extra `tvm`).
 
-Each case is tuned once, with as many trials as `TILEWRIGHT_BENCHMARK_TVM_TRIALS` says (64 if it is
-not set); what was found is kept in `build/tvm`.
+Each case is tuned once for each number of trials, that of `TILEWRIGHT_BENCHMARK_TVM_TRIALS`, which
+`kernels.py` sets; what was found is kept in `build/tvm`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def prepare(case: Case, arrays: list[Array], threads: int) -> Call | None:
     target = tvm.target.Target(
         {"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu(), "num-cores": threads}
     )
-    trials = int(os.environ.get(TRIALS, "64"))
+    trials = int(os.environ[TRIALS])
     name = "".join(c if c.isalnum() else "-" for c in case.name)
     folder = _ROOT / "build" / "tvm" / f"{name}-{threads}-{trials}"
     schedule = _tuned(func, target, folder, trials, threads)
