@@ -216,10 +216,14 @@ def vector_choices(block: Block) -> list[Var]:
         )
         if not fits:
             continue
-        packs = sum(1 for i in reading if v in i.used and i.strides[v] != 1)
-        (good if step == beside else possible).append((packs, v))
+        (good if step == beside else possible).append((packed_for(block, v), v))
     ordered = [v for _, v in sorted(good, key=lambda x: x[0])]
     return ordered + [v for _, v in sorted(possible, key=lambda x: x[0])]
+
+
+def packed_for(block: Block, var: Var) -> int:
+    """How many inputs do not lie side by side along a variable."""
+    return sum(1 for i in inputs_of(block) if var in i.used and i.strides[var] != 1)
 
 
 def low_digits(block: Block) -> dict[Var, int]:

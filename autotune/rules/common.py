@@ -15,10 +15,15 @@ from ...tir.ir import Block, Buffer, Label, Var
 
 def lanes_for(target: Target, dtype: str, extent: int) -> int:
     """Lanes of a native vector of `dtype`, fewer where the extent is less than that."""
-    lanes = max(1, target.vector_bits // dtypes.info(dtype).bits)
+    lanes = native_lanes(target, dtype)
     while lanes > 1 and lanes >= 2 * extent:
         lanes //= 2
     return lanes
+
+
+def native_lanes(target: Target, dtype: str) -> int:
+    """Lanes of a native vector of `dtype`."""
+    return max(1, target.vector_bits // dtypes.info(dtype).bits)
 
 
 def widest(block: Block) -> str:

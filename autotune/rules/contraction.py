@@ -43,14 +43,13 @@ from ..structure import (
     output_of,
     reduced,
     spatial,
-    vector_choices,
 )
 from .common import fused, lanes_for, nbytes, unroll_hint, widest
 from .digits import lay_out_digits
 from .elementwise import schedule_following
 from .joining import flatten
 from .packing import Packed, pack, packings, schedule_copy
-from .tiles import fewest_registers, sample_tiles, write_back
+from .tiles import fewest_registers, sample_tiles, vector_variables, write_back
 
 SHORTEST = 8
 """Steps of the reduction in a part of it, at least."""
@@ -94,11 +93,12 @@ def contraction_variants(
     """
     main = members[0]
     inputs = inputs_of(main)
-    for plan in _plans(main):
+    vectors = vector_variables(main, target)
+    for plan in _plans(main, vectors):
         along = [inputs[n] for n, by in plan.packs if by is plan.vector]
         parts = [
             "blocked" if plan.blocked else "tiled",
-            *(["across"] if plan.vector is not vector_choices(main)[0] else []),
+            *(["across"] if plan.vector is not vectors[0] else []),
             *(f"pack{inputs[n].buffer.name}" for n, _ in plan.packs),
         ]
         tiled = functools.partial(
@@ -112,8 +112,8 @@ def contraction_variants(
             yield "_".join(parts), (tiled, placed)
 
 
-def _plans(main: Block) -> Iterator[Plan]:
-    for vector in vector_choices(main)[:2]:
+def _plans(main: Block, vectors: list[Var]) -> Iterator[Plan]:
+    for vector in vectors:
         for packs in dict.fromkeys(packings(main, vector)):
             yield Plan(vector, packs)
             if len(packs) < 2 and _parts(main) and not low_digits(main):

@@ -21,9 +21,9 @@ from ...schedule.index_map import IndexMap
 from ...target import Target
 from ...tir.ir import Binary, Block, Const, Expr, Func, IterKind, Label, Op, Var
 from ...tir.visit import children
-from ..structure import extents, in_order, low_digits, output_of, vector_choices
+from ..structure import extents, in_order, low_digits, output_of
 from .nests import is_plain
-from .tiles import fewest_registers
+from .tiles import fewest_registers, vector_variables
 
 
 def with_digits(func: Func, target: Target) -> tuple[list[int], Func]:
@@ -39,7 +39,7 @@ def with_digits(func: Func, target: Target) -> tuple[list[int], Func]:
         except ScheduleError:
             continue
         apart = find_block(trial.func, block.label)
-        choices = vector_choices(apart)[:2]
+        choices = vector_variables(apart, target)
         if any(fewest_registers(apart, v) < target.vector_registers for v in choices):
             sch = trial
             done.append(n)

@@ -8,13 +8,39 @@ from collections.abc import Mapping
 from ...schedule import Schedule
 from ...schedule.blocks import free_vars
 from ...schedule.find import find_block
+from ...target import Target
 from ...tir.ir import Block, Dim, Label, Var
-from ..structure import extents, inputs_of, low_digits, output_of, reduced, spatial
-from .common import powers
+from ..structure import (
+    extents,
+    inputs_of,
+    low_digits,
+    output_of,
+    packed_for,
+    reduced,
+    spatial,
+    vector_choices,
+)
+from .common import native_lanes, powers, widest
 
 MAX_TILE = 16
 MAX_VECTORS = 6
 MAX_MIDDLE = 256
+FILLED = 0.75
+"""The share of its lanes that vectors along a variable fill, of what others fill."""
+
+
+def vector_variables(main: Block, target: Target) -> list[Var]:
+    """The variables along which a register tile may have vectors: the best, and at most two more.
+
+    Those fill their lanes (8 images leave half of 16 empty, and 128 channels none) and take as
+    little packing as any that do.
+    """
+    first, others = vector_choices(main)[:1], vector_choices(main)[1:]
+    sizes, lanes = extents(main), native_lanes(target, widest(main))
+    filled = {v: sizes[v] / (-(-sizes[v] // lanes) * lanes) for v in others}
+    full = [v for v in others if filled[v] >= FILLED * max(filled.values())]
+    least = [v for v in full if packed_for(main, v) == packed_for(main, full[0])]
+    return [*first, *least[:2]]
 
 
 def tile_variables(main: Block, vector: Var) -> list[Var]:

@@ -15,7 +15,9 @@ from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.profile import profile
 from tilewright.autotune.rules import plans
 from tilewright.autotune.rules.bands import MAX_BAND
+from tilewright.autotune.rules.tiles import vector_variables
 from tilewright.autotune.sketch import sketches
+from tilewright.autotune.structure import in_order
 from tilewright.autotune.verify import compare, slack_of, tolerance_of
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import resolve
@@ -563,6 +565,34 @@ def test_vectors_of_channels_are_written_along_rows() -> None:
     for row in Rowspace(sketch).sample(np.random.default_rng(0), ROWS):
         scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
         assert "vscatter" not in compile_func(scheduled, target).assembly()
+
+
+@pytest.mark.parametrize(
+    ("images", "size", "channels", "along"),
+    [
+        (1, 14, 64, ["vx", "vo"]),
+        (2, 14, 64, ["vx", "vo"]),
+        (16, 4, 64, ["vx", "vn", "vo"]),
+        (20, 4, 64, ["vx", "vo"]),
+        (32, 4, 20, ["vx", "vn"]),
+    ],
+)
+def test_vectors_run_along_what_fills_them(
+    images: int, size: int, channels: int, along: list[str]
+) -> None:
+    """Images of a batch, or channels; what is contiguous comes first though it fill less."""
+    func = ops.conv2d_func(images, 8, size, size, channels, constant_w=True)
+    target = resolve("cpu -mcpu=cascadelake -threads=1")
+    assert [v.name for v in vector_variables(in_order(func)[-1], target)] == along
+    first = {name.split("+")[0] for name in (s.name for s in sketches(func, target))}
+    assert ("tiled_across_packW" in first) is ("vo" in along)
+    assert ("tiled_across_packY_pad" in first) is ("vn" in along)
+
+
+def test_products_of_tiny_matrices_have_vectors_of_many() -> None:
+    func = ops.matmul_func(4, 4, 4, batch=64)
+    target = resolve("cpu -mcpu=cascadelake -threads=1")
+    assert [v.name for v in vector_variables(in_order(func)[-1], target)] == ["vj", "vb"]
 
 
 def test_packing_reads_rows_from_end_to_end() -> None:
