@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..codegen.llvm_load import NEAR
@@ -15,11 +16,14 @@ from ..tir.ir import (
     Block,
     Buffer,
     Call,
+    Const,
+    Dim,
     Expr,
     Func,
     IterKind,
     Load,
     Op,
+    Region,
     Select,
     Var,
 )
@@ -54,20 +58,31 @@ def inputs_of(block: Block) -> list[Input]:
 
     Its own outputs are left out, and what its init alone reads, which comes last.
     """
-    written = region_buffers(block.writes)
     body = {n.buffer for n in walk(block.body) if type(n) is Load}
-    variables = [i.var for i in block.iters]
+    sizes = extents(block)
     found: dict[Buffer, list[tuple[Expr, ...]]] = {}
-    for region in block.reads:
-        if region.buffer in body and region.buffer not in written:
+    for region in _read(block):
+        if region.buffer in body:
             found.setdefault(region.buffer, []).append(tuple(r.min for r in region.ranges))
-    return [_input(b, accesses, variables) for b, accesses in found.items()]
+    variables = [i.var for i in block.iters]
+    return [_input(b, accesses, variables, sizes) for b, accesses in found.items()]
 
 
-def _input(buffer: Buffer, accesses: list[tuple[Expr, ...]], variables: list[Var]) -> Input:
+def _read(block: Block) -> list[Region]:
+    """The regions that a block reads of what it does not write."""
+    written = region_buffers(block.writes)
+    return [r for r in block.reads if r.buffer not in written]
+
+
+def _input(
+    buffer: Buffer,
+    accesses: list[tuple[Expr, ...]],
+    variables: list[Var],
+    sizes: Mapping[Var, int],
+) -> Input:
     used = {n for a in accesses for e in a for n in walk(e) if type(n) is Var}
     first = accesses[0]
-    at = joined(buffer, first)
+    at = _parted(joined(buffer, first), sizes)
     same = all(tuple(map(key_of, a)) == tuple(map(key_of, first)) for a in accesses)
     own = set(variables)
     counted = Counter(n for e in at.indices for n in walk(e) if type(n) is Var)
@@ -79,11 +94,36 @@ def _input(buffer: Buffer, accesses: list[tuple[Expr, ...]], variables: list[Var
     indexing = [v for v in variables if v in used]
     strides = {v: _stride(buffer, at, v) for v in indexing}
     for a in accesses[1:]:
-        other = joined(buffer, a)
+        other = _parted(joined(buffer, a), sizes)
         for v in indexing:
             if _stride(buffer, other, v) != strides[v]:
                 strides[v] = None
     return Input(buffer, at, frozenset(indexing), plain, strides)
+
+
+def _parted(at: Joined, sizes: Mapping[Var, int]) -> Joined:
+    """An access with each number of two digits, whose `sizes` make the dimension, as two of them.
+
+    W[g * 8 + l, k], of shape (32, 16), g < 4, l < 8   ->   W[g, l, k], of shape (4, 8, 16)
+    """
+    parts: list[tuple[Dim, Expr, tuple[int, ...]]] = []
+    for n, e, dims in zip(at.shape, at.indices, at.dims, strict=True):
+        high, low = _two_digits(e, sizes) or (None, None)
+        if high is not None and low is not None and n == sizes[high] * sizes[low]:
+            parts += [(sizes[high], high, dims), (sizes[low], low, dims)]
+        else:
+            parts.append((n, e, dims))
+    return Joined(*zip(*parts, strict=True)) if len(parts) > len(at.shape) else at
+
+
+def _two_digits(e: Expr, sizes: Mapping[Var, int]) -> tuple[Var, Var] | None:
+    """The variables `h` and `l` of `h * n + l`, where `l` is below `n`."""
+    if not (type(e) is Binary and e.op is Op.ADD and type(e.b) is Var and type(e.a) is Binary):
+        return None
+    high, by = e.a.a, e.a.b
+    if e.a.op is not Op.MUL or type(high) is not Var or type(by) is not Const:
+        return None
+    return (high, e.b) if high in sizes and sizes.get(e.b) == by.value else None
 
 
 def _stride(buffer: Buffer, at: Joined, var: Var) -> int | None:
@@ -117,7 +157,7 @@ def output_of(block: Block) -> Input | None:
     if len(buffers) != 1:
         return None
     accesses = [tuple(r.min for r in region.ranges) for region in block.writes]
-    return _input(buffers.pop(), accesses, [i.var for i in block.iters])
+    return _input(buffers.pop(), accesses, [i.var for i in block.iters], {})
 
 
 def spatial(block: Block) -> list[Var]:
@@ -227,16 +267,40 @@ def packed_for(block: Block, var: Var) -> int:
 
 
 def low_digits(block: Block) -> dict[Var, int]:
+    """The `last_digits` of numbers at which no input is read, and their extents.
+
+    Of `Y[i, h * 2 + l] += X[i, h] * W[l]` it is `l`: elements lie side by side for all of it
+    together.
+    """
+    read = {key_of(e) for r in _read(block) for e in (x.min for x in r.ranges)}
+    return {v: n for v, (e, n) in _digits(block).items() if key_of(e) not in read}
+
+
+def grouped(block: Block) -> dict[Var, int]:
+    """The `last_digits` of numbers at which an input is read, and their extents.
+
+    Of `Y[g * 8 + l] += X[g * 8 + k] * W[g * 8 + l, k]` it is `l`: a group is cut without remainder.
+    """
+    low = low_digits(block)
+    return {v: n for v, n in last_digits(block).items() if v not in low}
+
+
+def last_digits(block: Block) -> dict[Var, int]:
     """The last variables of output indices that are numbers of several digits, and their extents.
 
-    Of `Y[i, h * 2 + l]` it is `l`: elements lie side by side for all of it together.
+    Of `Y[i, h * 2 + l]` it is `l`.
     """
+    return {v: n for v, (_, n) in _digits(block).items()}
+
+
+def _digits(block: Block) -> dict[Var, tuple[Expr, int]]:
+    """The last digits with their numbers and extents."""
     out = output_of(block)
     if out is None:
         return {}
     sizes = extents(block)
     return {
-        v: sizes[v]
+        v: (e, sizes[v])
         for e in out.at.indices
         for v in spatial(block)
         if type(e) is not Var and sizes.get(v, 1) > 1 and _coefficient(e, v) == 1

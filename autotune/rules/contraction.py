@@ -37,8 +37,9 @@ from ..sketch import Draft, Rule
 from ..structure import (
     Input,
     extents,
+    grouped,
     inputs_of,
-    low_digits,
+    last_digits,
     matched,
     output_of,
     reduced,
@@ -116,7 +117,7 @@ def _plans(main: Block, vectors: list[Var]) -> Iterator[Plan]:
     for vector in vectors:
         for packs in dict.fromkeys(packings(main, vector)):
             yield Plan(vector, packs)
-            if len(packs) < 2 and _parts(main) and not low_digits(main):
+            if len(packs) < 2 and _parts(main) and not last_digits(main):
                 yield Plan(vector, packs, blocked=True)
 
 
@@ -270,7 +271,7 @@ def _cut(
     In cache rows are outside and vectors inside, so that what rows share comes from near. The last
     loop is the lanes of a vector.
     """
-    sizes = extents(block)
+    sizes, groups = extents(block), grouped(block)
     units: list[Var] = []
     outer: list[Var] = []
     middle: list[Var] = []
@@ -279,10 +280,11 @@ def _cut(
     for v in spatial(block):
         if v is tiles.vector:
             factors = [None, tiles.middle[v], tiles.inner[v], tiles.lanes]
-            a, *inmost = sch.split(loops[v], factors=factors)
+            a, *inmost = sch.split(loops[v], factors=factors, perfect=v in groups)
             outer.append(a)
         elif v in tiles.middle:
-            a, b, c = sch.split(loops[v], factors=[None, tiles.middle[v], tiles.inner[v]])
+            factors = [None, tiles.middle[v], tiles.inner[v]]
+            a, b, c = sch.split(loops[v], factors=factors, perfect=v in groups)
             outer.append(a)
             middle.append(b)
             tile.append(c)

@@ -5,7 +5,12 @@
       ->  for h, l, k: Y[h * 2 + l] += X[k, h] * W[k, l]
 
 Transposed convolutions whose windows do not overlap are of this form. Each of the two moves along
-inputs in constant steps, or not at all: what it does not move along is shared.
+inputs in constant steps, or not at all: what it does not move along is shared. So are the channels
+of a group, which another input may be read at:
+
+    for o, k: Y[o, x] += X[o // 8 * 8 + k, x] * W[o, k]
+
+      ->  for g, l, k: Y[g * 8 + l, x] += X[g * 8 + k, x] * W[g * 8 + l, k]
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from ...schedule.index_map import IndexMap
 from ...target import Target
 from ...tir.ir import Binary, Block, Const, Expr, Func, IterKind, Label, Op, Var
 from ...tir.visit import children
-from ..structure import extents, in_order, low_digits, output_of
+from ..structure import extents, in_order, last_digits, output_of
 from .nests import is_plain
 from .tiles import fewest_registers, vector_variables
 
@@ -60,7 +65,7 @@ def separate_digits(sch: Schedule, label: Label) -> None:
 def lay_out_digits(sch: Schedule, label: Label) -> None:
     """Give each digit of the indices at which a block writes, an internal buffer, a dimension."""
     block = find_block(sch.func, label)
-    out, low = output_of(block), low_digits(block)
+    out, low = output_of(block), last_digits(block)
     if out is None or not low:
         return
     indices = tuple(Var(f"d{d}") for d in range(len(out.buffer.shape)))
@@ -72,29 +77,37 @@ def lay_out_digits(sch: Schedule, label: Label) -> None:
 
 
 def _cuts(block: Block) -> dict[Var, int]:
-    """The spatial variables that inputs use in quotients and remainders alone, by one number."""
+    """The spatial variables that inputs use in quotients and remainders by one number.
+
+    Where the output is contiguous in one, alone.
+    """
     found: dict[Var, int] = {}
-    sizes = extents(block)
+    sizes, out = extents(block), output_of(block)
     written = {r.buffer for r in block.writes}
     indices = [r.min for x in block.reads if x.buffer not in written for r in x.ranges]
     for i in block.iters:
         if i.kind is not IterKind.SPATIAL:
             continue
         by = {n for e in indices for n in _divisors(e, i.var)}
+        if out is not None and out.strides.get(i.var) != 1:
+            by.discard(0)
         if len(by) == 1:
             (number,) = by
             size = sizes.get(i.var, 1)
-            if number is not None and 1 < number < size and size % number == 0:
+            if 1 < number < size and size % number == 0:
                 found[i.var] = number
     return found
 
 
-def _divisors(e: Expr, var: Var) -> Iterator[int | None]:
-    """The numbers that an index divides a variable by, `None` where it uses it by itself."""
+def _divisors(e: Expr, var: Var) -> Iterator[int]:
+    """The numbers that an index divides a variable by, 0 where it uses it by itself.
+
+    -1 for those that are no constant.
+    """
     if e is var:
-        yield None
+        yield 0
     elif type(e) is Binary and e.op in (Op.FLOORDIV, Op.MOD) and e.a is var:
-        yield int(e.b.value) if type(e.b) is Const else None
+        yield int(e.b.value) if type(e.b) is Const else -1
     else:
         for n in children(e):
             yield from _divisors(n, var)

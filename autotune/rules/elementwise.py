@@ -11,7 +11,7 @@ from ...schedule.find import find_block, path_to
 from ...target import Target
 from ...tir.ir import Block, Dim, For, ForKind, Func, Label, Var, ceildiv
 from ..sketch import Draft, Rule
-from ..structure import Input, extents, inputs_of, output_of, spatial
+from ..structure import Input, extents, grouped, inputs_of, output_of, spatial
 from .common import attempt, elements, fused, lanes_for, nbytes, powers, unroll_hint, widest
 from .squares import turn_in_squares
 
@@ -194,7 +194,7 @@ def _leaves(func: Func, block: Block, target: Target) -> bool:
 
 def _is_for_one(func: Func, block: Block) -> bool:
     """Whether a block fills a buffer for one reduction, which reads another part of it at each of
-    its spatial places, but for what windows share."""
+    its spatial places, but for what windows and the results of a group share."""
     out = output_of(block)
     if out is None or out.buffer not in func.allocs:
         return False
@@ -203,8 +203,8 @@ def _is_for_one(func: Func, block: Block) -> bool:
     if len(readers) != 1 or not has_reduction(readers[0]):
         return False
     (read,) = [i for i in inputs_of(readers[0]) if i.buffer is buffer]
-    sizes = extents(readers[0])
-    return all(v in read.used or sizes[v] == 1 for v in spatial(readers[0]))
+    sizes, shared = extents(readers[0]), grouped(readers[0])
+    return all(v in read.used or v in shared or sizes[v] == 1 for v in spatial(readers[0]))
 
 
 def _turned(block: Block, other: Var) -> int:

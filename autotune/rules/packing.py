@@ -69,7 +69,7 @@ def pack(sch: Schedule, main: Label, index: int, by: Var, tile: Dim) -> Packed:
     views = [view] if (view := _computed(sch, main, index)) is not None else []
     block = find_block(sch.func, main)
     source = inputs_of(block)[index]
-    if len(source.at.shape) < len(source.buffer.shape):
+    if len(source.at.shape) != len(source.buffer.shape):
         # The notation of layouts is about dimensions, and squares are boxes of them.
         places = tuple(e for e in source.at.indices if type(e) is not Const)
         by_joined = IndexMap(tuple(i.var for i in block.iters), places)

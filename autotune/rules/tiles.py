@@ -12,6 +12,7 @@ from ...target import Target
 from ...tir.ir import Block, Dim, Label, Var
 from ..structure import (
     extents,
+    grouped,
     inputs_of,
     low_digits,
     output_of,
@@ -20,7 +21,7 @@ from ..structure import (
     spatial,
     vector_choices,
 )
-from .common import native_lanes, powers, widest
+from .common import lanes_for, native_lanes, powers, widest
 
 MAX_TILE = 16
 MAX_VECTORS = 6
@@ -33,11 +34,15 @@ def vector_variables(main: Block, target: Target) -> list[Var]:
     """The variables along which a register tile may have vectors: the best, and at most two more.
 
     Those fill their lanes (8 images leave half of 16 empty, and 128 channels none) and take as
-    little packing as any that do.
+    little packing as any that do. The vectors of a group are whole.
     """
+    sizes, groups, dtype = extents(main), grouped(main), widest(main)
+    native = native_lanes(target, dtype)
     first, others = vector_choices(main)[:1], vector_choices(main)[1:]
-    sizes, lanes = extents(main), native_lanes(target, widest(main))
-    filled = {v: sizes[v] / (-(-sizes[v] // lanes) * lanes) for v in others}
+    others = [
+        v for v in others if v not in groups or sizes[v] % lanes_for(target, dtype, sizes[v]) == 0
+    ]
+    filled = {v: sizes[v] / (-(-sizes[v] // native) * native) for v in others}
     full = [v for v in others if filled[v] >= FILLED * max(filled.values())]
     least = [v for v in full if packed_for(main, v) == packed_for(main, full[0])]
     return [*first, *least[:2]]
@@ -91,21 +96,29 @@ def sample_tiles(
     numbers of vectors and of rows that are often good. The vector's comes first. There is nothing
     of tiles in cache unless `cached`; what a tile has of the variables `given` is decided already.
     """
-    sizes = extents(main)
-    counts = list(range(1, min(MAX_VECTORS, vectors) + 1))
-    inner = {vector: sch.sample_categorical(counts, _weights(counts, vectors, favoured[0]))}
-    middle = {vector: _middle_tile(sch, vectors)} if cached else {}
+    sizes, groups = extents(main), grouped(main)
+    counts = _counts(vectors, MAX_VECTORS, whole=vector in groups)
+    one = vector in groups and vectors == 1
+    inner: dict[Var, Dim] = {vector: 1 if one else _sampled(sch, counts, vectors, favoured[0])}
+    middle: dict[Var, Dim] = (
+        {vector: 1 if vector in groups else _middle_tile(sch, vectors)} if cached else {}
+    )
     for n, v in enumerate(tile_variables(main, vector)):
-        rows = list(range(1, min(MAX_TILE if n == 0 else 4, sizes[v]) + 1))
-        inner[v] = (
-            given[v]
-            if v in given
-            else sch.sample_categorical(rows, _weights(rows, sizes[v], favoured[1]))
-        )
+        rows = _counts(sizes[v], MAX_TILE if n == 0 else 4, whole=v in groups)
+        inner[v] = given[v] if v in given else _sampled(sch, rows, sizes[v], favoured[1])
         if cached:
-            middle[v] = _middle_tile(sch, sizes[v])
+            middle[v] = 1 if v in groups else _middle_tile(sch, sizes[v])
     inner |= {v: sizes[v] for v in low_digits(main)}
     return inner, middle
+
+
+def _counts(extent: int, most: int, *, whole: bool) -> list[int]:
+    """The sizes that a tile may have, up to `most`; with `whole` those that divide the extent."""
+    return [n for n in range(1, min(most, extent) + 1) if not whole or extent % n == 0]
+
+
+def _sampled(sch: Schedule, values: list[int], extent: int, favoured: int) -> Dim:
+    return sch.sample_categorical(values, _weights(values, extent, favoured))
 
 
 def _weights(values: list[int], extent: int, favoured: int) -> list[float]:

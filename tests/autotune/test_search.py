@@ -34,6 +34,8 @@ PROGRAMS: dict[str, dict[str, Any]] = {
     "matmul_func": {"n": 510, "m": 770, "k": 256},
     "conv2d_func": {},
     "conv2d_func of 1x1": {"kernel": 1, "padding": 0, "h": 14, "w": 14, "bias": True},
+    "conv2d_func of groups": {"c": 48, "h": 14, "w": 14, "o": 96, "groups": 2},
+    "conv2d_func of a batch": {"n": 20, "h": 7, "w": 7},
     "depthwise_conv2d_func": {},
     "softmax_func": {"n": 64, "m": 1000},
     "layer_norm_func": {},

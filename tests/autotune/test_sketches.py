@@ -15,9 +15,10 @@ from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.profile import profile
 from tilewright.autotune.rules import plans
 from tilewright.autotune.rules.bands import MAX_BAND
-from tilewright.autotune.rules.tiles import vector_variables
+from tilewright.autotune.rules.digits import with_digits
+from tilewright.autotune.rules.tiles import tile_variables, vector_variables
 from tilewright.autotune.sketch import sketches
-from tilewright.autotune.structure import in_order
+from tilewright.autotune.structure import extents, in_order
 from tilewright.autotune.verify import compare, slack_of, tolerance_of
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import resolve
@@ -76,6 +77,9 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("conv2d_func", {**POINTWISE, "c": 40, "h": 7, "w": 9, "o": 12, "bias": True}),
     ("conv2d_func", {**POINTWISE, "c": 16, "h": 14, "w": 14, "o": 16, "epilogue": "relu"}),
     ("conv2d_func", {**POINTWISE, "n": 2, "c": 5, "h": 7, "w": 9, "o": 19, "layout": "NHWC"}),
+    ("conv2d_func", {"n": 2, "c": 8, "h": 7, "w": 9, "o": 24, "groups": 2, "bias": True}),
+    ("conv2d_func", {"c": 6, "h": 6, "w": 5, "o": 32, "groups": 2, "layout": "NHWC"}),
+    ("conv2d_func", {"n": 16, "c": 4, "h": 4, "w": 4, "o": 20}),
     ("depthwise_conv2d_func", {"c": 5, "h": 8, "w": 17}),
     ("pool2d_func", {"c": 3, "h": 9, "w": 18}),
     ("matmul_func", {"n": 37, "m": 40, "k": 65, "dtype": "int8", "epilogue": "relu"}),
@@ -589,8 +593,24 @@ def test_vectors_run_along_what_fills_them(
     assert ("tiled_across_packY_pad" in first) is ("vn" in along)
 
 
+@pytest.mark.parametrize(("channels", "vectors"), [(32, True), (8, True), (24, True), (20, False)])
+def test_channels_of_a_group_share_what_they_read(channels: int, vectors: bool) -> None:
+    """Register tiles and vectors span them, the latter where a group is whole vectors."""
+    func = ops.conv2d_func(2, 16, 7, 7, 4 * channels, groups=4, constant_w=True)
+    target = resolve("cpu -mcpu=haswell -threads=1")
+    (number,), apart = with_digits(func, target)
+    main = in_order(apart)[number]
+    row, *others = vector_variables(main, target)
+    group = tile_variables(main, row)[0]
+    assert extents(main)[group] == channels
+    assert any(v is group for v in others) is vectors
+    made = [s.name for s in sketches(func, target)]
+    assert "tiled+inside" in made
+    assert ("tiled_across_packW+rows" in made) is vectors
+
+
 def test_products_of_tiny_matrices_have_vectors_of_many() -> None:
-    func = ops.matmul_func(4, 4, 4, batch=64)
+    func = ops.matmul_func(8, 8, 8, batch=64)
     target = resolve("cpu -mcpu=cascadelake -threads=1")
     assert [v.name for v in vector_variables(in_order(func)[-1], target)] == ["vj", "vb"]
 
