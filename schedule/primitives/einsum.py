@@ -7,6 +7,7 @@ from dataclasses import replace as _replace
 from typing import Any, NamedTuple
 
 from ... import dtypes
+from ...tir.bounds import bound
 from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (
     Binary,
@@ -32,6 +33,7 @@ from ...tir.ir import (
     select,
     seq,
 )
+from ...tir.structure import key_of
 from ...tir.visit import rewrite_children, walk
 from ..available import require_still_concurrent
 from ..blocks import (
@@ -68,9 +70,10 @@ def pad_einsum(fn: Func, block: Label, padding: Sequence[Dim]) -> tuple[Func, tu
               for i, j, k in 12: C[i, j] += A_pad[i, k] * B_pad[k, j]
 
     `padding` has a number for each iteration variable of the block, in order; 1 leaves it alone.
-    What is padded must be indexed by plain iteration variables. Where dimensions of the result are
-    padded the block computes into an internal buffer, whose part within is copied out. Gives the
-    labels of the copying blocks, that of the result last.
+    What is padded must be indexed by plain iteration variables, but for windows: an input indexed
+    by `x + k` is padded by as many elements as `x` is, if that is no variable of the sum. Where
+    dimensions of the result are padded the block computes into an internal buffer, whose part
+    within is copied out. Gives the labels of the copying blocks, that of the result last.
     """
     found = find_block(fn, block)
     position = top_position(fn, block)
@@ -234,12 +237,19 @@ def _factors(value: Expr, block: Block) -> Iterator[Load]:
             )
 
 
+class _Grown(NamedTuple):
+    """A dimension that is padded: how much of it is copied, and its size with zeros."""
+
+    inside: int
+    extent: int
+
+
 class _Move(NamedTuple):
     """A buffer, the padded one in its place, and how each dimension is padded."""
 
     old: Buffer
     new: Buffer
-    dims: tuple[_Padded | None, ...]
+    dims: tuple[_Grown | None, ...]
 
 
 def _moves(block: Block, padded: Mapping[Var, _Padded]) -> dict[object, _Move]:
@@ -250,16 +260,7 @@ def _moves(block: Block, padded: Mapping[Var, _Padded]) -> dict[object, _Move]:
         if type(n) is not Load and type(n) is not Store:
             continue
         old = n.buffer
-        for e in n.indices:
-            require(
-                type(e) is Var or free_vars(e).isdisjoint(padded),
-                "{0} is indexed by {1}; what is padded must be indexed by plain iteration "
-                "variables",
-                old.name,
-                e,
-                at=block.label,
-            )
-        dims = tuple(padded.get(e) if type(e) is Var else None for e in n.indices)
+        dims = tuple(_grown(block, n, d, padded) for d in range(len(old.shape)))
         key = _key(n, padded)
         if any(dims) and key not in found:
             sizes = tuple(
@@ -272,9 +273,40 @@ def _moves(block: Block, padded: Mapping[Var, _Padded]) -> dict[object, _Move]:
     return found
 
 
+def _grown(
+    block: Block, access: Load | Store, d: int, padded: Mapping[Var, _Padded]
+) -> _Grown | None:
+    """How a dimension is padded that an access indexes."""
+    e, size = access.indices[d], access.buffer.shape[d]
+    if type(e) is Var:
+        p = padded.get(e)
+        return None if p is None else _Grown(p.inside, p.extent)
+    moving = free_vars(e) & padded.keys()
+    if not moving:
+        return None
+    spatial = all(i.kind is IterKind.SPATIAL for i in block.iters if i.var in moving)
+    _, last = bound(e, {i.var: (0, _last(i, padded)) for i in block.iters})
+    require(
+        spatial and type(access) is Load and isinstance(last, int) and isinstance(size, int),
+        "{0} is indexed by {1}; what is padded must be indexed by plain iteration variables, or by "
+        "windows of those that are not summed over",
+        access.buffer.name,
+        e,
+        at=block.label,
+    )
+    assert isinstance(last, int)
+    assert isinstance(size, int)
+    return _Grown(size, last + 1) if last >= size else None
+
+
+def _last(iteration: Iter, padded: Mapping[Var, _Padded]) -> Dim:
+    p = padded.get(iteration.var)
+    return (iteration.extent if p is None else p.extent) - 1
+
+
 def _key(access: Load | Store, padded: Mapping[Var, _Padded]) -> object:
     """What accesses share that go to one padded buffer: the buffer, and what is padded where."""
-    along = (e if type(e) is Var and e in padded else None for e in access.indices)
+    along = (None if free_vars(e).isdisjoint(padded) else key_of(e) for e in access.indices)
     return (access.buffer, *along)
 
 

@@ -190,6 +190,36 @@ def test_index_that_is_not_plain() -> None:
         sch.pad_einsum(sch.get_block("S"), [1, 4])
 
 
+def windows(size: int = 10, stride: int = 1) -> Func:
+    x, w = te.placeholder((4, 24), "float32", name="X"), te.placeholder((4, 3), "float32", name="W")
+    c, k = te.reduce_axis(4, name="c"), te.reduce_axis(3, name="k")
+    y = te.compute((size,), lambda i: te.sum(x[c, i * stride + k] * w[c, k], axis=[c, k]), name="Y")
+    return te.func([x, w, y])
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "padding", "padded"),
+    [(20, 1, 16, [34]), (22, 1, 16, [34]), (10, 2, 16, [33]), (11, 2, 12, [25]), (10, 1, 16, [])],
+)
+def test_windows_are_padded_where_they_move_beyond_the_input(
+    size: int, stride: int, padding: int, padded: list[int]
+) -> None:
+    sch = Schedule(windows(size, stride))
+    block = sch.get_block("Y")
+    *ins, _ = sch.pad_einsum(block, [padding, 1, 1])
+    check_meaning(sch.original, sch.func)
+    check_compiled(sch.original, sch.func)
+    shapes = [b.shape for b in sch.func.allocs if b.name == "X_pad"]
+    assert shapes == [(4, n) for n in padded]
+    assert len(ins) == len(padded)
+
+
+def test_windows_along_a_sum() -> None:
+    sch = Schedule(windows())
+    with pytest.raises(ScheduleError, match="windows of those that are not summed over"):
+        sch.pad_einsum(sch.get_block("Y"), [1, 1, 4])
+
+
 def test_input_of_which_only_a_part_is_known_to_be_written() -> None:
     sch = Schedule(matmul_of_a_copy())
     sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i, j: (i * 2, j))
