@@ -16,7 +16,6 @@ from ..tir.ir import (
     Block,
     Buffer,
     Call,
-    Const,
     Dim,
     Expr,
     Func,
@@ -27,7 +26,7 @@ from ..tir.ir import (
     Select,
     Var,
 )
-from ..tir.joined import Joined, joined
+from ..tir.joined import Joined, joined, two_digits
 from ..tir.linear import linear
 from ..tir.structure import key_of
 from ..tir.visit import walk
@@ -108,22 +107,12 @@ def _parted(at: Joined, sizes: Mapping[Var, int]) -> Joined:
     """
     parts: list[tuple[Dim, Expr, tuple[int, ...]]] = []
     for n, e, dims in zip(at.shape, at.indices, at.dims, strict=True):
-        high, low = _two_digits(e, sizes) or (None, None)
+        high, low = two_digits(e, sizes) or (None, None)
         if high is not None and low is not None and n == sizes[high] * sizes[low]:
             parts += [(sizes[high], high, dims), (sizes[low], low, dims)]
         else:
             parts.append((n, e, dims))
     return Joined(*zip(*parts, strict=True)) if len(parts) > len(at.shape) else at
-
-
-def _two_digits(e: Expr, sizes: Mapping[Var, int]) -> tuple[Var, Var] | None:
-    """The variables `h` and `l` of `h * n + l`, where `l` is below `n`."""
-    if not (type(e) is Binary and e.op is Op.ADD and type(e.b) is Var and type(e.a) is Binary):
-        return None
-    high, by = e.a.a, e.a.b
-    if e.a.op is not Op.MUL or type(high) is not Var or type(by) is not Const:
-        return None
-    return (high, e.b) if high in sizes and sizes.get(e.b) == by.value else None
 
 
 def _stride(buffer: Buffer, at: Joined, var: Var) -> int | None:

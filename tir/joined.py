@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from .ir import Binary, Buffer, Const, Dim, Expr, Op
+from .ir import Binary, Buffer, Const, Dim, Expr, Op, Var
 from .structure import same
 
 
@@ -40,6 +41,17 @@ def joined(buffer: Buffer, indices: tuple[Expr, ...]) -> Joined:
                 found[d : d + 2] = [number]
                 dims[d : d + 2] = [dims[d] + dims[d + 1]]
     return Joined(tuple(shape), tuple(found), tuple(dims))
+
+
+def two_digits(e: Expr, sizes: Mapping[Var, Dim]) -> tuple[Var, Var] | None:
+    """The variables `h` and `l` of the number `h * n + l`, where `l` is below `n`, by `sizes`."""
+    if not (type(e) is Binary and e.op is Op.ADD and type(e.b) is Var and type(e.a) is Binary):
+        return None
+    high, by = e.a.a, e.a.b
+    if e.a.op is not Op.MUL or type(high) is not Var or type(by) is not Const:
+        return None
+    size = sizes.get(e.b)
+    return (high, e.b) if high in sizes and isinstance(size, int) and size == by.value else None
 
 
 def _number(high: Expr, low: Expr, size: int, by: int) -> Expr | None:

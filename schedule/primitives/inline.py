@@ -24,6 +24,7 @@ from ...tir.ir import (
     const,
     seq,
 )
+from ...tir.joined import two_digits
 from ...tir.visit import rewrite_children, substitute, walk
 from ..available import require_available, require_readers_served, require_still_concurrent
 from ..blocks import (
@@ -139,7 +140,8 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
         for i: C[i] = B[i] * 2
 
     The block must be spatial and read one internal buffer, once per element, at its plain
-    iteration variables; the buffer's only producer must be spatial too.
+    iteration variables; the buffer's only producer must be spatial too, and store at its own or at
+    numbers of two of them (`h * 8 + l`).
     """
     consumer = find_block(fn, block)
     require_unit(fn, consumer)
@@ -210,7 +212,7 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
         )
     sources = _stores(producer)
     source = next(s for s in sources if s.buffer is buffer)
-    _plain_indices(producer, source)
+    _require_each_once(producer, source)
     mapping = dict(zip(variables, source.indices, strict=True))
 
     def inlined(n: Any) -> Any:
@@ -271,6 +273,22 @@ def _plain_indices(block: Block, store: Store) -> tuple[Var, ...]:
     )
     assert variables is not None
     return variables
+
+
+def _require_each_once(block: Block, store: Store) -> None:
+    """Require that a block stores no element twice."""
+    sizes = {i.var: i.extent for i in block.iters if i.kind is IterKind.SPATIAL}
+    digits = [two_digits(e, sizes) or (e,) for e in store.indices]
+    found = [e for some in digits for e in some]
+    used = {n for n in walk(store.value) if type(n) is Var} & {i.var for i in block.iters}
+    require(
+        all(type(e) is Var and e in sizes for e in found)
+        and len(set(found)) == len(found)
+        and used <= set(found),
+        "block {0} must store at its plain iteration variables, or at numbers of two of them",
+        block.label.name,
+        at=block.label,
+    )
 
 
 def _without(fn: Func, block: Block, *buffers: Buffer) -> Func:

@@ -194,3 +194,33 @@ def turned() -> Func:
     b = te.compute((6, 4), lambda i, j: a[i, j] + 1, name="B")
     c = te.compute((4, 6), lambda i, j: b[j, i] * 2, name="C")
     return te.func([a, c], name="turned")
+
+
+def numbered(step: int) -> Func:
+    """A block that stores at a number of two digits, of which `step` are told apart."""
+    return parse(f"""
+def numbered(A: T.Buffer((3, 4), "float32"), C: T.Buffer(({2 * step + 4},), "float32")):
+    B = T.alloc(({2 * step + 4},), "float32")
+    for h, l in T.grid(3, 4):
+        with T.block("B"):
+            vh, vl = T.axis.remap("SS", [h, l])
+            B[vh * {step} + vl] = A[vh, vl] * 2.0
+    for i in range({2 * step + 4}):
+        with T.block("C"):
+            vi = T.axis.spatial({2 * step + 4}, i)
+            C[vi] = B[vi] + 1.0
+""")
+
+
+def test_reverse_inline_into_what_stores_at_a_number_of_two_digits() -> None:
+    func = numbered(4)
+    sch = Schedule(func)
+    sch.reverse_compute_inline(sch.get_block("C"))
+    assert "B" not in {b.name for b in sch.func.allocs}
+    check_meaning(func, sch.func)
+
+
+def test_reverse_inline_into_what_stores_elements_twice() -> None:
+    sch = Schedule(numbered(2))
+    with pytest.raises(ScheduleError, match="at its plain iteration variables, or at numbers of"):
+        sch.reverse_compute_inline(sch.get_block("C"))
