@@ -12,6 +12,7 @@ from ...target import Target
 from ...tir.ir import Func
 from ..sketch import Draft, Rule
 from ..structure import in_order
+from .channels import channels_last, uses_unit
 from .digits import separate_digits, with_digits
 from .groups import Variant, groups
 from .nests import is_plain, needs_nests, separate_nests
@@ -55,6 +56,11 @@ def plans(
         for name, (first, *rest) in _combined(prepared, ways, MAX_OTHER):
             rules = (*start, other.apply, first, *other.before, *rest, *other.after)
             yield f"{other.name}:{name}", rules
+    for other in channels_last(func, target, names):
+        prepared, ways = groups(other.func, target, other.names, {*other.taken, *left})
+        for name, (first, *rest) in _combined(prepared, ways, MAX_OTHER):
+            if uses_unit(name):
+                yield f"{other.name}:{name}", (*start, other.apply, first, *rest, *other.after)
     for name, rules in _combined(*groups(func, target, names, left), MAX_SKETCHES):
         yield name, (*start, *rules)
     if by_hand:

@@ -46,14 +46,14 @@ def elementwise_variants(
     def tiled(draft: Draft) -> None:
         schedule_transposing(draft, draft.block(position), target)
 
-    if _across(block) is not None:
+    if runs_across(block) is not None:
         if _square(block, target) > 1:
             yield "squares", squares
         yield "tiles", tiled
     yield "rows", rows
-    if _across(block) is None and _leaves(func, block, target):
+    if runs_across(block) is None and _leaves(func, block, target):
         yield "streamed", streamed
-    if _across(block) is None and _is_for_one(func, block):
+    if runs_across(block) is None and _is_for_one(func, block):
         yield "inside", inside
 
 
@@ -136,7 +136,7 @@ def schedule_transposing(draft: Draft, label: Label, target: Target) -> None:
     sch = draft.schedule
     block = find_block(sch.func, label)
     sizes = extents(block)
-    across = _across(block)
+    across = runs_across(block)
     assert across is not None
     along, other = across
     loops = dict(zip([i.var for i in block.iters], sch.get_loops(label), strict=True))
@@ -158,20 +158,20 @@ def schedule_squares(draft: Draft, label: Label, target: Target) -> None:
     """Turn squares of an input in registers."""
     sch = draft.schedule
     block = find_block(sch.func, label)
-    across = _across(block)
+    across = runs_across(block)
     assert across is not None
     along, other = across
     sizes = extents(block)
     lanes = _square(block, target)
     cut = [sch.sample_categorical(powers(min(64, sizes[v] // lanes))) for v in (other, along)]
-    index = _turned(block, other)
+    index = turned(block, other)
     outer = turn_in_squares(sch, label, index, along, other, (cut[0], cut[1]), lanes)
     sch.parallel(fused(sch, outer))
 
 
 def _square(block: Block, target: Target) -> int:
     """The lanes of squares that fit the registers and the block; 1 where there are none."""
-    across = _across(block)
+    across = runs_across(block)
     assert across is not None
     sizes = extents(block)
     shortest = min(sizes[v] for v in across)
@@ -207,7 +207,7 @@ def _is_for_one(func: Func, block: Block) -> bool:
     return all(v in read.used or v in shared or sizes[v] == 1 for v in spatial(readers[0]))
 
 
-def _turned(block: Block, other: Var) -> int:
+def turned(block: Block, other: Var) -> int:
     """The input that is contiguous along `other`."""
     return next(n for n, i in enumerate(inputs_of(block)) if i.strides.get(other) == 1)
 
@@ -231,7 +231,7 @@ def _same_order(access: Input, block: Block) -> bool:
     return access.buffer.strides is None and step == elements(access.buffer)
 
 
-def _across(block: Block) -> tuple[Var, Var] | None:
+def runs_across(block: Block) -> tuple[Var, Var] | None:
     """The variable along the output's rows and that along an input's, where they differ."""
     out = output_of(block)
     if out is None:

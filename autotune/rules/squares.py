@@ -6,7 +6,7 @@ from ...schedule import Schedule
 from ...schedule.blocks import free_vars
 from ...schedule.find import find_block, find_loop
 from ...tir.ir import Block, Buffer, Dim, Label, Var
-from ..structure import inputs_of
+from ..structure import inputs_of, output_of
 
 
 def turn_in_squares(
@@ -17,6 +17,7 @@ def turn_in_squares(
     other: Var,
     cut: tuple[Dim, Dim],
     lanes: int,
+    square: Label | None = None,
 ) -> list[Var]:
     """Read input `index` in squares, contiguous along `other`, and write them along `along`.
 
@@ -25,14 +26,16 @@ def turn_in_squares(
         lanes vectors of the input (in registers)
         lanes vectors of their columns
 
-    `cut` is (n, m), `along` and `other` are iteration variables of the block. Gives its loops that
-    are around that over `along`.
+    `cut` is (n, m), `along` and `other` are iteration variables of the block. `square` copies the
+    input to registers if a block does already. Gives the loops of `label` that are around that over
+    `along`.
     """
     block = find_block(sch.func, label)
     source = inputs_of(block)[index]
     variables = [i.var for i in block.iters]
     loops = dict(zip(variables, sch.get_loops(label)[-len(variables) :], strict=True))
-    square = sch.cache_read(label, index, "register")
+    if square is None:
+        square = sch.cache_read(label, index, "register")
     rows, n, row = sch.split(loops[other], factors=[None, cut[0], lanes])
     vectors, m, lane = sch.split(loops[along], factors=[None, cut[1], lanes])
     rest = [loop for v, loop in loops.items() if v is not along and v is not other]
@@ -40,9 +43,13 @@ def turn_in_squares(
     sch.compute_at(square, m)
     sch.vectorize(lane)
     sch.unroll(row)
-    dimensions = sch.get_loops(square)[-len(source.buffer.shape) :]
+    copy = find_block(sch.func, square)
+    held = output_of(copy)
+    assert held is not None
+    own = zip(copy.iters, sch.get_loops(square)[-len(copy.iters) :], strict=True)
+    dimensions = {held.plain[i.var]: loop for i, loop in own}
     across, contiguous = (dimensions[_dimension(block, source.buffer, v)] for v in (along, other))
-    fixed = [v for v in dimensions if v is not across and v is not contiguous]
+    fixed = [v for v in dimensions.values() if v is not across and v is not contiguous]
     sch.reorder(*fixed, across, contiguous)
     sch.vectorize(contiguous)
     sch.unroll(across)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
 from ...errors import ScheduleError
 from ...schedule import Schedule
@@ -26,28 +25,12 @@ from ...target import Target
 from ...tir.ir import Block, Buffer, Func, Label, Var
 from ..sketch import Draft, Rule
 from ..structure import consumers, extents, in_order, is_injective, reduced
+from .alternative import Alternative
 from .common import fused, lanes_for, widest
 from .elementwise import schedule_elementwise
 
 FEWEST_CHANNELS = 8
 """With fewer of them the transforms outweigh the products that are saved."""
-
-
-@dataclass(frozen=True)
-class Alternative:
-    """A program that is the same over the reals, and the rule that makes it of the original one.
-
-    `names` are the numbers of its blocks, see `Draft.block`. The blocks `taken` are scheduled by
-    rules of their own, `before` and `after` those of the other groups.
-    """
-
-    name: str
-    func: Func
-    apply: Rule
-    names: Mapping[Label, int]
-    taken: Collection[Label]
-    before: list[Rule]
-    after: list[Rule]
 
 
 def alternatives(func: Func, target: Target, numbers: Mapping[Label, int]) -> Iterator[Alternative]:

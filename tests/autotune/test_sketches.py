@@ -80,6 +80,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("conv2d_func", {"n": 2, "c": 8, "h": 7, "w": 9, "o": 24, "groups": 2, "bias": True}),
     ("conv2d_func", {"c": 6, "h": 6, "w": 5, "o": 32, "groups": 2, "layout": "NHWC"}),
     ("conv2d_func", {"n": 16, "c": 4, "h": 4, "w": 4, "o": 20}),
+    ("conv2d_func", {"n": 2, "c": 24, "h": 5, "w": 13, "o": 20, "dtype": "int8"}),
     ("depthwise_conv2d_func", {"c": 5, "h": 8, "w": 17}),
     ("pool2d_func", {"c": 3, "h": 9, "w": 18}),
     ("matmul_func", {"n": 37, "m": 40, "k": 65, "dtype": "int8", "epilogue": "relu"}),
@@ -373,8 +374,8 @@ BYTES: dict[str, Any] = {"dtype": "uint8", "dtype_b": "int8"}
         ({**BYTES, "transpose_a": True}, "matmul_u8s8_amx_packA"),
         ({**BYTES, "transpose_b": True, "constant_b": True}, "matmul_u8s8_amx"),
         ({**BYTES, "n": 30, "m": 33, "k": 100, "epilogue": "relu"}, "matmul_u8s8_amx"),
-        ({**BYTES, "n": 7}, "dot_16x4_vnni_packA"),
-        ({**BYTES, "k": 20}, "dot_16x4_vnni_packA"),
+        ({**BYTES, "n": 7, "k": 20}, "matmul_u8s8_amx"),
+        ({**BYTES, "n": 3, "k": 20}, "dot_16x4_vnni_packA"),
     ],
 )
 def test_products_of_matrices_by_the_unit_where_padding_is_little(
@@ -403,6 +404,46 @@ def test_products_of_matrices_by_the_unit_where_padding_is_little(
     np.testing.assert_allclose(
         found[-1].astype(np.float64), wanted[-1].astype(np.float64), rtol=2e-2, atol=1e-2
     )
+
+
+LAST_BF16 = "channels_last:matmul_bf16_amx+rows"
+CONVOLUTION = {"n": 2, "c": 24, "h": 5, "w": 13, "o": 20}
+
+
+@pytest.mark.parametrize(
+    ("options", "cpu", "first"),
+    [
+        ({"dtype": "int8"}, "sapphirerapids", "channels_last:matmul_s8s8_amx+rows"),
+        ({"dtype": "uint8", "padding": 0}, "sapphirerapids", "channels_last:matmul_u8u8_amx"),
+        (
+            {"dtype": "bfloat16", "bias": True},
+            "sapphirerapids",
+            "channels_last:matmul_bf16_amx+rows",
+        ),
+        ({"dtype": "bfloat16", "stride": 2}, "cooperlake", "channels_last:dot_16x2_bf16+rows"),
+        ({"dtype": "int8", "layout": "NHWC"}, "sapphirerapids", "matmul_s8s8_amx+rows"),
+        ({"dtype": "int8"}, "cascadelake", "tiled+rows"),
+        ({}, "sapphirerapids", "tiled+rows"),
+    ],
+)
+def test_convolutions_by_units_have_their_channels_last(
+    options: dict[str, Any], cpu: str, first: str
+) -> None:
+    func = ops.conv2d_func(**{**CONVOLUTION, **options})
+    sketch, *others = sketches(func, resolve(f"cpu -mcpu={cpu} -threads=1"))
+    assert sketch.name == first
+    assert all("_amx" in s.name or "dot_" in s.name for s in others if "channels_last" in s.name)
+    found, wanted = arguments(func, 1), arguments(func, 1)
+    interpret(func, *wanted)
+    for row in Rowspace(sketch).sample(np.random.default_rng(0), 2):
+        scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
+        if "_amx" in first:
+            target = resolve(f"cpu -mcpu={cpu} -threads=1")
+            assert "\ttdp" in compile_func(scheduled, target).assembly()
+        to_module(compile_func(scheduled, "cpu -threads=1"))(*found)
+        np.testing.assert_allclose(
+            found[-1].astype(np.float64), wanted[-1].astype(np.float64), rtol=2e-2, atol=1e-2
+        )
 
 
 def test_a_processor_without_the_unit_is_given_no_tiles() -> None:

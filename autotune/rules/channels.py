@@ -1,0 +1,197 @@
+"""Convolutions by units that add up channels: these last, as the units read and write them.
+
+    for n, o, y, x, c, p, q: Y[n, o, y, x] += X[n, c, y + p, x + q] * W[o, c, p, q]
+
+      ->  for n, y, x, o, p, q, c: Y[n, y, x, o] += X[n, y + p, x + q, c] * W[o, c, p, q]
+
+The copy that pads the input writes it so, and what follows reads the sums so; where there is none,
+one is made. A window's rows then lie in memory as rows of a matrix do, and W is packed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+
+from ...errors import ScheduleError
+from ...schedule import Schedule
+from ...schedule.blocks import has_reduction, readers_of
+from ...schedule.find import find_block
+from ...schedule.index_map import IndexMap
+from ...target import Target
+from ...tir.ir import Block, Func, Label, Var
+from ..sketch import Draft, Rule
+from ..structure import (
+    Input,
+    extents,
+    in_order,
+    inputs_of,
+    is_injective,
+    output_of,
+    reduced,
+    spatial,
+)
+from .alternative import Alternative
+from .dot import dot_variants
+from .elementwise import elementwise_variants
+from .matrix import matrix_variants
+from .nests import is_plain
+
+
+def channels_last(
+    func: Func, target: Target, numbers: Mapping[Label, int]
+) -> Iterator[Alternative]:
+    """The program with channels last where units can do the contraction then, and not before.
+
+    `numbers` are those of its blocks (`Draft.block`).
+    """
+    sch = Schedule(func)
+    names = dict(numbers)
+    done: list[int] = []
+    copies: list[int] = []
+    blocks = in_order(func)
+    labels = [sch.get_block(n) for n in range(len(blocks))]
+    for label, block in zip(labels, blocks, strict=True):
+        if not (has_reduction(block) and is_plain(func, block)) or _fits(block, target):
+            continue
+        trial = sch.copy()
+        try:
+            made = _put_last(trial, label)
+        except ScheduleError:
+            continue
+        if made is None or not _fits(find_block(trial.func, label), target):
+            continue
+        sch = trial
+        done.append(numbers[block.label])
+        copies.append(len(names))
+        names |= {label: len(names) + n for n, label in enumerate(made)}
+    if done:
+        apply = functools.partial(_apply, blocks=done)
+        taken = [label for label, number in names.items() if number in copies]
+        turns: list[Rule] = [
+            functools.partial(_turn, block=number, target=target) for number in copies
+        ]
+        yield Alternative("channels_last", sch.func, apply, names, taken, after=turns)
+
+
+def uses_unit(name: str) -> bool:
+    """Whether a sketch of that name has a unit compute anything: channels are last for that."""
+    return any(part.startswith(("matmul_", "dot_")) for part in name.split("+"))
+
+
+def _fits(block: Block, target: Target) -> bool:
+    """Whether a unit of the target can compute a block."""
+    members, positions = [block], [0]
+    return any(any(made(members, positions, target)) for made in (matrix_variants, dot_variants))
+
+
+def _apply(draft: Draft, blocks: list[int]) -> None:
+    for number in blocks:
+        draft.made += _put_last(draft.schedule, draft.block(number)) or []
+
+
+def _turn(draft: Draft, block: int, target: Target) -> None:
+    """Schedule the copy that puts the channels of an input last."""
+    found = find_block(draft.schedule.func, draft.block(block))
+    _, rule = next(iter(elementwise_variants(draft.schedule.func, found, block, target)))
+    rule(draft)
+
+
+def _put_last(sch: Schedule, label: Label) -> list[Label] | None:
+    """Give a contraction its channels last, of what it sums up and of what it computes.
+
+    Gives the copies that are made for it; `None` where it has no such channels.
+    """
+    block = find_block(sch.func, label)
+    channels = _channels(block)
+    if channels is None:
+        return None
+    index, deep, wide = channels
+    order = [*(v for v in spatial(block) if v is not wide), wide]
+    order += [*(v for v in reduced(block) if v is not deep), deep]
+    source, out = inputs_of(block)[index], output_of(block)
+    assert out is not None
+    made = [_read_last(sch, label, index, source, deep)]
+    if out.buffer not in sch.func.allocs:
+        made.append(sch.cache_write(label, 0, "global"))
+    sch.transform_layout(label, ("write", 0), _last(out, wide))
+    sch.transform_block_layout(label, IndexMap(tuple(i.var for i in block.iters), tuple(order)))
+    return made
+
+
+def _read_last(sch: Schedule, label: Label, index: int, source: Input, deep: Var) -> Label:
+    """Have a block read an input with channels last, from the block that copies it so.
+
+    What pads the input reads that copy: rows of channels, which are padded as they are.
+    """
+    to_last = _last(source, deep)
+    pads = _padding(sch, label, source, deep)
+    if pads is None:
+        copy = sch.cache_read(label, index, "global")
+        sch.transform_layout(label, ("read", index), to_last)
+    else:
+        writer, channel = pads
+        (read,) = inputs_of(find_block(sch.func, writer))
+        copy = sch.cache_read(writer, 0, "global")
+        sch.transform_layout(writer, ("read", 0), _last(read, channel))
+        sch.transform_layout(label, ("read", index), to_last)
+        _in_order_of_memory(sch, writer)
+    _in_order_of_memory(sch, copy)
+    return copy
+
+
+def _padding(sch: Schedule, label: Label, source: Input, deep: Var) -> tuple[Label, Var] | None:
+    """The block that copies an input for this block alone, and its variable of the channels."""
+    if source.buffer not in sch.func.allocs or len(readers_of(sch.func, {source.buffer})) > 1:
+        return None
+    for writer in sch.get_producers(label):
+        block = find_block(sch.func, writer)
+        out, inputs = output_of(block), inputs_of(block)
+        if out is None or out.buffer is not source.buffer or not is_injective(block):
+            continue
+        channel = next((v for v, d in out.plain.items() if d == source.plain[deep]), None)
+        if channel is not None and len(inputs) == 1 and channel in inputs[0].plain:
+            return writer, channel
+    return None
+
+
+def _in_order_of_memory(sch: Schedule, label: Label) -> None:
+    """Iterate over the elements that a block writes as they lie in memory."""
+    block = find_block(sch.func, label)
+    out = output_of(block)
+    assert out is not None
+    order = tuple(sorted(out.plain, key=out.plain.__getitem__))
+    sch.transform_block_layout(label, IndexMap(tuple(i.var for i in block.iters), order))
+
+
+def _channels(block: Block) -> tuple[int, Var, Var] | None:
+    """The input that has windows, the channels that are summed up and those that are computed."""
+    inputs, out, sizes = inputs_of(block), output_of(block), extents(block)
+    if out is None or len(inputs) != 2:
+        return None
+    if any(len(i.at.shape) != len(i.buffer.shape) for i in (*inputs, out)):
+        return None
+    for index, (source, other) in enumerate(zip(inputs, reversed(inputs), strict=True)):
+        deep = [v for v in reduced(block) if v in source.plain and v in other.plain]
+        wide = [v for v in spatial(block) if v not in source.used and v in other.plain]
+        wide = [v for v in wide if v in out.plain]
+        if len(reduced(block)) > 1 and deep and wide:
+            return index, max(deep, key=sizes.__getitem__), max(wide, key=sizes.__getitem__)
+    return None
+
+
+def _iterate(sch: Schedule, label: Label) -> None:
+    """Iterate over the elements that a block writes in the order in which they lie in memory."""
+    block = find_block(sch.func, label)
+    out = output_of(block)
+    assert out is not None
+    order = tuple(sorted(out.plain, key=out.plain.__getitem__))
+    sch.transform_block_layout(label, IndexMap(tuple(i.var for i in block.iters), order))
+
+
+def _last(access: Input, var: Var) -> IndexMap:
+    """The layout with the dimension last that a variable indexes."""
+    indices = [Var(f"d{d}") for d in range(len(access.at.shape))]
+    order = [*indices]
+    order.append(order.pop(access.plain[var]))
+    return IndexMap(tuple(indices), tuple(order))
