@@ -150,7 +150,9 @@ def _padding(sch: Schedule, label: Label, source: Input, deep: Var) -> tuple[Lab
         if out is None or out.buffer is not source.buffer or not is_injective(block):
             continue
         channel = next((v for v, d in out.plain.items() if d == source.plain[deep]), None)
-        if channel is not None and len(inputs) == 1 and channel in inputs[0].plain:
+        if channel is None or len(inputs) != 1 or channel not in inputs[0].plain:
+            continue
+        if len(inputs[0].at.shape) == len(inputs[0].buffer.shape):
             return writer, channel
     return None
 

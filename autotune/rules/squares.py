@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.blocks import free_vars
 from ...schedule.find import find_block, find_loop
 from ...tir.ir import Block, Buffer, Dim, Label, Var
-from ..structure import inputs_of, output_of
+from ..structure import inputs_of
 
 
 def turn_in_squares(
@@ -44,12 +45,14 @@ def turn_in_squares(
     sch.vectorize(lane)
     sch.unroll(row)
     copy = find_block(sch.func, square)
-    held = output_of(copy)
-    assert held is not None
-    own = zip(copy.iters, sch.get_loops(square)[-len(copy.iters) :], strict=True)
-    dimensions = {held.plain[i.var]: loop for i, loop in own}
-    across, contiguous = (dimensions[_dimension(block, source.buffer, v)] for v in (along, other))
-    fixed = [v for v in dimensions.values() if v is not across and v is not contiguous]
+    own = sch.get_loops(square)[-len(copy.iters) :]
+    loop_of = dict(zip([i.var for i in copy.iters], own, strict=True))
+    indices = [r.min for r in copy.writes[0].ranges]
+    held = [loop_of.get(e) if type(e) is Var else None for e in indices]
+    across, contiguous = (held[_dimension(block, source.buffer, v)] for v in (along, other))
+    if across is None or contiguous is None:
+        raise ScheduleError("the copy of {0} does not run along its dimensions", source.buffer.name)
+    fixed = [v for v in own if v is not across and v is not contiguous]
     sch.reorder(*fixed, across, contiguous)
     sch.vectorize(contiguous)
     sch.unroll(across)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tilewright import ops
 from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.sketch import sketches
 from tilewright.autotune.verify import compare, tolerance_of
@@ -88,6 +89,25 @@ def dilated_grouped_convolution() -> Func:
         name="Y",
     )
     return te.func([x, w, y])
+
+
+@formula
+def convolutions_of_bytes_that_are_added() -> Func:
+    """Of one input, with windows of 3 by 3 and without."""
+    x, w, v = (
+        tensor(name, *shape, dtype="int8")
+        for name, shape in (("X", (1, 16, 5, 12)), ("W", (24, 16, 3, 3)), ("V", (24, 16, 1, 1)))
+    )
+    y, z = ops.conv2d(x, w, padding=1, name="Y"), ops.conv2d(x, v, name="Z")
+    return te.func([x, w, v, ops.add(y, z, name="S")])
+
+
+@formula
+def convolutions_of_groups_one_after_the_other() -> Func:
+    x, w, v = tensor("X", 1, 8, 5, 12), tensor("W", 32, 4, 3, 3), tensor("V", 8, 8, 3, 3)
+    y = ops.conv2d(x, w, padding=1, groups=2, epilogue="relu", name="Y")
+    z = ops.conv2d(y, v, padding=1, groups=4, name="Z")
+    return te.func([x, w, v, ops.add(x, z, name="S")])
 
 
 @formula
