@@ -338,7 +338,8 @@ def _produced(
             found = _followed(consumer, p, buffer, produced)
             if len(found) > (0 if best is None else len(best.ranges)):
                 regions = [r for r in consumer.reads if r.buffer is buffer]
-                followed = all(x.min in found for r in regions for x in r.ranges)
+                points = (x for r in regions for x in r.ranges)
+                followed = all(x.min in found and certain(x.extent == 1) for x in points)
                 settled = frozenset([buffer] if box is not None and followed else [])
                 best = _Produced(found, p, buffer, followed, settled)
     require(
@@ -381,7 +382,7 @@ def _followed(
             continue
         for r, point, place in zip(produced, region.ranges, written[0].ranges, strict=True):
             var, source = point.min, place.min
-            if type(var) is not Var or var not in extents:
+            if type(var) is not Var or var not in extents or not certain(point.extent == 1):
                 continue
             size = sizes.get(source) if type(source) is Var else None
             follows = size is not None and certain(extents[var] <= size)

@@ -1149,3 +1149,22 @@ def pairs(A: T.Buffer((3,), "int32"), C: T.Buffer((3,), "int32")):
     with pytest.raises(ScheduleError, match="reads A_local beyond what is known to be written"):
         sch.reverse_compute_at(block, sch.get_loops(copy)[0])
     check(sch)
+
+
+def test_unit_that_reads_more_than_an_iteration_has_produced() -> None:
+    """It reads 7 elements from the one on at which it follows what a loop writes."""
+    func = parse("""
+def sums(A: T.Buffer((7,), "float32"), S: T.Buffer((7,), "float32")):
+    for i, r in T.grid(7, 1):
+        with T.block("S"):
+            vi, vr = T.axis.remap("SR", [i, r])
+            with T.init():
+                S[vi] = 0.0
+            S[vi] = S[vi] + A[vi + vr]
+""")
+    sch = Schedule(func)
+    block = sch.get_block("S")
+    sch.blockize(sch.get_loops(block)[0])
+    copy = sch.cache_read(block, 0, "local")
+    with pytest.raises(ScheduleError, match="block S does not follow what is produced in loop c0"):
+        sch.reverse_compute_at(block, sch.get_loops(copy)[0])
