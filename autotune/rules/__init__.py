@@ -12,7 +12,7 @@ from ...target import Target
 from ...tir.ir import Func
 from ..sketch import Draft, Rule
 from ..structure import in_order
-from .channels import channels_last, uses_unit
+from .channels import channels_last
 from .digits import separate_digits, with_digits
 from .groups import Variant, groups
 from .nests import is_plain, needs_nests, separate_nests
@@ -51,16 +51,13 @@ def plans(
         numbers = [names[labels[n]] for n in digits]
         start += (functools.partial(_separate_digits, numbers=numbers),)
     left = {b.label for b in in_order(func) if not is_plain(func, b)}
-    for other in alternatives(func, target, names) if algebra else ():
+    others = [*alternatives(func, target, names)] if algebra else []
+    for other in (*others, *channels_last(func, target, names)):
         prepared, ways = groups(other.func, target, other.names, {*other.taken, *left})
         for name, (first, *rest) in _combined(prepared, ways, MAX_OTHER):
-            rules = (*start, other.apply, first, *other.before, *rest, *other.after)
-            yield f"{other.name}:{name}", rules
-    for other in channels_last(func, target, names):
-        prepared, ways = groups(other.func, target, other.names, {*other.taken, *left})
-        for name, (first, *rest) in _combined(prepared, ways, MAX_OTHER):
-            if uses_unit(name):
-                yield f"{other.name}:{name}", (*start, other.apply, first, *rest, *other.after)
+            if other.wanted(name):
+                rules = (*start, other.apply, first, *other.before, *rest, *other.after)
+                yield f"{other.name}:{name}", rules
     for name, rules in _combined(*groups(func, target, names, left), MAX_SKETCHES):
         yield name, (*start, *rules)
     if by_hand:

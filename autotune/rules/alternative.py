@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from ...tir.ir import Func, Label
@@ -14,7 +14,8 @@ class Alternative:
     """A program in the place of the original one, and the rule that makes it.
 
     `names` are the numbers of its blocks, see `Draft.block`. The blocks `taken` are scheduled by
-    rules of their own, `before` and `after` those of the other groups.
+    rules of their own, `before` and `after` those of the other groups. Of its sketches those are
+    `wanted` whose names say so.
     """
 
     name: str
@@ -24,3 +25,4 @@ class Alternative:
     taken: Collection[Label] = ()
     before: list[Rule] = field(default_factory=list)
     after: list[Rule] = field(default_factory=list)
+    wanted: Callable[[str], bool] = lambda _: True

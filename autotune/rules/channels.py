@@ -71,10 +71,12 @@ def channels_last(
         turns: list[Rule] = [
             functools.partial(_turn, block=number, target=target) for number in copies
         ]
-        yield Alternative("channels_last", sch.func, apply, names, taken, after=turns)
+        yield Alternative(
+            "channels_last", sch.func, apply, names, taken, after=turns, wanted=_uses_unit
+        )
 
 
-def uses_unit(name: str) -> bool:
+def _uses_unit(name: str) -> bool:
     """Whether a sketch of that name has a unit compute anything: channels are last for that."""
     return any(part.startswith(("matmul_", "dot_")) for part in name.split("+"))
 
@@ -167,9 +169,12 @@ def _in_order_of_memory(sch: Schedule, label: Label) -> None:
 
 
 def _channels(block: Block) -> tuple[int, Var, Var] | None:
-    """The input that has windows, the channels that are summed up and those that are computed."""
+    """The input to put the channels last of, these, which are summed up, and those computed.
+
+    Where nothing else is summed up there are no windows: that is a product of matrices already.
+    """
     inputs, out, sizes = inputs_of(block), output_of(block), extents(block)
-    if out is None or len(inputs) != 2:
+    if out is None or len(inputs) != 2 or len(reduced(block)) < 2:
         return None
     if any(len(i.at.shape) != len(i.buffer.shape) for i in (*inputs, out)):
         return None
@@ -177,18 +182,9 @@ def _channels(block: Block) -> tuple[int, Var, Var] | None:
         deep = [v for v in reduced(block) if v in source.plain and v in other.plain]
         wide = [v for v in spatial(block) if v not in source.used and v in other.plain]
         wide = [v for v in wide if v in out.plain]
-        if len(reduced(block)) > 1 and deep and wide:
+        if deep and wide:
             return index, max(deep, key=sizes.__getitem__), max(wide, key=sizes.__getitem__)
     return None
-
-
-def _iterate(sch: Schedule, label: Label) -> None:
-    """Iterate over the elements that a block writes in the order in which they lie in memory."""
-    block = find_block(sch.func, label)
-    out = output_of(block)
-    assert out is not None
-    order = tuple(sorted(out.plain, key=out.plain.__getitem__))
-    sch.transform_block_layout(label, IndexMap(tuple(i.var for i in block.iters), order))
 
 
 def _last(access: Input, var: Var) -> IndexMap:

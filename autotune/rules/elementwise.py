@@ -164,7 +164,7 @@ def schedule_squares(draft: Draft, label: Label, target: Target) -> None:
     sizes = extents(block)
     lanes = _square(block, target)
     cut = [sch.sample_categorical(powers(min(64, sizes[v] // lanes))) for v in (other, along)]
-    index = turned(block, other)
+    index = input_along(block, other)
     outer = turn_in_squares(sch, label, index, along, other, (cut[0], cut[1]), lanes)
     sch.parallel(fused(sch, outer))
 
@@ -207,7 +207,7 @@ def _is_for_one(func: Func, block: Block) -> bool:
     return all(v in read.used or v in shared or sizes[v] == 1 for v in spatial(readers[0]))
 
 
-def turned(block: Block, other: Var) -> int:
+def input_along(block: Block, other: Var) -> int:
     """The input that is contiguous along `other`."""
     return next(n for n, i in enumerate(inputs_of(block)) if i.strides.get(other) == 1)
 

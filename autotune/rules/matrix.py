@@ -22,12 +22,12 @@ from ...codegen.llvm_matmul import TILE_REGISTERS, TILE_ROWS, instruction
 from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...target import Target
-from ...tir.ir import Block, Dim, Label, Var
+from ...tir.ir import Block, Buffer, Dim, Label, Var
 from ..sketch import Draft, Rule
 from ..structure import extents, inputs_of, matched, output_of, reduced, spatial, worth_packing
 from .common import attempt, fused, lanes_for, powers, widest
 from .dot import Dot, Plan, find_plan, layout, place_pads, schedule_groups, schedule_packed
-from .elementwise import runs_across, schedule_elementwise, schedule_following, turned
+from .elementwise import input_along, runs_across, schedule_elementwise, schedule_following
 from .squares import turn_in_squares
 from .tiles import MAX_MIDDLE, tile_variables
 
@@ -118,7 +118,8 @@ def schedule_matrices(
     packed, pad = _pack(draft, main, matrices, pads, target)
     write = sch.cache_write(main, 0, "register")
     last = _last(draft, crop, [draft.block(p) for p in positions[1:]], target)
-    turns = None if last is None else _turned(sch, last)
+    stored = find_block(sch.func, write).writes[0].buffer
+    across = None if last is None else _copied_across(sch, last, stored)
 
     loops = dict(zip([i.var for i in block.iters], sch.get_loops(main), strict=True))
     units: list[Var] = []
@@ -144,7 +145,7 @@ def schedule_matrices(
     sch.parallel(fused(sch, outer))
     sch.reverse_compute_at(write, middle[-1])
     if last is not None:
-        _follow(draft, last, turns, middle[-1], target)
+        _follow(draft, last, across, middle[-1], target)
     for loop in inner:
         sch.unroll(loop)
     sch.tensorize(_as_tiles(sch, write, main, matrices), f"copy_{kind}_amx")
@@ -193,33 +194,33 @@ def _last(draft: Draft, crop: Label | None, following: list[Label], target: Targ
 
 
 @dataclass(frozen=True)
-class _Turned:
-    """An input of a block that lies across its output, the variables along both, its copy."""
+class _Across:
+    """How a block reads tiles across what it writes: input, variables along both, its copy."""
 
     index: int
     along: Var
     other: Var
-    square: Label
+    copy: Label
 
 
-def _turned(sch: Schedule, last: Label) -> _Turned | None:
-    """Have a block copy what lies across what it writes to registers, if anything does."""
+def _copied_across(sch: Schedule, last: Label, tiles: Buffer) -> _Across | None:
+    """Have a block copy tiles to registers if what it writes lies across them."""
     block = find_block(sch.func, last)
     across = runs_across(block)
-    if across is None:
+    index = None if across is None else input_along(block, across[1])
+    if across is None or index is None or inputs_of(block)[index].buffer is not tiles:
         return None
-    index = turned(block, across[1])
-    return _Turned(index, *across, sch.cache_read(last, index, "register"))
+    return _Across(index, *across, sch.cache_read(last, index, "register"))
 
 
-def _follow(draft: Draft, last: Label, turns: _Turned | None, loop: Var, target: Target) -> None:
+def _follow(draft: Draft, last: Label, across: _Across | None, loop: Var, target: Target) -> None:
     """Compute a block from tiles while those are in cache, or by itself where that cannot be."""
     sch = draft.schedule
-    if turns is not None:
-        sch.reverse_compute_at(turns.square, loop)
+    if across is not None:
+        sch.reverse_compute_at(across.copy, loop)
         sch.reverse_compute_at(last, loop)
-        along, other = turns.along, turns.other
-        turn_in_squares(sch, last, turns.index, along, other, (1, 1), TILE_ROWS, turns.square)
+        along, other = across.along, across.other
+        turn_in_squares(sch, last, across.index, along, other, (1, 1), TILE_ROWS, across.copy)
         return
     if not attempt(sch.reverse_compute_at, last, loop):
         schedule_elementwise(draft, last, target)

@@ -97,27 +97,25 @@ def sample_tiles(
     of tiles in cache unless `cached`; what a tile has of the variables `given` is decided already.
     """
     sizes, groups = extents(main), grouped(main)
-    counts = _counts(vectors, MAX_VECTORS, whole=vector in groups)
-    one = vector in groups and vectors == 1
-    inner: dict[Var, Dim] = {vector: 1 if one else _sampled(sch, counts, vectors, favoured[0])}
+    counts = vectors, MAX_VECTORS, favoured[0]
+    inner: dict[Var, Dim] = {vector: _sampled(sch, *counts, whole=vector in groups)}
     middle: dict[Var, Dim] = (
         {vector: 1 if vector in groups else _middle_tile(sch, vectors)} if cached else {}
     )
     for n, v in enumerate(tile_variables(main, vector)):
-        rows = _counts(sizes[v], MAX_TILE if n == 0 else 4, whole=v in groups)
-        inner[v] = given[v] if v in given else _sampled(sch, rows, sizes[v], favoured[1])
+        counts = sizes[v], MAX_TILE if n == 0 else 4, favoured[1]
+        inner[v] = given[v] if v in given else _sampled(sch, *counts, whole=v in groups)
         if cached:
             middle[v] = 1 if v in groups else _middle_tile(sch, sizes[v])
     inner |= {v: sizes[v] for v in low_digits(main)}
     return inner, middle
 
 
-def _counts(extent: int, most: int, *, whole: bool) -> list[int]:
-    """The sizes that a tile may have, up to `most`; with `whole` those that divide the extent."""
-    return [n for n in range(1, min(most, extent) + 1) if not whole or extent % n == 0]
-
-
-def _sampled(sch: Schedule, values: list[int], extent: int, favoured: int) -> Dim:
+def _sampled(sch: Schedule, extent: int, most: int, favoured: int, *, whole: bool) -> Dim:
+    """How much a tile has, up to `most`; with `whole` a divisor of the extent."""
+    values = [n for n in range(1, min(most, extent) + 1) if not whole or extent % n == 0]
+    if whole and len(values) == 1:
+        return 1  # as a decision it would not be known to divide
     return sch.sample_categorical(values, _weights(values, extent, favoured))
 
 

@@ -446,6 +446,31 @@ def test_convolutions_by_units_have_their_channels_last(
         )
 
 
+@pytest.mark.parametrize("rows", [48, 40])
+@pytest.mark.parametrize("transposed", [True, False])
+def test_what_lies_across_tiles_follows_them(rows: int, transposed: bool) -> None:
+    """A result that is transposed, and one to which something is added that is."""
+    a = te.placeholder((rows, 64), "int8", name="A")
+    b = te.placeholder((64, 32), "int8", name="B")
+    r, k = te.placeholder((32, rows), "int32", name="R"), te.reduce_axis(64, name="k")
+
+    def product(i: Expr, j: Expr) -> Expr:
+        return te.sum(te.cast(a[i, k], "int32") * te.cast(b[k, j], "int32"), axis=k)
+
+    c = te.compute((rows, 32), product, name="C")
+    turned = te.compute((32, rows), lambda i, j: c[j, i] + r[i, j], name="Y")
+    plain = te.compute((rows, 32), lambda i, j: c[i, j] + r[j, i], name="Y")
+    func = te.func([a, b, r, turned if transposed else plain])
+    sketch = sketches(func, resolve("cpu -mcpu=sapphirerapids -threads=1"))[0]
+    assert sketch.name == "matmul_s8s8_amx"
+    found, wanted = arguments(func, 1), arguments(func, 1)
+    interpret(func, *wanted)
+    for row in Rowspace(sketch).sample(np.random.default_rng(0), 2):
+        scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
+        to_module(compile_func(scheduled, "cpu -threads=1"))(*found)
+        np.testing.assert_array_equal(found[-1], wanted[-1])
+
+
 def test_a_processor_without_the_unit_is_given_no_tiles() -> None:
     func = ops.matmul_func(32, 48, 64, **BYTES)
     for cpu in ("icelake-server", "sapphirerapids -mattr=-amx-int8", "znver4"):
