@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 
 from ..errors import TargetError
-from ..runtime.loader import cpu_flags
+from ..runtime.host import HOST, cpu_flags, host_limit
 from ..runtime.tiles import request_tiles
-from ..target import CPUS, FEATURES, NATIVE, Target, baseline
+from ..target import CPUS, FEATURES, NATIVE, Target, baseline, missing_features
 from ..target import check_runnable as check_runnable_on
 
 ROOT = Path("/")
@@ -22,8 +22,36 @@ _UNLIMITED = 1 << 60
 def host_target() -> Target:
     """This machine with the processors that this process may use, as a resolved target.
 
+    Where `TILEWRIGHT_HOST` names a lesser processor, this machine is taken for that one: its
+    features, vectors and registers, with the caches, model and processors that are there. Raises
+    `TargetError` if the text is no target, or names what this machine lacks.
+    """
+    limit = host_limit()
+    machine = _machine(tiles=limit is None or "amx-tile" in limit.features)
+    if limit is None:
+        return machine
+    missing = missing_features(limit, machine)
+    if limit.arch != machine.arch or missing:
+        raise TargetError(
+            "{0}={1} asks for {2}, which this machine ({3}) does not have",
+            HOST,
+            str(limit).removeprefix("cpu "),
+            ", ".join(missing) or limit.arch,
+            machine.mcpu,
+            hint="it takes a machine for a lesser one: name a processor whose features are all "
+            "here, -mcpu=x86-64-v2 for instance, or unset it",
+        )
+    threads = limit.threads or machine.threads
+    return replace(
+        machine, mcpu=limit.mcpu, features=limit.features, threads=threads, cores=threads
+    )
+
+
+def _machine(*, tiles: bool) -> Target:
+    """This machine as it is.
+
     Its extensions are those that the system knows of too, by which artifacts are checked. Asking
-    for tile registers is what gives them to the process.
+    for tile registers, as `tiles` does, is what gives them to the process.
     """
     import llvmlite.binding as llvm
 
@@ -33,7 +61,7 @@ def host_target() -> Target:
     flags = cpu_flags()
     known = [name for name, f in FEATURES.items() if flags is None or f.flag in flags]
     features = tuple(name for name in known if name in present)
-    if "amx-tile" in features and not request_tiles():
+    if "amx-tile" in features and not (tiles and request_tiles()):
         features = tuple(name for name in features if not name.startswith("amx-"))
     name = llvm.get_host_cpu_name()
     if name not in CPUS or CPUS[name].arch != arch:

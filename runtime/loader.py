@@ -11,11 +11,11 @@ from ..errors import ArtifactError, TargetError
 from ..target import FEATURES, Target
 from . import openmp
 from .artifact import Manifest, check_library, read_manifest
+from .host import CPUINFO, HOST, cpu_flags, host_limit
 from .module import Module
 from .tiles import request_tiles
 
 _log = logging.getLogger(__name__)
-_CPUINFO = Path("/proc/cpuinfo")
 
 
 def load(path: str | os.PathLike[str]) -> Module:
@@ -51,8 +51,19 @@ def check_machine(manifest: Manifest, flags: frozenset[str] | None) -> None:
 
     `flags` are those of /proc/cpuinfo; without them there is nothing to check by, which is logged.
     """
+    limit = host_limit()
+    beyond = [] if limit is None else [n for n in manifest.features if n not in limit.features]
+    if beyond:
+        raise ArtifactError(
+            "the artifact is for {0} and needs {1}, which {2}={3} leaves out",
+            manifest.target,
+            ", ".join(beyond),
+            HOST,
+            limit,
+            hint=f"build it for that target, or unset {HOST}",
+        )
     if flags is None:
-        _log.warning("%s tells no processor features: they are not checked", _CPUINFO)
+        _log.warning("%s tells no processor features: they are not checked", CPUINFO)
     missing = [n for n in manifest.features if flags is not None and FEATURES[n].flag not in flags]
     if missing:
         raise ArtifactError(
@@ -68,19 +79,6 @@ def check_machine(manifest: Manifest, flags: frozenset[str] | None) -> None:
             manifest.target,
             hint="build it for a target without them: -mattr=-amx-tile",
         )
-
-
-def cpu_flags(cpuinfo: Path = _CPUINFO) -> frozenset[str] | None:
-    """The processor's feature flags as the system tells them, or `None`."""
-    try:
-        text = cpuinfo.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    for line in text.splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() in ("flags", "Features"):
-            return frozenset(value.split())
-    return None
 
 
 def _target(manifest: Manifest) -> Target:

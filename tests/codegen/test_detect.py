@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from tilewright.codegen import detect
 from tilewright.errors import TargetError
+from tilewright.runtime.host import HOST
 from tilewright.target import CPUS, Target
 
 
@@ -36,6 +38,7 @@ def test_tile_registers_that_the_system_withholds_are_no_features(
 ) -> None:
     import llvmlite.binding as llvm
 
+    monkeypatch.delenv(HOST, raising=False)
     known = dict.fromkeys(["avx2", "amx-tile", "amx-int8", "amx-bf16"], True)
     monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: known)
     monkeypatch.setattr(detect, "cpu_flags", lambda: None)
@@ -49,10 +52,56 @@ def test_an_extension_that_the_system_does_not_know_is_not_used(
 ) -> None:
     import llvmlite.binding as llvm
 
+    monkeypatch.delenv(HOST, raising=False)
     known = dict.fromkeys(["avx", "avx2", "fma"], True)
     monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: known)
     monkeypatch.setattr(detect, "cpu_flags", lambda: frozenset({"avx", "fma", "bmi1"}))
     assert detect.host_target.__wrapped__().features == ("avx", "fma")
+
+
+def test_the_host_is_taken_for_a_lesser_one_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(HOST, raising=False)
+    machine = detect.host_target.__wrapped__()
+    monkeypatch.setenv(HOST, "-mcpu=x86-64" if machine.arch == "x86_64" else "-mcpu=generic")
+    lesser = detect.host_target.__wrapped__()
+    assert (lesser.vector_bits, lesser.resolved) == (128, True)
+    assert lesser.features == Target.cpu(lesser.mcpu).features
+    assert (lesser.model, lesser.l2_bytes) == (machine.model, machine.l2_bytes)
+    assert (lesser.threads, lesser.cores) == (machine.threads, machine.cores)
+    assert lesser.perf_class != machine.perf_class
+    monkeypatch.setenv(HOST, f"-mcpu={lesser.mcpu} -threads=1")
+    assert detect.host_target.__wrapped__().threads == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("-mcpu=x86-64-v9", "unknown processor"),
+        ("-threads=2", "expected a processor"),
+        ("-mcpu=neoverse-n1 -mattr=+i8mm", "this machine .* does not have"),
+        ("-mcpu=graniterapids -mattr=+amx-fp16,+sse4a", "this machine .* does not have"),
+    ],
+)
+def test_a_host_that_this_machine_cannot_be_taken_for_is_refused(
+    text: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(HOST, text)
+    with pytest.raises(TargetError, match=f"{HOST}.*{said}"):
+        detect.host_target.__wrapped__()
+
+
+def test_child_processes_take_the_machine_for_the_same_one() -> None:
+    name = "x86-64" if detect.host_target().arch == "x86_64" else "generic"
+    run = subprocess.run(
+        [sys.executable, "-m", "tilewright", "target"],
+        env={**os.environ, HOST: f"-mcpu={name}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"cpu -mcpu={name} -threads=" in run.stdout
 
 
 EMIT_FOR_ALL = """

@@ -23,7 +23,8 @@ import pytest
 from tilewright.errors import ArtifactError, KernelError
 from tilewright.runtime import Argument, Origin, Signature, load, loader, write_artifact
 from tilewright.runtime.artifact import c_header, manifest_path, read_manifest
-from tilewright.runtime.loader import check_machine, cpu_flags
+from tilewright.runtime.host import cpu_flags
+from tilewright.runtime.loader import check_machine
 from tilewright.target import Target
 
 SIGNATURE = Signature("ilogb", (Argument("x", "float64", kind="scalar"),))

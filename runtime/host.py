@@ -1,0 +1,48 @@
+"""What the system says of this machine's processor, and what the user lets it count as."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..errors import TargetError
+from ..target import NATIVE, Target
+
+HOST = "TILEWRIGHT_HOST"
+CPUINFO = Path("/proc/cpuinfo")
+
+
+def host_limit() -> Target | None:
+    """The lesser processor that `TILEWRIGHT_HOST` takes this machine for; `None` if it is unset.
+
+    The variable holds the options of a target, `-mcpu=x86-64-v3` for instance, and child processes
+    inherit it. Raises `TargetError` if it names no processor.
+    """
+    text = os.environ.get(HOST, "").strip()
+    if not text:
+        return None
+    try:
+        limit = Target.parse(f"cpu {text}")
+    except TargetError as error:
+        raise TargetError("{0}={1!r}: {2}", HOST, text, error) from error
+    if limit.mcpu == NATIVE or "-mtriple" in text:
+        raise TargetError(
+            "{0}={1!r}: expected a processor of this architecture, and at most -mattr and -threads",
+            HOST,
+            text,
+            hint=f'{HOST}="-mcpu=x86-64-v3", for instance',
+        )
+    return limit
+
+
+def cpu_flags(cpuinfo: Path = CPUINFO) -> frozenset[str] | None:
+    """The processor's feature flags as the system tells them, or `None`."""
+    try:
+        text = cpuinfo.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("flags", "Features"):
+            return frozenset(value.split())
+    return None
