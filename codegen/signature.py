@@ -7,7 +7,15 @@ from dataclasses import replace
 from typing import cast
 
 from ..errors import BuildError
-from ..runtime.signature import Argument, Packing, Role, Signature
+from ..runtime.signature import (
+    MAX_INTEGER,
+    MIN_INTEGER,
+    Argument,
+    Packing,
+    Role,
+    Signature,
+    limit_exceeded,
+)
 from ..tir.ir import Block, Buffer, Func, Store, Var
 from ..tir.visit import walk
 
@@ -20,7 +28,8 @@ def signature_of(
     """The parameters of `func` in order; those that are stored to are outputs.
 
     `packings` are those of the parameters that are packed operands.
-    Raises `BuildError` where a shape is not a constant.
+    Raises `BuildError` where a shape is not a constant, and for what no call can pass: too many
+    arguments, dimensions or bytes.
     """
     written: set[Buffer] = set()
     for n in walk(func):
@@ -35,7 +44,13 @@ def signature_of(
             arguments[n] = replace(
                 arguments[n], name=packing.operand.name, constant=True, packing=packing
             )
-    return Signature(func.name if name is None else name, tuple(arguments))
+    signature = Signature(func.name if name is None else name, tuple(arguments))
+    beyond = limit_exceeded(signature)
+    if beyond is not None:
+        raise BuildError(
+            "{0}", beyond, hint="pass one tensor for many arguments, and parts of large tensors"
+        )
+    return signature
 
 
 def _argument(func: Func, p: Buffer | Var, written: set[Buffer]) -> Argument:
@@ -60,5 +75,13 @@ def _argument(func: Func, p: Buffer | Var, written: set[Buffer]) -> Argument:
         p.strides,
         cast(Role, role),
         constant=p.constant,
-        value_range=p.value_range,
+        value_range=_integers_of(p.value_range),
     )
+
+
+def _integers_of(value_range: tuple[int, int] | None) -> tuple[int, int] | None:
+    """A range without the numbers that no integer is: a declared one may have any bounds."""
+    if value_range is None:
+        return None
+    low, high = value_range
+    return max(low, MIN_INTEGER), min(high, MAX_INTEGER)

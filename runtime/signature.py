@@ -14,17 +14,27 @@ or another number for an internal error. Tensors of size zero may have any point
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
 from .. import dtypes
-from ..errors import ArtifactError, IRError
+from ..errors import ArtifactError
 
 ABI_VERSION = 1
 OK = 0
 OUT_OF_MEMORY = 1
+
+MAX_ARGUMENTS = 1024
+"""Arguments of a kernel: ctypes passes no more."""
+MAX_DIMENSIONS = 64
+"""Dimensions of a tensor: numpy has no more."""
+MAX_BYTES = 2**63 - 1
+"""Bytes of a tensor, and from its first element to the end of the last: numpy counts no further."""
+MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64
+"""Bounds of what the integers of all dtypes are, the high one exclusive."""
 
 Role = Literal["in", "out", "inout"]
 ArgumentKind = Literal["tensor", "scalar"]
@@ -199,14 +209,59 @@ class Signature:
         fields = _object(data, "a signature")
         arguments = fields.get("arguments")
         if not isinstance(arguments, list):
-            raise ArtifactError("signature: expected a list of arguments, found {0!r}", arguments)
+            raise ArtifactError(
+                "signature: expected a list of arguments, found {0}", show(arguments)
+            )
         name = _c_name(fields, "name")
-        return Signature(name, tuple(Argument.from_json(a) for a in arguments))
+        if len(arguments) > MAX_ARGUMENTS:
+            raise ArtifactError(_TOO_MANY_ARGUMENTS.format(name, len(arguments), MAX_ARGUMENTS))
+        signature = Signature(name, tuple(Argument.from_json(a) for a in arguments))
+        if len(set(signature.symbols)) < len(signature.symbols):
+            raise ArtifactError("signature: one function twice in {0}", show(signature.symbols))
+        return signature
 
     def c_declaration(self) -> str:
         """The C prototype, without a semicolon."""
         parameters = ", ".join(_c_parameter(i, a) for i, a in enumerate(self.arguments))
         return f"int32_t {self.name}({parameters or 'void'})"
+
+
+_TOO_MANY_ARGUMENTS = "{0} has {1} arguments, and a call takes at most {2}"
+
+
+def limit_exceeded(signature: Signature) -> str | None:
+    """What of a signature is beyond the limits of a call, as a sentence; `None` if nothing is."""
+    count = len(signature.arguments)
+    if count > MAX_ARGUMENTS:
+        return _TOO_MANY_ARGUMENTS.format(signature.name, count, MAX_ARGUMENTS)
+    sentences = (_limit_of_argument(a) for a in signature.arguments)
+    return next((sentence for sentence in sentences if sentence is not None), None)
+
+
+def _limit_of_argument(argument: Argument) -> str | None:
+    rank = len(argument.shape)
+    if rank > MAX_DIMENSIONS:
+        return (
+            f"argument {argument.name} has {rank} dimensions, and an array at most {MAX_DIMENSIONS}"
+        )
+    # Extents of 0 count as 1: numpy refuses the other ones of an empty array too.
+    size = math.prod(max(1, n) for n in argument.shape)
+    largest = max(size, *argument.shape, *argument.element_strides, 0) * argument.itemsize
+    if max(largest, argument.span_bytes) > MAX_BYTES:
+        return (
+            f"argument {argument.name} is too large: its shape {show(argument.shape)} or strides "
+            f"reach beyond {MAX_BYTES} bytes"
+        )
+    return None
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
+
+
+def show(value: object) -> str:
+    """The `repr` of a value from a file, shortened: it may be long, or nested deeply."""
+    return _SHORT.repr(value)
 
 
 def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -234,12 +289,13 @@ def _is_c_name(name: str) -> bool:
 
 
 def _validated(argument: Argument) -> Argument:
-    try:
-        dtypes.info(argument.dtype)
-    except IRError as error:
-        raise ArtifactError("argument {0}: {1}", argument.name, str(error)) from error
     if argument.dtype not in C_TYPES:
-        raise ArtifactError("argument {0}: dtype {1} has lanes", argument.name, argument.dtype)
+        raise ArtifactError(
+            "argument {0}: unknown dtype {1}; expected one of {2}",
+            argument.name,
+            show(argument.dtype),
+            ", ".join(C_TYPES),
+        )
     if argument.strides is not None and len(argument.strides) != len(argument.shape):
         raise ArtifactError(
             "argument {0}: {1} strides for {2} dimensions",
@@ -249,6 +305,9 @@ def _validated(argument: Argument) -> Argument:
         )
     if any(n < 0 for n in (*argument.shape, *argument.element_strides)):
         raise ArtifactError("argument {0}: negative extent or stride", argument.name)
+    beyond = _limit_of_argument(argument)
+    if beyond is not None:
+        raise ArtifactError("{0}", beyond)
     if argument.kind == "scalar" and (argument.shape or argument.written):
         raise ArtifactError("argument {0}: a scalar has no shape and is read only", argument.name)
     if argument.packing is not None:
@@ -264,40 +323,46 @@ def _validated(argument: Argument) -> Argument:
 
 def _object(data: object, what: str) -> Mapping[str, Any]:
     if not isinstance(data, dict):
-        raise ArtifactError("expected {0} as a JSON object, found {1!r}", what, data)
+        raise ArtifactError("expected {0} as a JSON object, found {1}", what, show(data))
     return data
 
 
 def _text(fields: Mapping[str, Any], key: str) -> str:
     value = fields.get(key)
     if not isinstance(value, str):
-        raise ArtifactError("{0}: expected a text, found {1!r}", key, value)
+        raise ArtifactError("{0}: expected a text, found {1}", key, show(value))
     return value
 
 
 def _c_name(fields: Mapping[str, Any], key: str) -> str:
     name = _text(fields, key)
     if not _is_c_name(name):
-        raise ArtifactError("signature: {0!r} is not the name of a C function", name)
+        raise ArtifactError("signature: {0} is not the name of a C function", show(name))
     return name
 
 
 def _choice(fields: Mapping[str, Any], key: str, choices: tuple[Any, ...]) -> Any:
     value = fields.get(key)
     if value not in choices or isinstance(value, bool) is not isinstance(choices[0], bool):
-        raise ArtifactError("{0}: expected one of {1}, found {2!r}", key, choices, value)
+        raise ArtifactError("{0}: expected one of {1}, found {2}", key, choices, show(value))
     return value
 
 
 def _integers(value: object, key: str) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(type(n) is int for n in value):
-        raise ArtifactError("{0}: expected a list of integers, found {1!r}", key, value)
+        raise ArtifactError("{0}: expected a list of integers, found {1}", key, show(value))
+    if len(value) > MAX_DIMENSIONS:
+        raise ArtifactError("{0}: {1} dimensions, at most {2}", key, len(value), MAX_DIMENSIONS)
+    if not all(MIN_INTEGER <= n <= MAX_INTEGER for n in value):
+        raise ArtifactError("{0}: expected integers of 64 bits, found {1}", key, show(value))
     return tuple(value)
 
 
 def _pair(value: object) -> tuple[int, int]:
     match _integers(value, "value_range"):
-        case (low, high):
+        case (low, high) if low < high:
             return low, high
         case _:
-            raise ArtifactError("value_range: expected two integers, found {0!r}", value)
+            raise ArtifactError(
+                "value_range: expected two integers, the low one first, found {0}", show(value)
+            )

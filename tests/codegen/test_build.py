@@ -13,6 +13,7 @@ from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.llvm import parse
 from tilewright.errors import BuildError, KernelError, TargetError
+from tilewright.runtime.signature import Signature
 from tilewright.schedule import Schedule
 from tilewright.tir.ir import Buffer, For, ForKind, Func, Store, Var
 from tilewright.tir.visit import walk
@@ -208,3 +209,48 @@ def test_names_that_no_kernel_can_have(name: str, message: str) -> None:
     with pytest.raises(BuildError, match=message):
         compile_func(replace(chain(2, 3), name=name), SERIAL)
     compile_func(replace(chain(2, 3), name=name), SERIAL, name="kernel")
+
+
+def total(count: int) -> Func:
+    """The sum of `count` - 1 numbers."""
+    numbers = [te.scalar("int32", f"s{n}") for n in range(count - 1)]
+    terms: list[te.Expr] = list(numbers)
+    while len(terms) > 1:
+        rest = terms[len(terms) & ~1 :]
+        terms = [a + b for a, b in zip(terms[::2], terms[1::2], strict=False)] + rest
+    return te.func([*numbers, te.compute((1,), lambda i: terms[0], name="y")], name="total")
+
+
+def test_a_kernel_has_as_many_arguments_as_a_call_takes() -> None:
+    module = to_module(compile_func(total(1024), SERIAL))
+    y = np.zeros(1, np.int32)
+    module(*range(1023), y)
+    assert y[0] == 1022 * 1023 // 2
+    module.bind(*range(1, 1024), y)()
+    assert y[0] == 1023 * 1024 // 2
+    with pytest.raises(BuildError, match="total has 1025 arguments, and a call takes at most 1024"):
+        compile_func(total(1025), SERIAL)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((2**63,), "x is too large: its shape .9223372036854775808,. or strides reach beyond"),
+        ((2**61,), "x is too large"),
+        ((2**40, 2**40), "x is too large"),
+        ((1,) * 65, "x has 65 dimensions, and an array at most 64"),
+    ],
+)
+def test_tensors_that_no_array_is_are_refused(shape: tuple[int, ...], message: str) -> None:
+    x = te.placeholder(shape, "int64", name="x")
+    y = te.compute((4,), lambda i: x[(0,) * len(shape)], name="y")
+    with pytest.raises(BuildError, match=message):
+        compile_func(te.func([x, y], name="f"), SERIAL)
+
+
+def test_a_range_of_values_ends_where_integers_do() -> None:
+    x = te.placeholder((4,), "int64", name="x", value_range=(-(2**70), 2**70))
+    y = te.compute((4,), lambda i: x[i], name="y")
+    signature = compile_func(te.func([x, y], name="f"), SERIAL).signature
+    assert signature.arguments[0].value_range == (-(2**63), 2**64)
+    assert Signature.from_json(signature.to_json()) == signature

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import sys
 from typing import Any
 
 import pytest
 
 from tilewright import dtypes
 from tilewright.errors import ArtifactError
-from tilewright.runtime.arguments import C_SCALARS
-from tilewright.runtime.signature import C_TYPES, Argument, Packing, Signature, compact_strides
+from tilewright.runtime.arguments import C_SCALARS, ctypes_parameters, make_binder
+from tilewright.runtime.signature import (
+    C_TYPES,
+    MAX_ARGUMENTS,
+    Argument,
+    Packing,
+    Signature,
+    compact_strides,
+)
 
 SIGNATURE = Signature(
     "gather",
@@ -79,7 +88,8 @@ def argument(**changes: Any) -> dict[str, Any]:
     [
         ({"name": 3}, "name: expected a text, found 3"),
         ({"dtype": "float33"}, "unknown dtype 'float33'"),
-        ({"dtype": "float32x4"}, "has lanes"),
+        ({"dtype": "float32x4"}, "unknown dtype 'float32x4'; expected one of bool, int8"),
+        ({"dtype": "float32x" + "9" * 5000}, "unknown dtype 'float32x99"),
         ({"shape": None}, "shape: expected a list of integers"),
         ({"shape": [2.0]}, "shape: expected a list of integers"),
         ({"shape": [True]}, "shape: expected a list of integers"),
@@ -90,11 +100,58 @@ def argument(**changes: Any) -> dict[str, Any]:
         ({"kind": "scalar"}, "a scalar has no shape"),
         ({"constant": 1}, "constant: expected one of"),
         ({"value_range": [1]}, "expected two integers"),
+        ({"value_range": [1, 1]}, "expected two integers, the low one first"),
+        ({"value_range": [0, 2**64 + 1]}, "value_range: expected integers of 64 bits"),
+        ({"value_range": [-(2**63) - 1, 0]}, "value_range: expected integers of 64 bits"),
+        ({"shape": [2**63]}, "argument a is too large"),
+        ({"shape": [2**61]}, "argument a is too large"),
+        ({"shape": [2**31, 2**31]}, "argument a is too large"),
+        ({"shape": [0, 2**61]}, "argument a is too large"),
+        ({"shape": [2**62, 2**62, 0]}, "argument a is too large"),
+        ({"shape": [10**4000]}, "shape: expected integers of 64 bits"),
+        ({"shape": [1] * 65}, "shape: 65 dimensions, at most 64"),
+        ({"shape": [2**62] * 300_000}, "shape: 300000 dimensions, at most 64"),
+        ({"strides": [2**61]}, "argument a is too large"),
+        ({"shape": [3], "strides": [2**60]}, "argument a is too large"),
+        ({"shape": [1], "strides": [2**64 + 1]}, "strides: expected integers of 64 bits"),
     ],
 )
 def test_malformed_arguments_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ArtifactError, match=message):
         Signature.from_json({"name": "f", "arguments": [argument(**changes)]})
+
+
+@pytest.mark.parametrize("key", Argument("a", "float32", (2,)).to_json())
+def test_any_field_that_is_nested_deeply_is_refused(key: str) -> None:
+    depth = sys.getrecursionlimit() - 200
+    nested: Any = []
+    for _ in range(depth):
+        nested = [nested]
+    with pytest.raises(ArtifactError) as caught:
+        Signature.from_json({"name": "f", "arguments": [argument(**{key: nested})]})
+    assert len(str(caught.value)) < 500
+
+
+def test_the_largest_tensor_is_accepted() -> None:
+    largest = {"dtype": "int8", "shape": [2**62, 1], "strides": [2, 1]}
+    data = {"name": "f", "arguments": [argument(**largest)]}
+    assert Signature.from_json(data).arguments[0].span_bytes == 2**63 - 1
+
+
+def test_a_signature_has_as_many_arguments_as_a_call() -> None:
+    arguments = [argument(name=f"a{n}") for n in range(MAX_ARGUMENTS + 1)]
+    most = Signature.from_json({"name": "f", "arguments": arguments[:-1]})
+    make_binder(most)
+    ctypes.CFUNCTYPE(ctypes.c_int32, *ctypes_parameters(most))
+    with pytest.raises(ArtifactError, match="f has 1025 arguments, and a call takes at most 1024"):
+        Signature.from_json({"name": "f", "arguments": arguments})
+
+
+def test_a_function_is_named_once() -> None:
+    data = PACKED.to_json()
+    data["arguments"][0]["packing"]["packer"] = "f"
+    with pytest.raises(ArtifactError, match="one function twice in .'f', 'f'"):
+        Signature.from_json(data)
 
 
 @pytest.mark.parametrize(
