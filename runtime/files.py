@@ -1,0 +1,149 @@
+"""Files of artifacts: read with a bound, and replaced all together or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from ..errors import ArtifactError
+
+_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_TEMPORARY = re.compile(r"\.tilewright-[0-9a-f]{16}-\d+\.(new|old)")
+
+
+class File(NamedTuple):
+    """A file to write. `mode` are its permissions before the umask."""
+
+    path: Path
+    content: bytes
+    mode: int = 0o666
+
+
+@contextmanager
+def open_regular(path: Path) -> Iterator[tuple[BinaryIO, int]]:
+    """A regular file, opened for reading, and its size in bytes.
+
+    Symbolic links are followed. Whatever else the path names is refused, not waited for: opening
+    and reading a pipe may take for ever, and a device may have no end. Raises `FileNotFoundError`
+    where there is none, and `ArtifactError`.
+    """
+    try:
+        descriptor = os.open(path, _OPEN)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:  # a `ValueError` is of a NUL in the path
+        raise _unreadable(path, error) from error
+    try:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            kind = _KINDS.get(stat.S_IFMT(facts.st_mode), "something else")
+            raise ArtifactError("{0} is {1}, expected a regular file", path, kind)
+        with open(descriptor, "rb", closefd=False) as file:
+            yield file, facts.st_size
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    finally:
+        os.close(descriptor)
+
+
+def _unreadable(path: Path, error: OSError | ValueError) -> ArtifactError:
+    why = error.strerror if isinstance(error, OSError) else None
+    return ArtifactError("cannot read {0}: {1}", path, why or error)
+
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def replace_files(files: Sequence[File]) -> None:
+    """Write the files, which are of one folder, or replace them: all of them or none.
+
+    Their content is on the disk under other names before the first one appears, in the order
+    given. Writers of one folder wait for each other. If anything fails, what was there before is
+    there again. A process that is killed leaves each file old or new, and temporary ones that the
+    next writer removes. Raises `OSError`.
+    """
+    folder = files[0].path.parent
+    with _locked(folder) as (descriptor, exclusive):
+        if exclusive:
+            _remove_temporaries(folder)
+        token = secrets.token_hex(8)
+        names = [folder / f".tilewright-{token}-{n}" for n in range(len(files))]
+        new = [name.with_suffix(".new") for name in names]
+        old = [name.with_suffix(".old") for name in names]
+        try:
+            for file, path in zip(files, new, strict=True):
+                _write(path, file)
+            for file, path in zip(files, old, strict=True):
+                _keep(file.path, path)
+            try:
+                for file, path in zip(files, new, strict=True):
+                    path.replace(file.path)
+                os.fsync(descriptor)
+            except BaseException:
+                for file, staged, kept in zip(files, new, old, strict=True):
+                    if not staged.exists():
+                        _put_back(file.path, kept)
+                raise
+        finally:
+            for path in (*new, *old):
+                path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[tuple[int, bool]]:
+    """A descriptor of the folder, and whether it keeps other writers out until it is closed."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        exclusive = False
+        with suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            exclusive = True
+        yield descriptor, exclusive
+    finally:
+        os.close(descriptor)
+
+
+def _remove_temporaries(folder: Path) -> None:
+    """Remove what writers left that were killed."""
+    for name in os.listdir(folder):
+        if _TEMPORARY.fullmatch(name):
+            (folder / name).unlink(missing_ok=True)
+
+
+def _write(path: Path, file: File) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, file.mode)
+    with open(descriptor, "wb") as opened:
+        opened.write(file.content)
+        opened.flush()
+        os.fsync(descriptor)
+
+
+def _keep(path: Path, kept: Path) -> None:
+    """Give what is at `path`, if anything, another name too: in the end it is there again."""
+    try:
+        os.link(path, kept, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    except OSError:  # a file system without links, or the file of somebody else
+        shutil.copy2(path, kept, follow_symlinks=False)
+
+
+def _put_back(path: Path, kept: Path) -> None:
+    if os.path.lexists(kept):
+        kept.replace(path)
+    else:
+        path.unlink(missing_ok=True)
