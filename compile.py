@@ -78,14 +78,19 @@ def build_library(
     They are a shared library at `path`, its manifest (`<path>.json`) and a C header beside it;
     `tilewright.runtime.load(path)` gives the module, on machines that have only the runtime and
     numpy. With `object_file` they are an object file at `path` and the header: that takes no
-    linker. The target may be another machine than this one.
+    linker. The target may be another machine than this one. The code carries a description of
+    itself, the text `<kernel>_description`.
+
+    The files are written all or none: where that fails, those that were there before still are.
 
     Raises what `build` raises, and `BuildError` where the files cannot be written or there is no
     linker.
     """
     from .codegen.detect import resolve
     from .codegen.link import link
-    from .runtime.artifact import c_header, manifest_path, write_artifact
+    from .runtime.artifact import artifact_files, manifest_path
+    from .runtime.files import File, replace_files
+    from .runtime.header import c_header
 
     path = Path(path)
     if not path.parent.is_dir():
@@ -93,15 +98,17 @@ def build_library(
     resolved = resolve(target)
     choice = choose(program, resolved, database, allow, tolerance)
     compiled = _compile(choice, resolved, strict_fp=strict_fp)
+    code = _described(compiled)
     header = path.with_suffix(".h")
-    try:
-        if object_file:
-            path.write_bytes(compiled.object_code)
-            header.write_text(c_header(compiled.signature), encoding="utf-8")
-            return Library((path, header), compiled.target, choice.origin)
-        link(compiled.object_code, path, compiled.target)
-        write_artifact(
+    new: tuple[File, ...]
+    if object_file:
+        files: tuple[Path, ...] = (path, header)
+        new = (File(path, code), File(header, c_header(compiled.signature).encode()))
+    else:
+        files = (path, manifest_path(path), header)
+        new = artifact_files(
             path,
+            link(code, compiled.target),
             compiled.signature,
             compiled.target,
             openmp=compiled.parallel,
@@ -110,10 +117,11 @@ def build_library(
             measurement_id=choice.measurement_id,
             toolchain=_toolchain(),
         )
+    try:
+        replace_files(new)
     except OSError as error:
         where = error.filename or path
         raise BuildError("cannot write {0}: {1}", where, error.strerror or error) from error
-    files = (path, manifest_path(path), header)
     return Library(files, compiled.target, choice.origin)
 
 
@@ -326,6 +334,19 @@ def _compile(choice: Choice, target: Target, *, strict_fp: bool) -> Compiled:
     from .autotune.compiler import compile_apart
 
     return compile_cached(choice.func, target, strict_fp=strict_fp, compiler=compile_apart)
+
+
+def _described(compiled: Compiled) -> bytes:
+    """The object code with the description of its kernel in it."""
+    from .codegen.elf import takes_constants, with_constant
+    from .runtime.artifact import description
+
+    signature, target = compiled.signature, compiled.target
+    if not takes_constants(compiled.object_code):
+        _log.warning("%s carries no description: it is no ELF file of 64 bits", signature.name)
+        return compiled.object_code
+    text = description(signature, target, openmp=compiled.parallel)
+    return with_constant(compiled.object_code, f"{signature.name}_description", text)
 
 
 def _toolchain() -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import tempfile
@@ -18,33 +17,27 @@ _SECONDS = 120
 Find = Callable[[str], str | None]
 
 
-def link(
-    object_code: bytes,
-    path: str | os.PathLike[str],
-    target: Target,
-    *,
-    find: Find = shutil.which,
-) -> Path:
-    """Link an object file to the shared library `path`, in one step or not at all.
+def link(object_code: bytes, target: Target, *, find: Find = shutil.which) -> bytes:
+    """The shared library of an object file.
 
     Functions of C's libraries and OpenMP's runtime stay open: the process that loads the library
-    has them. Raises `BuildError` where there is no linker (`find` finds programs), where it fails,
-    and where the file cannot be written.
+    has them. Linking happens in a temporary folder of its own. Raises `BuildError` where there is
+    no linker (`find` finds programs), where it fails, and where the folder cannot be written.
     """
-    library = Path(path)
     command = linker(find)
-    new = library.with_name(f".{library.name}.{os.getpid()}")
-    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
-        source = Path(folder) / "kernel.o"
-        source.write_bytes(object_code)
-        try:
-            _run([*command, "-o", str(new), str(source)], target)
-            new.replace(library)
-        except OSError as error:
-            raise BuildError("cannot write {0}: {1}", library, error.strerror or error) from error
-        finally:
-            new.unlink(missing_ok=True)
-    return library
+    try:
+        with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+            source, library = Path(folder, "kernel.o"), Path(folder, "kernel.so")
+            source.write_bytes(object_code)
+            _run([*command, "-o", str(library), str(source)], target)
+            return library.read_bytes()
+    except OSError as error:
+        raise BuildError(
+            "cannot link in {0}: {1}",
+            error.filename or "a temporary folder",
+            error.strerror or error,
+            hint="the variable TMPDIR names another folder for temporary files",
+        ) from error
 
 
 def linker(find: Find = shutil.which) -> list[str]:

@@ -1,13 +1,16 @@
 """Artifacts: a shared library, the manifest that describes it, and a C header.
 
 `matmul.so` comes with `matmul.so.json` and `matmul.h`. The manifest has all that loading needs to
-know before the library is opened, and its digest, so that no other file is taken for it.
+know before the library is opened, the digest of the library, so that no other file is taken for
+it, and a digest of itself. What a safe call depends on the library also carries inside, where a
+manifest that was written for another library cannot be right about it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +18,16 @@ from typing import Any, get_args
 
 from ..errors import ArtifactError
 from ..target import FEATURES, Target
+from .files import File, open_regular, replace_files
+from .header import c_header
 from .module import Origin, OriginKind
-from .signature import ABI_VERSION, OK, OUT_OF_MEMORY, Argument, Signature
+from .signature import ABI_VERSION, Signature, show
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+MAX_LIBRARY_BYTES = 256 << 20
 _MAX_MANIFEST_BYTES = 1 << 20
+_MARK = b"tilewright kernel: "
+_HINT = "copy the library and its manifest again, or build them anew"
 _KINDS = get_args(OriginKind)
 
 
@@ -44,8 +52,13 @@ class Manifest:
     toolchain: Mapping[str, str] = field(default_factory=dict)
     abi_version: int = ABI_VERSION
 
+    @property
+    def description(self) -> bytes:
+        """What the library has to carry inside; see `description`."""
+        return _description(self.signature, self.target, self.features, self.openmp)
+
     def to_json(self) -> dict[str, Any]:
-        return {
+        data = {
             "format": FORMAT_VERSION,
             "abi": self.abi_version,
             "signature": self.signature.to_json(),
@@ -64,10 +77,11 @@ class Manifest:
             "measurement_id": self.measurement_id,
             "toolchain": dict(self.toolchain),
         }
+        return {**data, "digest": _digest(data)}
 
     @staticmethod
-    def from_json(data: object) -> Manifest:
-        """The manifest of its JSON form.
+    def from_json(data: object, digest: str) -> Manifest:
+        """The manifest of its JSON form, whose content has that digest.
 
         Raises `ArtifactError` for a version that is not known and for anything malformed.
         """
@@ -78,17 +92,24 @@ class Manifest:
         _check_version("format", data.get("format"), FORMAT_VERSION)
         _check_version("abi", data.get("abi"), ABI_VERSION)
         fields = _Fields(data)
+        if fields.get("digest", str) != digest:
+            raise ArtifactError(
+                "the manifest was changed: expected the digest {0}, found {1}",
+                show(data["digest"]),
+                digest,
+                hint=_HINT,
+            )
         return Manifest(
             signature=Signature.from_json(data.get("signature")),
             target=fields.get("target", str),
             features=_known_features(fields.get("features", list)),
             sha256=fields.get("sha256", str),
-            size=fields.get("size", int),
+            size=_size(fields.get("size", int)),
             openmp=fields.get("openmp", bool),
             origin=_origin(_Fields(fields.get("origin", dict))),
             schedule_id=fields.optional("schedule_id"),
             measurement_id=fields.optional("measurement_id"),
-            toolchain={str(k): str(v) for k, v in fields.get("toolchain", dict).items()},
+            toolchain=_texts(fields.get("toolchain", dict)),
         )
 
 
@@ -97,8 +118,18 @@ def manifest_path(library: Path) -> Path:
     return library.with_name(library.name + ".json")
 
 
-def write_artifact(
+def description(signature: Signature, target: Target, *, openmp: bool) -> bytes:
+    """What a library carries inside: a NUL-terminated text of all that a safe call depends on.
+
+    It is a constant `<kernel>_description` of the library: `_MARK`, and the calling convention, the
+    signature, the target, the features it needs and whether it calls OpenMP's runtime, as JSON.
+    """
+    return _description(signature, str(target), target.features, openmp)
+
+
+def artifact_files(
     library: Path,
+    code: bytes,
     signature: Signature,
     target: Target,
     *,
@@ -107,12 +138,13 @@ def write_artifact(
     schedule_id: str | None = None,
     measurement_id: str | None = None,
     toolchain: Mapping[str, str] | None = None,
-) -> Manifest:
-    """Write the manifest and the C header of an existing shared library beside it.
+) -> tuple[File, File, File]:
+    """The library, with the content `code`, its C header and its manifest, for `replace_files`.
 
-    Raises `ArtifactError` for what could not be read back, a name that is none in C for instance.
+    The manifest is the last: while the three are replaced, no manifest is beside a library or a
+    header that are older than it. Raises `ArtifactError` for what could not be read back: a name
+    that is none in C for instance, or code that does not carry its `description`.
     """
-    code = library.read_bytes()
     manifest = Manifest(
         signature=signature,
         target=str(target),
@@ -125,52 +157,106 @@ def write_artifact(
         measurement_id=measurement_id,
         toolchain=toolchain or {},
     )
-    Manifest.from_json(manifest.to_json())
-    library.with_suffix(".h").write_text(c_header(signature), encoding="utf-8")
-    text = json.dumps(manifest.to_json(), indent=2) + "\n"
-    manifest_path(library).write_text(text, encoding="utf-8")
-    return manifest
+    try:
+        text = json.dumps(manifest.to_json(), indent=2, allow_nan=False) + "\n"
+    except (TypeError, ValueError) as error:
+        raise ArtifactError("the manifest of {0} is no JSON: {1}", library, error) from error
+    parse_manifest(text.encode(), manifest_path(library))
+    check_code(library, code, manifest)
+    return (
+        File(library, code, 0o777),
+        File(library.with_suffix(".h"), c_header(signature).encode()),
+        File(manifest_path(library), text.encode()),
+    )
+
+
+def write_artifact(
+    library: Path,
+    signature: Signature,
+    target: Target,
+    *,
+    openmp: bool,
+    origin: Origin,
+    schedule_id: str | None = None,
+    measurement_id: str | None = None,
+    toolchain: Mapping[str, str] | None = None,
+) -> None:
+    """Write the C header and the manifest of an existing shared library beside it.
+
+    The library has to carry its `description`. Raises `ArtifactError` where it does not, for what
+    could not be read back, and where the files cannot be written: there is nothing new then.
+    """
+    _, header, manifest = artifact_files(
+        library,
+        _read_code(library, None),
+        signature,
+        target,
+        openmp=openmp,
+        origin=origin,
+        schedule_id=schedule_id,
+        measurement_id=measurement_id,
+        toolchain=toolchain,
+    )
+    try:
+        replace_files((header, manifest))
+    except OSError as error:
+        raise ArtifactError(
+            "cannot write {0}: {1}", error.filename or library, error.strerror or error
+        ) from error
+
+
+def read_artifact(library: Path) -> tuple[Manifest, bytes]:
+    """The manifest of a library and the code that it describes, checked against each other.
+
+    What is checked are the bytes that are returned, whatever becomes of the files. Raises
+    `ArtifactError`.
+    """
+    manifest = read_manifest(library)
+    code = _read_code(library, manifest.size)
+    check_code(library, code, manifest)
+    return manifest, code
 
 
 def read_manifest(library: Path) -> Manifest:
     """The manifest of a library, checked for form. Raises `ArtifactError`."""
     path = manifest_path(library)
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_MANIFEST_BYTES + 1)
+        with open_regular(path) as (file, size):
+            content = b"" if size > _MAX_MANIFEST_BYTES else file.read(_MAX_MANIFEST_BYTES + 1)
     except FileNotFoundError:
+        if not os.path.lexists(library):
+            raise _missing(library) from None
         raise ArtifactError(
             "{0} has no manifest: expected {1}",
             library.name,
             path,
             hint="keep the library and its .json together",
         ) from None
-    except OSError as error:
-        raise ArtifactError("cannot read {0}: {1}", path, error.strerror) from error
+    if max(size, len(content)) > _MAX_MANIFEST_BYTES:
+        raise ArtifactError("{0}: more than {1} bytes is no manifest", path, _MAX_MANIFEST_BYTES)
+    return parse_manifest(content, path)
+
+
+def parse_manifest(content: bytes, path: Path) -> Manifest:
+    """The manifest of a file's content. Raises `ArtifactError`."""
     if len(content) > _MAX_MANIFEST_BYTES:
         raise ArtifactError("{0}: more than {1} bytes is no manifest", path, _MAX_MANIFEST_BYTES)
     try:
-        data = json.loads(content)
+        data = json.loads(
+            content.decode(), object_pairs_hook=_without_duplicates, parse_constant=_no_constant
+        )
+        digest = _digest(data)
     except (ValueError, RecursionError) as error:
         raise ArtifactError("{0} is damaged: not a JSON text ({1})", path, error) from error
-    return Manifest.from_json(data)
+    return Manifest.from_json(data, digest)
 
 
-def check_library(library: Path, manifest: Manifest) -> None:
-    """Raise `ArtifactError` unless the file is the one that the manifest was written for."""
-    try:
-        code = library.read_bytes()
-    except OSError as error:
-        raise ArtifactError("cannot read {0}: {1}", library, error.strerror) from error
-    hint = "copy the library and its manifest again, or build them anew"
-    if len(code) != manifest.size:
-        raise ArtifactError(
-            "{0} is damaged: expected {1} bytes, found {2}",
-            library,
-            manifest.size,
-            len(code),
-            hint=hint,
-        )
+def check_code(library: Path, code: bytes, manifest: Manifest) -> None:
+    """Raise `ArtifactError` unless the code of a library is what the manifest was written for.
+
+    It is so by its digest, and by the description that it carries. That is looked for in the bytes
+    of the file, not asked from the loaded library: loading may run code.
+    """
     digest = hashlib.sha256(code).hexdigest()
     if digest != manifest.sha256:
         raise ArtifactError(
@@ -178,66 +264,96 @@ def check_library(library: Path, manifest: Manifest) -> None:
             library,
             manifest.sha256,
             digest,
-            hint=hint,
+            hint=_HINT,
+        )
+    if manifest.description not in code:
+        raise ArtifactError(
+            "{0} does not carry the description of its manifest: expected {1}, found {2}",
+            library,
+            manifest.description[len(_MARK) : -1].decode(),
+            _carried(code),
+            hint="build the artifact anew",
         )
 
 
-def c_header(signature: Signature) -> str:
-    """A C header that declares the kernel and what packs for it, and says what arguments are."""
-    guard = f"TILEWRIGHT_{signature.name.upper()}_H"
-    lines = [_describe(a).replace("*/", "* /") for a in signature.arguments]
-    return "\n".join(
-        [
-            f"#ifndef {guard}",
-            f"#define {guard}",
-            "",
-            "#include <stdint.h>",
-            "",
-            "#ifdef __cplusplus",
-            'extern "C" {',
-            "#endif",
-            "",
-            "/*",
-            *(f" * {line}" for line in lines),
-            " *",
-            f" * Returns {OK}, or {OUT_OF_MEMORY} if an internal buffer could not be allocated.",
-            " * Outputs must not overlap with any other argument. Calls are thread-safe.",
-            " */",
-            f"{signature.c_declaration()};",
-            *(f"{packer.c_declaration()};" for packer in signature.packers),
-            "",
-            "#ifdef __cplusplus",
-            "}",
-            "#endif",
-            "",
-            f"#endif /* {guard} */",
-            "",
-        ]
-    )
+def _carried(code: bytes) -> str:
+    """The first description in the code of a library, for people."""
+    start = code.find(_MARK)
+    if start < 0:
+        return "none"
+    text = code[start + len(_MARK) : start + _MAX_MANIFEST_BYTES].partition(b"\0")[0]
+    return text.decode("ascii", errors="replace")
 
 
-def _describe(argument: Argument) -> str:
-    text = f"{argument.name}: {argument.role} {argument.kind} {_elements(argument)}"
-    packing = argument.packing
-    if packing is None:
-        return text
-    return f"{text}, as {packing.packer} makes it of {_elements(packing.operand)}: {packing.layout}"
+def _read_code(library: Path, expected: int | None) -> bytes:
+    """The content of a library, of `expected` bytes where that is known."""
+    try:
+        with open_regular(library) as (file, size):
+            if expected not in (None, size):
+                raise _damaged(library, expected, size)
+            if size > MAX_LIBRARY_BYTES:
+                raise ArtifactError(
+                    "{0}: expected at most {1} bytes, found {2}", library, MAX_LIBRARY_BYTES, size
+                )
+            code = file.read(size + 1)
+    except FileNotFoundError:
+        raise _missing(library) from None
+    if len(code) != size:
+        raise _damaged(library, size, len(code))
+    return code
 
 
-def _elements(argument: Argument) -> str:
-    shape = "".join(f"[{n}]" for n in argument.shape)
-    strides = "" if argument.strides is None else f", strides {argument.strides} elements"
-    return f"{argument.dtype}{shape}{strides}"
+def _damaged(library: Path, expected: int | None, found: int) -> ArtifactError:
+    text = "{0} is damaged: expected {1} bytes, found {2}"
+    return ArtifactError(text, library, expected, found, hint=_HINT)
+
+
+def _missing(library: Path) -> ArtifactError:
+    return ArtifactError("{0} does not exist", library)
+
+
+def _description(
+    signature: Signature, target: str, features: tuple[str, ...], openmp: bool
+) -> bytes:
+    data = {
+        "abi": ABI_VERSION,
+        "signature": signature.to_json(),
+        "target": target,
+        "features": features,
+        "openmp": openmp,
+    }
+    return _MARK + _canonical(data) + b"\0"
+
+
+def _digest(data: object) -> str:
+    """The digest (SHA-256, hex) of a manifest's JSON form, but for the digest itself."""
+    covered = {k: v for k, v in data.items() if k != "digest"} if isinstance(data, dict) else data
+    return hashlib.sha256(_canonical(covered)).hexdigest()
+
+
+def _canonical(data: object) -> bytes:
+    """The one text of JSON data: keys in order, no spaces, ASCII."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise ValueError("a key is there twice")
+    return dict(pairs)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")
 
 
 def _check_version(what: str, found: object, known: int) -> None:
     if type(found) is not int or found < 1:
-        raise ArtifactError("manifest: expected a version of its {0}, found {1!r}", what, found)
+        raise ArtifactError("manifest: expected a version of its {0}, found {1}", what, show(found))
     if found > known:
         raise ArtifactError(
             "manifest: {0} version {1} is newer than {2}, the newest that is known here",
             what,
-            found,
+            show(found),
             known,
             hint="update tilewright, or build the artifact with this version",
         )
@@ -261,7 +377,7 @@ class _Fields:
         value = self.data.get(key)
         if type(value) is not kind:
             raise ArtifactError(
-                "manifest: {0}: expected {1}, found {2!r}", key, kind.__name__, value
+                "manifest: {0}: expected {1}, found {2}", key, kind.__name__, show(value)
             )
         return value
 
@@ -272,13 +388,26 @@ class _Fields:
 def _known_features(names: list[Any]) -> tuple[str, ...]:
     unknown = [name for name in names if not isinstance(name, str) or name not in FEATURES]
     if unknown:
-        raise ArtifactError("manifest: unknown processor features {0!r}", unknown)
+        raise ArtifactError("manifest: unknown processor features {0}", show(unknown))
     return tuple(names)
 
 
 def _origin(fields: _Fields) -> Origin:
     kind = fields.get("kind", str)
     if kind not in _KINDS:
-        raise ArtifactError("manifest: origin: expected one of {0}, found {1!r}", _KINDS, kind)
+        raise ArtifactError("manifest: origin: expected one of {0}, found {1}", _KINDS, show(kind))
     loss = None if fields.data.get("loss") is None else fields.get("loss", float)
     return Origin(kind, fields.optional("record_id"), fields.get("detail", str), loss)
+
+
+def _size(size: int) -> int:
+    if not 0 <= size <= MAX_LIBRARY_BYTES:
+        raise ArtifactError(
+            "manifest: size: expected at most {0} bytes, found {1}", MAX_LIBRARY_BYTES, show(size)
+        )
+    return size
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    fields = _Fields(values)
+    return {key: fields.get(key, str) for key in values}

@@ -1,36 +1,44 @@
-"""Loading artifacts: checks first, then `dlopen`. Nothing is ever compiled or tuned here."""
+"""Loading artifacts: checks first, then `dlopen` of what was checked.
+
+Nothing is ever compiled or tuned here.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import logging
 import os
+import time
+from contextlib import suppress
 from pathlib import Path
 
 from ..errors import ArtifactError, TargetError
 from ..target import FEATURES, Target
 from . import openmp
-from .artifact import Manifest, check_library, read_manifest
+from .artifact import Manifest, read_artifact
 from .host import CPUINFO, HOST, cpu_flags, host_limit
+from .library import open_library
 from .module import Module
 from .tiles import request_tiles
 
 _log = logging.getLogger(__name__)
+_REPLACING_SECONDS = 0.05
 
 
 def load(path: str | os.PathLike[str]) -> Module:
     """The module in a shared library, `matmul.so`, that has its manifest beside it.
 
+    The file is read once: these bytes are checked and opened, whatever becomes of the path. A
+    content that this process has loaded already is not opened again; the code stays for as long as
+    the process. Any number of threads may load.
+
     Raises `ArtifactError` for a library or manifest that is missing, damaged, of another version,
     or for a machine with instructions that this one does not have.
     """
     library = Path(path).absolute()
-    if not library.exists():
-        raise ArtifactError("{0} does not exist", library)
-    manifest = read_manifest(library)
+    manifest, code = _read(library)
     target = _target(manifest)
     check_machine(manifest, cpu_flags())
-    check_library(library, manifest)
     if manifest.openmp and openmp.load() is None:
         raise ArtifactError(
             "{0} runs in parallel and there is no OpenMP runtime on this machine",
@@ -38,11 +46,19 @@ def load(path: str | os.PathLike[str]) -> Module:
             hint="install libgomp1, or a package that carries one such as xgboost-cpu",
         )
     try:
-        loaded = ctypes.CDLL(str(library))
+        loaded = open_library(code, manifest.signature.name)
     except OSError as error:
         raise ArtifactError("{0} does not load: {1}", library, error) from error
     addresses = [_symbol(loaded, symbol, library) for symbol in manifest.signature.symbols]
     return Module(manifest.signature, addresses, target, origin=manifest.origin, owner=loaded)
+
+
+def _read(library: Path) -> tuple[Manifest, bytes]:
+    """The artifact, looked at once more if the files do not fit: they may be being replaced."""
+    with suppress(ArtifactError):
+        return read_artifact(library)
+    time.sleep(_REPLACING_SECONDS)
+    return read_artifact(library)
 
 
 def check_machine(manifest: Manifest, flags: frozenset[str] | None) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +39,8 @@ def scaled(threads: int) -> Compiled:
 def test_a_library_computes_what_the_module_does(threads: int, tmp_path: Path) -> None:
     compiled = scaled(threads)
     assert compiled.parallel is (threads == 2)
-    path = link(compiled.object_code, tmp_path / "scaled.so", compiled.target)
-    assert [p.name for p in tmp_path.iterdir()] == ["scaled.so"]
+    path = tmp_path / "scaled.so"
+    path.write_bytes(link(compiled.object_code, compiled.target))
     openmp.load()
     function = ctypes.CDLL(str(path)).scaled
     x = np.linspace(-1, 1, 20, dtype=np.float32).reshape(4, 5)
@@ -70,11 +72,10 @@ def test_an_object_file_links_with_a_program_in_c(tmp_path: Path) -> None:
     assert done.stdout == "0 3 3"
 
 
-def test_without_a_linker_the_error_offers_an_object_file(tmp_path: Path) -> None:
+def test_without_a_linker_the_error_offers_an_object_file() -> None:
     compiled = scaled(1)
     with pytest.raises(BuildError, match=r"no linker on this machine[\s\S]*object file"):
-        link(compiled.object_code, tmp_path / "a.so", compiled.target, find=lambda name: None)
-    assert list(tmp_path.iterdir()) == []
+        link(compiled.object_code, compiled.target, find=lambda name: None)
 
 
 def test_a_bare_linker_will_do() -> None:
@@ -82,15 +83,36 @@ def test_a_bare_linker_will_do() -> None:
     assert found[:2] == ["/bin/ld", "-shared"]
 
 
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for temporary files."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    return tmp_path / "tmp"
+
+
 @needs_linker
-def test_a_linker_that_fails_is_quoted(tmp_path: Path) -> None:
+def test_a_linker_that_fails_is_quoted(temporary: Path) -> None:
+    temporary.mkdir()
     with pytest.raises(BuildError, match=r"failed for the target cpu"):
-        link(b"no object file", tmp_path / "a.so", scaled(1).target)
-    assert list(tmp_path.iterdir()) == []
+        link(b"no object file", scaled(1).target)
+    assert list(temporary.iterdir()) == []
 
 
 @needs_linker
-def test_a_folder_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error(temporary: Path) -> None:
     compiled = scaled(1)
-    with pytest.raises(BuildError):
-        link(compiled.object_code, tmp_path / "missing" / "a.so", compiled.target)
+    with pytest.raises(BuildError, match=r"cannot link in .*tmp.*: No such file[\s\S]*TMPDIR"):
+        link(compiled.object_code, compiled.target)
+    assert not temporary.exists()
+
+
+@needs_linker
+def test_threads_link_in_folders_of_their_own(temporary: Path) -> None:
+    temporary.mkdir()
+    compiled = [scaled(threads) for threads in (1, 2)]
+    alone = [link(c.object_code, c.target) for c in compiled]
+    assert alone[0] != alone[1]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda c: link(c.object_code, c.target), compiled * 6))
+    assert together == alone * 6
+    assert list(temporary.iterdir()) == []

@@ -207,7 +207,8 @@ def test_a_library_asks_for_the_registers_by_itself(tmp_path: Path) -> None:
     """In a process that nothing but ctypes and numpy runs in, as in a program in C."""
     func = tiles()
     compiled = compile_func(func, SERIAL)
-    path = link(compiled.object_code, tmp_path / "f.so", compiled.target)
+    path = tmp_path / "f.so"
+    path.write_bytes(link(compiled.object_code, compiled.target))
     a, b, c = random_arguments(func)
     np.savez(tmp_path / "in.npz", a=a, b=b, c=c)
     script = f"""

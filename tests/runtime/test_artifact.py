@@ -1,19 +1,24 @@
 """Artifacts: what is written, and everything that is refused when it is loaded.
 
 The library is a copy of the system's mathematics library: `int ilogb(double)` has the calling
-convention of a kernel with one scalar, and its result is the status.
+convention of a kernel with one scalar, and its result is the status. The description that a library
+carries is at its end: what counts is that it is in the file.
 """
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 import os
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +27,17 @@ import pytest
 
 from tilewright.errors import ArtifactError, KernelError
 from tilewright.runtime import Argument, Origin, Signature, load, loader, write_artifact
-from tilewright.runtime.artifact import c_header, manifest_path, read_manifest
+from tilewright.runtime.artifact import (
+    MAX_LIBRARY_BYTES,
+    description,
+    manifest_path,
+    parse_manifest,
+    read_manifest,
+)
+from tilewright.runtime.header import c_header
 from tilewright.runtime.host import cpu_flags
 from tilewright.runtime.loader import check_machine
+from tilewright.runtime.signature import Packing
 from tilewright.target import Target
 
 SIGNATURE = Signature("ilogb", (Argument("x", "float64", kind="scalar"),))
@@ -57,12 +70,25 @@ def write(path: Path, **changes: Any) -> None:
         "toolchain": {"llvm": "22.1.0"},
     }
     options.update(changes)
-    write_artifact(path, options.pop("signature"), options.pop("target"), **options)
+    signature, target = options.pop("signature"), options.pop("target")
+    with path.open("ab") as file:
+        file.write(description(signature, target, openmp=options["openmp"]))
+    write_artifact(path, signature, target, **options)
 
 
 def edit(path: Path, **changes: Any) -> None:
-    manifest = manifest_path(path)
-    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), **changes}))
+    """Change fields of the manifest, and its digest to that of what it says then."""
+    data = {**json.loads(manifest_path(path).read_text()), **changes}
+    covered = {key: value for key, value in data.items() if key != "digest"}
+    text = json.dumps(covered, sort_keys=True, separators=(",", ":"))
+    data["digest"] = hashlib.sha256(text.encode()).hexdigest()
+    manifest_path(path).write_text(json.dumps(data))
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that do not fit are looked at again at once."""
+    monkeypatch.setattr(loader, "_REPLACING_SECONDS", 0)
 
 
 def test_an_artifact_is_three_files(library: Path) -> None:
@@ -111,6 +137,30 @@ def damage_middle(path: Path) -> None:
     path.write_bytes(data)
 
 
+def nested(depth: int = 500) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def argument(**changes: Any) -> dict[str, Any]:
+    return {**SIGNATURE.arguments[0].to_json(), **changes}
+
+
+def sign(*arguments: dict[str, Any], name: str = "ilogb") -> dict[str, Any]:
+    return {"name": name, "arguments": list(arguments)}
+
+
+def for_an_unknown_processor(path: Path) -> None:
+    """Both the library and its manifest say so."""
+    code = path.read_bytes().replace(b"mcpu=x86-64", b"mcpu=z80-99")
+    path.write_bytes(code)
+    target = str(GENERIC).replace("x86-64", "z80-99")
+    edit(path, target=target, sha256=hashlib.sha256(code).hexdigest())
+
+
+TENSOR = {"kind": "tensor", "role": "out"}
 DAMAGE: list[tuple[Callable[[Path], object], str]] = [
     (lambda p: p.unlink(), "does not exist"),
     (lambda p: manifest_path(p).unlink(), "has no manifest: expected .*kernel.so.json"),
@@ -120,21 +170,46 @@ DAMAGE: list[tuple[Callable[[Path], object], str]] = [
     (lambda p: os.truncate(manifest_path(p), 100), "is damaged: not a JSON text"),
     (lambda p: manifest_path(p).write_bytes(b"\xff\xfe"), "is damaged: not a JSON text"),
     (lambda p: manifest_path(p).write_text("[" * 100_000), "is damaged: not a JSON text"),
+    (lambda p: manifest_path(p).write_text("1" * 100_000), "is damaged: not a JSON text"),
+    (lambda p: manifest_path(p).write_text('{"a": NaN}'), "NaN is no number"),
+    (lambda p: manifest_path(p).write_text('{"a": 1, "a": 2}'), "a key is there twice"),
     (lambda p: manifest_path(p).write_text("[]"), "expected a manifest as a JSON object"),
     (lambda p: manifest_path(p).write_text(" " * (2 << 20)), "more than 1048576 bytes"),
-    (lambda p: edit(p, format=3), "format version 3 is newer than 2"),
-    (lambda p: edit(p, format=1), "format version 1 is not supported any more, expected 2"),
+    (lambda p: os.truncate(manifest_path(p), 1 << 40), "more than 1048576 bytes"),
+    (lambda p: edit(p, format=4), "format version 4 is newer than 3"),
+    (lambda p: edit(p, format=2), "format version 2 is not supported any more, expected 3"),
+    (lambda p: edit(p, format=nested()), "expected a version of its format, found "),
     (lambda p: edit(p, abi=7), "abi version 7 is newer than 1"),
+    (lambda p: edit(p, abi=10**4000), "abi version 1000.* is newer than 1"),
     (lambda p: edit(p, abi="1"), "expected a version of its abi, found '1'"),
     (lambda p: edit(p, abi=True), "expected a version of its abi, found True"),
     (lambda p: edit(p, abi=0), "expected a version of its abi, found 0"),
     (lambda p: edit(p, size="1"), "size: expected int, found '1'"),
+    (lambda p: edit(p, size=-1), "size: expected at most 268435456 bytes, found -1"),
+    (lambda p: edit(p, size=2**63), "size: expected at most 268435456 bytes, found 9223"),
     (lambda p: edit(p, features=["sse9"]), "unknown processor features .'sse9'."),
-    (lambda p: edit(p, target="cpu -mcpu=z80"), "target: unknown processor -mcpu=z80"),
+    (lambda p: edit(p, features=[nested()]), "unknown processor features ..."),
+    (for_an_unknown_processor, "target: unknown processor -mcpu=z80-99"),
+    (lambda p: edit(p, target="cpu -mcpu=x86-64 -threads=2"), "does not carry the description"),
+    (lambda p: edit(p, features=["avx2"]), "does not carry the description"),
+    (lambda p: edit(p, openmp=True), "does not carry the description"),
     (lambda p: edit(p, signature=None), "expected a signature as a JSON object"),
     (lambda p: edit(p, origin={"kind": "x", "detail": ""}), "origin: expected one of"),
-    (lambda p: edit(p, signature={"name": "no_such", "arguments": []}), "no function no_such"),
+    (lambda p: edit(p, origin=nested()), "origin: expected dict, found"),
+    (lambda p: edit(p, toolchain={"llvm": nested()}), "llvm: expected str, found"),
+    (lambda p: edit(p, signature=sign()), "does not carry the description"),
+    (lambda p: edit(p, signature=sign(argument(**TENSOR))), "does not carry the description"),
+    (lambda p: edit(p, signature=sign(argument(dtype="int64"))), "does not carry the description"),
+    (lambda p: edit(p, signature=sign(argument(), name="logb")), "does not carry the description"),
+    (lambda p: edit(p, signature=sign(*[argument()] * 1200)), "ilogb has 1200 arguments"),
+    (lambda p: edit(p, signature=sign(argument(**TENSOR, shape=[2**63]))), "x is too large"),
+    (lambda p: edit(p, signature=sign(argument(**TENSOR, shape=[2**40] * 9))), "x is too large"),
+    (lambda p: edit(p, signature=sign(argument(name=nested()))), "name: expected a text"),
     (lambda p: write(p, target=Target.parse("cpu -mcpu=neoverse-v1")), "needs neon"),
+    (
+        lambda p: write(p, signature=Signature("no_such", SIGNATURE.arguments)),
+        "no function no_such",
+    ),
 ]
 
 
@@ -142,9 +217,237 @@ DAMAGE: list[tuple[Callable[[Path], object], str]] = [
 def test_what_does_not_fit_is_refused(
     library: Path, damage: Callable[[Path], object], message: str
 ) -> None:
+    load(library)
     damage(library)
+    with pytest.raises(ArtifactError, match=message) as caught:
+        load(library)
+    assert len(str(caught.value)) < 5000
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """All values of JSON data, those in others too, and where they are."""
+    if path:
+        yield path, value
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    for key, item in value.items() if isinstance(value, dict) else ():
+        yield from leaves(item, (*path, key))
+
+
+def other_values(value: Any) -> list[Any]:
+    match value:
+        case None:
+            return [0, ""]
+        case bool():
+            return [not value, None, int(value)]
+        case int() | float():
+            return [value + 1, -value - 1, str(value), None]
+        case str():
+            return [value + "x", value[:-1], None] if value else ["x", None]
+        case list():
+            return [[*value, *(value[:1] or [1])], value[:-1] if value else None]
+        case _:
+            return [{**value, "more": 1}, {}]
+
+
+CONSTANT = Argument("w", "int8", (2, 3), constant=True)
+FIELDS = Signature(
+    "ilogb",
+    (
+        Argument("t", "float32", (4, 3), (8, 1)),
+        Argument("i", "int32", (5,), value_range=(0, 4)),
+        replace(CONSTANT, shape=(6,), packing=Packing("logb", CONSTANT, "BA")),
+        Argument("out", "float32", (5,), role="out"),
+    ),
+)
+
+
+def test_no_field_of_a_manifest_can_change(library: Path) -> None:
+    write(library, signature=FIELDS)
+    load(library)
+    text = manifest_path(library).read_text()
+    tried = 0
+    for path, value in leaves(json.loads(text)):
+        for other in [*other_values(value), ...]:
+            data = place = json.loads(text)
+            for key in path[:-1]:
+                place = place[key]
+            if other is ...:
+                del place[path[-1]]
+            else:
+                place[path[-1]] = other
+            manifest_path(library).write_text(json.dumps(data))
+            with pytest.raises(ArtifactError, match="manifest"):
+                load(library)
+            tried += 1
+    assert tried > 200
+    manifest_path(library).write_text(json.dumps({**json.loads(text), "more": 1}))
+    with pytest.raises(ArtifactError, match="the manifest was changed"):
+        load(library)
+    manifest_path(library).write_text(json.dumps(json.loads(text)))  # the same in other lines
+    load(library)
+
+
+def test_what_a_call_depends_on_is_in_the_library_too(library: Path) -> None:
+    """A manifest that was written anew, with a digest of its own, is compared with the code."""
+    write(library, signature=FIELDS)
+    text = manifest_path(library).read_text()
+    tried = 0
+    for part in ("abi", "signature", "target", "features", "openmp", "size", "sha256"):
+        changed = json.loads(text)[part]
+        for path, value in [((), changed), *leaves(changed)]:
+            for other in other_values(value):
+                data = {"all": json.loads(text)[part]}
+                place: Any = data
+                *above, last = ("all", *path)
+                for key in above:
+                    place = place[key]
+                if isinstance(other, dict) and "more" in other:
+                    continue  # a key that is not known says nothing
+                place[last] = other
+                manifest_path(library).write_text(text)
+                edit(library, **{part: data["all"]})
+                with pytest.raises(ArtifactError):
+                    load(library)
+                tried += 1
+    assert tried > 150
+
+
+def test_no_bit_of_a_manifest_can_change(library: Path) -> None:
+    path = manifest_path(library)
+    content = path.read_bytes()
+    for bit in range(8 * len(content)):
+        changed = bytearray(content)
+        changed[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(ArtifactError):
+            parse_manifest(bytes(changed), path)
+    for bit in range(0, 8 * len(content), 97):
+        changed = bytearray(content)
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        with pytest.raises(ArtifactError):
+            load(library)
+
+
+def test_no_bit_of_a_library_can_change(library: Path) -> None:
+    code = library.read_bytes()
+    for bit in np.random.default_rng(0).integers(8 * len(code), size=50).tolist():
+        changed = bytearray(code)
+        changed[bit // 8] ^= 1 << bit % 8
+        library.write_bytes(changed)
+        with pytest.raises(ArtifactError, match="is not the file of its manifest"):
+            load(library)
+
+
+def test_a_library_without_a_description_gets_no_manifest(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.so"
+    shutil.copy(math_library(), path)
+    with pytest.raises(ArtifactError, match=r"does not carry the description .*, found none"):
+        write_artifact(path, SIGNATURE, GENERIC, openmp=False, origin=ORIGIN)
+    assert [p.name for p in tmp_path.iterdir()] == ["kernel.so"]
+
+
+def test_the_description_of_another_kernel_is_shown(library: Path) -> None:
+    other = Signature("ilogb", (Argument("y", "float64", kind="scalar"),))
+    with pytest.raises(ArtifactError, match=r'expected \{"abi".*"name":"y".*found \{"abi".*"x"'):
+        write_artifact(library, other, GENERIC, openmp=False, origin=ORIGIN)
+    assert read_manifest(library).signature == SIGNATURE
+
+
+@pytest.mark.parametrize("field", [{"loss": float("nan")}, {"record_id": b"x"}])
+def test_what_is_no_json_is_not_written(library: Path, field: dict[str, Any]) -> None:
+    origin = Origin("default", **field)
+    with pytest.raises(ArtifactError, match="the manifest of .* is no JSON"):
+        write(library, origin=origin)
+
+
+def test_a_manifest_that_is_too_large_is_not_written(library: Path) -> None:
+    with pytest.raises(ArtifactError, match="more than 1048576 bytes is no manifest"):
+        write(library, toolchain={"llvm": "2" * (1 << 20)})
+    assert read_manifest(library).toolchain == {"llvm": "22.1.0"}
+
+
+def test_a_folder_that_cannot_be_written_is_an_artifact_error(library: Path) -> None:
+    library.with_suffix(".h").unlink()
+    library.with_suffix(".h").mkdir()
+    with pytest.raises(ArtifactError, match="cannot write .*kernel.h: Is a directory"):
+        write(library)
+
+
+# Files that are none
+
+
+@pytest.fixture
+def soon() -> Iterator[None]:
+    """Fail instead of waiting for ever."""
+
+    def give_up(*_: object) -> None:
+        raise AssertionError("it waits")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def make_socket(path: Path) -> None:
+    place = os.getcwd()
+    os.chdir(path.parent)  # the path of a socket is short
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path.name)
+    os.chdir(place)
+
+
+def link_to_pipe(path: Path) -> None:
+    os.mkfifo(path.with_name("pipe"))
+    path.symlink_to("pipe")
+
+
+ODD: dict[str, tuple[Callable[[Path], object], str]] = {
+    "pipe": (os.mkfifo, "is a pipe, expected a regular file"),
+    "folder": (lambda p: p.mkdir(), "is a folder, expected a regular file"),
+    "device": (lambda p: p.symlink_to("/dev/zero"), "is a device, expected a regular file"),
+    "terminal": (lambda p: p.symlink_to("/dev/null"), "is a device, expected a regular file"),
+    "socket": (make_socket, "cannot read .*: No such device or address"),
+    "loop": (lambda p: p.symlink_to(p.name), "cannot read .*: Too many levels of symbolic links"),
+    "link to a pipe": (link_to_pipe, "is a pipe, expected a regular file"),
+}
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("part", ["library", "manifest"])
+@pytest.mark.parametrize("kind", ODD)
+def test_what_is_no_regular_file_is_refused(library: Path, part: str, kind: str) -> None:
+    make, message = ODD[kind]
+    path = library if part == "library" else manifest_path(library)
+    path.unlink()
+    make(path)
     with pytest.raises(ArtifactError, match=message):
         load(library)
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_large_file_is_not_read(library: Path) -> None:
+    """Of a file with holes, that has 8 TB and takes no place."""
+    os.truncate(library, 1 << 43)
+    with pytest.raises(ArtifactError, match="expected .* bytes, found 8796093022208"):
+        load(library)
+    with pytest.raises(ArtifactError, match=f"at most {MAX_LIBRARY_BYTES} bytes, found 8796"):
+        write_artifact(library, SIGNATURE, GENERIC, openmp=False, origin=ORIGIN)
+
+
+def test_a_link_to_a_library_is_followed(library: Path) -> None:
+    real = library.with_name("real.so")
+    library.rename(real)
+    library.symlink_to(real)
+    load(library)(1.5)
+
+
+@pytest.mark.parametrize("name", ["a\0b.so", "a" * 300 + ".so", "kernel.so/a.so"])
+def test_paths_that_no_file_has_are_artifact_errors(library: Path, name: str) -> None:
+    with pytest.raises(ArtifactError, match="cannot read"):
+        load(library.with_name("x").parent / name)
 
 
 def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
@@ -240,6 +543,7 @@ int32_t add(const float *a, int32_t s, float *c);
 """
 SOURCE = """\
 #include "add.h"
+const char add_description[] = DESCRIPTION;
 int32_t add(const float *a, int32_t s, float *c) {
     for (int i = 0; i < 2; i++) for (int j = 0; j < 3; j++) c[3 * i + j] = a[8 * i + j] + s;
     return 0;
@@ -256,11 +560,13 @@ def test_a_kernel_in_c_is_loaded_and_runs(tmp_path: Path) -> None:
     (tmp_path / "add.c").write_text(SOURCE)
     (tmp_path / "add.h").write_text(HEADER)
     library = tmp_path / "add.so"
+    text = description(ADD, GENERIC, openmp=False).removesuffix(b"\0").decode()
+    define = f"-DDESCRIPTION={json.dumps(text)}"
     subprocess.run(
-        ["cc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", library, tmp_path / "add.c"],
+        ["cc", "-shared", "-fPIC", "-Wall", "-Werror", define, "-o", library, tmp_path / "add.c"],
         check=True,
     )
-    write(library, signature=ADD)
+    write_artifact(library, ADD, GENERIC, openmp=False, origin=ORIGIN)
     wide, c = np.arange(16, dtype="f4").reshape(2, 8), np.zeros((2, 3), "f4")
     load(library)(wide[:, :3], 10, c)
     np.testing.assert_array_equal(c, wide[:, :3] + 10)

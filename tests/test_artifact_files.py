@@ -1,0 +1,476 @@
+"""Artifacts from build to call: what is called is what was checked, whatever becomes of files."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import te
+from tilewright.compile import build_library
+from tilewright.runtime import files, library, load, loader
+
+SERIAL = "cpu -threads=1"
+pytestmark = pytest.mark.skipif(
+    not any(shutil.which(name) for name in ("cc", "gcc", "clang", "ld")), reason="no linker here"
+)
+
+
+def adds(number: int, n: int = 4) -> tw.Schedule:
+    """y = x + number, of n elements."""
+    x = te.placeholder((n,), "int32", name="x")
+    y = te.compute((n,), lambda i: x[i] + number, name="y")
+    return tw.Schedule(te.func([x, y], name="adds"))
+
+
+def added(module: tw.Module, n: int = 4) -> int:
+    """The number that a module adds. What lies behind its output stays as it is."""
+    y = np.full(n + 64, -1, np.int32)
+    module(np.zeros(n, np.int32), y[:n])
+    assert (y[n:] == -1).all()
+    (found,) = set(y[:n].tolist())
+    return int(found)
+
+
+def build_at(path: Path, number: int, n: int = 4) -> Path:
+    return build_library(adds(number, n), path, SERIAL).files[0]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return build_at(tmp_path / "adds.so", 1)
+
+
+@pytest.fixture(params=["memory", "folder", "no memory", "no room"])
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where libraries are opened: in memory, and in a folder where there is no other way."""
+
+    def fail(*_: object) -> None:
+        raise OSError("not here")
+
+    if request.param == "folder":
+        monkeypatch.setattr(library, "_MEMORY", False)
+    elif request.param == "no memory":
+        monkeypatch.setattr(os, "memfd_create", fail)
+    elif request.param == "no room":  # a system that runs no code from there
+        monkeypatch.setattr(library, "_new_path", lambda descriptor: "/proc/self/fd/999999")
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("place")
+def test_an_artifact_that_was_built_anew_is_another_module(path: Path) -> None:
+    first = load(path)
+    build_at(path, 2, 8)
+    second = load(path)
+    build_at(path, 3, 4)
+    third = load(path)
+    assert [added(first), added(second, 8), added(third)] == [1, 2, 3]
+    with pytest.raises(tw.ArgumentError, match="shape"):
+        second(np.zeros(4, np.int32), np.zeros(4, np.int32))
+
+
+def test_a_file_that_was_overwritten_in_place_is_another_module(path: Path) -> None:
+    """Nothing is mapped from the file, so that nothing changes under a module that is loaded."""
+    first = load(path)
+    other = build_at(path.with_name("other.so"), 2)
+    for old, new in [(path, other), (json_of(path), json_of(other))]:
+        old.write_bytes(new.read_bytes())
+    assert [added(load(path)), added(first)] == [2, 1]
+    os.truncate(path, 0)
+    assert added(first) == 1
+
+
+def json_of(path: Path) -> Path:
+    return path.with_name(path.name + ".json")
+
+
+@pytest.mark.parametrize("how", ["overwrite", "replace", "link", "remove"])
+def test_a_swap_between_check_and_open_changes_nothing(
+    path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = build_at(path.with_name("other.so"), 2)
+
+    def swap(code: bytes, name: str) -> Any:
+        if how == "overwrite":
+            path.write_bytes(other.read_bytes())
+        else:
+            path.unlink()
+        if how == "replace":
+            other.rename(path)
+        elif how == "link":
+            path.symlink_to(other)
+        return library.open_library(code, name)
+
+    monkeypatch.setattr(loader, "open_library", swap)
+    assert added(load(path)) == 1
+
+
+def test_a_swap_of_links_between_two_reads_is_seen(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest is read of one artifact and the library of another, which fits the next time."""
+    build_at(path.with_name("other.so"), 2, 8)
+    link, manifest = path.with_name("link.so"), path.with_name("link.so.json")
+    link.symlink_to(path)
+    manifest.symlink_to(json_of(path))
+    opened = []
+
+    def swap(where: Path) -> Any:
+        opened.append(where.name)
+        if len(opened) == 2:
+            for old, name in [(link, "other.so"), (manifest, "other.so.json")]:
+                old.unlink()
+                old.symlink_to(name)
+        return files.open_regular(where)
+
+    monkeypatch.setattr("tilewright.runtime.artifact.open_regular", swap)
+    assert added(load(link), 8) == 2
+    assert opened == ["link.so.json", "link.so"] * 2
+
+
+def test_files_that_do_not_fit_are_refused(path: Path) -> None:
+    other = build_at(path.with_name("other.so"), 2)
+    shutil.copy(other, path)
+    with pytest.raises(tw.ArtifactError, match="is not the file of its manifest"):
+        load(path)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.usefixtures("place")
+def test_loading_again_and_again_takes_no_descriptors(path: Path) -> None:
+    load(path)
+    copy = path.with_name("copy.so")
+    for old, new in [(path, copy), (json_of(path), json_of(copy))]:
+        shutil.copy(old, new)
+    before, mapped = descriptors(), mappings()
+    modules = [load((path, copy)[n % 2]) for n in range(100)]
+    assert (descriptors(), mappings()) == (before, mapped)
+    assert {added(module) for module in modules} == {1}
+    for number in range(2, 12):
+        assert added(load(build_at(path, number))) == number
+    assert descriptors() == before
+
+
+def mappings() -> int:
+    return sum(
+        "tilewright-adds" in line for line in Path("/proc/self/maps").read_text().split("\n")
+    )
+
+
+@pytest.mark.usefixtures("place")
+def test_threads_load_at_the_same_time(tmp_path: Path) -> None:
+    paths = [build_at(tmp_path / f"{number}.so", number) for number in range(20, 26)]
+    barrier = threading.Barrier(6)
+
+    def work(start: int) -> list[int]:
+        barrier.wait()
+        numbers = [(start + n) % 6 for n in range(60)]
+        return [added(load(paths[n])) - 20 - n for n in numbers]
+
+    with ThreadPoolExecutor(6) as pool:
+        assert {x for result in pool.map(work, range(6)) for x in result} == {0}
+
+
+def test_what_is_opened_cannot_be_written() -> None:
+    with library._in_memory(b"code", "kernel") as name:
+        assert Path(name).read_bytes() == b"code"
+        with pytest.raises(PermissionError):
+            Path(name).write_bytes(b"other")
+        with pytest.raises(PermissionError):
+            os.truncate(name, 1)
+    with library._in_folder(b"code", "kernel") as name:
+        assert Path(name).parent.stat().st_mode & 0o777 == 0o700
+    assert not Path(name).parent.exists()
+
+
+def test_a_kernel_is_found_in_the_maps_of_a_process(path: Path) -> None:
+    load(path)
+    assert re.search(r"/memfd:tilewright-adds \(deleted\)", Path("/proc/self/maps").read_text())
+
+
+# All or nothing
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in folder.iterdir()}
+
+
+FULL_DISK = """
+import resource, sys, tempfile
+from pathlib import Path
+import tilewright as tw
+from tests.test_artifact_files import SERIAL, adds, contents
+path, kind = Path(sys.argv[1]), sys.argv[2]
+build = lambda where: tw.build_library(adds(2), where, SERIAL, object_file=kind == "object")
+sizes = [made.stat().st_size for made in build(Path(sys.argv[3])).files]
+old = contents(path.parent)
+for limit in sorted({0, 10, *(size - 1 for size in sizes)}):
+    tempfile.tempdir = None  # it is looked for anew, and with the limit of 0 there is none
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    try:
+        build(path)
+    except tw.BuildError as error:
+        print(error)
+    assert contents(path.parent) == old, limit
+"""
+
+
+@pytest.mark.parametrize("kind", ["library", "object"])
+@pytest.mark.parametrize("before", ["a fresh folder", "an old artifact"])
+def test_a_full_disk_leaves_what_was_there(tmp_path: Path, before: str, kind: str) -> None:
+    """A limit for the size of files stands for the disk: it fails at the same places."""
+    folder, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    path = folder / "adds.so"
+    if before == "an old artifact":
+        build_at(path, 1)
+    arguments = [str(path), kind, str(elsewhere / "adds.so")]
+    run = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, *arguments], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    failures = re.findall("cannot write|cannot link|failed for the target", run.stdout)
+    assert len(failures) == (4 if kind == "object" else 5)
+    if before == "an old artifact":
+        assert added(load(path)) == 1
+    else:
+        assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("kind", ["library", "object"])
+@pytest.mark.parametrize("step", ["os.fsync", "pathlib.Path.replace"])
+def test_whatever_fails_leaves_what_was_there(
+    tmp_path: Path, step: str, kind: str, fresh: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    path = folder / "adds.so"
+    if not fresh:
+        build_at(path, 1)
+    old = contents(folder)
+    owner, name = {"os.fsync": (os, "fsync"), "pathlib.Path.replace": (Path, "replace")}[step]
+    real = getattr(owner, name)
+    failed = 0
+    for number in range(6):
+        count = iter(range(100))
+
+        def sometimes(*arguments: Any, number: int = number, count: Iterator[int] = count) -> Any:
+            if next(count) == number:
+                raise OSError(28, "No space left on device")
+            return real(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, sometimes)
+            try:
+                build_library(adds(2), path, SERIAL, object_file=kind == "object")
+            except tw.BuildError as error:
+                reason = str(error)
+            else:
+                break
+        assert "No space left on device" in reason
+        assert contents(folder) == old
+        failed += 1
+    files_written = 2 if kind == "object" else 3
+    assert failed == files_written + (step == "os.fsync")
+    assert set(contents(folder)) >= {"adds.so", "adds.h"}
+
+
+def test_files_have_the_permissions_of_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        made = build_library(adds(1), tmp_path / "adds.so", SERIAL)
+    finally:
+        os.umask(before)
+    assert [p.stat().st_mode & 0o777 for p in made.files] == [0o750, 0o640, 0o640]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from tests.test_artifact_files import write_again_and_again
+write_again_and_again(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+
+
+def write_again_and_again(path: Path, elsewhere: Path) -> None:
+    """Put the artifacts that add 2 and 3 at `path` in turn, and say that it has begun."""
+    artifacts = []
+    for number in (2, 3):
+        elsewhere.mkdir(exist_ok=True)
+        made = build_at(elsewhere / path.name, number)
+        names = [made, made.with_suffix(".h"), json_of(made)]
+        artifacts.append([files.File(path.with_name(p.name), p.read_bytes()) for p in names])
+    for artifact in itertools.cycle(artifacts):
+        files.replace_files(artifact)
+        print("written", flush=True)
+
+
+@contextmanager
+def writer(path: Path, elsewhere: Path) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-c", WRITER, str(path), str(elsewhere)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        sink = threading.Thread(target=process.stdout.read)  # so that the pipe never fills up
+        sink.start()
+        try:
+            yield process
+        finally:
+            process.kill()
+            sink.join()
+
+
+def test_a_writer_that_is_killed_leaves_the_old_or_the_new(tmp_path: Path) -> None:
+    """Or, between two of three renames, what is refused; the next writer puts it in order."""
+    rng = np.random.default_rng(0)
+    seen = set()
+    folder = tmp_path / "here"
+    folder.mkdir()
+    for _ in range(8):
+        path = build_at(folder / "adds.so", 1)
+        with writer(path, tmp_path / "elsewhere"):
+            time.sleep(rng.random() * 0.05)
+        seen.add(state(path))
+        build_at(path, 1)
+        assert added(load(path)) == 1
+        assert {p.name for p in folder.iterdir()} == {"adds.so", "adds.so.json", "adds.h"}
+    assert seen <= {2, 3, None}
+
+
+def state(path: Path) -> int | None:
+    """The number that the artifact adds; `None` if it is refused as what it is."""
+    try:
+        return added(load(path))
+    except tw.ArtifactError as error:
+        reason = str(error)
+    assert re.search("is not the file of its manifest|is damaged: expected", reason)
+    return None
+
+
+def test_readers_and_writers_at_the_same_time(path: Path, tmp_path: Path) -> None:
+    """Writers of two processes replace an artifact, which is read here all the time."""
+    with writer(path, tmp_path / "a"), writer(path, tmp_path / "b"):
+        seen = [state(path) for _ in range(300)]
+    assert set(seen) - {None} == {2, 3}
+    build_at(path, 1)
+    assert added(load(path)) == 1
+
+
+def test_writers_of_one_folder_do_not_mix_their_files(tmp_path: Path) -> None:
+    path = tmp_path / "adds.so"
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda number: build_at(path, number), range(1, 17)))
+    assert 1 <= added(load(path)) <= 16
+    assert {p.name for p in tmp_path.iterdir()} == {"adds.so", "adds.so.json", "adds.h"}
+
+
+def test_only_temporary_files_of_writers_are_removed(tmp_path: Path) -> None:
+    kept = [".tilewright-note", ".tilewright-0123456789abcdef-0.so", "x.new"]
+    gone = [".tilewright-0123456789abcdef-0.new", ".tilewright-0123456789abcdef-2.old"]
+    for name in kept + gone:
+        (tmp_path / name).write_text("x")
+    build_at(tmp_path / "adds.so", 1)
+    assert {p.name for p in tmp_path.iterdir()} == {*kept, "adds.so", "adds.so.json", "adds.h"}
+
+
+def test_a_file_system_without_locks_and_links_will_do(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    monkeypatch.setattr(os, "link", refuse)
+    build_at(path, 2)
+    assert added(load(path)) == 2
+    old = contents(path.parent)
+    real, count = Path.replace, iter(range(9))
+    monkeypatch.setattr(Path, "replace", lambda p, q: refuse() if next(count) == 1 else real(p, q))
+    with pytest.raises(tw.BuildError, match="Operation not supported"):
+        build_at(path, 3)
+    assert contents(path.parent) == old
+
+
+# What the code says of itself
+
+
+def carried(code: bytes) -> dict[str, Any]:
+    (text,) = re.findall(rb"tilewright kernel: ([^\0]*)\0", code)
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def test_code_carries_its_description(path: Path) -> None:
+    manifest = json.loads(json_of(path).read_text())
+    expected = {key: manifest[key] for key in ("abi", "signature", "target", "features", "openmp")}
+    assert carried(path.read_bytes()) == expected
+    made = build_library(adds(1), path.with_name("adds.o"), SERIAL, object_file=True)
+    assert carried(made.files[0].read_bytes()) == expected
+
+
+def test_code_of_another_processor_carries_its_description(tmp_path: Path) -> None:
+    target = "cpu -mcpu=neoverse-n1 -threads=1"
+    made = build_library(adds(1), tmp_path / "adds.o", target, object_file=True)
+    assert carried(made.files[0].read_bytes())["target"] == target
+
+
+def test_other_formats_carry_none_and_say_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = "cpu -mcpu=x86-64-v2 -mtriple=x86_64-apple-darwin -threads=1"
+    made = build_library(adds(1), tmp_path / "adds.o", target, object_file=True)
+    assert b"tilewright kernel" not in made.files[0].read_bytes()
+    assert "adds carries no description: it is no ELF file of 64 bits" in caplog.text
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler here")
+def test_two_kernels_are_linked_into_one_program(tmp_path: Path) -> None:
+    x = te.placeholder((4,), "int32", name="x")
+    other = te.func([x, te.compute((4,), lambda i: x[i] * 3, name="y")], name="times")
+    build_library(adds(5), tmp_path / "adds.o", SERIAL, object_file=True)
+    build_library(tw.Schedule(other), tmp_path / "times.o", SERIAL, object_file=True)
+    (tmp_path / "main.c").write_text(
+        """
+        #include <stdio.h>
+        #include "adds.h"
+        #include "times.h"
+        extern const char adds_description[], times_description[];
+        int main(void) {
+            int32_t x[4] = {1, 2, 3, 4}, y[4], z[4];
+            int status = adds(x, y) + times(y, z);
+            printf("%d %d %.17s %.17s", status, z[3], adds_description, times_description);
+            return 0;
+        }
+        """
+    )
+    command = ["cc", "-Wall", "-Werror", "main.c", "adds.o", "times.o", "-o", "main"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    run = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True)
+    assert run.stdout == "0 27 tilewright kernel tilewright kernel"
+
+
+def test_what_is_built_here_has_no_description() -> None:
+    from tilewright.codegen.cache import compile_cached
+
+    compiled = compile_cached(adds(1).func, SERIAL)
+    assert b"tilewright kernel" not in compiled.object_code
