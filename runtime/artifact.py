@@ -18,7 +18,7 @@ from typing import Any, get_args
 
 from ..errors import ArtifactError
 from ..target import FEATURES, Target
-from .files import File, open_regular, replace_files
+from .files import File, open_regular, read_some, replace_files
 from .header import c_header
 from .module import Origin, OriginKind
 from .signature import ABI_VERSION, Signature, show
@@ -221,8 +221,8 @@ def read_manifest(library: Path) -> Manifest:
     """The manifest of a library, checked for form. Raises `ArtifactError`."""
     path = manifest_path(library)
     try:
-        with open_regular(path) as (file, size):
-            content = b"" if size > _MAX_MANIFEST_BYTES else file.read(_MAX_MANIFEST_BYTES + 1)
+        with open_regular(path) as (file, _):
+            content = read_some(file, _MAX_MANIFEST_BYTES + 1)
     except FileNotFoundError:
         if not os.path.lexists(library):
             raise _missing(library) from None
@@ -232,8 +232,6 @@ def read_manifest(library: Path) -> Manifest:
             path,
             hint="keep the library and its .json together",
         ) from None
-    if max(size, len(content)) > _MAX_MANIFEST_BYTES:
-        raise ArtifactError("{0}: more than {1} bytes is no manifest", path, _MAX_MANIFEST_BYTES)
     return parse_manifest(content, path)
 
 
@@ -295,7 +293,7 @@ def _read_code(library: Path, expected: int | None) -> bytes:
                 raise ArtifactError(
                     "{0}: expected at most {1} bytes, found {2}", library, MAX_LIBRARY_BYTES, size
                 )
-            code = file.read(size + 1)
+            code = read_some(file, size + 1)
     except FileNotFoundError:
         raise _missing(library) from None
     if len(code) != size:

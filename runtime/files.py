@@ -54,6 +54,14 @@ def open_regular(path: Path) -> Iterator[tuple[BinaryIO, int]]:
         os.close(descriptor)
 
 
+def read_some(file: BinaryIO, size: int) -> bytes:
+    """Up to `size` bytes of a file from `open_regular`.
+
+    A file of the system, such as /proc/kmsg, may have nothing to read yet: that is no byte.
+    """
+    return file.read(size) or b""
+
+
 def _unreadable(path: Path, error: OSError | ValueError) -> ArtifactError:
     why = error.strerror if isinstance(error, OSError) else None
     return ArtifactError("cannot read {0}: {1}", path, why or error)

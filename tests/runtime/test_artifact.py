@@ -34,6 +34,7 @@ from tilewright.runtime.artifact import (
     parse_manifest,
     read_manifest,
 )
+from tilewright.runtime.files import read_some
 from tilewright.runtime.header import c_header
 from tilewright.runtime.host import cpu_flags
 from tilewright.runtime.loader import check_machine
@@ -425,6 +426,15 @@ def test_what_is_no_regular_file_is_refused(library: Path, part: str, kind: str)
     make(path)
     with pytest.raises(ArtifactError, match=message):
         load(library)
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_file_that_has_nothing_to_read_yet_is_empty() -> None:
+    """A pipe in the place of /proc/kmsg, which is a regular file and is read like one."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with open(reading, "rb") as file, open(writing, "wb"):
+        assert read_some(file, 10) == b""
 
 
 @pytest.mark.usefixtures("soon")
