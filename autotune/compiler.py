@@ -6,8 +6,7 @@ process. What was not made by this machine, or is not for it, is therefore compi
 
 from __future__ import annotations
 
-from ..codegen.build import Compiled, compile_func
-from ..codegen.cache import decode, encode
+from ..codegen.build import Compiled, compile_func, compiled_signature, compiled_target
 from ..errors import BuildError, TuningError
 from ..target import Target
 from ..tir.ir import Func
@@ -25,11 +24,15 @@ class Compiler:
     def answer(self, message: Message) -> Message:
         fields = message.fields
         func, strict_fp = parse_program(fields), fields["strict_fp"]
-        return Message({}, encode(compile_func(func, fields["target"], strict_fp=strict_fp)))
+        compiled = compile_func(func, fields["target"], strict_fp=strict_fp)
+        texts = [compiled.tir.encode(), compiled.llvm_text.encode()]
+        answer = {"parallel": compiled.parallel, "lengths": [len(text) for text in texts]}
+        return Message(answer, b"".join(texts) + compiled.object_code)
 
 
 def compile_apart(func: Func, target: Target | str, *, strict_fp: bool = False) -> Compiled:
     """As `compile_func`, in a child. If that dies, the `BuildError` has what it printed."""
+    target = compiled_target(target)
     fields = {"do": "compile", "target": str(target), "strict_fp": strict_fp}
     try:
         answer = _asked(Message({**fields, **program_fields(func)}))
@@ -39,13 +42,22 @@ def compile_apart(func: Func, target: Target | str, *, strict_fp: bool = False) 
         raise BuildError(
             "cannot compile {0} for {1}: {2}",
             func.name,
-            str(target),
+            target,
             describe(answer),
             hint="LLVM may have no code for it on that processor; try another schedule",
         )
     if "error" in answer.fields:
         raise BuildError("{0}", answer.fields["error"])
-    return decode(answer.data)
+    tir_end, length = answer.fields["lengths"]
+    llvm_end = tir_end + length
+    return Compiled(
+        compiled_signature(func),
+        target,
+        answer.data[:tir_end].decode(),
+        answer.data[tir_end:llvm_end].decode(),
+        answer.data[llvm_end:],
+        answer.fields["parallel"],
+    )
 
 
 def _asked(message: Message) -> Event:

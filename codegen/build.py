@@ -19,7 +19,8 @@ from .jit import load_object
 from .lower import Trace, check_concrete, lower
 from .signature import signature_of
 
-_OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+"""The functions of OpenMP's runtime that parallel kernels call."""
 
 
 _CALLED = frozenset(
@@ -34,7 +35,7 @@ _CALLED = frozenset(
         "fmod",
         "fmodf",
         "syscall",
-        *_OPENMP,
+        *OPENMP,
     }
 )
 """Functions of other libraries that kernels call."""
@@ -83,9 +84,7 @@ def compile_func(
     `strict_fp` forbids fma contraction. `name` is that of the C function, by default the
     function's. `trace` sees the programs after each lowering pass. Raises `BuildError`.
     """
-    target = resolve(target)
-    if target.threads > 1 and openmp.load() is None:
-        target = target.with_threads(1)
+    target = compiled_target(target)
     name = func.name if name is None else name
     _check_name(name)
     try:
@@ -98,9 +97,7 @@ def compile_func(
             text, parallel = llvm.emit(lowered, called, target, strict_fp=strict_fp)
             emitted.append((lowered, text, parallel))
     except RecursionError as error:
-        raise BuildError(
-            "the program {0} is nested too deeply to be compiled", func.name, hint=_DEEP
-        ) from error
+        raise _too_deep(func) from error
     module, *others = [
         llvm.optimise(text, target, thorough=accumulates_in_memory(lowered))
         for lowered, text, _ in emitted
@@ -114,6 +111,25 @@ def compile_func(
     code = llvm.object_code(module, target)
     programs = tuple(lowered for lowered, _, _ in emitted)
     return Compiled(signature, target, programs, optimised, code, any(p for *_, p in emitted))
+
+
+def compiled_target(target: Target | str) -> Target:
+    """The target that code is compiled for: resolved, and serial where OpenMP has no runtime."""
+    target = resolve(target)
+    if target.threads > 1 and openmp.load() is None:
+        target = target.with_threads(1)
+    return target
+
+
+def compiled_signature(func: Func) -> Signature:
+    """The signature of what `compile_func` makes of a scheduled function. Raises `BuildError`."""
+    _check_name(func.name)
+    try:
+        check_concrete(func)
+        kernel, _, packings = _parts(func, func.name)
+        return signature_of(kernel, func.name, packings)
+    except RecursionError as error:
+        raise _too_deep(func) from error
 
 
 def _parts(func: Func, name: str) -> tuple[Func, list[Func], dict[Buffer, Packing]]:
@@ -145,7 +161,7 @@ def to_module(compiled: Compiled, origin: Origin | None = None) -> Module:
                 compiled.signature.name,
                 hint="install libgomp1, or compile for one thread: cpu -threads=1",
             )
-        imports = {symbol: runtime.symbol_address(symbol) for symbol in _OPENMP}
+        imports = {symbol: runtime.symbol_address(symbol) for symbol in OPENMP}
     loaded = load_object(compiled.object_code, compiled.signature.symbols, imports)
     return Module(
         compiled.signature,
@@ -160,6 +176,10 @@ def to_module(compiled: Compiled, origin: Origin | None = None) -> Module:
         glue=make_glue,
         owner=loaded.owner,
     )
+
+
+def _too_deep(func: Func) -> BuildError:
+    return BuildError("the program {0} is nested too deeply to be compiled", func.name, hint=_DEEP)
 
 
 def _is_name(name: str) -> bool:
