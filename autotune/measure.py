@@ -1,12 +1,14 @@
 """Measuring schedules: builds in parallel, then timed runs one after the other.
 
 Builders and the runner are processes of their own (`worker`); a candidate that crashes, hangs or
-takes too much memory costs its process, which is replaced. While a candidate is timed, no builder
-works and this process waits.
+takes too much memory costs its process, which is replaced. A process that is killed from outside
+says nothing of its candidate, which gets another one; only if that is killed too, it counts as a
+crash. While a candidate is timed, no builder works and this process waits.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import statistics
 import time
@@ -29,9 +31,10 @@ from .pool import Died, Event, Worker, turn
 from .program import program_fields
 from .protocol import Message
 from .reference import new_memory
-from .station import Lost, Station, Welcome, describe
+from .station import Lost, Station, Welcome, describe, was_killed
 from .verify import slack_of
 
+_log = logging.getLogger(__name__)
 _ENOUGH = 8
 """Builds after which it is known how long they take."""
 
@@ -144,6 +147,7 @@ class Measurer:
         self._runner.take_up(self._welcome_runner)
         waiting = deque(range(len(traces)))
         results: dict[int, Built | Measured] = {}
+        requeued: set[int] = set()
         at_work: dict[Worker, tuple[Station, int]] = {}
         free = list(self._crew.builders)
         while len(results) < len(traces):
@@ -163,6 +167,10 @@ class Measurer:
                 del at_work[worker]
                 free.append(station)
                 if isinstance(answer, Lost):
+                    waiting.appendleft(number)
+                elif was_killed(answer) and number not in requeued:
+                    _log.info("a builder was killed; its candidate gets another")
+                    requeued.add(number)
                     waiting.appendleft(number)
                 else:
                     results[number] = built = _built(answer, slack_of(traces[number]))
@@ -281,6 +289,7 @@ class Measurer:
         """The runner's answer, or its death of the request."""
         self.timing = True
         self._runner.take_up(self._welcome_runner)
+        asked_again = False
         try:
             while True:
                 worker = self._runner.ask(message, timeout)
@@ -288,8 +297,14 @@ class Measurer:
                 while answer is None:
                     for _, event in turn([worker], self.tick):
                         answer = self._runner.receive(event)
-                if not isinstance(answer, Lost):
+                        if answer is not None:
+                            break  # its death after that is the next request's matter
+                if isinstance(answer, Lost):
+                    continue
+                if asked_again or not was_killed(answer):
                     return answer
+                _log.info("the runner was killed; its candidate gets another")
+                asked_again = True
         finally:
             self.timing = False
 
@@ -380,7 +395,8 @@ def _failure(event: Event, late: Outcome, doing: str) -> tuple[Outcome, str]:
         if "outcome" not in event.fields:
             raise TuningError("{0} failed: {1}", doing, event.fields.get("error"))
         return Outcome(event.fields["outcome"]), str(event.fields["error"])
-    text = f"{doing}: {describe(event)}"
+    again = ", twice" if was_killed(event) else ""
+    text = f"{doing}{again}: {describe(event)}"
     if not isinstance(event, Died):
         return late, text
     return (Outcome.OUT_OF_MEMORY if event.out_of_memory else Outcome.CRASH), text

@@ -14,17 +14,16 @@ standard input closed; so a pool is used and closed in the thread that opened it
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import select
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +32,7 @@ import psutil
 
 from ..errors import TuningError
 from .protocol import Assembler, Message, encode
+from .unnamed import unnamed_file
 
 TAIL = 2000
 _PIECE = 1 << 20
@@ -41,19 +41,46 @@ _ASLEEP = 4.0
 _AT_MOST = 60.0
 _LONGEST = 1.0
 _AWAKE = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
+_OWN_SIGNALS = frozenset(
+    {
+        signal.SIGSEGV,
+        signal.SIGBUS,
+        signal.SIGILL,
+        signal.SIGFPE,
+        signal.SIGABRT,
+        signal.SIGTRAP,
+        signal.SIGSYS,
+        signal.SIGPIPE,
+        signal.SIGXFSZ,
+    }
+)
+"""The signals that a process gets for what it does."""
 
 
 @dataclass(frozen=True)
 class Died:
-    """A worker that ended while it was at work. `signal` is what killed it, 0 if it left."""
+    """A worker that ended while it was at work.
+
+    `signal` is what killed it, 0 if it left. `fault` is why this process killed it, if it did.
+    """
 
     status: int
     signal: int
     out_of_memory: bool
     output: str
+    fault: str = ""
+
+    @property
+    def killed_from_outside(self) -> bool:
+        """Whether an operator, or the kernel for want of memory, ended it, and not what it did.
+
+        What this package bounds by limits of its own (memory, for instance) fails in the process
+        itself and ends it in another way.
+        """
+        return self.signal != 0 and self.signal not in _OWN_SIGNALS
 
     def __str__(self) -> str:
-        how = f"exit status {self.status}"
+        how = f"a kill by its parent: {self.fault}" if self.fault else f"exit status {self.status}"
         if self.signal:
             how = f"signal {self.signal} ({_signal_name(self.signal)})"
         return f"{how}{', out of memory' if self.out_of_memory else ''}{quoted(self.output)}"
@@ -89,10 +116,34 @@ class Worker:
                 "this process does not know its Python interpreter",
                 hint="set sys.executable to one that has tilewright installed",
             )
-        self._output = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - lives with the worker
+        with ExitStack() as opened:
+            try:
+                self._start(arguments, {**os.environ, **environment}, inherit, opened)
+            except OSError as error:
+                raise TuningError("cannot start a worker process: {0}", error) from error
+            self._opened = opened.pop_all()
+        self._outbox = bytearray()
+        self._pending: deque[_Request] = deque()
+        self._waited = 0.0
+        self._slept = 0.0
+        self._used = 0.0
+        self._kills = 0
+        self._assembler = Assembler()
+        self.dead = False
+
+    def _start(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        inherit: Sequence[int],
+        opened: ExitStack,
+    ) -> None:
+        """Start the process; `opened` ends it and closes what is open for it. Raises `OSError`."""
+        self._output = unnamed_file("tilewright-output")
+        opened.callback(os.close, self._output)
         fcntl.fcntl(self._output, fcntl.F_SETFL, os.O_APPEND | os.O_RDWR)
-        replies, theirs = os.pipe()
-        self.replies = replies
+        self.replies, theirs = os.pipe()
+        opened.callback(os.close, self.replies)
         try:
             self.process = subprocess.Popen(
                 [
@@ -108,28 +159,17 @@ class Worker:
                 stdout=self._output,
                 stderr=self._output,
                 pass_fds=[theirs, *inherit],
-                env={**os.environ, "PYTHONPATH": _search_path(), **environment},
+                env={**environment, "PYTHONPATH": _search_path()},
                 start_new_session=True,  # an interrupt from the keyboard is the parent's to handle
             )
-        except OSError as error:
-            os.close(replies)
-            self._output.close()
-            raise TuningError("cannot start a worker process: {0}", error) from error
         finally:
             os.close(theirs)
+        opened.callback(self._end_process)
         assert self.process.stdin is not None
         self.requests = self.process.stdin.fileno()
         os.set_blocking(self.requests, False)
         os.set_blocking(self.replies, False)
-        self._outbox = bytearray()
-        self._pending: deque[_Request] = deque()
         self._usage = psutil.Process(self.process.pid)
-        self._waited = 0.0
-        self._slept = 0.0
-        self._used = 0.0
-        self._kills = 0
-        self._assembler = Assembler()
-        self.dead = False
 
     @property
     def idle(self) -> bool:
@@ -198,14 +238,14 @@ class Worker:
                     events.append(message)
         except BlockingIOError:
             return events
-        except TuningError:
-            self.kill()
+        except TuningError as error:
+            return [*events, self._buried(str(error))]
         return [*events, self._buried()]
 
     def output(self) -> str:
         """The end of what it printed since it was last idle."""
-        size = os.fstat(self._output.fileno()).st_size
-        data = os.pread(self._output.fileno(), TAIL, max(0, size - TAIL))
+        size = os.fstat(self._output).st_size
+        data = os.pread(self._output, TAIL, max(0, size - TAIL))
         return data.decode("utf-8", "replace").strip()
 
     def kill(self) -> None:
@@ -213,8 +253,7 @@ class Worker:
         if self.dead:
             return
         self.dead = True
-        self.process.kill()
-        self._reap()
+        self._opened.close()
 
     def _answered(self) -> None:
         if not self._pending:
@@ -230,7 +269,7 @@ class Worker:
         """What all threads of the process have used."""
         try:
             used = self._usage.cpu_times()
-        except psutil.Error:
+        except (psutil.Error, OSError):
             return 0.0  # it has ended: that will be read from its replies
         return float(used.user + used.system)
 
@@ -238,29 +277,32 @@ class Worker:
         """Whether it waits for something else than a processor."""
         try:
             return self._usage.status() not in _AWAKE
-        except psutil.Error:
+        except (psutil.Error, OSError):
             return True
 
-    def _buried(self) -> Died:
-        """The death of a worker that closed its end."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout=5)
+    def _buried(self, fault: str = "") -> Died:
+        """The death of a worker that closed its end, or of one that is killed for a `fault`."""
+        if not fault:
+            try:
+                self.process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                fault = "it closed its replies and did not end"
         output, kills = self.output(), self._kills
         self.kill()
         status = self.process.returncode
-        killed = max(0, -status)
-        return Died(status, killed, _is_out_of_memory(killed, output, kills), output)
+        killed = 0 if fault else max(0, -status)
+        return Died(status, killed, _is_out_of_memory(killed, output, kills), output, fault)
 
-    def _reap(self) -> None:
+    def _end_process(self) -> None:
+        """Kill the process, wait for its end and close its input."""
+        self.process.kill()
         self.process.wait()
-        os.close(self.replies)
         assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
+        with suppress(BrokenPipeError):
             self.process.stdin.close()
-        self._output.close()
 
     def _forget_output(self) -> None:
-        os.ftruncate(self._output.fileno(), 0)
+        os.ftruncate(self._output, 0)
 
 
 def turn(

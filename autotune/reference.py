@@ -9,26 +9,33 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
+from ..errors import TuningError
 from ..runtime.signature import Signature
+from .unnamed import unnamed_file
 
 Array = np.ndarray[Any, Any]
 _ALIGN = 64
 
 
 def new_memory(signature: Signature) -> int:
-    """A descriptor of memory for the outputs of a kernel; the caller closes it."""
-    if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("tilewright-reference")
-    else:
-        with tempfile.TemporaryFile() as file:
-            fd = os.dup(file.fileno())
-    os.ftruncate(fd, _size(signature))
+    """A descriptor of memory for the outputs of a kernel; the caller closes it.
+
+    Raises `TuningError` where the system has none.
+    """
+    try:
+        fd = unnamed_file("tilewright-reference")
+        try:
+            os.ftruncate(fd, _size(signature))
+        except BaseException:
+            os.close(fd)
+            raise
+    except OSError as error:
+        raise TuningError("no memory for the unscheduled program's results: {0}", error) from error
     return fd
 
 

@@ -21,7 +21,8 @@ class Lost(NamedTuple):
 class Welcome:
     """A request that every new worker at a station gets first.
 
-    `heard` gets the answer. Where `once` is set, a worker that dies of it is not replaced.
+    `heard` gets the answer. Where `once` is set, a worker that dies of it is not replaced, unless
+    it was killed from outside.
     """
 
     message: Message
@@ -106,7 +107,8 @@ class Station:
             welcome.heard(event)
             return None
         self._failures += 1
-        if welcome.once or self._failures >= _MAX_FAILURES:
+        once = welcome.once and not was_killed(event)
+        if once or self._failures >= _MAX_FAILURES:
             raise TuningError("{0} failed: {1}", welcome.what, describe(event))
         return Lost()
 
@@ -120,6 +122,11 @@ class Station:
         self._owed += welcomes
         for welcome in welcomes:
             worker.send(welcome.message, welcome.timeout)
+
+
+def was_killed(event: Event) -> bool:
+    """Whether it is the death of a worker that was killed from outside."""
+    return isinstance(event, Died) and event.killed_from_outside
 
 
 def describe(event: Died | TimedOut) -> str:

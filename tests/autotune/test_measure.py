@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import psutil
 import pytest
 
 from tilewright import Schedule, Trace, TuningError
+from tilewright.autotune import measure
 from tilewright.autotune.measure import Built, Measurer
 from tilewright.autotune.measured import MeasureConfig
+from tilewright.autotune.pool import Died, Worker, turn
+from tilewright.autotune.station import Station
 from tilewright.codegen.detect import resolve
 from tilewright.tuning_db import Outcome
 
@@ -102,22 +106,36 @@ def test_a_runner_that_is_killed_between_candidates_is_replaced(measurer: Measur
     assert runner(measurer) != before
 
 
-def test_a_runner_that_is_killed_at_work_costs_the_candidate(measurer: Measurer) -> None:
-    victim = runner(measurer)
-    seen: list[bool] = []
+def killer(station: Station, times: int) -> tuple[Callable[[], None], list[int]]:
+    """A `tick` that kills a station's worker at work, so many times; and those that it killed."""
+    killed: list[int] = []
 
     def kill() -> None:
-        if measurer.timing and not seen:
-            os.kill(victim, signal.SIGKILL)
-            seen.append(True)
+        worker = station._worker
+        if worker is None or worker.idle or station._owed or len(killed) == times:
+            return
+        if worker.process.pid not in killed:
+            os.kill(worker.process.pid, signal.SIGKILL)
+            killed.append(worker.process.pid)
 
-    measurer.tick = kill
+    return kill, killed
+
+
+@pytest.mark.parametrize(
+    ("kind", "times", "outcome"), [("slow", 1, Outcome.OK), ("hang", 2, Outcome.CRASH)]
+)
+def test_a_runner_that_is_killed_at_work_costs_the_candidate_the_second_time(
+    measurer: Measurer, kind: str, times: int, outcome: Outcome
+) -> None:
+    measurer.await_reference()
+    measurer.tick, killed = killer(measurer._runner, times)
     try:
-        found = measurer.run(kernel("hang"))
+        found = measurer.run(kernel(kind))
     finally:
         measurer.tick = lambda: None
-    assert found.outcome is Outcome.CRASH
-    assert "signal 9 (SIGKILL)" in str(found.error)
+    assert len(killed) == times
+    assert found.outcome is outcome
+    assert times == 1 or "running it, twice: the process ended with signal 9" in str(found.error)
     assert measurer.run(kernel("right")).outcome is Outcome.OK
 
 
@@ -228,3 +246,33 @@ def test_an_unscheduled_program_that_takes_too_long_ends_the_session() -> None:
 def test_limits_that_are_none_are_refused() -> None:
     with pytest.raises(TuningError, match="run_timeout: expected more than 0, found -1"):
         MeasureConfig(run_timeout=-1)
+
+
+@pytest.mark.parametrize(("times", "outcome"), [(1, Outcome.OK), (2, Outcome.CRASH)])
+def test_a_builder_that_is_killed_at_work_costs_the_candidate_the_second_time(
+    times: int, outcome: Outcome
+) -> None:
+    slow = Schedule(matmul())  # so that a kill comes before its end
+    for loop in slow.get_loops(slow.get_block("C"))[:2]:
+        slow.unroll(loop)
+    with Measurer(matmul(), resolve("cpu -threads=1"), QUICK) as opened:
+        (before,) = opened.build(schedules()[:1])
+        opened.tick, killed = killer(opened._crew.builders[0], times)
+        found, *rest = opened.build([slow.trace, *schedules()[:1]])
+        assert len(killed) == times
+        assert isinstance(before, Built)
+        if isinstance(found, Built):
+            found = opened.run(found)
+        assert found.outcome is outcome
+        assert times == 1 or "building it, twice: the process ended with" in str(found.error)
+        assert all(isinstance(other, Built) for other in rest)
+
+
+def test_a_death_after_the_answer_costs_nothing(
+    measurer: Measurer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def turn_and_death(workers: Sequence[Worker], tick: Callable[[], None]) -> list[Any]:
+        return [*turn(workers, tick), (workers[0], Died(-11, 11, False, ""))]
+
+    monkeypatch.setattr(measure, "turn", turn_and_death)
+    assert measurer.run(kernel("right")).outcome is Outcome.OK

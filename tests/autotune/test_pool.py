@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import resource
 import signal
+import tempfile
 
+import psutil
 import pytest
 
+from tilewright import TuningError
 from tilewright.autotune import pool
-from tilewright.autotune.pool import Died, TimedOut
-from tilewright.autotune.station import describe
+from tilewright.autotune.pool import Died, TimedOut, Worker, turn
+from tilewright.autotune.program import program_fields
+from tilewright.autotune.protocol import Assembler, Message
+from tilewright.autotune.reference import new_memory
+from tilewright.autotune.station import Lost, Station, Welcome, describe, was_killed
+from tilewright.codegen.signature import signature_of
+
+from .kernels import affine
 
 
 @pytest.mark.parametrize(
@@ -49,8 +61,112 @@ def test_the_kernel_counts_its_kills() -> None:
         ),
         (Died(-63, 63, False, ""), "the process ended with signal 63 (unknown)"),
         (Died(3, 0, False, ""), "the process ended with exit status 3"),
+        (
+            Died(-9, 0, False, "", "a message that is not JSON"),
+            "the process ended with a kill by its parent: a message that is not JSON",
+        ),
         (TimedOut(0.5, ""), "not done within 0.5 s"),
     ],
 )
 def test_deaths_are_described(event: Died | TimedOut, text: str) -> None:
     assert describe(event) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (signal.SIGKILL, True),
+        (signal.SIGTERM, True),
+        (signal.SIGHUP, True),
+        (signal.SIGINT, True),
+        (signal.SIGXCPU, True),
+        (signal.SIGSEGV, False),
+        (signal.SIGBUS, False),
+        (signal.SIGILL, False),
+        (signal.SIGFPE, False),
+        (signal.SIGABRT, False),
+        (0, False),
+    ],
+)
+def test_kills_from_outside_are_told_from_faults(number: int, expected: bool) -> None:
+    assert Died(-number, number, False, "").killed_from_outside is expected
+    assert Died(-number, number, True, "").killed_from_outside is expected
+    assert not was_killed(TimedOut(1.0, ""))
+
+
+def owing(once: bool) -> Station:
+    """A station whose worker has not taken up its program."""
+    station = Station("runner", {})
+    station._owed = [Welcome(Message({}), 1.0, "running the program", once=once)]
+    return station
+
+
+def test_a_worker_that_is_killed_as_it_gets_ready_is_replaced_twice() -> None:
+    station = owing(once=True)
+    for _ in range(2):
+        assert isinstance(station.receive(Died(-9, 9, False, "")), Lost)
+    with pytest.raises(TuningError, match="running the program failed: .* signal 9"):
+        station.receive(Died(-9, 9, False, ""))
+    with pytest.raises(TuningError, match="running the program failed: .* signal 11"):
+        owing(once=True).receive(Died(-11, 11, False, ""))
+
+
+def dead(worker: Worker) -> Died:
+    """The death of a worker that is asked for nothing more."""
+    event = turn([worker], lambda: None)[-1][1]
+    assert isinstance(event, Died)
+    return event
+
+
+def test_garbage_in_place_of_an_answer_is_a_fault_of_the_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def feed(_: Assembler, piece: bytes) -> list[Message]:
+        raise TuningError("expected a message, found {0!r}", piece[:4])
+
+    monkeypatch.setattr(Assembler, "feed", feed)
+    worker = Worker(["compiler"], {})
+    worker.send(Message({**program_fields(affine()), "text": "?"}), 60.0)
+    died = dead(worker)
+    assert "expected a message, found b'twm1'" in str(died)
+    assert not died.killed_from_outside
+    assert worker.process.returncode is not None
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_worker_that_cannot_start_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, children = open_files(), psutil.Process().children()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    started, reasons = [], set()
+    for more in range(16):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + more, hard))
+        try:
+            Worker(["compiler"], {}).kill()
+            started.append(more)
+        except TuningError as error:
+            reasons.add(str(error).partition(":")[0])
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert 0 < len(started) < 16
+    assert reasons == {"cannot start a worker process"}
+    assert open_files() == before
+    assert psutil.Process().children() == children
+
+
+def test_workers_need_no_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    Worker(["compiler"], {}).kill()
+    monkeypatch.delattr(os, "memfd_create")
+    with pytest.raises(TuningError, match="cannot start a worker process: .*No space left"):
+        Worker(["compiler"], {})
+    signature = signature_of(affine())
+    with pytest.raises(TuningError, match="no memory for .* results: .*No space left"):
+        new_memory(signature)
