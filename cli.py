@@ -4,7 +4,8 @@ A program is named as `FILE.py:FUNCTION`: the file is run as Python runs any mod
 (so name only files that you trust), and the function is called with the `-p` parameters.
 
 Results go to standard output, as tables or with `--json` as JSON; progress, warnings and errors go
-to standard error. The status is 0, 1 where Tilewright refuses, 2 for wrong usage, 130 after Ctrl-C.
+to standard error. The status is 0, 1 where Tilewright refuses, 2 for wrong usage, 130 after Ctrl-C,
+and after SIGTERM or SIGHUP that of a process that the signal ended (143 or 129 in a shell).
 """
 
 from __future__ import annotations
@@ -145,7 +146,8 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
 ) -> None:
     """Find a fast schedule by measuring candidates; several programs share the budget.
 
-    Every measurement is in the database as soon as it is made; Ctrl-C keeps the best so far.
+    Every measurement is in the database as soon as it is made; Ctrl-C keeps the best so far, and so
+    do SIGTERM and a terminal that is closed.
     """
     from .autotune.records import flops
     from .autotune.tune import tune as run

@@ -63,6 +63,8 @@ class LiveDisplay:
         picture.add(event)
         if self._live is not None:
             self._live.update(self._render(picture), refresh=True)
+            if all(p.ended for p in self._pictures.values()):
+                self._live.stop()  # a signal may end the process next, and the cursor is hidden
             return
         line = picture.line(event)
         if line is not None:
@@ -89,6 +91,7 @@ class Picture:
         self._elapsed = 0.0
         self._error: str | None = None
         self._standings: tuple[Standing, ...] = ()
+        self.ended = False
 
     def add(self, event: Event) -> None:
         """Take an event into the picture."""
@@ -106,7 +109,7 @@ class Picture:
             case Final(standings=standings):
                 self._doing, self._standings = "timed the best in turns", standings
             case Ended(reason=reason, best_seconds=best):
-                self._doing, self._best = reason, best
+                self._doing, self._best, self.ended = reason, best, True
         if not isinstance(event, Started):
             self._elapsed = event.elapsed
 

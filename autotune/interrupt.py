@@ -1,36 +1,45 @@
-"""Interrupts from the keyboard, noticed where stopping is safe."""
+"""Requests to stop, from the keyboard or by a signal, noticed where stopping is safe."""
 
 from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Self
 
+_DEFAULTS: dict[signal.Signals, Callable[[int, FrameType | None], object] | signal.Handlers] = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGHUP: signal.SIG_DFL,
+}
+
 
 class Interrupts:
-    """While it is entered, the first SIGINT is only noted; `check` raises for it.
+    """While it is entered, the first SIGINT, SIGTERM or SIGHUP is only noted; `check` raises then.
 
-    A second one raises `KeyboardInterrupt` wherever the program is. Does nothing outside the main
-    thread, where Python delivers no signals, or if the program handles SIGINT in its own way.
+    A second one does at once what it does without this. SIGTERM and SIGHUP end the process all the
+    same: on leaving, what was noted is raised again, and takes its default action.
+
+    Handlers are installed in the main thread only, where Python delivers signals, and only for
+    signals that the program does not handle in its own way. On leaving, the defaults are restored.
     """
 
     def __init__(self) -> None:
-        self._noted = False
-        self._installed = False
+        self._noted: signal.Signals | None = None
+        self._installed: list[signal.Signals] = []
 
     def check(self) -> None:
-        """Raise `KeyboardInterrupt` if there was an interrupt."""
-        if self._noted:
+        """Raise `KeyboardInterrupt` if there was a request to stop."""
+        if self._noted is not None:
             raise KeyboardInterrupt
 
     def __enter__(self) -> Self:
-        if (
-            threading.current_thread() is threading.main_thread()
-            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        ):
-            signal.signal(signal.SIGINT, self._note)
-            self._installed = True
+        if threading.current_thread() is threading.main_thread():
+            for number, default in _DEFAULTS.items():
+                if signal.getsignal(number) == default:
+                    signal.signal(number, self._note)
+                    self._installed.append(number)
         return self
 
     def __exit__(
@@ -39,11 +48,16 @@ class Interrupts:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._installed:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            self._installed = False
+        for number in self._installed:
+            if signal.getsignal(number) == self._note:  # a callback may have installed its own
+                signal.signal(number, _DEFAULTS[number])
+        self._installed.clear()
+        if self._noted in (signal.SIGTERM, signal.SIGHUP):
+            signal.raise_signal(self._noted)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._noted:
-            signal.default_int_handler(number, frame)
-        self._noted = True
+    def _note(self, number: int, _: FrameType | None) -> None:
+        if self._noted is None:
+            self._noted = signal.Signals(number)
+            return
+        signal.signal(number, _DEFAULTS[signal.Signals(number)])
+        signal.raise_signal(number)

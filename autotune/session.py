@@ -104,6 +104,7 @@ class Tuning:
         self._last_word = time.monotonic()
         self._measurer.tick = self._tick
         self._batches = 0
+        self._recorded_end = False
         self._seconds = self._meter.lap()
 
     @property
@@ -164,6 +165,7 @@ class Tuning:
         """End the session in the database, and say what came of it."""
         reason = self.ended or reason
         self._recorder.end(status)
+        self._recorded_end = True
         self._look_up()
         self._seconds += self._meter.lap()
         seconds = self._seconds
@@ -192,7 +194,9 @@ class Tuning:
         return result
 
     def abandon(self) -> None:
-        """End the session in the database after an error, as far as that is possible."""
+        """End the session in the database, if it has not ended and as far as that is possible."""
+        if self._recorded_end:
+            return
         with suppress(TilewrightError):
             self._recorder.end(SessionStatus.INTERRUPTED)
 

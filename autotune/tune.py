@@ -112,8 +112,11 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     sums of other schedules are reordered at most. `build` takes them by the same word.
 
     An interrupt (Ctrl-C, or that of a notebook) ends the session early, with the best so far in the
-    result. `callback` gets the events of `progress`, in this thread; what it raises ends the
-    session and is passed on. `seed` makes the search, not the measurements, the same again.
+    result. So does SIGTERM or SIGHUP, with the best so far in the database; the process ends by
+    that signal then, when its workers are gone. A second one ends it at once. This is so in the
+    main thread, and for signals that the program does not handle itself. `callback` gets the events
+    of `progress`, in this thread; what it raises ends the session and is passed on. `seed` makes
+    the search, not the measurements, the same again.
 
     Raises `TuningError` for a budget that is none and where a program cannot be measured,
     `VerifyError` for a program that breaks a rule (reads out of bounds, say), `ScheduleError` where
@@ -153,14 +156,18 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     made = [made_ahead(p, resolved, algebra=tolerance is not None) for p in programs]
     modules = sorted({name for some in made for sketch in some or () for name in sketch.modules})
     crew = Crew(resolved, options.measure, modules)
-    measurers = [
-        Measurer(p.func, resolved, options.measure, crew=crew, tolerance=tolerance)
-        for p in programs
-    ]
+    measurers: list[Measurer] = []
+    tunings: list[Tuning] = []
     with Interrupts() as interrupts, ExitStack() as stack:
+        for program in programs:
+            measurer = Measurer(
+                program.func, resolved, options.measure, crew=crew, tolerance=tolerance
+            )
+            stack.push(measurer)  # it holds memory before it is entered
+            measurers.append(measurer)
         for measurer in measurers:
-            stack.enter_context(measurer)
-        tunings = []
+            measurer.__enter__()
+        stack.callback(_abandon, tunings)
         for n, (program, subject) in enumerate(zip(programs, subjects, strict=True)):
             known = history.known(database, *subject[:3])
             began = meter.elapsed
@@ -221,14 +228,16 @@ def _finished(
     try:
         for tuning in tunings:
             tuning.begin()
-        reason = run(tunings, weights, meter, rules)
+        reason, status = run(tunings, weights, meter, rules), SessionStatus.FINISHED
     except KeyboardInterrupt:
-        return [t.finish("interrupted", SessionStatus.INTERRUPTED) for t in tunings]
-    except BaseException:
-        for tuning in tunings:
-            tuning.abandon()
-        raise
-    return [t.finish(reason, SessionStatus.FINISHED) for t in tunings]
+        reason, status = "interrupted", SessionStatus.INTERRUPTED
+    return [t.finish(reason, status) for t in tunings]
+
+
+def _abandon(tunings: Sequence[Tuning]) -> None:
+    """End the sessions that an error left running."""
+    for tuning in tunings:
+        tuning.abandon()
 
 
 def _runnable(target: Target | str) -> Target:

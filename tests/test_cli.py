@@ -24,7 +24,7 @@ from tilewright import cli
 from tilewright.autotune import assess, base_model
 from tilewright.autotune.records import workload_record
 from tilewright.runtime import load
-from tilewright.tuning_db import ScheduleRecord, Workload
+from tilewright.tuning_db import ScheduleRecord, Session, SessionStatus, Workload
 
 COMMAND = Path(sys.executable).with_name("tilewright")
 SIZES = ["-p", "n=16", "-p", "m=48", "-p", "k=8"]
@@ -229,6 +229,21 @@ def test_ctrl_c_keeps_the_best(matmul: str, tmp_path: Path) -> None:
     assert "interrupted" in out
     with tw.TuningDatabase(path, create=False) as db:
         assert db.best(workload_record(tw.ops.matmul_func(16, 48, 8)).id, *_here(db)) is not None
+
+
+def test_a_closed_terminal_ends_the_session(matmul: str, tmp_path: Path) -> None:
+    path = tmp_path / "tuning.db"
+    command = [str(COMMAND), "tune", matmul, *SIZES, "--trials", "100000", "--db", str(path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stderr is not None
+        assert any("trial" in line for line in child.stderr)
+        child.send_signal(signal.SIGHUP)
+        err = child.stderr.read()
+    assert child.returncode == -signal.SIGHUP
+    assert "interrupted" in err
+    assert "Traceback" not in err
+    with tw.TuningDatabase(path, create=False) as db:
+        assert [s.status for s in db.records(Session)] == [SessionStatus.INTERRUPTED]
 
 
 def _here(db: tw.TuningDatabase) -> Any:

@@ -11,11 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tilewright import Trace, TuningDatabase, build, tune
+from tilewright import Trace, TuningDatabase, TuningError, build, tune
 from tilewright.autotune import tune as tuning
 from tilewright.autotune.measure import Built, Measurer
 from tilewright.autotune.measured import Measured
 from tilewright.autotune.progress import Event, Trial
+from tilewright.autotune.search import Search
 from tilewright.tuning_db import Outcome, Session, SessionStatus
 
 from .children import QUICK
@@ -188,3 +189,78 @@ def test_programs_share_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(r.best is not None for r in results)
     assert {o for r in results for o in r.outcomes} == {Outcome.OK}
     assert len(set(started)) == 2
+
+
+def test_a_signal_that_ends_the_process_ends_the_session_first(tmp_path: Path) -> None:
+    place = tmp_path / "tuning.db"
+    with start_script(place) as child:
+        told = lines(child, "trial", 2)
+        workers = psutil.Process(child.pid).children(recursive=True)
+        child.send_signal(signal.SIGTERM)
+        assert lines(child, "ended", 1) == ["interrupted"]
+    assert child.returncode == -signal.SIGTERM
+    assert len(workers) == 2
+    assert stragglers(workers) == []
+    with TuningDatabase(place) as db:
+        (session,) = db.records(Session)
+        assert session.status is SessionStatus.INTERRUPTED
+        assert set(told) <= {m.schedule for m in db.measurements(session=session.id)}
+        assert build(matmul(), "cpu -threads=1", database=db).origin.kind == "record"
+
+
+POOR = """
+import errno, os, resource, tempfile
+import tilewright as tw
+from tests.autotune.children import QUICK, matmul, say
+def refuse(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+for name in ("TemporaryFile", "NamedTemporaryFile", "mkstemp", "mkdtemp"):
+    setattr(tempfile, name, refuse)
+resource.setrlimit(resource.RLIMIT_NOFILE, ({descriptors}, {descriptors}))
+with tw.TuningDatabase({place!r}) as db:
+    try:
+        tw.tune(matmul(), "cpu -threads=1", database=db, trials=2, callback=say, config=QUICK)
+    except tw.TuningError as error:
+        print("refused", error, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "said"),
+    [
+        (64, "ended all 2 trials are done"),
+        (14, "refused cannot start a worker process: [Errno 24] Too many open files"),
+    ],
+)
+def test_few_descriptors_and_a_full_temporary_folder(
+    tmp_path: Path, descriptors: int, said: str
+) -> None:
+    place = tmp_path / "tuning.db"
+    command = [sys.executable, "-c", POOR.format(place=str(place), descriptors=descriptors)]
+    done = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1:] == [said]
+    with TuningDatabase(place) as db:
+        assert SessionStatus.RUNNING not in [s.status for s in db.records(Session)]
+
+
+def test_a_session_of_several_programs_that_does_not_come_to_its_start_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[object] = []
+
+    def failing(*arguments: object, **options: object) -> Search:
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise TuningError("no search for {0}", "this one")
+        return Search(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(tuning, "Search", failing)
+    db = TuningDatabase("sqlite://")
+    before = psutil.Process().children()
+    with pytest.raises(TuningError, match="no search for this one"):
+        tune([affine(), matmul()], "cpu -threads=1", database=db, trials=4, config=QUICK)
+    assert psutil.Process().children() == before
+    assert [s.status for s in db.records(Session)] == [SessionStatus.INTERRUPTED]
