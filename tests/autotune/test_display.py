@@ -137,3 +137,16 @@ def test_programs_that_share_a_budget_are_told_apart() -> None:
     assert "best 2 ms" in last
     assert "1 trials" in last
     assert "softmax" in last
+
+
+def test_the_terminal_is_as_before_once_all_programs_have_ended() -> None:
+    screen = io.StringIO()
+    started = Started("0" * 64, "matmul", "cpu", 4, None, 0, 0, 0, None, programs=2)
+    ended = Ended("interrupted", True, 1, None, 5.0)
+    show_cursor = "\x1b[?25h"
+    with LiveDisplay(Console(file=screen, force_terminal=True)) as display:
+        for event in (started, replace(started, program=1), ended):
+            display(event)
+        assert show_cursor not in screen.getvalue()
+        display(replace(ended, program=1))
+        assert screen.getvalue().count(show_cursor) == 1
