@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -82,9 +83,12 @@ def replace_files(files: Sequence[File]) -> None:
     Their content is on the disk under other names before the first one appears, in the order
     given. Writers of one folder wait for each other. If anything fails, what was there before is
     there again. A process that is killed leaves each file old or new, and temporary ones that the
-    next writer removes. Raises `OSError`.
+    next writer removes. Raises `OSError`, also where something is there that is neither a regular
+    file nor a link: a device is not replaced by a file.
     """
     folder = files[0].path.parent
+    for file in files:
+        _require_replaceable(file.path)
     with _locked(folder) as (descriptor, exclusive):
         if exclusive:
             _remove_temporaries(folder)
@@ -109,6 +113,16 @@ def replace_files(files: Sequence[File]) -> None:
         finally:
             for path in (*new, *old):
                 path.unlink(missing_ok=True)
+
+
+def _require_replaceable(path: Path) -> None:
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return  # nothing there, or nothing that may be looked at: writing says which
+    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise OSError(errno.EEXIST, f"{kind} is there, expected a regular file or none", str(path))
 
 
 @contextmanager

@@ -474,3 +474,14 @@ def test_what_is_built_here_has_no_description() -> None:
 
     compiled = compile_cached(adds(1).func, SERIAL)
     assert b"tilewright kernel" not in compiled.object_code
+
+
+@pytest.mark.parametrize("suffix", ["", ".json"])
+def test_what_is_no_file_is_not_replaced(tmp_path: Path, suffix: str) -> None:
+    library = tmp_path / "adds.so"
+    pipe = library.with_name(library.name + suffix)
+    os.mkfifo(pipe)
+    with pytest.raises(tw.BuildError, match=f"{pipe.name}: a pipe is there, expected a regular"):
+        build_at(library, 1)
+    assert [p.name for p in tmp_path.iterdir()] == [pipe.name]
+    assert pipe.is_fifo()
