@@ -16,6 +16,8 @@ os.environ["TILEWRIGHT_CACHE_DIR"] = ""  # compile anew; tests of the cache name
 
 import tilewright
 
+from .hosts import Processors, ReportsProcessors
+
 # Background jobs ignore interrupts, and so would the processes that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -49,6 +51,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RootIsNoTestPackage())
+    processors, patch = Processors(), pytest.MonkeyPatch()
+    processors.observe(patch)
+    config.add_cleanup(patch.undo)
+    config.pluginmanager.register(ReportsProcessors(processors))
 
 
 @pytest.fixture(scope="session")

@@ -44,6 +44,7 @@ _FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#([^)]+))?\)")
 _NUMBER = re.compile(r"[-+]?\b\d+(\.\d+)?(e[-+]?\d+)?\b")
 _ID = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,64}\b")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _UNIT = re.compile(r"(?<=0 )(ns|us|ms|s)\b")
 _OPTIONS = doctest.ELLIPSIS
 
@@ -136,12 +137,16 @@ class Page:
 
 
 def run_command(command: str, where: str) -> tuple[int, str]:
-    """The status of a command and what it printed; `tilewright` itself runs in this process."""
+    """The status of a command and what it printed.
+
+    `tilewright` itself runs in this process, unless variables are set for it alone.
+    """
     words = shlex.split(command)
     if words[0] == "tilewright":
         return run_tilewright(words)
-    if shutil.which(words[0]) is None:
-        pytest.skip(f"{where}: there is no {words[0]} on this machine")
+    program = next(word for word in words if not _ASSIGNMENT.match(word))
+    if shutil.which(program) is None:
+        pytest.skip(f"{where}: there is no {program} on this machine")
     run = subprocess.run(
         ["bash", "-c", command],
         stdout=subprocess.PIPE,
@@ -231,6 +236,7 @@ def test_the_runner_notices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "```python\nprint('1.5 ms')\n```\n\n```text measured\nfast\n```\n",
         "```console\n$ echo 1\n2\n```\n",
         "```console\n$ false\n```\n",
+        "```console\n$ WORD=b printenv WORD\na\n```\n",
         "```python\nassert False\n```\n",
         "```ruby\n```\n",
     ):
@@ -241,7 +247,8 @@ def test_the_runner_notices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "```python\nprint('1.5 ms', 3)\n```\n\n```text measured\n20 us 4\n```\n\n"
         "```python\nimport tilewright as tw\ntw.Target.parse('x')\n```\n\n"
         "```text\nTargetError: unknown target kind 'x'...\n```\n\n"
-        "```console\n$ echo a\na\n```\n",
+        "```console\n$ echo a\na\n```\n\n"
+        '```console\n$ WORD="-a=b c" printenv WORD\n-a=b c\n```\n',
         encoding="utf-8",
     )
     Page(page).run()

@@ -13,6 +13,9 @@ from tilewright.codegen.lower import lower
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Buffer, Func, Var
 
+from ..hosts import runs
+from ..instructions import beyond
+
 Array: TypeAlias = np.ndarray[Any, Any]
 MARGIN = 64
 """Bytes before and after an output that a kernel must leave alone."""
@@ -28,16 +31,31 @@ def check(
     rtol: float | None = None,
     strict_fp: bool = False,
 ) -> Compiled:
-    """Compile `func` and require that it computes what the interpreter gives for `original`."""
+    """Compile `func` and require that it computes what the interpreter gives for `original`.
+
+    Code for a target that this machine is not is looked at, and that for this machine is run.
+    """
     arguments = random_arguments(func) if arguments is None else arguments
     expected = copied(arguments)
     interpret(func if original is None else original, *expected)
     compiled = compile_func(func, target, strict_fp=strict_fp)
-    found = run(compiled, arguments)
+    found = run(runnable(func, compiled, strict_fp=strict_fp), arguments)
     for p, x, y in zip(func.params, expected, found, strict=True):
         if isinstance(x, np.ndarray):
             assert_close(x, y, rtol, p.name)
     return compiled
+
+
+def runnable(func: Func, compiled: Compiled, *, strict_fp: bool = False) -> Compiled:
+    """`compiled` where this machine executes it, else `func` compiled for this machine.
+
+    What is not executed has to do with the instructions of its target.
+    """
+    if runs(compiled.target):
+        return compiled
+    assert beyond(compiled.assembly(), compiled.target) == []
+    threads = compiled.target.threads
+    return compile_func(func, f"cpu -threads={threads}", strict_fp=strict_fp)
 
 
 def run(compiled: Compiled, arguments: list[Any]) -> list[Any]:

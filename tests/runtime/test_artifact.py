@@ -36,7 +36,7 @@ from tilewright.runtime.artifact import (
 )
 from tilewright.runtime.files import read_some
 from tilewright.runtime.header import c_header
-from tilewright.runtime.host import cpu_flags
+from tilewright.runtime.host import HOST, cpu_flags
 from tilewright.runtime.loader import check_machine
 from tilewright.runtime.signature import Packing
 from tilewright.target import Target
@@ -468,7 +468,10 @@ def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
         load(path)
 
 
-def test_the_processor_must_have_the_features(library: Path) -> None:
+def test_the_processor_must_have_the_features(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(HOST, raising=False)
     write(library, target=Target.parse("cpu -mcpu=haswell"))
     manifest = read_manifest(library)
     flags = frozenset(Target.parse("cpu -mcpu=haswell").cpu_flags)
@@ -480,6 +483,7 @@ def test_the_processor_must_have_the_features(library: Path) -> None:
 def test_tile_registers_that_the_system_withholds_are_missed(
     library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv(HOST, raising=False)
     write(library, target=Target.parse("cpu -mcpu=sapphirerapids"))
     manifest = read_manifest(library)
     flags = frozenset(Target.parse("cpu -mcpu=sapphirerapids").cpu_flags)

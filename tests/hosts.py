@@ -1,0 +1,130 @@
+"""Processors: which of them this machine runs code for, and what the suite did for each.
+
+A test that needs a wider unit runs where `runs(target)` says so. Elsewhere it compiles for that
+target and looks at the code. What is really compiled and loaded is noted, and the end of a run
+tells.
+"""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tilewright.codegen import build, llvm
+from tilewright.codegen.detect import check_runnable, host_target, resolve
+from tilewright.errors import TargetError
+from tilewright.runtime.host import HOST
+from tilewright.target import Target, missing_features
+
+UNITS = {
+    "amx-tile": "AMX",
+    "avx512fp16": "AVX-512 FP16",
+    "avx512bf16": "AVX-512 BF16",
+    "avx512vnni": "AVX-512 VNNI",
+    "avx512f": "AVX-512",
+    "avx2": "AVX2",
+    "avx": "AVX",
+}
+"""What people call a feature, the widest unit first."""
+
+
+def runs(target: Target | str) -> bool:
+    """Whether this machine executes code for `target`."""
+    try:
+        check_runnable(resolve(target))
+    except TargetError:
+        return False
+    return True
+
+
+@dataclass
+class Processors:
+    """Names of the processors that code was run for, and compiled for."""
+
+    run: set[str] = field(default_factory=set)
+    compiled: set[str] = field(default_factory=set)
+
+    def observe(self, patch: pytest.MonkeyPatch) -> None:
+        """Note what is compiled in this process, and what is loaded into it."""
+        emit, may_run = llvm.object_code, check_runnable
+
+        def compiled(module: Any, target: Target) -> bytes:
+            self.compiled.add(target.mcpu)
+            return emit(module, target)
+
+        def loaded(target: Target) -> None:
+            may_run(target)
+            self.run.add(target.mcpu)
+
+        patch.setattr(llvm, "object_code", compiled)
+        patch.setattr(build, "check_runnable", loaded)
+
+    def add(self, noted: dict[str, list[str]]) -> None:
+        """Add what another process noted."""
+        self.run.update(noted["run"])
+        self.compiled.update(noted["compiled"])
+
+    def as_data(self) -> dict[str, list[str]]:
+        return {"run": sorted(self.run), "compiled": sorted(self.compiled)}
+
+    def summary(self) -> list[str]:
+        """What was run, what was only compiled and why, in lines of at most 80 columns."""
+        host = host_target()
+        limit = f", by {HOST}" if os.environ.get(HOST) else ""
+        model = f" ({host.model})" if host.model else ""
+        lines = _paragraph("taken for", [f"{host.mcpu} -threads={host.threads}{limit}{model}"])
+        if self.run:
+            lines += _paragraph("run", sorted(self.run))
+        reasons: dict[str, list[str]] = {}
+        for name in sorted(self.compiled - self.run):
+            reasons.setdefault(why_not(Target.cpu(name), host), []).append(name)
+        for reason, names in reasons.items():
+            lines += _paragraph("compiled", [*names, f"({reason})"])
+        return lines
+
+
+def why_not(target: Target, host: Target) -> str:
+    """Why code for `target` does not run on `host`, in a few words."""
+    if target.arch != host.arch:
+        return f"not run: for {target.arch}"
+    missing = missing_features(target, host)
+    if not missing:
+        return "no test runs it"
+    named = [words for name, words in UNITS.items() if name in missing]
+    return f"not run: no {named[0] if named else missing[0]} here"
+
+
+def _paragraph(title: str, words: Iterable[str]) -> list[str]:
+    indent = " " * 11
+    return textwrap.wrap(
+        " ".join(words), 80, initial_indent=f"{title:<11}", subsequent_indent=indent
+    )
+
+
+class ReportsProcessors:
+    """A plugin that says at the end what ran; processes of xdist hand on what they noted."""
+
+    def __init__(self, processors: Processors) -> None:
+        self.processors = processors
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output["processors"] = self.processors.as_data()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        noted = getattr(node, "workeroutput", {}).get("processors")
+        if noted is not None:
+            self.processors.add(noted)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.processors.compiled or self.processors.run:
+            terminalreporter.section("processors")
+            for line in self.processors.summary():
+                terminalreporter.write_line(line)

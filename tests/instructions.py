@@ -1,0 +1,104 @@
+"""What assembly text says of the processor that it takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tilewright.target import Target
+
+_WIDE = {
+    r"%zmm": ("avx512f",),
+    r"%ymm": ("avx",),
+    r"%[xy]mm(1[6-9]|2\d|3[01])\b": ("avx512vl",),
+    r"%k[0-7]\b": ("avx512f",),
+    r"%tmm": ("amx-tile",),
+}
+"""Registers on x86-64, as patterns, and the features any of which has them."""
+
+_X86 = {
+    **_WIDE,
+    r"v": ("avx",),
+    r"vp[^e]\S* .*%ymm": ("avx2",),
+    r"v(perm(d|q|ps|pd)|inserti128|extracti128|p?gather\w+|ps[lr][la]v[dq]) ": ("avx2",),
+    r"vfn?m(add|sub)\w*[sp][sd] ": ("fma", "avx512f"),
+    r"vcvt(ph2ps|ps2ph) ": ("f16c", "avx512f"),
+    r"vpdp(busd|wssd)s? ": ("avx512vnni", "avxvnni"),
+    r"v(dpbf16ps|cvtne\w*bf16) ": ("avx512bf16",),
+    r"v(add|sub|mul|div|sqrt|cmp|max|min|rndscale|fn?m\w+|mov)\w*[ps]h ": ("avx512fp16",),
+    r"v(pmullq|cvtt?p[sd]2u?qq|cvtu?qq2p[sd]|range|reduce|fpclass)": ("avx512dq",),
+    r"v(permb|perm[it]2b|pmultishiftqb) ": ("avx512vbmi",),
+    r"v(p(compress|expand)[bw]|psh[lr]dv?[wdq]) ": ("avx512vbmi2",),
+    r"vpopcnt[bw] ": ("avx512bitalg",),
+    r"vpopcnt[dq] ": ("avx512vpopcntdq",),
+    r"vpmadd52": ("avx512ifma",),
+    r"vp(conflict|lzcnt)": ("avx512cd",),
+    r"v?gf2p8": ("gfni",),
+    r"tdpb[su][su]d ": ("amx-int8",),
+    r"tdpbf16ps ": ("amx-bf16",),
+    r"tdpfp16ps ": ("amx-fp16",),
+    r"(h(add|sub)p|addsubp)[sd] |mov(s[hl]|d)dup |lddqu ": ("sse3",),
+    r"pshufb |palignr |pabs[bwd] |pmaddubsw |pmulhrsw |ph(add|sub)\w+ |psign[bwd] ": ("ssse3",),
+    r"pmov[sz]x|pmul(ld|dq) |p(max|min)(s[bd]|u[dw]) |p?blend|round[sp][sd] |ptest ": ("sse4.1",),
+    r"p(inser|ext)r[bdq] |insertps |extractps |packusdw |pcmpeqq |dpp[sd] |movntdqa ": ("sse4.1",),
+    r"pcmpgtq |crc32": ("sse4.2",),
+    r"movnts[sd] |(extr|insert)q ": ("sse4a",),
+    r"popcnt": ("popcnt",),
+    r"lzcnt": ("lzcnt",),
+    r"(andn|bls(i|r|msk)|bextr|tzcnt)[lq]? ": ("bmi",),
+    r"(mulx|pdep|pext|bzhi|rorx|s[ah][lr]x)[lq]? ": ("bmi2",),
+    r"movbe": ("movbe",),
+    r"ad[co]x[lq]? ": ("adx",),
+    r"cmpxchg16b ": ("cx16",),
+    r"prefetchw ": ("prfchw",),
+}
+_AARCH64 = {
+    r"\S+ .*\bz\d+\.[bhsdq]\b|ptrue |while\w+ ": ("sve",),  # not in our table: always beyond
+    r"[su]dot ": ("dotprod",),
+    r"(us|su)dot |[us]mmla |usmmla ": ("i8mm",),
+    r"bf(dot|mmla|mlal[bt]|cvtn?2?) ": ("bf16",),
+    r"f(?!cvt|mov)\w+ .*(v\d+\.[48]h|\bh\d+\b)": ("fullfp16",),
+}
+
+
+def instructions(assembly: str) -> Iterator[str]:
+    """The instructions of assembly text, one line each, without comments and prefixes."""
+    for line in assembly.splitlines():
+        text = re.split(r"\s#|//", line, maxsplit=1)[0]
+        found = re.match(r"\t(?:\{\w+\}\s+)?([a-z]\S*)(?:\s+(.*))?$", text.rstrip())
+        if found:
+            yield f"{found[1]} {found[2] or ''}"
+
+
+def beyond(assembly: str, target: Target) -> list[str]:
+    """Instructions and registers that `target` does not have, each with the features that do.
+
+    It knows those that a compiler chooses for kernels, no more.
+    """
+    table = _AARCH64 if target.arch == "aarch64" else _X86
+    missing = [
+        (re.compile(rf".*{pattern}" if pattern in _WIDE else pattern), " or ".join(features))
+        for pattern, features in table.items()
+        if not any(name in target.features for name in features)
+    ]
+    return sorted(
+        {
+            f"{instruction.strip()} (takes {features})"
+            for instruction in instructions(assembly)
+            for pattern, features in missing
+            if pattern.match(instruction)
+        }
+    )
+
+
+def widest(assembly: str) -> int:
+    """Bits of the widest vector register of x86-64 that is named, 0 for none."""
+    widths = {"x": 128, "y": 256, "z": 512}
+    return max((widths[w] for w in re.findall(r"%([xyz])mm\d", assembly)), default=0)
+
+
+def spills(assembly: str) -> list[str]:
+    """Lines that keep a register on the stack or fetch it back."""
+    return [
+        line for line in assembly.splitlines() if re.search(r"-byte (Folded )?(Spill|Reload)", line)
+    ]
