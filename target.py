@@ -79,6 +79,7 @@ FEATURES: dict[str, Feature] = {
     "fullfp16": Feature("asimdhp", ("neon",)),
     "i8mm": Feature("i8mm", ("neon",)),
     "bf16": Feature("bf16", ("neon",)),
+    "sve": Feature("sve", ("fullfp16",)),
 }
 
 
@@ -157,7 +158,9 @@ CPUS: dict[str, Cpu] = {
     "generic": Cpu(_NEON, 32 * _KIB, 512 * _KIB, 4 * _MIB, "aarch64"),
     "cortex-a76": Cpu(_NEOVERSE, 64 * _KIB, 512 * _KIB, 4 * _MIB, "aarch64"),
     "neoverse-n1": Cpu(_NEOVERSE, 64 * _KIB, 1 * _MIB, 32 * _MIB, "aarch64"),
-    "neoverse-v1": Cpu(_NEOVERSE | {"bf16", "i8mm"}, 64 * _KIB, 1 * _MIB, 32 * _MIB, "aarch64"),
+    "neoverse-v1": Cpu(
+        _NEOVERSE | {"bf16", "i8mm", "sve"}, 64 * _KIB, 1 * _MIB, 32 * _MIB, "aarch64"
+    ),
 }
 
 
