@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 
 from tilewright.target import Target
@@ -53,7 +56,7 @@ _X86 = {
     r"prefetchw ": ("prfchw",),
 }
 _AARCH64 = {
-    r"\S+ .*\bz\d+\.[bhsdq]\b|ptrue |while\w+ ": ("sve",),  # not in our table: always beyond
+    r"\S+ .*\bz\d+\.[bhsdq]\b|ptrue |while\w+ ": ("sve",),
     r"[su]dot ": ("dotprod",),
     r"(us|su)dot |[us]mmla |usmmla ": ("i8mm",),
     r"bf(dot|mmla|mlal[bt]|cvtn?2?) ": ("bf16",),
@@ -97,8 +100,40 @@ def widest(assembly: str) -> int:
     return max((widths[w] for w in re.findall(r"%([xyz])mm\d", assembly)), default=0)
 
 
-def spills(assembly: str) -> list[str]:
-    """Lines that keep a register on the stack or fetch it back."""
-    return [
-        line for line in assembly.splitlines() if re.search(r"-byte (Folded )?(Spill|Reload)", line)
-    ]
+class Assembler:
+    """GNU's assembler, told what a target has: it knows all instructions, where it is installed.
+
+    `present` says whether there is one that knows the target's features. It is for x86-64.
+    """
+
+    def __init__(self, target: Target) -> None:
+        names = [_GNU.get(name, name) for name in target.features]
+        self._command = ["as", "-march=" + "+".join(["generic64", *names]), "-o", os.devnull]
+        known = target.arch == "x86_64" and shutil.which("as") is not None
+        self.present = known and self._run("") == ""
+
+    def refused(self, assembly: str) -> list[str]:
+        """What it says against assembly text, each thing once."""
+        said = re.findall(r"Error: (.*)", self._run(assembly))
+        return sorted(set(said))
+
+    def _run(self, assembly: str) -> str:
+        done = subprocess.run(
+            self._command, input=assembly, capture_output=True, text=True, check=False
+        )
+        return done.stderr
+
+
+_GNU = {
+    "avxvnni": "avx_vnni",
+    "avx512vnni": "avx512_vnni",
+    "avx512bf16": "avx512_bf16",
+    "avx512fp16": "avx512_fp16",
+    "avx512vbmi2": "avx512_vbmi2",
+    "avx512bitalg": "avx512_bitalg",
+    "avx512vpopcntdq": "avx512_vpopcntdq",
+    "amx-tile": "amx_tile",
+    "amx-int8": "amx_int8",
+    "amx-bf16": "amx_bf16",
+    "amx-fp16": "amx_fp16",
+}
