@@ -6,6 +6,8 @@
 
 PYTHON ?= python3
 TESTS ?=
+TRIES ?= 3000
+HOST_TESTS := tests/codegen tests/autotune tests/runtime tests/ops
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 VENV := .venv
 RUN := $(VENV)/bin/python
@@ -17,26 +19,47 @@ export TILEWRIGHT_HOST := -mcpu=$(HOST)
 endif
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test oldest lint format bench budgets clean
+# Random runs begin with another seed each time, which make prints with the command.
+ifndef SEED
+SEED := $(shell date +%s)
+endif
+
+.PHONY: help demo test test-hosts test-long oldest lint format bench budgets clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make demo      tune a matrix multiplication, then build it again from the database"
-	@echo "make test      run the test suite; HOST=x86-64-v2 takes this machine for a lesser one,"
-	@echo "               TESTS=tests/codegen runs a part"
-	@echo "make oldest    run the tests with the oldest libraries that are allowed"
-	@echo "make lint      check style and types"
-	@echo "make format    rewrite the sources in the house style"
-	@echo "make bench     time the kernel suite against other libraries"
-	@echo "make budgets   print what each step of the compiler costs beside its budget"
-	@echo "make clean     remove .venv and the caches"
+	@echo "make demo        tune a matrix multiplication, then build it again from the database"
+	@echo "make test        run the test suite; HOST=x86-64-v2 takes this machine for a lesser one,"
+	@echo "                 TESTS=tests/codegen runs a part"
+	@echo "make test-hosts  run the tests of code again as x86-64-v2 and x86-64-v3"
+	@echo "make test-long   try random programs (SEED=1 repeats a run), and compile each operator"
+	@echo "                 for every kind of processor"
+	@echo "make oldest      run the tests with the oldest libraries that are allowed"
+	@echo "make lint        check style and types"
+	@echo "make format      rewrite the sources in the house style"
+	@echo "make bench       time the kernel suite against other libraries"
+	@echo "make budgets     print what each step of the compiler costs beside its budget"
+	@echo "make clean       remove .venv and the caches"
 
 demo: $(VENV)/stamp-core
 	$(RUN) examples/demo.py
 
 test: $(VENV)/stamp-check
 	$(RUN) -m pytest -n $(JOBS) --dist worksteal $(TESTS)
+
+test-hosts: $(VENV)/stamp-check
+	@names=$$($(RUN) -m tests.hosts) || exit 1; \
+	test -n "$$names" || echo "this machine has no more than they: nothing to do"; \
+	for name in $$names; do \
+	    echo "as $$name"; $(MAKE) test HOST=$$name TESTS="$(HOST_TESTS)" || exit 1; done
+
+test-long: $(VENV)/stamp-check
+	$(RUN) -m tests.fuzz --seconds 60 --seed $(SEED) --jobs $(JOBS) --compile-every 8
+	$(RUN) -m tests.matrix --jobs $(JOBS)
+ifneq ($(wildcard tests/attack/__main__.py),)
+	$(RUN) -m tests.attack --tries $(TRIES) --seed $(SEED)
+endif
 
 oldest: $(VENV)/created
 	$(RUN) scripts/oldest.py pyproject.toml > $(VENV)/oldest.txt

@@ -19,8 +19,10 @@ from tilewright.codegen import build, llvm
 from tilewright.codegen.detect import check_runnable, host_target, resolve
 from tilewright.errors import TargetError
 from tilewright.runtime.host import HOST
-from tilewright.target import Target, missing_features
+from tilewright.target import CPUS, Target, missing_features
 
+LESSER = ("x86-64-v2", "x86-64-v3")
+"""What richer machines are taken for too: `make test-hosts`."""
 UNITS = {
     "amx-tile": "AMX",
     "avx512fp16": "AVX-512 FP16",
@@ -40,6 +42,12 @@ def runs(target: Target | str) -> bool:
     except TargetError:
         return False
     return True
+
+
+def lesser() -> list[str]:
+    """Those of `LESSER` that this machine has more than."""
+    features = set(host_target().features)
+    return [name for name in LESSER if CPUS[name].features < features]
 
 
 @dataclass
@@ -128,3 +136,7 @@ class ReportsProcessors:
             terminalreporter.section("processors")
             for line in self.processors.summary():
                 terminalreporter.write_line(line)
+
+
+if __name__ == "__main__":
+    print(*lesser())

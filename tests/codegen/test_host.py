@@ -14,6 +14,8 @@ from tilewright.codegen.build import compile_func
 from tilewright.codegen.detect import host_target
 from tilewright.runtime.host import HOST
 from tilewright.target import Target
+from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
 
 from ..instructions import Assembler, beyond, widest
 
@@ -80,6 +82,25 @@ def test_code_keeps_to_the_processor_that_the_machine_is_taken_for(name: str) ->
             assert assembler.refused(text) == [], what
     vectors = [widest(text) for what, text in texts.items() if not what.startswith("glue")]
     assert max(vectors) == target.vector_bits
+
+
+@pytest.mark.parametrize(
+    "text", ["generic", "neoverse-n1", "neoverse-v1", "neoverse-v1 -mattr=-sve"]
+)
+def test_code_for_arm_keeps_to_its_features(text: str) -> None:
+    """Masks are what SVE has instructions for."""
+    target = Target.parse(f"cpu -mcpu={text} -threads=1")
+    code = compile_func(masked(), target).assembly()
+    assert beyond(code, target) == []
+    assert bool(beyond(code, Target.cpu("generic"))) is ("sve" in target.features)
+
+
+def masked() -> Func:
+    """Elements of a vector as a mask in memory says."""
+    return parse("""
+def f(X: T.Buffer((16,), "float32"), N: T.Buffer((16,), "int64"), Y: T.Buffer((16,), "float32")):
+    Y[T.ramp(0, 1, 16)] = T.load(X[T.ramp(0, 1, 16)], mask=N[T.ramp(0, 1, 16)] > T.broadcast(0, 16))
+""")
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,7 @@ import numpy as np
 
 from tilewright import ops
 from tilewright.autotune.candidates import Rowspace
-from tilewright.autotune.search import default_trace
-from tilewright.autotune.sketch import sketches
+from tilewright.autotune.search import Search, SearchConfig
 from tilewright.codegen.build import compile_func
 from tilewright.target import CPUS, Target
 from tilewright.tir.ir import Func
@@ -120,9 +119,11 @@ def check_processor(name: str) -> int:
 def schedules(func: Func, target: Target) -> Iterator[tuple[str, Func]]:
     """The function as it is written and scheduled in some ways, with names."""
     yield "as written", func
-    yield "default", default_trace(func, target).apply(func).func
+    config = SearchConfig(model=False, random=0.0, temperature=0.0)  # that of `default_trace`
+    search = Search(func, target, config=config)
+    yield "default", search.ask(1)[0].trace.apply(func).func
     rng = np.random.default_rng(0)
-    for sketch in sketches(func, target)[:SKETCHES]:
+    for sketch in search.sketches[:SKETCHES]:
         for row in Rowspace(sketch).sample(rng, 1):
             scheduled = sketch.trace.with_row(row.tolist()).apply(func)
             yield f"{sketch.name} {row.tolist()}", scheduled.func
