@@ -96,10 +96,10 @@ def test_code_for_arm_keeps_to_its_features(text: str) -> None:
 
 
 def masked() -> Func:
-    """Elements of a vector as a mask in memory says."""
+    """Elements of a vector that a mask in memory names."""
     return parse("""
-def f(X: T.Buffer((16,), "float32"), N: T.Buffer((16,), "int64"), Y: T.Buffer((16,), "float32")):
-    Y[T.ramp(0, 1, 16)] = T.load(X[T.ramp(0, 1, 16)], mask=N[T.ramp(0, 1, 16)] > T.broadcast(0, 16))
+def f(X: T.Buffer((4,), "float32"), N: T.Buffer((4,), "int64"), Y: T.Buffer((4,), "float32")):
+    T.store(Y[T.ramp(0, 1, 4)], X[T.ramp(0, 1, 4)], mask=N[T.ramp(0, 1, 4)] > T.broadcast(0, 4))
 """)
 
 
