@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.codegen.build import Compiled, compile_func
 from tilewright.codegen.detect import host_target
 from tilewright.runtime.host import HOST
-from tilewright.target import Target
+from tilewright.target import CPUS, Target
+from tilewright.tir.ir import Func
 
 from .hosts import LESSER, Processors, lesser, runs, why_not
+from .matrix import __main__ as matrix
 
 x86 = pytest.mark.skipif(host_target().arch != "x86_64", reason="these processors are x86-64")
 
@@ -83,3 +86,36 @@ def test_lesser_processors_are_those_that_the_machine_has_more_than(
 ) -> None:
     monkeypatch.setattr("tests.hosts.host_target", lambda: Target.cpu(name))
     assert lesser() == list(LESSER[:count])
+
+
+def test_the_matrix_has_every_set_of_features() -> None:
+    tried = {CPUS[name].features for name in matrix.PROCESSORS}
+    assert [name for name, cpu in CPUS.items() if cpu.features not in tried] == []
+
+
+def test_the_matrix_notices_code_for_another_processor(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def of_haswell(func: Func, target: Target) -> Compiled:
+        return compile_func(func, "cpu -mcpu=haswell -threads=1")
+
+    monkeypatch.setattr(matrix, "CASES", [("add_relu_func", {"n": 131})])
+    assert matrix.check_processor("haswell") == 0
+    monkeypatch.setattr(matrix, "compile_func", of_haswell)
+    assert matrix.check_processor("x86-64-v2") > 0
+    printed = capsys.readouterr().out
+    assert "x86-64-v2 add_relu_func(n=131) default: v" in printed
+    assert "(takes avx)" in printed
+
+
+def test_the_matrix_counts_a_compiler_that_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho at znver1 matmul_func default\nkill -ABRT $$\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    assert matrix.run_child("znver1") == 1
+    printed = capsys.readouterr().out
+    assert "at znver1 matmul_func default" in printed
+    assert "exit status -6" in printed
