@@ -66,7 +66,7 @@ def test_columns(width: int, dtype: str) -> None:
 
 
 def test_each_vector_takes_as_many_shuffles_as_its_width_has_bits() -> None:
-    code = compile_func(square(16), WIDE)
+    code = check(square(16), target=WIDE)
     assert code.llvm_text.count("shufflevector") == 16 * 4
     assert "vgather" not in code.assembly()
 
@@ -139,7 +139,7 @@ def f(X: T.Buffer((4, 100), "int8"), Y: T.Buffer((64,), "int8")):
     for c in T.vectorized(64):
         Y[c] = R[c % 4, c // 4]
 """)
-    code = compile_func(func, WIDE).assembly()
+    code = check(func, target=WIDE).assembly()
     assert "vpshufb" in code
     assert "vpunpck" not in code
 

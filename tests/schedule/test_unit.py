@@ -25,6 +25,7 @@ from .programs import diagonal, elementwise, loops, matmul, rowsum
 
 SERIAL = "cpu -threads=1"
 AVX2 = "cpu -mcpu=x86-64-v3 -threads=1"
+AMX = "cpu -mcpu=sapphirerapids -threads=1"
 
 
 def int8_matmul(n: int = 6, m: int = 32, k: int = 8) -> Func:
@@ -233,7 +234,7 @@ def test_product_of_matrices(golden: Golden) -> None:
     rng = np.random.default_rng(0)
     a = rng.integers(0, 255, (64, 128), np.uint8, endpoint=True)
     b = rng.integers(-128, 127, (128, 32), np.int8, endpoint=True)
-    for target in filter(runs, (SERIAL, "cpu -mcpu=x86-64 -threads=1", AVX2)):
+    for target in filter(runs, (SERIAL, "cpu -mcpu=x86-64 -threads=1", AVX2, AMX)):
         c = np.zeros((64, 32), np.int32)
         to_module(compile_func(found, target))(a, b, c)
         np.testing.assert_array_equal(c, a.astype(np.int32) @ b.astype(np.int32))
@@ -312,7 +313,7 @@ def test_accumulators_in_registers() -> None:
     check_meaning(func, sch.func)
     again = Trace.from_json(sch.trace.to_json()).apply(func).func
     assert func_text(again) == func_text(sch.func)
-    for target in filter(runs, (SERIAL, "cpu -mcpu=x86-64 -threads=1", AVX2)):
+    for target in filter(runs, (SERIAL, "cpu -mcpu=x86-64 -threads=1", AVX2, AMX)):
         rng = np.random.default_rng(0)
         a = rng.integers(0, 10, (7, 16)).astype(np.uint8)
         b = rng.integers(-9, 10, (16, 64)).astype(np.int8)
