@@ -75,7 +75,7 @@ def check_machine(manifest: Manifest, flags: frozenset[str] | None) -> None:
             manifest.target,
             ", ".join(beyond),
             HOST,
-            limit,
+            str(limit).removeprefix("cpu "),
             hint=f"build it for that target, or unset {HOST}",
         )
     if flags is None:
