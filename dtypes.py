@@ -6,6 +6,8 @@ lowering; buffers are always of a scalar dtype.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from functools import cache
 from typing import Literal, NamedTuple, cast
 
@@ -47,6 +49,8 @@ _SCALARS: dict[str, Info] = {
     ]
 }
 SCALARS: tuple[str, ...] = tuple(_SCALARS)
+MAX_BYTES = 2**63 - 1
+"""Of a tensor: numpy counts no further."""
 ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
@@ -88,6 +92,18 @@ def nbytes(dtype: str) -> int:
     """Bytes that a value takes in memory, all lanes together."""
     facts = info(dtype)
     return facts.bits // 8 * facts.lanes
+
+
+def span_bytes(shape: Sequence[int], strides: Sequence[int] | None, dtype: str) -> int:
+    """Bytes from the first element of a tensor to the end of its last one.
+
+    `strides` are in elements, `None` is compact. Extents of 0 count as 1, as numpy counts them.
+    """
+    extents = [max(n, 1) for n in shape]
+    if strides is None:
+        return math.prod(extents) * nbytes(dtype)
+    reach = sum((n - 1) * s for n, s in zip(extents, strides, strict=True))
+    return max(reach + 1, *strides, 0) * nbytes(dtype)
 
 
 @cache

@@ -83,7 +83,8 @@ def placeholder(
 
     `constant` says that the operand is known ahead of the calls: what is computed of it alone, a
     packed copy for instance, may be computed once (`Module.pack`).
-    `value_range` (low, high), high exclusive, bounds the integers that it holds.
+    `value_range` (low, high), high exclusive, bounds the integers that it holds: calls check them.
+    Raises `IRError` for what no array has: negative extents, more than 2**63 - 1 bytes.
     """
     _check_name(name)
     extents = _shape(name, shape)
@@ -102,6 +103,7 @@ def placeholder(
         if low >= high:
             raise IRError("{0}: value_range ({1}, {2}) holds no value", name, low, high)
         value_range = low, high
+    _check_size(name, extents, steps, _dtype(dtype))
     return Tensor(name, extents, _dtype(dtype), steps, "global", constant, value_range)
 
 
@@ -160,6 +162,8 @@ def compute(
     value = fn(*indices)
     values = value if isinstance(value, tuple) else (value,)
     results = tuple(ir.as_expr(v) for v in values)
+    for result in results:
+        _check_size(own, extents, None, result.dtype)
     if not results:
         raise IRError("{0}: the function returned an empty tuple; expected values", own)
     if not isinstance(name, str):
@@ -405,6 +409,17 @@ def _extent(name: str, extent: Any) -> int:
     if value < 0:
         raise IRError("{0}: extent {1} is negative", name, value)
     return value
+
+
+def _check_size(
+    name: str, shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str
+) -> None:
+    size = dtypes.span_bytes(shape, strides, dtype)
+    if size > dtypes.MAX_BYTES:
+        raise IRError(
+            "{0}: shape {1} takes {2} bytes; expected at most {3}, as an array has",
+            name, shape, size, dtypes.MAX_BYTES,
+        )  # fmt: skip
 
 
 def _integer(name: str, what: str, value: Any) -> int:
