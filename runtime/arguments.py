@@ -2,6 +2,9 @@
 
 Nothing is ever copied or converted on the way: what does not fit is refused, and the error says
 how to make it fit.
+
+An object's class is asked of the interpreter (`type`), and an array's shape, strides and address of
+numpy: what a subclass overrides or an attribute claims is not believed.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import ArgumentError
-from .dlpack import View, matcher
+from .dlpack import View, class_name, matcher
 from .dlpack import view as dlpack_view
 from .ndarray import address_reader
 from .signature import Argument, Signature
@@ -115,7 +118,7 @@ def _tensor_binder(argument: Argument) -> OneBinder:
             pointer = address(value)
             if not pointer & mask and (not written or value.flags.writeable):
                 return pointer
-        elif not isinstance(value, np.ndarray):
+        elif not _is_array(value):
             found = match(value)
             if found is not None and not found[0] & mask:
                 owners.append(found[1])
@@ -145,27 +148,44 @@ def _tensor_binder(argument: Argument) -> OneBinder:
     return bind
 
 
+def _is_array(value: object) -> bool:
+    return issubclass(type(value), np.ndarray)
+
+
+def _plain(value: Any) -> np.ndarray[Any, Any]:
+    """The array without its subclass: its attributes are those of numpy."""
+    plain: np.ndarray[Any, Any] = np.ndarray.view(value, np.ndarray)
+    return plain
+
+
 def _view(value: Any, name: str) -> View:
-    if isinstance(value, np.ndarray):
-        if isinstance(value, np.ma.MaskedArray):
+    if _is_array(value):
+        if issubclass(type(value), np.ma.MaskedArray):
             raise ArgumentError(
                 "argument {0}: expected a plain array, found a masked array",
                 name,
                 hint=f"pass {name}.filled(...), or {name}.data if the mask may be ignored",
             )
-        dtype = value.dtype
-        text = dtype.name if dtype.isnative else f"{dtype.name} of foreign byte order"
-        interface = value.__array_interface__
-        pointer, read_only = interface["data"]
-        return View(pointer, text, value.shape, value.strides, read_only, value)
-    if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
-        return dlpack_view(value, name)
-    raise ArgumentError(
-        "argument {0}: expected an array, found {1}",
-        name,
-        type(value).__name__,
-        hint=f"pass numpy.asarray({name}), or anything with __dlpack__",
-    )
+        plain = _plain(value)
+        pointer, read_only = plain.__array_interface__["data"]
+        return View(pointer, _dtype_text(plain), plain.shape, plain.strides, read_only, value)
+    found = dlpack_view(value, name)
+    if found is None:
+        raise ArgumentError(
+            "argument {0}: expected an array, found {1}",
+            name,
+            class_name(value),
+            hint=f"pass numpy.asarray({name}), or anything with __dlpack__",
+        )
+    return found
+
+
+def _dtype_text(array: np.ndarray[Any, Any]) -> str:
+    """The name of a dtype. Classes of records may be called anything, `float` with 32 bits too."""
+    dtype = array.dtype
+    if issubclass(dtype.type, np.void):
+        return f"records of {dtype.itemsize} bytes"
+    return dtype.name if dtype.isnative else f"{dtype.name} of foreign byte order"
 
 
 def _strides(view: View) -> tuple[int, ...]:
@@ -289,10 +309,9 @@ def _scalar_binder(argument: Argument) -> OneBinder:
         return int(item)
 
     def bind_integer(value: Any, _owners: list[Any]) -> Any:
-        try:
-            number = operator.index(_item(value, argument))
-        except TypeError:
-            raise _scalar_error(argument, value) from None
+        number = _item(value, argument)
+        if isinstance(number, float):
+            raise _scalar_error(argument, value)
         if not low <= number <= high:
             raise ArgumentError(
                 "argument {0}: expected an {1} from {2} to {3}, found {4}",
@@ -306,7 +325,7 @@ def _scalar_binder(argument: Argument) -> OneBinder:
 
     def bind_float(value: Any, _owners: list[Any]) -> Any:
         item = _item(value, argument)
-        if isinstance(item, bool) or not isinstance(item, (int, float)):
+        if isinstance(item, bool):
             raise _scalar_error(argument, value)
         try:
             number = float(item)
@@ -317,16 +336,28 @@ def _scalar_binder(argument: Argument) -> OneBinder:
     return {"bool": bind_bool, "float": bind_float}.get(facts.kind, bind_integer)
 
 
-def _item(value: Any, argument: Argument) -> Any:
-    """A Python number of a Python number, numpy scalar or 0-d array."""
-    if isinstance(value, (bool, int, float)):
-        return value
-    if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
-        return value.item()
+def _item(value: Any, argument: Argument) -> bool | int | float:
+    """The number in a Python number, a numpy scalar, a 0-d array or what has `__index__`.
+
+    What a subclass makes of its number does not count.
+    """
+    item, kind = value, type(value)
     try:
-        return operator.index(value)
-    except TypeError:
-        raise _scalar_error(argument, value) from None
+        if issubclass(kind, np.ndarray):
+            plain = _plain(value)
+            item = plain.item() if plain.ndim == 0 else plain
+        elif issubclass(kind, np.generic):
+            item = np.generic.item(value)
+        kind = type(item)
+        if kind is bool:
+            return bool(item)
+        if issubclass(kind, int):
+            return int.__index__(item)
+        if issubclass(kind, float):
+            return float.__float__(item)
+        return int.__index__(operator.index(item))
+    except Exception as error:
+        raise _scalar_error(argument, value) from error
 
 
 def _float_bits(number: float, argument: Argument) -> Any:
@@ -348,7 +379,7 @@ def _scalar_error(argument: Argument, value: Any) -> ArgumentError:
         argument.name,
         argument.dtype,
         lambda: _show(value),
-        type(value).__name__,
+        class_name(value),
     )
 
 
@@ -362,7 +393,10 @@ def _range_error(argument: Argument, number: float) -> ArgumentError:
 
 
 def _show(value: Any) -> str:
-    if isinstance(value, int) and value.bit_length() > 128:
+    if type(value) is int and value.bit_length() > 128:
         return f"an integer of {value.bit_length()} bits"
-    text = repr(value)
+    try:
+        text = str(repr(value))
+    except Exception:  # noqa: BLE001  the object's own code, which may raise anything
+        return "an object that cannot be shown"
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -3,17 +3,23 @@
 The capsule is looked into and never consumed: it is kept alive for as long as a kernel runs, and
 gives its tensor back when it is dropped. Reading the structure here, not in numpy, is what admits
 bfloat16 and float8, which numpy's own import refuses.
+
+Objects may raise anything and return anything: that is refused. What a capsule says of its tensor
+is compared with what the kernel takes; whether there is memory at the address that it gives, nobody
+can know but who made it.
 Source: the DLPack specification, versions 0 and 1 (dlpack.h).
 """
 
 from __future__ import annotations
 
 import ctypes
+import operator
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import ArgumentError
+from .signature import compact_strides
 
 CPU = 1
 _DEVICES = {
@@ -88,9 +94,10 @@ def matcher(dtype: str, shape: Sequence[int], strides: Sequence[int], written: b
     `strides` count elements. `view` takes more, and says what is wrong with the rest; this says
     yes in half the time.
     """
+    rank = len(shape)
     words = f"={len(shape)}q"
     sizes, steps = struct.pack(words, *shape), struct.pack(words, *strides)
-    kind = (len(shape), *_CODES[dtype], 1)
+    kind, highest = (rank, *_CODES[dtype], 1), _highest_address(dtype, shape, strides)
     words_at, whole_at = (ctypes.c_char * len(sizes)).from_address, _WHOLE.from_address
     unpack, version, refused = _BOTH.unpack, (_MAX_MAJOR, 0), _READ_ONLY if written else 0
 
@@ -100,14 +107,17 @@ def matcher(dtype: str, shape: Sequence[int], strides: Sequence[int], written: b
                 return None
             capsule = value.__dlpack__(max_version=version)
             address = _get_pointer(capsule, b"dltensor_versioned")
-        except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
+        except Exception:  # noqa: BLE001  the object's own code; `view` says what it raises
             return None
         found = unpack(whole_at(address))
-        if found[8:12] != kind or found[0] > _MAX_MAJOR or found[4] & refused or not found[13]:
+        if found[8:12] != kind or found[0] > _MAX_MAJOR or found[4] & refused or found[6] != CPU:
+            return None
+        if rank and not (found[12] and found[13]):
             return None
         if words_at(found[12]).raw != sizes or words_at(found[13]).raw != steps:
             return None
-        return found[5] + found[14], capsule
+        pointer = found[5] + found[14]
+        return (pointer, capsule) if found[5] and pointer <= highest else None
 
     return match
 
@@ -117,20 +127,23 @@ def device_name(device: tuple[int, int]) -> str:
     return f"{_DEVICES.get(kind, f'device type {kind}')}:{index}"
 
 
-def view(value: Any, name: str) -> View:
-    """The memory of an object that has `__dlpack__`.
+def class_name(value: object) -> str:
+    """The name of an object's class, which its metaclass has no say in."""
+    return str(type.__dict__["__name__"].__get__(type(value)))
+
+
+def view(value: Any, name: str) -> View | None:
+    """The memory of an object that has `__dlpack__`; `None` of one that has not.
 
     `name` is the argument to blame in the `ArgumentError` that is raised for memory that is not on
-    the CPU and for an object that does not export itself.
+    the CPU, for an object that does not export itself and for a tensor that cannot be.
     """
-    kind, index = value.__dlpack_device__()
-    if kind != CPU:
-        raise ArgumentError(
-            "argument {0}: expected memory on the CPU, found an array on {1}",
-            name,
-            device_name((int(kind), int(index))),
-            hint=f"copy it to the CPU first, {name}.cpu() for instance",
-        )
+    try:
+        if not (hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__")):
+            return None
+    except Exception as error:
+        raise _no_export(value, name, error) from error
+    _check_device(_device(value, name), name)
     capsule = _export(value, name)
     try:
         address = _get_pointer(capsule, b"dltensor_versioned")
@@ -144,12 +157,43 @@ def view(value: Any, name: str) -> View:
     return _view(address + VERSION.size, bool(flags & _READ_ONLY), capsule, name)
 
 
+def _device(value: Any, name: str) -> tuple[int, int]:
+    try:
+        found = value.__dlpack_device__()
+    except Exception as error:
+        raise _no_export(value, name, error) from error
+    try:
+        kind, index = found
+        return operator.index(kind), operator.index(index)
+    except Exception as error:
+        raise ArgumentError(
+            "argument {0}: expected two integers of __dlpack_device__ of {1}, found {2}",
+            name,
+            class_name(value),
+            class_name(found),
+            hint="the first is 1 for memory on the CPU",
+        ) from error
+
+
+def _check_device(device: tuple[int, int], name: str) -> None:
+    if device[0] != CPU:
+        raise ArgumentError(
+            "argument {0}: expected memory on the CPU, found an array on {1}",
+            name,
+            lambda: device_name(device),
+            hint=f"copy it to the CPU first, {name}.cpu() for instance",
+        )
+
+
 def _unversioned(capsule: object, value: object, name: str) -> View:
     try:
         address = _get_pointer(capsule, b"dltensor")
     except ValueError:
         raise ArgumentError(
-            "argument {0}: __dlpack__ of {1} gives no tensor", name, type(value).__name__
+            "argument {0}: __dlpack__ of {1} gives no tensor",
+            name,
+            class_name(value),
+            hint="expected a capsule that nobody has taken the tensor of",
         ) from None
     return _view(address, False, capsule, name)
 
@@ -160,27 +204,66 @@ def _export(value: Any, name: str) -> object:
             return value.__dlpack__(max_version=(_MAX_MAJOR, 0))
         except TypeError:  # an exporter of the unversioned protocol
             return value.__dlpack__()
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise ArgumentError(
-            "argument {0}: {1} does not export its memory: {2}", name, type(value).__name__, error
-        ) from error
+    except Exception as error:
+        raise _no_export(value, name, error) from error
+
+
+def _no_export(value: object, name: str, error: Exception) -> ArgumentError:
+    return ArgumentError(
+        "argument {0}: {1} does not export its memory: {2}",
+        name,
+        class_name(value),
+        lambda: _text_of(error),
+    )
+
+
+def _text_of(error: Exception) -> str:
+    try:
+        return str(error) or class_name(error)
+    except Exception:  # noqa: BLE001
+        return class_name(error)
 
 
 def _view(address: int, read_only: bool, capsule: object, name: str) -> View:
-    data, _, _, rank, code, bits, lanes, shape, strides, offset = TENSOR.unpack(
+    data, device, index, rank, code, bits, lanes, shape, strides, offset = TENSOR.unpack(
         _BODY.from_address(address)
     )
+    _check_device((device, index), name)
     if not 0 <= rank <= _MAX_DIMENSIONS:
         raise ArgumentError("argument {0}: exported with {1} dimensions", name, rank)
     dtype = _DTYPES.get((code, bits)) if lanes == 1 else None
     if dtype is None:
         dtype = f"DLPack type {code} of {bits} bits and {lanes} lanes"
+    if rank and not shape:
+        raise ArgumentError("argument {0}: exported with {1} dimensions and no shape", name, rank)
     words, itemsize = _RANKS[rank], bits // 8
+    extents = tuple(words.from_address(shape)[:]) if rank else ()
+    steps = tuple(words.from_address(strides)[:]) if rank and strides else None
+    if data == 0 and 0 not in extents:
+        raise ArgumentError("argument {0}: exported with a null pointer to its elements", name)
+    if dtype in _CODES and data + offset > _highest_address(dtype, extents, steps):
+        raise ArgumentError(
+            "argument {0}: exported with elements beyond the last address: shape {1}, strides of "
+            "{2} elements, at {3:#x} + {4}",
+            name,
+            extents,
+            steps,
+            data,
+            offset,
+        )
     return View(
         data + offset,
         dtype,
-        tuple(words.from_address(shape)[:]) if rank else (),
-        tuple([n * itemsize for n in words.from_address(strides)[:]]) if strides else None,
+        extents,
+        None if steps is None else tuple([n * itemsize for n in steps]),
         read_only,
         capsule,
     )
+
+
+def _highest_address(dtype: str, shape: Sequence[int], strides: Sequence[int] | None) -> int:
+    """Where a tensor may begin at most so that its elements have addresses."""
+    steps = compact_strides(tuple(shape)) if strides is None else strides
+    reach = sum(abs((n - 1) * s) for n, s in zip(shape, steps, strict=True))
+    itemsize = _CODES[dtype][1] // 8
+    return (1 << 64) - (1 if 0 in shape else (reach + 1) * itemsize)

@@ -209,6 +209,7 @@ def test_an_exporter_of_something_else_is_named(probe: Make) -> None:
 def test_types_offsets_and_missing_strides(probe: Make, code: int, bits: int, dtype: str) -> None:
     raw = Raw(code, bits, (2, 3))
     found = view(raw, "a")
+    assert found is not None
     assert (found.dtype, found.shape, found.strides) == (dtype, (2, 3), None)
     assert found.pointer == ctypes.addressof(raw.memory) + 16
     p = probe(Argument("a", dtype, (2, 3)))
