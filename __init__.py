@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import errors
+from . import forks as forks  # watches forks from here on
 from .errors import (
     ArgumentError,
     ArtifactError,

@@ -34,6 +34,7 @@ def build(
     *,
     strict_fp: bool = False,
     tolerance: float | None = None,
+    trust_indices: bool = False,
 ) -> Module:
     """Compile one kernel; nothing is measured or tuned.
 
@@ -45,6 +46,10 @@ def build(
     multiplications and additions. `tolerance` allows records that compute by other algebra
     (convolutions by Winograd's) whose errors were no larger, in the measure of `autotune.verify`;
     without it none is used but a pinned one. What was compiled before comes from a cache on disk.
+
+    Calls check the values of integer tensors that have a `value_range`, one pass over their memory.
+    With `trust_indices` they do not, and a value out of its range makes the kernel read or write
+    other memory.
 
     LLVM may end a process instead of refusing a program. A schedule that comes from elsewhere (no
     session on this host measured it, as its record says) and code for another processor than this
@@ -59,7 +64,8 @@ def build(
 
     resolved = resolve(target)
     choice = choose(program, resolved, database, allow, tolerance)
-    return to_module(_compile(choice, resolved, strict_fp=strict_fp), choice.origin)
+    compiled = _compile(choice, resolved, strict_fp=strict_fp)
+    return to_module(compiled, choice.origin, trust_indices=trust_indices)
 
 
 def build_library(

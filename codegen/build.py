@@ -94,7 +94,9 @@ def compile_func(
         emitted = []
         for part, called in zip((kernel, *packers), (signature, *signature.packers), strict=True):
             lowered = lower(part, target, strict_fp=strict_fp, trace=trace)
-            text, parallel = llvm.emit(lowered, called, target, strict_fp=strict_fp)
+            text, parallel = llvm.emit(
+                lowered, called, target, strict_fp=strict_fp, kernel=signature
+            )
             emitted.append((lowered, text, parallel))
     except RecursionError as error:
         raise _too_deep(func) from error
@@ -146,9 +148,12 @@ def _parts(func: Func, name: str) -> tuple[Func, list[Func], dict[Buffer, Packin
     return take_ahead(func, ahead), packers, packings
 
 
-def to_module(compiled: Compiled, origin: Origin | None = None) -> Module:
+def to_module(
+    compiled: Compiled, origin: Origin | None = None, *, trust_indices: bool = False
+) -> Module:
     """Load compiled code into this process.
 
+    With `trust_indices` calls do not check the values of tensors that have a `value_range`.
     Raises `TargetError` if it is for another machine, `BuildError` if it does not load.
     """
     check_runnable(compiled.target)
@@ -162,10 +167,15 @@ def to_module(compiled: Compiled, origin: Origin | None = None) -> Module:
                 hint="install libgomp1, or compile for one thread: cpu -threads=1",
             )
         imports = {symbol: runtime.symbol_address(symbol) for symbol in OPENMP}
-    loaded = load_object(compiled.object_code, compiled.signature.symbols, imports)
+    symbols = compiled.signature.symbols
+    variables = (compiled.signature.teams_symbol,) if compiled.parallel else ()
+    loaded = load_object(compiled.object_code, (*symbols, *variables), imports)
+    addresses, teams = loaded.addresses[: len(symbols)], loaded.addresses[len(symbols) :]
+    for address in teams:
+        openmp.connect(address)
     return Module(
         compiled.signature,
-        loaded.addresses,
+        addresses,
         compiled.target,
         origin=Origin("schedule") if origin is None else origin,
         sources={
@@ -175,6 +185,8 @@ def to_module(compiled: Compiled, origin: Origin | None = None) -> Module:
         },
         glue=make_glue,
         owner=loaded.owner,
+        parallel=compiled.parallel,
+        trust_indices=trust_indices,
     )
 
 

@@ -2,7 +2,8 @@
 
 For each argument the code compares what the kernel was compiled for with the fields of numpy's
 array object (type, dtype, rank, extents, contiguity or strides, alignment, writability), then
-checks that outputs overlap with nothing, releases the GIL and calls. Whatever is not an exact match
+checks that outputs overlap with nothing, releases the GIL, looks at the values of index arrays and
+calls. Whatever is not an exact match
 is handed over, arguments and all, to the checked entry in Python, which accepts it (DLPack, a
 subclass, memory that only seems to overlap) or raises the error that says what is wrong. So the
 glue decides nothing on its own, it only knows the common case when it sees it.
@@ -23,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import dtypes
+from ..forks import TEAMS, UNANNOUNCED
 from ..runtime.ndarray import (
     C_CONTIGUOUS,
     DATA,
@@ -36,7 +38,10 @@ from ..runtime.ndarray import (
     WRITEABLE,
     layout_is_known,
 )
+from ..runtime.ranges import checked_limits
 from ..runtime.signature import Argument, Signature
+from .detect import host_target
+from .glue_range import range_function
 
 _METH_FASTCALL = 0x0080
 _ENTRY = "tilewright_glue"
@@ -51,17 +56,19 @@ def make_glue(
     signature: Signature,
     fallback: Callable[..., None],
     fail: Callable[[int], None],
+    parallel: bool = False,
 ) -> Callable[..., None] | None:
     """A builtin function that calls the kernel at `kernel_address`.
 
     It calls `fallback` with the arguments where they are not plainly those of `signature`, and
-    `fail` with the status if the kernel returns one that is not 0. The caller keeps the kernel's
-    code alive (by what `fallback` refers to). `None` for scalars of narrow floats, and where
+    `fail` with the status if the kernel returns one that is not 0. That a `parallel` kernel runs on
+    one thread in a forked process is for `fallback` to say. The caller keeps the kernel's code
+    alive (by what `fallback` refers to). `None` for scalars of narrow floats, and where
     the interpreter's or numpy's objects are laid out in a way that is not known.
     """
     if not layout_is_known() or any(_is_narrow_scalar(a) for a in signature.arguments):
         return None
-    code = _compile(tuple(replace(a, name="") for a in signature.arguments))
+    code = _compile(tuple(replace(a, name="") for a in signature.arguments), parallel)
     name = ctypes.c_char_p(signature.name.encode())
     method = _MethodDef(name, code.address, _METH_FASTCALL, None)
     state = (fallback, fail, kernel_address.to_bytes(8, sys.byteorder), code, method, name)
@@ -95,14 +102,17 @@ def _is_narrow_scalar(argument: Argument) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _compile(arguments: tuple[Argument, ...]) -> _Code:
+def _compile(arguments: tuple[Argument, ...], parallel: bool) -> _Code:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=1)
+    host = host_target()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=host.mcpu, features=host.llvm_features, opt=1
+    )
     engine = llvm.create_mcjit_compiler(
-        llvm.parse_assembly(_Emitter().function(arguments)), machine
+        llvm.parse_assembly(_Emitter().text(arguments, parallel)), machine
     )
     engine.finalize_object()
     kept = (engine, [dtypes.to_numpy(a.dtype) for a in arguments])
@@ -114,10 +124,14 @@ class _Emitter:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.above: dict[str, None] = {}
         self.count = 0
 
-    def function(self, arguments: tuple[Argument, ...]) -> str:
+    def text(self, arguments: tuple[Argument, ...], parallel: bool) -> str:
         self.require(f"icmp eq i64 %nargs, {len(arguments)}")
+        if parallel:
+            teams = f"inttoptr (i64 {ctypes.addressof(TEAMS)} to ptr)"
+            self.require(f"icmp ne i32 {self.let(f'load i32, ptr {teams}')}, {UNANNOUNCED}")
         values = [
             self.tensor(i, a) if a.kind == "tensor" else self.scalar(i, a)
             for i, a in enumerate(arguments)
@@ -132,6 +146,9 @@ class _Emitter:
             f"%kernel.p = getelementptr i8, ptr %box, i64 {payload}",
             "%kernel = load ptr, ptr %kernel.p, align 1",
             f"%state = call ptr {_symbol('PyEval_SaveThread')}()",
+        ]
+        self.ranges(arguments, values)
+        self.lines += [
             f"%status = call i32 %kernel({parameters})",
             f"call void {_symbol('PyEval_RestoreThread')}(ptr %state)",
             "%ok = icmp eq i32 %status, 0",
@@ -154,6 +171,9 @@ class _Emitter:
             "ret ptr %raised",
             "error:",
             "ret ptr null",
+            "outside:",
+            f"call void {_symbol('PyEval_RestoreThread')}(ptr %state)",
+            "br label %slow",
             "slow:",
             f"%fallback.p = getelementptr i8, ptr %self, i64 {item}",
             "%fallback = load ptr, ptr %fallback.p",
@@ -162,8 +182,9 @@ class _Emitter:
             "ret ptr %result",
         ]
         body = "\n  ".join(self.lines)
+        above = "".join(f"{text}\n" for text in self.above)
         return (
-            f"define ptr @{_ENTRY}(ptr %self, ptr %args, i64 %nargs) {{\n"
+            f"{above}define ptr @{_ENTRY}(ptr %self, ptr %args, i64 %nargs) {{\n"
             f"entry:\n  %cell = alloca ptr\n  {body}\n}}\n"
         )
 
@@ -242,6 +263,21 @@ class _Emitter:
                 after = self.let(f"icmp ule ptr {y_end}, {x}")
                 self.require(f"or i1 {before}, {after}")
 
+    def ranges(self, arguments: tuple[Argument, ...], values: list[str]) -> None:
+        """Look at the values of index arrays, without the GIL: that takes as long as they are."""
+        for number, (argument, value) in enumerate(zip(arguments, values, strict=True)):
+            limits = checked_limits(argument)
+            if limits is None:
+                continue
+            least, greatest = limits
+            if least > greatest:
+                self.require("icmp eq i1 true, false", "outside")
+                continue
+            name = f"in_range{number}"
+            function = range_function(name, argument, least, greatest)
+            self.above |= dict.fromkeys([*function.declarations, function.definition])
+            self.require(f"call i1 @{name}(ptr {value})", "outside")
+
     def let(self, text: str) -> str:
         self.count += 1
         self.lines.append(f"%v{self.count} = {text}")
@@ -255,9 +291,10 @@ class _Emitter:
     def equal(self, kind: str, value: str, expected: str) -> None:
         self.require(f"icmp eq {kind} {value}, {expected}")
 
-    def require(self, test: str) -> None:
+    def require(self, test: str, otherwise: str = "slow") -> None:
         holds = self.let(test)
-        self.lines += [f"br i1 {holds}, label %go{self.count}, label %slow", f"go{self.count}:"]
+        go = f"go{self.count}"
+        self.lines += [f"br i1 {holds}, label %{go}, label %{otherwise}", f"{go}:"]
 
 
 def _llvm_type(dtype: str) -> str:

@@ -21,10 +21,19 @@ from .llvm_text import Builder, Module, value_type
 
 
 def emit(
-    func: Func, signature: Signature, target: Target, *, strict_fp: bool = False
+    func: Func,
+    signature: Signature,
+    target: Target,
+    *,
+    strict_fp: bool = False,
+    kernel: Signature | None = None,
 ) -> tuple[str, bool]:
-    """The LLVM module of a lowered function, not optimised, and whether it needs OpenMP."""
-    module = Module(signature.name, target, strict_fp)
+    """The LLVM module of a lowered function, not optimised, and whether it needs OpenMP.
+
+    `kernel` is the signature of the kernel that it belongs to where it is a packer.
+    """
+    teams = (signature if kernel is None else kernel).teams_symbol
+    module = Module(signature.name, target, strict_fp, teams)
     written = stored_buffers(func.body)
     module.inputs = frozenset(p for p in func.params if type(p) is Buffer and p not in written)
     arrays = {n: p for n, p in enumerate(func.params) if type(p) is Buffer}

@@ -8,6 +8,10 @@ A thread has a contiguous share of the iterations, of which it takes a few at a 
 done its own helps the next one with what is left there: a processor that is slow or was taken away
 for a while does not hold up the others, and on a calm machine each thread touches the same memory
 in every loop, as if the shares were fixed.
+
+The object file has a variable, a pointer to an integer, that who loads it may set
+(`runtime.openmp.connect`). Where the integer is not 0, the process has no team to share with: the
+caller runs `.region` itself, without OpenMP's runtime, which takes it for the only thread.
 """
 
 from __future__ import annotations
@@ -49,14 +53,30 @@ def parallel(b: Builder, s: For) -> None:
     for number, (t, operand) in enumerate(fields):
         b.do(f"store {t} {operand}, ptr {_field(b, context_type, context, number)}")
     b.module.declare("GOMP_parallel", "declare void @GOMP_parallel(ptr, ptr, i32, i32)")
-    b.do(f"call void @GOMP_parallel(ptr @{name}.region, ptr {context}, i32 {threads}, i32 0)")
+    team, alone = b.new_block("team"), b.new_block("alone")
     going_on = b.new_block("joined")  # knows nothing of what memory held before
+    b.branch(b.op(f"icmp eq i32 {_refused(b)}, 0"), team, alone)
+    b.start(team)
+    b.do(f"call void @GOMP_parallel(ptr @{name}.region, ptr {context}, i32 {threads}, i32 0)")
+    b.jump(going_on)
+    b.start(alone)
+    b.do(f"call void @{name}.region(ptr {context})")
+    b.jump(going_on)
+    b.start(going_on)
     if may_fail:
         status = b.op(f"load i32, ptr {context}")
-        b.branch(b.op(f"icmp ne i32 {status}, 0"), b.failed, going_on)
-    else:
-        b.jump(going_on)
-    b.start(going_on)
+        succeeded = b.new_block("succeeded")
+        b.branch(b.op(f"icmp ne i32 {status}, 0"), b.failed, succeeded)
+        b.start(succeeded)
+
+
+def _refused(b: Builder) -> str:
+    """0 where a team may be made. The variable is one for all functions of an object file."""
+    allowed = f"{b.module.name}.allowed"
+    b.module.declare(allowed, f"@{allowed} = internal constant i32 0")
+    variable = b.module.teams
+    b.module.declare(variable, f"@{variable} = weak_odr protected global ptr @{allowed}")
+    return b.op(f"load i32, ptr {b.op(f'load ptr, ptr @{variable}')}")
 
 
 def _captured(b: Builder, s: For) -> tuple[list[Buffer], list[Var]]:

@@ -122,10 +122,14 @@ class Level:
 
 
 class Module:
-    """What the functions of a module share: declarations, helper functions, finished functions."""
+    """What the functions of a module share: declarations, helper functions, finished functions.
 
-    def __init__(self, name: str, target: Target, strict_fp: bool) -> None:
+    `teams` is the variable that says where parallel loops may have teams of threads.
+    """
+
+    def __init__(self, name: str, target: Target, strict_fp: bool, teams: str = "teams") -> None:
         self.name = name
+        self.teams = teams
         self.target = target
         self.fast = "" if strict_fp else "contract "
         self.f16c = "f16c" in target.features

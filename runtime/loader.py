@@ -25,12 +25,15 @@ _log = logging.getLogger(__name__)
 _REPLACING_SECONDS = 0.05
 
 
-def load(path: str | os.PathLike[str]) -> Module:
+def load(path: str | os.PathLike[str], *, trust_indices: bool = False) -> Module:
     """The module in a shared library, `matmul.so`, that has its manifest beside it.
 
     The file is read once: these bytes are checked and opened, whatever becomes of the path. A
     content that this process has loaded already is not opened again; the code stays for as long as
     the process. Any number of threads may load.
+
+    Calls check the values of integer tensors that have a `value_range`; with `trust_indices` they
+    do not, and a value out of its range makes the kernel read or write other memory.
 
     Raises `ArtifactError` for a library or manifest that is missing, damaged, of another version,
     or for a machine with instructions that this one does not have.
@@ -50,7 +53,17 @@ def load(path: str | os.PathLike[str]) -> Module:
     except OSError as error:
         raise ArtifactError("{0} does not load: {1}", library, error) from error
     addresses = [_symbol(loaded, symbol, library) for symbol in manifest.signature.symbols]
-    return Module(manifest.signature, addresses, target, origin=manifest.origin, owner=loaded)
+    if manifest.openmp:
+        openmp.connect(_symbol(loaded, manifest.signature.teams_symbol, library))
+    return Module(
+        manifest.signature,
+        addresses,
+        target,
+        origin=manifest.origin,
+        owner=loaded,
+        parallel=manifest.openmp,
+        trust_indices=trust_indices,
+    )
 
 
 def _read(library: Path) -> tuple[Manifest, bytes]:
@@ -108,7 +121,9 @@ def _symbol(loaded: ctypes.CDLL, symbol: str, library: Path) -> int:
     try:
         function = getattr(loaded, symbol)
     except AttributeError:
-        raise ArtifactError("{0} has no function {1}", library, symbol) from None
+        raise ArtifactError(
+            "{0} has no symbol {1}", library, symbol, hint="build the artifact anew"
+        ) from None
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
     return address

@@ -13,9 +13,12 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import ArgumentError, KernelError
+from ..forks import TEAMS, UNANNOUNCED
 from ..target import Target
+from . import openmp
 from .arguments import ctypes_parameters, make_binder
 from .memory import keep_freed_memory
+from .ranges import make_range_check, trusting
 from .signature import OUT_OF_MEMORY, Argument, Signature
 from .timer import Clock, Timing, time_calls, wait_for_threads
 
@@ -23,10 +26,11 @@ _LINE = 64
 _PLAIN = (np.ndarray, bool, int, float)
 OriginKind = Literal["record", "transfer", "model", "default", "schedule"]
 GlueFactory = Callable[
-    [int, Signature, Callable[..., None], Callable[[int], None]], Callable[..., None] | None
+    [int, Signature, Callable[..., None], Callable[[int], None], bool], Callable[..., None] | None
 ]
 """Makes a fast entry of: the kernel's address, its signature, the checked entry to hand over to
-where it cannot go on, and what to call with a status other than 0. `None` if it makes none."""
+where it cannot go on, what to call with a status other than 0, and whether the kernel runs in
+parallel. `None` if it makes none."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,10 @@ class Module:
 
     Call it with the arguments of its `signature`, outputs included: numpy arrays, or anything on
     the CPU that has `__dlpack__`; ml_dtypes arrays for bfloat16 and float8; numbers for scalars.
-    Nothing is copied: an argument that does not fit is refused with an `ArgumentError`. Calls
-    release the GIL and may run at the same time in several threads.
+    Nothing is copied: an argument that does not fit is refused with an `ArgumentError`. Integers
+    that are read and have a `value_range` are checked by each call, one pass over their memory;
+    another thread must not write them meanwhile. Calls release the GIL and may run at the same time
+    in several threads.
     """
 
     def __init__(
@@ -68,10 +74,14 @@ class Module:
         sources: Mapping[str, Callable[[], str]] | None = None,
         glue: GlueFactory | None = None,
         owner: object = None,
+        parallel: bool = False,
+        trust_indices: bool = False,
     ) -> None:
         """A module of the functions `signature.symbols` at `addresses`.
 
         Their code lives as long as `owner` is held. `sources` are texts made when asked for.
+        `parallel` says that they call OpenMP's runtime, `trust_indices` that the caller vouches for
+        the values of tensors with a `value_range`: they are not checked.
         """
         keep_freed_memory()
         self.signature = signature
@@ -80,15 +90,16 @@ class Module:
         self._sources = dict(sources or {})
         address, *others = addresses
         self._packings = {a.name: p for a in signature.arguments if (p := a.packing) is not None}
+        checked = trusting(signature) if trust_indices else signature
         self._packers = {
-            packer.arguments[0].name: _Kernel(packer, at, owner)
-            for packer, at in zip(signature.packers, others, strict=True)
+            packer.arguments[0].name: _Kernel(packer, at, owner, parallel)
+            for packer, at in zip(checked.packers, others, strict=True)
         }
         self._owner = owner
-        self._kernel = _Kernel(signature, address, owner)
+        self._kernel = _Kernel(checked, address, owner, parallel)
         self._entry: Callable[..., None] = self._kernel
         if glue is not None:
-            fast = glue(address, signature, self._kernel, self._kernel.fail)
+            fast = glue(address, checked, self._kernel, self._kernel.fail, parallel)
             self._entry = self._kernel if fast is None else fast
 
     def __call__(self, *arguments: Any) -> None:
@@ -125,7 +136,10 @@ class Module:
         )
 
     def bind(self, *arguments: Any) -> Callable[[], None]:
-        """The call with these arguments, checked now, as a function without parameters."""
+        """The call with these arguments, checked now, as a function without parameters.
+
+        Values that have a `value_range` are checked by each call, since they may change.
+        """
         checked = self._kernel.bind(arguments)
         if self._entry is self._kernel or not all(type(a) in _PLAIN for a in arguments):
             return checked
@@ -179,26 +193,37 @@ class Module:
 class _Kernel:
     """The checked entry: converts arguments in Python and calls through ctypes."""
 
-    def __init__(self, signature: Signature, address: int, owner: object) -> None:
+    def __init__(self, signature: Signature, address: int, owner: object, parallel: bool) -> None:
         prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *ctypes_parameters(signature))
         self.name = signature.name
         self.signature = signature
         self.function = prototype(address)
         self.binder = make_binder(signature)
+        self.check_ranges = make_range_check(signature)
         self.owner = owner
+        self.parallel = parallel
 
     def __call__(self, *arguments: Any) -> None:
-        values, _owners = self.binder(arguments)
-        status = self.function(*values)
-        if status:
-            self.fail(status)
+        values, owners = self.binder(arguments)
+        self.run(values, values, owners)
 
     def bind(self, arguments: tuple[Any, ...]) -> Callable[[], None]:
         values, owners = self.binder(arguments)
+        if self.check_ranges is not None:
+            self.check_ranges(values)
         converted = [
             make(value) for make, value in zip(self.function.argtypes, values, strict=True)
         ]
-        return partial(_run, self.function, converted, self.fail, owners)
+        return partial(self.run, values, converted, owners)
+
+    def run(self, values: list[Any], converted: list[Any], _owners: list[Any]) -> None:
+        if self.check_ranges is not None:
+            self.check_ranges(values)
+        if self.parallel and TEAMS.value == UNANNOUNCED:
+            openmp.announce_serial()
+        status = self.function(*converted)
+        if status:
+            self.fail(status)
 
     def fail(self, status: int) -> None:
         if status == OUT_OF_MEMORY:
@@ -209,14 +234,6 @@ class _Kernel:
                 status=status,
             )
         raise KernelError("{0}: stopped with status {1}", self.name, status, status=status)
-
-
-def _run(
-    function: Callable[..., int], values: list[Any], fail: Callable[[int], None], _owners: list[Any]
-) -> None:
-    status = function(*values)
-    if status:
-        fail(status)
 
 
 def _aligned(argument: Argument) -> np.ndarray[Any, Any]:

@@ -3,6 +3,10 @@
 The first found is taken: one that is loaded already, the system's libgomp, and the one that an
 installed package carries. It is loaded with its symbols visible to everything loaded later, which
 is how kernels in shared libraries find them.
+
+In a process that was forked from one with such a runtime, parallel loops run on one thread (see
+`forks`). A team of new threads would need a new thread for each call, since the runtime keeps the
+dead team for each thread that had one; and forked workers usually share the processors already.
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+
+from ..forks import REFUSED, TEAMS, UNANNOUNCED, mapped_runtimes
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +61,25 @@ def load() -> OpenMP | None:
     return found
 
 
+def connect(variable: int) -> None:
+    """Let the code whose variable `Signature.teams_symbol` is at this address know of forks.
+
+    The variable is a pointer to an integer; parallel loops run on one thread where that is not 0.
+    """
+    ctypes.c_void_p.from_address(variable).value = ctypes.addressof(TEAMS)
+
+
+def announce_serial() -> None:
+    """Log, once in a process, that parallel kernels run on one thread here, where they do."""
+    if TEAMS.value == UNANNOUNCED:
+        TEAMS.value = REFUSED
+        _log.warning(
+            "this process was forked from one with an OpenMP runtime, whose threads it does not "
+            "have: parallel kernels run on one thread (start processes by multiprocessing's "
+            "'spawn' to have them run on several)"
+        )
+
+
 def first_usable(paths: Iterator[str]) -> OpenMP | None:
     """The first of the files that loads and is an OpenMP runtime."""
     for path in paths:
@@ -92,8 +117,6 @@ def carried(package: str) -> Iterator[str]:
 def _mapped() -> Iterator[str]:
     """A libgomp that this process has loaded already: two would each start their own threads."""
     try:
-        maps = Path("/proc/self/maps").read_text(encoding="utf-8")
+        yield from mapped_runtimes()
     except OSError:
         return
-    paths = {line.partition("/")[2] for line in maps.splitlines() if "/libgomp" in line}
-    yield from (f"/{path}" for path in sorted(paths))

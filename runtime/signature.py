@@ -200,6 +200,11 @@ class Signature:
         """The names of the kernel and of its packers."""
         return (self.name, *(p.name for p in self.packers))
 
+    @property
+    def teams_symbol(self) -> str:
+        """The variable in parallel code that `openmp.connect` sets. No name in C is like it."""
+        return f"{self.name}.teams"
+
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name, "arguments": [a.to_json() for a in self.arguments]}
 

@@ -15,7 +15,7 @@ import pytest
 
 import tilewright
 
-GROUND = {"errors", "dtypes", "target"}
+GROUND = {"errors", "dtypes", "forks", "target"}
 FACTS = {"__version__"}  # of the root, known before anything is imported
 TOP = {"__init__", "__main__", "cli", "compile", "program_file", "report"}
 ROOMS: dict[str, set[str]] = {
@@ -211,7 +211,7 @@ HEAVY = {
 def test_importing_the_package_loads_nothing_heavy() -> None:
     loaded = loaded_after("import tilewright")
     ours = {name for name in loaded if name.split(".")[0] == "tilewright"}
-    assert ours == {"tilewright", "tilewright.errors"}
+    assert ours == {"tilewright", "tilewright.errors", "tilewright.forks"}
     assert not loaded & HEAVY
 
 

@@ -129,7 +129,7 @@ def test_loading_needs_runtime_and_numpy_only(library: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert run.stdout == "['dtypes', 'errors', 'runtime', 'target'] []\n"
+    assert run.stdout == "['dtypes', 'errors', 'forks', 'runtime', 'target'] []\n"
 
 
 def damage_middle(path: Path) -> None:
@@ -209,7 +209,7 @@ DAMAGE: list[tuple[Callable[[Path], object], str]] = [
     (lambda p: write(p, target=Target.parse("cpu -mcpu=neoverse-v1")), "needs neon"),
     (
         lambda p: write(p, signature=Signature("no_such", SIGNATURE.arguments)),
-        "no function no_such",
+        "no symbol no_such",
     ),
 ]
 

@@ -1,0 +1,100 @@
+"""Checks of the values that index arrays hold, before a kernel reads memory at them.
+
+What a program declares by `value_range` its bounds were proved with. Numbers are checked where they
+are converted (`arguments.py`); this is about tensors that are read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import ArgumentError
+from .signature import Argument, Packing, Signature
+
+RangeCheck = Callable[[Sequence[Any]], None]
+"""Looks at the memory at the addresses that a kernel is to be called with."""
+
+
+def checked_limits(argument: Argument) -> tuple[int, int] | None:
+    """The least and the greatest number that may be in a tensor that is read.
+
+    They are within what its dtype holds, the first above the second where no number will do. `None`
+    where there is nothing to look at, or any number will do.
+    """
+    if argument.value_range is None or argument.kind != "tensor" or argument.role == "out":
+        return None
+    if not argument.size or not dtypes.is_integer(argument.dtype):
+        return None
+    least, greatest = dtypes.int_limits(argument.dtype)
+    low, high = argument.value_range
+    if low <= least and high > greatest:
+        return None
+    return max(low, least), min(high - 1, greatest)
+
+
+def trusting(signature: Signature) -> Signature:
+    """The signature without the ranges of its tensors."""
+    arguments = tuple(
+        replace(a, value_range=None, packing=_trusting_packing(a)) if a.kind == "tensor" else a
+        for a in signature.arguments
+    )
+    return replace(signature, arguments=arguments)
+
+
+def _trusting_packing(argument: Argument) -> Packing | None:
+    packing = argument.packing
+    if packing is None:
+        return None
+    return replace(packing, operand=replace(packing.operand, value_range=None))
+
+
+def make_range_check(signature: Signature) -> RangeCheck | None:
+    """The check of a call's addresses; `None` where no argument has a range to look at.
+
+    It raises `ArgumentError` for the first value that is out of its range.
+    """
+    checks = [
+        (number, argument, limits)
+        for number, argument in enumerate(signature.arguments)
+        if (limits := checked_limits(argument)) is not None
+    ]
+    if not checks:
+        return None
+
+    def check(values: Sequence[Any]) -> None:
+        for number, argument, (least, greatest) in checks:
+            array = _array(argument, values[number])
+            if array.min() < least or array.max() > greatest:
+                _refuse(argument, array, least, greatest)
+
+    return check
+
+
+def _array(argument: Argument, address: int) -> np.ndarray[Any, Any]:
+    memory: Any = (ctypes.c_char * argument.span_bytes).from_address(address)
+    strides = tuple(n * argument.itemsize for n in argument.element_strides)
+    return np.ndarray(argument.shape, dtypes.to_numpy(argument.dtype), memory, strides=strides)
+
+
+def _refuse(argument: Argument, array: np.ndarray[Any, Any], least: int, greatest: int) -> None:
+    outside = (array < least) | (array > greatest)
+    place = np.unravel_index(int(outside.argmax()), array.shape)
+    if not outside[place]:  # another thread has written it meanwhile
+        return
+    assert argument.value_range is not None, "it has limits"
+    low, high = argument.value_range
+    raise ArgumentError(
+        "argument {0}: expected values from {1} to {2}, found {3} at {4}",
+        argument.name,
+        low,
+        high - 1,
+        int(array[place]),
+        [int(n) for n in place],
+        hint="its value_range says so: the kernel may read other memory at other values",
+    )

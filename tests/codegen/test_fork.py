@@ -1,0 +1,275 @@
+"""Parallel kernels in forked processes: they run on one thread there, and never hang.
+
+Each case is a script in a process of its own, which is killed with all its children where it takes
+too long: a hang is a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tilewright.runtime import openmp
+
+SECONDS = 120
+
+PROLOGUE = """
+import ctypes, logging, multiprocessing, os, sys, threading
+import numpy as np
+import tilewright as tw
+from tilewright import te
+from tilewright.forks import ALLOWED, TEAMS, mapped_runtimes
+
+class Lines(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+    def emit(self, record):
+        self.lines.append(record.getMessage())
+
+log = Lines()
+logging.getLogger("tilewright").addHandler(log)
+fork = multiprocessing.get_context("fork")
+N = 64
+
+def program(factor=2.0):
+    a = te.placeholder((N, N), name="A")
+    b = te.compute((N, N), lambda i, j: a[i, j] * factor, name="B")
+    sch = tw.Schedule(te.func([a, b], name="scaled"))
+    sch.parallel(sch.get_loops(sch.get_block("B"))[0])
+    return sch
+
+def build(factor=2.0):
+    return tw.build(program(factor), "cpu -threads=2")
+
+def is_right(call, factor=2.0):
+    b = np.zeros((N, N), np.float32)
+    call(np.ones((N, N), np.float32), b)
+    return bool((b == factor).all())
+
+def warned():
+    return sum("forked" in line for line in log.lines)
+
+def in_child(function, *arguments):
+    receiver, sender = fork.Pipe(False)
+    process = fork.Process(target=lambda: sender.send(function(*arguments)))
+    process.start()
+    assert receiver.poll(60), "the child hangs"
+    found = receiver.recv()
+    process.join()
+    assert process.exitcode == 0
+    return found
+"""
+
+
+def run(script: str, *arguments: str) -> str:
+    """What the script prints. It is killed with its children after `SECONDS`."""
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PROLOGUE + script, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        out, error = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        pytest.fail("it hangs")
+    assert process.returncode == 0, error
+    return out
+
+
+def test_a_forked_process_calls_what_its_parent_called() -> None:
+    run("""
+mod = build()
+assert is_right(mod)
+a, b = np.ones((N, N), np.float32), np.zeros((N, N), np.float32)
+bound = mod.bind(a, b)
+bound()
+
+class Mine(np.ndarray):
+    pass
+
+def child():
+    found = [is_right(mod), is_right(mod), is_right(lambda a, b: mod(a.view(Mine), b))]
+    b[...] = 0
+    bound()
+    found.append(bool((b == 2).all()))
+    return found, warned()
+
+assert in_child(child) == ([True] * 4, 1)
+assert in_child(child) == ([True] * 4, 1)
+assert is_right(mod) and warned() == 0 and TEAMS.value == ALLOWED
+""")
+
+
+@pytest.mark.parametrize("way", ["the checked entry", "a bound call", "the glue"])
+def test_whatever_is_called_first_warns_once(way: str) -> None:
+    run(
+        """
+mod = build()
+a, b = np.ones((N, N), np.float32), np.zeros((N, N), np.float32)
+
+class Mine(np.ndarray):
+    pass
+
+calls = {
+    "the checked entry": lambda: mod(a.view(Mine), b),
+    "a bound call": mod.bind(a.view(Mine), b),
+    "the glue": lambda: mod(a, b),
+}
+call = calls[sys.argv[1]]
+call()
+
+def child():
+    call()
+    first = warned()
+    for other in calls.values():
+        other()
+    return first, warned()
+
+assert in_child(child) == (1, 1)
+""",
+        way,
+    )
+
+
+def test_threads_and_children_of_a_forked_process() -> None:
+    run("""
+mod = build()
+assert is_right(mod)
+
+def in_threads():
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(is_right(mod))) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return found == [True] * 4 and warned() == 1
+
+def grandchild():
+    return is_right(mod), warned()
+
+def child():
+    return is_right(mod), in_child(grandchild), warned()
+
+assert in_child(in_threads)
+# The log is copied with the process: its own line follows that of its parent.
+assert in_child(child) == (True, (True, 2), 1)
+""")
+
+
+def test_kernels_that_a_forked_process_builds_and_loads(tmp_path: Path) -> None:
+    run(
+        """
+path = sys.argv[1] + "/scaled.so"
+tw.build_library(program(), path, "cpu -threads=2")
+loaded = tw.load(path)
+assert is_right(loaded)
+
+def child():
+    built = build(3.0)
+    return is_right(built, 3.0), is_right(tw.load(path)), is_right(loaded), warned()
+
+assert in_child(child) == (True, True, True, 1)
+""",
+        str(tmp_path),
+    )
+
+
+def test_workers_that_are_forked_from_a_process_that_computes() -> None:
+    """As data loaders do it: indices go to the workers by queues, results come back by one."""
+    run("""
+mod = build()
+assert is_right(mod)
+
+def work(indices, results):
+    while (index := indices.get()) is not None:
+        b = np.empty((N, N), np.float32)
+        mod(np.full((N, N), index, np.float32), b)
+        results.put((index, b))
+    results.put(warned())
+
+results, queues = fork.Queue(), [fork.Queue() for _ in range(3)]
+workers = [fork.Process(target=work, args=(q, results), daemon=True) for q in queues]
+for w in workers:
+    w.start()
+for index in range(30):
+    queues[index % 3].put(index)
+    assert is_right(mod)
+for q in queues:
+    q.put(None)
+found = [results.get(timeout=60) for _ in range(33)]
+batches = dict(f for f in found if isinstance(f, tuple))
+assert sorted(batches) == list(range(30))
+assert all((b == 2 * index).all() for index, b in batches.items())
+assert [f for f in found if not isinstance(f, tuple)] == [1, 1, 1]
+for w in workers:
+    w.join()
+""")
+
+
+def test_a_pool() -> None:
+    run("""
+mod = build()
+assert is_right(mod)
+
+def task(number):
+    b = np.empty((N, N), np.float32)
+    mod(np.full((N, N), number, np.float32), b)
+    return float(b.min()), float(b.max())
+
+with fork.Pool(2) as pool:
+    found = pool.map_async(task, range(20)).get(timeout=60)
+assert found == [(2.0 * n, 2.0 * n) for n in range(20)]
+""")
+
+
+def test_a_team_that_another_library_made_before_any_kernel_was_built() -> None:
+    runtime = openmp.load()
+    assert runtime is not None
+    run(
+        """
+region = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda context: None)
+ctypes.CDLL(sys.argv[1]).GOMP_parallel(region, None, 2, 0)
+assert mapped_runtimes() and "tilewright.runtime" not in sys.modules
+
+def child():
+    return is_right(build()), warned()
+
+assert in_child(child) == (True, 1)
+""",
+        runtime.path,
+    )
+
+
+def test_a_forked_process_that_inherits_no_runtime_has_threads() -> None:
+    run("""
+assert not mapped_runtimes()
+
+def child():
+    before = len(os.listdir("/proc/self/task"))
+    assert is_right(build())
+    return len(os.listdir("/proc/self/task")) - before, warned(), TEAMS.value
+
+assert in_child(child) == (1, 0, ALLOWED)
+""")
+
+
+def test_where_nothing_tells_what_is_loaded_a_forked_process_has_no_teams() -> None:
+    run("""
+import tilewright.forks
+from pathlib import Path
+mod = build()
+assert is_right(mod)
+tilewright.forks._MAPS = Path("/no/such/file")
+assert in_child(lambda: (is_right(mod), warned())) == (True, 1)
+""")
