@@ -16,7 +16,7 @@ from tilewright.target import Target
 class Probe:
     """A module around a kernel that notes the values it is called with and returns `status`."""
 
-    def __init__(self, *arguments: Argument) -> None:
+    def __init__(self, *arguments: Argument, trust_indices: bool = False) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.status = 0
         signature = Signature("probe", arguments)
@@ -30,6 +30,7 @@ class Probe:
             origin=Origin("schedule"),
             sources={"tir": lambda: "the program", "llvm": lambda: "the code"},
             owner=self.function,
+            trust_indices=trust_indices,
         )
 
     def kernel(self, *values: Any) -> int:

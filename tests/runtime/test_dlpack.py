@@ -58,13 +58,28 @@ class Raw:
         *,
         major: int = 1,
         flags: int = 0,
+        called: bytes = b"dltensor_versioned",
+        fields: dict[str, int] | None = None,
     ) -> None:
+        self.called = called
         self.memory = (ctypes.c_uint8 * 64)()
         self.shape, self.strides = words(shape), words(strides or ())
-        data, extents = ctypes.addressof(self.memory), ctypes.addressof(self.shape)
-        steps = 0 if strides is None else ctypes.addressof(self.strides)
-        tensor = TENSOR.pack(data, 1, 0, len(shape), code, bits, 1, extents, steps, 16)
-        self.managed = ctypes.create_string_buffer(VERSION.pack(major, 0, 0, 0, flags) + tensor)
+        tensor = {
+            "data": ctypes.addressof(self.memory),
+            "device": 1,
+            "index": 0,
+            "rank": len(shape),
+            "code": code,
+            "bits": bits,
+            "lanes": 1,
+            "shape": ctypes.addressof(self.shape),
+            "strides": 0 if strides is None else ctypes.addressof(self.strides),
+            "offset": 16,
+        }
+        changed = tensor | (fields or {})
+        assert changed.keys() == tensor.keys()
+        body = TENSOR.pack(*changed.values())
+        self.managed = ctypes.create_string_buffer(VERSION.pack(major, 0, 0, 0, flags) + body)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0
@@ -73,7 +88,7 @@ class Raw:
         new = ctypes.pythonapi.PyCapsule_New
         new.restype = ctypes.py_object
         new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-        return new(ctypes.addressof(self.managed), b"dltensor_versioned", None)
+        return new(ctypes.addressof(self.managed), self.called, None)
 
 
 def words(values: tuple[int, ...]) -> Any:
@@ -220,3 +235,94 @@ def test_types_offsets_and_missing_strides(probe: Make, code: int, bits: int, dt
 def test_a_newer_protocol_is_refused(probe: Make) -> None:
     with pytest.raises(ArgumentError, match="argument a: exported as DLPack 2, known up to 1"):
         probe(A).mod(Raw(2, 32, (3, 4), major=2))
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (Raw(2, 32, (3, 4), (4, 1), fields={"data": 0}), "a null pointer to its elements"),
+        (Raw(2, 32, (3, 4), fields={"data": 0}), "a null pointer to its elements"),
+        (Raw(2, 32, (3, 4), (4, 1), fields={"shape": 0}), "2 dimensions and no shape"),
+        (Raw(2, 32, (3, 4), fields={"shape": 0}), "2 dimensions and no shape"),
+        (Raw(2, 32, (3, 4), (4, 1), fields={"offset": 2**64 - 4}), "beyond the last address"),
+        (
+            Raw(2, 32, (3, 4), (4, 1), fields={"data": 2**64 - 32, "offset": 0}),
+            "beyond the last address",
+        ),
+        (Raw(2, 32, (2**62, 2**62), (4, 1)), "beyond the last address"),
+        (Raw(2, 32, (2**62, 2**62)), "beyond the last address"),
+        (Raw(2, 32, (3, 4), (2**62, 2**62)), "beyond the last address"),
+        (Raw(2, 32, (-3, 4), (4, 1)), r"expected shape \(3, 4\), found \(-3, 4\)"),
+        (
+            Raw(2, 32, (3, 4), (4, 1), fields={"lanes": 4}),
+            "found DLPack type 2 of 32 bits and 4 lanes",
+        ),
+        (Raw(2, 32, (3, 4), (4, 1), fields={"rank": -1}), "exported with -1 dimensions"),
+        (Raw(2, 32, (3, 4), (4, 1), fields={"rank": 65}), "exported with 65 dimensions"),
+        (Raw(2, 32, (3, 4), (4, 1), fields={"device": 2, "index": 3}), "found an array on cuda:3"),
+    ],
+)
+def test_tensors_that_cannot_be_are_refused(probe: Make, raw: Raw, message: str) -> None:
+    p = probe(A)
+    for call in (p.mod, p.mod.bind):
+        with pytest.raises(ArgumentError, match=f"argument a: .*{message}"):
+            call(raw)
+    assert p.calls == []
+
+
+def test_a_tensor_without_elements_may_be_anywhere(probe: Make) -> None:
+    p = probe(Argument("a", "float32", (0, 4)))
+    p.mod(Raw(2, 32, (0, 4), fields={"data": 0, "offset": 0}))
+    assert p.calls == [(None,)]
+
+
+ODD_DEVICES = [None, 1, "cpu", (), (1,), (1, 2, 3), ("cpu", 0), (1.5, 0), (None, None), object()]
+
+
+@pytest.mark.parametrize("device", ODD_DEVICES, ids=repr)
+def test_odd_devices_are_refused(probe: Make, device: Any) -> None:
+    array = np.zeros((4, 3), "f4")  # not what the kernel takes: what is looked at closely
+    with pytest.raises(ArgumentError, match=r"argument a: expected two integers of __dlpack_dev"):
+        probe(A).mod(Versioned(array, device))
+
+
+def test_a_device_of_a_huge_number_is_refused(probe: Make) -> None:
+    with pytest.raises(ArgumentError, match=f"device type {2**70}:{2**80}"):
+        probe(A).mod(Versioned(np.zeros((3, 4), "f4"), (2**70, 2**80)))
+
+
+@pytest.mark.parametrize(
+    "error", [OverflowError("odd"), MemoryError(), KeyError(1), StopIteration()]
+)
+@pytest.mark.parametrize("method", ["__dlpack__", "__dlpack_device__", "both"])
+def test_whatever_an_exporter_raises_is_an_argument_error(
+    probe: Make, error: Exception, method: str
+) -> None:
+    def fails(*arguments: Any, **options: Any) -> Any:
+        raise error
+
+    names = ["__dlpack__", "__dlpack_device__"] if method == "both" else [method]
+    kind = type("Fails", (Versioned,), dict.fromkeys(names, fails))
+    with pytest.raises(
+        ArgumentError, match="argument a: Fails does not export its memory"
+    ) as found:
+        probe(A).mod(kind(np.zeros((3, 4), "f4")))
+    assert found.value.__cause__ is error
+
+
+def test_an_object_whose_attributes_raise_is_refused(probe: Make) -> None:
+    class Raises:
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError("no such thing")
+
+    with pytest.raises(ArgumentError, match="argument a: Raises does not export .*no such thing"):
+        probe(A).mod(Raises())
+
+
+@pytest.mark.parametrize("name", [b"used_dltensor", b"used_dltensor_versioned", b"other", b""])
+def test_capsules_of_other_names_are_refused(probe: Make, name: bytes) -> None:
+    raw = Raw(2, 32, (3, 4), (4, 1), called=name)
+    p = probe(A)
+    with pytest.raises(ArgumentError, match="argument a: __dlpack__ of Raw gives no tensor"):
+        p.mod(raw)
+    assert p.calls == []

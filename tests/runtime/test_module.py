@@ -184,6 +184,76 @@ def test_a_subclass_of_ndarray_is_an_array(probe: Make) -> None:
     assert len(p.calls) == 1
 
 
+def says(value: object) -> property:
+    """What makes an attribute of all objects of a class."""
+    return property(lambda self: value)
+
+
+LIES: dict[str, Any] = {
+    "shape": (3, 4),
+    "strides": (16, 4),
+    "dtype": np.dtype(np.float32),
+    "ndim": 2,
+    "size": 12,
+    "__array_interface__": {"data": (64, False), "shape": (3, 4), "typestr": "<f4", "version": 3},
+}
+
+
+@pytest.mark.parametrize(
+    "real",
+    [
+        np.zeros((1, 1), "f4"),
+        np.zeros((3, 4), "f8"),
+        np.zeros((3, 8), "f4")[:, ::2],
+        np.zeros(49, "u1")[1:].view("f4").reshape(3, 4),
+        np.zeros(0, "f4"),
+    ],
+    ids=["shape", "dtype", "strides", "address", "size"],
+)
+def test_what_a_subclass_says_of_its_memory_is_not_believed(probe: Make, real: Any) -> None:
+    attributes: dict[str, Any] = {n: says(v) for n, v in LIES.items()}
+    liar: Any = np.ndarray.view(real, type("Liar", (np.ndarray,), attributes))
+    assert liar.shape == (3, 4)
+    p = probe(A)
+    with pytest.raises(ArgumentError, match="argument a: expected"):
+        p.mod(liar)
+    assert p.calls == []
+
+
+def test_the_address_and_the_flags_of_a_subclass_are_those_of_its_memory(probe: Make) -> None:
+    class Flags:
+        writeable = True
+
+    flags = Flags()
+    attributes = {n: says(v) for n, v in [*LIES.items(), ("flags", flags)]}
+    kind = type("Liar", (np.ndarray,), attributes)
+    array = np.zeros((3, 4), "f4")
+    p = probe(OUT)
+    p.mod(np.ndarray.view(array, kind))
+    assert p.calls == [(array.ctypes.data,)]
+    array.flags.writeable = False
+    with pytest.raises(ArgumentError, match="argument c: expected memory to write to"):
+        p.mod(np.ndarray.view(array, kind))
+
+
+def test_an_object_that_claims_to_be_an_array_is_none(probe: Make) -> None:
+    attributes = {n: says(v) for n, v in LIES.items()}
+    attributes["__class__"] = says(np.ndarray)
+    impostor = type("Impostor", (), attributes)()
+    assert isinstance(impostor, np.ndarray)
+    p = probe(A)
+    with pytest.raises(ArgumentError, match="argument a: expected an array, found Impostor"):
+        p.mod(impostor)
+    assert p.calls == []
+
+
+def test_a_record_is_no_number_whatever_its_class_is_called(probe: Make) -> None:
+    record = np.dtype((type("float", (np.void,), {}), 4))
+    assert record.name == "float32"
+    with pytest.raises(ArgumentError, match="expected dtype float32, found records of 4 bytes"):
+        probe(A).mod(np.zeros((3, 4), record))
+
+
 def scalar(dtype: str, **facts: Any) -> Argument:
     return Argument("s", dtype, kind="scalar", **facts)
 
@@ -239,6 +309,67 @@ def test_wrong_scalars_are_refused(
     with pytest.raises(ArgumentError, match=f"argument s: .*{message}"):
         p.mod(value)
     assert p.calls == []
+
+
+class Low(int):
+    """A number that is as small as anybody asks for."""
+
+    def __le__(self, other: object) -> bool:
+        return True
+
+    __ge__ = __le__
+
+
+class Raises:
+    def __index__(self) -> int:
+        raise OverflowError("no number")
+
+    def __repr__(self) -> str:
+        raise ZeroDivisionError
+
+
+class Nonsense:
+    def __index__(self) -> Any:
+        nonsense: Any = "7"
+        return nonsense
+
+
+class Claims:
+    """No number, whatever its class is said to be."""
+
+    __class__ = property(lambda self: float)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (Low(2**40), "expected an int32 from 0 to 9, found 1099511627776"),
+        (Low(10), "found 10"),
+        (Raises(), "found an object that cannot be shown of type Raises"),
+        (Nonsense(), "of type Nonsense"),
+        (Claims(), "of type Claims"),
+        (np.longdouble(1), "of type longdouble"),
+        (np.complex64(1), "of type complex64"),
+        (np.array(Raises(), object), "of type ndarray"),
+    ],
+)
+def test_objects_that_are_no_good_numbers_are_refused(
+    probe: Make, value: Any, message: str
+) -> None:
+    p = probe(scalar("int32", value_range=(0, 10)))
+    with pytest.raises(ArgumentError, match=f"argument s: .*{message}"):
+        p.mod(value)
+    assert p.calls == []
+
+
+def test_a_number_is_what_its_class_holds(probe: Make) -> None:
+    class Odd(float):
+        def __float__(self) -> float:
+            return 7.0
+
+    p = probe(scalar("float64"))
+    p.mod(Odd(0.5))
+    assert p.calls == [(0.5,)]
 
 
 def test_an_integer_too_long_to_print_is_refused(probe: Make) -> None:

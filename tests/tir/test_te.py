@@ -342,6 +342,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "keyword": (lambda: te.placeholder((2,), name="for"), "expected a Python identifier"),
     "strides": (lambda: te.placeholder((2, 3), strides=(3,)), "one for each dimension"),
     "negative stride": (lambda: te.placeholder((2,), strides=(-1,)), "none negative"),
+    "2**63": (lambda: te.placeholder((2**63,), "int8"), "expected at most 9223372036854775807"),
+    "2**66 bytes": (lambda: te.placeholder((2**32, 2**32)), "takes 73786976294838206464 bytes"),
+    "beside no elements": (lambda: te.placeholder((0, 2**63)), "takes 36893488147419103232 bytes"),
+    "far strides": (lambda: te.placeholder((3,), strides=(2**62,)), r"shape \(3,\) takes"),
+    "large results": (lambda: te.compute((2**63,), lambda i: te.cast(i, "int8")), "takes"),
     "range of floats": (lambda: te.placeholder((2,), value_range=(0, 2)), "is for integers"),
     "empty range": (lambda: te.placeholder((2,), "int8", value_range=(2, 2)), "holds no value"),
     "no expression": (lambda: te.compute((2,), lambda i: "x"), "expected an expression"),  # type: ignore[arg-type, return-value]
