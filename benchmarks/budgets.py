@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 import tilewright as tw
-from tilewright import ops
+from tilewright import ops, te
 from tilewright.autotune.analytic import Estimator
 from tilewright.autotune.base_model import SHIPPED, named
 from tilewright.autotune.candidates import Rowspace, decided
@@ -416,6 +416,29 @@ def call(settings: Settings) -> Iterator[Line]:
     yield Line("of that, the objects exporting themselves", None, exporting.median * 1e6, "us")
 
 
+def index_check(settings: Settings) -> Iterator[Line]:
+    """What looking at the values of an index array adds to a call, beside a pass over them.
+
+    The kernel reads 64 of the indices, so that its own time is next to nothing.
+    """
+    count = 16 * settings.size**2
+    table = te.placeholder((64,), name="table")
+    idx = te.placeholder((count,), "int32", name="idx", value_range=(0, 64))
+    rows = te.compute((64,), lambda i: table[idx[i]], name="rows")
+    program = tw.Schedule(te.func([table, idx, rows], name="gather"))
+    arrays = np.ones(64, np.float32), np.zeros(count, np.int32), np.zeros(64, np.float32)
+    checked, trusting = (
+        tw.build(program, "cpu -threads=1", trust_indices=trust).bind(*arrays)
+        for trust in (False, True)
+    )
+    whole, bare, largest = time_interleaved(
+        [checked, trusting, arrays[1].max], rounds=settings.repeats
+    )
+    check = whole.median - bare.median
+    yield Line(f"check {count:,} indices (int32)", None, check * 1e6, "us")
+    yield Line("of numpy's maximum of them", 1.5, check / largest.median, "times")
+
+
 def importing(settings: Settings) -> Iterator[Line]:
     code = (
         "import time, numpy; began = time.perf_counter(); import tilewright; "
@@ -438,6 +461,7 @@ BUDGETS: dict[str, Callable[[Settings], Iterator[Line]]] = {
     "candidate": candidate,
     "lookup": lookup,
     "call": call,
+    "indices": index_check,
     "import": importing,
     "session": session,
     "growth": growth,

@@ -25,6 +25,7 @@ def c_header(signature: Signature) -> str:
             " *",
             f" * Returns {OK}, or {OUT_OF_MEMORY} if an internal buffer could not be allocated.",
             " * Outputs must not overlap with any other argument. Calls are thread-safe.",
+            *_range_note(signature),
             " */",
             f"{signature.c_declaration()};",
             *(f"{packer.c_declaration()};" for packer in signature.packers),
@@ -39,6 +40,12 @@ def c_header(signature: Signature) -> str:
     )
 
 
+def _range_note(signature: Signature) -> list[str]:
+    if all(a.value_range is None or a.role == "out" for a in signature.arguments):
+        return []
+    return [" * Values are not checked: other ones make it read or write other memory."]
+
+
 def _describe(argument: Argument) -> str:
     text = f"{argument.name}: {argument.role} {argument.kind} {_elements(argument)}"
     packing = argument.packing
@@ -50,4 +57,8 @@ def _describe(argument: Argument) -> str:
 def _elements(argument: Argument) -> str:
     shape = "".join(f"[{n}]" for n in argument.shape)
     strides = "" if argument.strides is None else f", strides {argument.strides} elements"
-    return f"{argument.dtype}{shape}{strides}"
+    text = f"{argument.dtype}{shape}{strides}"
+    if argument.value_range is None or argument.role == "out":
+        return text
+    low, high = argument.value_range
+    return f"{text}, values from {low} to {high - 1}"

@@ -5,8 +5,8 @@ installed package carries. It is loaded with its symbols visible to everything l
 is how kernels in shared libraries find them.
 
 In a process that was forked from one with such a runtime, parallel loops run on one thread (see
-`forks`). A team of new threads would need a new thread for each call, since the runtime keeps the
-dead team for each thread that had one; and forked workers usually share the processors already.
+`forks`). A new team would take a new thread for each call, since the runtime keeps the dead team
+for the thread that had it; and forked workers usually share the processors already.
 """
 
 from __future__ import annotations

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright import dtypes, te
 from tilewright.codegen.glue_range import walk_order
+from tilewright.codegen.signature import signature_of
 from tilewright.errors import ArgumentError
 from tilewright.runtime import Argument
+from tilewright.runtime.header import c_header
 from tilewright.runtime.ranges import make_range_check
 from tilewright.tir.ir import Func
 
@@ -187,3 +189,10 @@ def test_packed_indices_are_checked_as_they_are_packed_and_called() -> None:
     packed.reshape(-1)[11] = 1000
     with pytest.raises(ArgumentError, match=r"argument idx: .*found 1000"):
         mod(x, packed, y)
+
+
+def test_a_header_says_which_values_are_right() -> None:
+    header = c_header(signature_of(gather()))
+    assert " * idx: in tensor int32[4][6], values from 0 to 99\n" in header
+    assert " * Values are not checked" in header
+    assert "values" not in header.partition("idx:")[0]
