@@ -1,4 +1,5 @@
-"""Every access lies in its buffer, every divisor is not zero, every binding in its domain.
+"""Every access lies in its buffer, every divisor is not zero, every binding in its domain, and what
+is stored to a buffer with a `value_range` in that.
 
 Path-sensitive: what is in a branch of `select` or `If`, under a predicate or a mask, is shown under
 that condition. A block's body is looked at for its whole domain first, and, where that does not do,
@@ -37,7 +38,7 @@ from .polynomial import Poly, add, number
 from .prove import truth
 from .simplify import Simplifier
 from .structure import same
-from .survey import Binding, Division, Place, Survey, Touch, under
+from .survey import Binding, Division, Place, Stored, Survey, Touch, under
 from .visit import children, rewrite_children
 from .windows import variables
 
@@ -59,6 +60,8 @@ class InBounds:
             self._division(division)
         for shift in self.survey.shifts:
             self._shift(shift)
+        for stored in self.survey.stored:
+            self._stored(stored)
 
     def within(self, e: Expr, size: Dim, place: Place) -> bool:
         """Whether `0 <= e < size` is shown at `place`."""
@@ -178,6 +181,21 @@ class InBounds:
                 "{0}: a shift of {1} by {2} bits; expected 0 to {3}", shift.place.name, e.dtype,
                 e.b.value, bits - 1,
             )  # fmt: skip
+
+    def _stored(self, stored: Stored) -> None:
+        """What is read of the buffer is taken to be in its range; the caller's values are checked
+        by each call."""
+        buffer, value, place = stored
+        assert buffer.value_range is not None, "the survey lists no others"
+        low, high = buffer.value_range
+        above = binary(Op.SUB, cast(INDEX, value), const(low))
+        if self.within(above, high - low, place):
+            return
+        raise VerifyError(
+            "{0}: the value {1} that is stored to {2} {3}; expected {4} to {5}, its value_range",
+            place.name, value, buffer.name, self._lies(cast(INDEX, value), place), low, high - 1,
+            hint="bound it by minimum and maximum, computed in int64, or declare no value_range",
+        )  # fmt: skip
 
     def covered(self, touch: Touch, regions: Sequence[Region]) -> bool:
         """Whether one of the declared regions covers the access, which is within its buffer."""

@@ -88,6 +88,14 @@ class Binding(NamedTuple):
     place: Place
 
 
+class Stored(NamedTuple):
+    """A value that is stored to a buffer with a `value_range`."""
+
+    buffer: Buffer
+    value: Expr
+    place: Place
+
+
 class Survey:
     """All accesses, divisions and bindings of `func` that can run.
 
@@ -98,6 +106,7 @@ class Survey:
         self.touches: list[Touch] = []
         self.divisions: list[Division] = []
         self.shifts: list[Division] = []
+        self.stored: list[Stored] = []
         self.bindings: list[Binding] = []
         self.blocks: list[tuple[Block, Place]] = []
         self.ranges: dict[Var, tuple[Dim, Dim]] = {}
@@ -180,6 +189,8 @@ class Survey:
         for i in s.indices:
             self._expr(i, place)
         self._touch(s.buffer, s.indices, True, place)
+        if s.buffer.value_range is not None:
+            self.stored.append(Stored(s.buffer, self.lane_of(s.value), place))
 
     def _touch(
         self, buffer: Buffer, indices: tuple[Expr, ...], is_write: bool, place: Place

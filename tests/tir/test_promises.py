@@ -148,3 +148,41 @@ def main(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
 def test_predicates_of_loops_that_steps_made_are_not_known() -> None:
     """That no more than two of the four `vj` run is seen by nobody: nothing is said of them."""
     verify(parse(TILED))
+
+
+def gathering(stored: str, declaration: str) -> str:
+    """A program that stores a value to `I` and reads `A` at it."""
+    parameter, allocation = ("", "I = T.alloc") if declaration == "internal" else ("I: ", "")
+    buffer = '((8,), "int32", value_range=(0, 8))'
+    own = f"    {allocation}{buffer}\n" if allocation else ""
+    own += "    T.inplace(I)\n" if declaration == "in place" else ""
+    return f"""
+def main(
+    A: T.Buffer((8,), "float32"),
+    V: T.Buffer((8,), "int32"),
+{f"    {parameter}T.Buffer{buffer}," if parameter else ""}
+    B: T.Buffer((8,), "float32"),
+):
+{own}    for i in T.serial(8):
+        with T.block("I"):
+            vi = T.axis.remap("S", [i])
+            I[vi] = {stored}
+    for i in T.serial(8):
+        with T.block("B"):
+            vi = T.axis.remap("S", [i])
+            B[vi] = A[I[vi]]
+"""
+
+
+@pytest.mark.parametrize("declaration", ["internal", "an output", "in place"])
+def test_what_is_stored_to_a_buffer_with_a_range_is_in_it(declaration: str) -> None:
+    for stored in ("T.int32(T.minimum(T.maximum(T.int64(V[vi]), 0), 7))", "T.int32(vi)", "7"):
+        verify(parse(gathering(stored, declaration)))
+    for stored in (
+        "V[vi]",
+        "T.int32(T.minimum(T.maximum(T.int64(V[vi]), 0), 8))",
+        "T.int32(vi) - 1",
+        "8",
+    ):
+        with pytest.raises(VerifyError, match="that is stored to I .* expected 0 to 7, its value_"):
+            verify(parse(gathering(stored, declaration)))
