@@ -9,6 +9,8 @@ import pytest
 
 from tilewright import Func, dtypes, te
 from tilewright.autotune.inputs import Arguments
+from tilewright.autotune.runner import _Program
+from tilewright.codegen.build import compile_func
 from tilewright.codegen.signature import signature_of
 
 
@@ -92,3 +94,17 @@ def test_arguments_read_and_written_get_their_data_again() -> None:
     made.reset()
     assert np.isnan(made.values[1]).all()
     assert (made.values[0] == before).all()
+
+
+def test_what_is_timed_does_not_check_the_values_of_indices() -> None:
+    """The values are made here, and times stay those of kernels."""
+    x = te.placeholder((50,), name="X")
+    idx = te.placeholder((4,), "int32", name="idx", value_range=(0, 50))
+    y = te.compute((4,), lambda i: x[idx[i]], name="Y")
+    compiled = compile_func(te.func([x, idx, y]), "cpu -threads=1")
+    program = object.__new__(_Program)
+    program.signature, program.target = compiled.signature, compiled.target
+    module = program.load(compiled.object_code, compiled.parallel, None)
+    memory, found = np.arange(100, dtype=np.float32), np.zeros(4, np.float32)
+    module(memory[:50], np.full(4, 75, np.int32), found)  # beyond its range, within the memory
+    assert (found == 75).all()
