@@ -31,7 +31,7 @@ MAX_ARGUMENTS = 1024
 """Arguments of a kernel: ctypes passes no more."""
 MAX_DIMENSIONS = 64
 """Dimensions of a tensor: numpy has no more."""
-MAX_BYTES = 2**63 - 1
+MAX_BYTES = dtypes.MAX_BYTES
 """Bytes of a tensor, and from its first element to the end of the last: numpy counts no further."""
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64
 """Bounds of what the integers of all dtypes are, the high one exclusive."""

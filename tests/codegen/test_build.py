@@ -15,7 +15,7 @@ from tilewright.codegen.llvm import parse
 from tilewright.errors import BuildError, KernelError, TargetError
 from tilewright.runtime.signature import Signature
 from tilewright.schedule import Schedule
-from tilewright.tir.ir import Buffer, For, ForKind, Func, Store, Var
+from tilewright.tir.ir import Buffer, For, ForKind, Func, Store, Var, load
 from tilewright.tir.visit import walk
 
 from .machinery import SERIAL, check, check_passes
@@ -242,10 +242,10 @@ def test_a_kernel_has_as_many_arguments_as_a_call_takes() -> None:
     ],
 )
 def test_tensors_that_no_array_is_are_refused(shape: tuple[int, ...], message: str) -> None:
-    x = te.placeholder(shape, "int64", name="x")
-    y = te.compute((4,), lambda i: x[(0,) * len(shape)], name="y")
+    x, y, i = Buffer("x", shape, "int64"), Buffer("y", (4,), "int64"), Var("i")
+    program = Func("f", (x, y), (), For(i, 4, Store(y, (i,), load(x, (0,) * len(shape)))))
     with pytest.raises(BuildError, match=message):
-        compile_func(te.func([x, y], name="f"), SERIAL)
+        compile_func(program, SERIAL)
 
 
 def test_a_range_of_values_ends_where_integers_do() -> None:

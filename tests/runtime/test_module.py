@@ -352,6 +352,7 @@ class Claims:
         (np.complex64(1), "of type complex64"),
         (np.array(Raises(), object), "of type ndarray"),
     ],
+    ids=["order", "index", "raises", "nonsense", "claims", "longdouble", "complex", "object"],
 )
 def test_objects_that_are_no_good_numbers_are_refused(
     probe: Make, value: Any, message: str
