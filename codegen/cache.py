@@ -231,7 +231,9 @@ def decode(content: bytes, func: Func, target: Target, name: str) -> Compiled:
     llvm_end = tir_end + lengths[1]
     code = body[llvm_end:]
     found, signature = read_object(code), compiled_signature(func)
-    missing = [symbol for symbol in signature.symbols if symbol not in found.defined]
+    parallel = not found.undefined.isdisjoint(OPENMP)
+    wanted = [*signature.symbols, *([signature.teams_symbol] if parallel else [])]
+    missing = [symbol for symbol in wanted if symbol not in found.defined]
     if found.arch != target.arch:
         raise ArtifactError("its code is for {0}, expected {1}", found.arch, target.arch)
     if missing:
@@ -242,7 +244,7 @@ def decode(content: bytes, func: Func, target: Target, name: str) -> Compiled:
         _text(body[_LENGTHS.size : tir_end]),
         _text(body[tir_end:llvm_end]),
         code,
-        parallel=not found.undefined.isdisjoint(OPENMP),
+        parallel=parallel,
     )
 
 
