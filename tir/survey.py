@@ -37,7 +37,7 @@ from .ir import (
     binary,
     call,
 )
-from .visit import rewrite_children, substitute
+from .visit import rewrite_children, substitute, walk
 
 
 class Place(NamedTuple):
@@ -129,6 +129,7 @@ class Survey:
             case Seq():
                 for child in s.stmts:
                     self._stmt(child, place)
+                    place = self._after(child, place)
             case For():
                 self._for(s, place)
             case Block():
@@ -145,7 +146,8 @@ class Survey:
                     self._stmt(s.other, under(place, call("not", s.cond)))
             case Let():
                 self._expr(s.value, place)
-                self.values[s.var] = s.value
+                if not _reads(s.value, _stored(s.body)):
+                    self.values[s.var] = s.value
                 self._stmt(s.body, place)
             case Alloc():
                 self._stmt(s.body, Place((*place.around, s), place.conditions))
@@ -160,6 +162,8 @@ class Survey:
         self.ranges[s.var] = (0, s.extent - 1)
         if s.kind.value in ("parallel", "vectorized", "thread"):
             self.parallel.append((s, place))
+        if not isinstance(s.extent, int) or s.extent > 1:
+            place = self._after(s.body, place)
         self._stmt(s.body, Place((*place.around, s), place.conditions))
 
     def _block(self, s: Block, place: Place) -> None:
@@ -179,7 +183,19 @@ class Survey:
             self._in_init = True
             self._stmt(s.init, inside)
             self._in_init = False
+            inside = self._after(s.init, inside)
         self._stmt(s.body, inside)
+
+    def _after(self, s: Stmt, place: Place) -> Place:
+        """`place` where `s` may have run since its conditions were evaluated.
+
+        An element that `s` may have stored to becomes a variable, for what it was.
+        """
+        if not any(type(n) is Load for c in place.conditions for n in walk(c)):
+            return place
+        stored = _stored(s)
+        conditions = tuple([_before(c, stored) for c in place.conditions])
+        return Place(place.around, conditions)
 
     def _store(self, s: Store, place: Place) -> None:
         self._expr(s.value, place)
@@ -263,6 +279,21 @@ class Survey:
             self._lanes[lanes] = lane = Var("lane")
             self.ranges[lane] = (0, lanes - 1)
         return self._lanes[lanes]
+
+
+def _stored(s: Stmt) -> set[Buffer]:
+    return {n.buffer for n in walk(s) if type(n) is Store}
+
+
+def _reads(e: Expr, buffers: set[Buffer]) -> bool:
+    return any(type(n) is Load and n.buffer in buffers for n in walk(e))
+
+
+def _before(e: Expr, stored: set[Buffer]) -> Expr:
+    """`e` with variables, for values that are no longer there, in the place of elements."""
+    if type(e) is Load and e.buffer in stored:
+        return Var(f"{e.buffer.name}_before", e.dtype)
+    return rewrite_children(e, lambda n: _before(n, stored) if isinstance(n, Expr) else n)
 
 
 def under(place: Place, condition: Expr) -> Place:
