@@ -337,12 +337,12 @@ def atom_ends(s: Simplifier, e: Expr) -> Interval | None:
     match e:
         case Load(buffer=b) if b.value_range is not None:
             return b.value_range[0], b.value_range[1] - 1
-        case Cast(value=v):
+        case Cast(value=v) if not dtypes.is_float(v.dtype):
             if type(v) is Load and v.buffer.value_range is not None:
-                return v.buffer.value_range[0], v.buffer.value_range[1] - 1
-            if not dtypes.is_float(v.dtype):
+                low, high = v.buffer.value_range[0], v.buffer.value_range[1] - 1
+            else:
                 low, high = dtypes.int_limits(dtypes.info(v.dtype).scalar)
-                return max(low, LOW), min(high, HIGH)
+            return (low, high) if high <= HIGH else None  # uint64 wraps around
         case Select(then=a, other=b):
             p, q = s.poly(a), s.poly(b)
             if s.fits(p) and s.fits(q):
