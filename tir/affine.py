@@ -171,6 +171,20 @@ def solve(extents: Mapping[Var, int | None], conditions: Sequence[Expr]) -> Solu
     return None if values is None else Solutions(list(extents), values, exact=None not in facts)
 
 
+def unsatisfiable(names: Sequence[str], facts: Sequence[str]) -> bool:
+    """Whether no integers for `names` let all `facts` hold, which are in the library's notation.
+
+    False where the question takes too long.
+    """
+    body = " and ".join(facts) or "true"
+    text = f"{{ [{', '.join(names)}] : {body} }}"
+
+    def ask(isl: Any, context: Any) -> bool:
+        return bool(isl.Set.read_from_str(context, text).is_empty())
+
+    return _bounded(ask) is True
+
+
 def covered(read: Elements, writes: Iterable[Elements]) -> bool:
     """Whether every element that `read` touches is shown to be touched by a map in `writes`."""
 

@@ -9,16 +9,14 @@ for the values that its iteration variables take in its loops.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from .. import dtypes
 from ..errors import VerifyError
-from . import affine
 from .bounds import bound
 from .compare import decide
+from .contradiction import contradict
 from .ir import (
     INDEX,
-    Binary,
     Const,
     Dim,
     Expr,
@@ -27,7 +25,6 @@ from .ir import (
     Range,
     Region,
     Select,
-    Var,
     as_expr,
     binary,
     call,
@@ -40,7 +37,6 @@ from .simplify import Simplifier
 from .structure import same
 from .survey import Binding, Division, Place, Stored, Survey, Touch, under
 from .visit import children, rewrite_children
-from .windows import variables
 
 
 class InBounds:
@@ -73,7 +69,7 @@ class InBounds:
         if self.holds(below, place) and self.holds(above, place):
             return True
         outside = binary(Op.OR, binary(Op.LT, e, const(0)), binary(Op.GE, e, as_expr(size)))
-        return self._never(outside, place) or self._each_side(e, size, place)
+        return self._impossible(outside, place) or self._each_side(e, size, place)
 
     def _each_side(self, e: Expr, size: Dim, place: Place) -> bool:
         """Whether `e` has a select and is within `size` with each side in the select's place."""
@@ -86,18 +82,11 @@ class InBounds:
             for side, known in ((chosen.then, cond), (chosen.other, call("not", cond)))
         )
 
-    def _never(self, condition: Expr, place: Place) -> bool:
+    def _impossible(self, condition: Expr, place: Place) -> bool:
         """Whether integer sets show that `condition` holds nowhere at `place`."""
         survey = self.survey
         resolved = [survey.resolved(c) for c in (condition, *place.conditions)]
-        conditions = [c for c in resolved if all(v.dtype == INDEX for v in variables(c))]
-        extents: dict[Var, int | None] = {}
-        for v in (v for c in conditions for v in variables(c)):
-            low, high = survey.ranges.get(v, (None, None))
-            starts = isinstance(low, int) and low == 0
-            extents[v] = high + 1 if starts and isinstance(high, int) else None
-        found = affine.solve(extents, conditions)
-        return found is not None and found.empty
+        return contradict(resolved, survey.ranges)
 
     def holds(self, condition: Expr, place: Place) -> bool:
         """Whether `condition` is shown at `place`."""
@@ -167,11 +156,12 @@ class InBounds:
             return e.value != 0
         if self.holds(binary(Op.NE, cast(INDEX, e), const(0)), place):
             return True
-        if e.dtype == INDEX:
-            return False
-        if type(e) is Binary and e.op is Op.MAX:
-            return any(type(x) is Const and x.value > 0 for x in (e.a, e.b))
-        return any(_excludes_zero(c, e) for c in place.conditions)
+        if self._impossible(binary(Op.EQ, e, const(0, e.dtype)), place):
+            return True
+        # Conditions that no integer set describes, of products or floats, may fail at zero alone.
+        zero = const(0, e.dtype)
+        there = [self.plain(_put(c, e, zero)) for c in place.conditions]
+        return contradict(there, self.survey.ranges)
 
     def _shift(self, shift: Division) -> None:
         e = shift.expr
@@ -234,42 +224,16 @@ def _with(e: Expr, old: Expr, new: Expr) -> Expr:
     return new if e is old else rewrite_children(e, lambda n: _with(n, old, new))
 
 
+def _put(e: Expr, old: Expr, new: Expr) -> Expr:
+    """`e` with `new` for each expression of the structure of `old`."""
+    if same(e, old):
+        return new
+    return rewrite_children(e, lambda n: _put(n, old, new) if isinstance(n, Expr) else n)
+
+
 def _is_whole(r: Range, size: Dim) -> bool:
     starts = type(r.min) is Const and r.min.value == 0
     return starts and isinstance(r.extent, int) and isinstance(size, int) and r.extent == size
-
-
-_MIRRORED: dict[Op, Op] = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE}
-
-
-def _excludes_zero(condition: Expr, e: Expr) -> bool:
-    """Whether `condition` says of `e` itself that it is not zero."""
-    if type(condition) is not Binary:
-        return False
-    a, b = condition.a, condition.b
-    op: Op = condition.op
-    if op is Op.AND:
-        return _excludes_zero(a, e) or _excludes_zero(b, e)
-    if same(b, e):
-        a, b, op = b, a, _MIRRORED.get(op, op)
-    if not same(a, e) or type(b) is not Const:
-        return False
-    n: Any = b.value
-    match op:
-        case Op.NE:
-            return bool(n == 0)
-        case Op.GT:
-            return bool(n >= 0)
-        case Op.LT:
-            return bool(n <= 0)
-        case Op.GE:
-            return bool(n > 0)
-        case Op.LE:
-            return bool(n < 0)
-        case Op.EQ:
-            return bool(n != 0)
-        case _:
-            return False
 
 
 def _name_of(binding: Binding, survey: Survey) -> str:

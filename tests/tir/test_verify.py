@@ -12,6 +12,7 @@ from hypothesis import given, settings
 
 from tilewright import ops
 from tilewright.errors import VerifyError
+from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import (
     Alloc,
@@ -284,6 +285,121 @@ def test_divisors_are_not_zero() -> None:
     refused(program(cast("int32", I % (I - 3))), "the divisor i - 3")
     refused(program(Binary(Op.MOD, n, const(0, "int32"), "int32")), "is zero")
     refused(program(Binary(Op.SHL, n, const(32, "int32"), "int32")), "shift of int32 by 32 bits")
+
+
+X, Y = (te.placeholder((16,), "int32", name=name) for name in "xy")
+NARROW = te.placeholder((16,), "uint8", name="z")
+GUARDED: list[Callable[[Any], Expr]] = [
+    lambda i: select(Y[i] != 0, X[i] // Y[i], 0),
+    lambda i: select(Y[i] != 0, X[i] % Y[i], 0),
+    lambda i: select(binary(Op.EQ, Y[i], 0), 0, X[i] // Y[i]),
+    lambda i: select(~binary(Op.EQ, Y[i], 0), X[i] // Y[i], 0),
+    lambda i: select(Y[i] <= 0, 0, X[i] // Y[i]),
+    lambda i: select(binary(Op.LT, 0, Y[i]), X[i] // Y[i], 0),
+    lambda i: select((Y[i] < -2) | (Y[i] > 5), X[i] // Y[i], 0),
+    lambda i: select((X[i] > 3) & (Y[i] >= 1), X[i] // Y[i], 0),
+    lambda i: select((Y[i] < 1) | (X[i] > 3), 0, X[i] // Y[i]),
+    lambda i: select(X[i] > 3, select(Y[i] != 0, X[i] // Y[i], 1), 0),
+    lambda i: select(select(X[i] > 0, Y[i] != 0, Y[i] > 0), X[i] // Y[i], 0),
+    lambda i: select(Y[i] > X[i], select(X[i] >= 0, X[i] // Y[i], 1), 0),
+    lambda i: select(X[i] != Y[i], X[i] // (X[i] - Y[i]), 0),
+    lambda i: select(X[i] - Y[i] != 0, X[i] // (Y[i] - X[i]), 0),
+    lambda i: select(Y[i] != -1, X[i] // (Y[i] + 1), 0),
+    lambda i: select((Y[i] > 0) & (Y[i] < 99), X[i] // (Y[i] * 2), 0),
+    lambda i: select(Y[i] >= 4, X[i] // (Y[i] // 2), 0),
+    lambda i: select(Y[i] % 3 != 0, X[i] // Y[i], 0),
+    lambda i: select(te.abs(Y[i]) > 3, X[i] // -Y[i], 0),
+    lambda i: select(te.minimum(X[i], Y[i]) > 0, X[i] // Y[i], 0),
+    lambda i: select(cast("bool", Y[i]), X[i] // Y[i], 0),
+    lambda i: select(cast("float32", Y[i]) != 0.0, X[i] // Y[i], 0),
+    lambda i: select(cast("int64", Y[i]) > 2, X[i] // (Y[i] - 1), 0),
+    lambda i: select(Y[i] * X[i] != 0, X[i] // Y[i], 0),
+    lambda i: X[i] // select(binary(Op.EQ, Y[i], 0), 1, Y[i]),
+    lambda i: X[i] // (Y[i] % 7 + 1),
+    lambda i: X[i] // te.maximum(1, Y[i]),
+    lambda i: X[i] // te.minimum(Y[i], -1),
+    lambda i: X[i] // (Y[i] | 1),
+    lambda i: cast("int32", select(NARROW[i] + 1 > 0, NARROW[i] // (NARROW[i] + 1), NARROW[i])),
+    lambda i: select(i > 5, X[i] // cast("int32", i - 5), 0),
+]
+OPEN: list[Callable[[Any], Expr]] = [
+    lambda i: X[i] // Y[i],
+    lambda i: select(binary(Op.EQ, Y[i], 0), X[i] // Y[i], 0),
+    lambda i: select(Y[i] != 0, 0, X[i] // Y[i]),
+    lambda i: select(X[i] != 0, X[i] // Y[i], 0),
+    lambda i: select(Y[i] >= 0, X[i] // Y[i], 0),
+    lambda i: select((Y[i] != 0) | (X[i] > 3), X[i] // Y[i], 0),
+    lambda i: select((Y[i] != 0) & (X[i] // Y[i] > 3), X[i], 0),
+    lambda i: select(Y[i] != 0, X[i] // Y[i], 0) + X[i] % Y[i],
+    lambda i: select(Y[i] != 0, X[i] // Y[15 - i], 0),
+    lambda i: select(Y[i] != 0, X[i] // (Y[i] * 2), 0),
+    lambda i: select(Y[i] > -1, X[i] // (Y[i] - 1), 0),
+    lambda i: X[i] // (Y[i] % 7),
+    lambda i: X[i] // te.maximum(Y[i], 0),
+    lambda i: X[i] // te.abs(Y[i]),
+    lambda i: cast("int32", NARROW[i] // (NARROW[i] + 1)),
+    lambda i: select(i > 4, X[i] // cast("int32", i - 5), 0),
+]
+"""Of `OPEN`, some guards tell too little, and others are not on the way: `&` evaluates both."""
+
+
+def quotients(value: Callable[[Any], Expr]) -> Func:
+    result = te.compute((16,), value, name="C")
+    assert result.stage is not None
+    return te.func([*result.stage.inputs, result], name="quotients")
+
+
+@pytest.mark.parametrize("value", GUARDED)
+def test_guards_keep_divisors_from_zero(value: Callable[[Any], Expr]) -> None:
+    verify(quotients(value))
+
+
+@pytest.mark.parametrize("value", OPEN)
+def test_other_guards_do_not(value: Callable[[Any], Expr]) -> None:
+    refused(quotients(value), "is not shown to differ from zero", "select")
+
+
+@pytest.mark.parametrize(
+    ("body", "accepted"),
+    [
+        ("if y[i] != 0:\n x[i] = x[i] // y[i]", True),
+        ("if y[i] == 0:\n x[i] = 1\nelse:\n x[i] = x[i] // y[i]", True),
+        ("d = y[i]\nif d > 0:\n x[i] = x[i] // d", True),
+        ("d = y[i] % 3\nif d > 0:\n x[i] = x[i] // y[i]", True),
+        ("if x[i] != 0:\n x[i] = 7 // x[i]", True),
+        ("if x[i] != 0:\n x[i] = x[i] - 1\n x[i] = 7 // x[i]", False),
+        ("if x[i] != 0:\n for j in range(2):\n  x[i] = 7 // x[i]", False),
+        ("d = x[i]\nx[i] = 5\nif x[i] != 0:\n x[i] = 7 // d", False),
+        ("if x[i] != 0:\n y[i] = 0\n x[i] = 7 // x[i]", True),
+        ("if y[i] != 0:\n x[i] = 1\nelse:\n x[i] = x[i] // y[i]", False),
+    ],
+)
+def test_guards_of_statements(body: str, accepted: bool) -> None:
+    """What a condition has read of memory says nothing of what is stored there since."""
+    lines = "\n        ".join(body.split("\n"))
+    program = parse(f"""
+def main(x: T.Buffer((16,), "int32"), y: T.Buffer((16,), "int32")):
+    T.inplace(x{", y" if "y[i] =" in body.replace("==", "") else ""})
+    for i in range(16):
+        {lines}
+""")
+    if accepted:
+        verify(program)
+    else:
+        refused(program, "is not shown to differ from zero")
+
+
+def test_a_large_unsigned_index_is_negative() -> None:
+    """Cast to an index, an unsigned integer of 64 bits wraps around."""
+    index = Buffer("index", (16,), "uint64")
+    at = cast("int64", index[I])
+
+    def program(condition: Expr) -> Func:
+        return func(For(I, 16, store(B, (I,), select(condition, A[at], 0.0))), A, B, index)
+
+    refused(program(at < 16), "index", "of A")
+    verify(program((at < 16) & (at >= 0)))
+    verify(program(index[I] < 16))
 
 
 def test_vectors() -> None:

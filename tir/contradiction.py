@@ -1,0 +1,218 @@
+"""Conditions that cannot hold together, whatever is in memory.
+
+They become one formula of the integer set library, in which integers of every dtype wrap around as
+they do in the program. Equal expressions that no integer set describes (an element, a product, a
+comparison of floats) are one unknown each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .. import dtypes
+from . import affine
+from .ir import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Op, Select, Var
+from .polynomial import Ranges
+from .structure import key_of
+
+
+def contradict(conditions: Sequence[Expr], ranges: Ranges) -> bool:
+    """Whether `conditions`, which are scalar, are shown to hold together nowhere.
+
+    `ranges` gives inclusive ends of variables. False where it is not known.
+    """
+    if any(type(c) is Const and not c.value for c in conditions):
+        return True
+    formula = _Formula(ranges)
+    texts = [formula.condition(c) for c in conditions]
+    return affine.unsatisfiable(formula.names, [*formula.facts, *texts])
+
+
+class _Number(NamedTuple):
+    """An integer in the notation of the library, and ends between which it lies."""
+
+    text: str
+    low: int
+    high: int
+
+
+class _Formula:
+    """The unknowns of some expressions and what is known of them."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self.names: list[str] = []
+        self.facts: list[str] = []
+        self._ranges = ranges
+        self._known: dict[object, _Number] = {}
+
+    def condition(self, e: Expr) -> str:
+        """A bool expression as a formula."""
+        match e:
+            case Const(value=value):
+                return "(0 = 0)" if value else "(0 = 1)"
+            case Binary(op=op, a=a, b=b) if op in COMPARISONS and not dtypes.is_float(a.dtype):
+                return self._compared(op, a, b)
+            case Binary(op=Op.AND | Op.MIN, dtype="bool"):
+                return f"({self.condition(e.a)} and {self.condition(e.b)})"
+            case Binary(op=Op.OR | Op.MAX, dtype="bool"):
+                return f"({self.condition(e.a)} or {self.condition(e.b)})"
+            case Binary(op=Op.XOR, dtype="bool"):
+                return self._compared(Op.NE, e.a, e.b)
+            case Call(fn="not", args=(a,)):
+                return f"(not {self.condition(a)})"
+            case Cast(value=v) if not dtypes.is_float(v.dtype):
+                return f"({self.integer(v).text} != 0)"
+            case Select(cond=cond, then=then, other=other):
+                taken = self._flag(cond).text
+                then_text, other_text = self.condition(then), self.condition(other)
+                return f"(({taken} = 1 and {then_text}) or ({taken} = 0 and {other_text}))"
+            case _:
+                return f"({self._unknown(e, 0, 1).text} = 1)"
+
+    def _compared(self, op: Op, a: Expr, b: Expr) -> str:
+        return f"({self.integer(a).text} {_COMPARED.get(op, op.value)} {self.integer(b).text})"
+
+    def integer(self, e: Expr) -> _Number:
+        """An expression of an integer dtype, or a bool as 0 and 1."""
+        if dtypes.is_bool(e.dtype):
+            return self._flag(e)
+        match e:
+            case Const(value=value):
+                return _Number(str(int(value)), int(value), int(value))
+            case Binary():
+                return self._binary(e)
+            case Call(fn="neg", args=(a,)):
+                x = self.integer(a)
+                return self._wrapped(e, f"(-{x.text})", -x.high, -x.low)
+            case Call(fn="not", args=(a,)):
+                x = self.integer(a)
+                return self._wrapped(e, f"(-1 - {x.text})", -1 - x.high, -1 - x.low)
+            case Call(fn="abs", args=(a,)):
+                x = self.integer(a)
+                name = self._named(a, x)
+                return self._wrapped(e, f"max({name}, -{name})", 0, max(-x.low, x.high))
+            case Cast(value=v) if not dtypes.is_float(v.dtype):
+                return self._wrapped(e, *self.integer(v))
+            case Select(cond=cond, then=then, other=other):
+                return self._either(e, self._flag(cond), self.integer(then), self.integer(other))
+            case _:
+                return self._unknown(e, *self._ends(e))
+
+    def _binary(self, e: Binary) -> _Number:
+        a, b = self.integer(e.a), self.integer(e.b)
+        x, y = a.text, b.text
+        match e.op:
+            case Op.ADD:
+                return self._wrapped(e, f"({x} + {y})", a.low + b.low, a.high + b.high)
+            case Op.SUB:
+                return self._wrapped(e, f"({x} - {y})", a.low - b.high, a.high - b.low)
+            case Op.MUL:
+                ends = [p * q for p in (a.low, a.high) for q in (b.low, b.high)]
+                if a.low == a.high or b.low == b.high:
+                    by, other = (a.low, y) if a.low == a.high else (b.low, x)
+                    return self._wrapped(e, f"({by} * {other})", min(ends), max(ends))
+                limits = self._ends(e)
+                fits = limits[0] <= min(ends) and max(ends) <= limits[1]
+                return self._unknown(e, *((min(ends), max(ends)) if fits else limits))
+            case Op.MIN | Op.MAX:
+                choose = min if e.op is Op.MIN else max
+                text = f"{e.op.value}({x}, {y})"
+                return _Number(text, choose(a.low, b.low), choose(a.high, b.high))
+            case Op.FLOORDIV if type(e.b) is Const and b.low != 0:
+                text, n = (x, b.low) if b.low > 0 else (f"(-{x})", -b.low)
+                ends = [a.low // b.low, a.high // b.low]
+                return self._wrapped(e, f"floor({text} / {n})", min(ends), max(ends))
+            case Op.MOD if type(e.b) is Const and b.low > 0:
+                return _Number(f"({x} mod {b.low})", 0, b.low - 1)
+            case Op.SHL if type(e.b) is Const and b.low >= 0:
+                n = 1 << b.low
+                return self._wrapped(e, f"({n} * {x})", a.low * n, a.high * n)
+            case Op.SHR if type(e.b) is Const and b.low >= 0:
+                n = 1 << b.low
+                return _Number(f"floor({x} / {n})", a.low // n, a.high // n)
+            case Op.AND if type(e.b) is Const and b.low >= 0 and b.low & (b.low + 1) == 0:
+                return _Number(f"({x} mod {b.low + 1})", 0, b.low)
+            case _:
+                return self._described(e, a, b)
+
+    def _described(self, e: Binary, a: _Number, b: _Number) -> _Number:
+        """An unknown of which something is known by its operands."""
+        found = self._unknown(e, *self._ends(e))
+        t, x, y = found.text, self._named(e.a, a), self._named(e.b, b)
+        match e.op:
+            case Op.MOD:
+                self._add(f"({y} <= 0 or (0 <= {t} and {t} < {y}))")
+                self._add(f"({y} >= 0 or ({y} < {t} and {t} <= 0))")
+            case Op.AND:
+                for n in (n for n in (a, b) if n.low >= 0):
+                    self._add(f"(0 <= {t} and {t} <= {n.text})")
+            case Op.OR:
+                some = f"({t} != 0 and ({x} != 0 or {y} != 0))"
+                self._add(f"(({t} = 0 and {x} = 0 and {y} = 0) or {some})")
+            case Op.XOR:
+                self._add(f"(({t} = 0 and {x} = {y}) or ({t} != 0 and {x} != {y}))")
+            case _:
+                pass
+        return found
+
+    def _named(self, e: Expr, x: _Number) -> str:
+        """A short text of `x`, the number of `e`, for formulas that mention it more than once."""
+        found = self._unknown(e, x.low, x.high).text
+        if found != x.text:
+            self._add(f"({found} = {x.text})")
+        return found
+
+    def _either(self, e: Expr, taken: _Number, then: _Number, other: _Number) -> _Number:
+        low, high = min(then.low, other.low), max(then.high, other.high)
+        found = self._unknown(e, low, high)
+        flag, t = taken.text, found.text
+        self._add(f"(({flag} = 1 and {t} = {then.text}) or ({flag} = 0 and {t} = {other.text}))")
+        return found
+
+    def _flag(self, e: Expr) -> _Number:
+        """A bool expression as 0 or 1."""
+        found = self._unknown(e, 0, 1)
+        text = self.condition(e)
+        t = found.text
+        if text != f"({t} = 1)":
+            self._add(f"(({t} = 1 and {text}) or ({t} = 0 and not {text}))")
+        return found
+
+    def _wrapped(self, e: Expr, text: str, low: int, high: int) -> _Number:
+        """The number `text`, between `low` and `high`, in the dtype of `e`."""
+        least, most = dtypes.int_limits(dtypes.info(e.dtype).scalar)
+        if least <= low and high <= most:
+            return _Number(text, low, high)
+        found = self._unknown(e, least, most)
+        self._add(f"(({found.text} - {text}) mod {most - least + 1} = 0)")
+        return found
+
+    def _ends(self, e: Expr) -> tuple[int, int]:
+        low, high = dtypes.int_limits(dtypes.info(e.dtype).scalar)
+        if type(e) is Load and e.buffer.value_range is not None:
+            first, end = e.buffer.value_range
+            return max(low, first), min(high, end - 1)
+        if type(e) is Var and e in self._ranges:
+            ends = self._ranges[e]
+            low = ends[0] if isinstance(ends[0], int) else low
+            high = ends[1] if isinstance(ends[1], int) else high
+        return low, high
+
+    def _unknown(self, e: Expr, low: int, high: int) -> _Number:
+        """The one unknown for expressions of one structure."""
+        key = key_of(e)
+        found = self._known.get(key)
+        if found is None:
+            name = f"v{len(self.names)}"
+            self.names.append(name)
+            self.facts.append(f"({low} <= {name} <= {high})")
+            found = self._known[key] = _Number(name, low, high)
+        return found
+
+    def _add(self, fact: str) -> None:
+        if fact not in self.facts:
+            self.facts.append(fact)
+
+
+_COMPARED = {Op.EQ: "="}
