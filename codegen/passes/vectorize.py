@@ -37,10 +37,13 @@ from ...tir.ir import (
     Stmt,
     Store,
     Var,
+    binary,
+    cast,
     const,
     seq,
 )
 from ...tir.polynomial import ONE, Poly, factors
+from ...tir.prove import truth
 from ...tir.simplify import Simplifier
 from ...tir.visit import map_tuple, substitute, walk
 from .scope import map_stmts, simplifier_of, with_body
@@ -229,11 +232,29 @@ class _Vectorizer:
 
     def expr(self, e: Expr, mask: Mask) -> Expr:
         """`e` with a value for each lane, or as it is where all lanes agree."""
-        if e.dtype == INDEX:
+        if e.dtype == INDEX and self.may_run(e, mask):
             ramp = self.linear(e)
             if ramp is not None:
                 return ramp
         return _EXPR[type(e)](self, e, mask)
+
+    def may_run(self, e: Expr, mask: Mask) -> bool:
+        """Whether `e` may be evaluated once for all lanes, if perhaps none of them is on."""
+        return mask is None or _first_lane_is_on(mask) or self.never_fails(e)
+
+    def never_fails(self, e: Expr) -> bool:
+        """Whether `e`, of indices in one dimension, is shown to read within buffers and not to
+        divide by zero wherever it is evaluated."""
+        for n in walk(e):
+            if type(n) is Load:
+                low, high = self.s.interval(self.s.poly(n.indices[0]))
+                if low < 0 or high >= n.buffer.shape[0]:
+                    return False
+            elif type(n) is Binary and _may_trap(n):
+                nonzero = binary(Op.NE, cast(INDEX, n.b), const(0))
+                if truth(self.s, nonzero) is not True:
+                    return False
+        return True
 
     def linear(self, e: Expr) -> Expr | None:
         """An index that is linear in the loop's variable, as a ramp."""
@@ -273,7 +294,9 @@ class _Vectorizer:
                 if a is cond.a and b is cond.b:
                     return cond
                 return _logic(cond.op, self.wide(a), self.wide(b))
-            case Binary() if cond.op in _BOUNDS and cond.a.dtype == INDEX:
+            case Binary() if (
+                cond.op in _BOUNDS and cond.a.dtype == INDEX and self.may_run(cond, mask)
+            ):
                 found = self.lane_bound(cond)
                 if found is not None:
                     return found
@@ -322,19 +345,21 @@ def _leaf(v: _Vectorizer, e: Expr, mask: Mask) -> Expr:
 
 def _binary(v: _Vectorizer, e: Binary, mask: Mask) -> Expr:
     a, b = v.expr(e.a, mask), v.expr(e.b, mask)
-    if a is e.a and b is e.b:
+    guarded = mask is not None and _may_trap(e)
+    if a is e.a and b is e.b and not (guarded and not v.may_run(e, mask)):
         return e
     a, b = v.wide(a), v.wide(b)
-    if (
-        mask is not None
-        and e.op in (Op.FLOORDIV, Op.MOD)
-        and not dtypes.is_float(e.dtype)
-        and not (type(e.b) is Const and e.b.value != 0)
-    ):
+    if mask is not None and guarded:
         one = Broadcast(const(1, e.dtype), v.lanes, b.dtype)
         b = Select(mask, b, one, b.dtype)
     scalar = "bool" if e.op in COMPARISONS else e.dtype
     return Binary(e.op, a, b, dtypes.vector(scalar, v.lanes))
+
+
+def _may_trap(e: Binary) -> bool:
+    """Whether `e` divides integers by what may be zero."""
+    divides = e.op in (Op.FLOORDIV, Op.MOD) and not dtypes.is_float(e.dtype)
+    return divides and not (type(e.b) is Const and e.b.value != 0)
 
 
 def _call(v: _Vectorizer, e: Call, mask: Mask) -> Expr:
