@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace as _replace
 from typing import Any
 
+from ... import dtypes
 from ...tir.ir import Binary, Buffer, Call, Cast, Const, Expr, Func, Label, Load, Op, Select, Store
 from ...tir.structure import key_of
 from ...tir.visit import children, rewrite_children, walk
@@ -49,14 +50,16 @@ def compute_ahead(fn: Func, block: Label, read_buffer_index: int) -> tuple[Func,
         at=block,
         hint="cache_read copies elements as they are",
     )
-    require(
-        not any(_in_indices(root, buffer) for root in roots),
-        "elements of {0} are indices of block {1}; what is computed of them has no known range",
-        buffer.name,
-        block.name,
-        at=block,
-        hint="cache_index computes indices ahead",
-    )
+    for role, hint in (("indices", "cache_index computes indices ahead"), ("divisors", None)):
+        require(
+            not any(n.buffer is buffer for root in roots for n in _elements_in(role, root)),
+            "elements of {0} are {1} of block {2}; what is computed of them has no known range",
+            buffer.name,
+            role,
+            block.name,
+            at=block,
+            hint=hint,
+        )
     value = values[0]
     position = top_position(fn, block)
     require_written_before(fn, buffer, position, found)
@@ -82,7 +85,7 @@ def compute_ahead(fn: Func, block: Label, read_buffer_index: int) -> tuple[Func,
 
 def _largest(root: Any, buffer: Buffer) -> Iterator[Expr]:
     """The largest expressions in `root` of an element of `buffer` and numbers alone."""
-    if isinstance(root, Expr) and _is_own(root, buffer):
+    if isinstance(root, Expr) and _is_own(root, buffer) and _reads(root):
         places = {tuple(map(key_of, n.indices)) for n in walk(root) if type(n) is Load}
         if len(places) == 1:
             yield root
@@ -92,16 +95,16 @@ def _largest(root: Any, buffer: Buffer) -> Iterator[Expr]:
             yield from _largest(child, buffer)
 
 
-def _in_indices(root: Any, buffer: Buffer) -> bool:
-    """Whether elements of `buffer` are indices, which are known to be in bounds by its range."""
-    return any(
-        n.buffer is buffer
-        for access in walk(root)
-        if type(access) is Load or type(access) is Store
-        for e in access.indices
-        for n in walk(e)
-        if type(n) is Load
-    )
+def _elements_in(role: str, root: Any) -> Iterator[Load]:
+    """What is read in `root` for its "indices" or its "divisors", integers that may not be zero."""
+    for n in walk(root):
+        exprs: tuple[Expr, ...] = ()
+        if role == "indices" and (type(n) is Load or type(n) is Store):
+            exprs = n.indices
+        elif role == "divisors" and type(n) is Binary and n.op in (Op.FLOORDIV, Op.MOD):
+            exprs = () if dtypes.is_float(n.dtype) else (n.b,)
+        for e in exprs:
+            yield from (m for m in walk(e) if type(m) is Load)
 
 
 def _is_own(e: Expr, buffer: Buffer) -> bool:
@@ -112,6 +115,13 @@ def _is_own(e: Expr, buffer: Buffer) -> bool:
         return False
     known = type(e) in (Binary, Call, Cast, Select, Const)
     return known and all(_is_own(c, buffer) for c in children(e) if isinstance(c, Expr))
+
+
+def _reads(e: Any) -> bool:
+    """Whether evaluating `e` reads memory; the sides of a select may guard what lies nowhere."""
+    if type(e) is Select:
+        return _reads(e.cond) or (_reads(e.then) and _reads(e.other))
+    return type(e) is Load or any(_reads(c) for c in children(e) if isinstance(c, Expr))
 
 
 def _at(e: Any, buffer: Buffer, element: Expr) -> Any:

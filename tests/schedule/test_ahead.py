@@ -13,6 +13,7 @@ from tilewright.tir import te
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Expr, Func
 from tilewright.tir.parser import parse
+from tilewright.tir.verify import verify
 
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning, check_replays
@@ -104,3 +105,32 @@ def test_indices_keep_their_range() -> None:
     sch = Schedule(func)
     with pytest.raises(ScheduleError, match="elements of P are indices of block C"):
         sch.compute_ahead(sch.get_block("C"), 1)
+
+
+def test_what_a_condition_never_lets_read_is_not_computed_ahead() -> None:
+    """A side of a select that is not taken may read outside of the buffer."""
+    func = parse("""
+def main(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+    for i in range(8):
+        with T.block("B"):
+            v = T.axis.spatial(8, i)
+            B[v] = T.select(T.bool(False) & True, A[v - 9], 0) + T.int32(v)
+""")
+    verify(func)
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match="block B does not compute the same of each element"):
+        sch.compute_ahead(sch.get_block("B"), 0)
+
+
+def test_divisors_are_not_computed_ahead() -> None:
+    """What is known of them, that they are not zero, is not known of elements of a copy."""
+    func = parse("""
+def main(A: T.Buffer((8,), "int32"), D: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+    for i in range(8):
+        with T.block("B"):
+            v = T.axis.spatial(8, i)
+            B[v] = A[v] // (D[v] % 3 + 1)
+""")
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match="elements of D are divisors of block B"):
+        sch.compute_ahead(sch.get_block("B"), 1)
