@@ -81,6 +81,42 @@ def mask_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     return te.compute(x.shape, lambda *i: te.select(mask[i], x[i], x[i] * 3), name=name)
 
 
+def quotient_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """A quotient or remainder by data, zeros among them, where a guard keeps the zeros out."""
+    if dtypes.is_float(x.dtype):
+        return map_stage(x, name, d)
+    shape = x.shape[-1:] if d.pick(2) else x.shape
+    y = placeholder(shape if d.pick(4) else (1,), x.dtype, d)
+    guard, divide, guarded = GUARDS[d.pick(len(GUARDS))], d.pick(2), d.pick(3)
+
+    def value(*i: Expr) -> Any:
+        low = y[i[len(i) - len(shape) :]] if y.shape == shape else y[0]
+        shown, divisor = guard(x[i], low)
+        found = x[i] // divisor if divide else x[i] % divisor
+        if guarded == 0:
+            return te.select(~shown, 7, found)
+        return te.select(shown & (x[i] > 1) if guarded == 1 else shown, found, x[i])
+
+    return te.compute(x.shape, value, name=name)
+
+
+GUARDS: tuple[Callable[[Any, Any], tuple[Any, Any]], ...] = (
+    lambda x, y: (y != 0, y),
+    lambda x, y: (~(y == 0), y),
+    lambda x, y: (y >= 1, y),
+    lambda x, y: ((y < 0) | (y > 0), y),
+    lambda x, y: (te.abs(y) > 0, y),
+    lambda x, y: (te.minimum(x, y) > 0, y),
+    lambda x, y: (x != y, x - y),
+    lambda x, y: (x > y, y - x),
+    lambda x, y: (x != 1, y % 3 + 1),
+    lambda x, y: (x != 1, te.maximum(y, 1)),
+    lambda x, y: (y % 3 != 0, y),
+    lambda x, y: (x < 4, te.select(y != 0, y, 1)),
+)
+"""Conditions on two integers, and what differs from zero under them."""
+
+
 def triangle_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     """Zeros in a corner, or at some of the places."""
     if len(x.shape) > 1:
@@ -359,8 +395,8 @@ def outer_stage(x: Tensor, name: str, d: Draft) -> Tensor:
 
 
 STAGES: tuple[Stage, ...] = (
-    map_stage, function_stage, scaled_stage, two_reads, mask_stage, triangle_stage, biased,
-    shift_stage, stencil_stage, turn_stage, part_stage, strided_stage, resize_stage, gather_stage,
-    pad_stage, spread_stage, flat_stage, reduce_stage, reduce_stage, window_stage, total_stage,
-    best_stage, pair_stage, product_stage, product_stage,
+    map_stage, function_stage, scaled_stage, two_reads, mask_stage, quotient_stage, triangle_stage,
+    biased, shift_stage, stencil_stage, turn_stage, part_stage, strided_stage, resize_stage,
+    gather_stage, pad_stage, spread_stage, flat_stage, reduce_stage, reduce_stage, window_stage,
+    total_stage, best_stage, pair_stage, product_stage, product_stage,
 )  # fmt: skip
