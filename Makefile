@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Of random runs: the same each time unless another one is given.
 SEED ?= 1
 
-.PHONY: help demo test test-hosts test-long oldest lint format bench budgets clean
+.PHONY: help demo test test-hosts test-long oldest aarch64-tools lint format bench budgets clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -33,6 +33,7 @@ help:
 	@echo "make test-hosts  run the tests of code again as x86-64-v2 and x86-64-v3"
 	@echo "make test-long   try random programs (SEED=2: others), and compile each operator"
 	@echo "                 for every kind of processor"
+	@echo "make aarch64-tools  install what tests of 64-bit ARM run with (Debian, Ubuntu)"
 	@echo "make oldest      run the tests with the oldest libraries that are allowed"
 	@echo "make lint        check style and types"
 	@echo "make format      rewrite the sources in the house style"
@@ -58,6 +59,11 @@ test-long: $(VENV)/stamp-check
 ifneq ($(wildcard tests/attack/__main__.py),)
 	$(RUN) -m tests.attack --tries $(TRIES) --seed $(SEED)
 endif
+
+# A compiler that links for 64-bit ARM with C's library, and an emulator that runs its programs.
+aarch64-tools:
+	$(if $(filter 0,$(shell id -u)),,sudo) apt-get install --yes --no-install-recommends \
+	    gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
 
 oldest: $(VENV)/created
 	$(RUN) scripts/oldest.py pyproject.toml > $(VENV)/oldest.txt

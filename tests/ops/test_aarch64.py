@@ -1,0 +1,62 @@
+"""Every operator, compiled for 64-bit ARM and run by an emulator, against numpy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tilewright as tw
+from tilewright import ops
+from tilewright.runtime.artifact import c_header
+
+from . import aarch64
+from .cases import GROUPS, Cases
+
+emulated = pytest.mark.skipif(
+    bool(aarch64.MISSING),
+    reason=f"no {' and no '.join(aarch64.MISSING)}: `make aarch64-tools` installs them",
+)
+WAYS = (
+    ("neoverse-n1", "model"),
+    ("generic", "model"),
+    ("neoverse-v1", "model"),
+    ("cortex-a76", "default"),
+)
+
+
+@emulated
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("way", range(len(WAYS)), ids=[mcpu for mcpu, _ in WAYS])
+def test_operators(group: str, way: int, tmp_path: Path) -> None:
+    """Each case for one of the processors in turn; `python -m tests.ops.aarch64` tries all."""
+    cases = list(getattr(Cases(), group)())
+    turns = [(n + n // len(WAYS)) % len(WAYS) for n in range(len(cases))]
+    own = [case for case, turn in zip(cases, turns, strict=True) if turn == way]
+    assert own
+    aarch64.check(own, *WAYS[way], tmp_path)
+
+
+def test_no_operator_is_left_out() -> None:
+    cases = Cases()
+    for group in GROUPS:
+        list(getattr(cases, group)())
+    assert cases.covered == set(ops.__all__) - {"ACTIVATIONS"}
+
+
+@emulated
+def test_loops_on_several_threads(tmp_path: Path) -> None:
+    """OpenMP's runtime for the machine is linked to them."""
+    cases = [c for c in (*Cases().products(), *Cases().rows()) if "float32" in c.name][:6]
+    assert aarch64.compiled(cases[0].func, "neoverse-n1", "model", "k", 3).parallel
+    aarch64.check(cases, "neoverse-n1", "model", tmp_path, threads=3)
+
+
+def test_object_files_are_what_was_run(tmp_path: Path) -> None:
+    func, mcpu = ops.matmul_func(17, 21, 35), "neoverse-n1"
+    target = f"cpu -mcpu={mcpu} -threads=1"
+    built = tw.build_library(func, tmp_path / "m.o", target, allow=("model",), object_file=True)
+    code, header = built.files
+    kernel = aarch64.compiled(func, mcpu, "model", func.name)
+    assert code.read_bytes() == kernel.object_code
+    assert header.read_text(encoding="utf-8") == c_header(kernel.signature)
