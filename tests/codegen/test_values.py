@@ -6,8 +6,10 @@ Inputs are chosen where things go wrong: NaN, infinities, zeros of both signs, d
 from __future__ import annotations
 
 import operator
+import tempfile
 from collections.abc import Callable
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -22,21 +24,25 @@ from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Func
 
+from ..emulator import Call, emulated
+from ..emulator import run as emulate
 from ..hosts import runs
 from .machinery import Array, run, runnable
 
 FLOATS = [d for d in dtypes.SCALARS if dtypes.is_float(d)]
 INTEGERS = [d for d in dtypes.SCALARS if dtypes.is_integer(d)]
-HERE, AVX2, SSE2 = (
+HERE, AVX2, SSE2, ARM = (
     "cpu -threads=1",
     "cpu -mcpu=x86-64-v3 -threads=1",
     "cpu -mcpu=x86-64 -threads=1",
+    "cpu -mcpu=neoverse-n1 -threads=1",
 )
 FLOATS_ON_TARGETS = [
     *((dtype, HERE) for dtype in FLOATS),
     ("float32", AVX2),
     ("bfloat16", AVX2),
     ("float16", SSE2),
+    *(pytest.param(dtype, ARM, marks=emulated) for dtype in ("float32", "float16", "bfloat16")),
 ]
 VECTOR = 16
 
@@ -94,6 +100,14 @@ def check(fns: list[Function], *inputs: Array, target: str, ulps: float = 0) -> 
         np.zeros(inputs[0].shape, dtypes.to_numpy(p.dtype)) for p in func.params[len(inputs) :]
     ]
     interpret(func, *inputs, *outputs)
+    if target == ARM:
+        compiled = compile_func(vectorized(func), target, strict_fp=True)
+        arguments = [*inputs, *(np.zeros_like(x) for x in outputs)]
+        with tempfile.TemporaryDirectory() as folder:
+            (emulated_outputs,) = emulate([Call(compiled, arguments)], "neoverse-n1", Path(folder))
+        for number, (x, y) in enumerate(zip(outputs, emulated_outputs, strict=True)):
+            compare(x, y, ulps, f"function {number}", inputs)
+        return
     for form in (func, vectorized(func)) if target == HERE else (vectorized(func),):
         compiled = runnable(form, compile_func(form, target, strict_fp=True), strict_fp=True)
         found = run(compiled, [*inputs, *outputs])
@@ -212,8 +226,14 @@ def test_integer_arithmetic(dtype: str) -> None:
     check(fns, *pairs(dtype), target=HERE)
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
-def test_integer_division_floors(dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "target"),
+    [
+        *((dtype, HERE) for dtype in INTEGERS),
+        *(pytest.param(dtype, ARM, marks=emulated) for dtype in ("int8", "int64", "uint32")),
+    ],
+)
+def test_integer_division_floors(dtype: str, target: str) -> None:
     fns: list[Function] = [
         lambda a, b: te.select(b != 0, a // b, 0),
         lambda a, b: te.select(b != 0, a % b, 0),
@@ -223,7 +243,7 @@ def test_integer_division_floors(dtype: str) -> None:
     ]
     if dtypes.info(dtype).kind == "int":
         fns += [lambda a, b: a // -3, lambda a, b: a % -5, lambda a, b: a // -1]
-    check(fns, *pairs(dtype), target=HERE)
+    check(fns, *pairs(dtype), target=target)
 
 
 def test_bool_logic() -> None:
@@ -234,7 +254,12 @@ def test_bool_logic() -> None:
 
 @pytest.mark.parametrize(
     ("source", "target"),
-    [*((dtype, HERE) for dtype in dtypes.SCALARS), ("float32", AVX2), ("float64", SSE2)],
+    [
+        *((dtype, HERE) for dtype in dtypes.SCALARS),
+        ("float32", AVX2),
+        ("float64", SSE2),
+        *(pytest.param(dtype, ARM, marks=emulated) for dtype in ("float64", "bfloat16", "int64")),
+    ],
 )
 def test_casts(source: str, target: str) -> None:
     fns: list[Function] = [lambda a, d=d: te.cast(a, d) for d in dtypes.SCALARS if d != source]

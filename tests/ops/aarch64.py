@@ -1,20 +1,12 @@
-"""Kernels for 64-bit ARM, called by a C program that an emulator runs.
-
-One program calls many kernels: it reads their arguments from one file and writes what they computed
-to another. Arrays are aligned to their elements alone and lie between margins, which must not
-change; constant operands are packed by the kernel's own functions first.
+"""Operators as code for 64-bit ARM, run by an emulator, against numpy.
 
 `python -m tests.ops.aarch64` runs every case for every processor with both schedules: minutes.
 """
 
 from __future__ import annotations
 
-import math
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,36 +17,12 @@ from tilewright.autotune.search import default_trace, model_trace
 from tilewright.codegen.build import Compiled, compile_func
 from tilewright.codegen.detect import resolve
 from tilewright.dtypes import from_numpy, info, is_float, to_numpy
-from tilewright.runtime.artifact import c_header
-from tilewright.runtime.signature import C_TYPES, Argument
 from tilewright.tir.ir import Func
 
+from ..emulator import EMULATED, Call, run
 from .cases import GROUPS, Case, Cases
 
-Array = Any
-COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
-MISSING = [name for name in (COMPILER, EMULATOR) if shutil.which(name) is None]
-MARGIN = 64
-
-EMULATED = {
-    "generic": "cortex-a53",
-    "cortex-a76": "cortex-a76",
-    "neoverse-n1": "neoverse-n1",
-    "neoverse-v1": "max",
-}
-"""The processor to emulate for code of each `-mcpu`: one that has just its instructions, where the
-emulator knows that."""
-
-
 SCHEDULES = {"default": default_trace, "model": model_trace}
-
-
-@dataclass(frozen=True)
-class Call:
-    """A compiled kernel and its arguments, in order; constant operands as they are, not packed."""
-
-    compiled: Compiled
-    arguments: Sequence[Any]
 
 
 def compiled(func: Func, mcpu: str, schedule: str, name: str, threads: int = 1) -> Compiled:
@@ -62,125 +30,6 @@ def compiled(func: Func, mcpu: str, schedule: str, name: str, threads: int = 1) 
     target = resolve(f"cpu -mcpu={mcpu} -threads={threads}")
     scheduled = SCHEDULES[schedule](func, target).apply(func).func
     return compile_func(scheduled, target, name=name)
-
-
-def run(calls: Sequence[Call], mcpu: str, folder: Path) -> list[list[Array]]:
-    """What each call leaves in its outputs, in order. Raises `AssertionError` where one fails."""
-    lines = ["#include <stdint.h>", "#include <stdio.h>", "#include <stdlib.h>"]
-    lines += ["#include <string.h>", _HELPERS]
-    objects, data = [], bytearray()
-    for n, call in enumerate(calls):
-        object_file, header = folder / f"k{n}.o", folder / f"k{n}.h"
-        object_file.write_bytes(call.compiled.object_code)
-        header.write_text(c_header(call.compiled.signature), encoding="utf-8")
-        objects.append(str(object_file))
-        lines += [f'#include "{header.name}"', *_function(n, call)]
-        for argument, value in zip(call.compiled.signature.arguments, call.arguments, strict=True):
-            data += np.asarray(value, to_numpy(_given(argument).dtype)).tobytes()
-    lines.append("int main(int count, char **names) {")
-    lines.append('    if (count != 3 || !(in = fopen(names[1], "rb"))) return 98;')
-    lines.append('    if (!(out = fopen(names[2], "wb"))) return 98;')
-    lines += [f"    run{n}();" for n in range(len(calls))]
-    lines += ["    return fclose(out) ? 98 : 0;", "}", ""]
-    (folder / "main.c").write_text("\n".join(lines), encoding="utf-8")
-    (folder / "in").write_bytes(data)
-    program = folder / "program"
-    parallel = ["-fopenmp"] if any(c.compiled.parallel for c in calls) else []
-    _execute([COMPILER, "-Wall", "-Werror", "-static", *parallel, "-o", program,
-              folder / "main.c", *objects, "-lm"])  # fmt: skip
-    _execute([EMULATOR, "-cpu", EMULATED[mcpu], program, folder / "in", folder / "out"])
-    return _outputs(calls, (folder / "out").read_bytes())
-
-
-def _outputs(calls: Sequence[Call], data: bytes) -> list[list[Array]]:
-    at, found = 0, []
-    for call in calls:
-        arrays = []
-        for a in call.compiled.signature.arguments:
-            if a.written:
-                array = np.frombuffer(data, to_numpy(a.dtype), a.size, at)
-                arrays.append(array.reshape(a.shape))
-                at += a.size * a.itemsize
-        found.append(arrays)
-    assert at == len(data)
-    return found
-
-
-def _execute(command: Sequence[str | Path]) -> None:
-    done = subprocess.run(
-        [str(c) for c in command], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, f"{command[0]} gave {done.returncode}: {done.stderr[-3000:]}"
-
-
-def _given(argument: Argument) -> Argument:
-    """What callers have: the operand itself of one that is packed."""
-    return argument if argument.packing is None else argument.packing.operand
-
-
-_HELPERS = f"""
-static FILE *in, *out;
-static const size_t margin = {MARGIN};
-
-static void fail(int kernel, const char *what) {{
-    fprintf(stderr, "kernel %d: %s\\n", kernel, what);
-    exit(99);
-}}
-
-static void *space(size_t bytes, size_t item) {{
-    unsigned char *p = aligned_alloc(64, (bytes + item + 2 * margin + 63) / 64 * 64);
-    if (!p) fail(-1, "no memory");
-    memset(p, 0xA5, bytes + item + 2 * margin);
-    return p + margin + item;
-}}
-
-static void *given(size_t bytes, size_t item) {{
-    void *p = space(bytes, item);
-    if (fread(p, 1, bytes, in) != bytes) fail(-1, "the input ends");
-    return p;
-}}
-
-static void kept(int kernel, const void *array, size_t bytes) {{
-    const unsigned char *p = array;
-    for (size_t k = 1; k <= margin; k++)
-        if (p[-k] != 0xA5 || p[bytes + k - 1] != 0xA5) fail(kernel, "written beyond an array");
-}}
-"""
-
-
-def _function(n: int, call: Call) -> list[str]:
-    """The C function that reads the arguments of call `n`, calls it and writes its outputs."""
-    signature = call.compiled.signature
-    lines = [f"static void run{n}(void) {{"]
-    checks = []
-    for k, a in enumerate(signature.arguments):
-        own, c_type = _given(a), C_TYPES[a.dtype]
-        if a.kind == "scalar":
-            lines.append(f"    {c_type} a{k};")
-            lines.append(f'    if (fread(&a{k}, sizeof a{k}, 1, in) != 1) fail({n}, "no scalar");')
-            continue
-        lines.append(f"    void *a{k} = given({_bytes(own)}, {own.itemsize});")
-        checks.append((k, _bytes(own)))
-        if a.packing is not None:
-            lines.append(f"    void *o{k} = a{k};")
-            lines.append(f"    a{k} = space({_bytes(a)}, {a.itemsize});")
-            lines.append(f'    if ({a.packing.packer}(o{k}, a{k})) fail({n}, "packing");')
-            checks[-1] = (k, _bytes(a))
-            lines.append(f"    kept({n}, o{k}, {_bytes(own)});")
-    names = ", ".join(f"a{k}" for k in range(len(signature.arguments)))
-    lines.append(f'    if ({signature.name}({names})) fail({n}, "an error code");')
-    lines += [f"    kept({n}, a{k}, {size});" for k, size in checks]
-    lines += [
-        f'    if (fwrite(a{k}, 1, {_bytes(a)}, out) != {_bytes(a)}) fail({n}, "no space left");'
-        for k, a in enumerate(signature.arguments)
-        if a.written
-    ]
-    return [*lines, "}", ""]
-
-
-def _bytes(a: Argument) -> int:
-    assert a.strides is None
-    return math.prod(a.shape) * a.itemsize
 
 
 def check(cases: Sequence[Case], mcpu: str, schedule: str, folder: Path, threads: int = 1) -> None:
@@ -196,7 +45,7 @@ def check(cases: Sequence[Case], mcpu: str, schedule: str, folder: Path, threads
             _close(x, wanted, f"{case.name}, {mcpu}, {schedule} schedule", case.ulps)
 
 
-def _close(found: Array, wanted: Array, what: str, ulps: float) -> None:
+def _close(found: Any, wanted: Any, what: str, ulps: float) -> None:
     dtype = from_numpy(found.dtype)
     if not is_float(dtype):
         np.testing.assert_array_equal(found, wanted, err_msg=what)

@@ -10,13 +10,10 @@ import tilewright as tw
 from tilewright import ops
 from tilewright.runtime.artifact import c_header
 
+from ..emulator import emulated
 from . import aarch64
 from .cases import GROUPS, Cases
 
-emulated = pytest.mark.skipif(
-    bool(aarch64.MISSING),
-    reason=f"no {' and no '.join(aarch64.MISSING)}: `make aarch64-tools` installs them",
-)
 WAYS = (
     ("neoverse-n1", "model"),
     ("generic", "model"),
