@@ -13,6 +13,7 @@ from ..tir.ir import Broadcast, Buffer, Const, Expr, Load, Prefetch, Ramp, Selec
 from . import llvm_lanes, llvm_register, llvm_stream
 from .llvm_index import affine, emit, value, variable_part
 from .llvm_text import Builder, lanes_of, memory_type, value_type
+from .masks import counts_lanes
 
 NEAR = 4
 """Up to which stride a vector is picked out of that many: beyond it a gather is no slower."""
@@ -27,6 +28,8 @@ def load(b: Builder, e: Load) -> str:
     if facts.lanes == 1:
         return _scalar(b, e.buffer, offset, e.mask)
     if type(offset) is Broadcast:
+        if e.mask is not None and not counts_lanes(e.mask):
+            return _shared(b, e, offset.value, e.mask)
         one = _scalar(b, e.buffer, offset.value, None)
         spreaded = spread(b, one, value_type(facts.scalar), facts.lanes)
         return spreaded if e.mask is None else _masked_off(b, e, spreaded)
@@ -151,6 +154,24 @@ def _scalar(b: Builder, buffer: Buffer, offset: Expr, mask: Expr | None) -> str:
     where = address(b, buffer, offset)
     text = b.op(f"load {memory}, ptr {where}, align {align}{_facts(b, buffer)}")
     return _from_memory(b, text, buffer.dtype)
+
+
+def _shared(b: Builder, e: Load, offset: Expr, mask: Expr) -> str:
+    """One element in all lanes, which is read if one of them is on, and else may lie nowhere."""
+    facts, t = dtypes.info(e.dtype), value_type(e.dtype)
+    bits = lanes_of("i1", facts.lanes)
+    name = f"llvm.vector.reduce.or.v{facts.lanes}i1"
+    b.module.declare(name, f"declare i1 @{name}({bits})")
+    wanted = b.op(f"call i1 @{name}({bits} {value(b, mask)})")
+    before, then, end = b.block, b.new_block("then"), b.new_block("shared")
+    b.branch(wanted, then, end)
+    b.start(then)
+    text = spread(b, _scalar(b, e.buffer, offset, None), value_type(facts.scalar), facts.lanes)
+    last = b.block
+    b.jump(end)
+    b.start(end)
+    found = b.op(f"phi {t} [ {text}, %{last.label} ], [ zeroinitializer, %{before.label} ]")
+    return _masked_off(b, e, found)
 
 
 def _step(offset: Expr) -> int | None:

@@ -20,7 +20,7 @@ import pytest
 
 from tilewright.codegen.build import Compiled
 from tilewright.dtypes import to_numpy
-from tilewright.runtime.artifact import c_header
+from tilewright.runtime.header import c_header
 from tilewright.runtime.signature import C_TYPES, Argument
 
 Array = Any

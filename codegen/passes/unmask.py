@@ -22,6 +22,7 @@ from ...tir.ir import (
 )
 from ...tir.structure import key_of
 from ...tir.visit import rewrite_children, walk
+from ..masks import counts_lanes
 from .registers import SCOPE
 from .scope import with_body
 
@@ -57,7 +58,7 @@ def unmask(func: Func, target: Target) -> Func:
     def is_shared(e: Load, off: object) -> bool:
         if e.mask is None or type(e.indices[0]) is not Broadcast:
             return False
-        return masks.key(e.mask) == off
+        return masks.key(e.mask) == off and counts_lanes(e.mask)
 
     def stmt(s: Any) -> Any:
         if type(s) is Store:

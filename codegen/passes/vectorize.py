@@ -46,6 +46,7 @@ from ...tir.polynomial import ONE, Poly, factors
 from ...tir.prove import truth
 from ...tir.simplify import Simplifier
 from ...tir.visit import map_tuple, substitute, walk
+from ..masks import counts_lanes, first_lane_is_on
 from .scope import map_stmts, simplifier_of, with_body
 
 MAX_UNROLLED_CHUNKS = 16
@@ -240,7 +241,7 @@ class _Vectorizer:
 
     def may_run(self, e: Expr, mask: Mask) -> bool:
         """Whether `e` may be evaluated once for all lanes, if perhaps none of them is on."""
-        return mask is None or _first_lane_is_on(mask) or self.never_fails(e)
+        return mask is None or first_lane_is_on(mask) or self.never_fails(e)
 
     def never_fails(self, e: Expr) -> bool:
         """Whether `e`, of indices in one dimension, is shown to read within buffers and not to
@@ -387,22 +388,14 @@ def _select(v: _Vectorizer, e: Select, mask: Mask) -> Expr:
     return Select(cond, then, other, then.dtype)
 
 
-def _first_lane_is_on(mask: Expr) -> bool:
-    """Whether a mask is a comparison of lane numbers that holds for the first lane."""
-    match mask:
-        case Binary(
-            op=Op.LT, a=Ramp(base=Const(value=first)), b=Broadcast(value=Const(value=limit))
-        ):
-            return first < limit
-        case _:
-            return False
-
-
 def _load(v: _Vectorizer, e: Load, mask: Mask) -> Expr:
     (offset,) = (v.expr(i, mask) for i in e.indices)
-    if offset.dtype == INDEX and (mask is None or _first_lane_is_on(mask)):
-        # One element for all lanes, of which at least one wants it.
-        return e if offset is e.indices[0] else Load(e.buffer, (offset,), e.dtype)
+    if offset.dtype == INDEX:
+        one = e if offset is e.indices[0] else Load(e.buffer, (offset,), e.dtype)
+        if mask is None or first_lane_is_on(mask):
+            return one  # one element for all lanes, of which at least one wants it
+        if e.buffer.scope != "register" and not counts_lanes(mask) and v.never_fails(one):
+            return one
     return Load(e.buffer, (v.wide(offset),), dtypes.vector(e.dtype, v.lanes), mask)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.runtime.artifact import c_header
+from tilewright.runtime.header import c_header
 
 from ..emulator import emulated
 from . import aarch64
