@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tilewright as tw
 from tilewright import ops
 from tilewright.runtime.header import c_header
 
-from ..emulator import emulated
+from ..emulator import Call, emulated, run
 from . import aarch64
 from .cases import GROUPS, Cases
 
@@ -49,11 +51,14 @@ def test_loops_on_several_threads(tmp_path: Path) -> None:
     aarch64.check(cases, "neoverse-n1", "model", tmp_path, threads=3)
 
 
-def test_object_files_are_what_was_run(tmp_path: Path) -> None:
-    func, mcpu = ops.matmul_func(17, 21, 35), "neoverse-n1"
-    target = f"cpu -mcpu={mcpu} -threads=1"
-    built = tw.build_library(func, tmp_path / "m.o", target, allow=("model",), object_file=True)
-    code, header = built.files
-    kernel = aarch64.compiled(func, mcpu, "model", func.name)
-    assert code.read_bytes() == kernel.object_code
-    assert header.read_text(encoding="utf-8") == c_header(kernel.signature)
+@emulated
+def test_object_files_that_libraries_are_made_of(tmp_path: Path) -> None:
+    mcpu, case = "neoverse-n1", next(Cases().products())
+    target, code = f"cpu -mcpu={mcpu} -threads=1", tmp_path / "m.o"
+    built = tw.build_library(case.func, code, target, allow=("model",), object_file=True)
+    kernel = aarch64.compiled(case.func, mcpu, "model", case.func.name)
+    assert built.files[1].read_text(encoding="utf-8") == c_header(kernel.signature)
+    result = np.zeros(case.wanted[0].shape, np.float32)
+    call = Call(replace(kernel, object_code=code.read_bytes()), [*case.inputs, result])
+    ((found,),) = run([call], mcpu, tmp_path)
+    np.testing.assert_allclose(found, case.wanted[0], rtol=1e-5, atol=1e-5)
