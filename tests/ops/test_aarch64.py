@@ -54,9 +54,10 @@ def test_loops_on_several_threads(tmp_path: Path) -> None:
 @emulated
 def test_object_files_that_libraries_are_made_of(tmp_path: Path) -> None:
     mcpu, case = "neoverse-n1", next(Cases().products())
+    func = replace(case.func, name="product")  # a C program has a `main` of its own
     target, code = f"cpu -mcpu={mcpu} -threads=1", tmp_path / "m.o"
-    built = tw.build_library(case.func, code, target, allow=("model",), object_file=True)
-    kernel = aarch64.compiled(case.func, mcpu, "model", case.func.name)
+    built = tw.build_library(func, code, target, allow=("model",), object_file=True)
+    kernel = aarch64.compiled(func, mcpu, "model", func.name)
     assert built.files[1].read_text(encoding="utf-8") == c_header(kernel.signature)
     result = np.zeros(case.wanted[0].shape, np.float32)
     call = Call(replace(kernel, object_code=code.read_bytes()), [*case.inputs, result])
