@@ -1,0 +1,51 @@
+"""Random attacks with a seed: `python -m tests.attack [KIND ...] --tries N --seed S`.
+
+Each try damages something that comes from outside (a database, an artifact, an array, ...), uses it,
+and asks what the package promises: the right result or a `TilewrightError`, within the time limit,
+in a process that stays alive. A failure is printed with what was done; `--only N` makes try N again.
+The exit status is 1 where something failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from .kinds import KINDS
+from .report import Report
+from .supervisor import run_kind
+
+
+def main() -> int:
+    """Run the attacks, print what came of them, and return the exit status."""
+    options = argparse.ArgumentParser(prog="tests.attack", description=__doc__.split("\n")[0])
+    options.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)} (all)")
+    options.add_argument("--tries", type=int, help="of each kind (a number for each kind)")
+    options.add_argument("--seed", type=int, default=0, help="of all random choices (0)")
+    options.add_argument("--seconds", type=float, default=1e9, help="at most so long for each kind")
+    options.add_argument("--only", type=int, help="this try alone")
+    options.add_argument("--failures", type=int, default=5, help="leave a kind after so many (5)")
+    given = options.parse_args()
+    unknown = [k for k in given.kinds if k not in KINDS]
+    if unknown:
+        options.error(f"unknown kind {unknown[0]}; expected some of {', '.join(KINDS)}")
+    failed = False
+    for name in given.kinds or KINDS:
+        count = KINDS[name].tries if given.tries is None else given.tries
+        tries = range(count) if given.only is None else [given.only]
+        end = time.monotonic() + given.seconds
+        report = Report(name, given.seed)
+        for outcome in run_kind(name, given.seed, tries):
+            report.add(outcome)
+            if outcome.failure is not None:
+                print(report.failure_text(outcome), flush=True)
+            if len(report.failures) >= given.failures or time.monotonic() >= end:
+                break
+        print(report.summary(), flush=True)
+        failed |= bool(report.failures)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

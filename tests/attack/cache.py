@@ -1,0 +1,133 @@
+"""Damaged kernel caches: what is built is right, and nothing but the cache's own files is removed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+from tilewright import build
+from tilewright.codegen.cache import KernelCache
+
+from .attempt import Attack, Attempt, require
+from .damage import damaged
+from .manifests import no_regular_file
+from .subjects import TARGET, check_module, subjects
+
+NAMES = ("affine", "matmul", "wider", "gather")
+MINE = "notes.txt"
+"""A file of the user's that happens to lie in the folder."""
+
+
+def prepare(folder: Path) -> Attack:
+    os.environ["TILEWRIGHT_CACHE_DIR"] = str(folder)
+    for name in NAMES:
+        build(subjects()[name].func, TARGET, allow=("default",))
+    whole = folder / "kernels"
+    require(len(list(whole.iterdir())) == len(NAMES), "kernels are not cached")
+
+    def attack(attempt: Attempt) -> str:
+        place = attempt.folder / "kernels"
+        shutil.copytree(whole, place, copy_function=shutil.copy2)
+        place.chmod(0o700)
+        (place / MINE).write_text("mine", encoding="ascii")
+        entries = sorted(place.glob("*.kernel"))
+        for _ in range(attempt.choice((1, 1, 2, 4))):
+            what, damage = attempt.choice(_DAMAGE)
+            entry = attempt.choice(entries)
+            attempt.note(f"{entry.name[:12]}: {what}")
+            if entry.is_file():
+                damage(entry, attempt)
+        os.environ["TILEWRIGHT_CACHE_DIR"] = str(attempt.folder)
+        for name in attempt.rng.permutation(NAMES):
+            for _ in range(2):
+                subject = subjects()[str(name)]
+                module = build(subject.func, TARGET, allow=("default",))
+                check_module(module, subject, attempt.rng)
+        _evict_all(place)
+        require((place / MINE).read_text(encoding="ascii") == "mine", f"{MINE} was changed")
+        return "right"
+
+    return attack
+
+
+def _evict_all(place: Path) -> None:
+    """Have the folder emptied, as a writer does that needs the room."""
+    kernels = KernelCache(place, limit_bytes=1 << 14)
+    from tilewright.codegen.build import compile_func
+
+    kernels.put("0" * 64, compile_func(subjects()["affine"].func, TARGET))
+
+
+def _bytes(entry: Path, attempt: Attempt) -> None:
+    entry.write_bytes(damaged(entry.read_bytes(), attempt))
+
+
+def _redigested(entry: Path, attempt: Attempt) -> None:
+    """Other lengths or texts, and the digest that goes with them; the code stays as it is."""
+    content = entry.read_bytes()
+    start = content.index(b"\n") + 1
+    head, body = content[:start], bytearray(content[start + 32 :])
+    what = attempt.pick(4)
+    if what == 0:
+        body[attempt.pick(12)] = attempt.pick(256)
+    elif what == 1:
+        body[12:16] = attempt.rng.bytes(4)
+    elif what == 2:
+        length = attempt.pick(20)
+        del body[length:]
+    else:
+        bomb = zlib.compress(bytes(200 << 20), 9)
+        old = int.from_bytes(body[:4], "little")
+        body[12 : 12 + old] = bomb
+        body[:4] = len(bomb).to_bytes(4, "little")
+    attempt.note(f"re-digested: {('a length', 'a text', 'cut off', 'a bomb')[what]}")
+    name = entry.name.removesuffix(".kernel").encode()
+    entry.write_bytes(head + hashlib.sha256(name + b"\0" + body).digest() + body)
+
+
+def _exchanged(entry: Path, attempt: Attempt) -> None:
+    """The entry of another kernel under this name."""
+    others = [p for p in sorted(entry.parent.glob("*.kernel")) if p != entry and p.is_file()]
+    if others:
+        shutil.copy2(attempt.choice(others), entry)
+
+
+def _modes(entry: Path, attempt: Attempt) -> None:
+    place = attempt.choice((entry, entry.parent))
+    mode = attempt.choice((0o777, 0o602, 0o620, 0o000, 0o400, 0o700))
+    if place == entry.parent and not mode & 0o500 == 0o500:
+        mode = 0o777
+    attempt.note(f"{place.name[:12]} has mode {mode:o}")
+    place.chmod(mode)
+
+
+def _another_owner(entry: Path, attempt: Attempt) -> None:
+    if os.geteuid() == 0:
+        entry.write_bytes(damaged(entry.read_bytes(), attempt))
+        os.chown(entry, 65534, 65534)
+
+
+def _junk(entry: Path, attempt: Attempt) -> None:
+    """Files and folders that look like entries, or like what writers leave."""
+    for name in ("x.kernel", "0" * 64 + ".kernel", f"{entry.name}.0123456789abcdef.partial", "tmp"):
+        path = entry.parent / name
+        if attempt.chance(0.3) and not path.exists():
+            path.mkdir()
+        elif not path.is_dir():
+            path.write_bytes(attempt.rng.bytes(200))
+
+
+_DAMAGE: tuple[tuple[str, Callable[[Path, Attempt], None]], ...] = (
+    ("bytes", _bytes),
+    ("bytes", _bytes),
+    ("re-digested", _redigested),
+    ("exchanged", _exchanged),
+    ("no regular file", no_regular_file),
+    ("modes", _modes),
+    ("of another user", _another_owner),
+    ("junk", _junk),
+)

@@ -1,0 +1,145 @@
+"""A small tuning database with a history that could be real, the same bytes in every run."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+
+import numpy as np
+
+from tilewright.autotune.cost_model import CostModel
+from tilewright.autotune.records import target_record, toolchain_record, workload_record
+from tilewright.autotune.search import default_trace, model_trace
+from tilewright.codegen.detect import resolve
+from tilewright.schedule import Schedule
+from tilewright.tir.ir import Func
+from tilewright.tuning_db import (
+    AnyRecord,
+    CostModelRecord,
+    Environment,
+    Measurement,
+    Outcome,
+    Pin,
+    ScheduleRecord,
+    Session,
+    SessionStatus,
+    TargetRecord,
+    Toolchain,
+    Verification,
+)
+
+from ..schedule.random_cases import Tally, apply_random_steps
+from ..schedule.random_stages import Pick
+from ..schedule.random_steps import STEPS
+from .subjects import TARGET, subjects
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+HOST = Environment({"host": "here", "load": 0.25, "processors": [0, 1]})
+TUNED = ("matmul", "wider", "affine")
+
+
+@cache
+def here() -> tuple[TargetRecord, Toolchain]:
+    """What builds look for on this machine."""
+    return target_record(resolve(TARGET)), toolchain_record()
+
+
+@cache
+def traces(name: str) -> tuple[str, ...]:
+    """Schedules of a program as JSON texts: those chosen without trials, and random ones."""
+    func = subjects()[name].func
+    target = resolve(TARGET)
+    made = [default_trace(func, target).to_json(), model_trace(func, target).to_json()]
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        made.append(random_schedule(func, lambda n, rng=rng: int(rng.integers(n)), 8).trace.to_json())  # type: ignore[misc]
+    return tuple(dict.fromkeys(made))
+
+
+def random_schedule(func: Func, pick: Pick, steps: int) -> Schedule:
+    """A schedule of random steps that processors can run."""
+    schedule, _ = apply_random_steps(Schedule(func), pick, steps, Tally(), STEPS)
+    return schedule
+
+
+@cache
+def history() -> tuple[AnyRecord, ...]:
+    """Every record of the database, parents first."""
+    target, toolchain = here()
+    found: list[AnyRecord] = [target, toolchain, HOST]
+    for number, name in enumerate(TUNED):
+        found += session_of(name, number)
+    found.append(CostModelRecord(target.id, CostModel.feature_version, '{"learner":{}}', 64, NOON))
+    affine = workload_record(subjects()["affine"].func)
+    found.append(Pin(affine.id, target.id, ScheduleRecord(traces("affine")[-1], 1).id, NOON))
+    return tuple(found)
+
+
+def session_of(name: str, number: int) -> list[AnyRecord]:
+    """A session that measured every schedule of a program."""
+    target, _ = here()
+    workload = workload_record(subjects()[name].func)
+    begun = NOON + timedelta(hours=number)
+    session = Session(
+        workload=workload.id,
+        target=target.id,
+        trials=8,
+        seconds=None,
+        seed=number,
+        search={"pool": 512},
+        model={"trees": 20},
+        started=begun,
+        nonce=f"{number:032x}",
+        status=(SessionStatus.FINISHED, SessionStatus.INTERRUPTED)[number % 2],
+        heartbeat=begun,
+        ended=begun,
+        host=socket.gethostname(),
+        pid=1,
+    )
+    records: list[AnyRecord] = [workload, session]
+    for k, trace in enumerate(traces(name)):
+        records += measured(session, trace, (k + 2) * 1e-6, begun + timedelta(seconds=k))
+    records.append(crashed(session, traces(name)[0], begun + timedelta(seconds=60)))
+    return records
+
+
+def measured(
+    session: Session, trace: str, seconds: float, created: datetime
+) -> tuple[ScheduleRecord, Measurement, Verification]:
+    """A schedule that took so long and was found right."""
+    target, toolchain = here()
+    schedule = ScheduleRecord(trace, 1, None, "by/hand")
+    measurement = Measurement(
+        session=session.id,
+        schedule=schedule.id,
+        workload=session.workload,
+        target=target.id,
+        toolchain=toolchain.id,
+        environment=HOST.id,
+        outcome=Outcome.OK,
+        seconds=seconds,
+        samples=(seconds, seconds, seconds * 1.25),
+        error=None,
+        created=created,
+    )
+    verification = Verification(
+        workload=session.workload,
+        target=target.id,
+        schedule=schedule.id,
+        toolchain=toolchain.id,
+        passed=True,
+        max_error=1e-7,
+        tolerance=1e-5,
+        created=created,
+    )
+    return schedule, measurement, verification
+
+
+def crashed(session: Session, trace: str, created: datetime) -> Measurement:
+    """A measurement of an earlier schedule in another session, which did not finish."""
+    _, measurement, _ = measured(session, trace, 1.0, created - timedelta(hours=12))
+    return replace(
+        measurement, outcome=Outcome.CRASH, seconds=None, samples=(), error="signal 11"
+    )
