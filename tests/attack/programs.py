@@ -1,0 +1,106 @@
+"""Random programs, built in three ways for three targets, against numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from tilewright import Func, Module, dtypes
+from tilewright.autotune.search import default_trace, model_trace
+from tilewright.codegen.build import compile_func, to_module
+from tilewright.codegen.detect import check_runnable, resolve
+from tilewright.errors import TargetError, TilewrightError
+from tilewright.target import Target
+from tilewright.tir.ir import For, ForKind
+from tilewright.tir.verify import verify
+from tilewright.tir.visit import walk
+
+from .attempt import Attack, Attempt, Broken
+from .bounded import mismatch
+from .facts import random_schedule
+from .formulas import Source
+from .guarded import guarded
+from .random_formulas import Program, random_program
+
+MOST_STEPS = 12
+
+
+@cache
+def targets() -> tuple[Target, ...]:
+    """This machine, and the lesser generations that it can stand for."""
+    found = []
+    for name in ("cpu", "cpu -mcpu=x86-64-v3", "cpu -mcpu=x86-64-v2"):
+        try:
+            target = resolve(name)
+            check_runnable(target)
+        except TargetError:
+            continue
+        found.append(target)
+    return tuple(found)
+
+
+def prepare(folder: Path) -> Attack:
+    return attack
+
+
+def attack(attempt: Attempt) -> str:
+    program = random_program(attempt)
+    attempt.note(f"{program.func!r:.1900}")
+    verify(program.func)
+    offset = attempt.pick(3)
+    for k, (how, schedule) in enumerate(_WAYS.items()):
+        target = targets()[(k + offset) % len(targets())].with_threads(attempt.choice((1, 2)))
+        attempt.note(f"{how} for {target}")
+        try:
+            func = schedule(program.func, target, attempt)
+            if not runs_on_processors(func):
+                continue
+            module = to_module(compile_func(func, target))
+        except TilewrightError as error:
+            raise Broken(f"{how} for {target}: {type(error).__name__}: {error}") from error
+        compare(module, program, attempt, f"{how} for {target}")
+    return "right"
+
+
+def compare(module: Module, program: Program, attempt: Attempt, how: str) -> None:
+    """Call a module with arguments in guarded memory, twice: the second call finds old results."""
+    memory, arguments, outputs = [], [], []
+    for value in program.inputs:
+        if isinstance(value, Source):
+            assert value.data is not None
+            memory.append(guarded(value.data, value.strides, at_end=attempt.chance(0.5)))
+            arguments.append(memory[-1].array)
+        else:
+            arguments.append(value)
+    for want in program.outputs:
+        empty = np.full(want.value.shape, 77).astype(dtypes.to_numpy(want.dtype))
+        outputs.append(guarded(empty, at_end=attempt.chance(0.5)))
+    for _ in range(2):
+        module(*arguments, *(o.array for o in outputs))
+        for k, (found, want) in enumerate(zip(outputs, program.outputs, strict=True)):
+            found.check(f"output {k}")
+            wrong = mismatch(found.array, want)
+            if wrong is not None:
+                raise Broken(f"{how}: output {k}: {wrong}")
+    for k, m in enumerate(memory):
+        m.check(f"input {k}")
+
+
+def runs_on_processors(func: Func) -> bool:
+    """Not of threads of GPUs, nor of registers, which take constant indices."""
+    threads = any(type(n) is For and n.kind is ForKind.THREAD for n in walk(func))
+    return not threads and all(b.scope != "register" for b in func.allocs)
+
+
+def _by_chance(func: Func, target: Target, attempt: Attempt) -> Func:
+    return random_schedule(func, attempt.pick, MOST_STEPS).func
+
+
+_WAYS: dict[str, Callable[[Func, Target, Attempt], Func]] = {
+    "default": lambda func, target, _: default_trace(func, target).apply(func).func,
+    "model": lambda func, target, _: model_trace(func, target).apply(func).func,
+    "random": _by_chance,
+}
