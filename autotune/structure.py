@@ -298,8 +298,11 @@ def _digits(block: Block) -> dict[Var, tuple[Expr, int]]:
 
 def is_near(source: Input, var: Var) -> bool:
     """Whether an input is contiguous along a variable, or takes every second element or so."""
-    stride, row = source.strides.get(var), source.at.shape[-1]
-    if stride is None or not isinstance(row, int):
+    stride = source.strides.get(var)
+    if stride is None or not source.at.shape:  # a single element lies along nothing
+        return False
+    row = source.at.shape[-1]
+    if not isinstance(row, int):
         return False
     return stride == 1 or 1 < stride <= min(NEAR, row - 1)
 

@@ -24,6 +24,7 @@ from .facts import random_schedule
 from .formulas import Source
 from .guarded import guarded
 from .random_formulas import Program, random_program
+from .scans import random_scan
 
 MOST_STEPS = 12
 
@@ -47,7 +48,7 @@ def prepare(folder: Path) -> Attack:
 
 
 def attack(attempt: Attempt) -> str:
-    program = random_program(attempt)
+    program = random_scan(attempt) if attempt.chance(0.08) else random_program(attempt)
     attempt.note(f"{program.func!r:.1900}")
     verify(program.func)
     offset = attempt.pick(3)

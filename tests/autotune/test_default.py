@@ -60,3 +60,13 @@ def test_default_schedule(name: str, options: dict[str, Any]) -> None:
         np.testing.assert_allclose(
             a.astype(np.float64), b.astype(np.float64), rtol=tolerance, atol=tolerance
         )
+
+
+def test_default_schedule_of_a_reduction_of_a_single_element() -> None:
+    n = tw.te.scalar("float32", name="n")
+    r, s = tw.te.reduce_axis(5, name="r"), tw.te.reduce_axis(1, name="s")
+    top = tw.te.compute((), lambda: tw.te.max(n, axis=r), name="top")
+    out = tw.te.compute((3, 2), lambda i, j: tw.te.min(top[()], axis=s), name="out")
+    found = np.empty((3, 2), np.float32)
+    tw.build(tw.te.func([n, out], name="single"), allow=("default",))(1.5, found)
+    np.testing.assert_array_equal(found, np.full((3, 2), 1.5, np.float32))
