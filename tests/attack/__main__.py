@@ -1,9 +1,9 @@
 """Random attacks with a seed: `python -m tests.attack [KIND ...] --tries N --seed S`.
 
-Each try damages something that comes from outside (a database, an artifact, an array, ...), uses it,
-and asks what the package promises: the right result or a `TilewrightError`, within the time limit,
-in a process that stays alive. A failure is printed with what was done; `--only N` makes try N again.
-The exit status is 1 where something failed.
+Each try damages something that comes from outside (a database, an artifact, an array, ...), uses
+it, and asks what the package promises: the right result or a `TilewrightError`, within the time
+limit, in a process that stays alive. A failure is printed with what was done; `--only N` makes try
+N again. The exit status is 1 where something failed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hostile objects in calls: an `ArgumentError`, or the right result, and nothing else is touched."""
+"""Hostile objects in calls: an `ArgumentError` or the right result, and no stray writes."""
 
 from __future__ import annotations
 

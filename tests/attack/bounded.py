@@ -48,9 +48,8 @@ def rounded(dtype: str, value: Array, error: Array, steps: float = 1.0) -> Bound
     """What an operation gives that is rounded `steps` times."""
     unit, tiny, largest = _facts(dtype)
     error = error + steps * (unit * np.abs(value) + tiny)
-    endless = np.isinf(value) & (error != error)
-    lost = ~(np.abs(value) + error < largest / 2) & ~endless
-    return Bounded(dtype, value, np.where(lost, np.inf, np.where(endless, 0.0, error)))
+    known = np.abs(value) + error < largest / 2
+    return Bounded(dtype, value, np.where(known, error, np.inf))
 
 
 def _holds(dtype: str, other: str) -> bool:
@@ -127,7 +126,7 @@ def function(name: str, a: Bounded) -> Bounded:
         return Bounded(a.dtype, value, np.zeros(value.shape))
     below, above = f(a.value - a.error), f(a.value + a.error)
     error = np.maximum(np.abs(above - value), np.abs(below - value))
-    return rounded(a.dtype, value, np.where(error == error, error, np.inf), 8.0)
+    return rounded(a.dtype, value, np.where(np.isnan(error), np.inf, error), 8.0)
 
 
 def select(condition: Bounded, a: Bounded, b: Bounded) -> Bounded:
@@ -146,13 +145,15 @@ def reduce(name: str, a: Bounded, count: int) -> Bounded:
         start = {"sum": 0, "prod": 1, "max": low, "min": high}[name]
         ufunc = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}[name]
         first = np.array(start, dtypes.to_numpy(a.dtype))
-        return Bounded(a.dtype, np.asarray(ufunc.reduce(a.value, axes, a.value.dtype, initial=first)))
+        return Bounded(
+            a.dtype, np.asarray(ufunc.reduce(a.value, axes, a.value.dtype, initial=first))
+        )
     assert a.error is not None
     if name == "sum":
         error = a.error.sum(axes) + (length + 2) * _facts(a.dtype)[0] * np.abs(a.value).sum(axes)
         return rounded(a.dtype, np.asarray(a.value.sum(axes)), error)
-    start = np.inf if name == "min" else -np.inf
-    value = (np.minimum if name == "min" else np.maximum).reduce(a.value, axes, initial=start)
+    worst = np.inf if name == "min" else -np.inf
+    value = (np.minimum if name == "min" else np.maximum).reduce(a.value, axes, initial=worst)
     return Bounded(a.dtype, np.asarray(value), np.asarray(a.error.max(axes, initial=0.0)))
 
 

@@ -1,7 +1,8 @@
-"""Damaged kernel caches: what is built is right, and nothing but the cache's own files is removed."""
+"""Damaged kernel caches: what is built is right, and only the cache's own files are removed."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import shutil
@@ -18,6 +19,7 @@ from .manifests import no_regular_file
 from .subjects import TARGET, check_module, subjects
 
 NAMES = ("affine", "matmul", "wider", "gather")
+_LARGE = 1 << 20
 MINE = "notes.txt"
 """A file of the user's that happens to lie in the folder."""
 
@@ -39,7 +41,7 @@ def prepare(folder: Path) -> Attack:
             what, damage = attempt.choice(_DAMAGE)
             entry = attempt.choice(entries)
             attempt.note(f"{entry.name[:12]}: {what}")
-            if entry.is_file():
+            if entry.is_file() and entry.stat().st_size < _LARGE:
                 damage(entry, attempt)
         os.environ["TILEWRIGHT_CACHE_DIR"] = str(attempt.folder)
         for name in attempt.rng.permutation(NAMES):
@@ -80,13 +82,19 @@ def _redigested(entry: Path, attempt: Attempt) -> None:
         length = attempt.pick(20)
         del body[length:]
     else:
-        bomb = zlib.compress(bytes(200 << 20), 9)
+        bomb = _bomb()
         old = int.from_bytes(body[:4], "little")
         body[12 : 12 + old] = bomb
         body[:4] = len(bomb).to_bytes(4, "little")
     attempt.note(f"re-digested: {('a length', 'a text', 'cut off', 'a bomb')[what]}")
     name = entry.name.removesuffix(".kernel").encode()
     entry.write_bytes(head + hashlib.sha256(name + b"\0" + body).digest() + body)
+
+
+@functools.cache
+def _bomb() -> bytes:
+    """A few bytes that are very many, decompressed."""
+    return zlib.compress(bytes(200 << 20), 1)
 
 
 def _exchanged(entry: Path, attempt: Attempt) -> None:
@@ -99,7 +107,7 @@ def _exchanged(entry: Path, attempt: Attempt) -> None:
 def _modes(entry: Path, attempt: Attempt) -> None:
     place = attempt.choice((entry, entry.parent))
     mode = attempt.choice((0o777, 0o602, 0o620, 0o000, 0o400, 0o700))
-    if place == entry.parent and not mode & 0o500 == 0o500:
+    if place == entry.parent and mode & 0o500 != 0o500:
         mode = 0o777
     attempt.note(f"{place.name[:12]} has mode {mode:o}")
     place.chmod(mode)

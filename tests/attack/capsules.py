@@ -99,5 +99,3 @@ class Unversioned(Exporter):
 
     def __dlpack__(self) -> Any:  # type: ignore[override]
         return super().__dlpack__()
-
-

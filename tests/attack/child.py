@@ -20,7 +20,7 @@ import numpy as np
 from tilewright.autotune.limits import end_with_parent, limit_memory
 
 from .attempt import Attack, Broken, attempt, story
-from .kinds import KINDS
+from .kinds import kind_of
 
 
 def main(parent: str, kind: str, seed: str, place: str) -> None:
@@ -29,8 +29,8 @@ def main(parent: str, kind: str, seed: str, place: str) -> None:
     os.dup2(2, 1)  # what the code under test prints is no reply
     root = Path(place)
     (root / "common").mkdir()
-    limit_memory(KINDS[kind].memory)
-    attack: Attack = import_module(f".{KINDS[kind].module}", __package__).prepare(root / "common")
+    limit_memory(kind_of(kind).memory)
+    attack: Attack = import_module(f".{kind_of(kind).module}", __package__).prepare(root / "common")
     print("{}", file=replies, flush=True)
     for line in sys.stdin:
         folder = root / "try"

@@ -93,12 +93,14 @@ def hostile(attempt: Attempt, old: Any = None) -> Any:
     if kind == 6:
         return attempt.choice(([], {}, [old], {"x": old}, [[1]], {"": None}, [old, old], [-1, 0]))
     if kind == 7:
-        return nested(attempt.choice((50, 2000)))
+        return nested(attempt.choice((50, 300)))
     if isinstance(old, (int, float)) and not isinstance(old, bool):
         return attempt.choice((old + 1, old - 1, -old, old * 2, old * 1e10, str(old), [old]))
     if isinstance(old, str) and old:
         at = attempt.pick(len(old))
-        return attempt.choice((old[:at], old + old, old[:at] + "\0" + old[at:], old[::-1], f"{old} "))
+        return attempt.choice(
+            (old[:at], old + old, old[:at] + "\0" + old[at:], old[::-1], f"{old} ")
+        )
     return old
 
 

@@ -43,13 +43,10 @@ def prepare(folder: Path) -> Attack:
     return attack
 
 
-def use(
-    path: Path, good: Path, true: dict[str, AnyRecord], stored: int, attempt: Attempt
-) -> str:
+def use(path: Path, good: Path, true: dict[str, AnyRecord], stored: int, attempt: Attempt) -> str:
     """Do all that is done with databases; each step may be refused."""
     steps: list[Callable[[TuningDatabase], object]] = [
-        lambda db: [require_true(r, true) for kind in KINDS.values() for r in db.records(kind)],
-        lambda db: [require_true(r, true) for pair in db.history() for r in pair],
+        lambda db: read_all(db, true),
         lambda db: require_sane_best(db, true),
         explain,
         put_back,
@@ -57,7 +54,7 @@ def use(
         lambda db: merge_into(good, db, true, stored),
     ]
     refused = 0
-    attempt.rng.shuffle(steps)  # type: ignore[arg-type]
+    attempt.rng.shuffle(steps)
     read_only = attempt.chance(0.3)
     attempt.note(f"open read_only={read_only}")
     try:
@@ -71,6 +68,22 @@ def use(
         name = attempt.choice(TUNED)
         refused += refusal(lambda: build_from(db, name, attempt)) is not None
     return "used" if not refused else "partly refused" if refused <= len(steps) else "all refused"
+
+
+def read_all(db: TuningDatabase, true: dict[str, AnyRecord]) -> None:
+    """Read every record in both ways. A kind that is refused does not hide the next one."""
+    errors = [refusal(lambda kind=kind: _read(db, kind, true)) for kind in KINDS.values()]  # type: ignore[misc]
+    for pair in db.history():
+        for record in pair:
+            require_true(record, true)
+    first = next((e for e in errors if e is not None), None)
+    if first is not None:
+        raise first
+
+
+def _read(db: TuningDatabase, kind: type[AnyRecord], true: dict[str, AnyRecord]) -> None:
+    for record in db.records(kind):
+        require_true(record, true)
 
 
 def require_true(record: AnyRecord, true: dict[str, AnyRecord]) -> None:
@@ -125,9 +138,7 @@ def _new_records() -> list[AnyRecord]:
     return [*here(), HOST, workload, session, *new]
 
 
-def merge_into(
-    good: Path, db: TuningDatabase, true: dict[str, AnyRecord], stored: int
-) -> None:
+def merge_into(good: Path, db: TuningDatabase, true: dict[str, AnyRecord], stored: int) -> None:
     with TuningDatabase(good) as into:
         error = refusal(lambda: into.merge(db))
         for kind in KINDS.values():

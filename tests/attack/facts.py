@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -53,9 +53,13 @@ def traces(name: str) -> tuple[str, ...]:
     target = resolve(TARGET)
     made = [default_trace(func, target).to_json(), model_trace(func, target).to_json()]
     for seed in range(3):
-        rng = np.random.default_rng(seed)
-        made.append(random_schedule(func, lambda n, rng=rng: int(rng.integers(n)), 8).trace.to_json())  # type: ignore[misc]
+        schedule = random_schedule(func, partial(_number, np.random.default_rng(seed)), 8)
+        made.append(schedule.trace.to_json())
     return tuple(dict.fromkeys(made))
+
+
+def _number(rng: np.random.Generator, n: int) -> int:
+    return int(rng.integers(n))
 
 
 def random_schedule(func: Func, pick: Pick, steps: int) -> Schedule:
@@ -140,6 +144,4 @@ def measured(
 def crashed(session: Session, trace: str, created: datetime) -> Measurement:
     """A measurement of an earlier schedule in another session, which did not finish."""
     _, measurement, _ = measured(session, trace, 1.0, created - timedelta(hours=12))
-    return replace(
-        measurement, outcome=Outcome.CRASH, seconds=None, samples=(), error="signal 11"
-    )
+    return replace(measurement, outcome=Outcome.CRASH, seconds=None, samples=(), error="signal 11")

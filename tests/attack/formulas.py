@@ -1,7 +1,7 @@
 """Formulas that can be written in `te` and evaluated by numpy, each without the other.
 
-A node has a dtype, `te()` gives its expression, and `value(grid)` its `Bounded` values at all points
-of a grid: the index variables as arrays that broadcast to the shape of the domain.
+A node has a dtype, `te()` gives its expression, and `value(grid)` its `Bounded` values at all
+points of a grid: the index variables as arrays that broadcast to the shape of the domain.
 """
 
 from __future__ import annotations
@@ -62,6 +62,20 @@ class Constant(Node):
         return bounded.exactly(np.array(self.number).astype(dtypes.to_numpy(self.dtype)))
 
 
+@dataclass(frozen=True)
+class Scalar(Node):
+    """A number that is passed at each call."""
+
+    variable: Any = None
+    number: float = 0.0
+
+    def te(self, names: Names) -> Any:
+        return self.variable
+
+    def value(self, grid: Grid) -> Bounded:
+        return bounded.exactly(np.array(self.number, np.float32))
+
+
 @dataclass(eq=False)
 class Source:
     """What can be read: an input with its data, or the result of an earlier stage."""
@@ -76,7 +90,8 @@ class Source:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.content.value.shape
+        shape: tuple[int, ...] = self.content.value.shape
+        return shape
 
 
 @dataclass(frozen=True)
@@ -203,9 +218,7 @@ class Select(Node):
         assert self.condition is not None
         assert self.a is not None
         assert self.b is not None
-        return bounded.select(
-            self.condition.value(grid), self.a.value(grid), self.b.value(grid)
-        )
+        return bounded.select(self.condition.value(grid), self.a.value(grid), self.b.value(grid))
 
 
 @dataclass(frozen=True)
@@ -256,7 +269,9 @@ def grid_of(axes: Sequence[tuple[str, int]]) -> tuple[dict[str, Array], tuple[in
     return grid, shape
 
 
-def extended(grid: Grid, axes: Sequence[tuple[str, int]]) -> tuple[dict[str, Array], tuple[int, ...]]:
+def extended(
+    grid: Grid, axes: Sequence[tuple[str, int]]
+) -> tuple[dict[str, Array], tuple[int, ...]]:
     """A grid with further dimensions at its end."""
     outer = np.broadcast_shapes(*(g.shape for g in grid.values())) if grid else ()
     more, tail = grid_of(axes)

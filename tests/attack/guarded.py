@@ -38,7 +38,9 @@ class Guarded:
             require(changed == 0, f"{changed} bytes {side} {name} were written")
 
 
-def guarded(source: Array, strides: tuple[int, ...] | None = None, *, at_end: bool = True) -> Guarded:
+def guarded(
+    source: Array, strides: tuple[int, ...] | None = None, *, at_end: bool = True
+) -> Guarded:
     """A copy of `source` right before (or right after) a page that cannot be read or written.
 
     `strides` are in elements; by default the copy is compact.

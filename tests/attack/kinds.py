@@ -14,17 +14,23 @@ class Kind:
 
     module: str
     tries: int
-    limit: float = 60.0
+    limit: float = 30.0
     memory: int = 4 << 30
 
 
 KINDS = {
-    "database": Kind("database", 600),
-    "records": Kind("records", 400),
-    "manifests": Kind("manifests", 600),
-    "libraries": Kind("libraries", 400),
-    "cache": Kind("cache", 200),
-    "arrays": Kind("arrays", 4000),
-    "programs": Kind("programs", 40, limit=120.0),
-    "kills": Kind("kills", 6, limit=180.0),
+    "database": Kind("database", 200),
+    "records": Kind("records", 150),
+    "manifests": Kind("manifests", 300),
+    "libraries": Kind("libraries", 200),
+    "cache": Kind("cache", 60),
+    "arrays": Kind("arrays", 3000),
+    "programs": Kind("programs", 60, limit=120.0),
+    "kills": Kind("kills", 4, limit=180.0),
 }
+FAULTY = Kind("faulty", 5, limit=3.0)
+"""What the tests of the harness run."""
+
+
+def kind_of(name: str) -> Kind:
+    return FAULTY if name == "faulty" else KINDS[name]

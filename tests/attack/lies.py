@@ -36,8 +36,12 @@ def subclass(array: Array, attempt: Attempt) -> Any:
     }
     names = [n for n in told if attempt.chance(0.6)] or ["shape"]
     attempt.note(f"a subclass that overrides {names}")
-    lying = type("Lying", (Overriding,), {n: property(lambda _, v=told[n]: v) for n in names})
+    lying = type("Lying", (Overriding,), {n: _always(told[n]) for n in names})
     return small.view(lying)
+
+
+def _always(value: Any) -> property:
+    return property(lambda _: value)
 
 
 def other_array(array: Array, attempt: Attempt) -> Any:
@@ -57,7 +61,7 @@ def other_array(array: Array, attempt: Attempt) -> Any:
         case 3:
             return array[::-1] if array.ndim else array
         case 4:
-            return array.reshape(array.shape + (1,)) if array.flags.c_contiguous else array.T
+            return array.reshape(*array.shape, 1) if array.flags.c_contiguous else array.T
         case 5:
             return np.ma.masked_array(array, False)
         case 6:
@@ -82,7 +86,7 @@ def other_array(array: Array, attempt: Attempt) -> Any:
 
 def no_array(array: Array, attempt: Attempt) -> Any:
     """Something else altogether."""
-    values = (
+    values: tuple[Any, ...] = (
         None, 1, 1.5, float("nan"), 2**5000, -(2**63), "text", b"bytes" * 99, [], [[1.0] * 24], {},
         object(), type, array.tobytes(), memoryview(array.tobytes()), np.float32(1), Ellipsis,
         ctypes.c_void_p(8), array.tolist(), iter(()), lambda: None, np.dtype("float32"), True,
@@ -107,18 +111,17 @@ def capsule(array: Array, attempt: Attempt) -> Any:
 def exporter(array: Array, attempt: Attempt) -> Any:
     """An object whose `__dlpack__` or `__dlpack_device__` misbehaves."""
     fields = fields_of(array)
-    device = attempt.choice(
-        (
-            (1, 0), None, (), (1,), (1, 0, 0), "cpu", 1, (2**100, 0), (-1, 2**70), (1.0, 0), ("1", 0),
-            (None, None), [1, 0], (2, 0), (b"\1", 0), {1: 0}, (True, False), np.array([1, 0]),
-        )
+    devices: tuple[Any, ...] = (
+        (1, 0), None, (), (1,), (1, 0, 0), "cpu", 1, (2**100, 0), (-1, 2**70), (1.0, 0), ("1", 0),
+        (None, None), [1, 0], (2, 0), (b"\1", 0), {1: 0}, (True, False), np.array([1, 0]),
+        lambda: _raise(ZeroDivisionError),
     )  # fmt: skip
-    given = attempt.choice(
-        (None, 1, "x", b"dltensor", object(), fields.capsule, lambda **_: _raise(ValueError),
-         lambda **_: _raise(MemoryError), lambda **_: _raise(KeyError), lambda **_: None)
+    exports: tuple[Any, ...] = (
+        None, 1, "x", b"dltensor", object(), fields.capsule, lambda **_: None,
+        lambda **_: _raise(ValueError), lambda **_: _raise(MemoryError),
+        lambda **_: _raise(KeyError),
     )  # fmt: skip
-    if attempt.chance(0.1):
-        device = lambda: _raise(ZeroDivisionError)  # noqa: E731
+    device, given = attempt.choice(devices), attempt.choice(exports)
     attempt.note(f"device {device!r:.60}, __dlpack__ gives {given!r:.60}")
     return Exporter(fields, device, given)
 

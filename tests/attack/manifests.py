@@ -23,21 +23,21 @@ def prepare(folder: Path) -> Attack:
         attempt.note(f"{name}: {what}")
         manifest = library.with_name(library.name + ".json")
         if damage is None:
-            return _swapped(source, library, attempt)
+            return _swapped(source, library, name, attempt)
         damage(manifest, attempt)
         return load_and_call(library, attempt, may=(name,))
 
     return attack
 
 
-def _swapped(source: Path, library: Path, attempt: Attempt) -> str:
+def _swapped(source: Path, library: Path, name: str, attempt: Attempt) -> str:
     """Load while both files are exchanged for those of another kernel of the same name."""
     names = (("affine", "longer"), ("matmul", "wider"))[attempt.pick(2)]
     pairs = [(source / f"{n}.so", source / f"{n}.so.json") for n in names]
     held = ""
     with Swapping(library, pairs, attempt.choice((0.0, 1e-4, 1e-3))):
         for _ in range(8):
-            held = load_and_call(library, attempt, may=names)
+            held = load_and_call(library, attempt, may=(name, *names))
     return f"swapped, {held}"
 
 

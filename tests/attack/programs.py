@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from .attempt import Attack, Attempt, Broken
 from .bounded import mismatch
 from .facts import random_schedule
 from .formulas import Source
-from .guarded import guarded
+from .guarded import Guarded, guarded
 from .random_formulas import Program, random_program
 from .scans import random_scan
 
@@ -68,7 +69,9 @@ def attack(attempt: Attempt) -> str:
 
 def compare(module: Module, program: Program, attempt: Attempt, how: str) -> None:
     """Call a module with arguments in guarded memory, twice: the second call finds old results."""
-    memory, arguments, outputs = [], [], []
+    memory: list[Guarded] = []
+    arguments: list[Any] = []
+    outputs: list[Guarded] = []
     for value in program.inputs:
         if isinstance(value, Source):
             assert value.data is not None

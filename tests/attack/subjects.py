@@ -77,7 +77,9 @@ def _strided() -> Subject:
 def _narrow() -> Subject:
     a = te.placeholder((33,), "bfloat16", name="A")
     k = te.placeholder((33,), "int8", name="K")
-    wide = te.compute((33,), lambda i: te.cast(a[i], "float32") + te.cast(k[i], "float32"), name="W")
+    wide = te.compute(
+        (33,), lambda i: te.cast(a[i], "float32") + te.cast(k[i], "float32"), name="W"
+    )
     flag = te.compute((33,), lambda i: k[i] > 0, name="P")
     func = te.func([a, k, wide, flag], name="narrow")
 
@@ -87,9 +89,7 @@ def _narrow() -> Subject:
         real = rng.standard_normal(33).astype(ml_dtypes.bfloat16)
         return [real, rng.integers(-128, 128, 33).astype(np.int8)]
 
-    return Subject(
-        func, inputs, lambda a, k: [a.astype(np.float32) + k.astype(np.float32), k > 0]
-    )
+    return Subject(func, inputs, lambda a, k: [a.astype(np.float32) + k.astype(np.float32), k > 0])
 
 
 def _inplace() -> Subject:
@@ -157,23 +157,24 @@ def call_of(subject: Subject, rng: np.random.Generator) -> Call:
     values = subject.inputs(rng)
     expected = [np.asarray(e) for e in subject.outputs(*values)]
     memory: list[Guarded | None] = []
+    arguments: list[Any] = []
     for position, value in enumerate(values):
         steps = subject.strides[position] if position < len(subject.strides) else None
         is_array = isinstance(value, np.ndarray)
         memory.append(guarded(value, steps, at_end=rng.random() < 0.5) if is_array else None)
+        arguments.append(value if (held := memory[-1]) is None else held.array)
+    if subject.inplace is not None:
+        return Call(arguments, memory, expected, [subject.inplace])
     written = list(range(len(values), len(values) + len(expected)))
-    if subject.inplace is None:
-        for want in expected:
-            empty = np.full(want.shape, 77).astype(want.dtype)
-            memory.append(guarded(empty, at_end=rng.random() < 0.5))
-    else:
-        written = [subject.inplace]
-    arguments = [m.array if m is not None else v for m, v in zip(memory, values + expected)]
+    for want in expected:
+        empty = guarded(np.full(want.shape, 77).astype(want.dtype), at_end=rng.random() < 0.5)
+        memory.append(empty)
+        arguments.append(empty.array)
     return Call(arguments, memory, expected, written)
 
 
 def check_module(module: Module, subject: Subject, rng: np.random.Generator) -> None:
-    """Call a module and raise `Broken` unless it computes what numpy does and writes nothing else."""
+    """Raise `Broken` unless a call computes what numpy does, and writes nothing else."""
     call = call_of(subject, rng)
     module(*call.arguments)
     call.check()

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from .attempt import story
-from .kinds import KINDS
+from .kinds import kind_of
 from .report import Outcome
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,7 +45,7 @@ class Child:
     def __init__(self, kind: str, seed: int) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=f"tilewright-{kind}-"))
         self.alive = True
-        self._limit = KINDS[kind].limit
+        self._limit = kind_of(kind).limit
         self._output = (self.folder / "output.txt").open("wb")
         name = [str(os.getpid()), kind, str(seed), str(self.folder)]
         environment = {**os.environ, "TILEWRIGHT_CACHE_DIR": str(self.folder / "cache")}
