@@ -99,6 +99,8 @@ def build_library(
     from .runtime.header import c_header
 
     path = Path(path)
+    if not path.name or "\0" in str(path):
+        raise BuildError("cannot write {0!r}: expected the path of a file", str(path))
     if not path.parent.is_dir():
         raise BuildError("cannot write {0}: there is no folder {1}", path, path.parent)
     resolved = resolve(target)

@@ -219,6 +219,8 @@ def read_artifact(library: Path) -> tuple[Manifest, bytes]:
 
 def read_manifest(library: Path) -> Manifest:
     """The manifest of a library, checked for form. Raises `ArtifactError`."""
+    if not library.name:
+        raise ArtifactError("{0} is a folder; expected the path of a shared library", library)
     path = manifest_path(library)
     try:
         with open_regular(path) as (file, _):

@@ -503,6 +503,9 @@ def test_a_library_that_cannot_be_written(func: tw.Func, tmp_path: Path) -> None
     (tmp_path / "matmul.o").mkdir()
     with pytest.raises(tw.BuildError, match="cannot write"):
         build_library(tw.Schedule(func), tmp_path / "matmul.o", object_file=True)
+    for path in ("", "/", "matmul\0.so"):
+        with pytest.raises(tw.BuildError, match="expected the path of a file"):
+            build_library(tw.Schedule(func), path)
 
 
 def test_a_program_that_breaks_a_rule_is_not_built() -> None:

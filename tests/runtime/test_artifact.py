@@ -460,6 +460,11 @@ def test_paths_that_no_file_has_are_artifact_errors(library: Path, name: str) ->
         load(library.with_name("x").parent / name)
 
 
+def test_the_root_folder_is_no_library() -> None:
+    with pytest.raises(ArtifactError, match="/ is a folder"):
+        load("/")
+
+
 def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "kernel.so"
     path.write_text("int main() {}")
