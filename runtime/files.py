@@ -84,7 +84,7 @@ def replace_files(files: Sequence[File]) -> None:
     given. Writers of one folder wait for each other. If anything fails, what was there before is
     there again. A process that is killed leaves each file old or new, and temporary ones that the
     next writer removes. Raises `OSError`, also where something is there that is neither a regular
-    file nor a link: a device is not replaced by a file.
+    file nor a link to one or to nothing: a device is not replaced by a file.
     """
     folder = files[0].path.parent
     for file in files:
@@ -117,10 +117,10 @@ def replace_files(files: Sequence[File]) -> None:
 
 def _require_replaceable(path: Path) -> None:
     try:
-        mode = path.lstat().st_mode
+        mode = path.stat().st_mode  # of a link what it leads to: /dev/stdout is a link to a pipe
     except OSError:
         return  # nothing there, or nothing that may be looked at: writing says which
-    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+    if not stat.S_ISREG(mode):
         kind = _KINDS.get(stat.S_IFMT(mode), "something else")
         raise OSError(errno.EEXIST, f"{kind} is there, expected a regular file or none", str(path))
 

@@ -485,3 +485,12 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path, suffix: str) -> None:
         build_at(library, 1)
     assert [p.name for p in tmp_path.iterdir()] == [pipe.name]
     assert pipe.is_fifo()
+
+
+def test_a_link_to_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    library = tmp_path / "adds.so"
+    os.mkfifo(tmp_path / "pipe")
+    library.symlink_to("pipe")
+    with pytest.raises(tw.BuildError, match="adds.so: a pipe is there"):
+        build_at(library, 1)
+    assert library.is_symlink()

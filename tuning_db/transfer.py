@@ -34,6 +34,12 @@ def export(connection: Connection, file: str | os.PathLike[str] | IO[str]) -> in
     if not isinstance(file, str | os.PathLike):
         return _write_lines(connection, file)
     path = Path(file)
+    if path.exists() and not path.is_file():
+        raise DatabaseError(
+            "export to {0} failed: it is there, and no regular file",
+            path,
+            hint="pass an open file, or `-` in the shell, for what is not to be replaced",
+        )
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("w", encoding="ascii", newline="\n") as lines:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,17 @@ def test_the_format(full: list[Line]) -> None:
     assert full[0] == {"format": "tilewright-tuning-records", "version": 2}
     assert full[-1] == {"end": len(ONE_OF_EACH)}
     assert [line["kind"] for line in full[1:-1]] == list(KINDS)
+
+
+def test_an_export_does_not_take_the_place_of_a_pipe(db: TuningDatabase, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link", "."):
+        with pytest.raises(DatabaseError, match="no regular file"):
+            db.export_lines(tmp_path / name)
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "link").is_symlink()
+    assert sorted(p.name for p in tmp_path.glob("*.partial")) == []
 
 
 def test_an_import_of_an_export_is_the_same_database(
