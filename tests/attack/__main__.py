@@ -12,7 +12,7 @@ import argparse
 import sys
 import time
 
-from .kinds import KINDS
+from .kinds import KINDS, total_tries
 from .report import Report
 from .supervisor import run_kind
 
@@ -21,7 +21,7 @@ def main() -> int:
     """Run the attacks, print what came of them, and return the exit status."""
     options = argparse.ArgumentParser(prog="tests.attack", description=__doc__.split("\n")[0])
     options.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)} (all)")
-    options.add_argument("--tries", type=int, help="of each kind (a number for each kind)")
+    options.add_argument("--tries", type=int, help=f"in all, shared out ({total_tries(KINDS)})")
     options.add_argument("--seed", type=int, default=0, help="of all random choices (0)")
     options.add_argument("--seconds", type=float, default=1e9, help="at most so long for each kind")
     options.add_argument("--only", type=int, help="this try alone")
@@ -31,9 +31,12 @@ def main() -> int:
     if unknown:
         options.error(f"unknown kind {unknown[0]}; expected some of {', '.join(KINDS)}")
     failed = False
-    for name in given.kinds or KINDS:
-        count = KINDS[name].tries if given.tries is None else given.tries
-        tries = range(count) if given.only is None else [given.only]
+    kinds = given.kinds or list(KINDS)
+    share = 1.0 if given.tries is None else given.tries / total_tries(kinds)
+    for name in kinds:
+        tries = range(max(1, round(KINDS[name].tries * share)))
+        if given.only is not None:
+            tries = range(given.only, given.only + 1)
         end = time.monotonic() + given.seconds
         report = Report(name, given.seed)
         for outcome in run_kind(name, given.seed, tries):

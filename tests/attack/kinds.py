@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -9,7 +10,8 @@ from dataclasses import dataclass
 class Kind:
     """Attacks of one kind: `module` (of this folder) has `prepare`, see `child`.
 
-    `tries` are made by default, and each may take `limit` seconds and `memory` bytes of addresses.
+    `tries` are made by default, and are the share of the kind in any other number. Each may take
+    `limit` seconds and `memory` bytes of addresses.
     """
 
     module: str
@@ -34,3 +36,8 @@ FAULTY = Kind("faulty", 5, limit=3.0)
 
 def kind_of(name: str) -> Kind:
     return FAULTY if name == "faulty" else KINDS[name]
+
+
+def total_tries(names: Iterable[str]) -> int:
+    """How many tries these kinds have by default."""
+    return sum(kind_of(name).tries for name in names)
