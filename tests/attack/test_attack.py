@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,10 @@ def test_what_is_promised_holds(kind: str, tries: int) -> None:
         (5, "unexpected MemoryError"),
     ],
 )
-def test_the_harness_notices(monkeypatch: pytest.MonkeyPatch, fault: int, expected: str) -> None:
+def test_the_harness_notices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: int, expected: str
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("FAULT", str(fault))
     (outcome,) = run_kind("faulty", 0, [7])
     assert outcome.failure is not None
@@ -57,7 +61,10 @@ def test_the_harness_notices(monkeypatch: pytest.MonkeyPatch, fault: int, expect
     assert Path(outcome.kept, "file").read_text(encoding="ascii") == "damaged"
 
 
-def test_a_crash_costs_one_try_and_a_try_is_the_same_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_costs_one_try_and_a_try_is_the_same_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("FAULT", "0")
     first = list(run_kind("faulty", 3, range(3)))
     assert first == [*run_kind("faulty", 3, [0]), *run_kind("faulty", 3, [1, 2])]
@@ -67,13 +74,13 @@ def test_a_crash_costs_one_try_and_a_try_is_the_same_again(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("fault", "status"), [("0", 0), ("1", 1)])
-def test_the_command_says_what_it_did(fault: str, status: int) -> None:
+def test_the_command_says_what_it_did(tmp_path: Path, fault: str, status: int) -> None:
     code = "import sys; from tests.attack import __main__ as m, kinds; kinds.KINDS['faulty'] = "
     code += "kinds.FAULTY; sys.exit(m.main())"
     run = subprocess.run(
         [sys.executable, "-c", code, "faulty", "--tries", "2", "--seed", "5"],
         cwd=ROOT,
-        env={**os.environ, "FAULT": fault},
+        env={**os.environ, "FAULT": fault, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
