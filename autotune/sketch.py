@@ -14,41 +14,50 @@ from typing import Any
 
 from ..errors import ScheduleError, TuningError
 from ..schedule import Schedule, Trace
-from ..schedule.find import blocks_in
+from ..schedule.find import blocks_in, find_block
 from ..schedule.primitive import find_primitive
 from ..schedule.require import Space
 from ..target import Target
-from ..tir.ir import Expr, Func, Label, Var
+from ..tir.ir import Block, Expr, Func, Label, Var
 from .garbage import collected_later
 from .own_rules import schedules_by_own_rules
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass
+@dataclass(eq=False)
 class Draft:
-    """A schedule that rules are at work on, and the limits that they put on its decisions.
+    """A symbolic schedule that rules work on, and the limits that they put on its decisions.
 
-    `told` is what a rule says of a block, by its number, to those that go on with it. `views` are
-    the copies that a block reads, by its number, which are computed inline in the end.
+    Labels of blocks and variables of loops stay valid in copies: a rule looks at the program as it
+    is scheduled so far, decides, and goes on. `handoff` is what one step of a rule leaves for a
+    later one, by block.
     """
 
     schedule: Schedule
     target: Target
     prune: list[tuple[str, Expr]] = field(default_factory=list)
-    made: list[Label] = field(default_factory=list)
-    told: dict[int, Any] = field(default_factory=dict)
-    views: dict[int, tuple[Label, ...]] = field(default_factory=dict)
+    handoff: dict[Label, Any] = field(default_factory=dict)
 
-    def block(self, number: int) -> Label:
-        """A block by its position in the original program; those in `made` are numbered on."""
-        first = len(list(blocks_in(self.schedule.original.body)))
-        return self.schedule.get_block(number) if number < first else self.made[number - first]
+    @property
+    def func(self) -> Func:
+        """The program as it is scheduled so far."""
+        return self.schedule.func
+
+    def block(self, label: Label) -> Block:
+        """A block of the program as it is scheduled so far."""
+        return find_block(self.func, label)
+
+    def handle(self, label: Label) -> Label:
+        """A block as the schedule's steps take it: one of the original program is asked for."""
+        for position, block in enumerate(blocks_in(self.schedule.original.body)):
+            if block.label is label:
+                return self.schedule.get_block(position)
+        return label
 
     def copy(self) -> Draft:
         """An independent draft in the same state, with the same decision variables."""
-        made, told, views = list(self.made), dict(self.told), dict(self.views)
-        return Draft(self.schedule.copy(), self.target, list(self.prune), made, told, views)
+        return Draft(self.schedule.copy(), self.target, list(self.prune), dict(self.handoff))
 
     def limit(self, name: str, condition: bool | Expr) -> None:
         """Call rows hopeless for which `condition` does not hold.
@@ -96,7 +105,8 @@ class Sketch:
         return tuple(self.space.bounds)
 
 
-Rule = Callable[[Draft], None]
+Step = Callable[[Draft], None]
+"""A part of a rule that changes a draft. Raises `ScheduleError` where it cannot."""
 
 
 @collected_later()
@@ -119,12 +129,12 @@ def sketches(
 
     made = []
     refused: list[str] = []
-    drafts = _Drafts(Draft(Schedule(func, symbolic=True), target))
-    for name, rules in plans(func, target, algebra=algebra):
+    drafts = _Drafts()
+    for name, start, steps in plans(Draft(Schedule(func, symbolic=True), target), algebra=algebra):
         if only is not None and not only(name):
             continue
         try:
-            draft = drafts.after(rules)
+            draft = drafts.after(start, steps)
         except ScheduleError as error:
             refused.append(f"{name}: {error}")
             continue
@@ -142,24 +152,27 @@ def sketches(
 
 
 class _Drafts:
-    """Drafts by the rules that were applied to them: what several begin with is done once."""
+    """Drafts by the steps that were applied to them. A shared beginning is made once."""
 
-    def __init__(self, start: Draft) -> None:
-        self._found: dict[tuple[Rule, ...], Draft | ScheduleError] = {(): start}
+    def __init__(self) -> None:
+        self._drafts: dict[tuple[Draft, tuple[Step, ...]], Draft | ScheduleError] = {}
 
-    def after(self, rules: tuple[Rule, ...]) -> Draft:
-        """The draft after `rules`, not to be changed. Raises the `ScheduleError` of one of them."""
-        found = self._found.get(rules)
-        if found is None:
-            found = self._found[rules] = self._applied(rules)
-        if isinstance(found, ScheduleError):
-            raise found
-        return found
+    def after(self, start: Draft, steps: tuple[Step, ...]) -> Draft:
+        """The draft after `steps`, not to be changed. Raises the `ScheduleError` of one of them."""
+        if not steps:
+            return start
+        key = (start, steps)
+        draft = self._drafts.get(key)
+        if draft is None:
+            draft = self._drafts[key] = self._applied(start, steps)
+        if isinstance(draft, ScheduleError):
+            raise draft
+        return draft
 
-    def _applied(self, rules: tuple[Rule, ...]) -> Draft | ScheduleError:
+    def _applied(self, start: Draft, steps: tuple[Step, ...]) -> Draft | ScheduleError:
         try:
-            draft = self.after(rules[:-1]).copy()
-            rules[-1](draft)
+            draft = self.after(start, steps[:-1]).copy()
+            steps[-1](draft)
         except ScheduleError as error:
             return error
         return draft

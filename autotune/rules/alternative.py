@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
-from ...tir.ir import Func, Label
-from ..sketch import Rule
+from ...tir.ir import Label
+from ..sketch import Draft, Step
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """A program in the place of the original one, and the rule that makes it.
+    """A draft that computes a program in another way.
 
-    `names` are the numbers of its blocks, see `Draft.block`. The blocks `taken` are scheduled by
-    rules of their own, `before` and `after` those of the other groups. Of its sketches those are
-    `wanted` whose names say so.
+    The blocks `claimed` are scheduled by steps of the alternative itself, `before` and `after`
+    those of the other groups. `wanted` says by its name which of its sketches count.
     """
 
     name: str
-    func: Func
-    apply: Rule
-    names: Mapping[Label, int]
-    taken: Collection[Label] = ()
-    before: list[Rule] = field(default_factory=list)
-    after: list[Rule] = field(default_factory=list)
+    draft: Draft
+    claimed: Collection[Label] = ()
+    before: Sequence[Step] = ()
+    after: Sequence[Step] = ()
     wanted: Callable[[str], bool] = lambda _: True

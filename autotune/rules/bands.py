@@ -20,12 +20,11 @@ from ...schedule import Schedule
 from ...schedule.blocks import has_reduction, region_buffers
 from ...schedule.find import find_block
 from ...tir.ir import Block, Dim, Func, Label, Var
-from ..sketch import Draft, Rule
+from ..sketch import Draft
 from ..structure import (
     consumers,
     extents,
     inputs_of,
-    matched,
     output_of,
     reduced,
     spatial,
@@ -36,6 +35,7 @@ from .contraction import Plan, Tiles, in_registers, unrolled
 from .packing import pack, packings, schedule_copy
 from .rows import row_dimensions, schedule_reduction, schedule_spatial
 from .tiles import MAX_TILE, write_back
+from .variant import Variant
 
 MAX_BAND = 256
 """Rows of a band. Of more rows the operands of the contractions are read less often, which hardly
@@ -127,10 +127,10 @@ def _row_below(last: Block, second: Block, count: int) -> Var | None:
     return row if fits and all(v in inner for v in numbers[count:]) else None
 
 
-def band_variants(band: Band, positions: list[int]) -> Iterator[tuple[str, Rule]]:
+def band_variants(band: Band) -> Iterator[Variant]:
     """The chain in bands, with what the vectors of the first contraction run along packed."""
     name, plans = band_plans(band)
-    yield f"band{name}", functools.partial(_apply, band=band, plans=plans, positions=positions)
+    yield Variant(f"band{name}", (functools.partial(_apply, band=band, plans=plans),))
 
 
 def band_plans(band: Band) -> tuple[str, tuple[Plan, Plan]]:
@@ -180,41 +180,39 @@ class Ends:
         return count
 
 
-def ends_of(draft: Draft, band: Band, plans: tuple[Plan, Plan], labels: Sequence[Label]) -> Ends:
+def ends_of(draft: Draft, band: Band, plans: tuple[Plan, Plan]) -> Ends:
     """Decide the register tiles of the contractions of a band, and pack what is to be packed.
 
-    Tiles of both have as many rows. `labels` are those of the members of the band.
+    Tiles of both have as many rows.
     """
-    sch, target = draft.schedule, draft.target
-    ends = (labels[0], labels[-1])
-    first, second = (find_block(sch.func, label) for label in ends)
-    blocks, planned = (first, second), (band.first, band.second)
-    own = [p.on(was, now) for p, was, now in zip(plans, planned, blocks, strict=True)]
-    above, below = (
-        matched(was, now)[v] for was, now, v in zip(planned, blocks, band.rows, strict=True)
-    )
-    lower = Tiles(draft, second, own[1], target, middle=False)
+    sch = draft.schedule
+    labels = (band.first.label, band.second.label)
+    first, second = (draft.block(label) for label in labels)
+    above, below = band.rows
+    lower = Tiles(draft, second, plans[1], middle=False)
     tall = lower.inner.get(below, 1)
-    upper = Tiles(draft, first, own[0], target, middle=False, given={above: tall})
-    for label, plan, tile in zip(ends, own, (upper, lower), strict=True):
+    upper = Tiles(draft, first, plans[0], middle=False, given={above: tall})
+    for label, plan, tile in zip(labels, plans, (upper, lower), strict=True):
         for n, by in plan.packs:
             packed = pack(sch, label, n, by, tile.width(by))
             panel = tile.inner[by] if by is plan.vector else None
-            schedule_copy(sch, packed, tile.lanes, target, panel=panel, parallel=True)
-    return Ends(ends, blocks, (above, below), (upper, lower))
+            schedule_copy(draft, packed, tile.lanes, panel=panel, parallel=True)
+    return Ends(labels, (first, second), band.rows, (upper, lower))
 
 
-def _apply(draft: Draft, band: Band, plans: tuple[Plan, Plan], positions: list[int]) -> None:
+def _apply(draft: Draft, band: Band, plans: tuple[Plan, Plan]) -> None:
     sch, target = draft.schedule, draft.target
-    labels = [draft.block(p) for p in positions]
-    chain = labels[1:-1]
-    made = ends_of(draft, band, plans, labels)
-    ends, blocks, rows, tiles = made.labels, made.blocks, made.rows, made.tiles
+    for member in band.members:
+        draft.handle(member.label)
+    chain = [b.label for b in band.chain]
+    contractions = ends_of(draft, band, plans)
+    ends, blocks = contractions.labels, contractions.blocks
+    rows, tiles = contractions.rows, contractions.tiles
     writes = [sch.cache_write(label, 0, "register") for label in ends]
 
     loops = dict(zip([i.var for i in blocks[1].iters], sch.get_loops(ends[1]), strict=True))
-    before = [loops[v] for v in made.before]
-    count = made.band(draft)
+    before = [loops[v] for v in contractions.before]
+    count = contractions.band(draft)
     draft.limit("what is between fits the second cache", count * row_bytes(band) <= target.l2_bytes)
     bands, loops[rows[1]] = sch.split(loops[rows[1]], factors=[None, count])
     top = fused(sch, [*before, bands])
@@ -226,9 +224,9 @@ def _apply(draft: Draft, band: Band, plans: tuple[Plan, Plan], positions: list[i
         sch.compute_at(label, each)
     for label in chain:
         if has_reduction(find_block(sch.func, label)):
-            schedule_reduction(draft, label, target, None)
+            schedule_reduction(draft, label)
         else:
-            schedule_spatial(draft, label, target, skip=1)
+            schedule_spatial(draft, label, skip=1)
     sch.compute_at(writes[0], top)
     sch.compute_at(ends[0], top)
     own = sch.get_loops(ends[0])[1:]

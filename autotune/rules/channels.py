@@ -11,16 +11,15 @@ one is made. A window's rows then lie in memory as rows of a matrix do, and W is
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.blocks import has_reduction, readers_of
 from ...schedule.find import find_block
 from ...schedule.index_map import IndexMap
-from ...target import Target
-from ...tir.ir import Block, Func, Label, Var
-from ..sketch import Draft, Rule
+from ...tir.ir import Block, Label, Var
+from ..sketch import Draft
 from ..structure import (
     Input,
     extents,
@@ -38,42 +37,24 @@ from .matrix import matrix_variants
 from .nests import is_plain
 
 
-def channels_last(
-    func: Func, target: Target, numbers: Mapping[Label, int]
-) -> Iterator[Alternative]:
-    """The program with channels last where units can do the contraction then, and not before.
-
-    `numbers` are those of its blocks (`Draft.block`).
-    """
-    sch = Schedule(func)
-    names = dict(numbers)
-    done: list[int] = []
-    copies: list[int] = []
-    blocks = in_order(func)
-    labels = [sch.get_block(n) for n in range(len(blocks))]
-    for label, block in zip(labels, blocks, strict=True):
-        if not (has_reduction(block) and is_plain(func, block)) or _fits(block, target):
+def channels_last(draft: Draft) -> Iterator[Alternative]:
+    """The program with channels last where units can do the contraction then, and not before."""
+    copies: list[Label] = []
+    for block in in_order(draft.func):
+        plain = has_reduction(block) and is_plain(draft.func, block)
+        if not plain or _fits(draft, block):
             continue
-        trial = sch.copy()
+        trial = draft.copy()
         try:
-            made = _put_last(trial, label)
+            created = _put_last(trial.schedule, trial.handle(block.label))
         except ScheduleError:
             continue
-        if made is None or not _fits(find_block(trial.func, label), target):
-            continue
-        sch = trial
-        done.append(numbers[block.label])
-        copies.append(len(names))
-        names |= {label: len(names) + n for n, label in enumerate(made)}
-    if done:
-        apply = functools.partial(_apply, blocks=done)
-        taken = [label for label, number in names.items() if number in copies]
-        turns: list[Rule] = [
-            functools.partial(_turn, block=number, target=target) for number in copies
-        ]
-        yield Alternative(
-            "channels_last", sch.func, apply, names, taken, after=turns, wanted=_uses_unit
-        )
+        if created and _fits(trial, trial.block(block.label)):
+            draft = trial
+            copies.append(created[0])
+    if copies:
+        turns = [functools.partial(_turn, label=label) for label in copies]
+        yield Alternative("channels_last", draft, copies, after=turns, wanted=_uses_unit)
 
 
 def _uses_unit(name: str) -> bool:
@@ -81,28 +62,22 @@ def _uses_unit(name: str) -> bool:
     return any(part.startswith(("matmul_", "dot_")) for part in name.split("+"))
 
 
-def _fits(block: Block, target: Target) -> bool:
+def _fits(draft: Draft, block: Block) -> bool:
     """Whether a unit of the target can compute a block."""
-    members, positions = [block], [0]
-    return any(any(made(members, positions, target)) for made in (matrix_variants, dot_variants))
+    return any(any(variants(draft, [block])) for variants in (matrix_variants, dot_variants))
 
 
-def _apply(draft: Draft, blocks: list[int]) -> None:
-    for number in blocks:
-        draft.made += _put_last(draft.schedule, draft.block(number)) or []
-
-
-def _turn(draft: Draft, block: int, target: Target) -> None:
+def _turn(draft: Draft, label: Label) -> None:
     """Schedule the copy that puts the channels of an input last."""
-    found = find_block(draft.schedule.func, draft.block(block))
-    _, rule = next(iter(elementwise_variants(draft.schedule.func, found, block, target)))
-    rule(draft)
+    variant = next(elementwise_variants(draft, draft.block(label)))
+    for step in variant.steps:
+        step(draft)
 
 
 def _put_last(sch: Schedule, label: Label) -> list[Label] | None:
     """Give a contraction its channels last, of what it sums up and of what it computes.
 
-    Gives the copies that are made for it; `None` where it has no such channels.
+    Returns the copies that are made for it; `None` where it has no such channels.
     """
     block = find_block(sch.func, label)
     channels = _channels(block)
@@ -113,12 +88,12 @@ def _put_last(sch: Schedule, label: Label) -> list[Label] | None:
     order += [*(v for v in reduced(block) if v is not deep), deep]
     source, out = inputs_of(block)[index], output_of(block)
     assert out is not None
-    made = [_read_last(sch, label, index, source, deep)]
+    created = [_read_last(sch, label, index, source, deep)]
     if out.buffer not in sch.func.allocs:
-        made.append(sch.cache_write(label, 0, "global"))
+        created.append(sch.cache_write(label, 0, "global"))
     sch.transform_layout(label, ("write", 0), _last(out, wide))
     sch.transform_block_layout(label, IndexMap(tuple(i.var for i in block.iters), tuple(order)))
-    return made
+    return created
 
 
 def _read_last(sch: Schedule, label: Label, index: int, source: Input, deep: Var) -> Label:

@@ -23,9 +23,9 @@ Blocked, the reduction is in parts as well, and register tiles are added to memo
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ... import dtypes
 from ...schedule import Schedule
@@ -33,14 +33,13 @@ from ...schedule.blocks import free_vars
 from ...schedule.find import find_block
 from ...target import Target
 from ...tir.ir import Block, Dim, Label, Var, ceildiv, product
-from ..sketch import Draft, Rule
+from ..sketch import Draft
 from ..structure import (
     Input,
     extents,
     grouped,
     inputs_of,
     last_digits,
-    matched,
     output_of,
     reduced,
     spatial,
@@ -51,6 +50,7 @@ from .elementwise import schedule_following
 from .joining import flatten
 from .packing import Packed, pack, packings, schedule_copy
 from .tiles import fewest_registers, sample_tiles, vector_variables, write_back
+from .variant import Variant
 
 SHORTEST = 8
 """Steps of the reduction in a part of it, at least."""
@@ -78,23 +78,16 @@ class Plan:
     packs: tuple[tuple[int, Var], ...]
     blocked: bool = False
 
-    def on(self, planned: Block, block: Block) -> Plan:
-        """The plan made for `planned` on `block`, which iterates alike."""
-        its = matched(planned, block)
-        packs = tuple((n, its[by]) for n, by in self.packs)
-        return replace(self, vector=its[self.vector], packs=packs)
 
-
-def contraction_variants(
-    members: list[Block], positions: list[int], target: Target
-) -> Iterator[tuple[str, tuple[Rule, Rule]]]:
+def contraction_variants(draft: Draft, members: Sequence[Block]) -> Iterator[Variant]:
     """A variant for each way of vectorising, packing and cutting the reduction.
 
     What is packed along vectors is `local`: packed tile by tile.
     """
     main = members[0]
     inputs = inputs_of(main)
-    vectors = vector_variables(main, target)
+    labels = [b.label for b in members]
+    vectors = vector_variables(main, draft.target)
     for plan in _plans(main, vectors):
         along = [inputs[n] for n, by in plan.packs if by is plan.vector]
         parts = [
@@ -102,15 +95,13 @@ def contraction_variants(
             *(["across"] if plan.vector is not vectors[0] else []),
             *(f"pack{inputs[n].buffer.name}" for n, _ in plan.packs),
         ]
-        tiled = functools.partial(
-            tile_contraction, plan=plan, planned=main, positions=positions, target=target
-        )
+        tiled = functools.partial(tile_contraction, plan=plan, labels=labels)
         if along and (plan.blocked or not along[0].buffer.constant):
-            placed = functools.partial(place_copies, position=positions[0], local=True)
-            yield "_".join([*parts, "local"]), (tiled, placed)
+            placed = functools.partial(place_copies, label=main.label, local=True)
+            yield Variant("_".join([*parts, "local"]), (tiled, placed))
         if not (along and plan.blocked):
-            placed = functools.partial(place_copies, position=positions[0], local=False)
-            yield "_".join(parts), (tiled, placed)
+            placed = functools.partial(place_copies, label=main.label, local=False)
+            yield Variant("_".join(parts), (tiled, placed))
 
 
 def _plans(main: Block, vectors: list[Var]) -> Iterator[Plan]:
@@ -154,38 +145,32 @@ class _Tiled:
     nest: _Nest
 
 
-def tile_contraction(
-    draft: Draft, plan: Plan, planned: Block, positions: list[int], target: Target
-) -> None:
-    """Tile the block at `positions[0]` and the one that follows it, if any; pack its inputs.
-
-    The plan was made for `planned`, which iterates as that block does.
-    """
+def tile_contraction(draft: Draft, plan: Plan, labels: Sequence[Label]) -> None:
+    """Tile the first block and compute the one that follows it, if any; pack its inputs."""
     sch = draft.schedule
-    main = draft.block(positions[0])
+    main = draft.handle(labels[0])
     block = find_block(sch.func, main)
-    plan = plan.on(planned, block)
-    tiles = Tiles(draft, block, plan, target)
+    tiles = Tiles(draft, block, plan)
     packed = {by: pack(sch, main, n, by, tiles.width(by)) for n, by in plan.packs}
-    follow = draft.block(positions[1]) if len(positions) > 1 else None
+    follow = draft.handle(labels[1]) if len(labels) > 1 else None
     nest = (_blocked if plan.blocked else _whole)(draft, main, block, tiles, follow)
-    draft.told[positions[0]] = _Tiled(plan, tiles, packed, nest)
+    draft.handoff[main] = _Tiled(plan, tiles, packed, nest)
 
 
-def place_copies(draft: Draft, position: int, *, local: bool) -> None:
+def place_copies(draft: Draft, label: Label, *, local: bool) -> None:
     """Schedule the copies of the inputs of a tiled block, and have panels asked for ahead.
 
     With `local` what is packed along vectors is packed where a tile in cache uses it.
     """
     sch = draft.schedule
-    tiled: _Tiled = draft.told[position]
+    tiled: _Tiled = draft.handoff[label]
     plan, tiles, nest = tiled.plan, tiled.tiles, tiled.nest
     for by, packed in tiled.packed.items():
         here = local and by is plan.vector
         if here:
             sch.compute_at(packed.label, nest.part)
         panel = tiles.inner[by] if by is plan.vector and not plan.blocked else None
-        schedule_copy(sch, packed, tiles.lanes, tiles.target, panel=panel, parallel=not here)
+        schedule_copy(draft, packed, tiles.lanes, panel=panel, parallel=not here)
     for n, by in plan.packs:
         if by is plan.vector:
             _ask_ahead(sch, nest, n)
@@ -200,7 +185,7 @@ def _whole(draft: Draft, main: Label, block: Block, tiles: Tiles, follow: Label 
     lay_out_digits(sch, main)
     flatten(sch, main)
     if follow is not None:
-        schedule_following(draft, follow, tiles.target)
+        schedule_following(draft, follow)
     units, outer, middle, tile = _cut(sch, block, loops, tiles)
     steps, at_once = unrolled(sch, [(loops[v], sizes[v]) for v in reduced(block)], tiles)
     registers = [*at_once, *tile]
@@ -355,16 +340,14 @@ class Tiles:
         draft: Draft,
         block: Block,
         plan: Plan,
-        target: Target,
         *,
         middle: bool = True,
         given: Mapping[Var, Dim] | None = None,
     ) -> None:
-        sch = draft.schedule
+        sch, target = draft.schedule, draft.target
         sizes = extents(block)
         vector = self.vector = plan.vector
         lanes = self.lanes = lanes_for(target, widest(block), sizes[vector])
-        self.target = target
         vectors = -(-sizes[vector] // lanes)
         self.inner, self.middle = sample_tiles(
             sch, block, vector, vectors, (3, 8), cached=middle, given=given or {}

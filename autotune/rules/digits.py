@@ -23,32 +23,29 @@ from ...schedule import Schedule
 from ...schedule.blocks import free_vars, has_reduction
 from ...schedule.find import find_block
 from ...schedule.index_map import IndexMap
-from ...target import Target
-from ...tir.ir import Binary, Block, Const, Expr, Func, IterKind, Label, Op, Var
+from ...tir.ir import Binary, Block, Const, Expr, IterKind, Label, Op, Var
 from ...tir.visit import children
+from ..sketch import Draft
 from ..structure import extents, in_order, last_digits, output_of
 from .nests import is_plain
 from .tiles import fewest_registers, vector_variables
 
 
-def with_digits(func: Func, target: Target) -> tuple[list[int], Func]:
-    """The positions of the contractions that are taken apart, and the program with those so."""
-    sch = Schedule(func)
-    done: list[int] = []
-    for n, block in enumerate(in_order(func)):
-        if not (has_reduction(block) and is_plain(func, block) and _cuts(block)):
+def separate_all_digits(draft: Draft) -> Draft:
+    """The draft with the digits apart of each contraction of which registers hold a tile then."""
+    for block in in_order(draft.func):
+        if not (has_reduction(block) and is_plain(draft.func, block) and _cuts(block)):
             continue
-        trial = sch.copy()
+        trial = draft.copy()
         try:
-            separate_digits(trial, trial.get_block(n))
+            separate_digits(trial.schedule, trial.handle(block.label))
         except ScheduleError:
             continue
-        apart = find_block(trial.func, block.label)
-        choices = vector_variables(apart, target)
-        if any(fewest_registers(apart, v) < target.vector_registers for v in choices):
-            sch = trial
-            done.append(n)
-    return done, sch.func
+        apart = trial.block(block.label)
+        choices = vector_variables(apart, draft.target)
+        if any(fewest_registers(apart, v) < draft.target.vector_registers for v in choices):
+            draft = trial
+    return draft
 
 
 def separate_digits(sch: Schedule, label: Label) -> None:

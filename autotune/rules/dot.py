@@ -15,16 +15,15 @@ that do not divide are padded with zeros, on the way into the packed operands.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...codegen.llvm_dot import instruction
 from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...schedule.reductions import match_reduction
-from ...target import Target
 from ...tir.ir import Binary, Block, Buffer, Cast, Expr, Label, Load, Op, Var, product
-from ..sketch import Draft, Rule
+from ..sketch import Draft
 from ..structure import (
     Input,
     extents,
@@ -40,6 +39,7 @@ from ..structure import (
 from .common import fused
 from .elementwise import schedule_elementwise, schedule_following
 from .tiles import sample_tiles, tile_variables, write_back
+from .variant import Variant
 
 
 @dataclass(frozen=True)
@@ -94,29 +94,27 @@ class Plan:
         )
 
 
-def dot_variants(
-    members: list[Block], positions: list[int], target: Target
-) -> Iterator[tuple[str, Rule]]:
+def dot_variants(draft: Draft, members: Sequence[Block]) -> Iterator[Variant]:
     """Variants that use the instruction of the target that takes the fewest vectors, if any fits.
 
     The input that the lanes share is read as it is where its groups lie together, or packed by rows
     of the register tile.
     """
     main = members[0]
-    known = [d for d in DOTS if instruction(target, d.dtypes, d.lanes, d.group) is not None]
+    known = [d for d in DOTS if instruction(draft.target, d.dtypes, d.lanes, d.group) is not None]
     plans = [plan for plan in (find_plan(main, dot) for dot in known) if plan is not None]
     if not plans:
         return
     size = extents(main)
     plan = min(plans, key=lambda p: (-(-size[p.vector] // p.dot.lanes), p.dot.lanes))
     shared, name = plan.shared, plan.dot.intrin
-    apply = functools.partial(schedule_dot, positions=positions, target=target)
+    apply = functools.partial(schedule_dot, labels=[b.label for b in members])
     if worth_packing(main, shared) and plan.deep in shared.plain:
         for rows in [v for v in tile_variables(main, plan.vector) if v in shared.plain][:1]:
             packed = functools.partial(apply, plan=replace(plan, rows=rows))
-            yield f"{name}_pack{shared.buffer.name}", packed
+            yield Variant(f"{name}_pack{shared.buffer.name}", (packed,))
     if shared.strides.get(plan.deep) == 1:
-        yield name, functools.partial(apply, plan=plan)
+        yield Variant(name, (functools.partial(apply, plan=plan),))
 
 
 def find_plan(main: Block, dot: Dot) -> Plan | None:
@@ -155,16 +153,16 @@ def _factors(value: Expr) -> tuple[Buffer, Buffer] | None:
     return (buffers[0], buffers[1]) if len(buffers) == 2 else None
 
 
-def schedule_dot(draft: Draft, plan: Plan, positions: list[int], target: Target) -> None:
-    """Apply the rule to the block at `positions[0]` and to the one that follows it, if any."""
+def schedule_dot(draft: Draft, plan: Plan, labels: Sequence[Label]) -> None:
+    """Compute the first block by the instruction, and the one that follows it, if any."""
     sch, dot = draft.schedule, plan.dot
-    main = draft.block(positions[0])
+    main = draft.handle(labels[0])
     pads, crop = _pad(sch, main, plan.on(find_block(sch.func, main)))
     block = find_block(sch.func, main)
     sizes = extents(block)
     plan = plan.on(block)
     loops = dict(zip([i.var for i in block.iters], sch.get_loops(main), strict=True))
-    tiles = _Tiles(draft, block, plan, target)
+    tiles = _Tiles(draft, block, plan)
 
     packed = sch.pack(main, plan.index, layout(plan.packed, plan.vector, plan.deep),
                       [dot.lanes, dot.group])  # fmt: skip
@@ -172,12 +170,12 @@ def schedule_dot(draft: Draft, plan: Plan, positions: list[int], target: Target)
     if plan.rows is not None:
         order = layout(plan.shared, plan.rows, plan.deep)
         copy = sch.pack(main, 1 - plan.index, order, [tiles.inner[plan.rows], dot.group])
-    rows = place_pads(draft, pads, main, packed, target)
+    rows = place_pads(draft, pads, main, packed)
     if copy is not None:
         schedule_groups(sch, copy)
     write = _in_registers(sch, main, crop)
-    if len(positions) > 1:
-        schedule_following(draft, draft.block(positions[1]), target)
+    if len(labels) > 1:
+        schedule_following(draft, draft.handle(labels[1]))
 
     units: list[Var] = []
     outer: list[Var] = []
@@ -231,12 +229,10 @@ def _in_registers(sch: Schedule, main: Label, crop: Label | None) -> Label:
     return crop
 
 
-def place_pads(
-    draft: Draft, pads: list[Label], main: Label, packed: Label, target: Target
-) -> Label | None:
+def place_pads(draft: Draft, pads: list[Label], main: Label, packed: Label) -> Label | None:
     """Pad what the contraction reads as it is before it, and the rest where it is packed.
 
-    Gives the block that pads what `packed` reads, which is left to the caller.
+    Returns the block that pads what `packed` reads, which is left to the caller.
     """
     sch, found = draft.schedule, None
     for pad in pads:
@@ -244,7 +240,7 @@ def place_pads(
         if readers == (packed,):
             found = pad
         elif readers == (main,):
-            schedule_elementwise(draft, pad, target)
+            schedule_elementwise(draft, pad)
         else:
             sch.compute_inline(pad)
     return found
@@ -308,8 +304,8 @@ def layout(source: Input, by: Var, deep_by: Var) -> str:
 class _Tiles:
     """The decisions: rows and vectors of the register tile, tiles in cache, unrolling."""
 
-    def __init__(self, draft: Draft, block: Block, plan: Plan, target: Target) -> None:
-        sch = draft.schedule
+    def __init__(self, draft: Draft, block: Block, plan: Plan) -> None:
+        sch, target = draft.schedule, draft.target
         sizes = extents(block)
         vectors = sizes[plan.vector] // plan.dot.lanes
         self.inner, self.middle = sample_tiles(sch, block, plan.vector, vectors, (2, 12))

@@ -10,19 +10,18 @@ from ...schedule.blocks import has_reduction, readers_of, region_buffers
 from ...schedule.find import find_block, path_to
 from ...target import Target
 from ...tir.ir import Block, Dim, For, ForKind, Func, Label, Var, ceildiv
-from ..sketch import Draft, Rule
+from ..sketch import Draft
 from ..structure import Input, extents, grouped, inputs_of, output_of, spatial
 from .common import attempt, elements, fused, lanes_for, nbytes, powers, unroll_hint, widest
 from .squares import turn_in_squares
+from .variant import Variant
 
 MAX_UNROLL = 8
 AHEAD = 32
 """How many vectors ahead inputs are asked for that come from memory."""
 
 
-def elementwise_variants(
-    func: Func, block: Block, position: int, target: Target
-) -> Iterator[tuple[str, Rule]]:
+def elementwise_variants(draft: Draft, block: Block) -> Iterator[Variant]:
     """One loop for all elements, or rows of vectors, or tiles where an input is transposed.
 
     A result that does not fit the second level of cache can be written past all of them. What one
@@ -30,39 +29,40 @@ def elementwise_variants(
     """
 
     def rows(draft: Draft) -> None:
-        schedule_elementwise(draft, draft.block(position), target)
+        schedule_elementwise(draft, draft.handle(block.label))
 
     def streamed(draft: Draft) -> None:
         rows(draft)
         for number in range(len(block.writes)):
-            draft.schedule.stream(draft.block(position), number)
+            draft.schedule.stream(draft.handle(block.label), number)
 
     def inside(draft: Draft) -> None:
-        schedule_inside(draft, draft.block(position), target)
+        schedule_inside(draft, draft.handle(block.label))
 
     def squares(draft: Draft) -> None:
-        schedule_squares(draft, draft.block(position), target)
+        schedule_squares(draft, draft.handle(block.label))
 
     def tiled(draft: Draft) -> None:
-        schedule_transposing(draft, draft.block(position), target)
+        schedule_transposing(draft, draft.handle(block.label))
 
-    if runs_across(block) is not None:
-        if _square(block, target) > 1:
-            yield "squares", squares
-        yield "tiles", tiled
-    yield "rows", rows
-    if runs_across(block) is None and _leaves(func, block, target):
-        yield "streamed", streamed
-    if runs_across(block) is None and _is_for_one(func, block):
-        yield "inside", inside
+    across = runs_across(block) is not None
+    if across:
+        if _square(block, draft.target) > 1:
+            yield Variant("squares", (squares,))
+        yield Variant("tiles", (tiled,))
+    yield Variant("rows", (rows,))
+    if not across and _leaves(draft.func, block, draft.target):
+        yield Variant("streamed", (streamed,))
+    if not across and _is_for_one(draft.func, block):
+        yield Variant("inside", (inside,))
 
 
-def schedule_elementwise(draft: Draft, label: Label, target: Target) -> None:
+def schedule_elementwise(draft: Draft, label: Label) -> None:
     """Fuse what is contiguous, run the outer part in parallel and the inner in vectors.
 
     What does not fit the last level of cache is asked for ahead.
     """
-    sch = draft.schedule
+    sch, target = draft.schedule, draft.target
     block = find_block(sch.func, label)
     sizes = extents(block)
     variables = [i.var for i in block.iters]
@@ -100,7 +100,7 @@ def _ask_ahead(sch: Schedule, label: Label, loop: Var, later: Dim, target: Targe
             unroll_hint(sch, sch.prefetch(label, index, loop, offset=later), loop)
 
 
-def schedule_inside(draft: Draft, label: Label, target: Target) -> None:
+def schedule_inside(draft: Draft, label: Label) -> None:
     """Compute a block in the parallel loop around what reads it, or by itself without one.
 
     Its rows begin at multiples of a vector: no vector of them lies in two lines of the cache.
@@ -110,12 +110,12 @@ def schedule_inside(draft: Draft, label: Label, target: Target) -> None:
     around = [s for s in path_to(sch.func, reader) if type(s) is For]
     top = next((s.var for s in around if s.kind is ForKind.PARALLEL), None)
     if top is None or not attempt(sch.compute_at, label, top):
-        schedule_elementwise(draft, label, target)
+        schedule_elementwise(draft, label)
         return
     *_, last = sch.get_loops(label)
     block = find_block(sch.func, label)
     extent = extents(block)[block.iters[-1].var]
-    lanes = lanes_for(target, widest(block), extent)
+    lanes = lanes_for(draft.target, widest(block), extent)
     vectors = ceildiv(extent, lanes)
     at_once = ceildiv(vectors, ceildiv(vectors, MAX_UNROLL))
     _, inner, vector = sch.split(last, factors=[None, at_once, lanes])
@@ -125,13 +125,13 @@ def schedule_inside(draft: Draft, label: Label, target: Target) -> None:
         sch.storage_align(label, 0, -2, lanes, 0)
 
 
-def schedule_following(draft: Draft, label: Label, target: Target) -> None:
+def schedule_following(draft: Draft, label: Label) -> None:
     """Compute a block where what it reads is written back, or by itself where that cannot be."""
     if not attempt(draft.schedule.reverse_compute_inline, label):
-        schedule_elementwise(draft, label, target)
+        schedule_elementwise(draft, label)
 
 
-def schedule_transposing(draft: Draft, label: Label, target: Target) -> None:
+def schedule_transposing(draft: Draft, label: Label) -> None:
     """Tile the variable that runs along the output and the one that runs along an input."""
     sch = draft.schedule
     block = find_block(sch.func, label)
@@ -140,7 +140,7 @@ def schedule_transposing(draft: Draft, label: Label, target: Target) -> None:
     assert across is not None
     along, other = across
     loops = dict(zip([i.var for i in block.iters], sch.get_loops(label), strict=True))
-    lanes = lanes_for(target, widest(block), sizes[along])
+    lanes = lanes_for(draft.target, widest(block), sizes[along])
     counts = [u for u in (1, 2, 4) if u * lanes <= sizes[along]]
     rows = [u for u in (1, 4, 8, 16, 32, 64) if u <= sizes[other]]
     count = sch.sample_categorical(counts or [1])
@@ -154,7 +154,7 @@ def schedule_transposing(draft: Draft, label: Label, target: Target) -> None:
     sch.parallel(sch.fuse(*rest, d))
 
 
-def schedule_squares(draft: Draft, label: Label, target: Target) -> None:
+def schedule_squares(draft: Draft, label: Label) -> None:
     """Turn squares of an input in registers."""
     sch = draft.schedule
     block = find_block(sch.func, label)
@@ -162,7 +162,7 @@ def schedule_squares(draft: Draft, label: Label, target: Target) -> None:
     assert across is not None
     along, other = across
     sizes = extents(block)
-    lanes = _square(block, target)
+    lanes = _square(block, draft.target)
     cut = [sch.sample_categorical(powers(min(64, sizes[v] // lanes))) for v in (other, along)]
     index = input_along(block, other)
     outer = turn_in_squares(sch, label, index, along, other, (cut[0], cut[1]), lanes)

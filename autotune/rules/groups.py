@@ -8,18 +8,13 @@ shares its rows (softmax, layer_norm), a spatial block alone.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 
 from ...errors import ScheduleError
-from ...schedule import Schedule
 from ...schedule.blocks import has_reduction, region_buffers
 from ...schedule.find import find_block
-from ...schedule.primitives.distinguish import distinguish_reads
-from ...schedule.primitives.inline import compute_inline
-from ...target import Target
 from ...tir.ir import Block, Func, Label, Var
-from ..sketch import Draft, Rule
+from ..sketch import Draft
 from ..structure import (
     consumers,
     divides,
@@ -44,101 +39,70 @@ from .matrix import matrix_variants
 from .online import online_variants
 from .ordered import ordered_variants
 from .rows import row_dimensions, rows_variants
+from .variant import Variant
 
 
-@dataclass(frozen=True)
-class Variant:
-    """One way to schedule a group, by rules in turn. Variants that begin alike share the first."""
+def groups(draft: Draft, kept: Collection[Label] = ()) -> tuple[Draft, list[list[list[Variant]]]]:
+    """The prepared draft, and ways to part its program: the variants of each group of blocks.
 
-    name: str
-    rules: tuple[Rule, ...]
-
-
-def groups(
-    func: Func,
-    target: Target,
-    names: Mapping[Label, int],
-    taken: Collection[Label] = (),
-) -> tuple[Callable[[Draft], None], list[list[list[Variant]]]]:
-    """The step that prepares a program, and ways to part it: the variants of each group of blocks.
-
-    It inlines, tells apart what a product reads of one buffer, and joins variables. Groups that
-    make a band are one group in the first way. `names` are the numbers of blocks (`Draft.block`);
-    those of `taken` are left to the caller.
+    It is prepared by inlining, telling apart what a product reads of one buffer, and joining
+    variables. Groups that make a band are one group in the first way. The blocks `kept` are left to
+    the caller.
     """
-    inlined, left = _inline(func, taken)
-    apart, views, left = _tell_apart(left, taken)
-    taken = {*taken, *views}
-    found: list[list[Label]] = []
-    for block in reversed(in_order(left)):
+    draft = _inline(draft.copy(), kept)
+    draft, views = _tell_apart(draft, kept)
+    taken = {*kept, *(copy for copies in views.values() for copy in copies)}
+    parts: list[list[Label]] = []
+    for block in reversed(in_order(draft.func)):
         if block.label not in taken:
-            found.append([m.label for m in _members(left, block, taken)])
-            taken |= set(found[-1])
-    joined, left = _join(left, found, target)
-
-    def prepare(draft: Draft) -> None:
-        sch = draft.schedule
-        for label in inlined:
-            sch.compute_inline(draft.block(names[label]))
-        for label, index in apart:
-            draft.views[names[label]] = sch.distinguish_reads(draft.block(names[label]), index)
-        for labels in joined:
-            join(sch, [draft.block(names[label]) for label in labels])
-
-    members = [[find_block(left, label) for label in labels] for labels in found]
-    positions = [[names[b.label] for b in blocks] for blocks in members]
-    told = {names[label] for label, _ in apart}
-    single = [
-        _with_views(_variants(left, blocks, ns, target), [n for n in ns if n in told])
-        for blocks, ns in zip(members, positions, strict=True)
-    ]
-    banded = _banded(left, members, single, names, told, target)
-    return prepare, [single] if banded is None else [banded, single]
+            parts.append([m.label for m in _members(draft.func, block, taken)])
+            taken |= set(parts[-1])
+    draft = _join(draft, parts)
+    members = [[draft.block(label) for label in labels] for labels in parts]
+    single = [_with_views(_variants(draft, blocks), blocks, views) for blocks in members]
+    banded = _banded(draft, members, single, views)
+    return draft, [single] if banded is None else [banded, single]
 
 
-def _with_views(variants: list[Variant], told: Collection[int]) -> list[Variant]:
-    """Variants that end with computing inline what was told apart for the blocks `told`.
+Views = Mapping[Label, Sequence[Label]]
+"""The copies that stand for what a block reads of one buffer at several places."""
+
+
+def _with_views(variants: list[Variant], members: Sequence[Block], views: Views) -> list[Variant]:
+    """Variants that end with computing the views of their members inline.
 
     Other groups come after that: tiles of what they compute are no longer known to be whole.
     """
+    own = [view for b in members for view in views.get(b.label, ())]
 
     def inline_views(draft: Draft) -> None:
-        for number in told:
-            for view in draft.views[number]:
-                draft.schedule.compute_inline(view)
+        for view in own:
+            draft.schedule.compute_inline(view)
 
-    return [Variant(v.name, (*v.rules, inline_views)) for v in variants] if told else variants
+    return [Variant(v.name, (*v.steps, inline_views)) for v in variants] if own else variants
 
 
-def _tell_apart(
-    func: Func, kept: Collection[Label]
-) -> tuple[list[tuple[Label, int]], list[Label], Func]:
-    """Inputs to tell apart, each of a block that is a contraction then; the copies; the program."""
-    done: list[tuple[Label, int]] = []
-    views: list[Label] = []
-    for block in in_order(func):
+def _tell_apart(draft: Draft, kept: Collection[Label]) -> tuple[Draft, dict[Label, list[Label]]]:
+    """The draft with inputs told apart of each block that is a contraction then; their copies."""
+    views: dict[Label, list[Label]] = {}
+    for block in in_order(draft.func):
         if block.label in kept or not has_reduction(block) or _is_contraction(block):
             continue
         for index in range(len(inputs_of(block))):
+            trial = draft.copy()
             try:
-                trial, copies = distinguish_reads(func, block.label, index)
+                copies = trial.schedule.distinguish_reads(trial.handle(block.label), index)
             except ScheduleError:
                 continue
-            if _is_contraction(find_block(trial, block.label)):
-                func = trial
-                views += copies
-                done.append((block.label, index))
+            if _is_contraction(trial.block(block.label)):
+                draft = trial
+                views[block.label] = list(copies)
                 break
-    return done, views, func
+    return draft, views
 
 
 def _banded(
-    func: Func,
-    members: list[list[Block]],
-    apart: list[list[Variant]],
-    names: Mapping[Label, int],
-    told: Collection[int],
-    target: Target,
+    draft: Draft, members: list[list[Block]], apart: list[list[Variant]], views: Views
 ) -> list[list[Variant]] | None:
     """The variants with those of a band in the place of its groups, where there is one."""
     contractions = [
@@ -147,55 +111,50 @@ def _banded(
     for blocks in members:
         if _is_contraction(blocks[0]) or not any(has_reduction(b) for b in blocks):
             continue
-        band = find_band(func, blocks, contractions)
+        band = find_band(draft.func, blocks, contractions)
         if band is not None:
             labels = {b.label for b in band.members}
             rest = [v for b, v in zip(members, apart, strict=True) if b[0].label not in labels]
-            positions = [names[b.label] for b in band.members]
-            made = [*key_variants(func, band, positions, target), *band_variants(band, positions)]
-            variants = [Variant(name, (rule,)) for name, rule in made]
-            return [_with_views(variants, [n for n in positions if n in told]), *rest]
+            variants = [*key_variants(draft, band), *band_variants(band)]
+            return [_with_views(variants, band.members, views), *rest]
     return None
 
 
-def _join(func: Func, found: list[list[Label]], target: Target) -> tuple[list[list[Label]], Func]:
-    """The groups whose variables are joined, and the program with those joined."""
-    sch = Schedule(func)
-    names = {b.label: n for n, b in enumerate(in_order(func))}
-    done: list[list[Label]] = []
-    for labels in found:
-        members = [find_block(func, label) for label in labels]
+def _join(draft: Draft, parts: list[list[Label]]) -> Draft:
+    """The draft with the variables of contractions joined."""
+    before = draft.func
+    for labels in parts:
+        members = [find_block(before, label) for label in labels]
         if not _is_contraction(members[0]):
             continue
         # What instructions that add up products are given is padded, which asks for plain indices.
-        if any(any(made(members, [], target)) for made in (matrix_variants, dot_variants)):
+        if any(any(variants(draft, members)) for variants in (matrix_variants, dot_variants)):
             continue
-        trial = sch.copy()
+        trial = draft.copy()
         try:
-            join(trial, [trial.get_block(names[label]) for label in labels])
+            join(trial.schedule, [trial.handle(label) for label in labels])
         except ScheduleError:
             continue
-        if trial.func is not sch.func:
-            sch = trial
-            done.append(labels)
-    return done, sch.func
+        if trial.func is not draft.func:
+            draft = trial
+    return draft
 
 
-def _inline(func: Func, kept: Collection[Label]) -> tuple[list[Label], Func]:
-    """The blocks to inline, and the program without them."""
-    done: list[Label] = []
-    for block in in_order(func):
-        readers = consumers(func, block)
+def _inline(draft: Draft, kept: Collection[Label]) -> Draft:
+    """The draft with the blocks inlined that cost little where they are read."""
+    for block in in_order(draft.func):
+        readers = consumers(draft.func, block)
         if block.label in kept:
             continue
         if not (readers and is_injective(block) and _worth_inlining(block, readers)):
             continue
+        trial = draft.copy()
         try:
-            func, _ = compute_inline(func, block.label)
+            trial.schedule.compute_inline(trial.handle(block.label))
         except ScheduleError:
             continue
-        done.append(block.label)
-    return done, func
+        draft = trial
+    return draft
 
 
 def _worth_inlining(block: Block, readers: list[Block]) -> bool:
@@ -279,24 +238,16 @@ def _rows_read(
     return None if others else found
 
 
-def _variants(
-    func: Func, members: list[Block], positions: list[int], target: Target
-) -> list[Variant]:
+def _variants(draft: Draft, members: list[Block]) -> list[Variant]:
     anchor = members[0] if _is_contraction(members[0]) else members[-1]
     if is_ordered(anchor):
-        return [Variant(name, (rule,)) for name, rule in ordered_variants(positions[-1], target)]
+        return list(ordered_variants(draft, members))
     if _is_contraction(anchor):
-        tiles = matrix_variants(members, positions, target)
-        dots = dot_variants(members, positions, target)
         return [
-            *(Variant(name, (rule,)) for name, rule in (*tiles, *dots)),
-            *(Variant(*made) for made in contraction_variants(members, positions, target)),
+            *matrix_variants(draft, members),
+            *dot_variants(draft, members),
+            *contraction_variants(draft, members),
         ]
     if any(has_reduction(m) for m in members):
-        made = [
-            *online_variants(func, members, positions, target),
-            *rows_variants(func, members, positions, target),
-        ]
-    else:
-        made = [*elementwise_variants(func, members[-1], positions[-1], target)]
-    return [Variant(name, (rule,)) for name, rule in made]
+        return [*online_variants(draft, members), *rows_variants(draft, members)]
+    return list(elementwise_variants(draft, members[-1]))

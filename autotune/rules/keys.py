@@ -21,15 +21,15 @@ from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.blocks import has_reduction
 from ...schedule.find import find_block
-from ...target import Target
-from ...tir.ir import Dim, Func, Label, Var
-from ..sketch import Draft, Rule
-from ..structure import extents, in_order, reduced, spatial
+from ...tir.ir import Dim, Label, Var
+from ..sketch import Draft
+from ..structure import extents, reduced, spatial
 from .bands import MAX_BAND, Band, band_plans, contract, ends_of, row_above, row_bytes
 from .common import fused, lanes_for, widest
 from .contraction import Plan
 from .rows import schedule_reduction, schedule_spatial
 from .tiles import MAX_VECTORS
+from .variant import Variant
 
 SMALLEST = 32
 """The least part of the second cache that a piece of a band takes."""
@@ -37,23 +37,21 @@ SHORTEST = 8
 """Pieces are multiples of so many vectors of keys: steps along a row take up to so many."""
 
 
-def key_variants(
-    func: Func, band: Band, positions: list[int], target: Target
-) -> Iterator[tuple[str, Rule]]:
+def key_variants(draft: Draft, band: Band) -> Iterator[Variant]:
     """The chain in bands by pieces of the keys, where the second cache holds no full band of rows.
 
     There must be pieces of whole vectors that make up a row.
     """
-    if row_bytes(band) * MAX_BAND <= target.l2_bytes or not _takes_pieces(func, band):
+    if row_bytes(band) * MAX_BAND <= draft.target.l2_bytes or not _takes_pieces(draft, band):
         return
     exps = band.chain[1]
     key = row_above(band.first, (exps,), len(exps.iters))
     keys = extents(exps)[exps.iters[-1].var]
     name, plans = band_plans(band)
-    counts = _counts(keys, lanes_for(target, widest(band.first), keys))
+    counts = _counts(keys, lanes_for(draft.target, widest(band.first), keys))
     if plans[0].vector is key and counts:
-        rule = functools.partial(_apply, band=band, plans=plans, positions=positions, counts=counts)
-        yield f"band_keys{name}", rule
+        apply = functools.partial(_apply, band=band, plans=plans, counts=counts)
+        yield Variant(f"band_keys{name}", (apply,))
 
 
 def _counts(keys: int, lanes: int) -> list[int]:
@@ -66,18 +64,17 @@ def _counts(keys: int, lanes: int) -> list[int]:
     return [n for n in range(SHORTEST, most + 1, SHORTEST) if vectors % n == 0]
 
 
-def _takes_pieces(func: Func, band: Band) -> bool:
+def _takes_pieces(draft: Draft, band: Band) -> bool:
     """Whether the chain is a softmax whose exponentials can be taken in pieces."""
-    trial = Schedule(func)
-    places = {b.label: n for n, b in enumerate(in_order(func))}
-    labels = [trial.get_block(places[b.label]) for b in band.members]
+    trial = draft.copy()
+    labels = [trial.handle(b.label) for b in band.members]
     if [has_reduction(b) for b in band.chain] != [True, False, True, False]:
         return False
     try:
-        divided = _in_pieces(trial, labels, 2).divided
+        divided = _in_pieces(trial.schedule, labels, 2).divided
     except ScheduleError:
         return False
-    return len(find_block(trial.func, divided).iters) == len(spatial(band.second))
+    return len(trial.block(divided).iters) == len(spatial(band.second))
 
 
 class _Pieces(NamedTuple):
@@ -104,13 +101,11 @@ def _in_pieces(sch: Schedule, labels: Sequence[Label], length: Dim) -> _Pieces:
     return _Pieces(highest, scale, part, product, divided)
 
 
-def _apply(
-    draft: Draft, band: Band, plans: tuple[Plan, Plan], positions: list[int], counts: list[int]
-) -> None:
+def _apply(draft: Draft, band: Band, plans: tuple[Plan, Plan], counts: list[int]) -> None:
     sch, target = draft.schedule, draft.target
-    labels = [draft.block(p) for p in positions]
+    labels = [draft.handle(b.label) for b in band.members]
     first, largest, exps, total, _, second = labels
-    ends = ends_of(draft, band, plans, labels)
+    ends = ends_of(draft, band, plans)
     upper, lower = ends.tiles
     length = upper.width(upper.vector) * sch.sample_categorical(counts)
     count = ends.band(draft)
@@ -144,14 +139,14 @@ def _apply(
     contract(sch, pieces.product, writes[1], product, inner, lower.on(its), its[ends.rows[1]])
 
     least = SHORTEST * upper.lanes
-    schedule_reduction(draft, pieces.highest, target, None, least)
-    schedule_spatial(draft, exps, target, 1, least)
-    schedule_reduction(draft, pieces.total, target, None, least)
+    schedule_reduction(draft, pieces.highest, least=least)
+    schedule_spatial(draft, exps, 1, least)
+    schedule_reduction(draft, pieces.total, least=least)
     along = _loops(sch, second)[lower.vector]
     sch.reorder(sch.get_loops(second)[-1], along)
     for loop in (along, sch.get_loops(pieces.scale)[-1]):
         sch.vectorize(sch.split(loop, factors=[None, lower.lanes])[1])
-    schedule_spatial(draft, pieces.divided, target, skip=1)
+    schedule_spatial(draft, pieces.divided, skip=1)
     sch.parallel(top)
 
 

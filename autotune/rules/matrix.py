@@ -15,21 +15,21 @@ lie, or packed to be next to each other. Sizes that do not divide are padded wit
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...codegen.llvm_matmul import TILE_REGISTERS, TILE_ROWS, instruction
 from ...schedule import Schedule
 from ...schedule.find import find_block
-from ...target import Target
 from ...tir.ir import Block, Buffer, Dim, Label, Var
-from ..sketch import Draft, Rule
+from ..sketch import Draft
 from ..structure import extents, inputs_of, matched, output_of, reduced, spatial, worth_packing
 from .common import attempt, fused, lanes_for, powers, widest
 from .dot import Dot, Plan, find_plan, layout, place_pads, schedule_groups, schedule_packed
 from .elementwise import input_along, runs_across, schedule_elementwise, schedule_following
 from .squares import turn_in_squares
 from .tiles import MAX_MIDDLE, tile_variables
+from .variant import Variant
 
 MAX_PADDED = 8.0
 """At most how many times as many products padding may make. Where it makes 4.6 times as many, an
@@ -67,27 +67,26 @@ class Matrices:
         return {self.rows: TILE_ROWS, plan.vector: TILE_ROWS, plan.deep: steps}
 
 
-def matrix_variants(
-    members: list[Block], positions: list[int], target: Target
-) -> Iterator[tuple[str, Rule]]:
+def matrix_variants(draft: Draft, members: Sequence[Block]) -> Iterator[Variant]:
     """Variants that use the unit of the target for matrices, if it has one and padding is little.
 
     Rows are read as they are where their steps lie together, or packed.
     """
     main = members[0]
     for dot in UNITS:
-        if instruction(target, dot.dtypes) is None:
+        if instruction(draft.target, dot.dtypes) is None:
             continue
         plan = find_plan(main, dot)
         rows = None if plan is None else _rows(main, plan)
         if plan is None or rows is None:
             continue
-        apply = functools.partial(schedule_matrices, positions=positions, target=target)
+        apply = functools.partial(schedule_matrices, labels=[b.label for b in members])
         if plan.shared.strides.get(plan.deep) == 1:
-            yield dot.intrin, functools.partial(apply, matrices=Matrices(plan, rows))
+            read = functools.partial(apply, matrices=Matrices(plan, rows))
+            yield Variant(dot.intrin, (read,))
         if {rows, plan.deep} <= plan.shared.plain.keys() and worth_packing(main, plan.shared):
             packed = functools.partial(apply, matrices=Matrices(plan, rows, packs=True))
-            yield f"{dot.intrin}_pack{plan.shared.buffer.name}", packed
+            yield Variant(f"{dot.intrin}_pack{plan.shared.buffer.name}", (packed,))
 
 
 def _rows(main: Block, plan: Plan) -> Var | None:
@@ -105,19 +104,17 @@ def _rows(main: Block, plan: Plan) -> Var | None:
     return None
 
 
-def schedule_matrices(
-    draft: Draft, matrices: Matrices, positions: list[int], target: Target
-) -> None:
-    """Apply the rule to the block at `positions[0]` and to the one that follows it, if any."""
-    sch, main = draft.schedule, draft.block(positions[0])
+def schedule_matrices(draft: Draft, matrices: Matrices, labels: Sequence[Label]) -> None:
+    """Compute the first block by the unit, and the one that follows it, if any."""
+    sch, main = draft.schedule, draft.handle(labels[0])
     pads, crop = _pad(sch, main, matrices.on(find_block(sch.func, main)))
     block = find_block(sch.func, main)
     matrices = matrices.on(block)
     plan, kind = matrices.plan, matrices.plan.dot.dtypes[0]
     tiles = _Tiles(draft, block, matrices)
-    packed, pad = _pack(draft, main, matrices, pads, target)
+    packed, pad = _pack(draft, main, matrices, pads)
     write = sch.cache_write(main, 0, "register")
-    last = _last(draft, crop, [draft.block(p) for p in positions[1:]], target)
+    last = _last(draft, crop, [draft.handle(label) for label in labels[1:]])
     stored = find_block(sch.func, write).writes[0].buffer
     across = None if last is None else _copied_across(sch, last, stored)
 
@@ -145,7 +142,7 @@ def schedule_matrices(
     sch.parallel(fused(sch, outer))
     sch.reverse_compute_at(write, middle[-1])
     if last is not None:
-        _follow(draft, last, across, middle[-1], target)
+        _follow(draft, last, across, middle[-1])
     for loop in inner:
         sch.unroll(loop)
     sch.tensorize(_as_tiles(sch, write, main, matrices), f"copy_{kind}_amx")
@@ -164,7 +161,7 @@ def _pad(sch: Schedule, main: Label, matrices: Matrices) -> tuple[list[Label], L
 
 
 def _pack(
-    draft: Draft, main: Label, matrices: Matrices, pads: list[Label], target: Target
+    draft: Draft, main: Label, matrices: Matrices, pads: list[Label]
 ) -> tuple[Label, Label | None]:
     """Pack the operand that the columns differ in, and the other one if wanted.
 
@@ -178,18 +175,18 @@ def _pack(
     if matrices.packs:
         order = layout(inputs[1 - plan.index], matrices.rows, plan.deep)
         copy = sch.pack(main, 1 - plan.index, order, [TILE_ROWS, TILE_ROWS * group])
-    pad = place_pads(draft, pads, main, packed, target)
+    pad = place_pads(draft, pads, main, packed)
     if copy is not None:
         schedule_groups(sch, copy)
     return packed, pad
 
 
-def _last(draft: Draft, crop: Label | None, following: list[Label], target: Target) -> Label | None:
+def _last(draft: Draft, crop: Label | None, following: list[Label]) -> Label | None:
     """The block that reads what tiles were stored to: what follows the contraction, the crop
     computed with it."""
     if crop is None or not following:
         return following[0] if following else crop
-    schedule_following(draft, following[0], target)
+    schedule_following(draft, following[0])
     return crop
 
 
@@ -213,7 +210,7 @@ def _copied_across(sch: Schedule, last: Label, tiles: Buffer) -> _Across | None:
     return _Across(index, *across, sch.cache_read(last, index, "register"))
 
 
-def _follow(draft: Draft, last: Label, across: _Across | None, loop: Var, target: Target) -> None:
+def _follow(draft: Draft, last: Label, across: _Across | None, loop: Var) -> None:
     """Compute a block from tiles while those are in cache, or by itself where that cannot be."""
     sch = draft.schedule
     if across is not None:
@@ -223,9 +220,9 @@ def _follow(draft: Draft, last: Label, across: _Across | None, loop: Var, target
         turn_in_squares(sch, last, across.index, along, other, (1, 1), TILE_ROWS, across.copy)
         return
     if not attempt(sch.reverse_compute_at, last, loop):
-        schedule_elementwise(draft, last, target)
+        schedule_elementwise(draft, last)
         return
-    lanes = lanes_for(target, widest(find_block(sch.func, last)), TILE_ROWS)
+    lanes = lanes_for(draft.target, widest(find_block(sch.func, last)), TILE_ROWS)
     vectors, lane = sch.split(sch.get_loops(last)[-1], factors=[None, lanes])
     sch.vectorize(lane)
     sch.unroll(vectors)

@@ -13,8 +13,8 @@ The rows are read twice and written once; exponentials that are kept are written
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from ... import dtypes
 from ...errors import ScheduleError
@@ -22,69 +22,71 @@ from ...schedule import Schedule
 from ...schedule.blocks import has_reduction
 from ...schedule.find import find_block
 from ...target import Target
-from ...tir.ir import Block, Func, Label
-from ..sketch import Draft, Rule
-from ..structure import consumers, extents, in_order, is_expensive, output_of, reduced
+from ...tir.ir import Block, Func, Label, Var
+from ..sketch import Draft
+from ..structure import consumers, extents, is_expensive, output_of, reduced
 from .common import fused, lanes_for
 from .rows import row_dimensions, schedule_reduction, schedule_spatial
+from .variant import Variant
 
-_PRIMITIVES = ("online_softmax", "online_variance")
+_IN_PIECES = (Schedule.online_softmax, Schedule.online_variance)
 _UNROLLED = 8
 """The most vectors that a step of a row takes, which the pieces of a row are multiples of."""
 
 
-class _Statistics(NamedTuple):
-    """The member, by number, that is to be inlined, the sum that needs a statistic, and a piece.
+@dataclass(frozen=True)
+class _Statistics:
+    """The sum that needs another statistic of its row, and the block that is inlined into it.
 
-    `name` is the primitive that makes pieces of the sum, `piece` the length of one.
+    `in_pieces` makes partial sums of its loop over pieces, each `length` long.
     """
 
-    inlined: int | None
-    total: int
-    name: str
-    piece: int
+    inlined: Label | None
+    total: Label
+    in_pieces: Callable[[Schedule, Var], tuple[Label, ...]]
+    length: int
 
 
-def online_variants(
-    func: Func, members: list[Block], positions: list[int], target: Target
-) -> Iterator[tuple[str, Rule]]:
+def online_variants(draft: Draft, members: Sequence[Block]) -> Iterator[Variant]:
     """The chain with the statistics of its rows found in one pass, where a row is too long."""
-    count = row_dimensions(func, members[-1])
-    found = _statistics(func, members, target)
-    if count and found is not None:
-        rule = functools.partial(_apply, count=count, found=found, positions=positions)
-        yield "online", rule
+    count = row_dimensions(draft.func, members[-1])
+    statistics = _statistics(draft, members)
+    if count and statistics is not None:
+        labels = [b.label for b in members]
+        apply = functools.partial(_apply, count=count, statistics=statistics, labels=labels)
+        yield Variant("online", (apply,))
 
 
-def _statistics(func: Func, members: list[Block], target: Target) -> _Statistics | None:
+def _statistics(draft: Draft, members: Sequence[Block]) -> _Statistics | None:
     """What is to be computed in one pass; `None` where that is nothing, or of short rows."""
-    places = {b.label: n for n, b in enumerate(in_order(func))}
-    for inlined, total in _sums(func, members):
-        piece = _piece(members[total], target)
-        if piece is None:
+    for inlined, total in _sums(draft.func, members):
+        length = _piece(draft.block(total), draft.target)
+        if length is None:
             continue
-        for name in _PRIMITIVES:
-            found = _Statistics(inlined, total, name, piece)
-            trial = Schedule(func)
+        for in_pieces in _IN_PIECES:
+            statistics = _Statistics(inlined, total, in_pieces, length)
+            trial = draft.copy()
             try:
-                _in_pieces(trial, [trial.get_block(places[m.label]) for m in members], found)
+                for member in members:
+                    trial.handle(member.label)
+                _take_pieces(trial.schedule, statistics)
             except ScheduleError:
                 continue
-            return found
+            return statistics
     return None
 
 
-def _sums(func: Func, members: list[Block]) -> Iterator[tuple[int | None, int]]:
+def _sums(func: Func, members: Sequence[Block]) -> Iterator[tuple[Label | None, Label]]:
     """Members that are reductions, also with what is costly and would be inlined into them."""
-    numbers = {m.label: n for n, m in enumerate(members[:-1])}
-    for number, block in enumerate(members[:-1]):
+    inner = {m.label for m in members[:-1]}
+    for block in members[:-1]:
         if has_reduction(block):
-            yield None, number
+            yield None, block.label
         elif is_expensive(block):
             yield from (
-                (number, numbers[b.label])
+                (block.label, b.label)
                 for b in consumers(func, block)
-                if b.label in numbers and has_reduction(b)
+                if b.label in inner and has_reduction(b)
             )
 
 
@@ -107,30 +109,32 @@ def _piece(total: Block, target: Target) -> int | None:
     return next(iter(even or [p for p in pieces if extent % p >= step]), None)
 
 
-def _in_pieces(sch: Schedule, labels: Sequence[Label], found: _Statistics) -> tuple[Label, Label]:
+def _take_pieces(sch: Schedule, statistics: _Statistics) -> tuple[Label, Label]:
     """The blocks of the statistic and of the sum of pieces."""
-    if found.inlined is not None:
-        sch.compute_inline(labels[found.inlined])
-    pieces, _ = sch.split(sch.get_loops(labels[found.total])[-1], factors=[None, found.piece])
-    first, part = getattr(sch, found.name)(pieces)
+    if statistics.inlined is not None:
+        sch.compute_inline(statistics.inlined)
+    row = sch.get_loops(statistics.total)[-1]
+    pieces, _ = sch.split(row, factors=[None, statistics.length])
+    first, part = statistics.in_pieces(sch, pieces)
     return first, part
 
 
-def _apply(draft: Draft, count: int, found: _Statistics, positions: list[int]) -> None:
-    sch, target = draft.schedule, draft.target
-    labels = [draft.block(p) for p in positions]
-    root, total = labels[-1], labels[found.total]
-    first, part = _in_pieces(sch, labels, found)
+def _apply(draft: Draft, count: int, statistics: _Statistics, labels: Sequence[Label]) -> None:
+    sch = draft.schedule
+    for label in labels:
+        draft.handle(label)
+    root = labels[-1]
+    first, part = _take_pieces(sch, statistics)
     top = fused(sch, sch.get_loops(root)[:count])
-    inner = [v for n, v in enumerate(labels[:-1]) if n != found.inlined]
-    place = next(n for n, v in enumerate(inner) if v is total)
+    inner = [v for v in labels[:-1] if v is not statistics.inlined]
+    place = next(n for n, v in enumerate(inner) if v is statistics.total)
     inner = [first, *inner[:place], part, *inner[place:]]
     for label in reversed(inner):
         sch.compute_at(label, top)
     sch.reverse_compute_at(part, sch.get_loops(first)[-2])
     for label in (*inner, root):
         if has_reduction(find_block(sch.func, label)):
-            schedule_reduction(draft, label, target, None)
+            schedule_reduction(draft, label)
         else:
-            schedule_spatial(draft, label, target, skip=1)
+            schedule_spatial(draft, label, skip=1)
     sch.parallel(top)

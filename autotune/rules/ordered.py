@@ -8,38 +8,35 @@ primitives refuse stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from ...errors import ScheduleError
 from ...schedule.find import find_block
-from ...target import Target
-from ...tir.ir import IterKind, Var
-from ..sketch import Draft, Rule
+from ...tir.ir import Block, IterKind, Label, Var
+from ..sketch import Draft
 from ..structure import extents
 from .common import attempt, fused, lanes_for, widest
+from .variant import Variant
 
 
-def ordered_variants(position: int, target: Target) -> Iterator[tuple[str, Rule]]:
+def ordered_variants(_draft: Draft, members: Sequence[Block]) -> Iterator[Variant]:
     """One schedule without decisions."""
-
-    def ordered(draft: Draft) -> None:
-        schedule_ordered(draft, position, target)
-
-    yield "ordered", ordered
+    yield Variant("ordered", (functools.partial(schedule_ordered, label=members[-1].label),))
 
 
-def schedule_ordered(draft: Draft, position: int, target: Target) -> None:
+def schedule_ordered(draft: Draft, label: Label) -> None:
     """Run the outer spatial loops of a block in parallel, and its innermost one in vectors."""
     sch = draft.schedule
-    label = draft.block(position)
+    label = draft.handle(label)
     block = find_block(sch.func, label)
     spatial = {i.value: i.var for i in block.iters if i.kind is IterKind.SPATIAL}
     loops = sch.get_loops(label)
     around: list[Var] = list(takewhile(lambda loop: loop in spatial, loops))
     if len(around) < len(loops) and loops[-1] in spatial:
         extent = extents(block)[spatial[loops[-1]]]
-        lanes = lanes_for(target, widest(block), extent)
+        lanes = lanes_for(draft.target, widest(block), extent)
         trial = sch.copy()
         try:
             _, vector = trial.split(loops[-1], factors=[None, lanes])

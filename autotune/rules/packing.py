@@ -21,6 +21,7 @@ from ...schedule.index_map import IndexMap
 from ...target import Target
 from ...tir.ir import Block, Const, Dim, Label, Var
 from ...tir.visit import walk
+from ..sketch import Draft
 from ..structure import inputs_of, reduced, worth_packing
 from .common import fused
 from .squares import turn_in_squares
@@ -61,7 +62,7 @@ def packings(main: Block, vector: Var) -> Iterator[tuple[tuple[int, Var], ...]]:
 
 
 def pack(sch: Schedule, main: Label, index: int, by: Var, tile: Dim) -> Packed:
-    """Pack an input into panels of `tile` elements along `by`; gives the block that copies.
+    """Pack an input into panels of `tile` elements along `by`; returns the block that copies.
 
     Panels are numbered outside of the first dimension that the reduction runs along, so that each
     lies in one piece. `schedule_copy` schedules the block that copies.
@@ -95,14 +96,14 @@ def _computed(sch: Schedule, main: Label, index: int) -> Label | None:
 
 
 def schedule_copy(
-    sch: Schedule, packed: Packed, lanes: int, target: Target, *, panel: Dim | None, parallel: bool
+    draft: Draft, packed: Packed, lanes: int, *, panel: Dim | None, parallel: bool
 ) -> None:
     """Run a packing copy in vectors along what is contiguous in its source, perhaps in parallel.
 
     `panel` has the vectors of a panel where it is made of whole ones: where those lie across their
     source, squares are turned.
     """
-    label = packed.label
+    sch, target, label = draft.schedule, draft.target, packed.label
     block = find_block(sch.func, label)
     strides = inputs_of(block)[0].strides
     loops = sch.get_loops(label)[-len(block.iters) :]

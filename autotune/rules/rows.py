@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from ... import dtypes
 from ...schedule import Schedule
@@ -17,11 +17,11 @@ from ...schedule.blocks import feeding, has_reduction, region_buffers
 from ...schedule.find import blocks_in, find_block, find_loop
 from ...schedule.reductions import match_reduction
 from ...schedule.require import certain
-from ...target import Target
 from ...tir.ir import Block, Func, IterKind, Label, Var
-from ..sketch import Draft, Rule
+from ..sketch import Draft
 from ..structure import extents, in_order, inputs_of, is_expensive, reduced, spatial
 from .common import fused, lanes_for, unroll_hint, widest
+from .variant import Variant
 
 
 def row_dimensions(func: Func, last: Block) -> int | None:
@@ -52,47 +52,47 @@ def row_dimensions(func: Func, last: Block) -> int | None:
     return len(rows)
 
 
-def rows_variants(
-    func: Func, members: list[Block], positions: list[int], target: Target
-) -> Iterator[tuple[str, Rule]]:
-    """The chain computed row by row, and the next row of what it reads asked for meanwhile."""
-    count = row_dimensions(func, members[-1]) or 0
-    found = _asking(func, members, target) if count else None
+def rows_variants(draft: Draft, members: Sequence[Block]) -> Iterator[Variant]:
+    """The chain computed row by row, and the next row of what it reads prefetched meanwhile."""
+    count = row_dimensions(draft.func, members[-1]) or 0
+    labels = [b.label for b in members]
+    prefetched = _prefetched(draft, members) if count else None
 
-    def apply(draft: Draft, asking: tuple[int, int] | None) -> None:
+    def apply(draft: Draft, prefetched: tuple[Label, int] | None) -> None:
         sch = draft.schedule
-        root = draft.block(positions[-1])
+        root = draft.handle(labels[-1])
         rows = list(sch.get_loops(root)[:count])
         top = fused(sch, rows) if rows else None
         if top is not None:
-            for position in reversed(positions[:-1]):
-                sch.compute_at(draft.block(position), top)
-        for position in positions:
-            label = draft.block(position)
-            if has_reduction(find_block(sch.func, label)):
-                moved = schedule_reduction(draft, label, target, top if label is root else None)
+            for label in reversed(labels[:-1]):
+                sch.compute_at(draft.handle(label), top)
+        for label in labels:
+            draft.handle(label)
+            if has_reduction(draft.block(label)):
+                moved = schedule_reduction(draft, label, top if label is root else None)
                 top = moved if label is root else top
                 continue
-            step = schedule_spatial(draft, label, target, skip=1 if rows else 0)
-            if asking is None or position != positions[asking[0]]:
+            step = schedule_spatial(draft, label, skip=1 if rows else 0)
+            if prefetched is None or label is not prefetched[0]:
                 continue
             if step is not None and top is not None:
-                unroll_hint(sch, sch.prefetch(label, asking[1], step, top), step)
+                unroll_hint(sch, sch.prefetch(label, prefetched[1], step, top), step)
         if top is not None:
             sch.parallel(top)
 
-    if found is not None:
-        yield "rows_ahead", functools.partial(apply, asking=found)
-    yield "rows", functools.partial(apply, asking=None)
+    if prefetched is not None:
+        yield Variant("rows_ahead", (functools.partial(apply, prefetched=prefetched),))
+    yield Variant("rows", (functools.partial(apply, prefetched=None),))
 
 
-def _asking(func: Func, members: list[Block], target: Target) -> tuple[int, int] | None:
-    """The spatial member that asks for the next row, and of which of its inputs.
+def _prefetched(draft: Draft, members: Sequence[Block]) -> tuple[Label, int] | None:
+    """The spatial member that prefetches the next row, and of which of its inputs.
 
     It is the one that computes most; the input comes from outside of the cache, and others of the
     chain read it before. `None` where there is none.
     """
-    found: list[tuple[bool, int, int]] = []
+    func, target = draft.func, draft.target
+    candidates: list[tuple[bool, int, int]] = []
     for number, block in enumerate(members):
         earlier = {r.buffer for b in members[:number] for r in b.reads}
         if has_reduction(block):
@@ -102,20 +102,23 @@ def _asking(func: Func, members: list[Block], target: Target) -> tuple[int, int]
             size = math.prod(n for n in buffer.shape if isinstance(n, int))
             far = size * dtypes.nbytes(buffer.dtype) > target.l2_bytes
             if far and buffer in earlier and buffer in func.params:
-                found.append((is_expensive(block), -number, index))
-    return (-max(found)[1], max(found)[2]) if found else None
+                candidates.append((is_expensive(block), -number, index))
+    if not candidates:
+        return None
+    _, number, index = max(candidates)
+    return members[-number].label, index
 
 
 def schedule_reduction(
-    draft: Draft, label: Label, target: Target, top: Var | None, least: int = 1
+    draft: Draft, label: Label, top: Var | None = None, least: int = 1
 ) -> Var | None:
     """Reduce in vectors of partial results, which are combined at the end.
 
     Vectors run on through reduced dimensions that lie side by side; others are loops around them.
     Where the rows' loop `top` is around this block alone, the two parts are put into one such loop,
-    which is given back. What is reduced has `least` elements at least where that is open.
+    which is returned. What is reduced has `least` elements at least where that is open.
     """
-    sch = draft.schedule
+    sch, target = draft.schedule, draft.target
     block = find_block(sch.func, label)
     sizes = {v: extents(block).get(v, least) for v in reduced(block)}
     around, run = _side_by_side(block, sizes)
@@ -175,10 +178,8 @@ def _side_by_side(block: Block, sizes: Mapping[Var, int]) -> tuple[list[Var], li
     return order[: len(order) - len(run)], run
 
 
-def schedule_spatial(
-    draft: Draft, label: Label, target: Target, skip: int, least: int = 1
-) -> Var | None:
-    """Cut the last loop into vectors; gives the loop over them, if there is one.
+def schedule_spatial(draft: Draft, label: Label, skip: int, least: int = 1) -> Var | None:
+    """Cut the last loop into vectors; returns the loop over them, if there is one.
 
     It has `least` iterations at least where their number is open.
     """
@@ -188,7 +189,7 @@ def schedule_spatial(
     if len(loops) <= skip:
         return None
     extent = extents(block).get(block.iters[-1].var, least)
-    lanes = lanes_for(target, widest(block), extent)
+    lanes = lanes_for(draft.target, widest(block), extent)
     counts = [u for u in (1, 2, 4) if u * lanes <= extent]
     if lanes == 1 or not counts:
         return None

@@ -13,17 +13,16 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
 
 from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.blocks import free_vars, region_buffers
 from ...schedule.find import find_block
 from ...schedule.minimal_filtering import ALGORITHMS, WINDOW
-from ...schedule.primitives import winograd
 from ...target import Target
-from ...tir.ir import Block, Buffer, Func, Label, Var
-from ..sketch import Draft, Rule
+from ...tir.ir import Block, Buffer, Label, Var
+from ..sketch import Draft, Step
 from ..structure import consumers, extents, in_order, is_injective, reduced
 from .alternative import Alternative
 from .common import fused, lanes_for, widest
@@ -33,42 +32,34 @@ FEWEST_CHANNELS = 8
 """With fewer of them the transforms outweigh the products that are saved."""
 
 
-def alternatives(func: Func, target: Target, numbers: Mapping[Label, int]) -> Iterator[Alternative]:
-    """The program with all its 3 by 3 convolutions computed by tiles of one size.
-
-    `numbers` are those of its blocks (`Draft.block`).
-    """
-    original = in_order(func)
+def winograd_alternatives(original: Draft) -> Iterator[Alternative]:
+    """The program with all its 3 by 3 convolutions computed by tiles of one size."""
     for tile in sorted(ALGORITHMS, reverse=True):
-        changed, names = func, dict(numbers)
-        done: list[int] = []
-        taken: set[Label] = set()
-        before: list[Rule] = []
-        after: list[Rule] = []
-        for block in original:
+        draft = original
+        claimed: set[Label] = set()
+        before: list[Step] = []
+        after: list[Step] = []
+        for block in in_order(original.func):
             if not _worth(block):
                 continue
+            trial = draft.copy()
             try:
-                changed, labels = winograd(changed, block.label, tile)
+                labels = trial.schedule.winograd(trial.handle(block.label), tile)
             except ScheduleError:
                 continue
-            done.append(numbers[block.label])
-            first = len(names)
-            names |= {label: first + n for n, label in enumerate(labels)}
+            draft = trial
             w_rows, w_tiles, x_rows, x_tiles, _, y_rows = labels
-            readers = consumers(changed, find_block(changed, block.label))
+            readers = consumers(draft.func, draft.block(block.label))
             follow = [r.label for r in readers if len(readers) == 1 and is_injective(r)]
             output = [y_rows, block.label, *follow]
-            taken.update((w_rows, w_tiles, x_rows, x_tiles, *output))
-            numbered = [names[label] for label in output]
-            before.append(functools.partial(
-                _transform_output, blocks=numbered, tile=tile, target=target))  # fmt: skip
-            for pair in ((w_rows, w_tiles), (x_rows, x_tiles)):
-                numbered = [names[label] for label in pair]
-                after.append(functools.partial(_transform_input, blocks=numbered, target=target))
-        if done:
-            apply = functools.partial(_apply, blocks=done, tile=tile)
-            yield Alternative(f"winograd{tile}", changed, apply, names, taken, before, after)
+            claimed.update((w_rows, w_tiles, x_rows, x_tiles, *output))
+            before.append(functools.partial(_transform_output, labels=output, tile=tile))
+            after += (
+                functools.partial(_transform_input, labels=pair)
+                for pair in ((w_rows, w_tiles), (x_rows, x_tiles))
+            )
+        if draft is not original:
+            yield Alternative(f"winograd{tile}", draft, claimed, before, after)
 
 
 def _worth(block: Block) -> bool:
@@ -76,19 +67,14 @@ def _worth(block: Block) -> bool:
     return math.prod(sizes[v] for v in reduced(block)) >= FEWEST_CHANNELS * WINDOW**2
 
 
-def _apply(draft: Draft, blocks: list[int], tile: int) -> None:
-    for number in blocks:
-        draft.made += draft.schedule.winograd(draft.schedule.get_block(number), tile)
-
-
-def _transform_input(draft: Draft, blocks: list[int], target: Target) -> None:
+def _transform_input(draft: Draft, labels: Sequence[Label]) -> None:
     """Two transforms, both unrolled around vectors along the last dimension of the second.
 
     The first is computed in registers for each vector, or by whole rows where the second takes
     those apart.
     """
-    sch = draft.schedule
-    rows, tiles = (draft.block(n) for n in blocks)
+    sch, target = draft.schedule, draft.target
+    rows, tiles = (draft.handle(label) for label in labels)
     block = find_block(sch.func, tiles)
     dimension, apart = _along(block)
     i, j, *around, last = sch.get_loops(tiles)
@@ -112,20 +98,20 @@ def _transform_input(draft: Draft, blocks: list[int], target: Target) -> None:
     sch.parallel(top)
 
 
-def _transform_output(draft: Draft, blocks: list[int], tile: int, target: Target) -> None:
+def _transform_output(draft: Draft, labels: Sequence[Label], tile: int) -> None:
     """Vectors along the last dimension of the tiles; what follows where they are written.
 
     Where the places in a tile lie between those of its neighbours, rows are put together in
     registers.
     """
-    sch = draft.schedule
-    rows, out, *follow = (draft.block(n) for n in blocks)
+    sch, target = draft.schedule, draft.target
+    rows, out, *follow = (draft.handle(label) for label in labels)
     first = find_block(sch.func, rows)
     for label in follow:
         if widest(find_block(sch.func, label)) == _dtype(find_block(sch.func, label)):
             sch.reverse_compute_inline(label)
         else:  # rows of one dtype are put together, of vectors of as many lanes
-            schedule_elementwise(draft, label, target)
+            schedule_elementwise(draft, label)
     block = find_block(sch.func, out)
     lanes = _lanes(first, len(first.iters) - 1, target)
     taken = _taken(block, region_buffers(first.writes))

@@ -15,9 +15,9 @@ from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.profile import profile
 from tilewright.autotune.rules import plans
 from tilewright.autotune.rules.bands import MAX_BAND
-from tilewright.autotune.rules.digits import with_digits
+from tilewright.autotune.rules.digits import separate_all_digits
 from tilewright.autotune.rules.tiles import tile_variables, vector_variables
-from tilewright.autotune.sketch import sketches
+from tilewright.autotune.sketch import Draft, sketches
 from tilewright.autotune.structure import extents, in_order
 from tilewright.autotune.verify import compare, slack_of, tolerance_of
 from tilewright.codegen.build import compile_func, to_module
@@ -664,8 +664,8 @@ def test_channels_of_a_group_share_what_they_read(channels: int, vectors: bool) 
     """Register tiles and vectors span them, the latter where a group is whole vectors."""
     func = ops.conv2d_func(2, 16, 7, 7, 4 * channels, groups=4, constant_w=True)
     target = resolve("cpu -mcpu=haswell -threads=1")
-    (number,), apart = with_digits(func, target)
-    main = in_order(apart)[number]
+    apart = separate_all_digits(Draft(Schedule(func), target)).func
+    (main,) = [b for b in in_order(apart) if has_reduction(b)]
     row, *others = vector_variables(main, target)
     group = tile_variables(main, row)[0]
     assert extents(main)[group] == channels
@@ -745,13 +745,14 @@ def test_rows_of_a_window_may_be_taken_at_once(kernel: int) -> None:
 
 
 def test_variants_that_differ_in_their_copies_are_tiled_once() -> None:
-    """Rules that are the same object are applied once."""
-    func = ops.matmul_func(64, 64, 64)
-    rules = dict(plans(func, resolve("cpu -mcpu=cascadelake -threads=1")))
-    ahead, local = rules["tiled_packB"], rules["tiled_packB_local"]
+    """Steps that are the same object are applied once."""
+    target = resolve("cpu -mcpu=cascadelake -threads=1")
+    start = Draft(Schedule(ops.matmul_func(64, 64, 64), symbolic=True), target)
+    steps = {name: (draft, *made) for name, draft, made in plans(start)}
+    ahead, local = steps["tiled_packB"], steps["tiled_packB_local"]
     assert ahead[:-1] == local[:-1]
     assert ahead[-1] != local[-1]
-    assert rules["tiled"][:-1] != ahead[:-1]
+    assert steps["tiled"][:-1] != ahead[:-1]
 
 
 def parts_of(func: Func) -> set[int]:
