@@ -25,6 +25,10 @@ from .own_rules import schedules_by_own_rules
 _log = logging.getLogger(__name__)
 
 
+MAP_OUTER: dict[str, Callable[[Schedule, Var], None]] = {"cpu": Schedule.parallel}
+"""How a kind of target runs the iterations of an outermost loop."""
+
+
 @dataclass(eq=False)
 class Draft:
     """A symbolic schedule that rules work on, and the limits that they put on its decisions.
@@ -58,6 +62,15 @@ class Draft:
     def copy(self) -> Draft:
         """An independent draft in the same state, with the same decision variables."""
         return Draft(self.schedule.copy(), self.target, list(self.prune), dict(self.handoff))
+
+    def map_outer(self, *loops: Var) -> Var:
+        """Spread the iterations of the outermost loops over what the target runs at once.
+
+        The loops follow each other inwards; the one loop made of them is returned.
+        """
+        loop = self.schedule.fuse(*loops) if len(loops) > 1 else loops[0]
+        MAP_OUTER[self.target.kind](self.schedule, loop)
+        return loop
 
     def limit(self, name: str, condition: bool | Expr) -> None:
         """Call rows hopeless for which `condition` does not hold.

@@ -234,7 +234,7 @@ def _apply(draft: Draft, band: Band, plans: tuple[Plan, Plan]) -> None:
     contract(sch, ends[0], writes[0], blocks[0], own_loops, tiles[0], rows[0])
     inside = {v: loop for v, loop in loops.items() if loop not in set(before)}
     contract(sch, ends[1], writes[1], blocks[1], inside, tiles[1], rows[1])
-    sch.parallel(top)
+    draft.map_outer(top)
 
 
 def contract(

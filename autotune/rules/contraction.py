@@ -44,7 +44,7 @@ from ..structure import (
     reduced,
     spatial,
 )
-from .common import fused, lanes_for, nbytes, unroll_hint, widest
+from .common import lanes_for, nbytes, unroll_hint, widest
 from .digits import lay_out_digits
 from .elementwise import schedule_following
 from .joining import flatten
@@ -190,7 +190,7 @@ def _whole(draft: Draft, main: Label, block: Block, tiles: Tiles, follow: Label 
     steps, at_once = unrolled(sch, [(loops[v], sizes[v]) for v in reduced(block)], tiles)
     registers = [*at_once, *tile]
     sch.reorder(*units, *outer, *middle, *(v for v, _ in steps), *registers)
-    top = _in_parallel(sch, outer)
+    top = draft.map_outer(*outer)
     sch.reverse_compute_at(write, middle[-1])
     in_registers(sch, registers)
     write_back(sch, write, main, tiles.inner, tiles.vector, tiles.lanes)
@@ -214,7 +214,7 @@ def _blocked(draft: Draft, main: Label, block: Block, tiles: Tiles, follow: Labe
     loops = dict(zip([*spatial(block), deep], sch.get_loops(main), strict=True))
     units, outer, middle, tile = _cut(sch, block, loops, tiles)
     sch.reorder(*units, *outer, loops[deep], *middle, *tile)
-    top = _in_parallel(sch, outer)
+    top = draft.map_outer(*outer)
     in_registers(sch, tile)
     sch.compute_at(partial, middle[-1])
     if follow is not None:
@@ -292,12 +292,6 @@ def unrolled(
         others = [*others, (outer, extent // factor)]
         at_once.append(part)
     return others, at_once
-
-
-def _in_parallel(sch: Schedule, outer: list[Var]) -> Var:
-    top = fused(sch, outer)
-    sch.parallel(top)
-    return top
 
 
 def in_registers(sch: Schedule, loops: list[Var]) -> None:

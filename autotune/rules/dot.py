@@ -36,7 +36,6 @@ from ..structure import (
     vector_choices,
     worth_packing,
 )
-from .common import fused
 from .elementwise import schedule_elementwise, schedule_following
 from .tiles import sample_tiles, tile_variables, write_back
 from .variant import Variant
@@ -172,7 +171,7 @@ def schedule_dot(draft: Draft, plan: Plan, labels: Sequence[Label]) -> None:
         copy = sch.pack(main, 1 - plan.index, order, [tiles.inner[plan.rows], dot.group])
     rows = place_pads(draft, pads, main, packed)
     if copy is not None:
-        schedule_groups(sch, copy)
+        schedule_groups(draft, copy)
     write = _in_registers(sch, main, crop)
     if len(labels) > 1:
         schedule_following(draft, draft.handle(labels[1]))
@@ -200,7 +199,7 @@ def schedule_dot(draft: Draft, plan: Plan, labels: Sequence[Label]) -> None:
         inner.insert(0, unrolled)
     reduction.append(groups)
     sch.reorder(*units, *outer, *middle, *reduction, *inner, lane, step)
-    sch.parallel(fused(sch, outer))
+    draft.map_outer(*outer)
     sch.reverse_compute_at(write, middle[-1])
     for loop in inner:
         sch.unroll(loop)
@@ -208,7 +207,7 @@ def schedule_dot(draft: Draft, plan: Plan, labels: Sequence[Label]) -> None:
     init = sch.decompose_reduction(main, reduction[0])
     sch.vectorize(sch.get_loops(init)[-1])
     sch.tensorize(lane, dot.intrin)
-    schedule_packed(sch, packed, plan, rows)
+    schedule_packed(draft, packed, plan, rows)
 
 
 def _pad(sch: Schedule, main: Label, plan: Plan) -> tuple[list[Label], Label | None]:
@@ -246,37 +245,40 @@ def place_pads(draft: Draft, pads: list[Label], main: Label, packed: Label) -> L
     return found
 
 
-def schedule_packed(sch: Schedule, packed: Label, plan: Plan, pad: Label | None) -> None:
+def schedule_packed(draft: Draft, packed: Label, plan: Plan, pad: Label | None) -> None:
     """Run the copy that packs what lanes differ in, of rows that `pad` makes if there is one.
 
     What is packed ahead of the calls is packed in one step, whose layout can be told.
     """
+    sch = draft.schedule
     ahead = pad is not None and inputs_of(find_block(sch.func, pad))[0].buffer.constant
     if plan.packed.strides.get(plan.vector) == 1 and not ahead:
-        interleave_groups(sch, packed, pad)
+        interleave_groups(draft, packed, pad)
         return
     if pad is not None:
         sch.compute_inline(pad)
-    schedule_groups(sch, packed)
+    schedule_groups(draft, packed)
 
 
-def schedule_groups(sch: Schedule, label: Label) -> None:
+def schedule_groups(draft: Draft, label: Label) -> None:
     """Run a packing copy in parallel, a group at a time; scattered vectors are no faster."""
+    sch = draft.schedule
     first, *_, last = sch.get_loops(label)
     block = find_block(sch.func, label)
     if inputs_of(block)[0].strides.get(block.iters[-1].var) == 1:
         sch.vectorize(last)
     else:
         sch.unroll(last)
-    sch.parallel(first)
+    draft.map_outer(first)
 
 
-def interleave_groups(sch: Schedule, label: Label, pad: Label | None) -> None:
+def interleave_groups(draft: Draft, label: Label, pad: Label | None) -> None:
     """Run a packing copy in parallel: the rows of a group as vectors, lane after lane.
 
     `pad` is the block that makes the rows, if one does. They are read from end to end, and what is
     written of each panel is a whole line.
     """
+    sch = draft.schedule
     *outer, panel, group, lane, step = sch.get_loops(label)
     sch.reorder(group, panel)
     if pad is None:
@@ -289,7 +291,7 @@ def interleave_groups(sch: Schedule, label: Label, pad: Label | None) -> None:
     sch.unroll(row)
     sch.vectorize(vector)
     sch.vectorize(sch.fuse(lane, step))
-    sch.parallel(outer[0] if outer else group)
+    draft.map_outer(outer[0] if outer else group)
 
 
 def layout(source: Input, by: Var, deep_by: Var) -> str:

@@ -12,7 +12,7 @@ from ...target import Target
 from ...tir.ir import Block, Dim, For, ForKind, Func, Label, Var, ceildiv
 from ..sketch import Draft
 from ..structure import Input, extents, grouped, inputs_of, output_of, spatial
-from .common import attempt, elements, fused, lanes_for, nbytes, powers, unroll_hint, widest
+from .common import attempt, elements, lanes_for, nbytes, powers, unroll_hint, widest
 from .squares import turn_in_squares
 from .variant import Variant
 
@@ -77,7 +77,7 @@ def schedule_elementwise(draft: Draft, label: Label) -> None:
         loops = [sch.fuse(*loops)]
     lanes = lanes_for(target, widest(block), last_extent)
     if lanes == 1:
-        sch.parallel(fused(sch, loops))
+        draft.map_outer(*loops)
         return
     unroll = sch.sample_categorical(
         [u for u in (1, 2, 4, MAX_UNROLL) if (u - 1) * lanes < last_extent]
@@ -88,7 +88,7 @@ def schedule_elementwise(draft: Draft, label: Label) -> None:
     if sum(map(nbytes, {r.buffer for r in (*block.reads, *block.writes)})) > target.l3_bytes:
         _ask_ahead(sch, label, outer, ceildiv(AHEAD, unroll), target)
     around = [*loops[:-1], outer] if len(loops) == 1 else loops[:-1]
-    sch.parallel(fused(sch, around))
+    draft.map_outer(*around)
 
 
 def _ask_ahead(sch: Schedule, label: Label, loop: Var, later: Dim, target: Target) -> None:
@@ -151,7 +151,7 @@ def schedule_transposing(draft: Draft, label: Label) -> None:
     sch.reorder(*rest, d, a, e, b, c)
     sch.vectorize(c)
     sch.unroll(b)
-    sch.parallel(sch.fuse(*rest, d))
+    draft.map_outer(*rest, d)
 
 
 def schedule_squares(draft: Draft, label: Label) -> None:
@@ -166,7 +166,7 @@ def schedule_squares(draft: Draft, label: Label) -> None:
     cut = [sch.sample_categorical(powers(min(64, sizes[v] // lanes))) for v in (other, along)]
     index = input_along(block, other)
     outer = turn_in_squares(sch, label, index, along, other, (cut[0], cut[1]), lanes)
-    sch.parallel(fused(sch, outer))
+    draft.map_outer(*outer)
 
 
 def _square(block: Block, target: Target) -> int:

@@ -147,7 +147,7 @@ def _apply(draft: Draft, band: Band, plans: tuple[Plan, Plan], counts: list[int]
     for loop in (along, sch.get_loops(pieces.scale)[-1]):
         sch.vectorize(sch.split(loop, factors=[None, lower.lanes])[1])
     schedule_spatial(draft, pieces.divided, skip=1)
-    sch.parallel(top)
+    draft.map_outer(top)
 
 
 def _loops(sch: Schedule, label: Label) -> dict[Var, Var]:

@@ -24,7 +24,7 @@ from ...schedule.find import find_block
 from ...tir.ir import Block, Buffer, Dim, Label, Var
 from ..sketch import Draft
 from ..structure import extents, inputs_of, matched, output_of, reduced, spatial, worth_packing
-from .common import attempt, fused, lanes_for, powers, widest
+from .common import attempt, lanes_for, powers, widest
 from .dot import Dot, Plan, find_plan, layout, place_pads, schedule_groups, schedule_packed
 from .elementwise import input_along, runs_across, schedule_elementwise, schedule_following
 from .squares import turn_in_squares
@@ -139,7 +139,7 @@ def schedule_matrices(draft: Draft, matrices: Matrices, labels: Sequence[Label])
     reduction = [*(loops[v] for v in reduced(block)[:-1]), steps]
     rows, columns = tile[matrices.rows], tile[plan.vector]
     sch.reorder(*units, *outer, *middle, *reduction, *inner, rows, columns, *of_tile)
-    sch.parallel(fused(sch, outer))
+    draft.map_outer(*outer)
     sch.reverse_compute_at(write, middle[-1])
     if last is not None:
         _follow(draft, last, across, middle[-1])
@@ -149,7 +149,7 @@ def schedule_matrices(draft: Draft, matrices: Matrices, labels: Sequence[Label])
     init = sch.decompose_reduction(main, reduction[0])
     sch.tensorize(sch.get_loops(init)[-2], f"zero_{kind}_amx")
     sch.tensorize(rows, plan.dot.intrin)
-    schedule_packed(sch, packed, plan, pad)
+    schedule_packed(draft, packed, plan, pad)
 
 
 def _pad(sch: Schedule, main: Label, matrices: Matrices) -> tuple[list[Label], Label | None]:
@@ -177,7 +177,7 @@ def _pack(
         copy = sch.pack(main, 1 - plan.index, order, [TILE_ROWS, TILE_ROWS * group])
     pad = place_pads(draft, pads, main, packed)
     if copy is not None:
-        schedule_groups(sch, copy)
+        schedule_groups(draft, copy)
     return packed, pad
 
 

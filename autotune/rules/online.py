@@ -137,4 +137,4 @@ def _apply(draft: Draft, count: int, statistics: _Statistics, labels: Sequence[L
             schedule_reduction(draft, label)
         else:
             schedule_spatial(draft, label, skip=1)
-    sch.parallel(top)
+    draft.map_outer(top)

@@ -17,7 +17,7 @@ from ...schedule.find import find_block
 from ...tir.ir import Block, IterKind, Label, Var
 from ..sketch import Draft
 from ..structure import extents
-from .common import attempt, fused, lanes_for, widest
+from .common import attempt, lanes_for, widest
 from .variant import Variant
 
 
@@ -46,4 +46,4 @@ def schedule_ordered(draft: Draft, label: Label) -> None:
         else:
             draft.schedule = sch = trial
     if around:
-        attempt(lambda: sch.parallel(fused(sch, around)))
+        attempt(draft.map_outer, *around)

@@ -23,7 +23,6 @@ from ...tir.ir import Block, Const, Dim, Label, Var
 from ...tir.visit import walk
 from ..sketch import Draft
 from ..structure import inputs_of, reduced, worth_packing
-from .common import fused
 from .squares import turn_in_squares
 from .tiles import tile_variables
 
@@ -126,7 +125,7 @@ def schedule_copy(
         sch.vectorize(vector)
     if parallel:
         few = not _plenty(sch, find_loop(sch.func, outer[0]).extent, target)
-        sch.parallel(fused(sch, outer[: 2 if few and place > 1 else 1]))
+        draft.map_outer(*outer[: 2 if few and place > 1 else 1])
     for view in reversed(packed.views):
         sch.compute_inline(view)
 

@@ -78,7 +78,7 @@ def rows_variants(draft: Draft, members: Sequence[Block]) -> Iterator[Variant]:
             if step is not None and top is not None:
                 unroll_hint(sch, sch.prefetch(label, prefetched[1], step, top), step)
         if top is not None:
-            sch.parallel(top)
+            draft.map_outer(top)
 
     if prefetched is not None:
         yield Variant("rows_ahead", (functools.partial(apply, prefetched=prefetched),))

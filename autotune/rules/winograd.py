@@ -95,7 +95,7 @@ def _transform_input(draft: Draft, labels: Sequence[Label]) -> None:
     else:
         sch.reorder(i, *others, last)
         _unrolled(sch, [i, *others], last)
-    sch.parallel(top)
+    draft.map_outer(top)
 
 
 def _transform_output(draft: Draft, labels: Sequence[Label], tile: int) -> None:
@@ -141,7 +141,7 @@ def _transform_output(draft: Draft, labels: Sequence[Label], tile: int) -> None:
         *others, last_loop = sch.get_loops(write)[-len(block.iters) :]
         step, vector = sch.split(last_loop, factors=[None, lanes])
         _unrolled(sch, [*others, step], vector)
-    sch.parallel(top)
+    draft.map_outer(top)
 
 
 def _along(block: Block) -> tuple[int, bool]:
