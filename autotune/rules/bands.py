@@ -31,10 +31,10 @@ from ..structure import (
     vector_choices,
 )
 from .common import fused, powers
-from .contraction import Plan, Tiles, in_registers, unrolled
+from .contraction import Plan, decide_tile, in_registers, unrolled
 from .packing import pack, packings, schedule_copy
 from .rows import row_dimensions, schedule_reduction, schedule_spatial
-from .tiles import MAX_TILE, write_back
+from .tiles import MAX_TILE, RegisterTile, write_back
 from .variant import Variant
 
 MAX_BAND = 256
@@ -160,7 +160,7 @@ class Ends:
     labels: tuple[Label, Label]
     blocks: tuple[Block, Block]
     rows: tuple[Var, Var]
-    tiles: tuple[Tiles, Tiles]
+    tiles: tuple[RegisterTile, RegisterTile]
 
     @property
     def before(self) -> list[Var]:
@@ -189,9 +189,9 @@ def ends_of(draft: Draft, band: Band, plans: tuple[Plan, Plan]) -> Ends:
     labels = (band.first.label, band.second.label)
     first, second = (draft.block(label) for label in labels)
     above, below = band.rows
-    lower = Tiles(draft, second, plans[1], middle=False)
+    lower = decide_tile(draft, second, plans[1], middle=False)
     tall = lower.inner.get(below, 1)
-    upper = Tiles(draft, first, plans[0], middle=False, given={above: tall})
+    upper = decide_tile(draft, first, plans[0], middle=False, given={above: tall})
     for label, plan, tile in zip(labels, plans, (upper, lower), strict=True):
         for n, by in plan.packs:
             packed = pack(sch, label, n, by, tile.width(by))
@@ -243,7 +243,7 @@ def contract(
     write: Label,
     block: Block,
     loops: dict[Var, Var],
-    tiles: Tiles,
+    tiles: RegisterTile,
     row: Var,
 ) -> None:
     """Compute a contraction in register tiles, in those of its `loops` that are its own.
@@ -267,7 +267,7 @@ def contract(
     sch.reorder(*around, *(loop for loop, _ in steps), *registers)
     sch.reverse_compute_at(write, around[-1])
     in_registers(sch, registers)
-    write_back(sch, write, label, tiles.inner, tiles.vector, tiles.lanes)
+    write_back(sch, write, label, tiles)
     sch.decompose_reduction(label, steps[0][0])
 
 

@@ -23,9 +23,9 @@ Blocked, the reduction is in parts as well, and register tiles are added to memo
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ... import dtypes
 from ...schedule import Schedule
@@ -49,19 +49,19 @@ from .digits import lay_out_digits
 from .elementwise import schedule_following
 from .joining import flatten
 from .packing import Packed, pack, packings, schedule_copy
-from .tiles import fewest_registers, sample_tiles, vector_variables, write_back
+from .tiles import RegisterTile, fewest_registers, sample_tile, vector_variables, write_back
 from .variant import Variant
 
-SHORTEST = 8
+MIN_REDUCTION_STEPS = 8
 """Steps of the reduction in a part of it, at least."""
-AHEAD = 32
-"""Steps of the reduction by which a packed panel is asked for ahead of its use."""
-FOLLOWED = 32
+PREFETCH_STEPS = 32
+"""Steps of the reduction by which a packed panel is prefetched ahead of its use."""
+MAX_STEPS = 8
+"""Steps of the innermost loop of the reduction that are unrolled, at most."""
+PREFETCHED_PAGES = 32
 """Pages that the prefetcher of the second cache follows at once (Intel, "Optimization Reference
 Manual", 2.1.5.4): a part of the reduction has no more rows of what comes from memory unpacked."""
 PAGE = 4096
-WINDOW = 7
-"""The longest side of a window of which all rows may be taken at once."""
 MAX_UNROLLED = 128
 """Products of vectors in the body of the inner loop. A register tile of 8 by 48 takes as long
 unrolled by 4 as by 8 or not at all, and each step takes as long again to compile."""
@@ -117,7 +117,7 @@ def _parts(main: Block) -> list[int]:
     sizes = extents(main)
     deep = sizes[reduced(main)[0]]
     whole = product([sizes[v] for v in reduced(main)])
-    return [n for n in range(2, deep) if deep % n == 0 and n * whole // deep >= SHORTEST]
+    return [n for n in range(2, deep) if deep % n == 0 and n * whole // deep >= MIN_REDUCTION_STEPS]
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class _Tiled:
     """A contraction in register tiles: `packed` are the blocks that copy inputs, by variable."""
 
     plan: Plan
-    tiles: Tiles
+    tiles: RegisterTile
     packed: dict[Var, Packed]
     nest: _Nest
 
@@ -150,7 +150,7 @@ def tile_contraction(draft: Draft, plan: Plan, labels: Sequence[Label]) -> None:
     sch = draft.schedule
     main = draft.handle(labels[0])
     block = find_block(sch.func, main)
-    tiles = Tiles(draft, block, plan)
+    tiles = decide_tile(draft, block, plan)
     packed = {by: pack(sch, main, n, by, tiles.width(by)) for n, by in plan.packs}
     follow = draft.handle(labels[1]) if len(labels) > 1 else None
     nest = (_blocked if plan.blocked else _whole)(draft, main, block, tiles, follow)
@@ -176,7 +176,9 @@ def place_copies(draft: Draft, label: Label, *, local: bool) -> None:
             _ask_ahead(sch, nest, n)
 
 
-def _whole(draft: Draft, main: Label, block: Block, tiles: Tiles, follow: Label | None) -> _Nest:
+def _whole(
+    draft: Draft, main: Label, block: Block, tiles: RegisterTile, follow: Label | None
+) -> _Nest:
     """Register tiles of the whole reduction, which are written back."""
     sch = draft.schedule
     sizes = extents(block)
@@ -193,12 +195,14 @@ def _whole(draft: Draft, main: Label, block: Block, tiles: Tiles, follow: Label 
     top = draft.map_outer(*outer)
     sch.reverse_compute_at(write, middle[-1])
     in_registers(sch, registers)
-    write_back(sch, write, main, tiles.inner, tiles.vector, tiles.lanes)
+    write_back(sch, write, main, tiles)
     sch.decompose_reduction(main, steps[0][0])
     return _nest(main, top, steps, at_once, tiles)
 
 
-def _blocked(draft: Draft, main: Label, block: Block, tiles: Tiles, follow: Label | None) -> _Nest:
+def _blocked(
+    draft: Draft, main: Label, block: Block, tiles: RegisterTile, follow: Label | None
+) -> _Nest:
     """Register tiles of parts of the reduction, which are added up in memory."""
     sch = draft.schedule
     sizes = extents(block)
@@ -242,14 +246,14 @@ def _nest(
     part: Var,
     steps: list[tuple[Var, Dim]],
     at_once: list[Var],
-    tiles: Tiles,
+    tiles: RegisterTile,
 ) -> _Nest:
     step = at_once[-1] if at_once else steps[-1][0]
     return _Nest(accumulates, part, steps, step, 1 if tiles.unroll is None else tiles.unroll)
 
 
 def _cut(
-    sch: Schedule, block: Block, loops: dict[Var, Var], tiles: Tiles
+    sch: Schedule, block: Block, loops: dict[Var, Var], tiles: RegisterTile
 ) -> tuple[list[Var], list[Var], list[Var], list[Var]]:
     """The loops of a block's spatial variables: those of one iteration, and tiles on three levels.
 
@@ -281,7 +285,7 @@ def _cut(
 
 
 def unrolled(
-    sch: Schedule, steps: list[tuple[Var, Dim]], tiles: Tiles
+    sch: Schedule, steps: list[tuple[Var, Dim]], tiles: RegisterTile
 ) -> tuple[list[tuple[Var, Dim]], list[Var]]:
     """The loops of the reduction, and those of the steps which the innermost ones take at once."""
     factors = [n for n in (tiles.rows, tiles.unroll) if n is not None]
@@ -315,101 +319,102 @@ def _ask_ahead(sch: Schedule, nest: _Nest, index: int) -> None:
     innermost = nest.steps[-1][0]
     inside = 1
     for loop, extent in reversed(nest.steps):
-        if not isinstance(extent, int) or extent * inside > AHEAD:
-            later = AHEAD // inside if loop is not innermost else ceildiv(AHEAD, nest.unrolled)
+        if not isinstance(extent, int) or extent * inside > PREFETCH_STEPS:
+            later = (
+                PREFETCH_STEPS // inside
+                if loop is not innermost
+                else ceildiv(PREFETCH_STEPS, nest.unrolled)
+            )
             hint = sch.prefetch(nest.accumulates, index, nest.step, loop, later)
             unroll_hint(sch, hint, nest.step)
             return
         inside *= extent
 
 
-class Tiles:
-    """The decisions of a register tile: vectors, rows, unrolling; tiles in cache if `middle`.
+def decide_tile(
+    draft: Draft,
+    block: Block,
+    plan: Plan,
+    *,
+    middle: bool = True,
+    given: Mapping[Var, Dim] | None = None,
+) -> RegisterTile:
+    """Decide the register tile of a contraction; tiles in cache if `middle`.
 
-    What it has of the variables `given` is decided already.
+    The elements that it has of the variables `given` are decided already.
     """
+    sch, target = draft.schedule, draft.target
+    sizes = extents(block)
+    vector = plan.vector
+    lanes = lanes_for(target, widest(block), sizes[vector])
+    vectors = -(-sizes[vector] // lanes)
+    tile = sample_tile(sch, block, vector, lanes, vectors, (3, 8), cached=middle, given=given or {})
+    room = target.vector_registers - 1
+    draft.limit("a register tile fits the registers", fewest_registers(block, vector) <= room)
+    held: Dim = 0
+    for i in inputs_of(block):
+        if vector in i.used:
+            held = product([n for v, n in tile.inner.items() if v in i.used])
+            draft.limit("the register tile fits the registers", tile.accumulators + held <= room)
+    if len(tile.inner) > 1:
+        draft.limit("the register tile hides the latency of fma", tile.accumulators >= 4)
+    tile = replace(tile, part=_sampled_part(draft, block, plan))
+    unrolls = [u for u in range(1, MAX_STEPS + 1) if sizes[reduced(block)[-1]] % u == 0]
+    if len(unrolls) == 1:
+        return tile
+    tile = replace(tile, unroll=sch.sample_categorical(unrolls))
+    tile = replace(tile, rows=_sampled_rows(draft, block, plan))
+    _limit_unrolling(draft, block, tile, held, room)
+    return tile
 
-    def __init__(
-        self,
-        draft: Draft,
-        block: Block,
-        plan: Plan,
-        *,
-        middle: bool = True,
-        given: Mapping[Var, Dim] | None = None,
-    ) -> None:
-        sch, target = draft.schedule, draft.target
-        sizes = extents(block)
-        vector = self.vector = plan.vector
-        lanes = self.lanes = lanes_for(target, widest(block), sizes[vector])
-        vectors = -(-sizes[vector] // lanes)
-        self.inner, self.middle = sample_tiles(
-            sch, block, vector, vectors, (3, 8), cached=middle, given=given or {}
-        )
-        accumulators = product(list(self.inner.values()))
-        room = target.vector_registers - 1
-        draft.limit("a register tile fits the registers", fewest_registers(block, vector) <= room)
-        held: Dim = 0
-        for i in inputs_of(block):
-            if vector in i.used:
-                held = product([n for v, n in self.inner.items() if v in i.used])
-                draft.limit("the register tile fits the registers", accumulators + held <= room)
-        if len(self.inner) > 1:
-            draft.limit("the register tile hides the latency of fma", accumulators >= 4)
-        parts = _parts(block) if plan.blocked else []
-        if _pages_apart(block, plan, target):
-            parts = [n for n in parts if n <= FOLLOWED] or parts[:1]
-        self.part = sch.sample_categorical(parts) if parts else None
-        last = reduced(block)[-1]
-        deep = sizes[last]
-        whole = [deep] if deep in (5, 6, 7) else []  # windows
-        unrolls = [u for u in (1, 2, 3, 4, *whole, 8) if deep % u == 0]
-        self.unroll = sch.sample_categorical(unrolls) if len(unrolls) > 1 else None
-        self.rows = self._rows_of_windows(draft, block, plan)
-        if self.unroll is not None:
-            body = accumulators * self.unroll * (1 if self.rows is None else self.rows)
-            draft.limit("the unrolled body is short", body <= MAX_UNROLLED)
-            for i in _windows(block, last):
-                if vector in i.used:
-                    fits = accumulators * self.unroll <= 2 * room
-                else:
-                    used = accumulators + held + self._window_values(i, last, self.unroll)
-                    fits = (self.unroll <= 1) | (used <= room)
-                draft.limit("a window's values fit the registers", fits)
 
-    def _rows_of_windows(self, draft: Draft, block: Block, plan: Plan) -> Dim | None:
-        """How many rows of a window to take at once, where that is all there is to add up.
+def _sampled_part(draft: Draft, block: Block, plan: Plan) -> Dim | None:
+    """How long a part of a blocked reduction is; `None` where it is not cut."""
+    parts = _parts(block) if plan.blocked else []
+    if _pages_apart(block, plan, draft.target):
+        parts = [n for n in parts if n <= PREFETCHED_PAGES] or parts[:1]
+    return draft.schedule.sample_categorical(parts) if parts else None
 
-        Rows of the register tile share most rows of their windows, which are read once then.
-        """
-        window, sizes = reduced(block), extents(block)
-        small = len(window) == 2 and all(1 < sizes[v] <= WINDOW for v in window)
-        if plan.blocked or self.unroll is None or not small or not _windows(block, window[0]):
-            return None
-        return draft.schedule.sample_categorical([1, sizes[window[0]]])
 
-    def _window_values(self, window: Input, step: Var, steps: Dim) -> Dim:
-        """The values that `steps` at once need of a window: LLVM keeps what some of them share."""
-        each = window.strides[step] or 0
-        total: Dim = 1
-        for v, n in self.inner.items():
-            if v in window.used:
-                slides = any({v, step} <= free_vars(e) for e in window.at.indices)
-                times = (window.strides[v] or 0) // each if slides and each else 0
-                total *= n - 1 + ceildiv(steps, times) if times > 0 else n
-        return total
+def _sampled_rows(draft: Draft, block: Block, plan: Plan) -> Dim | None:
+    """How many rows of a window to take at once, where the window is the whole reduction.
 
-    def on(self, its: Mapping[Var, Var]) -> Tiles:
-        """The same tile of a block that has the variables `its` in the place of this one's."""
-        other = copy(self)
-        other.vector = its[self.vector]
-        other.inner = {its[v]: n for v, n in self.inner.items()}
-        other.middle = {its[v]: n for v, n in self.middle.items()}
-        return other
+    Rows of the register tile share most rows of their windows, which are read once then.
+    """
+    window, sizes = reduced(block), extents(block)
+    small = len(window) == 2 and math.prod(sizes[v] for v in window) <= MAX_UNROLLED
+    if plan.blocked or not small or not _windows(block, window[0]):
+        return None
+    rows = sizes[window[0]]
+    return draft.schedule.sample_categorical([1, rows]) if rows > 1 else None
 
-    def width(self, var: Var) -> Dim:
-        """The elements of the register tile along a variable."""
-        return self.inner[var] * self.lanes if var is self.vector else self.inner[var]
+
+def _limit_unrolling(draft: Draft, block: Block, tile: RegisterTile, held: Dim, room: int) -> None:
+    """Keep the unrolled body short, and the values of its windows in `room` registers."""
+    assert tile.unroll is not None
+    last = reduced(block)[-1]
+    body = tile.accumulators * tile.unroll * (1 if tile.rows is None else tile.rows)
+    draft.limit("the unrolled body is short", body <= MAX_UNROLLED)
+    for i in _windows(block, last):
+        if tile.vector in i.used:
+            fits = tile.accumulators * tile.unroll <= 2 * room
+        else:
+            used = tile.accumulators + held + _window_values(tile, i, last)
+            fits = (tile.unroll <= 1) | (used <= room)
+        draft.limit("a window's values fit the registers", fits)
+
+
+def _window_values(tile: RegisterTile, window: Input, step: Var) -> Dim:
+    """The values that the unrolled steps need of a window: LLVM keeps those that some share."""
+    each = window.strides[step] or 0
+    total: Dim = 1
+    for v, n in tile.inner.items():
+        if v in window.used:
+            slides = any({v, step} <= free_vars(e) for e in window.at.indices)
+            times = (window.strides[v] or 0) // each if slides and each else 0
+            steps = 1 if tile.unroll is None else tile.unroll
+            total *= n - 1 + ceildiv(steps, times) if times > 0 else n
+    return total
 
 
 def _pages_apart(block: Block, plan: Plan, target: Target) -> bool:

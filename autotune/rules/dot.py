@@ -22,7 +22,7 @@ from ...codegen.llvm_dot import instruction
 from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...schedule.reductions import match_reduction
-from ...tir.ir import Binary, Block, Buffer, Cast, Expr, Label, Load, Op, Var, product
+from ...tir.ir import Binary, Block, Buffer, Cast, Expr, Label, Load, Op, Var
 from ..sketch import Draft
 from ..structure import (
     Input,
@@ -37,7 +37,7 @@ from ..structure import (
     worth_packing,
 )
 from .elementwise import schedule_elementwise, schedule_following
-from .tiles import sample_tiles, tile_variables, write_back
+from .tiles import RegisterTile, sample_tile, tile_variables, write_back
 from .variant import Variant
 
 
@@ -161,7 +161,7 @@ def schedule_dot(draft: Draft, plan: Plan, labels: Sequence[Label]) -> None:
     sizes = extents(block)
     plan = plan.on(block)
     loops = dict(zip([i.var for i in block.iters], sch.get_loops(main), strict=True))
-    tiles = _Tiles(draft, block, plan)
+    tiles = _decide_tile(draft, block, plan)
 
     packed = sch.pack(main, plan.index, layout(plan.packed, plan.vector, plan.deep),
                       [dot.lanes, dot.group])  # fmt: skip
@@ -203,7 +203,7 @@ def schedule_dot(draft: Draft, plan: Plan, labels: Sequence[Label]) -> None:
     sch.reverse_compute_at(write, middle[-1])
     for loop in inner:
         sch.unroll(loop)
-    write_back(sch, write, main, tiles.inner, plan.vector, dot.lanes)
+    write_back(sch, write, main, tiles)
     init = sch.decompose_reduction(main, reduction[0])
     sch.vectorize(sch.get_loops(init)[-1])
     sch.tensorize(lane, dot.intrin)
@@ -303,21 +303,20 @@ def layout(source: Input, by: Var, deep_by: Var) -> str:
     return front + place + deep + place.lower() + deep.lower()
 
 
-class _Tiles:
-    """The decisions: rows and vectors of the register tile, tiles in cache, unrolling."""
-
-    def __init__(self, draft: Draft, block: Block, plan: Plan) -> None:
-        sch, target = draft.schedule, draft.target
-        sizes = extents(block)
-        vectors = sizes[plan.vector] // plan.dot.lanes
-        self.inner, self.middle = sample_tiles(sch, block, plan.vector, vectors, (2, 12))
-        sums = product(list(self.inner.values()))
-        room = target.vector_registers - 1
-        draft.limit("the register tile fits the registers", sums + self.inner[plan.vector] <= room)
-        if len(self.inner) > 1:
-            draft.limit("the register tile hides the latency of the instruction", sums >= 4)
-        groups = sizes[plan.deep] // plan.dot.group
-        unrolls = [u for u in (1, 2, 4) if groups % u == 0]
-        self.unroll = sch.sample_categorical(unrolls) if len(unrolls) > 1 else None
-        if self.unroll is not None:
-            draft.limit("the unrolled body fits the code cache", sums * self.unroll <= 128)
+def _decide_tile(draft: Draft, block: Block, plan: Plan) -> RegisterTile:
+    """Decide the rows and vectors of the register tile, tiles in cache, unrolling."""
+    sch, sizes = draft.schedule, extents(block)
+    vectors = sizes[plan.vector] // plan.dot.lanes
+    tile = sample_tile(sch, block, plan.vector, plan.dot.lanes, vectors, (2, 12))
+    sums = tile.accumulators
+    room = draft.target.vector_registers - 1
+    draft.limit("the register tile fits the registers", sums + tile.inner[plan.vector] <= room)
+    if len(tile.inner) > 1:
+        draft.limit("the register tile hides the latency of the instruction", sums >= 4)
+    groups = sizes[plan.deep] // plan.dot.group
+    unrolls = [u for u in (1, 2, 4) if groups % u == 0]
+    if len(unrolls) == 1:
+        return tile
+    unroll = sch.sample_categorical(unrolls)
+    draft.limit("the unrolled body fits the code cache", sums * unroll <= 128)
+    return replace(tile, unroll=unroll)

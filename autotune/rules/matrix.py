@@ -28,7 +28,7 @@ from .common import attempt, lanes_for, powers, widest
 from .dot import Dot, Plan, find_plan, layout, place_pads, schedule_groups, schedule_packed
 from .elementwise import input_along, runs_across, schedule_elementwise, schedule_following
 from .squares import turn_in_squares
-from .tiles import MAX_MIDDLE, tile_variables
+from .tiles import MAX_MIDDLE, RegisterTile, tile_variables
 from .variant import Variant
 
 MAX_PADDED = 8.0
@@ -111,7 +111,7 @@ def schedule_matrices(draft: Draft, matrices: Matrices, labels: Sequence[Label])
     block = find_block(sch.func, main)
     matrices = matrices.on(block)
     plan, kind = matrices.plan, matrices.plan.dot.dtypes[0]
-    tiles = _Tiles(draft, block, matrices)
+    tiles = _decide_tile(draft, block, matrices)
     packed, pad = _pack(draft, main, matrices, pads)
     write = sch.cache_write(main, 0, "register")
     last = _last(draft, crop, [draft.handle(label) for label in labels[1:]])
@@ -249,19 +249,18 @@ def _as_tiles(sch: Schedule, write: Label, main: Label, matrices: Matrices) -> V
     return rows
 
 
-class _Tiles:
-    """The decisions: how many tiles are in registers, and how many of those in cache."""
-
-    def __init__(self, draft: Draft, block: Block, matrices: Matrices) -> None:
-        sch, sizes = draft.schedule, extents(block)
-        self.inner: dict[Var, Dim] = {}
-        self.middle: dict[Var, Dim] = {}
-        for v in (matrices.plan.vector, matrices.rows):
-            count = sizes[v] // TILE_ROWS
-            self.inner[v] = sch.sample_categorical([n for n in (1, 2, 3) if n <= count])
-            self.middle[v] = sch.sample_categorical(powers(min(MAX_MIDDLE // TILE_ROWS, count)))
-        across, down = self.inner.values()
-        draft.limit(
-            "the tiles and their operands fit the registers",
-            across * down + across + down <= TILE_REGISTERS,
-        )
+def _decide_tile(draft: Draft, block: Block, matrices: Matrices) -> RegisterTile:
+    """Decide how many of the unit's tiles are in registers, and how many of those in cache."""
+    sch, sizes = draft.schedule, extents(block)
+    inner: dict[Var, Dim] = {}
+    middle: dict[Var, Dim] = {}
+    for v in (matrices.plan.vector, matrices.rows):
+        count = sizes[v] // TILE_ROWS
+        inner[v] = sch.sample_categorical([n for n in (1, 2, 3) if n <= count])
+        middle[v] = sch.sample_categorical(powers(min(MAX_MIDDLE // TILE_ROWS, count)))
+    across, down = inner.values()
+    draft.limit(
+        "the tiles and their operands fit the registers",
+        across * down + across + down <= TILE_REGISTERS,
+    )
+    return RegisterTile(matrices.plan.vector, TILE_ROWS, inner, middle)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from ...schedule import Schedule
 from ...schedule.blocks import free_vars
 from ...schedule.find import find_block
 from ...target import Target
-from ...tir.ir import Block, Dim, Label, Var
+from ...tir.ir import Block, Dim, Label, Var, product
 from ..structure import (
     extents,
     grouped,
@@ -80,21 +81,57 @@ def fewest_registers(main: Block, vector: Var) -> int:
     return math.prod(low.values()) + (loaded[-1] if loaded else 0)
 
 
-def sample_tiles(
+@dataclass(frozen=True)
+class RegisterTile:
+    """The decisions of a register tile.
+
+    `inner` is how much it has of each variable, of `vector` in vectors of `lanes`, and `middle` how
+    many register tiles a tile in cache has along each; there are none of those if it is empty.
+    `unroll` steps of the innermost loop of the reduction, and `rows` of the loop around it, are
+    taken at once; `part` is how long a part of the reduction is. They are `None` where there is
+    nothing to decide.
+    """
+
+    vector: Var
+    lanes: int
+    inner: Mapping[Var, Dim]
+    middle: Mapping[Var, Dim]
+    unroll: Dim | None = None
+    rows: Dim | None = None
+    part: Dim | None = None
+
+    @property
+    def accumulators(self) -> Dim:
+        """The vectors of sums that it holds."""
+        return product(list(self.inner.values()))
+
+    def on(self, variables: Mapping[Var, Var]) -> RegisterTile:
+        """The same tile of a block that has other variables in the place of this one's."""
+        inner = {variables[v]: n for v, n in self.inner.items()}
+        middle = {variables[v]: n for v, n in self.middle.items()}
+        return replace(self, vector=variables[self.vector], inner=inner, middle=middle)
+
+    def width(self, var: Var) -> Dim:
+        """Its elements along a variable."""
+        return self.inner[var] * self.lanes if var is self.vector else self.inner[var]
+
+
+def sample_tile(
     sch: Schedule,
     main: Block,
     vector: Var,
+    lanes: int,
     vectors: int,
     favoured: tuple[int, int],
     *,
     cached: bool = True,
     given: Mapping[Var, Dim] = {},
-) -> tuple[dict[Var, Dim], dict[Var, Dim]]:
+) -> RegisterTile:
     """Decide how much of each variable a register tile has, and how many of those a tile in cache.
 
-    What `vector` has is counted in vectors, and there are `vectors` in all. `favoured` are the
-    numbers of vectors and of rows that are often good. The vector's comes first. There is nothing
-    of tiles in cache unless `cached`; what a tile has of the variables `given` is decided already.
+    There are `vectors` of `lanes` along `vector`. `favoured` are the numbers of vectors and of rows
+    that are often good. The vector's variable comes first. There are no tiles in cache unless
+    `cached`; the elements of the variables `given` are decided already.
     """
     sizes, groups = extents(main), grouped(main)
     counts = vectors, MAX_VECTORS, favoured[0]
@@ -108,7 +145,7 @@ def sample_tiles(
         if cached:
             middle[v] = 1 if v in groups else _middle_tile(sch, sizes[v])
     inner |= {v: sizes[v] for v in low_digits(main)}
-    return inner, middle
+    return RegisterTile(vector, lanes, inner, middle)
 
 
 def _sampled(sch: Schedule, extent: int, most: int, favoured: int, *, whole: bool) -> Dim:
@@ -136,15 +173,14 @@ def write_back(
     sch: Schedule,
     write: Label,
     main: Label,
-    inner: dict[Var, Dim],
-    vector: Var,
-    lanes: int,
+    register_tile: RegisterTile,
 ) -> None:
-    """Unroll and vectorise the copy of the register tile `inner` of `main` to memory.
+    """Unroll and vectorise the copy of the register tile of `main` to memory.
 
     Where the lanes of its vectors lie apart there, their columns are written. Digits of its last
     index are one number.
     """
+    vector, lanes = register_tile.vector, register_tile.lanes
     out = output_of(find_block(sch.func, main))
     assert out is not None
     copy = find_block(sch.func, write)
@@ -163,7 +199,9 @@ def write_back(
         number = sch.fuse(*(loop_of[d] for d in sorted(parts)))
         loops = (*(v for v in loops if v not in set(parts.values())), number)
         loop_of |= dict.fromkeys(parts, number)
-    along = next((v for v in inner if out.strides.get(v) == 1 and v in out.plain), vector)
+    along = next(
+        (v for v in register_tile.inner if out.strides.get(v) == 1 and v in out.plain), vector
+    )
     last = loop_of[out.plain[along]]
     rest = [v for v in loops if v is not last]
     if last is loop_of[out.plain[vector]]:
