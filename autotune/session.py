@@ -235,8 +235,8 @@ class Tuning:
         results = self._measurer.measure(traces, self.best_seconds, () if last else self._explore())
         observed = []
         for candidate, measured in zip(candidates, results, strict=True):
-            sketch = self._search.sketches[candidate.sketch].name
-            written = self._recorder.trial(candidate, sketch, measured)
+            generator = self._search.sketches[candidate.sketch].generator
+            written = self._recorder.trial(candidate, generator, measured)
             self._conclude(candidate, measured, written)
             observed.append(
                 Observation(

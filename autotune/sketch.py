@@ -8,7 +8,7 @@ legal, `prune` which of them are worth a measurement.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -88,9 +88,12 @@ class Sketch:
     """A trace with open decisions, and the symbolically scheduled program.
 
     Rows of `space.bounds` (the variables in the order of the trace's decisions) are its candidates.
+    `choices` identify it among the sketches of a program, and the same sketch among those of
+    another size; `name` is for people.
     """
 
     name: str
+    choices: tuple[RuleChoice, ...]
     trace: Trace
     func: Func
     space: Space
@@ -105,7 +108,12 @@ class Sketch:
                 name,
                 hint="start it with Schedule(func, symbolic=True)",
             )
-        return Sketch(name, schedule.trace, schedule.func, schedule.space, ())
+        return Sketch(name, (RuleChoice(name),), schedule.trace, schedule.func, schedule.space, ())
+
+    @property
+    def generator(self) -> str:
+        """Its choices as text, which records of its schedules keep."""
+        return generator_of(self.choices)
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -116,6 +124,40 @@ class Sketch:
     @property
     def variables(self) -> tuple[Var, ...]:
         return tuple(self.space.bounds)
+
+
+Option = bool | int | str | tuple["Option", ...]
+
+
+@dataclass(frozen=True)
+class RuleChoice:
+    """A rule and the options that it decided on, by name.
+
+    Options count variables and inputs by their positions in a block, never by the names of tensors:
+    the same choice for another size of a program, or under other names, is equal.
+    """
+
+    rule: str
+    options: tuple[tuple[str, Option], ...] = ()
+
+    @staticmethod
+    def of(rule: str, **options: Option) -> RuleChoice:
+        return RuleChoice(rule, tuple(sorted(options.items())))
+
+    def __str__(self) -> str:
+        values = ", ".join(f"{name}={_option_text(value)}" for name, value in self.options)
+        return f"{self.rule}({values})" if values else self.rule
+
+
+def _option_text(value: Option) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_option_text, value))}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def generator_of(choices: Iterable[RuleChoice]) -> str:
+    """The choices that make a sketch, as text."""
+    return "+".join(map(str, choices))
 
 
 Step = Callable[[Draft], None]
@@ -130,7 +172,8 @@ def sketches(
     *,
     algebra: bool = False,
 ) -> tuple[Sketch, ...]:
-    """The sketches of a concrete program, the most promising first; `only` says which, by name.
+    """The sketches of a concrete program, the most promising first; `only` says which,
+    by their generators.
 
     Those of rules of the user's own come last. With `algebra`, also of programs that are the same
     over the reals alone. A program for which no rule makes one is left as it is written, and a
@@ -143,15 +186,16 @@ def sketches(
     made = []
     refused: list[str] = []
     drafts = _Drafts()
-    for name, start, steps in plans(Draft(Schedule(func, symbolic=True), target), algebra=algebra):
-        if only is not None and not only(name):
+    for plan in plans(Draft(Schedule(func, symbolic=True), target), algebra=algebra):
+        if only is not None and not only(generator_of(plan.choices)):
             continue
         try:
-            draft = drafts.after(start, steps)
+            draft = drafts.after(plan.start, plan.steps)
         except ScheduleError as error:
-            refused.append(f"{name}: {error}")
+            refused.append(f"{plan.name}: {error}")
             continue
-        made.append(replace(Sketch.of(draft.schedule, name), prune=tuple(draft.prune)))
+        sketch = Sketch.of(draft.schedule, plan.name)
+        made.append(replace(sketch, choices=plan.choices, prune=tuple(draft.prune)))
     for name, schedule in schedules_by_own_rules(func, target):
         if only is None or only(name):
             made.append(Sketch.of(schedule, name))

@@ -1,8 +1,9 @@
 """Transfer: what is known of other programs, and their schedules for other sizes, re-fitted.
 
-A record's trace is that of a sketch of its own program. The sketch of this program that takes the
-same steps, whatever sizes are in them, gives its decisions a place: each takes the nearest value
-that is possible here, and where the constraints refuse the row, the nearest good rows stand in.
+A record's trace is that of a sketch of its own program. The sketch of this program by the same
+choices of the same rules, or else the one whose steps are most alike, gives its decisions a place:
+each takes the nearest value that is possible here, and where the constraints refuse the row, the
+nearest good rows stand in.
 What comes out is ranked by the cost model, which has learned from the measurements of all sizes,
 and by how well the record did against what the model says of it. Nothing is measured.
 """
@@ -233,12 +234,12 @@ class _Space:
         return self._usual
 
 
-def _sketches(func: Func, target: Target, names: set[str]) -> tuple[Sketch, ...]:
-    """The sketches of those names, or all where there are none: names come from those of tensors.
+def _sketches(func: Func, target: Target, generators: set[str]) -> tuple[Sketch, ...]:
+    """The sketches of those generators, or all where there are none of them.
 
     None where no rule makes one.
     """
-    for wanted in (names.__contains__, None):
+    for wanted in (generators.__contains__, None):
         try:
             return sketches(func, target, only=wanted)
         except ScheduleError as error:
@@ -277,14 +278,15 @@ def _surprise(relative: Relative, trace: Trace, target: Target, model: CostModel
 
 
 def _like(trace: Trace, generator: str, made: Sequence[Sketch]) -> int | None:
-    """The sketch whose steps are most like those of a trace; on a tie that of the same name."""
-    best: tuple[float, bool, int] | None = None
+    """The sketch of the same generator, else the one whose steps are most like those of a trace."""
+    best: tuple[float, int] | None = None
     for place, sketch in enumerate(made):
+        if sketch.generator == generator:
+            return place
         alike = _matcher(trace, sketch.trace).ratio()
-        rank = (alike, sketch.name == generator, -place)
-        if alike >= ALIKE and (best is None or rank > best):
-            best = rank
-    return None if best is None else -best[2]
+        if alike >= ALIKE and (best is None or (alike, -place) > best):
+            best = (alike, -place)
+    return None if best is None else -best[1]
 
 
 def _decisions(trace: Trace, sketch: Trace) -> list[int | None]:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -92,7 +91,7 @@ def recorded(database: tw.TuningDatabase) -> list[Task]:
                 fastest = min(measured.samples) if measured.outcome is Outcome.OK else math.inf
                 if schedule.id in best and best[schedule.id].seconds <= fastest:
                     continue
-                rules = frozenset(re.split("[+_]", schedule.generator))
+                rules = frozenset(c.partition("(")[0] for c in schedule.generator.split("+"))
                 trace = Trace.from_json(schedule.trace)
                 row = tuple(v or 0 for values in trace.decisions.values() for v in values)
                 sketch = trace.opened().to_json(notes=False)

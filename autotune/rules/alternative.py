@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from ...tir.ir import Label
-from ..sketch import Draft, Step
+from ..sketch import Draft, RuleChoice, Step
 
 
 @dataclass(frozen=True)
@@ -14,12 +14,13 @@ class Alternative:
     """A draft that computes a program in another way.
 
     The blocks `claimed` are scheduled by steps of the alternative itself, `before` and `after`
-    those of the other groups. `wanted` says by its name which of its sketches count.
+    those of the other groups. `wanted` says by what was chosen for these which sketches count.
     """
 
     name: str
+    choice: RuleChoice
     draft: Draft
     claimed: Collection[Label] = ()
     before: Sequence[Step] = ()
     after: Sequence[Step] = ()
-    wanted: Callable[[str], bool] = lambda _: True
+    wanted: Callable[[Collection[RuleChoice]], bool] = lambda _: True

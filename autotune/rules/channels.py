@@ -11,7 +11,7 @@ one is made. A window's rows then lie in memory as rows of a matrix do, and W is
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from ...errors import ScheduleError
 from ...schedule import Schedule
@@ -19,7 +19,7 @@ from ...schedule.blocks import has_reduction, readers_of
 from ...schedule.find import find_block
 from ...schedule.index_map import IndexMap
 from ...tir.ir import Block, Label, Var
-from ..sketch import Draft
+from ..sketch import Draft, RuleChoice
 from ..structure import (
     Input,
     extents,
@@ -30,11 +30,12 @@ from ..structure import (
     reduced,
     spatial,
 )
+from . import dot_product, tile_unit
 from .alternative import Alternative
-from .dot import dot_variants
+from .canonicalise import is_plain
+from .dot_product import dot_variants
 from .elementwise import elementwise_variants
-from .matrix import matrix_variants
-from .nests import is_plain
+from .tile_unit import matrix_variants
 
 
 def channels_last(draft: Draft) -> Iterator[Alternative]:
@@ -54,12 +55,13 @@ def channels_last(draft: Draft) -> Iterator[Alternative]:
             copies.append(created[0])
     if copies:
         turns = [functools.partial(_turn, label=label) for label in copies]
-        yield Alternative("channels_last", draft, copies, after=turns, wanted=_uses_unit)
+        choice = RuleChoice("channels_last")
+        yield Alternative(choice.rule, choice, draft, copies, after=turns, wanted=_uses_unit)
 
 
-def _uses_unit(name: str) -> bool:
-    """Whether a sketch of that name has a unit compute anything: channels are last for that."""
-    return any(part.startswith(("matmul_", "dot_")) for part in name.split("+"))
+def _uses_unit(choices: Collection[RuleChoice]) -> bool:
+    """Whether a unit computes anything: channels are last for that."""
+    return any(choice.rule in (tile_unit.RULE, dot_product.RULE) for choice in choices)
 
 
 def _fits(draft: Draft, block: Block) -> bool:

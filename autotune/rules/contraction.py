@@ -33,7 +33,7 @@ from ...schedule.blocks import free_vars
 from ...schedule.find import find_block
 from ...target import Target
 from ...tir.ir import Block, Dim, Label, Var, ceildiv, product
-from ..sketch import Draft
+from ..sketch import Draft, RuleChoice
 from ..structure import (
     Input,
     extents,
@@ -90,7 +90,7 @@ def contraction_variants(draft: Draft, members: Sequence[Block]) -> Iterator[Var
     vectors = vector_variables(main, draft.target)
     for plan in _plans(main, vectors):
         along = [inputs[n] for n, by in plan.packs if by is plan.vector]
-        parts = [
+        names = [
             "blocked" if plan.blocked else "tiled",
             *(["across"] if plan.vector is not vectors[0] else []),
             *(f"pack{inputs[n].buffer.name}" for n, _ in plan.packs),
@@ -98,10 +98,22 @@ def contraction_variants(draft: Draft, members: Sequence[Block]) -> Iterator[Var
         tiled = functools.partial(tile_contraction, plan=plan, labels=labels)
         if along and (plan.blocked or not along[0].buffer.constant):
             placed = functools.partial(place_copies, label=main.label, local=True)
-            yield Variant("_".join([*parts, "local"]), (tiled, placed))
+            choice = _choice(main, plan, local=True)
+            yield Variant(choice, "_".join([*names, "local"]), (tiled, placed))
         if not (along and plan.blocked):
             placed = functools.partial(place_copies, label=main.label, local=False)
-            yield Variant("_".join(parts), (tiled, placed))
+            yield Variant(_choice(main, plan, local=False), "_".join(names), (tiled, placed))
+
+
+def _choice(main: Block, plan: Plan, *, local: bool) -> RuleChoice:
+    place = {i.var: n for n, i in enumerate(main.iters)}
+    return RuleChoice.of(
+        "contraction",
+        vector=place[plan.vector],
+        pack=tuple((n, place[by]) for n, by in plan.packs),
+        blocked=plan.blocked,
+        local=local,
+    )
 
 
 def _plans(main: Block, vectors: list[Var]) -> Iterator[Plan]:

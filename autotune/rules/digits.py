@@ -27,7 +27,7 @@ from ...tir.ir import Binary, Block, Const, Expr, IterKind, Label, Op, Var
 from ...tir.visit import children
 from ..sketch import Draft
 from ..structure import extents, in_order, last_digits, output_of
-from .nests import is_plain
+from .canonicalise import is_plain
 from .tiles import fewest_registers, vector_variables
 
 

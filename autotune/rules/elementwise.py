@@ -10,10 +10,10 @@ from ...schedule.blocks import has_reduction, readers_of, region_buffers
 from ...schedule.find import find_block, path_to
 from ...target import Target
 from ...tir.ir import Block, Dim, For, ForKind, Func, Label, Var, ceildiv
-from ..sketch import Draft
+from ..sketch import Draft, RuleChoice, Step
 from ..structure import Input, extents, grouped, inputs_of, output_of, spatial
 from .common import attempt, elements, lanes_for, nbytes, powers, unroll_hint, widest
-from .squares import turn_in_squares
+from .register_transpose import turn_in_squares
 from .variant import Variant
 
 MAX_UNROLL = 8
@@ -48,13 +48,17 @@ def elementwise_variants(draft: Draft, block: Block) -> Iterator[Variant]:
     across = runs_across(block) is not None
     if across:
         if _square(block, draft.target) > 1:
-            yield Variant("squares", (squares,))
-        yield Variant("tiles", (tiled,))
-    yield Variant("rows", (rows,))
+            yield _variant("squares", squares)
+        yield _variant("tiles", tiled)
+    yield _variant("rows", rows)
     if not across and _leaves(draft.func, block, draft.target):
-        yield Variant("streamed", (streamed,))
+        yield _variant("streamed", streamed)
     if not across and _is_for_one(draft.func, block):
-        yield Variant("inside", (inside,))
+        yield _variant("inside", inside)
+
+
+def _variant(form: str, step: Step) -> Variant:
+    return Variant(RuleChoice.of("elementwise", form=form), form, (step,))
 
 
 def schedule_elementwise(draft: Draft, label: Label) -> None:

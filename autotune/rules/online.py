@@ -23,7 +23,7 @@ from ...schedule.blocks import has_reduction
 from ...schedule.find import find_block
 from ...target import Target
 from ...tir.ir import Block, Func, Label, Var
-from ..sketch import Draft
+from ..sketch import Draft, RuleChoice
 from ..structure import consumers, extents, is_expensive, output_of, reduced
 from .common import fused, lanes_for
 from .rows import row_dimensions, schedule_reduction, schedule_spatial
@@ -54,7 +54,7 @@ def online_variants(draft: Draft, members: Sequence[Block]) -> Iterator[Variant]
     if count and statistics is not None:
         labels = [b.label for b in members]
         apply = functools.partial(_apply, count=count, statistics=statistics, labels=labels)
-        yield Variant("online", (apply,))
+        yield Variant(RuleChoice("online"), "online", (apply,))
 
 
 def _statistics(draft: Draft, members: Sequence[Block]) -> _Statistics | None:

@@ -15,7 +15,7 @@ from itertools import takewhile
 from ...errors import ScheduleError
 from ...schedule.find import find_block
 from ...tir.ir import Block, IterKind, Label, Var
-from ..sketch import Draft
+from ..sketch import Draft, RuleChoice
 from ..structure import extents
 from .common import attempt, lanes_for, widest
 from .variant import Variant
@@ -23,7 +23,8 @@ from .variant import Variant
 
 def ordered_variants(_draft: Draft, members: Sequence[Block]) -> Iterator[Variant]:
     """One schedule without decisions."""
-    yield Variant("ordered", (functools.partial(schedule_ordered, label=members[-1].label),))
+    apply = functools.partial(schedule_ordered, label=members[-1].label)
+    yield Variant(RuleChoice("ordered"), "ordered", (apply,))
 
 
 def schedule_ordered(draft: Draft, label: Label) -> None:

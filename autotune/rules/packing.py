@@ -23,7 +23,7 @@ from ...tir.ir import Block, Const, Dim, Label, Var
 from ...tir.visit import walk
 from ..sketch import Draft
 from ..structure import inputs_of, reduced, worth_packing
-from .squares import turn_in_squares
+from .register_transpose import turn_in_squares
 from .tiles import tile_variables
 
 

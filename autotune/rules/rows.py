@@ -18,7 +18,7 @@ from ...schedule.find import blocks_in, find_block, find_loop
 from ...schedule.reductions import match_reduction
 from ...schedule.require import certain
 from ...tir.ir import Block, Func, IterKind, Label, Var
-from ..sketch import Draft
+from ..sketch import Draft, RuleChoice
 from ..structure import extents, in_order, inputs_of, is_expensive, reduced, spatial
 from .common import fused, lanes_for, unroll_hint, widest
 from .variant import Variant
@@ -81,8 +81,9 @@ def rows_variants(draft: Draft, members: Sequence[Block]) -> Iterator[Variant]:
             draft.map_outer(top)
 
     if prefetched is not None:
-        yield Variant("rows_ahead", (functools.partial(apply, prefetched=prefetched),))
-    yield Variant("rows", (functools.partial(apply, prefetched=None),))
+        ahead = functools.partial(apply, prefetched=prefetched)
+        yield Variant(RuleChoice.of("rows", prefetch=True), "rows_ahead", (ahead,))
+    yield Variant(RuleChoice("rows"), "rows", (functools.partial(apply, prefetched=None),))
 
 
 def _prefetched(draft: Draft, members: Sequence[Block]) -> tuple[Label, int] | None:

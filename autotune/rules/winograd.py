@@ -22,7 +22,7 @@ from ...schedule.find import find_block
 from ...schedule.minimal_filtering import ALGORITHMS, WINDOW
 from ...target import Target
 from ...tir.ir import Block, Buffer, Label, Var
-from ..sketch import Draft, Step
+from ..sketch import Draft, RuleChoice, Step
 from ..structure import consumers, extents, in_order, is_injective, reduced
 from .alternative import Alternative
 from .common import fused, lanes_for, widest
@@ -59,7 +59,8 @@ def winograd_alternatives(original: Draft) -> Iterator[Alternative]:
                 for pair in ((w_rows, w_tiles), (x_rows, x_tiles))
             )
         if draft is not original:
-            yield Alternative(f"winograd{tile}", draft, claimed, before, after)
+            choice = RuleChoice.of("winograd", tile=tile)
+            yield Alternative(f"winograd{tile}", choice, draft, claimed, before, after)
 
 
 def _worth(block: Block) -> bool:

@@ -159,9 +159,9 @@ def recorded(
     search = Search(OTHER, TARGET, config=SMALL)
     asked = search.ask(count)
     for c in asked:
-        text, name = c.trace.to_json(notes=False), search.sketches[c.sketch].name
+        text, generator = c.trace.to_json(notes=False), search.sketches[c.sketch].generator
         seconds = None if fails(c) else true_seconds(c)
-        put_measured(db, OTHER, TARGET, text, seconds, generator=name, features=c.features)
+        put_measured(db, OTHER, TARGET, text, seconds, generator=generator, features=c.features)
     return asked
 
 

@@ -12,7 +12,7 @@ import pytest
 from tilewright import ops
 from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.rules import plans
-from tilewright.autotune.rules.nests import needs_nests, separate_nests
+from tilewright.autotune.rules.canonicalise import needs_nests, separate_nests
 from tilewright.autotune.sketch import Draft, sketches
 from tilewright.codegen.detect import resolve
 from tilewright.schedule import Schedule

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -136,12 +137,12 @@ def tiled_matmul() -> tuple[Func, Sketch]:
     sch.reorder(i0, j0, k, i1, j1)
     space = sch.space
     assert isinstance(space, Space)
-    return func, Sketch("tiled", sch.trace, sch.func, space, (("narrow", j1 + i1 < 1000),))
+    return func, Sketch("tiled", (), sch.trace, sch.func, space, (("narrow", j1 + i1 < 1000),))
 
 
 def test_rows_are_legal_exactly_where_they_replay() -> None:
     func, sketch = tiled_matmul()
-    sketch = Sketch(sketch.name, sketch.trace, sketch.func, sketch.space, ())
+    sketch = replace(sketch, prune=())
     space = Rowspace(sketch)
     grids = np.meshgrid(*space.values, indexing="ij")
     rows = np.stack([g.ravel() for g in grids], axis=1)
@@ -159,7 +160,7 @@ def test_rows_are_legal_exactly_where_they_replay() -> None:
 def test_illegal_and_hopeless_rows_are_counted_apart() -> None:
     _, sketch = tiled_matmul()
     first = next(iter(sketch.space.bounds))
-    space = Rowspace(Sketch("t", sketch.trace, sketch.func, sketch.space, (("s", first <= 4),)))
+    space = Rowspace(replace(sketch, prune=(("s", first <= 4),)))
     rows = space.sample(np.random.default_rng(0), 10_000)
     assert len(rows) > 0
     assert rows[:, 0].max() <= 4

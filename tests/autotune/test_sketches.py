@@ -14,8 +14,8 @@ from tilewright import dtypes, ops
 from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.profile import profile
 from tilewright.autotune.rules import plans
-from tilewright.autotune.rules.bands import MAX_BAND
 from tilewright.autotune.rules.digits import separate_all_digits
+from tilewright.autotune.rules.fused_attention import MAX_BAND
 from tilewright.autotune.rules.tiles import tile_variables, vector_variables
 from tilewright.autotune.sketch import Draft, sketches
 from tilewright.autotune.structure import extents, in_order
@@ -684,7 +684,8 @@ def test_products_of_tiny_matrices_have_vectors_of_many() -> None:
 def test_packing_reads_rows_from_end_to_end() -> None:
     """A row's piece of every panel before the next row, not the pieces of a panel one by one."""
     func = ops.matmul_func(32, 4096, 64)
-    for sketch in sketches(func, resolve("cpu -threads=1"), lambda name: name == "tiled_packB"):
+    made = sketches(func, resolve("cpu -threads=1"))
+    for sketch in [s for s in made if s.name == "tiled_packB"]:
         sch = Schedule(sketch.trace.with_row([1] * len(sketch.variables)).apply(func).func)
         label = sch.get_block("B_packed")
         panel, row, element = (set(walk(i.value)) for i in find_block(sch.func, label).iters)
@@ -748,7 +749,7 @@ def test_variants_that_differ_in_their_copies_are_tiled_once() -> None:
     """Steps that are the same object are applied once."""
     target = resolve("cpu -mcpu=cascadelake -threads=1")
     start = Draft(Schedule(ops.matmul_func(64, 64, 64), symbolic=True), target)
-    steps = {name: (draft, *made) for name, draft, made in plans(start)}
+    steps = {p.name: (p.start, *p.steps) for p in plans(start)}
     ahead, local = steps["tiled_packB"], steps["tiled_packB_local"]
     assert ahead[:-1] == local[:-1]
     assert ahead[-1] != local[-1]

@@ -20,7 +20,7 @@ from ...schedule import Schedule
 from ...schedule.blocks import has_reduction, region_buffers
 from ...schedule.find import find_block
 from ...tir.ir import Block, Dim, Func, Label, Var
-from ..sketch import Draft
+from ..sketch import Draft, RuleChoice
 from ..structure import (
     consumers,
     extents,
@@ -130,7 +130,8 @@ def _row_below(last: Block, second: Block, count: int) -> Var | None:
 def band_variants(band: Band) -> Iterator[Variant]:
     """The chain in bands, with what the vectors of the first contraction run along packed."""
     name, plans = band_plans(band)
-    yield Variant(f"band{name}", (functools.partial(_apply, band=band, plans=plans),))
+    choice = RuleChoice.of("fused_attention", pack=bool(name))
+    yield Variant(choice, f"band{name}", (functools.partial(_apply, band=band, plans=plans),))
 
 
 def band_plans(band: Band) -> tuple[str, tuple[Plan, Plan]]:

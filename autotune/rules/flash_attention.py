@@ -22,11 +22,11 @@ from ...schedule import Schedule
 from ...schedule.blocks import has_reduction
 from ...schedule.find import find_block
 from ...tir.ir import Dim, Label, Var
-from ..sketch import Draft
+from ..sketch import Draft, RuleChoice
 from ..structure import extents, reduced, spatial
-from .bands import MAX_BAND, Band, band_plans, contract, ends_of, row_above, row_bytes
 from .common import fused, lanes_for, widest
 from .contraction import Plan
+from .fused_attention import MAX_BAND, Band, band_plans, contract, ends_of, row_above, row_bytes
 from .rows import schedule_reduction, schedule_spatial
 from .tiles import MAX_VECTORS
 from .variant import Variant
@@ -51,7 +51,8 @@ def key_variants(draft: Draft, band: Band) -> Iterator[Variant]:
     counts = _counts(keys, lanes_for(draft.target, widest(band.first), keys))
     if plans[0].vector is key and counts:
         apply = functools.partial(_apply, band=band, plans=plans, counts=counts)
-        yield Variant(f"band_keys{name}", (apply,))
+        choice = RuleChoice.of("flash_attention", pack=bool(name))
+        yield Variant(choice, f"band_keys{name}", (apply,))
 
 
 def _counts(keys: int, lanes: int) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from ...errors import ScheduleError
 from ...schedule.blocks import has_reduction, region_buffers
@@ -29,16 +30,16 @@ from ..structure import (
     reuses,
     vector_choices,
 )
-from .bands import band_variants, find_band
 from .contraction import contraction_variants
-from .dot import dot_variants
+from .dot_product import dot_variants
 from .elementwise import elementwise_variants
+from .flash_attention import key_variants
+from .fused_attention import band_variants, find_band
 from .joining import join
-from .keys import key_variants
-from .matrix import matrix_variants
 from .online import online_variants
 from .ordered import ordered_variants
 from .rows import row_dimensions, rows_variants
+from .tile_unit import matrix_variants
 from .variant import Variant
 
 
@@ -79,7 +80,7 @@ def _with_views(variants: list[Variant], members: Sequence[Block], views: Views)
         for view in own:
             draft.schedule.compute_inline(view)
 
-    return [Variant(v.name, (*v.steps, inline_views)) for v in variants] if own else variants
+    return [replace(v, steps=(*v.steps, inline_views)) for v in variants] if own else variants
 
 
 def _tell_apart(draft: Draft, kept: Collection[Label]) -> tuple[Draft, dict[Label, list[Label]]]:

@@ -23,7 +23,7 @@ from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...schedule.reductions import match_reduction
 from ...tir.ir import Binary, Block, Buffer, Cast, Expr, Label, Load, Op, Var
-from ..sketch import Draft
+from ..sketch import Draft, RuleChoice
 from ..structure import (
     Input,
     extents,
@@ -39,6 +39,8 @@ from ..structure import (
 from .elementwise import schedule_elementwise, schedule_following
 from .tiles import RegisterTile, sample_tile, tile_variables, write_back
 from .variant import Variant
+
+RULE = "dot_product"
 
 
 @dataclass(frozen=True)
@@ -111,9 +113,11 @@ def dot_variants(draft: Draft, members: Sequence[Block]) -> Iterator[Variant]:
     if worth_packing(main, shared) and plan.deep in shared.plain:
         for rows in [v for v in tile_variables(main, plan.vector) if v in shared.plain][:1]:
             packed = functools.partial(apply, plan=replace(plan, rows=rows))
-            yield Variant(f"{name}_pack{shared.buffer.name}", (packed,))
+            choice = RuleChoice.of(RULE, instruction=name, pack=True)
+            yield Variant(choice, f"{name}_pack{shared.buffer.name}", (packed,))
     if shared.strides.get(plan.deep) == 1:
-        yield Variant(name, (functools.partial(apply, plan=plan),))
+        choice = RuleChoice.of(RULE, instruction=name, pack=False)
+        yield Variant(choice, name, (functools.partial(apply, plan=plan),))
 
 
 def find_plan(main: Block, dot: Dot) -> Plan | None:

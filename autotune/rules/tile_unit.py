@@ -22,15 +22,16 @@ from ...codegen.llvm_matmul import TILE_REGISTERS, TILE_ROWS, instruction
 from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...tir.ir import Block, Buffer, Dim, Label, Var
-from ..sketch import Draft
+from ..sketch import Draft, RuleChoice
 from ..structure import extents, inputs_of, matched, output_of, reduced, spatial, worth_packing
 from .common import attempt, lanes_for, powers, widest
-from .dot import Dot, Plan, find_plan, layout, place_pads, schedule_groups, schedule_packed
+from .dot_product import Dot, Plan, find_plan, layout, place_pads, schedule_groups, schedule_packed
 from .elementwise import input_along, runs_across, schedule_elementwise, schedule_following
-from .squares import turn_in_squares
+from .register_transpose import turn_in_squares
 from .tiles import MAX_MIDDLE, RegisterTile, tile_variables
 from .variant import Variant
 
+RULE = "tile_unit"
 MAX_PADDED = 8.0
 """At most how many times as many products padding may make. Where it makes 4.6 times as many, an
 int8 product of 40x40x20, a call with the unit takes half the time of one with vectors, in turns."""
@@ -83,10 +84,12 @@ def matrix_variants(draft: Draft, members: Sequence[Block]) -> Iterator[Variant]
         apply = functools.partial(schedule_matrices, labels=[b.label for b in members])
         if plan.shared.strides.get(plan.deep) == 1:
             read = functools.partial(apply, matrices=Matrices(plan, rows))
-            yield Variant(dot.intrin, (read,))
+            choice = RuleChoice.of(RULE, instruction=dot.intrin, pack=False)
+            yield Variant(choice, dot.intrin, (read,))
         if {rows, plan.deep} <= plan.shared.plain.keys() and worth_packing(main, plan.shared):
             packed = functools.partial(apply, matrices=Matrices(plan, rows, packs=True))
-            yield Variant(f"{dot.intrin}_pack{plan.shared.buffer.name}", (packed,))
+            choice = RuleChoice.of(RULE, instruction=dot.intrin, pack=True)
+            yield Variant(choice, f"{dot.intrin}_pack{plan.shared.buffer.name}", (packed,))
 
 
 def _rows(main: Block, plan: Plan) -> Var | None:
