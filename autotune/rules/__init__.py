@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
 from ...schedule.find import loops_in
+from ...tir.ir import Label
 from ..sketch import Draft, RuleChoice, Step
 from ..structure import in_order
+from . import cpu
 from .canonicalise import is_plain, needs_nests, separate_nests
-from .channels import channels_last
 from .digits import separate_all_digits
-from .fusion_groups import groups
-from .variant import Variant
-from .winograd import winograd_alternatives
+from .fusion_groups import Partition, partition
+from .rule import Group, RuleSet, Variant
 
 MAX_SKETCHES = 12
 MAX_OTHER = 4
 """Combinations of an alternative."""
+RULE_SETS = {"cpu": cpu.RULES}
+"""The rules by the kind of target."""
 
 __all__ = ["MAX_SKETCHES", "plans"]
 
@@ -52,23 +55,55 @@ def plans(original: Draft, *, algebra: bool = False) -> Iterator[Plan]:
         separate_nests(plain.schedule)
     plain = separate_all_digits(plain)
     kept = {b.label for b in in_order(plain.func) if not is_plain(plain.func, b)}
-    others = [*winograd_alternatives(plain)] if algebra else []
-    for other in (*others, *channels_last(plain)):
-        start, ways = groups(other.draft, {*other.claimed, *kept})
-        for variants in _combined(ways, MAX_OTHER):
-            plan = _plan(start, variants)
+    rules = RULE_SETS[original.target.kind]
+    inexact = rules.inexact if algebra else ()
+    others = [
+        *(other for make in inexact for other in make(plain)),
+        *(other for make in rules.alternatives for other in make(plain, rules.instructions)),
+    ]
+    for other in others:
+        parted = partition(other.draft, {*other.claimed, *kept}, rules.instructions)
+        for variants in _combined(_ways(parted, rules), MAX_OTHER):
+            plan = _plan(parted.draft, variants)
             if other.wanted(plan.choices):
                 yield Plan(
                     f"{other.name}:{plan.name}",
                     (other.choice, *plan.choices),
-                    start,
+                    plan.start,
                     (*other.before, *plan.steps, *other.after),
                 )
-    start, ways = groups(plain, kept)
-    for variants in _combined(ways, MAX_SKETCHES):
-        yield _plan(start, variants)
+    parted = partition(plain, kept, rules.instructions)
+    for variants in _combined(_ways(parted, rules), MAX_SKETCHES):
+        yield _plan(parted.draft, variants)
     if by_hand:
         yield Plan("written", (RuleChoice("written"),), original)
+
+
+def _ways(parted: Partition, rules: RuleSet) -> list[list[list[Variant]]]:
+    """The variants of each group, for each way to part a program."""
+    made: dict[Group, list[Variant]] = {}
+    for groups in parted.ways:
+        for group in groups:
+            if group not in made:
+                variants = rules.variants(parted.draft, group)
+                made[group] = [_with_views_inlined(v, group, parted.views) for v in variants]
+    return [[made[group] for group in groups] for groups in parted.ways]
+
+
+def _with_views_inlined(
+    variant: Variant, group: Group, views: Mapping[Label, Sequence[Label]]
+) -> Variant:
+    """The variant, which ends with computing the views of its group inline.
+
+    Other groups come after that: tiles of what they compute are no longer known to be whole.
+    """
+    own = [view for label in group.labels for view in views.get(label, ())]
+
+    def inline_views(draft: Draft) -> None:
+        for view in own:
+            draft.schedule.compute_inline(view)
+
+    return replace(variant, steps=(*variant.steps, inline_views)) if own else variant
 
 
 def _plan(start: Draft, variants: list[Variant]) -> Plan:

@@ -31,26 +31,24 @@ from ..structure import (
     spatial,
 )
 from . import dot_product, tile_unit
-from .alternative import Alternative
 from .canonicalise import is_plain
-from .dot_product import dot_variants
 from .elementwise import elementwise_variants
-from .tile_unit import matrix_variants
+from .rule import Alternative, Group, GroupKind, Rule, any_variant
 
 
-def channels_last(draft: Draft) -> Iterator[Alternative]:
-    """The program with channels last where units can do the contraction then, and not before."""
+def channels_last(draft: Draft, instructions: tuple[Rule, ...]) -> Iterator[Alternative]:
+    """The program with channels last where instructions can do the contraction then, not before."""
     copies: list[Label] = []
     for block in in_order(draft.func):
         plain = has_reduction(block) and is_plain(draft.func, block)
-        if not plain or _fits(draft, block):
+        if not plain or any_variant(instructions, draft, [block]):
             continue
         trial = draft.copy()
         try:
             created = _put_last(trial.schedule, trial.handle(block.label))
         except ScheduleError:
             continue
-        if created and _fits(trial, trial.block(block.label)):
+        if created and any_variant(instructions, trial, [trial.block(block.label)]):
             draft = trial
             copies.append(created[0])
     if copies:
@@ -64,14 +62,10 @@ def _uses_unit(choices: Collection[RuleChoice]) -> bool:
     return any(choice.rule in (tile_unit.RULE, dot_product.RULE) for choice in choices)
 
 
-def _fits(draft: Draft, block: Block) -> bool:
-    """Whether a unit of the target can compute a block."""
-    return any(any(variants(draft, [block])) for variants in (matrix_variants, dot_variants))
-
-
 def _turn(draft: Draft, label: Label) -> None:
     """Schedule the copy that puts the channels of an input last."""
-    variant = next(elementwise_variants(draft, draft.block(label)))
+    group = Group(GroupKind.ELEMENTWISE, (draft.block(label),))
+    variant = next(elementwise_variants(draft, group))
     for step in variant.steps:
         step(draft)
 

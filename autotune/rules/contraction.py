@@ -49,8 +49,8 @@ from .digits import lay_out_digits
 from .elementwise import schedule_following
 from .joining import flatten
 from .packing import Packed, pack, packings, schedule_copy
+from .rule import Group, GroupKind, Variant
 from .tiles import RegisterTile, fewest_registers, sample_tile, vector_variables, write_back
-from .variant import Variant
 
 MIN_REDUCTION_STEPS = 8
 """Steps of the reduction in a part of it, at least."""
@@ -79,14 +79,15 @@ class Plan:
     blocked: bool = False
 
 
-def contraction_variants(draft: Draft, members: Sequence[Block]) -> Iterator[Variant]:
+def contraction_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """A variant for each way of vectorising, packing and cutting the reduction.
 
     What is packed along vectors is `local`: packed tile by tile.
     """
-    main = members[0]
+    if group.kind is not GroupKind.CONTRACTION:
+        return
+    main, labels = group.members[0], group.labels
     inputs = inputs_of(main)
-    labels = [b.label for b in members]
     vectors = vector_variables(main, draft.target)
     for plan in _plans(main, vectors):
         along = [inputs[n] for n, by in plan.packs if by is plan.vector]

@@ -37,8 +37,8 @@ from ..structure import (
     worth_packing,
 )
 from .elementwise import schedule_elementwise, schedule_following
+from .rule import Group, GroupKind, Variant
 from .tiles import RegisterTile, sample_tile, tile_variables, write_back
-from .variant import Variant
 
 RULE = "dot_product"
 
@@ -95,13 +95,15 @@ class Plan:
         )
 
 
-def dot_variants(draft: Draft, members: Sequence[Block]) -> Iterator[Variant]:
+def dot_product_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """Variants that use the instruction of the target that takes the fewest vectors, if any fits.
 
     The input that the lanes share is read as it is where its groups lie together, or packed by rows
     of the register tile.
     """
-    main = members[0]
+    if group.kind is not GroupKind.CONTRACTION:
+        return
+    main = group.members[0]
     known = [d for d in DOTS if instruction(draft.target, d.dtypes, d.lanes, d.group) is not None]
     plans = [plan for plan in (find_plan(main, dot) for dot in known) if plan is not None]
     if not plans:
@@ -109,7 +111,7 @@ def dot_variants(draft: Draft, members: Sequence[Block]) -> Iterator[Variant]:
     size = extents(main)
     plan = min(plans, key=lambda p: (-(-size[p.vector] // p.dot.lanes), p.dot.lanes))
     shared, name = plan.shared, plan.dot.intrin
-    apply = functools.partial(schedule_dot, labels=[b.label for b in members])
+    apply = functools.partial(schedule_dot, labels=group.labels)
     if worth_packing(main, shared) and plan.deep in shared.plain:
         for rows in [v for v in tile_variables(main, plan.vector) if v in shared.plain][:1]:
             packed = functools.partial(apply, plan=replace(plan, rows=rows))

@@ -14,19 +14,23 @@ from ..sketch import Draft, RuleChoice, Step
 from ..structure import Input, extents, grouped, inputs_of, output_of, spatial
 from .common import attempt, elements, lanes_for, nbytes, powers, unroll_hint, widest
 from .register_transpose import turn_in_squares
-from .variant import Variant
+from .rule import Group, GroupKind, Variant
 
 MAX_UNROLL = 8
 AHEAD = 32
 """How many vectors ahead inputs are asked for that come from memory."""
 
 
-def elementwise_variants(draft: Draft, block: Block) -> Iterator[Variant]:
+def elementwise_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """One loop for all elements, or rows of vectors, or tiles where an input is transposed.
 
     A result that does not fit the second level of cache can be written past all of them. What one
     reduction alone reads, each part of it in one iteration of outer loops, can be computed there.
     """
+
+    if group.kind is not GroupKind.ELEMENTWISE:
+        return
+    block = group.members[-1]
 
     def rows(draft: Draft) -> None:
         schedule_elementwise(draft, draft.handle(block.label))

@@ -26,10 +26,19 @@ from ..sketch import Draft, RuleChoice
 from ..structure import extents, reduced, spatial
 from .common import fused, lanes_for, widest
 from .contraction import Plan
-from .fused_attention import MAX_BAND, Band, band_plans, contract, ends_of, row_above, row_bytes
+from .fused_attention import (
+    MAX_BAND,
+    Band,
+    band_of,
+    band_plans,
+    contract,
+    ends_of,
+    row_above,
+    row_bytes,
+)
 from .rows import schedule_reduction, schedule_spatial
+from .rule import Group, Variant
 from .tiles import MAX_VECTORS
-from .variant import Variant
 
 SMALLEST = 32
 """The least part of the second cache that a piece of a band takes."""
@@ -37,11 +46,14 @@ SHORTEST = 8
 """Pieces are multiples of so many vectors of keys: steps along a row take up to so many."""
 
 
-def key_variants(draft: Draft, band: Band) -> Iterator[Variant]:
+def flash_attention_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """The chain in bands by pieces of the keys, where the second cache holds no full band of rows.
 
     There must be pieces of whole vectors that make up a row.
     """
+    band = band_of(draft, group)
+    if band is None:
+        return
     if row_bytes(band) * MAX_BAND <= draft.target.l2_bytes or not _takes_pieces(draft, band):
         return
     exps = band.chain[1]

@@ -34,8 +34,8 @@ from .common import fused, powers
 from .contraction import Plan, decide_tile, in_registers, unrolled
 from .packing import pack, packings, schedule_copy
 from .rows import row_dimensions, schedule_reduction, schedule_spatial
+from .rule import Group, GroupKind, Variant
 from .tiles import MAX_TILE, RegisterTile, write_back
-from .variant import Variant
 
 MAX_BAND = 256
 """Rows of a band. Of more rows the operands of the contractions are read less often, which hardly
@@ -78,6 +78,14 @@ def find_band(func: Func, chain: Sequence[Block], contractions: Sequence[Block])
     if not count or above is None or below is None:
         return None
     return Band(first, tuple(chain), second, count, (above, below))
+
+
+def band_of(draft: Draft, group: Group) -> Band | None:
+    """The band that a group is; `None` for another group."""
+    if group.kind is not GroupKind.ATTENTION:
+        return None
+    first, *chain, second = group.members
+    return find_band(draft.func, chain, [first, second])
 
 
 def _serves(func: Func, block: Block, readers: set[Label]) -> bool:
@@ -127,8 +135,11 @@ def _row_below(last: Block, second: Block, count: int) -> Var | None:
     return row if fits and all(v in inner for v in numbers[count:]) else None
 
 
-def band_variants(band: Band) -> Iterator[Variant]:
+def fused_attention_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """The chain in bands, with what the vectors of the first contraction run along packed."""
+    band = band_of(draft, group)
+    if band is None:
+        return
     name, plans = band_plans(band)
     choice = RuleChoice.of("fused_attention", pack=bool(name))
     yield Variant(choice, f"band{name}", (functools.partial(_apply, band=band, plans=plans),))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
 from ...errors import ScheduleError
 from ...schedule.blocks import has_reduction, region_buffers
@@ -30,57 +30,57 @@ from ..structure import (
     reuses,
     vector_choices,
 )
-from .contraction import contraction_variants
-from .dot_product import dot_variants
-from .elementwise import elementwise_variants
-from .flash_attention import key_variants
-from .fused_attention import band_variants, find_band
+from .fused_attention import find_band
 from .joining import join
-from .online import online_variants
-from .ordered import ordered_variants
-from .rows import row_dimensions, rows_variants
-from .tile_unit import matrix_variants
-from .variant import Variant
+from .rows import row_dimensions
+from .rule import Group, GroupKind, Rule, any_variant
 
 
-def groups(draft: Draft, kept: Collection[Label] = ()) -> tuple[Draft, list[list[list[Variant]]]]:
-    """The prepared draft, and ways to part its program: the variants of each group of blocks.
+@dataclass(frozen=True)
+class Partition:
+    """A prepared draft whose blocks are in groups, in one way or several.
 
-    It is prepared by inlining, telling apart what a product reads of one buffer, and joining
-    variables. Groups that make a band are one group in the first way. The blocks `kept` are left to
-    the caller.
+    `views` are copies that stand for what a block reads of one buffer at several places.
+    """
+
+    draft: Draft
+    ways: list[list[Group]]
+    views: Mapping[Label, Sequence[Label]]
+
+
+def partition(
+    draft: Draft, kept: Collection[Label] = (), instructions: tuple[Rule, ...] = ()
+) -> Partition:
+    """Part a program into groups of blocks that are scheduled together.
+
+    It is prepared by inlining, telling apart what a product reads of one buffer, and joining the
+    variables of contractions that no rule of `instructions` is for. Groups that make an attention
+    are one group in the first way. The blocks `kept` are left to the caller.
     """
     draft = _inline(draft.copy(), kept)
     draft, views = _tell_apart(draft, kept)
-    taken = {*kept, *(copy for copies in views.values() for copy in copies)}
+    claimed = {*kept, *(copy for copies in views.values() for copy in copies)}
     parts: list[list[Label]] = []
     for block in reversed(in_order(draft.func)):
-        if block.label not in taken:
-            parts.append([m.label for m in _members(draft.func, block, taken)])
-            taken |= set(parts[-1])
-    draft = _join(draft, parts)
-    members = [[draft.block(label) for label in labels] for labels in parts]
-    single = [_with_views(_variants(draft, blocks), blocks, views) for blocks in members]
-    banded = _banded(draft, members, single, views)
-    return draft, [single] if banded is None else [banded, single]
+        if block.label not in claimed:
+            parts.append([m.label for m in _members(draft.func, block, claimed)])
+            claimed |= set(parts[-1])
+    draft = _join(draft, parts, instructions)
+    groups = [_group([draft.block(label) for label in labels]) for labels in parts]
+    attention = _with_attention(draft.func, groups)
+    return Partition(draft, [groups] if attention is None else [attention, groups], views)
 
 
-Views = Mapping[Label, Sequence[Label]]
-"""The copies that stand for what a block reads of one buffer at several places."""
-
-
-def _with_views(variants: list[Variant], members: Sequence[Block], views: Views) -> list[Variant]:
-    """Variants that end with computing the views of their members inline.
-
-    Other groups come after that: tiles of what they compute are no longer known to be whole.
-    """
-    own = [view for b in members for view in views.get(b.label, ())]
-
-    def inline_views(draft: Draft) -> None:
-        for view in own:
-            draft.schedule.compute_inline(view)
-
-    return [replace(v, steps=(*v.steps, inline_views)) for v in variants] if own else variants
+def _group(members: list[Block]) -> Group:
+    anchor = members[0] if _is_contraction(members[0]) else members[-1]
+    kind = GroupKind.ELEMENTWISE
+    if is_ordered(anchor):
+        kind = GroupKind.ORDERED
+    elif _is_contraction(anchor):
+        kind = GroupKind.CONTRACTION
+    elif any(map(has_reduction, members)):
+        kind = GroupKind.ROWS
+    return Group(kind, tuple(members))
 
 
 def _tell_apart(draft: Draft, kept: Collection[Label]) -> tuple[Draft, dict[Label, list[Label]]]:
@@ -102,26 +102,23 @@ def _tell_apart(draft: Draft, kept: Collection[Label]) -> tuple[Draft, dict[Labe
     return draft, views
 
 
-def _banded(
-    draft: Draft, members: list[list[Block]], apart: list[list[Variant]], views: Views
-) -> list[list[Variant]] | None:
-    """The variants with those of a band in the place of its groups, where there is one."""
+def _with_attention(func: Func, groups: list[Group]) -> list[Group] | None:
+    """The groups with an attention in the place of its parts, where there is one."""
     contractions = [
-        blocks[0] for blocks in members if len(blocks) == 1 and _is_contraction(blocks[0])
+        g.members[0] for g in groups if g.kind is GroupKind.CONTRACTION and len(g.members) == 1
     ]
-    for blocks in members:
-        if _is_contraction(blocks[0]) or not any(has_reduction(b) for b in blocks):
-            continue
-        band = find_band(draft.func, blocks, contractions)
+    for group in groups:
+        band = None
+        if group.kind is GroupKind.ROWS:
+            band = find_band(func, group.members, contractions)
         if band is not None:
             labels = {b.label for b in band.members}
-            rest = [v for b, v in zip(members, apart, strict=True) if b[0].label not in labels]
-            variants = [*key_variants(draft, band), *band_variants(band)]
-            return [_with_views(variants, band.members, views), *rest]
+            rest = [g for g in groups if g.labels[0] not in labels]
+            return [Group(GroupKind.ATTENTION, band.members), *rest]
     return None
 
 
-def _join(draft: Draft, parts: list[list[Label]]) -> Draft:
+def _join(draft: Draft, parts: list[list[Label]], instructions: tuple[Rule, ...]) -> Draft:
     """The draft with the variables of contractions joined."""
     before = draft.func
     for labels in parts:
@@ -129,7 +126,7 @@ def _join(draft: Draft, parts: list[list[Label]]) -> Draft:
         if not _is_contraction(members[0]):
             continue
         # What instructions that add up products are given is padded, which asks for plain indices.
-        if any(any(variants(draft, members)) for variants in (matrix_variants, dot_variants)):
+        if any_variant(instructions, draft, members):
             continue
         trial = draft.copy()
         try:
@@ -237,18 +234,3 @@ def _rows_read(
                 return None
             found = own
     return None if others else found
-
-
-def _variants(draft: Draft, members: list[Block]) -> list[Variant]:
-    anchor = members[0] if _is_contraction(members[0]) else members[-1]
-    if is_ordered(anchor):
-        return list(ordered_variants(draft, members))
-    if _is_contraction(anchor):
-        return [
-            *matrix_variants(draft, members),
-            *dot_variants(draft, members),
-            *contraction_variants(draft, members),
-        ]
-    if any(has_reduction(m) for m in members):
-        return [*online_variants(draft, members), *rows_variants(draft, members)]
-    return list(elementwise_variants(draft, members[-1]))

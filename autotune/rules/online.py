@@ -27,7 +27,7 @@ from ..sketch import Draft, RuleChoice
 from ..structure import consumers, extents, is_expensive, output_of, reduced
 from .common import fused, lanes_for
 from .rows import row_dimensions, schedule_reduction, schedule_spatial
-from .variant import Variant
+from .rule import Group, GroupKind, Variant
 
 _IN_PIECES = (Schedule.online_softmax, Schedule.online_variance)
 _UNROLLED = 8
@@ -47,13 +47,14 @@ class _Statistics:
     length: int
 
 
-def online_variants(draft: Draft, members: Sequence[Block]) -> Iterator[Variant]:
+def online_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """The chain with the statistics of its rows found in one pass, where a row is too long."""
-    count = row_dimensions(draft.func, members[-1])
-    statistics = _statistics(draft, members)
+    if group.kind is not GroupKind.ROWS:
+        return
+    count = row_dimensions(draft.func, group.members[-1])
+    statistics = _statistics(draft, group.members)
     if count and statistics is not None:
-        labels = [b.label for b in members]
-        apply = functools.partial(_apply, count=count, statistics=statistics, labels=labels)
+        apply = functools.partial(_apply, count=count, statistics=statistics, labels=group.labels)
         yield Variant(RuleChoice("online"), "online", (apply,))
 
 

@@ -9,21 +9,23 @@ primitives refuse stays as it is.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import takewhile
 
 from ...errors import ScheduleError
 from ...schedule.find import find_block
-from ...tir.ir import Block, IterKind, Label, Var
+from ...tir.ir import IterKind, Label, Var
 from ..sketch import Draft, RuleChoice
 from ..structure import extents
 from .common import attempt, lanes_for, widest
-from .variant import Variant
+from .rule import Group, GroupKind, Variant
 
 
-def ordered_variants(_draft: Draft, members: Sequence[Block]) -> Iterator[Variant]:
+def ordered_variants(_draft: Draft, group: Group) -> Iterator[Variant]:
     """One schedule without decisions."""
-    apply = functools.partial(schedule_ordered, label=members[-1].label)
+    if group.kind is not GroupKind.ORDERED:
+        return
+    apply = functools.partial(schedule_ordered, label=group.labels[-1])
     yield Variant(RuleChoice("ordered"), "ordered", (apply,))
 
 

@@ -21,7 +21,7 @@ from ...tir.ir import Block, Func, IterKind, Label, Var
 from ..sketch import Draft, RuleChoice
 from ..structure import extents, in_order, inputs_of, is_expensive, reduced, spatial
 from .common import fused, lanes_for, unroll_hint, widest
-from .variant import Variant
+from .rule import Group, GroupKind, Variant
 
 
 def row_dimensions(func: Func, last: Block) -> int | None:
@@ -52,11 +52,13 @@ def row_dimensions(func: Func, last: Block) -> int | None:
     return len(rows)
 
 
-def rows_variants(draft: Draft, members: Sequence[Block]) -> Iterator[Variant]:
+def rows_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """The chain computed row by row, and the next row of what it reads prefetched meanwhile."""
-    count = row_dimensions(draft.func, members[-1]) or 0
-    labels = [b.label for b in members]
-    prefetched = _prefetched(draft, members) if count else None
+    if group.kind is not GroupKind.ROWS:
+        return
+    count = row_dimensions(draft.func, group.members[-1]) or 0
+    labels = group.labels
+    prefetched = _prefetched(draft, group.members) if count else None
 
     def apply(draft: Draft, prefetched: tuple[Label, int] | None) -> None:
         sch = draft.schedule

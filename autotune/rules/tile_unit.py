@@ -28,8 +28,8 @@ from .common import attempt, lanes_for, powers, widest
 from .dot_product import Dot, Plan, find_plan, layout, place_pads, schedule_groups, schedule_packed
 from .elementwise import input_along, runs_across, schedule_elementwise, schedule_following
 from .register_transpose import turn_in_squares
+from .rule import Group, GroupKind, Variant
 from .tiles import MAX_MIDDLE, RegisterTile, tile_variables
-from .variant import Variant
 
 RULE = "tile_unit"
 MAX_PADDED = 8.0
@@ -68,12 +68,14 @@ class Matrices:
         return {self.rows: TILE_ROWS, plan.vector: TILE_ROWS, plan.deep: steps}
 
 
-def matrix_variants(draft: Draft, members: Sequence[Block]) -> Iterator[Variant]:
+def tile_unit_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """Variants that use the unit of the target for matrices, if it has one and padding is little.
 
     Rows are read as they are where their steps lie together, or packed.
     """
-    main = members[0]
+    if group.kind is not GroupKind.CONTRACTION:
+        return
+    main = group.members[0]
     for dot in UNITS:
         if instruction(draft.target, dot.dtypes) is None:
             continue
@@ -81,7 +83,7 @@ def matrix_variants(draft: Draft, members: Sequence[Block]) -> Iterator[Variant]
         rows = None if plan is None else _rows(main, plan)
         if plan is None or rows is None:
             continue
-        apply = functools.partial(schedule_matrices, labels=[b.label for b in members])
+        apply = functools.partial(schedule_matrices, labels=group.labels)
         if plan.shared.strides.get(plan.deep) == 1:
             read = functools.partial(apply, matrices=Matrices(plan, rows))
             choice = RuleChoice.of(RULE, instruction=dot.intrin, pack=False)

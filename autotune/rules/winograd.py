@@ -24,9 +24,9 @@ from ...target import Target
 from ...tir.ir import Block, Buffer, Label, Var
 from ..sketch import Draft, RuleChoice, Step
 from ..structure import consumers, extents, in_order, is_injective, reduced
-from .alternative import Alternative
 from .common import fused, lanes_for, widest
 from .elementwise import schedule_elementwise
+from .rule import Alternative
 
 FEWEST_CHANNELS = 8
 """With fewer of them the transforms outweigh the products that are saved."""

@@ -1,0 +1,33 @@
+"""The rules for processors."""
+
+from __future__ import annotations
+
+from .channels import channels_last
+from .contraction import contraction_variants
+from .dot_product import dot_product_variants
+from .elementwise import elementwise_variants
+from .flash_attention import flash_attention_variants
+from .fused_attention import fused_attention_variants
+from .online import online_variants
+from .ordered import ordered_variants
+from .rows import rows_variants
+from .rule import RuleSet
+from .tile_unit import tile_unit_variants
+from .winograd import winograd_alternatives
+
+RULES = RuleSet(
+    rules=(
+        ordered_variants,
+        flash_attention_variants,
+        fused_attention_variants,
+        tile_unit_variants,
+        dot_product_variants,
+        contraction_variants,
+        online_variants,
+        rows_variants,
+        elementwise_variants,
+    ),
+    instructions=(tile_unit_variants, dot_product_variants),
+    alternatives=(channels_last,),
+    inexact=(winograd_alternatives,),
+)

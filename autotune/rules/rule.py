@@ -1,0 +1,88 @@
+"""What a sketch rule is: a function from a group of blocks to variants of scheduling it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from ...tir.ir import Block, Label
+from ..sketch import Draft, RuleChoice, Step
+
+
+class GroupKind(Enum):
+    """What the blocks of a group compute together."""
+
+    ORDERED = "iterations that run in their order alone"
+    CONTRACTION = "a contraction, and the spatial block that follows it"
+    ROWS = "a chain that shares its rows"
+    ATTENTION = "two contractions with a chain of rows between them"
+    ELEMENTWISE = "a spatial block"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Blocks that are scheduled together, in program order."""
+
+    kind: GroupKind
+    members: tuple[Block, ...]
+
+    @property
+    def labels(self) -> list[Label]:
+        return [b.label for b in self.members]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What a rule decided for a group, and the steps that carry it out, in turn.
+
+    `name` is for people. Variants that begin alike share their first steps.
+    """
+
+    choice: RuleChoice
+    name: str
+    steps: tuple[Step, ...]
+
+
+Rule = Callable[[Draft, Group], Iterator[Variant]]
+"""The variants of a group, the most promising first; none where the rule is not for it."""
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A draft that computes a program in another way.
+
+    The blocks `claimed` are scheduled by steps of the alternative itself, `before` and `after`
+    those of the other groups. `wanted` says by what was chosen for these which sketches count.
+    """
+
+    name: str
+    choice: RuleChoice
+    draft: Draft
+    claimed: Collection[Label] = ()
+    before: Sequence[Step] = ()
+    after: Sequence[Step] = ()
+    wanted: Callable[[Collection[RuleChoice]], bool] = lambda _: True
+
+
+@dataclass(frozen=True)
+class RuleSet:
+    """The rules for a kind of target, each list in the order in which its rules are tried.
+
+    `instructions` are those of `rules` whose variants compute tiles by an instruction. `inexact`
+    alternatives are the same over the reals alone.
+    """
+
+    rules: tuple[Rule, ...]
+    instructions: tuple[Rule, ...] = ()
+    alternatives: tuple[Callable[[Draft, tuple[Rule, ...]], Iterator[Alternative]], ...] = ()
+    inexact: tuple[Callable[[Draft], Iterator[Alternative]], ...] = ()
+
+    def variants(self, draft: Draft, group: Group) -> list[Variant]:
+        return [variant for rule in self.rules for variant in rule(draft, group)]
+
+
+def any_variant(rules: Collection[Rule], draft: Draft, members: Sequence[Block]) -> bool:
+    """Whether one of the rules has a variant of a contraction."""
+    group = Group(GroupKind.CONTRACTION, tuple(members))
+    return any(any(True for _ in rule(draft, group)) for rule in rules)
