@@ -29,6 +29,7 @@ from .errors import (
 
 if TYPE_CHECKING:
     from . import ops
+    from .autotune.draft import Draft
     from .autotune.own_rules import sketch_rule
     from .autotune.tune import tune
     from .compile import build, build_library
@@ -51,6 +52,7 @@ __all__ = [
     "ArtifactError",
     "BuildError",
     "DatabaseError",
+    "Draft",
     "Func",
     "IRError",
     "KernelError",
@@ -96,6 +98,7 @@ _HOMES = {
     "require": ".schedule.require",
     "register_intrin": ".tir.intrinsics",
     "script": ".tir.script",
+    "Draft": ".autotune.draft",
     "sketch_rule": ".autotune.own_rules",
     "tune": ".autotune.tune",
 }

@@ -8,79 +8,20 @@ legal, `prune` which of them are worth a measurement.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from ..errors import ScheduleError, TuningError
 from ..schedule import Schedule, Trace
-from ..schedule.find import blocks_in, find_block
 from ..schedule.primitive import find_primitive
 from ..schedule.require import Space
 from ..target import Target
-from ..tir.ir import Block, Expr, Func, Label, Var
+from ..tir.ir import Expr, Func, Var
+from .draft import Draft, RuleChoice, Step, generator_of
 from .garbage import collected_later
-from .own_rules import schedules_by_own_rules
+from .own_rules import drafts_by_own_rules
 
 _log = logging.getLogger(__name__)
-
-
-MAP_OUTER: dict[str, Callable[[Schedule, Var], None]] = {"cpu": Schedule.parallel}
-"""How a kind of target runs the iterations of an outermost loop."""
-
-
-@dataclass(eq=False)
-class Draft:
-    """A symbolic schedule that rules work on, and the limits that they put on its decisions.
-
-    Labels of blocks and variables of loops stay valid in copies: a rule looks at the program as it
-    is scheduled so far, decides, and goes on. `handoff` is what one step of a rule leaves for a
-    later one, by block.
-    """
-
-    schedule: Schedule
-    target: Target
-    prune: list[tuple[str, Expr]] = field(default_factory=list)
-    handoff: dict[Label, Any] = field(default_factory=dict)
-
-    @property
-    def func(self) -> Func:
-        """The program as it is scheduled so far."""
-        return self.schedule.func
-
-    def block(self, label: Label) -> Block:
-        """A block of the program as it is scheduled so far."""
-        return find_block(self.func, label)
-
-    def handle(self, label: Label) -> Label:
-        """A block as the schedule's steps take it: one of the original program is asked for."""
-        for position, block in enumerate(blocks_in(self.schedule.original.body)):
-            if block.label is label:
-                return self.schedule.get_block(position)
-        return label
-
-    def copy(self) -> Draft:
-        """An independent draft in the same state, with the same decision variables."""
-        return Draft(self.schedule.copy(), self.target, list(self.prune), dict(self.handoff))
-
-    def map_outer(self, *loops: Var) -> Var:
-        """Spread the iterations of the outermost loops over what the target runs at once.
-
-        The loops follow each other inwards; the one loop made of them is returned.
-        """
-        loop = self.schedule.fuse(*loops) if len(loops) > 1 else loops[0]
-        MAP_OUTER[self.target.kind](self.schedule, loop)
-        return loop
-
-    def limit(self, name: str, condition: bool | Expr) -> None:
-        """Call rows hopeless for which `condition` does not hold.
-
-        Raises `ScheduleError` where it holds for none.
-        """
-        if isinstance(condition, Expr):
-            self.prune.append((name, condition))
-        elif not condition:
-            raise ScheduleError("no candidate is worth measuring: {0}", name)
 
 
 @dataclass(frozen=True)
@@ -126,44 +67,6 @@ class Sketch:
         return tuple(self.space.bounds)
 
 
-Option = bool | int | str | tuple["Option", ...]
-
-
-@dataclass(frozen=True)
-class RuleChoice:
-    """A rule and the options that it decided on, by name.
-
-    Options count variables and inputs by their positions in a block, never by the names of tensors:
-    the same choice for another size of a program, or under other names, is equal.
-    """
-
-    rule: str
-    options: tuple[tuple[str, Option], ...] = ()
-
-    @staticmethod
-    def of(rule: str, **options: Option) -> RuleChoice:
-        return RuleChoice(rule, tuple(sorted(options.items())))
-
-    def __str__(self) -> str:
-        values = ", ".join(f"{name}={_option_text(value)}" for name, value in self.options)
-        return f"{self.rule}({values})" if values else self.rule
-
-
-def _option_text(value: Option) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_option_text, value))}]"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def generator_of(choices: Iterable[RuleChoice]) -> str:
-    """The choices that make a sketch, as text."""
-    return "+".join(map(str, choices))
-
-
-Step = Callable[[Draft], None]
-"""A part of a rule that changes a draft. Raises `ScheduleError` where it cannot."""
-
-
 @collected_later()
 def sketches(
     func: Func,
@@ -186,7 +89,8 @@ def sketches(
     made = []
     refused: list[str] = []
     drafts = _Drafts()
-    for plan in plans(Draft(Schedule(func, symbolic=True), target), algebra=algebra):
+    original = Draft(Schedule(func, symbolic=True), target)
+    for plan in plans(original, algebra=algebra):
         if only is not None and not only(generator_of(plan.choices)):
             continue
         try:
@@ -196,9 +100,9 @@ def sketches(
             continue
         sketch = Sketch.of(draft.schedule, plan.name)
         made.append(replace(sketch, choices=plan.choices, prune=tuple(draft.prune)))
-    for name, schedule in schedules_by_own_rules(func, target):
+    for name, draft in drafts_by_own_rules(original):
         if only is None or only(name):
-            made.append(Sketch.of(schedule, name))
+            made.append(replace(Sketch.of(draft.schedule, name), prune=tuple(draft.prune)))
     if not made and only is None:
         _log.warning("no rule makes a schedule for %s: left as written", func.name)
         _log.info("%s", "\n".join(refused))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ...schedule.find import loops_in
 from ...tir.ir import Label
-from ..sketch import Draft, RuleChoice, Step
+from ..draft import Draft, RuleChoice, Step
 from ..structure import in_order
 from . import cpu
 from .canonicalise import is_plain, needs_nests, separate_nests

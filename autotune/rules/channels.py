@@ -19,7 +19,7 @@ from ...schedule.blocks import has_reduction, readers_of
 from ...schedule.find import find_block
 from ...schedule.index_map import IndexMap
 from ...tir.ir import Block, Label, Var
-from ..sketch import Draft, RuleChoice
+from ..draft import Draft, RuleChoice
 from ..structure import (
     Input,
     extents,

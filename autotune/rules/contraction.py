@@ -33,7 +33,7 @@ from ...schedule.blocks import free_vars
 from ...schedule.find import find_block
 from ...target import Target
 from ...tir.ir import Block, Dim, Label, Var, ceildiv, product
-from ..sketch import Draft, RuleChoice
+from ..draft import Draft, RuleChoice
 from ..structure import (
     Input,
     extents,

@@ -23,7 +23,7 @@ from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...schedule.reductions import match_reduction
 from ...tir.ir import Binary, Block, Buffer, Cast, Expr, Label, Load, Op, Var
-from ..sketch import Draft, RuleChoice
+from ..draft import Draft, RuleChoice
 from ..structure import (
     Input,
     extents,

@@ -22,7 +22,7 @@ from ...schedule import Schedule
 from ...schedule.blocks import has_reduction
 from ...schedule.find import find_block
 from ...tir.ir import Dim, Label, Var
-from ..sketch import Draft, RuleChoice
+from ..draft import Draft, RuleChoice
 from ..structure import extents, reduced, spatial
 from .common import fused, lanes_for, widest
 from .contraction import Plan

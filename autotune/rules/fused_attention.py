@@ -20,7 +20,7 @@ from ...schedule import Schedule
 from ...schedule.blocks import has_reduction, region_buffers
 from ...schedule.find import find_block
 from ...tir.ir import Block, Dim, Func, Label, Var
-from ..sketch import Draft, RuleChoice
+from ..draft import Draft, RuleChoice
 from ..structure import (
     consumers,
     extents,

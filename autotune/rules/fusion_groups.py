@@ -15,7 +15,7 @@ from ...errors import ScheduleError
 from ...schedule.blocks import has_reduction, region_buffers
 from ...schedule.find import find_block
 from ...tir.ir import Block, Func, Label, Var
-from ..sketch import Draft
+from ..draft import Draft
 from ..structure import (
     consumers,
     divides,

@@ -15,7 +15,7 @@ from itertools import takewhile
 from ...errors import ScheduleError
 from ...schedule.find import find_block
 from ...tir.ir import IterKind, Label, Var
-from ..sketch import Draft, RuleChoice
+from ..draft import Draft, RuleChoice
 from ..structure import extents
 from .common import attempt, lanes_for, widest
 from .rule import Group, GroupKind, Variant

@@ -21,7 +21,7 @@ from ...schedule.index_map import IndexMap
 from ...target import Target
 from ...tir.ir import Block, Const, Dim, Label, Var
 from ...tir.visit import walk
-from ..sketch import Draft
+from ..draft import Draft
 from ..structure import inputs_of, reduced, worth_packing
 from .register_transpose import turn_in_squares
 from .tiles import tile_variables

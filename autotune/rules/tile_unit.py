@@ -22,7 +22,7 @@ from ...codegen.llvm_matmul import TILE_REGISTERS, TILE_ROWS, instruction
 from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...tir.ir import Block, Buffer, Dim, Label, Var
-from ..sketch import Draft, RuleChoice
+from ..draft import Draft, RuleChoice
 from ..structure import extents, inputs_of, matched, output_of, reduced, spatial, worth_packing
 from .common import attempt, lanes_for, powers, widest
 from .dot_product import Dot, Plan, find_plan, layout, place_pads, schedule_groups, schedule_packed

@@ -22,7 +22,7 @@ from ...schedule.find import find_block
 from ...schedule.minimal_filtering import ALGORITHMS, WINDOW
 from ...target import Target
 from ...tir.ir import Block, Buffer, Label, Var
-from ..sketch import Draft, RuleChoice, Step
+from ..draft import Draft, RuleChoice, Step
 from ..structure import consumers, extents, in_order, is_injective, reduced
 from .common import fused, lanes_for, widest
 from .elementwise import schedule_elementwise

@@ -11,9 +11,10 @@ import pytest
 
 from tilewright import ops
 from tilewright.autotune.candidates import Rowspace
+from tilewright.autotune.draft import Draft
 from tilewright.autotune.rules import plans
 from tilewright.autotune.rules.canonicalise import needs_nests, separate_nests
-from tilewright.autotune.sketch import Draft, sketches
+from tilewright.autotune.sketch import sketches
 from tilewright.codegen.detect import resolve
 from tilewright.schedule import Schedule
 from tilewright.tir.equality import structural_equal

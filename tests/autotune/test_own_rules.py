@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tilewright import Schedule, Target, TuningDatabase, TuningError, build, ops, require, tune
+from tilewright import Draft, Target, TuningDatabase, TuningError, build, ops, require, tune
 from tilewright.autotune import own_rules
 from tilewright.autotune import tune as tuning
+from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.own_rules import SKETCH_RULES, sketch_rule
 from tilewright.autotune.search import Search
 from tilewright.autotune.sketch import sketches
@@ -38,7 +40,8 @@ def none_left() -> Iterator[None]:
     SKETCH_RULES.update(rules)
 
 
-def rows_of_vectors(sch: Schedule, target: Target) -> None:
+def rows_of_vectors(draft: Draft) -> None:
+    sch = draft.schedule
     loops = sch.get_loops(sch.get_block("C"))
     require(len(loops) == 3, "{0} loops around C; expected 3", len(loops))
     _, lanes = sch.split(loops[1], factors=sch.sample_perfect_tile(loops[1], 2, 32))
@@ -68,13 +71,13 @@ def test_a_rule_is_not_for_every_program() -> None:
     programs = [ops.softmax_func(8, 64), ops.matmul_func(16, 16, 16, batch=2)]
     before = [names(func) for func in programs]
     sketch_rule(rows_of_vectors)
-    sketch_rule(lambda sch, target: None)
+    sketch_rule(lambda draft: None)
     assert [names(func) for func in programs] == before
 
 
 def test_a_rule_that_fails_says_so() -> None:
-    def careless(sch: Schedule, target: Target) -> None:
-        _i, _j = sch.get_loops(sch.get_block("C"))
+    def careless(draft: Draft) -> None:
+        _i, _j = draft.schedule.get_loops(draft.schedule.get_block("C"))
 
     sketch_rule(careless)
     with pytest.raises(TuningError, match="sketch rule careless fails for matmul: ValueError: too"):
@@ -85,14 +88,34 @@ def test_a_rule_may_be_defined_again_but_not_another_of_its_name() -> None:
     first: list[Any] = []
     for _ in range(2):
 
-        def again(sch: Schedule, target: Target) -> None: ...
+        def again(draft: Draft) -> None: ...
 
         first.append(sketch_rule(again))
     assert SKETCH_RULES["again"] is first[1]
     elsewhere: dict[str, Any] = {"__name__": "elsewhere"}
-    exec("def again(sch, target): ...", elsewhere)
+    exec("def again(draft): ...", elsewhere)
     with pytest.raises(TuningError, match="named again exists already, in module .*test_own_rules"):
         sketch_rule(elsewhere["again"])
+
+
+def test_a_rule_takes_a_draft_alone() -> None:
+    exec("def two(sch, target): ...", elsewhere := {"__name__": "elsewhere"})
+    with pytest.raises(TuningError, match=r"sketch rule two takes \(sch, target\); expected one"):
+        sketch_rule(elsewhere["two"])  # type: ignore[arg-type]
+
+
+def test_rows_beyond_the_limits_of_a_rule_are_not_measured() -> None:
+    @sketch_rule
+    def few_lanes(draft: Draft) -> None:
+        sch = draft.schedule
+        loop = sch.get_loops(sch.get_block("C"))[1]
+        _, lanes = sch.sample_perfect_tile(loop, 2, 32)
+        draft.limit("at most eight lanes", lanes <= 8)
+        sch.split(loop, factors=[None, lanes], perfect=True)
+
+    (sketch,) = [s for s in sketches(ops.matmul_func(64, 64, 64), TARGET) if s.name == "few_lanes"]
+    rows = Rowspace(sketch).sample(np.random.default_rng(0), 100)
+    assert set(rows[:, 0].tolist()) == {1, 2, 4, 8}
 
 
 STRANGER = """
@@ -108,7 +131,8 @@ def halves(fn: Func, loop: Var, inner: Dim) -> tuple[Func, Var]:
 
 
 @tw.sketch_rule
-def halved(sch: tw.Schedule, target: tw.Target) -> None:
+def halved(draft: tw.Draft) -> None:
+    sch = draft.schedule
     loop = sch.get_loops(sch.get_block(0))[0]
     sch.halves(loop, sch.sample_perfect_tile(loop, 2)[1])
 """

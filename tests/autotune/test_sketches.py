@@ -12,12 +12,13 @@ import pytest
 
 from tilewright import dtypes, ops
 from tilewright.autotune.candidates import Rowspace
+from tilewright.autotune.draft import Draft
 from tilewright.autotune.profile import profile
 from tilewright.autotune.rules import plans
 from tilewright.autotune.rules.digits import separate_all_digits
 from tilewright.autotune.rules.fused_attention import MAX_BAND
 from tilewright.autotune.rules.tiles import tile_variables, vector_variables
-from tilewright.autotune.sketch import Draft, sketches
+from tilewright.autotune.sketch import sketches
 from tilewright.autotune.structure import extents, in_order
 from tilewright.autotune.verify import compare, slack_of, tolerance_of
 from tilewright.codegen.build import compile_func, to_module
