@@ -214,9 +214,7 @@ def ends_of(draft: Draft, band: Band, plans: tuple[Plan, Plan]) -> Ends:
 
 def _apply(draft: Draft, band: Band, plans: tuple[Plan, Plan]) -> None:
     sch, target = draft.schedule, draft.target
-    for member in band.members:
-        draft.handle(member.label)
-    chain = [b.label for b in band.chain]
+    _, *chain, _ = (draft.handle(b.label) for b in band.members)
     contractions = ends_of(draft, band, plans)
     ends, blocks = contractions.labels, contractions.blocks
     rows, tiles = contractions.rows, contractions.tiles

@@ -68,8 +68,9 @@ def _statistics(draft: Draft, members: Sequence[Block]) -> _Statistics | None:
             statistics = _Statistics(inlined, total, in_pieces, length)
             trial = draft.copy()
             try:
-                for member in members:
-                    trial.handle(member.label)
+                trial.handle(total)
+                if inlined is not None:
+                    trial.handle(inlined)
                 _take_pieces(trial.schedule, statistics)
             except ScheduleError:
                 continue
@@ -122,8 +123,7 @@ def _take_pieces(sch: Schedule, statistics: _Statistics) -> tuple[Label, Label]:
 
 def _apply(draft: Draft, count: int, statistics: _Statistics, labels: Sequence[Label]) -> None:
     sch = draft.schedule
-    for label in labels:
-        draft.handle(label)
+    labels = [draft.handle(label) for label in labels]
     root = labels[-1]
     first, part = _take_pieces(sch, statistics)
     top = fused(sch, sch.get_loops(root)[:count])

@@ -68,8 +68,7 @@ def rows_variants(draft: Draft, group: Group) -> Iterator[Variant]:
         if top is not None:
             for label in reversed(labels[:-1]):
                 sch.compute_at(draft.handle(label), top)
-        for label in labels:
-            draft.handle(label)
+        for label in map(draft.handle, labels):
             if has_reduction(draft.block(label)):
                 moved = schedule_reduction(draft, label, top if label is root else None)
                 top = moved if label is root else top
