@@ -21,22 +21,34 @@ TEAMS = ctypes.c_int32(ALLOWED)
 _MAPS = Path("/proc/self/maps")
 
 
+_TASKS = "/proc/self/task"
+_alone = False
+"""Whether the process had one thread, and so no team, when it was forked last."""
+
+
 def mapped_runtimes() -> list[str]:
     """The files of libgomp that this process has loaded. Raises `OSError` where nothing tells."""
     maps = _MAPS.read_text(encoding="utf-8", errors="surrogateescape")
-    return sorted(
-        {f"/{line.partition('/')[2]}" for line in maps.splitlines() if "/libgomp" in line}
-    )
+    paths = {f"/{line.partition('/')[2]}" for line in maps.splitlines()}
+    return sorted(path for path in paths if path.rpartition("/")[2].startswith("libgomp"))
+
+
+def _forking() -> None:
+    global _alone  # noqa: PLW0603
+    try:
+        _alone = len(os.listdir(_TASKS)) == 1
+    except OSError:
+        _alone = False
 
 
 def _forked() -> None:
     """What is loaded right after a fork was loaded before it."""
     try:
-        inherited = bool(mapped_runtimes())
+        inherited = not _alone and bool(mapped_runtimes())
     except OSError:
         inherited = True
     if inherited or TEAMS.value != ALLOWED:
         TEAMS.value = UNANNOUNCED
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(before=_forking, after_in_child=_forked)

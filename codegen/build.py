@@ -106,13 +106,16 @@ def compile_func(
     ]
     for other in others:
         module.link_in(other)
+    parallel = any(p for *_, p in emitted)
+    if parallel:  # of one definition now: to a weak one, linkers for ARM make a copy relocation
+        module.get_global_variable(signature.teams_symbol).linkage = "external"
     optimised = str(module)  # before machine code is made of it, which rewrites it
     safe = llvm.without_single_lanes(optimised)
     if safe != optimised:
         module, optimised = llvm.parse(safe), safe
     code = llvm.object_code(module, target)
     programs = tuple(lowered for lowered, _, _ in emitted)
-    return Compiled(signature, target, programs, optimised, code, any(p for *_, p in emitted))
+    return Compiled(signature, target, programs, optimised, code, parallel)
 
 
 def compiled_target(target: Target | str) -> Target:

@@ -75,7 +75,7 @@ def _refused(b: Builder) -> str:
     allowed = f"{b.module.name}.allowed"
     b.module.declare(allowed, f"@{allowed} = internal constant i32 0")
     variable = b.module.teams
-    b.module.declare(variable, f"@{variable} = weak_odr global ptr @{allowed}")
+    b.module.declare(variable, f"@{variable} = weak protected global ptr @{allowed}")
     return b.op(f"load i32, ptr {b.op(f'load ptr, ptr @{variable}')}")
 
 

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def in_child(function, *arguments):
 """
 
 
-def run(script: str, *arguments: str) -> str:
+def run(script: str, *arguments: str, environment: Mapping[str, str] = {}) -> str:
     """What the script prints. It is killed with its children after `SECONDS`."""
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PROLOGUE + script, *arguments],
@@ -75,6 +76,7 @@ def run(script: str, *arguments: str) -> str:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        env={**os.environ, **environment},
     )
     try:
         out, error = process.communicate(timeout=SECONDS)
@@ -262,6 +264,38 @@ def child():
 
 assert in_child(child) == (1, 0, ALLOWED)
 """)
+
+
+def test_a_process_of_one_thread_has_no_team_to_lose() -> None:
+    """Only once it has threads are its children without; whoever started these."""
+    run(
+        """
+os.environ["OMP_NUM_THREADS"] = "1"
+mod = build()
+assert mapped_runtimes()
+alone = len(os.listdir("/proc/self/task")) == 1
+assert (in_child(lambda: TEAMS.value) == ALLOWED) is alone
+if alone:
+    assert in_child(lambda: (is_right(mod), warned())) == (True, 0)
+assert is_right(mod)
+assert in_child(lambda: (is_right(mod), warned())) == (True, 1)
+""",
+        environment={"OPENBLAS_NUM_THREADS": "1"},
+    )
+
+
+def test_a_library_of_the_same_name_that_all_can_see_is_not_asked(tmp_path: Path) -> None:
+    run(
+        """
+for name, factor in (("first", 2.0), ("second", 3.0)):
+    tw.build_library(program(factor), f"{sys.argv[1]}/{name}.so", "cpu -threads=2")
+ctypes.CDLL(f"{sys.argv[1]}/first.so", mode=ctypes.RTLD_GLOBAL)
+mod = tw.load(f"{sys.argv[1]}/second.so")
+assert is_right(mod, 3.0)
+assert in_child(lambda: (is_right(mod, 3.0), warned())) == (True, 1)
+""",
+        str(tmp_path),
+    )
 
 
 def test_where_nothing_tells_what_is_loaded_a_forked_process_has_no_teams() -> None:
