@@ -125,10 +125,10 @@ class _Formula:
                 return self._wrapped(e, f"floor({text} / {n})", min(ends), max(ends))
             case Op.MOD if type(e.b) is Const and b.low > 0:
                 return _Number(f"({x} mod {b.low})", 0, b.low - 1)
-            case Op.SHL if type(e.b) is Const and b.low >= 0:
+            case Op.SHL if type(e.b) is Const and 0 <= b.low < dtypes.info(e.dtype).bits:
                 n = 1 << b.low
                 return self._wrapped(e, f"({n} * {x})", a.low * n, a.high * n)
-            case Op.SHR if type(e.b) is Const and b.low >= 0:
+            case Op.SHR if type(e.b) is Const and 0 <= b.low < dtypes.info(e.dtype).bits:
                 n = 1 << b.low
                 return _Number(f"floor({x} / {n})", a.low // n, a.high // n)
             case Op.AND if type(e.b) is Const and b.low >= 0 and b.low & (b.low + 1) == 0:

@@ -182,6 +182,8 @@ def test_contradictions(conditions: list[Expr]) -> None:
         [binary(Op.EQ, Y + 1, 0)],
         [F[I] > 0.0, ~(F[I] > 1.0)],
         [binary(Op.EQ, abs(X), -128)],
+        [binary(Op.EQ, I << const(1 << 40, "int64"), 1)],
+        [binary(Op.EQ, I >> const(1 << 40, "int64"), 1)],
     ],
 )
 def test_what_may_hold_is_not_contradicted(conditions: list[Expr]) -> None:
