@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 from ..errors import ScheduleError, TuningError
-from .draft import Draft
+from .draft import Draft, RuleChoice
 
 SketchRule = Callable[[Draft], None]
 SKETCH_RULES: dict[str, SketchRule] = {}
@@ -50,8 +50,10 @@ def sketch_rule(function: SketchRule) -> SketchRule:
     return function
 
 
-def drafts_by_own_rules(original: Draft) -> Iterator[tuple[str, Draft]]:
-    """What the registered rules make of a program, by name; a rule that takes no step makes none.
+def drafts_by_own_rules(original: Draft) -> Iterator[tuple[RuleChoice, Draft]]:
+    """What the registered rules make of a program; a rule that takes no step makes none.
+
+    A choice is the rule's module and name, which no rule of this package has.
 
     Raises `TuningError` for a rule that fails otherwise than by a refusal.
     """
@@ -74,4 +76,4 @@ def drafts_by_own_rules(original: Draft) -> Iterator[tuple[str, Draft]]:
                 "program",
             ) from error
         if len(draft.schedule.trace):
-            yield name, draft
+            yield RuleChoice(f"{rule.__module__}.{name}"), draft

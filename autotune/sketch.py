@@ -100,9 +100,10 @@ def sketches(
             continue
         sketch = Sketch.of(draft.schedule, plan.name)
         made.append(replace(sketch, choices=plan.choices, prune=tuple(draft.prune)))
-    for name, draft in drafts_by_own_rules(original):
-        if only is None or only(name):
-            made.append(replace(Sketch.of(draft.schedule, name), prune=tuple(draft.prune)))
+    for choice, draft in drafts_by_own_rules(original):
+        if only is None or only(str(choice)):
+            sketch = Sketch.of(draft.schedule, choice.rule.rpartition(".")[2])
+            made.append(replace(sketch, choices=(choice,), prune=tuple(draft.prune)))
     if not made and only is None:
         _log.warning("no rule makes a schedule for %s: left as written", func.name)
         _log.info("%s", "\n".join(refused))

@@ -278,15 +278,17 @@ def _surprise(relative: Relative, trace: Trace, target: Target, model: CostModel
 
 
 def _like(trace: Trace, generator: str, made: Sequence[Sketch]) -> int | None:
-    """The sketch of the same generator, else the one whose steps are most like those of a trace."""
-    best: tuple[float, int] | None = None
+    """The sketch of the same generator, else the one whose steps are most like those of a trace.
+
+    One of the same generator whose steps are not alike is of a rule that has changed since.
+    """
+    best: tuple[bool, float, int] | None = None
     for place, sketch in enumerate(made):
-        if sketch.generator == generator:
-            return place
         alike = _matcher(trace, sketch.trace).ratio()
-        if alike >= ALIKE and (best is None or (alike, -place) > best):
-            best = (alike, -place)
-    return None if best is None else -best[1]
+        rank = (sketch.generator == generator, alike, -place)
+        if alike >= ALIKE and (best is None or rank > best):
+            best = rank
+    return None if best is None else -best[2]
 
 
 def _decisions(trace: Trace, sketch: Trace) -> list[int | None]:

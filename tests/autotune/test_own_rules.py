@@ -58,9 +58,8 @@ def test_what_a_rule_makes_is_searched_too() -> None:
     before = names(func)
     sketch_rule(rows_of_vectors)
     assert names(func) == [*before, "rows_of_vectors"]
-    assert [s.name for s in sketches(func, TARGET, {"rows_of_vectors"}.__contains__)] == [
-        "rows_of_vectors"
-    ]
+    own = f"{rows_of_vectors.__module__}.rows_of_vectors"
+    assert [s.generator for s in sketches(func, TARGET, {own}.__contains__)] == [own]
     search = Search(func, TARGET)
     asked = {search.sketches[c.sketch].name for _ in range(60) for c in search.ask(64)}
     assert "rows_of_vectors" in asked
@@ -96,6 +95,16 @@ def test_a_rule_may_be_defined_again_but_not_another_of_its_name() -> None:
     exec("def again(draft): ...", elsewhere)
     with pytest.raises(TuningError, match="named again exists already, in module .*test_own_rules"):
         sketch_rule(elsewhere["again"])
+
+
+def test_a_rule_of_the_name_of_one_of_ours_is_another() -> None:
+    @sketch_rule
+    def rows(draft: Draft) -> None:
+        draft.schedule.parallel(draft.schedule.get_loops(draft.schedule.get_block(0))[0])
+
+    generators = [s.generator for s in sketches(ops.softmax_func(8, 64), TARGET)]
+    assert len(set(generators)) == len(generators)
+    assert {"rows", f"{rows.__module__}.rows"} <= set(generators)
 
 
 def test_a_rule_takes_a_draft_alone() -> None:
@@ -150,7 +159,7 @@ def test_steps_of_a_rule_are_known_where_candidates_are_built(
         with TuningDatabase("sqlite://") as db:
             result = tune(matmul(), "cpu -threads=1", database=db, trials=2, config=QUICK)
             assert result.outcomes == {Outcome.OK: 2}
-            assert {s.generator for s in db.records(ScheduleRecord)} == {"halved"}
+            assert {s.generator for s in db.records(ScheduleRecord)} == {f"{name}.halved"}
             SKETCH_RULES.clear()
             module = build(matmul(), "cpu -threads=1", database=db, allow=("record",))
         assert module.origin.kind == "record"
