@@ -10,10 +10,10 @@ from ..codegen.build import Compiled, compile_func, compiled_signature, compiled
 from ..errors import BuildError, TuningError
 from ..target import Target
 from ..tir.ir import Func
-from .pool import Event, Worker, turn
+from .pool import Died, Event, TimedOut, Worker, turn
 from .program import parse_program, program_fields
 from .protocol import Message
-from .station import describe
+from .station import describe, was_killed
 
 _PATIENCE = 600.0
 
@@ -35,7 +35,10 @@ def compile_apart(func: Func, target: Target | str, *, strict_fp: bool = False) 
     target = compiled_target(target)
     fields = {"do": "compile", "target": str(target), "strict_fp": strict_fp}
     try:
-        answer = _asked(Message({**fields, **program_fields(func)}))
+        request = Message({**fields, **program_fields(func)})
+        answer = _asked(request)
+        if was_killed(answer):
+            answer = _asked(request)
     except TuningError as error:
         raise BuildError("cannot compile {0} in a child: {1}", func.name, error) from error
     if not isinstance(answer, Message):
@@ -44,7 +47,7 @@ def compile_apart(func: Func, target: Target | str, *, strict_fp: bool = False) 
             func.name,
             target,
             describe(answer),
-            hint="LLVM may have no code for it on that processor; try another schedule",
+            hint=_hint(answer),
         )
     if "error" in answer.fields:
         raise BuildError("{0}", answer.fields["error"])
@@ -68,3 +71,9 @@ def _asked(message: Message) -> Event:
         return turn([worker], lambda: None)[0][1]
     finally:
         worker.kill()
+
+
+def _hint(death: Died | TimedOut) -> str:
+    if was_killed(death):
+        return "the process was killed from outside, twice: look for what does that, and try again"
+    return "LLVM may have no code for it on that processor; try another schedule"

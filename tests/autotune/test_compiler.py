@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from tilewright import BuildError, Schedule
+from tilewright.autotune import compiler
 from tilewright.autotune.compiler import compile_apart
+from tilewright.autotune.pool import Died
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import resolve
 
@@ -34,6 +38,19 @@ def test_a_child_that_aborts_is_a_build_error() -> None:
     with pytest.raises(BuildError, match="cannot compile affine for cpu") as refused:
         compile_apart(affine(), SERIAL)
     assert "signal 6 (SIGABRT); it printed: LLVM ERROR: Cannot select" in str(refused.value)
+
+
+def test_a_child_that_is_killed_is_asked_again_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = Died(0, signal.SIGKILL, out_of_memory=False, output="")
+    ask, deaths = compiler._asked, [killed]
+    monkeypatch.setattr(compiler, "_asked", lambda m: deaths.pop() if deaths else ask(m))
+    assert compile_apart(affine(), SERIAL).signature.name == "affine"
+    assert not deaths
+    monkeypatch.setattr(compiler, "_asked", lambda _: killed)
+    with pytest.raises(
+        BuildError, match=r"SIGKILL(.|\n)*hint: the process was killed from outside"
+    ):
+        compile_apart(affine(), SERIAL)
 
 
 def test_what_the_child_refuses_is_passed_on() -> None:
