@@ -19,7 +19,8 @@ class Interrupts:
     """While it is entered, the first SIGINT, SIGTERM or SIGHUP is only noted; `check` raises then.
 
     A second one does at once what it does without this. SIGTERM and SIGHUP end the process all the
-    same: on leaving, what was noted is raised again, and takes its default action.
+    same: on leaving, what was noted is raised again, and takes its default action. So is a SIGINT
+    that no `check` came after.
 
     Handlers are installed in the main thread only, where Python delivers signals, and only for
     signals that the program does not handle in its own way. On leaving, the defaults are restored.
@@ -28,10 +29,12 @@ class Interrupts:
     def __init__(self) -> None:
         self._noted: signal.Signals | None = None
         self._installed: list[signal.Signals] = []
+        self._raised = False
 
     def check(self) -> None:
         """Raise `KeyboardInterrupt` if there was a request to stop."""
         if self._noted is not None:
+            self._raised = True
             raise KeyboardInterrupt
 
     def __enter__(self) -> Self:
@@ -52,7 +55,8 @@ class Interrupts:
             if signal.getsignal(number) == self._note:  # a callback may have installed its own
                 signal.signal(number, _DEFAULTS[number])
         self._installed.clear()
-        if self._noted in (signal.SIGTERM, signal.SIGHUP):
+        unseen = not self._raised and kind is None
+        if self._noted is not None and (unseen or self._noted is not signal.SIGINT):
             signal.raise_signal(self._noted)
 
     def _note(self, number: int, _: FrameType | None) -> None:

@@ -43,6 +43,14 @@ def test_an_interrupt_is_noted_and_the_handlers_are_restored() -> None:
     assert handlers() == before
 
 
+def test_an_interrupt_that_nobody_looked_for_is_raised_in_the_end() -> None:
+    before = handlers()
+    with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts:
+        interrupts.check()
+        signal.raise_signal(signal.SIGINT)
+    assert handlers() == before
+
+
 def test_the_second_interrupt_is_raised_where_the_program_is() -> None:
     with pytest.raises(KeyboardInterrupt), Interrupts():
         signal.raise_signal(signal.SIGINT)
