@@ -85,7 +85,7 @@ def build_library(
     `tilewright.runtime.load(path)` gives the module, on machines that have only the runtime and
     numpy. With `object_file` they are an object file at `path` and the header: that takes no
     linker. The target may be another machine than this one. The code carries a description of
-    itself, the text `<kernel>_description`.
+    itself, the text `<kernel>.description`.
 
     The files are written all or none: where that fails, those that were there before still are.
 
@@ -103,6 +103,12 @@ def build_library(
         raise BuildError("cannot write {0!r}: expected the path of a file", str(path))
     if not path.parent.is_dir():
         raise BuildError("cannot write {0}: there is no folder {1}", path, path.parent)
+    if path.suffix == ".h":
+        raise BuildError(
+            "cannot write {0}: its C header has that name, too",
+            path,
+            hint="name the library matmul.so, for instance, or the object file matmul.o",
+        )
     resolved = resolve(target)
     choice = choose(program, resolved, database, allow, tolerance)
     compiled = _compile(choice, resolved, strict_fp=strict_fp)
@@ -354,7 +360,7 @@ def _described(compiled: Compiled) -> bytes:
         _log.warning("%s carries no description: it is no ELF file of 64 bits", signature.name)
         return compiled.object_code
     text = description(signature, target, openmp=compiled.parallel)
-    return with_constant(compiled.object_code, f"{signature.name}_description", text)
+    return with_constant(compiled.object_code, f"{signature.name}.description", text)
 
 
 def _toolchain() -> dict[str, str]:

@@ -121,7 +121,7 @@ def manifest_path(library: Path) -> Path:
 def description(signature: Signature, target: Target, *, openmp: bool) -> bytes:
     """What a library carries inside: a NUL-terminated text of all that a safe call depends on.
 
-    It is a constant `<kernel>_description` of the library: `_MARK`, and the calling convention, the
+    It is a constant `<kernel>.description` of the library: `_MARK`, and the calling convention, the
     signature, the target, the features it needs and whether it calls OpenMP's runtime, as JSON.
     """
     return _description(signature, str(target), target.features, openmp)
