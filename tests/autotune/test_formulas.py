@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -11,25 +12,26 @@ from tilewright import ops
 from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.sketch import sketches
 from tilewright.autotune.verify import compare, tolerance_of
-from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
 from tilewright.schedule.blocks import has_reduction, region_buffers
 from tilewright.schedule.find import blocks_in
+from tilewright.target import Target
 from tilewright.tir import te
-from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Expr, Func, Load, Ramp, Seq, Store, const
 from tilewright.tir.structure import same
 from tilewright.tir.visit import walk
 
-from .test_sketches import arguments
+from .checking import arguments, expected, run, sketches_of, some_rows
 
+SERIAL = Target.parse("cpu -mcpu=cascadelake -threads=1")
 FORMULAS: dict[str, Callable[[], Func]] = {}
 
 
 def formula(make: Callable[[], Func]) -> Callable[[], Func]:
-    FORMULAS[make.__name__] = make
-    return make
+    """List what makes a program, which all tests then have as one object."""
+    FORMULAS[make.__name__] = once = cache(make)
+    return once
 
 
 def tensor(name: str, *shape: int, dtype: str = "float32") -> te.Tensor:
@@ -317,17 +319,14 @@ def sub_pixel_convolution() -> Func:
 
 @pytest.mark.parametrize("name", FORMULAS)
 def test_candidates_compute_what_the_formula_says(name: str) -> None:
-    func = FORMULAS[name]()
-    target = resolve("cpu -threads=2")
-    wanted, rng = arguments(func, 1), np.random.default_rng(0)
-    interpret(func, *wanted)
-    made = sketches(func, target)
+    func, target = FORMULAS[name](), resolve("cpu -threads=2")
+    wanted, rng = expected(func, 1), np.random.default_rng(0)
+    made = sketches_of(func, target)
     assert "written" not in [s.name for s in made]
     for sketch in made:
-        for row in Rowspace(sketch).sample(rng, 2):
+        for row in some_rows(sketch, rng, 1 if len(made) > 4 else 2):
             found = arguments(func, 1)
-            scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
-            to_module(compile_func(scheduled, target))(*found)
+            run(sketch.trace.with_row(row.tolist()).apply(func).func, target, found)
             check = compare(found[-1:], wanted[-1:], ["Y"], tolerance_of(func))
             assert check.passed, f"{sketch.name} {row.tolist()}: {check.error}"
 
@@ -335,12 +334,12 @@ def test_candidates_compute_what_the_formula_says(name: str) -> None:
 def test_vectors_of_a_reduction_lie_in_one_piece() -> None:
     """They run on through dimensions that lie side by side alone."""
     func = sums_of_channels()
-    (sketch,) = sketches(func, resolve("cpu -threads=1"))
+    (sketch,) = sketches(func, SERIAL)
     for row in Rowspace(sketch).sample(np.random.default_rng(0), 4):
         scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
         reads = [
             n.indices[0]
-            for n in walk(lower(scheduled, resolve("cpu -threads=1")))
+            for n in walk(lower(scheduled, SERIAL))
             if type(n) is Load and n.buffer.name == "X"
         ]
         assert reads
@@ -349,7 +348,7 @@ def test_vectors_of_a_reduction_lie_in_one_piece() -> None:
 
 @pytest.mark.parametrize("name", ["products_of_columns", "products_of_rows"])
 def test_a_product_of_a_buffer_with_itself_is_tiled(name: str) -> None:
-    made = sketches(FORMULAS[name](), resolve("cpu -threads=1"))
+    made = sketches(FORMULAS[name](), SERIAL)
     assert any("tiled" in s.name for s in made)
     for sketch in made:
         assert not any(b.name.endswith("_copy") for b in sketch.func.allocs)
@@ -357,7 +356,7 @@ def test_a_product_of_a_buffer_with_itself_is_tiled(name: str) -> None:
 
 def test_what_all_rows_share_is_computed_once() -> None:
     """Rows do not compute it again, each for itself."""
-    (sketch,) = sketches(squeeze_and_excite(), resolve("cpu -threads=1"))
+    (sketch,) = sketches(squeeze_and_excite(), SERIAL)
     tops = sketch.func.body.stmts if isinstance(sketch.func.body, Seq) else ()
     written = [{b.name for r in blocks_in(top) for b in region_buffers(r.writes)} for top in tops]
     assert not any({"S_sum", "Y"} <= names for names in written)
@@ -365,7 +364,7 @@ def test_what_all_rows_share_is_computed_once() -> None:
 
 def test_packed_operands_are_computed_where_they_are_packed() -> None:
     for make in (product_of_halves, product_of_activations):
-        packed = [s for s in sketches(make(), resolve("cpu -threads=1")) if "packB" in s.name]
+        packed = [s for s in sketches(make(), SERIAL) if "packB" in s.name]
         assert packed
         for sketch in packed:
             products = [b for b in blocks_in(sketch.func.body) if has_reduction(b)]
@@ -375,7 +374,7 @@ def test_packed_operands_are_computed_where_they_are_packed() -> None:
 
 
 def names_of(func: Func) -> list[str]:
-    return [s.name for s in sketches(func, resolve("cpu -mcpu=cascadelake -threads=1"))]
+    return [s.name for s in sketches(func, SERIAL)]
 
 
 def test_digits_become_variables() -> None:
@@ -393,7 +392,7 @@ def test_digits_of_which_registers_hold_no_tile_stay_together() -> None:
 def test_rows_of_digits_are_written_in_one_piece() -> None:
     """Vectors along z // 2 are interleaved in registers with those of the other remainder."""
     inputs, y = transposed_convolution(2)
-    func, target = te.func([*inputs, y]), resolve("cpu -mcpu=cascadelake -threads=1")
+    func, target = te.func([*inputs, y]), SERIAL
     (sketch,) = [s for s in sketches(func, target) if s.name == "tiled"]
     for row in Rowspace(sketch).sample(np.random.default_rng(0), 4):
         scheduled = sketch.trace.with_row(row.tolist()).apply(func).func

@@ -8,20 +8,18 @@ import numpy as np
 import pytest
 
 from tilewright import ops
-from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.rules.joining import join
 from tilewright.autotune.sketch import sketches
-from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
 from tilewright.schedule import Schedule
 from tilewright.target import Target
 from tilewright.tir import te
-from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import INDEX, Binary, Block, Func, Load, Op, Store
 from tilewright.tir.visit import walk
 
-from .test_sketches import POINTWISE, arguments
+from .checking import arguments, expected, run, some_rows
+from .test_sketches import POINTWISE
 
 TARGET = Target.parse("cpu -mcpu=cascadelake -threads=1")
 
@@ -90,7 +88,7 @@ def test_vectors_run_on_from_row_to_row(size: int, more: dict[str, Any]) -> None
     func = ops.conv2d_func(c=16, h=size, w=size, o=16, **POINTWISE, **more)
     for sketch in sketches(func, TARGET):
         across = "across" in sketch.name
-        for row in Rowspace(sketch).sample(np.random.default_rng(0), 2):
+        for row in some_rows(sketch, np.random.default_rng(0), 1):
             scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
             lowered = lower(scheduled, TARGET)
             accesses = [n for n in walk(lowered.body) if type(n) is Load or type(n) is Store]
@@ -118,12 +116,9 @@ def test_what_is_joined_feeds_other_contractions() -> None:
     b = ops.conv2d(a, v, name="B")
     func = te.func([x, w, bias, v, u, ops.conv2d(b, u, padding=1, name="C")])
     target = resolve("cpu -threads=2")
-    wanted = arguments(func, 1)
-    interpret(func, *wanted)
+    wanted = expected(func, 1)
     for sketch in sketches(func, target):
-        (row,) = Rowspace(sketch).sample(np.random.default_rng(0), 1)
+        (row,) = some_rows(sketch, np.random.default_rng(0), 1)
         found = arguments(func, 1)
-        to_module(compile_func(sketch.trace.with_row(row.tolist()).apply(func).func, target))(
-            *found
-        )
+        run(sketch.trace.with_row(row.tolist()).apply(func).func, target, found)
         np.testing.assert_allclose(found[-1], wanted[-1], rtol=2e-4, atol=2e-5, err_msg=sketch.name)

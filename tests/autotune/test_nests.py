@@ -17,12 +17,14 @@ from tilewright.autotune.rules.canonicalise import needs_nests, separate_nests
 from tilewright.autotune.sketch import sketches
 from tilewright.codegen.detect import resolve
 from tilewright.schedule import Schedule
+from tilewright.target import Target
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
 
 from ..schedule.machinery import check_compiled, check_meaning, check_replays
 from ..schedule.random_programs import with_plain_statements
+from .checking import planned, sketches_of
 from .test_formulas import FORMULAS
 
 PRODUCT = """
@@ -172,9 +174,33 @@ SAME: dict[str, Callable[[], Func]] = {
 
 
 @pytest.mark.parametrize("name", SAME)
+def test_plain_loops_are_planned_like_their_formula(name: str) -> None:
+    """Separated, they are the formula's program, for which there are the formula's sketches."""
+    func, target = SAME[name](), Target.parse("cpu -mcpu=cascadelake -threads=2")
+    plain = with_plain_statements(func, lambda _: 1)
+    sch = Schedule(plain)
+    separate_nests(sch)
+    assert structural_equal(sch.func, func)
+    assert planned(plain, target) == [*planned(func, target), "written"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "attention",
+        "convolution",
+        "convolutions_of_groups_one_after_the_other",
+        "layer_norm",
+        "products_of_columns",
+        "residual_and_norm",
+        "sums_of_channels",
+        "transposed_convolution_of_bytes",
+    ],
+)
 def test_plain_loops_get_the_sketches_of_their_formula(name: str) -> None:
     func = SAME[name]()
-    assert names_of(with_plain_statements(func, lambda _: 1)) == [*names_of(func), "written"]
+    names = [s.name for s in sketches_of(func, resolve("cpu -threads=2"))]
+    assert names_of(with_plain_statements(func, lambda _: 1)) == [*names, "written"]
 
 
 def test_what_an_init_reads_is_no_operand() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import dtypes, ops
+from tilewright import ops
 from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.draft import Draft
 from tilewright.autotune.profile import profile
@@ -27,6 +27,7 @@ from tilewright.codegen.lower import lower
 from tilewright.schedule import Schedule
 from tilewright.schedule.blocks import feeding, has_reduction
 from tilewright.schedule.find import blocks_in, find_block, path_to
+from tilewright.target import Target
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import (
@@ -42,6 +43,8 @@ from tilewright.tir.ir import (
     Store,
 )
 from tilewright.tir.visit import walk
+
+from .checking import arguments, expected, first_sketch, planned, run, sketches_named, some_rows
 
 POINTWISE: dict[str, Any] = {"kernel": 1, "padding": 0}
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -97,22 +100,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("attention_func", {"batch": 1, "heads": 2, "sequence": 97, "dim": 16, "causal": True}),
 ]
 Tile = tuple[int, int, int]
-ROWS = 12
+ROWS = 6
 """Candidates of a program, at most; of each sketch one at least."""
-
-
-def arguments(func: Func, seed: int) -> list[np.ndarray[Any, Any]]:
-    """Small random arrays for the parameters of a function."""
-    rng = np.random.default_rng(seed)
-    made = []
-    for p in func.params:
-        assert isinstance(p, Buffer)
-        shape = tuple(int(n) for n in p.shape if isinstance(n, int))
-        if dtypes.is_float(p.dtype):
-            made.append(rng.standard_normal(shape).astype(dtypes.to_numpy(p.dtype)))
-        else:
-            made.append(rng.integers(0, 9, shape).astype(dtypes.to_numpy(p.dtype)))
-    return made
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
@@ -120,16 +109,13 @@ def test_candidates_compute_what_the_program_does(name: str, options: dict[str, 
     func = getattr(ops, name)(**options)
     target = resolve("cpu -threads=2")
     rng = np.random.default_rng(0)
-    wanted = arguments(func, 1)
-    interpret(func, *wanted)
+    wanted = expected(func, 1)
     made = sketches(func, target)
     for sketch in made:
-        rows = Rowspace(sketch).sample(rng, max(1, ROWS // len(made)))
-        assert len(rows) > 0, f"{sketch.name} has no candidate"
-        for row in rows:
+        for row in some_rows(sketch, rng, max(1, ROWS // len(made))):
             schedule = sketch.trace.with_row(row.tolist()).apply(func)
             found = arguments(func, 1)
-            to_module(compile_func(schedule.func, target))(*found)
+            run(schedule.func, target, found)
             for a, b in zip(found, wanted, strict=True):
                 np.testing.assert_allclose(
                     a.astype(np.float64), b.astype(np.float64), rtol=2e-4, atol=2e-5,
@@ -143,12 +129,11 @@ def test_elements_of_rows_that_are_shorter_than_vectors(shape: tuple[int, ...]) 
     a = te.placeholder(shape, name="A")
     func = te.func([a, te.compute(shape, ONE_MORE[len(shape)](a), name="B")])
     target = resolve("cpu -threads=2")
-    found, wanted = arguments(func, 1), arguments(func, 1)
-    interpret(func, *wanted)
+    found, wanted = arguments(func, 1), expected(func, 1)
     (sketch,) = sketches(func, target)
     for row in Rowspace(sketch).sample(np.random.default_rng(0), 4):
         schedule = sketch.trace.with_row(row.tolist()).apply(func)
-        to_module(compile_func(schedule.func, target))(*found)
+        run(schedule.func, target, found)
         np.testing.assert_array_equal(found[-1], wanted[-1])
 
 
@@ -160,8 +145,8 @@ ONE_MORE: dict[int, Any] = {
 
 def test_attention_in_bands_keeps_only_a_band_of_scores() -> None:
     func = ops.attention_func(1, 2, 160, 32)
-    target = resolve("cpu -threads=2")
-    sketch = sketches(func, target)[0]
+    target = Target.parse("cpu -mcpu=cascadelake -threads=2")
+    sketch = first_sketch(func, target)
     assert sketch.name == "band_packK"
     (row,) = Rowspace(sketch).sample(np.random.default_rng(0), 1)
     scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
@@ -183,19 +168,18 @@ def test_attention_takes_keys_in_pieces_where_a_cache_holds_no_rows(
 ) -> None:
     func = attention_of(heads, queries, keys, **options)
     target = replace(resolve("cpu -threads=2"), l2_bytes=1 << 16)
-    made = [s for s in sketches(func, target) if s.name.startswith("band_keys")]
+    made = sketches_named(func, target, lambda name: name.startswith("band_keys"))
     assert [s.name for s in made] == ["band_keys_packK"]
-    wanted = arguments(func, 1)
-    interpret(func, *wanted)
+    wanted = expected(func, 1)
     rng = np.random.default_rng(0)
     for sketch in made:
-        for row in Rowspace(sketch).sample(rng, ROWS // 4):
+        for row in some_rows(sketch, rng, 3):
             scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
             (scores,) = (b for b in _buffers(lower(scheduled, target)) if b.name == "Y_scores")
             size = math.prod(n for n in scores.shape if isinstance(n, int))
             assert size * 8 <= target.l2_bytes
             found = arguments(func, 1)
-            to_module(compile_func(scheduled, target))(*found)
+            run(scheduled, target, found)
             check = compare(found[-1:], wanted[-1:], ["Y"], tolerance_of(func))
             assert check.passed, f"{row.tolist()}: {check.error}"
 
@@ -211,13 +195,16 @@ def attention_of(heads: int, queries: int, keys: int, *, causal: bool = False) -
 def test_keys_that_no_pieces_make_up(keys: int) -> None:
     """Pieces are of whole vectors, and of several of them."""
     func = attention_of(2, 40, keys)
-    target = replace(resolve("cpu -threads=2"), l2_bytes=1 << 16)
-    assert not any("keys" in s.name for s in sketches(func, target))
+    target = Target.parse("cpu -mcpu=cascadelake -threads=2")
+    assert not any("keys" in name for name in planned(func, replace(target, l2_bytes=1 << 16)))
 
 
 def test_keys_in_pieces_only_where_the_cache_is_too_small() -> None:
     func = attention_of(2, 40, 768)
-    assert not any("keys" in s.name for s in sketches(func, resolve("cpu -threads=2")))
+    target = Target.parse("cpu -mcpu=cascadelake -threads=2")
+    for l2_bytes, pieces in ((1 << 20, True), (1 << 21, False)):
+        names = planned(func, replace(target, l2_bytes=l2_bytes))
+        assert any("keys" in name for name in names) is pieces
 
 
 def _buffers(func: Func) -> set[Buffer]:
@@ -230,7 +217,8 @@ def _buffers(func: Func) -> set[Buffer]:
 )
 def test_no_bands_where_there_is_too_little_or_more_follows(options: dict[str, Any]) -> None:
     func = ops.attention_func(batch=1, heads=1, **options)
-    assert not any("band" in s.name for s in sketches(func, resolve("cpu -threads=2")))
+    target = Target.parse("cpu -mcpu=cascadelake -threads=2")
+    assert not any("band" in name for name in planned(func, target))
 
 
 SOFTMAX = {"Y_max", "Y_sum"}
@@ -255,13 +243,12 @@ def test_long_rows_are_read_in_pieces_of_which_the_cache_holds_two(
     target = replace(resolve("cpu -threads=2"), l1_bytes=1 << 13, l2_bytes=1 << 14)
     sketch, *others = sketches(func, target)
     assert [s.name for s in (sketch, *others)].count("online") == (sketch.name == "online") == 1
-    found, wanted = arguments(func, 1), arguments(func, 1)
-    interpret(func, *wanted)
+    found, wanted = arguments(func, 1), expected(func, 1)
     for row in Rowspace(sketch).sample(np.random.default_rng(0), ROWS):
         scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
         # Of a row, nothing is kept but its statistics, and two numbers for each piece.
         assert {b.name for b in scheduled.allocs if b.scope != "register"} == statistics
-        to_module(compile_func(scheduled, target))(*found)
+        run(scheduled, target, found)
         check = compare(found[-1:], wanted[-1:], ["Y"], tolerance_of(func))
         assert check.passed, f"{row.tolist()}: {check.error}"
 
@@ -279,34 +266,32 @@ def test_no_pieces_of_rows_that_are_short_or_have_one_statistic(func: Func) -> N
     assert not any("online" in s.name for s in sketches(func, target))
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"c": 8, "h": 9, "w": 19, "o": 7},
-        {"c": 9, "h": 8, "w": 8, "o": 16, "n": 2, "bias": True, "epilogue": "relu"},
-        {"c": 8, "h": 7, "w": 6, "o": 16, "layout": "NHWC", "constant_w": True},
-        {"c": 8, "h": 6, "w": 35, "o": 4, "dtype": "float16"},
-    ],
-)
-def test_candidates_of_other_algebra(options: dict[str, Any]) -> None:
+OTHER_ALGEBRA: list[dict[str, Any]] = [
+    {"c": 8, "h": 9, "w": 19, "o": 7},
+    {"c": 9, "h": 8, "w": 8, "o": 16, "n": 2, "bias": True, "epilogue": "relu"},
+    {"c": 8, "h": 7, "w": 6, "o": 16, "layout": "NHWC", "constant_w": True},
+    {"c": 8, "h": 6, "w": 35, "o": 4, "dtype": "float16"},
+]
+
+
+@pytest.mark.parametrize("case", range(len(OTHER_ALGEBRA)))
+def test_candidates_of_other_algebra(case: int) -> None:
+    """Each program has candidates of both tiles, and two programs those of each sketch."""
+    options = OTHER_ALGEBRA[case]
     func = ops.conv2d_func(**options)
     target = resolve("cpu -threads=2")
-    rng = np.random.default_rng(0)
-    wanted = arguments(func, 1)
-    interpret(func, *wanted)
-    made = [s for s in sketches(func, target, algebra=True) if s.name.startswith("winograd")]
-    assert {s.name.partition(":")[0] for s in made} == {"winograd2", "winograd4"}
-    assert not any(s.name.startswith("winograd") for s in sketches(func, target))
-    limit = tolerance_of(func)
-    for sketch in made:
-        for row in Rowspace(sketch).sample(rng, 1):
+    made = sketches_named(func, target, lambda name: name.startswith("winograd"), algebra=True)
+    tiles = {s.name.partition(":")[0] for s in made}
+    if target.vector_registers == 32:  # others do not hold a tile of each program
+        assert len(made) == 8
+        assert tiles == {"winograd2", "winograd4"}
+    assert not any(name.startswith("winograd") for name in planned(func, target))
+    rng, wanted, limit = np.random.default_rng(0), expected(func, 1), tolerance_of(func)
+    for sketch in made[case % 2 :: 2]:
+        for row in some_rows(sketch, rng, 1):
             schedule = sketch.trace.with_row(row.tolist()).apply(func)
             found = arguments(func, 1)
-            module = to_module(compile_func(schedule.func, target))
-            module(*(
-                value if a.packing is None else module.pack(a.name, value)
-                for a, value in zip(module.signature.arguments, found, strict=True)
-            ))  # fmt: skip
+            module = run(schedule.func, target, found)
             visited = [v.name for v in profile(schedule.func).visits]
             constant = options.get("constant_w", False)
             assert ("W" in module.layouts) is constant
@@ -344,16 +329,15 @@ def test_dot_products_by_the_widest_instruction_that_fits(
     options: dict[str, Any], cpu: str, first: str
 ) -> None:
     func = ops.matmul_func(**{"n": 9, "m": 32, "k": 8, **options})
-    target = resolve(f"cpu -mcpu={cpu} -threads=1")
-    sketch, *others = sketches(func, target)
+    target = Target.parse(f"cpu -mcpu={cpu} -threads=1")
+    sketch = first_sketch(func, target)
     assert sketch.name.partition("/")[0] == first
-    widths = {s.name.split("_")[1] for s in (sketch, *others) if s.name.startswith("dot")}
+    widths = {name.split("_")[1] for name in planned(func, target) if name.startswith("dot")}
     assert len(widths) == first.startswith("dot")
     (row,) = Rowspace(sketch).sample(np.random.default_rng(0), 1)
     scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
-    found, wanted = arguments(func, 1), arguments(func, 1)
+    found, wanted = arguments(func, 1), expected(func, 1)
     interpret(scheduled, *found)
-    interpret(func, *wanted)
     np.testing.assert_allclose(
         found[-1].astype(np.float64), wanted[-1].astype(np.float64), rtol=2e-2
     )
@@ -383,8 +367,8 @@ def test_products_of_matrices_by_the_unit_where_padding_is_little(
     options: dict[str, Any], first: str
 ) -> None:
     func = ops.matmul_func(**{"n": 32, "m": 48, "k": 64, **options})
-    target = resolve("cpu -mcpu=sapphirerapids -threads=1")
-    sketch = sketches(func, target)[0]
+    target = Target.parse("cpu -mcpu=sapphirerapids -threads=1")
+    sketch = first_sketch(func, target)
     assert sketch.name == first
     made = [
         sketch.trace.with_row(row.tolist()).apply(func).func
@@ -395,13 +379,8 @@ def test_products_of_matrices_by_the_unit_where_padding_is_little(
         assert ("\ttdp" in code) is first.startswith("matmul")
         products = [block for block in re.split(r"\n\.L\w+:", code) if "\ttdp" in block]
         assert not any("tilestored" in block.partition("\ttdp")[0] for block in products)
-    found, wanted = arguments(func, 1), arguments(func, 1)
-    interpret(func, *wanted)
-    module = to_module(compile_func(made[0], "cpu -threads=1"))
-    module(*(
-        value if a.packing is None else module.pack(a.name, value)
-        for a, value in zip(module.signature.arguments, found, strict=True)
-    ))  # fmt: skip
+    found, wanted = arguments(func, 1), expected(func, 1)
+    run(made[0], "cpu -threads=1", found)
     np.testing.assert_allclose(
         found[-1].astype(np.float64), wanted[-1].astype(np.float64), rtol=2e-2, atol=1e-2
     )
@@ -431,17 +410,17 @@ def test_convolutions_by_units_have_their_channels_last(
     options: dict[str, Any], cpu: str, first: str
 ) -> None:
     func = ops.conv2d_func(**{**CONVOLUTION, **options})
-    sketch, *others = sketches(func, resolve(f"cpu -mcpu={cpu} -threads=1"))
+    target = Target.parse(f"cpu -mcpu={cpu} -threads=1")
+    sketch = first_sketch(func, target)
     assert sketch.name == first
-    assert all("_amx" in s.name or "dot_" in s.name for s in others if "channels_last" in s.name)
-    found, wanted = arguments(func, 1), arguments(func, 1)
-    interpret(func, *wanted)
+    last = [name for name in planned(func, target) if "channels_last" in name]
+    assert all("_amx" in name or "dot_" in name for name in last)
+    found, wanted = arguments(func, 1), expected(func, 1)
     for row in Rowspace(sketch).sample(np.random.default_rng(0), 2):
         scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
         if "_amx" in first:
-            target = resolve(f"cpu -mcpu={cpu} -threads=1")
             assert "\ttdp" in compile_func(scheduled, target).assembly()
-        to_module(compile_func(scheduled, "cpu -threads=1"))(*found)
+        run(scheduled, "cpu -threads=1", found)
         np.testing.assert_allclose(
             found[-1].astype(np.float64), wanted[-1].astype(np.float64), rtol=2e-2, atol=1e-2
         )
@@ -462,21 +441,20 @@ def test_what_lies_across_tiles_follows_them(rows: int, transposed: bool) -> Non
     turned = te.compute((32, rows), lambda i, j: c[j, i] + r[i, j], name="Y")
     plain = te.compute((rows, 32), lambda i, j: c[i, j] + r[j, i], name="Y")
     func = te.func([a, b, r, turned if transposed else plain])
-    sketch = sketches(func, resolve("cpu -mcpu=sapphirerapids -threads=1"))[0]
+    sketch = first_sketch(func, Target.parse("cpu -mcpu=sapphirerapids -threads=1"))
     assert sketch.name == "matmul_s8s8_amx"
-    found, wanted = arguments(func, 1), arguments(func, 1)
-    interpret(func, *wanted)
+    found, wanted = arguments(func, 1), expected(func, 1)
     for row in Rowspace(sketch).sample(np.random.default_rng(0), 2):
         scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
-        to_module(compile_func(scheduled, "cpu -threads=1"))(*found)
+        run(scheduled, "cpu -threads=1", found)
         np.testing.assert_array_equal(found[-1], wanted[-1])
 
 
 def test_a_processor_without_the_unit_is_given_no_tiles() -> None:
     func = ops.matmul_func(32, 48, 64, **BYTES)
     for cpu in ("icelake-server", "sapphirerapids -mattr=-amx-int8", "znver4"):
-        made = sketches(func, resolve(f"cpu -mcpu={cpu} -threads=1"))
-        assert not any("amx" in sketch.name for sketch in made)
+        names = planned(func, Target.parse(f"cpu -mcpu={cpu} -threads=1"))
+        assert not any("amx" in name for name in names)
 
 
 def test_rows_of_matrices_are_those_of_images_too() -> None:
@@ -490,11 +468,10 @@ def test_rows_of_matrices_are_those_of_images_too() -> None:
         return te.sum(product, axis=(i, j, c))
 
     func = te.func([x, w, te.compute((1, 4, 16, 16), pixel, name="Y")])
-    sketch = sketches(func, resolve("cpu -mcpu=sapphirerapids -threads=1"))[0]
+    sketch = first_sketch(func, Target.parse("cpu -mcpu=sapphirerapids -threads=1"))
     assert sketch.name == "matmul_u8s8_amx"
     (row,) = Rowspace(sketch).sample(np.random.default_rng(0), 1)
-    found, wanted = arguments(func, 1), arguments(func, 1)
-    interpret(func, *wanted)
+    found, wanted = arguments(func, 1), expected(func, 1)
     scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
     to_module(compile_func(scheduled, "cpu -threads=1"))(*found)
     np.testing.assert_array_equal(found[-1], wanted[-1])
@@ -512,18 +489,16 @@ def test_what_instructions_take_packed_is_packed_ahead(
     sizes: tuple[int, int, int], a: str, b: str
 ) -> None:
     func = ops.matmul_func(*sizes, dtype=a, dtype_b=b, constant_b=True)
-    target = resolve("cpu -mcpu=cooperlake -threads=1")
+    target = Target.parse("cpu -mcpu=cooperlake -threads=1")
     rng = np.random.default_rng(0)
-    made = [s for s in sketches(func, target) if s.name.startswith("dot")]
-    assert made
+    made = sketches_named(func, target, lambda name: name.startswith("dot"))
     for sketch in made:
         (row,) = Rowspace(sketch).sample(rng, 1)
         scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
         module = to_module(compile_func(scheduled, "cpu -threads=1"))
         assert module.layouts["B"].startswith("BAba, b = 16, a = ")
-        (left, right, found), wanted = arguments(func, 1), arguments(func, 1)
+        (left, right, found), wanted = arguments(func, 1), expected(func, 1)
         module(left, module.pack("B", right), found)
-        interpret(func, *wanted)
         np.testing.assert_allclose(
             found.astype(np.float64), wanted[-1].astype(np.float64), rtol=2e-2
         )
@@ -531,7 +506,7 @@ def test_what_instructions_take_packed_is_packed_ahead(
 
 @pytest.mark.parametrize(("n", "asked"), [(1 << 24, {"A", "B"}), (1 << 12, set())])
 def test_what_comes_from_memory_is_asked_for_ahead(n: int, asked: set[str]) -> None:
-    for sketch in sketches(ops.add_relu_func(n), resolve("cpu -mcpu=cascadelake -threads=1")):
+    for sketch in sketches(ops.add_relu_func(n), Target.parse("cpu -mcpu=cascadelake -threads=1")):
         hints = {n.buffer.name for n in walk(sketch.func.body) if type(n) is Prefetch}
         assert hints == asked
 
@@ -545,7 +520,7 @@ def test_what_comes_from_memory_is_asked_for_ahead(n: int, asked: set[str]) -> N
     ],
 )
 def test_large_results_are_written_past_the_caches(func: Func, names: set[str]) -> None:
-    found = sketches(func, resolve("cpu -mcpu=cascadelake -threads=1"))
+    found = sketches(func, Target.parse("cpu -mcpu=cascadelake -threads=1"))
     assert {s.name for s in found} == names
     assert {s.name for s in found if s.func.annotations} == names & {"streamed"}
 
@@ -562,17 +537,16 @@ def test_large_results_are_written_past_the_caches(func: Func, names: set[str]) 
 )
 def test_squares_of_any_type_fit_the_registers(mcpu: str, dtype: str, lanes: int) -> None:
     func = ops.transpose_func(37, 70, dtype)
-    target = resolve(f"cpu -mcpu={mcpu} -threads=1")
-    (sketch,) = (s for s in sketches(func, target) if s.name == "squares")
-    wanted = arguments(func, 1)
-    interpret(func, *wanted)
+    target = Target.parse(f"cpu -mcpu={mcpu} -threads=1")
+    (sketch,) = sketches_named(func, target, lambda name: name == "squares")
+    wanted = expected(func, 1)
     for row in Rowspace(sketch).sample(np.random.default_rng(0), ROWS):
         scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
         assert {
             n.extent for n in walk(scheduled.body) if type(n) is For and n.kind is ForKind.VECTOR
         } == {lanes}
         found = arguments(func, 1)
-        to_module(compile_func(scheduled, "cpu -threads=1"))(*found)
+        run(scheduled, "cpu -threads=1", found)
         np.testing.assert_array_equal(found[-1], wanted[-1])
 
 
@@ -580,15 +554,14 @@ def test_squares_of_any_type_fit_the_registers(mcpu: str, dtype: str, lanes: int
 def test_short_rows_are_a_vector_with_a_mask(width: int, lanes: set[int]) -> None:
     a = te.placeholder((5, 2, 33), name="A")
     func = te.func([a, te.compute((5, 2, width), lambda i, j, k: a[i, j, 2 * k], name="B")])
-    (sketch,) = sketches(func, resolve("cpu -mcpu=cascadelake -threads=1"))
-    wanted = arguments(func, 1)
-    interpret(func, *wanted)
+    (sketch,) = sketches(func, Target.parse("cpu -mcpu=cascadelake -threads=1"))
+    wanted = expected(func, 1)
     for row in Rowspace(sketch).sample(np.random.default_rng(0), ROWS):
         scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
         loops = [n for n in walk(scheduled.body) if type(n) is For]
         assert {n.extent for n in loops if n.kind is ForKind.VECTOR} == lanes
         found = arguments(func, 1)
-        to_module(compile_func(scheduled, "cpu -threads=1"))(*found)
+        run(scheduled, "cpu -threads=1", found)
         np.testing.assert_array_equal(found[-1], wanted[-1])
 
 
@@ -599,7 +572,7 @@ def test_results_that_are_computed_together(internal: bool) -> None:
     k = te.reduce_axis(1 << 10, name="k")
     d = te.compute((1 << 10,), lambda i: te.sum(b[i, k] * c[i, k], axis=k), name="D")
     func = te.func([a, d] if internal else [a, b, c])
-    found = sketches(func, resolve("cpu -mcpu=cascadelake -threads=1"))
+    found = sketches(func, Target.parse("cpu -mcpu=cascadelake -threads=1"))
     notes = {s.name: s.func.annotations for s in found}
     apart = {"rows": (), "streamed": (("stream", [1, 2]),)}
     assert notes == ({"rows+rows": ()} if internal else apart)
@@ -609,7 +582,7 @@ def test_a_result_that_is_read_again_stays_in_the_caches() -> None:
     a = te.placeholder((1 << 20,), name="A")
     b = te.compute((1 << 20,), lambda i: a[i] * 2, name="B")
     c = te.compute((1 << 10,), lambda i: b[i] + 1, name="C")
-    found = sketches(te.func([a, b, c]), resolve("cpu -mcpu=cascadelake -threads=1"))
+    found = sketches(te.func([a, b, c]), Target.parse("cpu -mcpu=cascadelake -threads=1"))
     assert not any(s.func.annotations for s in found)
 
 
@@ -617,22 +590,21 @@ def test_a_row_that_all_share_is_not_asked_for() -> None:
     a, b = te.placeholder((64, 100), name="A"), te.placeholder((100,), name="B")
     func = te.func([a, b, te.compute((64, 100), lambda i, j: a[i, j] + b[j], name="C")])
     small = replace(resolve("cpu -threads=2"), l2_bytes=1 << 10, l3_bytes=1 << 14)
-    found, wanted = arguments(func, 1), arguments(func, 1)
-    interpret(func, *wanted)
+    found, wanted = arguments(func, 1), expected(func, 1)
     for sketch in sketches(func, small):
         hints = {n.buffer.name for n in walk(sketch.func.body) if type(n) is Prefetch}
         assert hints == {"A"}
         for row in Rowspace(sketch).sample(np.random.default_rng(0), ROWS):
             schedule = sketch.trace.with_row(row.tolist()).apply(func)
-            to_module(compile_func(schedule.func, small))(*found)
+            run(schedule.func, small, found)
             np.testing.assert_array_equal(found[-1], wanted[-1])
 
 
 def test_vectors_of_channels_are_written_along_rows() -> None:
     """The columns of the register tile, not its vectors, lie together in memory."""
     func = ops.conv2d_func(c=4, h=14, w=14, o=16, constant_w=True)
-    target = resolve("cpu -mcpu=cascadelake -threads=1")
-    (sketch,) = (s for s in sketches(func, target) if s.name.startswith("tiled_across"))
+    target = Target.parse("cpu -mcpu=cascadelake -threads=1")
+    (sketch,) = sketches_named(func, target, lambda name: name.startswith("tiled_across"))
     for row in Rowspace(sketch).sample(np.random.default_rng(0), ROWS):
         scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
         assert "vscatter" not in compile_func(scheduled, target).assembly()
@@ -653,7 +625,7 @@ def test_vectors_run_along_what_fills_them(
 ) -> None:
     """Images of a batch, or channels; what is contiguous comes first though it fill less."""
     func = ops.conv2d_func(images, 8, size, size, channels, constant_w=True)
-    target = resolve("cpu -mcpu=cascadelake -threads=1")
+    target = Target.parse("cpu -mcpu=cascadelake -threads=1")
     assert [v.name for v in vector_variables(in_order(func)[-1], target)] == along
     first = {name.split("+")[0] for name in (s.name for s in sketches(func, target))}
     assert ("tiled_across_packW" in first) is ("vo" in along)
@@ -664,7 +636,7 @@ def test_vectors_run_along_what_fills_them(
 def test_channels_of_a_group_share_what_they_read(channels: int, vectors: bool) -> None:
     """Register tiles and vectors span them, the latter where a group is whole vectors."""
     func = ops.conv2d_func(2, 16, 7, 7, 4 * channels, groups=4, constant_w=True)
-    target = resolve("cpu -mcpu=haswell -threads=1")
+    target = Target.parse("cpu -mcpu=haswell -threads=1")
     apart = separate_all_digits(Draft(Schedule(func), target)).func
     (main,) = [b for b in in_order(apart) if has_reduction(b)]
     row, *others = vector_variables(main, target)
@@ -678,15 +650,15 @@ def test_channels_of_a_group_share_what_they_read(channels: int, vectors: bool) 
 
 def test_products_of_tiny_matrices_have_vectors_of_many() -> None:
     func = ops.matmul_func(8, 8, 8, batch=64)
-    target = resolve("cpu -mcpu=cascadelake -threads=1")
+    target = Target.parse("cpu -mcpu=cascadelake -threads=1")
     assert [v.name for v in vector_variables(in_order(func)[-1], target)] == ["vj", "vb"]
 
 
 def test_packing_reads_rows_from_end_to_end() -> None:
     """A row's piece of every panel before the next row, not the pieces of a panel one by one."""
     func = ops.matmul_func(32, 4096, 64)
-    made = sketches(func, resolve("cpu -threads=1"))
-    for sketch in [s for s in made if s.name == "tiled_packB"]:
+    target = Target.parse("cpu -mcpu=cascadelake -threads=1")
+    for sketch in sketches_named(func, target, lambda name: name == "tiled_packB"):
         sch = Schedule(sketch.trace.with_row([1] * len(sketch.variables)).apply(func).func)
         label = sch.get_block("B_packed")
         panel, row, element = (set(walk(i.value)) for i in find_block(sch.func, label).iters)
@@ -699,7 +671,7 @@ def test_packing_reads_rows_from_end_to_end() -> None:
 def test_a_row_of_a_window_is_taken_at_once(kernel: int) -> None:
     """Loops of so few steps end too soon to be predicted, and a window's values are read again."""
     func = ops.conv2d_func(c=3, h=32, w=32, o=32, kernel=kernel, padding=kernel // 2)
-    made = sketches(func, resolve("cpu -threads=1"))
+    made = sketches(func, Target.parse("cpu -mcpu=cascadelake -threads=1"))
     assert made
     for sketch in made:
         assert sketch.space is not None
@@ -721,8 +693,8 @@ def test_what_steps_of_a_window_share_fits_the_registers(
     func = ops.conv2d_func(
         c=16, h=112, w=112, o=64, kernel=kernel, stride=stride, padding=kernel // 2, constant_w=True
     )
-    made = sketches(func, resolve("cpu -mcpu=cascadelake -threads=1"))
-    (sketch,) = (s for s in made if s.name == "tiled_across_packW+rows")
+    target = Target.parse("cpu -mcpu=cascadelake -threads=1")
+    (sketch,) = sketches_named(func, target, lambda name: name == "tiled_across_packW+rows")
     rows = Rowspace(sketch).sample(np.random.default_rng(0), 20_000)
     found = {(int(r[0]), int(r[2]), int(r[6])) for r in rows}
     assert found.issuperset(fit)
@@ -733,8 +705,8 @@ def test_what_steps_of_a_window_share_fits_the_registers(
 def test_rows_of_a_window_may_be_taken_at_once(kernel: int) -> None:
     """Of what lies in several rows of a register tile each vector is loaded once then."""
     func = ops.depthwise_conv2d_func(1, 4, 24, 32, kernel, 1, kernel // 2, constant_w=True)
-    made = sketches(func, resolve("cpu -mcpu=cascadelake -threads=1"))
-    (sketch,) = (s for s in made if s.name == "tiled+inside")
+    target = Target.parse("cpu -mcpu=cascadelake -threads=1")
+    (sketch,) = sketches_named(func, target, lambda name: name == "tiled+inside")
     depths = set()
     for row in Rowspace(sketch).sample(np.random.default_rng(0), 100):
         scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
@@ -747,11 +719,10 @@ def test_rows_of_a_window_may_be_taken_at_once(kernel: int) -> None:
 
 
 def test_variants_that_differ_in_their_copies_are_tiled_once() -> None:
-    """Steps that are the same object are applied once."""
-    target = resolve("cpu -mcpu=cascadelake -threads=1")
-    start = Draft(Schedule(ops.matmul_func(64, 64, 64), symbolic=True), target)
-    steps = {p.name: (p.start, *p.steps) for p in plans(start)}
-    ahead, local = steps["tiled_packB"], steps["tiled_packB_local"]
+    """Rules that are the same object are applied once."""
+    func = ops.matmul_func(64, 64, 64)
+    rules = dict(plans(func, Target.parse("cpu -mcpu=cascadelake -threads=1")))
+    ahead, local = rules["tiled_packB"], rules["tiled_packB_local"]
     assert ahead[:-1] == local[:-1]
     assert ahead[-1] != local[-1]
     assert steps["tiled"][:-1] != ahead[:-1]
@@ -759,8 +730,8 @@ def test_variants_that_differ_in_their_copies_are_tiled_once() -> None:
 
 def parts_of(func: Func) -> set[int]:
     """The parts that the reduction of a matmul is cut into, where B is not packed."""
-    target = resolve("cpu -mcpu=cascadelake -threads=1")
-    (blocked,) = [s for s in sketches(func, target) if s.name == "blocked"]
+    target = Target.parse("cpu -mcpu=cascadelake -threads=1")
+    (blocked,) = sketches_named(func, target, lambda name: name == "blocked")
     samples = [s for s in blocked.trace if s.op == "sample_categorical"]
     return set(dict(samples[-2].arguments)["candidates"])
 
@@ -783,7 +754,7 @@ def test_rows_that_are_pages_apart_come_from_memory_in_parts_that_are_followed()
 def test_padding_that_each_channel_has_for_itself_is_made_where_it_is_read(
     func: Func, inside: bool
 ) -> None:
-    found = {s.name: s for s in sketches(func, resolve("cpu -mcpu=cascadelake -threads=1"))}
+    found = {s.name: s for s in sketches(func, Target.parse("cpu -mcpu=cascadelake -threads=1"))}
     assert inside == any(name.endswith("+inside") for name in found)
     if inside:
         assert type(found["tiled+rows"].func.body) is Seq
