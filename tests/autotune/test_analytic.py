@@ -11,11 +11,12 @@ from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.profile import Visit, profile
 from tilewright.autotune.shuffles import shuffles_of
 from tilewright.autotune.sketch import sketches
-from tilewright.codegen.detect import resolve
 from tilewright.schedule.find import blocks_in
 from tilewright.target import Target
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
+
+from .checking import sketches_named
 
 TARGET = Target.parse("cpu -mcpu=cascadelake -threads=1")
 
@@ -105,13 +106,13 @@ def test_packing_for_dot_products_is_worth_it() -> None:
 
 
 def test_tiles_are_worth_it_where_matrices_are_large() -> None:
-    amx = resolve("cpu -mcpu=sapphirerapids -threads=1")
+    amx = Target.parse("cpu -mcpu=sapphirerapids -threads=1")
     func = ops.matmul_func(256, 256, 256, "uint8", dtype_b="int8")
     found = best(func, amx)
     tiles = [seconds for name, seconds in found.items() if name.startswith("matmul_")]
     others = [seconds for name, seconds in found.items() if not name.startswith("matmul_")]
     assert 2.0 * max(tiles) < min(others)
-    (sketch,) = (s for s in sketches(func, amx) if s.name == "matmul_u8s8_amx")
+    (sketch,) = sketches_named(func, amx, lambda name: name == "matmul_u8s8_amx")
     read = profile(sketch.func, sketch.variables, sketch.space.bounds)
     rows = np.array([[across, 2, down, 2] for across in (1, 2) for down in (1, 2)])
     one, *some, four = estimate(read, rows, amx).seconds
@@ -119,14 +120,13 @@ def test_tiles_are_worth_it_where_matrices_are_large() -> None:
 
 
 def test_rows_of_tiles_that_lie_apart_take_longer_to_load() -> None:
-    amx = resolve("cpu -mcpu=sapphirerapids -threads=1")
+    amx = Target.parse("cpu -mcpu=sapphirerapids -threads=1")
     func = ops.matmul_func(256, 256, 256, "uint8", dtype_b="int8")
     loads = {}
-    for sketch in sketches(func, amx):
-        if sketch.name.startswith("matmul"):
-            read = profile(sketch.func, sketch.variables, sketch.space.bounds)
-            found = estimate(read, np.array([[2, 2, 2, 2]]), amx).features
-            loads[sketch.name] = 2.0 ** found[0, FEATURES.index("tile_loads")]
+    for sketch in sketches_named(func, amx, lambda name: name.startswith("matmul")):
+        read = profile(sketch.func, sketch.variables, sketch.space.bounds)
+        found = estimate(read, np.array([[2, 2, 2, 2]]), amx).features
+        loads[sketch.name] = 2.0 ** found[0, FEATURES.index("tile_loads")]
     assert loads["matmul_u8s8_amx"] > 2 * loads["matmul_u8s8_amx_packA"]
 
 

@@ -16,12 +16,12 @@ from tilewright.autotune.analytic import FEATURES
 from tilewright.autotune.cost_model import CostModel, Measured
 from tilewright.autotune.feasibility import CERTAIN, Feasibility
 from tilewright.autotune.records import target_record, toolchain_record, workload_record
-from tilewright.autotune.search import Candidate, Observation, Search
-from tilewright.autotune.sketch import sketches
+from tilewright.autotune.search import Candidate, Observation
 from tilewright.autotune.transfer import learned, model_of, refit, warm
 from tilewright.tuning_db import Outcome, TuningDatabase
 
 from ..measured import put_measured
+from .checking import search_of, sketches_of
 from .test_search import SMALL, TARGET, true_seconds
 
 OTHER, MINE = ops.matmul_func(512, 512, 512), ops.matmul_func(384, 640, 768)
@@ -113,7 +113,7 @@ def observed(c: Candidate, fails: Callable[[Candidate], bool], knows: bool = Tru
 
 def failures(knows: bool, seed: int, known: list[Observation] | None = None) -> list[int]:
     """How many of each eight candidates fail, of 64."""
-    search = Search(OTHER, TARGET, seed=seed, config=SMALL, known=known or ())
+    search = search_of(OTHER, TARGET, seed=seed, config=SMALL, known=known or ())
     counts = []
     for _ in range(8):
         batch = search.ask(8)
@@ -132,7 +132,7 @@ def test_a_search_asks_for_less_of_what_fails() -> None:
 
 
 def test_what_failed_in_earlier_sessions_is_known() -> None:
-    search = Search(OTHER, TARGET, seed=9, config=SMALL)
+    search = search_of(OTHER, TARGET, seed=9, config=SMALL)
     known = [observed(c, too_large) for _ in range(4) for c in search.ask(8)]
     assert 4 < sum(o.outcome is not Outcome.OK for o in known) < 32
     first, again = failures(True, 0)[0], failures(True, 0, known)[0]
@@ -141,7 +141,7 @@ def test_what_failed_in_earlier_sessions_is_known() -> None:
 
 def test_predictions_are_of_what_runs() -> None:
     """What is recorded as predicted is a time, however likely the candidate fails."""
-    search = Search(OTHER, TARGET, config=SMALL)
+    search = search_of(OTHER, TARGET, config=SMALL)
     batch = search.ask(16)
     search.tell([observed(c, too_large) for c in batch])
     pools = search._pools
@@ -156,7 +156,7 @@ def recorded(
     db: TuningDatabase, count: int, fails: Callable[[Candidate], bool] = too_large
 ) -> list[Candidate]:
     """Record candidates for another size, some of which failed."""
-    search = Search(OTHER, TARGET, config=SMALL)
+    search = search_of(OTHER, TARGET, config=SMALL)
     asked = search.ask(count)
     for c in asked:
         text, generator = c.trace.to_json(notes=False), search.sketches[c.sketch].generator
@@ -169,9 +169,9 @@ def test_failures_in_a_database_are_learned_from(db: TuningDatabase) -> None:
     asked = recorded(db, 32)
     measured = learned(db, *SUBJECT)
     assert np.count_nonzero(np.isinf(measured.seconds)) == sum(map(too_large, asked)) > 4
-    search = Search(MINE, TARGET, config=SMALL)
+    search = search_of(MINE, TARGET, config=SMALL)
     before = sum(map(too_large, search.ask(16)))
-    warmed = Search(MINE, TARGET, config=SMALL)
+    warmed = search_of(MINE, TARGET, config=SMALL)
     warm(warmed, db, *SUBJECT)
     assert sum(map(too_large, warmed.ask(16))) < before
     own = history.known(db, workload_record(OTHER), *SUBJECT[1:])
@@ -182,7 +182,7 @@ def test_failures_in_a_database_are_learned_from(db: TuningDatabase) -> None:
 
 def test_schedules_of_other_sizes_that_may_fail_come_last(db: TuningDatabase) -> None:
     recorded(db, 32, lambda c: False)
-    made, found, known = sketches(MINE, TARGET), db.relatives(*SUBJECT), learned(db, *SUBJECT)
+    made, found, known = sketches_of(MINE, TARGET), db.relatives(*SUBJECT), learned(db, *SUBJECT)
     first = refit(made, found, TARGET, model_of(known))[0]
     model = CostModel()
     model.relate(known)
@@ -196,6 +196,6 @@ def test_schedules_of_other_sizes_that_may_fail_come_last(db: TuningDatabase) ->
 
 def test_without_a_model_failures_are_not_learned_from() -> None:
     config = dataclasses.replace(SMALL, model=False)
-    search = Search(OTHER, TARGET, config=config)
+    search = search_of(OTHER, TARGET, config=config)
     search.tell([observed(c, too_large) for c in search.ask(16)])
     assert not any((p.scores - p.predicted).any() for p in search._pools)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,15 @@ from tilewright.autotune.search import (
     default_trace,
     trace_key,
 )
-from tilewright.autotune.sketch import Sketch, sketches
-from tilewright.codegen.detect import resolve
+from tilewright.autotune.sketch import Sketch
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.schedule.require import Space
 from tilewright.target import Target
 from tilewright.tir.ir import Func
 from tilewright.tuning_db.values import Outcome
+
+from .checking import first_sketch, search_of, sketches_named, sketches_of
 
 TARGET = Target.parse("cpu -mcpu=cascadelake -threads=2")
 PROGRAMS: dict[str, dict[str, Any]] = {
@@ -49,6 +51,7 @@ SMALL = SearchConfig(pool=400, children=100, base=None)
 """Without a base model, which knows real machines and not the one made up here."""
 
 
+@cache
 def program(name: str) -> Func:
     func = getattr(ops, name.split(maxsplit=1)[0])(**PROGRAMS[name])
     assert isinstance(func, Func)
@@ -95,7 +98,7 @@ def test_features_of_long_rows_are_those_of_its_program() -> None:
 
 
 def check_features(func: Func, rng: np.random.Generator, count: int) -> None:
-    for sketch in sketches(func, TARGET):
+    for sketch in sketches_of(func, TARGET):
         rows = Rowspace(sketch).sample(rng, count)
         read = profile(sketch.func, sketch.variables, sketch.space.bounds)
         of_rows = estimate(read, rows, TARGET)
@@ -109,7 +112,7 @@ def memory_bytes(size: int) -> np.ndarray:
     """Of schedules that multiply with a constant matrix of `size` rows and columns."""
     func = ops.matmul_func(16, size, size, constant_b=True)
     rng = np.random.default_rng(0)
-    (sketch,) = (s for s in sketches(func, TARGET) if s.name == "tiled_packB")
+    (sketch,) = sketches_named(func, TARGET, lambda name: name == "tiled_packB")
     read = profile(sketch.func, sketch.variables, sketch.space.bounds)
     features = estimate(read, Rowspace(sketch).sample(rng, 50), TARGET).features
     found: np.ndarray = 2.0 ** features[:, FEATURES.index("memory_bytes")]
@@ -170,7 +173,7 @@ def test_illegal_and_hopeless_rows_are_counted_apart() -> None:
 
 
 def test_children_are_good_rows() -> None:
-    sketch = sketches(program("matmul_func"), TARGET)[0]
+    sketch = sketches_of(program("matmul_func"), TARGET)[0]
     space = Rowspace(sketch)
     rng = np.random.default_rng(0)
     parents = space.sample(rng, 20)
@@ -192,7 +195,7 @@ def told(candidates: list[Candidate]) -> list[Observation]:
 
 
 def run(seed: int, config: SearchConfig, trials: int = 48) -> tuple[Search, list[Candidate]]:
-    search = Search(program("matmul_func"), TARGET, seed=seed, config=config)
+    search = search_of(program("matmul_func"), TARGET, seed=seed, config=config)
     asked: list[Candidate] = []
     while len(asked) < trials:
         batch = search.ask(8)
@@ -222,20 +225,20 @@ def test_the_model_finds_what_the_estimate_does_not_know() -> None:
 
 def test_known_schedules_are_not_asked_again() -> None:
     _, asked = run(0, SMALL, 16)
-    search = Search(program("matmul_func"), TARGET, seed=0, config=SMALL, known=told(asked))
+    search = search_of(program("matmul_func"), TARGET, seed=0, config=SMALL, known=told(asked))
     assert search.best is not None
     assert not {c.key for c in search.ask(16)} & {c.key for c in asked}
 
 
 def test_failures_do_not_become_best() -> None:
-    search = Search(program("softmax_func"), TARGET, seed=0, config=SMALL)
+    search = search_of(program("softmax_func"), TARGET, seed=0, config=SMALL)
     (c, *_) = search.ask(4)
     search.tell([Observation(c.key, c.trace, c.features, Outcome.CRASH, None)])
     assert search.best is None
 
 
 def test_a_small_space_is_exhausted() -> None:
-    search = Search(program("add_relu_func"), TARGET, seed=0, config=SMALL)
+    search = search_of(program("add_relu_func"), TARGET, seed=0, config=SMALL)
     seen: set[str] = set()
     while not search.exhausted:
         batch = search.ask(8)
@@ -246,7 +249,7 @@ def test_a_small_space_is_exhausted() -> None:
 
 
 def test_asked_candidates_are_what_they_say() -> None:
-    search = Search(program("conv2d_func"), TARGET, seed=0, config=SMALL)
+    search = search_of(program("conv2d_func"), TARGET, seed=0, config=SMALL)
     for c in search.ask(8):
         assert c.key == trace_key(c.trace)
         assert c.trace == search.sketches[c.sketch].trace.with_row(c.row)
@@ -318,7 +321,7 @@ def test_a_search_knows_the_decisions_of_what_is_told() -> None:
 
 def test_what_is_drawn_at_random_is_not_hopeless() -> None:
     config = SearchConfig(random=1.0, model=False, base=None)
-    search = Search(ops.matmul_func(64, 64, 64), resolve("cpu -threads=1"), config=config)
+    search = Search(ops.matmul_func(64, 64, 64), TARGET, config=config)
     batch = search.ask(64)
     best = min(float(pool.scores.min()) for pool in search._pools)
     predicted = [c.predicted for c in batch]
@@ -330,12 +333,12 @@ def test_what_is_drawn_at_random_is_not_hopeless() -> None:
 def test_a_batch_is_the_best_row_and_some_of_those_near_it() -> None:
     def asked(temperature: float, seed: int) -> list[float]:
         config = SearchConfig(random=0.0, base=None, among=64, temperature=temperature)
-        made = sketches(func, TARGET)[:1]
         search = Search(func, TARGET, seed=seed, config=config, made=made)
         scores.append(np.sort(search._pools[0].scores))
         return [c.predicted for c in search.ask(8)]
 
     func, scores = ops.matmul_func(64, 64, 64), list[np.ndarray]()
+    made = [first_sketch(func, TARGET)]
     for seed in range(4):
         assert asked(0.0, seed) == scores[-1][:8].tolist()
         drawn = asked(1e6, seed)

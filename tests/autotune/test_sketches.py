@@ -14,7 +14,6 @@ from tilewright import ops
 from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.draft import Draft
 from tilewright.autotune.profile import profile
-from tilewright.autotune.rules import plans
 from tilewright.autotune.rules.digits import separate_all_digits
 from tilewright.autotune.rules.fused_attention import MAX_BAND
 from tilewright.autotune.rules.tiles import tile_variables, vector_variables
@@ -44,7 +43,16 @@ from tilewright.tir.ir import (
 )
 from tilewright.tir.visit import walk
 
-from .checking import arguments, expected, first_sketch, planned, run, sketches_named, some_rows
+from .checking import (
+    arguments,
+    expected,
+    first_sketch,
+    planned,
+    plans_of,
+    run,
+    sketches_named,
+    some_rows,
+)
 
 POINTWISE: dict[str, Any] = {"kernel": 1, "padding": 0}
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -719,10 +727,10 @@ def test_rows_of_a_window_may_be_taken_at_once(kernel: int) -> None:
 
 
 def test_variants_that_differ_in_their_copies_are_tiled_once() -> None:
-    """Rules that are the same object are applied once."""
-    func = ops.matmul_func(64, 64, 64)
-    rules = dict(plans(func, Target.parse("cpu -mcpu=cascadelake -threads=1")))
-    ahead, local = rules["tiled_packB"], rules["tiled_packB_local"]
+    """Steps that are the same object are applied once."""
+    found = plans_of(ops.matmul_func(64, 64, 64), Target.parse("cpu -mcpu=cascadelake -threads=1"))
+    steps = {p.name: (p.start, *p.steps) for p in found}
+    ahead, local = steps["tiled_packB"], steps["tiled_packB_local"]
     assert ahead[:-1] == local[:-1]
     assert ahead[-1] != local[-1]
     assert steps["tiled"][:-1] != ahead[:-1]

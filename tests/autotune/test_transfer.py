@@ -17,7 +17,7 @@ from tilewright.autotune.records import (
     toolchain_record,
     workload_record,
 )
-from tilewright.autotune.search import Candidate, Search, SearchConfig
+from tilewright.autotune.search import Candidate, SearchConfig
 from tilewright.autotune.sketch import Sketch, sketches
 from tilewright.autotune.transfer import learned, model_of, near, refit, transferred, warm
 from tilewright.target import Target
@@ -31,6 +31,7 @@ from tilewright.tuning_db import (
 )
 
 from ..measured import put_measured
+from .checking import search_of, sketches_of
 from .test_search import tiled_matmul
 
 TARGET = Target.parse("cpu -mcpu=cascadelake -threads=2")
@@ -65,7 +66,7 @@ def found(db: TuningDatabase, func: Func) -> list[Relative]:
 
 def tuned(db: TuningDatabase, func: Func, count: int) -> list[Candidate]:
     """Record candidates, each as slow as the estimate says and twice that in the first sketch."""
-    search = Search(func, TARGET, config=SMALL)
+    search = search_of(func, TARGET, config=SMALL)
     asked = search.ask(count)
     for c in asked:
         seconds = 2.0 ** (c.features[0] + (c.sketch == 0))
@@ -74,10 +75,10 @@ def tuned(db: TuningDatabase, func: Func, count: int) -> list[Candidate]:
 
 
 def test_decisions_are_taken_over_where_they_are_possible(db: TuningDatabase) -> None:
-    theirs = {s.name: s for s in sketches(OTHER, TARGET)}
+    theirs = {s.name: s for s in sketches_of(OTHER, TARGET)}
     row = (2, 8, 8, 64, 4)  # vectors, tiles of them, rows, tiles of them, unrolling
     put(db, OTHER, theirs["tiled_packB_local"], row, 1e-3)
-    mine = sketches(MINE, TARGET)
+    mine = sketches_of(MINE, TARGET)
     refitted = refit(mine, found(db, MINE), TARGET, CostModel())
     chosen = refitted[0]
     assert mine[chosen.sketch].name == "tiled_packB_local"
@@ -107,7 +108,7 @@ def test_sketches_of_other_sizes_and_names_have_the_same_generators() -> None:
     r = te.reduce_axis(k, name="r")
     C = te.compute((n, m), lambda i, j: te.sum(A[i, r] * W[r, j], axis=r), name="Result")
     renamed = te.func([A, W, C], name="linear")
-    generators = [s.generator for s in sketches(OTHER, TARGET)]
+    generators = [s.generator for s in sketches_of(OTHER, TARGET)]
     assert [s.generator for s in sketches(renamed, TARGET)] == generators
     assert len(set(generators)) == len(generators)
     assert not any("Weights" in s.generator for s in sketches(renamed, TARGET))
@@ -117,7 +118,7 @@ def test_sketches_of_other_sizes_and_names_have_the_same_generators() -> None:
 def test_records_whose_generator_is_of_no_sketch_go_by_their_steps(
     db: TuningDatabase, generator: str
 ) -> None:
-    (sketch,) = (s for s in sketches(OTHER, TARGET) if s.name == "blocked_packB_local")
+    (sketch,) = (s for s in sketches_of(OTHER, TARGET) if s.name == "blocked_packB_local")
     row = Rowspace(sketch).sample(np.random.default_rng(0), 1)[0]
     text = sketch.trace.with_row(row.tolist()).to_json(notes=False)
     put_measured(db, OTHER, TARGET, text, 1e-3, generator=generator)
@@ -163,14 +164,14 @@ def test_what_has_no_counterpart_is_open() -> None:
 
 @pytest.mark.parametrize("with_features", [True, False])
 def test_what_did_better_than_expected_goes_first(db: TuningDatabase, with_features: bool) -> None:
-    search = Search(OTHER, TARGET, config=SearchConfig(pool=400, children=100, random=0.0))
+    search = search_of(OTHER, TARGET, config=SearchConfig(pool=400, children=100, random=0.0))
     asked = search.ask(6)
     best = asked[-1]
     for c in asked:
         seconds = 2.0 ** (c.features[0] - 2.0 * (c is best))
         kept = c.features if with_features else None
         put(db, OTHER, search.sketches[c.sketch], c.row, seconds, kept)
-    refitted = refit(sketches(MINE, TARGET), found(db, MINE), TARGET, CostModel())
+    refitted = refit(sketches_of(MINE, TARGET), found(db, MINE), TARGET, CostModel())
     assert refitted[0].source.schedule.generator == search.sketches[best.sketch].generator
     assert refitted[0].source.measurement.seconds == 2.0 ** (best.features[0] - 2.0)
     assert refitted == sorted(refitted, key=lambda r: r.predicted)
@@ -180,16 +181,16 @@ def test_hopeless_and_unreadable_schedules_are_left_out(db: TuningDatabase) -> N
     small = ops.matmul_func(4, 16, 64)
     sketch = {s.name: s for s in sketches(small, TARGET)}["tiled"]
     put(db, small, sketch, tuple(Rowspace(sketch).sample(np.random.default_rng(0), 1)[0]), 1e-6)
-    assert refit(sketches(MINE, TARGET), found(db, MINE), TARGET, CostModel()) == []
+    assert refit(sketches_of(MINE, TARGET), found(db, MINE), TARGET, CostModel()) == []
     damaged = dataclasses.replace(
         found(db, MINE)[0], schedule=ScheduleRecord('{"version":1,"steps":[{"op":"?"}]}', 1)
     )
-    assert refit(sketches(MINE, TARGET), [damaged], TARGET, CostModel()) == []
+    assert refit(sketches_of(MINE, TARGET), [damaged], TARGET, CostModel()) == []
 
 
 def test_what_was_measured_hides_no_schedule(db: TuningDatabase) -> None:
     asked = tuned(db, OTHER, 16)
-    relatives, made = found(db, MINE), sketches(MINE, TARGET)
+    relatives, made = found(db, MINE), sketches_of(MINE, TARGET)
     features = np.array([c.features for c in asked])
     seconds = 2.0 ** (features[:, 0] + np.random.default_rng(0).normal(0.0, 3.0, len(asked)))
     model = CostModel()
@@ -213,7 +214,7 @@ def test_without_relatives_there_is_nothing_to_transfer(db: TuningDatabase) -> N
 
 def test_the_model_learns_from_other_sizes(db: TuningDatabase) -> None:
     asked = tuned(db, OTHER, 24)
-    own = put(db, MINE, sketches(MINE, TARGET)[0], (1, 1, 4, 1), 1.0, asked[0].features)
+    own = put(db, MINE, sketches_of(MINE, TARGET)[0], (1, 1, 4, 1), 1.0, asked[0].features)
     measured = learned(db, workload_record(MINE), target_record(TARGET), toolchain_record())
     assert len(measured.seconds) == len(asked)
     assert own.seconds not in measured.seconds
@@ -226,7 +227,7 @@ def test_the_model_learns_from_other_sizes(db: TuningDatabase) -> None:
 def test_a_search_begins_with_what_was_good_for_other_sizes(db: TuningDatabase) -> None:
     tuned(db, OTHER, 16)
     subject = workload_record(MINE), target_record(TARGET), toolchain_record()
-    search = Search(MINE, TARGET, config=SMALL)
+    search = search_of(MINE, TARGET, config=SMALL)
     warm(search, db, *subject)
     assert search.model.trained
     refitted = refit(search.sketches, found(db, MINE), TARGET, search.model)
@@ -245,16 +246,16 @@ def test_a_search_learns_from_other_operators(db: TuningDatabase) -> None:
     measured = learned(db, *subject, others=True)
     assert np.bincount(measured.programs).tolist() == [8, 24, 8], "the last tuned first"
     assert {tuple(row) for row in measured.features[8:32]} == {c.features for c in asked}
-    search = Search(MINE, TARGET, config=SMALL)
+    search = search_of(MINE, TARGET, config=SMALL)
     warm(search, db, *subject)
     assert search.model.trained
-    off = Search(MINE, TARGET, config=dataclasses.replace(SMALL, model=False))
+    off = search_of(MINE, TARGET, config=dataclasses.replace(SMALL, model=False))
     warm(off, db, *subject)
     assert not off.model.trained
 
 
 def test_a_search_without_relatives_is_as_it_was(db: TuningDatabase) -> None:
     subject = workload_record(MINE), target_record(TARGET), toolchain_record()
-    plain, warmed = (Search(MINE, TARGET, config=SMALL) for _ in range(2))
+    plain, warmed = (search_of(MINE, TARGET, config=SMALL) for _ in range(2))
     warm(warmed, db, *subject)
     assert [c.key for c in plain.ask(8)] == [c.key for c in warmed.ask(8)]
