@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,12 +44,14 @@ def test_what_is_told_apart_is_apart(case: tuple[Access, dict[Var, int]]) -> Non
     loops = [For(v, extents[v], Seq(())) for v in (M, J)]
     if distinct([access], loops, {v: (0, extents[v] - 1) for v in (M, J)}):
         seen: dict[tuple[int, ...], tuple[int, ...]] = {}
-        for point in product(*(range(n) for n in extents.values())):
-            values = dict(zip(extents, point, strict=True))
-            if all(evaluate(g, values) for g in access.guards):
-                lows = [int(evaluate(r.min, values)) for r in access.ranges]
-                ends = [int(evaluate(r.min + r.extent, values)) for r in access.ranges]
-                boxes = map(range, lows, ends)
+        points = list(product(*(range(n) for n in extents.values())))
+        values = dict(zip(extents, np.array(points).T, strict=True))
+        guarded = [evaluate(g, values).tolist() for g in access.guards]
+        lows = [evaluate(r.min, values).tolist() for r in access.ranges]
+        ends = [evaluate(r.min + r.extent, values).tolist() for r in access.ranges]
+        for n, point in enumerate(points):
+            if all(holds[n] for holds in guarded):
+                boxes = [range(low[n], end[n]) for low, end in zip(lows, ends, strict=True)]
                 for element in product(*boxes):
                     assert seen.setdefault(element, point[:2]) == point[:2]
 
