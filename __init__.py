@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .autotune.draft import Draft
     from .autotune.own_rules import sketch_rule
     from .autotune.tune import tune
-    from .compile import build, build_library
+    from .compile import build, build_library, explain
     from .runtime import Module, load
     from .schedule import Schedule, Trace
     from .schedule.primitive import primitive
@@ -72,6 +72,7 @@ __all__ = [
     "build",
     "build_library",
     "errors",
+    "explain",
     "load",
     "ops",
     "primitive",
@@ -93,6 +94,7 @@ _HOMES = {
     "TuningDatabase": ".tuning_db",
     "build": ".compile",
     "build_library": ".compile",
+    "explain": ".compile",
     "load": ".runtime",
     "primitive": ".schedule.primitive",
     "require": ".schedule.require",

@@ -291,8 +291,8 @@ def list_measurements(
     rows = [
         [
             m.id[:12],
-            named[m.workload],
-            named[m.target],
+            named.get(m.workload, m.workload[:12]),
+            named.get(m.target, m.target[:12]),
             m.outcome.value,
             time_text(m.seconds),
             algebra.get(m.schedule, ""),
@@ -403,18 +403,12 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Say which records a build would consider, which it takes, and why it refuses the others."""
-    from .autotune.records import target_record, toolchain_record, workload_record
-    from .codegen.detect import resolve
+    from .compile import explain as explain_build
     from .tuning_db import to_plain
 
     func = _program(program, param)
     with _reading(db) as database:
-        told = database.explain(
-            workload_record(func),
-            target_record(resolve(target)),
-            toolchain_record(),
-            tolerance=tolerance,
-        )
+        told = explain_build(func, target, database, tolerance=tolerance)
     if as_json:
         print_json(to_plain(told))
     else:

@@ -5,23 +5,26 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .errors import BuildError, NotTunedError, ScheduleError
+from .errors import BuildError, DatabaseError, NotTunedError, ScheduleError, TilewrightError
 from .runtime.module import Origin
 from .target import Target
 
 if TYPE_CHECKING:
+    from .autotune.replay import Replays
     from .codegen.build import Compiled
     from .runtime import Module
     from .schedule import Schedule
     from .tir.ir import Func
-    from .tuning_db import Best, TuningDatabase
+    from .tuning_db import Best, Explanation, TuningDatabase
 
 POLICIES = ("record", "transfer", "model", "default")
+MOST_UNFIT = 8
+"""Recorded schedules that do not compile before records are given up; each takes a process."""
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +50,11 @@ def build(
     (convolutions by Winograd's) whose errors were no larger, in the measure of `autotune.verify`;
     without it none is used but a pinned one. What was compiled before comes from a cache on disk.
 
+    A record whose schedule does not apply to the program (it is of a newer version, say, or names a
+    primitive that is not there) or does not compile is set aside with a warning, and the next best
+    takes its place; `explain` has the reasons. A pinned schedule that does not is an error: nothing
+    else was asked for.
+
     Calls check the values of integer tensors that have a `value_range`, one pass over their memory.
     With `trust_indices` they do not, and a value out of its range makes the kernel read or write
     other memory.
@@ -63,8 +71,7 @@ def build(
     from .codegen.detect import resolve
 
     resolved = resolve(target)
-    choice = choose(program, resolved, database, allow, tolerance)
-    compiled = _compile(choice, resolved, strict_fp=strict_fp)
+    choice, compiled = _compiled(program, resolved, database, allow, tolerance, strict_fp=strict_fp)
     return to_module(compiled, choice.origin, trust_indices=trust_indices)
 
 
@@ -110,8 +117,7 @@ def build_library(
             hint="name the library matmul.so, for instance, or the object file matmul.o",
         )
     resolved = resolve(target)
-    choice = choose(program, resolved, database, allow, tolerance)
-    compiled = _compile(choice, resolved, strict_fp=strict_fp)
+    choice, compiled = _compiled(program, resolved, database, allow, tolerance, strict_fp=strict_fp)
     code = _described(compiled)
     header = path.with_suffix(".h")
     new: tuple[File, ...]
@@ -153,6 +159,7 @@ class Choice:
     """A scheduled program, where its schedule comes from, and the ids of the records it is of.
 
     `foreign` says that the schedule is from elsewhere: nothing of it was measured on this host.
+    `pinned` says that it is the user's choice.
     """
 
     func: Func
@@ -160,6 +167,26 @@ class Choice:
     schedule_id: str | None = None
     measurement_id: str | None = None
     foreign: bool = False
+    pinned: bool = False
+
+
+def explain(
+    program: Func,
+    target: Target | str,
+    database: TuningDatabase,
+    *,
+    tolerance: float | None = None,
+) -> Explanation:
+    """Say which records a build of a program would consider, take and refuse, and why.
+
+    As `TuningDatabase.explain`, and schedules are applied to the program as `build` does: those
+    that do not apply are told with their reason. Nothing is compiled.
+
+    Raises `DatabaseError`, and `TargetError` for a target that is none.
+    """
+    from .codegen.detect import resolve
+
+    return _explanation(program, resolve(target), database, tolerance)
 
 
 def choose(
@@ -168,8 +195,12 @@ def choose(
     database: TuningDatabase | None,
     allow: Sequence[str],
     tolerance: float | None = None,
+    unfit: Mapping[str, str] | None = None,
 ) -> Choice:
-    """The schedule that the policy gives for a program on a resolved target; see `build`."""
+    """The schedule that the policy gives for a program on a resolved target; see `build`.
+
+    `unfit` are schedules of records (ids) that do not compile, and why.
+    """
     from .autotune.verify import require_tolerance
     from .schedule import Schedule
     from .tir.ir import Func
@@ -209,7 +240,7 @@ def choose(
     require_tolerance(tolerance, BuildError)
     verify(program)
     if database is not None and "record" in allow:
-        found = _lookup(program, target, database, tolerance)
+        found = _lookup(program, target, database, tolerance, unfit or {})
         if found is not None:
             return found
     if database is not None and "transfer" in allow:
@@ -226,7 +257,7 @@ def choose(
 
         trace = default_trace(program, target)
         return Choice(trace.apply(program).func, Origin("default", None, _WHY_DEFAULT))
-    raise _not_tuned(program, target, database, allow, tolerance)
+    raise _not_tuned(program, target, database, allow, tolerance, unfit or {})
 
 
 _WHY_MODEL = "chosen by the cost model, nothing was measured"
@@ -234,15 +265,28 @@ _WHY_DEFAULT = "chosen by the analytic model"
 
 
 def _lookup(
-    func: Func, target: Target, database: TuningDatabase, tolerance: float | None
+    func: Func,
+    target: Target,
+    database: TuningDatabase,
+    tolerance: float | None,
+    unfit: Mapping[str, str],
 ) -> Choice | None:
-    """The best recorded schedule, replayed; `None` where the database has none that is usable."""
+    """The best recorded schedule that applies; `None` where the database has none."""
     from .autotune.records import target_record, toolchain_record, workload_record
+    from .autotune.replay import Replays
 
-    workload = workload_record(func)
+    if len(unfit) >= MOST_UNFIT:
+        _log.warning("%s: no other record is tried, %d do not compile", func.name, len(unfit))
+        return None
+    workload, replays = workload_record(func), Replays(func, unfit)
     best = database.best(
-        workload.id, target_record(target), toolchain_record(), tolerance=tolerance
+        workload.id,
+        target_record(target),
+        toolchain_record(),
+        tolerance=tolerance,
+        applies=replays,
     )
+    replays.warn(database.location)
     if best is None:
         _log.info("%s has no usable record of %s on %s", database.location, func.name, target)
         return None
@@ -253,7 +297,8 @@ def _lookup(
         f"pinned in {best.layer}" if best.pinned else f"measured in {best.layer}",
     )
     foreign = not _measured_here(best, database)
-    return Choice(_replayed(func, best), origin, best.schedule.id, measured, foreign)
+    scheduled = _replayed(func, best, replays)
+    return Choice(scheduled, origin, best.schedule.id, measured, foreign, best.pinned)
 
 
 def _transferred(func: Func, target: Target, database: TuningDatabase) -> Choice | None:
@@ -289,22 +334,25 @@ def _measured_here(best: Best, database: TuningDatabase) -> bool:
 
     if best.measurement is None:
         return False
-    return database.get(Session, best.measurement.session).host == socket.gethostname()
-
-
-def _replayed(func: Func, best: Best) -> Func:
-    from .schedule import Trace
-
     try:
-        return Trace.from_json(best.schedule.trace).apply(func).func
+        session = database.get(Session, best.measurement.session)
+    except DatabaseError:
+        return False  # a damaged session says nothing
+    return session.host == socket.gethostname()
+
+
+def _replayed(func: Func, best: Best, replays: Replays) -> Func:
+    try:
+        return replays.schedule(best.schedule).func
     except ScheduleError as error:
+        # Only of a pinned one: of others the lookup has asked.
         raise BuildError(
-            "the recorded schedule {0} of {1} does not apply to {2}: {3}",
+            "the schedule {0} that is pinned in {1} does not apply to {2}: {3}",
             best.schedule.id[:12],
             best.layer,
             func.name,
             error,
-            hint="tune again, or pin another schedule",
+            hint="pin another schedule, or remove the pin: database.unpin(workload_id, target)",
         ) from error
 
 
@@ -314,14 +362,11 @@ def _not_tuned(
     database: TuningDatabase | None,
     allow: Sequence[str],
     tolerance: float | None,
+    unfit: Mapping[str, str],
 ) -> NotTunedError:
-    from .autotune.records import target_record, toolchain_record, workload_record
-
     explanation = None
     if database is not None:
-        explanation = database.explain(
-            workload_record(func), target_record(target), toolchain_record(), tolerance=tolerance
-        )
+        explanation = _explanation(func, target, database, tolerance, unfit)
     return NotTunedError(
         "no schedule for {0} on {1} is permitted by allow={2}:\n{3}",
         func.name,
@@ -331,6 +376,58 @@ def _not_tuned(
         hint="tune the program into the database, or allow 'default'",
         explanation=explanation,
     )
+
+
+def _explanation(
+    func: Func,
+    target: Target,
+    database: TuningDatabase,
+    tolerance: float | None,
+    unfit: Mapping[str, str] | None = None,
+) -> Explanation:
+    from .autotune.records import target_record, toolchain_record, workload_record
+    from .autotune.replay import Replays
+
+    return database.explain(
+        workload_record(func),
+        target_record(target),
+        toolchain_record(),
+        tolerance=tolerance,
+        applies=Replays(func, unfit),
+    )
+
+
+def _compiled(
+    program: Func | Schedule,
+    target: Target,
+    database: TuningDatabase | None,
+    allow: Sequence[str],
+    tolerance: float | None,
+    *,
+    strict_fp: bool,
+) -> tuple[Choice, Compiled]:
+    """The choice of the policy that compiles; records that do not are set aside with a warning."""
+    from .autotune.replay import brief
+
+    unfit: dict[str, str] = {}
+    while True:
+        choice = choose(program, target, database, allow, tolerance, unfit)
+        # What ended a child may be the program's fault: then it would end this process next.
+        choice = replace(choice, foreign=choice.foreign or bool(unfit))
+        try:
+            return choice, _compile(choice, target, strict_fp=strict_fp)
+        except TilewrightError as error:
+            if choice.origin.kind != "record" or choice.pinned or choice.schedule_id is None:
+                raise
+            reason = f"it does not compile: {brief(error)}"
+            _log.warning(
+                "%s: the schedule %.12s, %s, is set aside: %s",
+                choice.func.name,
+                choice.schedule_id,
+                choice.origin.detail,
+                reason,
+            )
+            unfit[choice.schedule_id] = reason
 
 
 def _compile(choice: Choice, target: Target, *, strict_fp: bool) -> Compiled:

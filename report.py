@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from .errors import ScheduleError
+from .errors import ScheduleError, TilewrightError
 
 if TYPE_CHECKING:
     from .autotune.assess import Report, Score
+    from .autotune.replay import Replays
     from .autotune.result import TuneResult
     from .tuning_db import Best, Measurement, ScheduleRecord, TuningDatabase, Workload
 
@@ -44,7 +45,10 @@ def measurement_row(
 
     plain = to_plain(m)
     del plain["features"], plain["feature_version"]
-    names = {"workload_name": named[m.workload], "target_text": named[m.target]}
+    names = {
+        "workload_name": named.get(m.workload, m.workload[:12]),
+        "target_text": named.get(m.target, m.target[:12]),
+    }
     return {"id": m.id, **plain, **names, "algebra": algebra.get(m.schedule, "")}
 
 
@@ -54,12 +58,26 @@ def best_rows(database: TuningDatabase, tolerance: float | None) -> Iterator[dic
     targets = {t.comparable: t for t in database.records(TargetRecord)}
     compilers = {t.generation: t for t in database.records(Toolchain)}
     for workload in database.records(Workload):
+        applies = _replays(workload)
         for target in targets.values():
             for generation, compiler in compilers.items():
-                found = database.best(workload.id, target, compiler, tolerance=tolerance)
+                found = database.best(
+                    workload.id, target, compiler, tolerance=tolerance, applies=applies
+                )
                 if found is not None:
                     where = {"target": target.text, "generation": generation}
                     yield {**_best(workload, found), **where}
+
+
+def _replays(workload: Workload) -> Replays | None:
+    """Which schedules apply to the program of a record, `None` where that cannot be read."""
+    from .autotune.replay import Replays
+    from .tir.parser import parse
+
+    try:
+        return Replays(parse(workload.ir))
+    except TilewrightError:
+        return None
 
 
 def _best(workload: Workload, found: Best) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from ..errors import ScheduleError
@@ -18,25 +19,35 @@ from ..tuning_db.values import (
     Toolchain,
     Workload,
 )
+from .analytic import FEATURES
 from .budget import running
 from .cost_model import CostModel
+from .replay import Replays
 from .result import BestResult
 from .search import Observation, trace_key
 
 _log = logging.getLogger(__name__)
+_OCTAVES = 100.0
+_LARGEST_FEATURE = 1e30
 
 
 def known(
-    database: TuningDatabase, workload: Workload, target: TargetRecord, toolchain: Toolchain
+    database: TuningDatabase,
+    workload: Workload,
+    target: TargetRecord,
+    toolchain: Toolchain,
+    without: Collection[str] = (),
 ) -> list[Observation]:
     """One observation for each schedule that was measured before, with its fastest sample if any.
 
-    Of comparable targets and toolchains. Schedules that cannot be read are left out with a warning.
+    Of comparable targets and toolchains. Schedules that cannot be read are left out with a warning,
+    and so are those (ids) in `without`, which were found not to apply.
     """
     generations = {t.id: t.generation for t in database.records(Toolchain)}
     groups: dict[str, tuple[ScheduleRecord, list[Measurement]]] = {}
     for measured, schedule in database.history(workload=workload.id, target=target):
-        if generations[measured.toolchain] == toolchain.generation:
+        generation = generations.get(measured.toolchain)
+        if generation == toolchain.generation and schedule.id not in without:
             groups.setdefault(schedule.id, (schedule, []))[1].append(measured)
     return list(_observations(groups.values()))
 
@@ -47,17 +58,33 @@ def best_known(
     target: TargetRecord,
     toolchain: Toolchain,
     tolerance: float | None = None,
+    *,
+    replays: Replays,
 ) -> BestResult | None:
-    """The best checked schedule in the database; `tolerance` as for `TuningDatabase.best`."""
-    best = database.best(workload.id, target, toolchain, tolerance=tolerance)
+    """The best checked schedule in the database; `tolerance` as for `TuningDatabase.best`.
+
+    One that does not apply to the program of `replays` is set aside with a warning.
+    """
+    best = database.best(workload.id, target, toolchain, tolerance=tolerance, applies=replays)
+    replays.warn(database.location)
     if best is None or best.measurement is None or best.seconds is None or best.pinned:
         return None
-    try:
-        trace = Trace.from_json(best.schedule.trace)
-    except ScheduleError as error:
-        _log.warning("the schedule %.12s cannot be read: %s", best.schedule.id, error)
-        return None
+    trace = Trace.from_json(best.schedule.trace)
     return BestResult(best.seconds, trace, best.schedule.id, best.measurement.id, best.contest)
+
+
+def features_of(measured: Measurement) -> tuple[float, ...] | None:
+    """The features of a measurement, if a model can learn from them.
+
+    They are of this version, and of a size that the estimate gives: log2 of seconds comes first.
+    """
+    features = measured.features
+    if features is None or measured.feature_version != CostModel.feature_version:
+        return None
+    if len(features) != len(FEATURES) or not abs(features[0]) < _OCTAVES:
+        return None
+    sensible = all(math.isfinite(v) and abs(v) < _LARGEST_FEATURE for v in features)
+    return features if sensible else None
 
 
 def used(database: TuningDatabase, sessions: Sequence[Session]) -> tuple[int, float]:
@@ -83,9 +110,12 @@ def _observations(
         except ScheduleError as error:
             _log.warning("the schedule %.12s cannot be read: %s", schedule.id, error)
             continue
+        if any(None in decision for decision in trace.decisions.values()):
+            _log.warning("the schedule %.12s leaves decisions open", schedule.id)
+            continue
         ran = [m for m in measurements if m.outcome is Outcome.OK]
         outcome = Outcome.OK if ran else measurements[0].outcome
         seconds = min((s for m in ran for s in m.samples), default=None)
-        rows = [m.features for m in measurements if m.feature_version == CostModel.feature_version]
+        rows = map(features_of, measurements)
         features = next((row for row in rows if row), ())
         yield Observation(trace_key(trace), trace, features, outcome, seconds)

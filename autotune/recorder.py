@@ -29,6 +29,7 @@ from ..tuning_db.values import (
 from .cost_model import CostModel
 from .history import best_known
 from .measured import Measured, VerifyResult
+from .replay import Replays
 from .result import BestResult
 from .search import Candidate
 
@@ -45,17 +46,22 @@ class Subject(NamedTuple):
 
 
 class Recorder:
-    """The session's hand in the database; what a method has put is durable when it returns."""
+    """The session's hand in the database; what a method has put is durable when it returns.
+
+    `replays` say which schedules of the database apply to the program.
+    """
 
     def __init__(
         self,
         database: TuningDatabase,
         subject: Subject,
         session: Session,
+        replays: Replays,
         tolerance: float | None = None,
     ) -> None:
         self.subject = subject
         self._tolerance = tolerance
+        self._replays = replays
         self.session = session
         self._database = database
         self._last_beat = time.monotonic()
@@ -96,7 +102,7 @@ class Recorder:
 
     def best(self) -> BestResult | None:
         """The best checked schedule in the database, whoever measured it."""
-        return best_known(self._database, *self.subject[:3], self._tolerance)
+        return best_known(self._database, *self.subject[:3], self._tolerance, replays=self._replays)
 
     def beat(self) -> None:
         """Say that the session is alive, if it was not said lately."""

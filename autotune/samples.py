@@ -119,6 +119,8 @@ def sweeps_of(database: TuningDatabase) -> list[Sweep]:
     for measured, schedule in reversed(database.history()):
         if measured.features is None:
             continue
+        if measured.workload not in workloads or measured.target not in targets:
+            continue  # that record is damaged
         moments.setdefault(measured.session, []).append(measured.created)
         if measured.outcome is not Outcome.OK or not measured.samples:
             continue

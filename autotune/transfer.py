@@ -31,6 +31,7 @@ from .analytic import FEATURES, Estimator, Features, estimate
 from .base_model import SHIPPED, named
 from .candidates import Rows, Rowspace
 from .cost_model import CostModel, Floats, Measured
+from .history import features_of
 from .profile import profile
 from .search import Search
 from .sketch import Sketch, sketches
@@ -140,13 +141,14 @@ def learned(
         found += (
             m
             for m in every
-            if m.feature_version == CostModel.feature_version
-            and m.workload != workload.id
-            and generations[m.toolchain] == toolchain.generation
+            if m.workload != workload.id and generations.get(m.toolchain) == toolchain.generation
         )
+    found = [m for m in found if features_of(m) is not None]
     programs = [0] * len(found)
     if others:
-        elsewhere = database.others(workload, where, toolchain, CostModel.feature_version)
+        version = CostModel.feature_version
+        elsewhere = database.others(workload, where, toolchain, version)
+        elsewhere = [m for m in elsewhere if features_of(m) is not None]
         numbers: dict[str, int] = {}
         programs += (numbers.setdefault(m.workload, 1 + len(numbers)) for m in elsewhere)
         found += elsewhere
@@ -262,8 +264,9 @@ def _surprise(relative: Relative, trace: Trace, target: Target, model: CostModel
     """
     measured = relative.measurement
     assert measured.seconds is not None, "what is usable has a time"
-    if measured.features is not None and measured.feature_version == CostModel.feature_version:
-        features = np.array([measured.features])
+    recorded = features_of(measured)
+    if recorded is not None:
+        features = np.array([recorded])
     else:
         try:
             scheduled = trace.apply(parse(relative.workload.ir)).func

@@ -26,6 +26,7 @@ from .measure import Measurer
 from .progress import Callback, ignore
 from .recorder import Recorder, Subject
 from .records import environment_record, target_record, toolchain_record, workload_record
+from .replay import Replays
 from .result import TuneResult
 from .roofline import roofline
 from .search import Search
@@ -169,7 +170,10 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
             measurer.__enter__()
         stack.callback(_abandon, tunings)
         for n, (program, subject) in enumerate(zip(programs, subjects, strict=True)):
-            known = history.known(database, *subject[:3])
+            replays = Replays(program.func)
+            best = history.best_known(database, *subject[:3], tolerance, replays=replays)
+            # What claims to be faster than the best and does not apply is nothing to learn from.
+            known = history.known(database, *subject[:3], without=replays.refused)
             began = meter.elapsed
             search = Search(
                 program.func,
@@ -190,7 +194,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
                 session = _started(
                     database, subject, meter.budget, seed, options, tolerance, search.base
                 )
-            recorder = Recorder(database, subject, session, tolerance)
+            recorder = Recorder(database, subject, session, replays, tolerance)
             setting = Setting(
                 recorder=recorder,
                 search=search,
@@ -203,7 +207,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
                 number=n,
                 programs=len(programs),
                 known=len(known),
-                best=recorder.best(),
+                best=best,
                 search_seconds=search_seconds,
                 tolerance=tolerance,
             )

@@ -15,10 +15,14 @@ from tilewright.tuning_db import (
     ScheduleRecord,
     TargetRecord,
     Toolchain,
+    Verification,
     Workload,
+    canonical_json,
+    to_plain,
     utc_now,
 )
 from tilewright.tuning_db.models import TABLES
+from tilewright.tuning_db.values import digest
 
 WORKLOADS = 200
 TRIALS = 250
@@ -37,7 +41,8 @@ def filled(path: Path, count: int) -> Filled:
     """A new SQLite database of `count` measurements of 200 workloads, each of another schedule.
 
     Sessions are of 250. One in seven failed, one in five is verified; each has a moment of its own.
-    Two measurements are put, and multiplied in SQL: putting each would take minutes.
+    Two measurements are put, and multiplied in SQL, with ids of their own: a lookup checks those.
+    Putting each would take minutes.
     """
     database = tw.TuningDatabase(path)
     workloads = [Workload(f"{i:064x}", "matmul", "ir", f"A[{i}]", 1, 1) for i in range(WORKLOADS)]
@@ -52,28 +57,32 @@ def filled(path: Path, count: int) -> Filled:
     session = database.start_session(
         last.id, target.id, trials=None, seconds=1, seed=0, search={}, model={}
     )
-    where = {"workload": last.id, "target": target.id, "toolchain": toolchain.id}
     fixed: dict[str, Any] = {
-        **where,
         "session": session.id,
-        "environment": environment.id,
+        "workload": last.id,
+        "target": target.id,
+        "toolchain": toolchain.id,
+        "schedule": schedules[0].id,
         "created": utc_now(),
     }
     good, bad = (
-        Measurement(schedule=schedules[0].id, outcome=o, seconds=s, samples=t, error=e, **fixed)
+        Measurement(outcome=o, seconds=s, samples=t, error=e, environment=environment.id, **fixed)
         for o, s, t, e in (
             (Outcome.OK, 1e-3, (1e-3,) * 5, None),
             (Outcome.CRASH, None, (), "signal 11"),
         )
     )
-    database.put(good, bad)
-    _multiply(path, count, good.id, bad.id)
+    del fixed["session"]
+    check = Verification(passed=True, max_error=0.0, tolerance=1e-5, **fixed)
+    database.put(good, bad, check)
+    _multiply(path, count, good, bad, check)
     return Filled(database, workloads, target, toolchain)
 
 
-def _multiply(path: Path, count: int, good: str, bad: str) -> None:
+def _multiply(
+    path: Path, count: int, good: Measurement, bad: Measurement, check: Verification
+) -> None:
     changed = {
-        "id": "printf('%064x', i * 7919 % 1000003 + i / 1000003 * 1000003)",
         "schedule": "s.id",
         "session": f"printf('%064x', i % {WORKLOADS} * 1000003 + i / {WORKLOADS} / {TRIALS})",
         "workload": f"printf('%064x', i % {WORKLOADS})",
@@ -83,16 +92,52 @@ def _multiply(path: Path, count: int, good: str, bad: str) -> None:
         "created": "strftime('%Y-%m-%d %H:%M:%f000', m.created, (i * 0.01) || ' seconds')",
     }
     names = [column.name for column in TABLES["measurement"].columns]
-    values = [changed.get(name, f"m.{name}") for name in names]
+    values = [f"{changed.get(name, f'm.{name}')} AS {name}" for name in names]
+    given = {
+        "samples": "samples(seconds)",
+        "id": "measurement_id(outcome, session, schedule, workload, seconds, created)",
+    }
     statement = f"""
         WITH RECURSIVE
             n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {count - 1}),
-            s AS MATERIALIZED (SELECT row_number() OVER () - 1 AS k, id FROM schedule)
+            s AS MATERIALIZED (SELECT row_number() OVER () - 1 AS k, id FROM schedule),
+            made AS (
+                SELECT {", ".join(values)}
+                FROM n JOIN s ON s.k = i / {WORKLOADS}
+                JOIN measurement m ON m.id = CASE WHEN i / {WORKLOADS} % 7 = 0 THEN ? ELSE ? END
+            )
         INSERT INTO measurement ({", ".join(names)})
-        SELECT {", ".join(values)}
-        FROM n JOIN s ON s.k = i / {WORKLOADS}
-        JOIN measurement m ON m.id = CASE WHEN i / {WORKLOADS} % 7 = 0 THEN ? ELSE ? END
+        SELECT {", ".join(given.get(name, name) for name in names)} FROM made
+        """
+    checks = [column.name for column in TABLES["verification"].columns]
+    own = {"id": "verification_id(m.schedule, m.workload)"}
+    own |= {name: f"m.{name}" for name in ("schedule", "workload")}
+    verified = f"""
+        INSERT INTO verification ({", ".join(checks)})
+        SELECT {", ".join(own.get(name, f"v.{name}") for name in checks)}
+        FROM measurement m JOIN verification v ON v.id = ?
+        WHERE m.verified AND m.outcome = 'ok' AND m.workload <> v.workload
         """
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("PRAGMA cache_size = -2000000")  # KiB: all of it in memory
-        connection.execute(statement, (bad, good))
+        connection.create_function("samples", 1, _samples)
+        kinds = {m.outcome.value: m for m in (good, bad)}
+
+        def measurement_id(outcome: str, session: str, *rest: Any) -> str:
+            schedule, workload, seconds, created = rest
+            plain = to_plain(kinds[outcome])
+            plain |= {"session": session, "schedule": schedule, "workload": workload}
+            plain |= {"seconds": seconds, "created": f"{created.replace(' ', 'T')}+00:00"}
+            return digest({**plain, "samples": [] if seconds is None else [seconds] * 5})
+
+        def verification_id(schedule: str, workload: str) -> str:
+            return digest({**to_plain(check), "schedule": schedule, "workload": workload})
+
+        connection.create_function("measurement_id", 6, measurement_id)
+        connection.create_function("verification_id", 2, verification_id)
+        connection.execute(statement, (bad.id, good.id))
+        connection.execute(verified, (check.id,))
+
+
+def _samples(seconds: float | None) -> str:
+    return canonical_json([] if seconds is None else [seconds] * 5)

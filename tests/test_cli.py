@@ -23,8 +23,12 @@ import tilewright as tw
 from tilewright import cli
 from tilewright.autotune import assess, base_model
 from tilewright.autotune.records import workload_record
+from tilewright.codegen.detect import resolve
+from tilewright.program_file import load_program
 from tilewright.runtime import load
 from tilewright.tuning_db import ScheduleRecord, Session, SessionStatus, Workload
+
+from .measured import put_measured
 
 COMMAND = Path(sys.executable).with_name("tilewright")
 SIZES = ["-p", "n=16", "-p", "m=48", "-p", "k=8"]
@@ -367,6 +371,22 @@ def test_explain(run: Run, matmul: str, db: Path) -> None:
     other = run("db", "explain", matmul, *SIZES, "--db", db, "--target", "cpu -threads=77")
     assert "found: nothing usable" in other.out
     assert "its times are not comparable with this target's" in other.out
+
+
+def test_a_record_that_does_not_apply_is_told(run: Run, matmul: str, db: Path) -> None:
+    """`best` and `explain` say what a build takes, and `explain` why it is not the fastest."""
+    (before,) = run("db", "best", "--db", db, "--json").json
+    func = load_program(matmul, SIZES[1::2])
+    with tw.TuningDatabase(db) as database:
+        trace = '{"version":1,"steps":[{"op":"explode","args":{}}]}'
+        unfit = put_measured(database, func, resolve("cpu"), trace, 1e-9)
+    (best,) = run("db", "best", "--db", db, "--json").json
+    assert best == before
+    told = run("db", "explain", matmul, *SIZES, "--db", db).out
+    assert "its schedule does not apply to the program" in told
+    assert "'explode'" in told
+    assert unfit.id[:12] in told
+    assert f"found: schedule {best['schedule'][:12]}" in told
 
 
 def test_records_move(run: Run, db: Path, tmp_path: Path) -> None:

@@ -20,14 +20,17 @@ from tilewright.autotune.records import (
     workload_record,
 )
 from tilewright.autotune.search import default_trace
+from tilewright.codegen import cache as compiling
 from tilewright.codegen.cache import LOCATION
 from tilewright.codegen.detect import resolve
 from tilewright.compile import build_library
 from tilewright.runtime import load
+from tilewright.schedule import Trace
 from tilewright.tir import te
 from tilewright.tir.ir import Expr
 from tilewright.tuning_db import (
     Explanation,
+    Reason,
     ScheduleRecord,
 )
 
@@ -321,24 +324,95 @@ BAD_TRACES = {
         '{"version":1,"steps":[{"op":"get_block","args":{"block":7},"out":["b0"]}]}',
         "there is no block 7",
     ),
-    "a step that is illegal here": (step("parallel", "l3"), "sch.parallel("),
+    "a step that is illegal here": (step("parallel", "l3"), "cannot run in parallel"),
     "a loop that there is not": (step("unroll", "l9"), "l9"),
 }
 
 
 @pytest.mark.parametrize("what", BAD_TRACES)
-def test_a_record_that_does_not_apply_is_an_error(
+def test_a_record_that_does_not_apply_is_set_aside(
+    func: tw.Func, db: tw.TuningDatabase, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next best record is built, with one warning."""
+    trace, says = BAD_TRACES[what]
+    bad, _ = record(db, func, trace, seconds=1e-9)
+    _, good = record(db, func, unrolled(func), seconds=1e-3)
+    before = db.measurements()
+    module = tw.build(func, SERIAL, db)
+    assert (module.origin.kind, module.origin.record_id) == ("record", good)
+    computes(module)
+    (warning,) = caplog.messages
+    assert f"set aside 1 of the best schedules in {db.location}, which do not apply" in warning
+    assert f"schedule {bad[:12]}: " in warning
+    assert says in warning
+    assert db.measurements() == before, "nothing is written for it"
+
+
+def test_records_that_do_not_apply_go_before_what_else_is_allowed(
+    func: tw.Func, db: tw.TuningDatabase
+) -> None:
+    for n, (trace, _) in enumerate(BAD_TRACES.values()):
+        record(db, func, trace, seconds=1e-9 * (n + 1))
+    assert tw.build(func, SERIAL, db).origin.kind == "model"
+    assert tw.build(func, SERIAL, db, allow=("record", "default")).origin.kind == "default"
+    _, other = tuned_size(db, ops.matmul_func(2 * N, M, K))
+    module = tw.build(func, SERIAL, db)
+    assert (module.origin.kind, module.origin.record_id) == ("transfer", other)
+    computes(module)
+
+
+@pytest.mark.parametrize("what", BAD_TRACES)
+def test_why_records_were_set_aside_is_explained(
     func: tw.Func, db: tw.TuningDatabase, what: str
 ) -> None:
     trace, says = BAD_TRACES[what]
+    _, bad = record(db, func, trace, seconds=1e-9)
+    with pytest.raises(tw.NotTunedError) as caught:
+        tw.build(func, SERIAL, db, allow=["record"])
+    told: Explanation = caught.value.data["explanation"]
+    assert told == tw.explain(func, SERIAL, db)
+    (group,) = told.refused
+    assert (group.reason, group.examples) == (Reason.NOT_APPLICABLE, (bad,))
+    assert says in group.detail
+    assert "its schedule does not apply to the program" in str(caught.value)
+    _, good = record(db, func, unrolled(func))
+    told = tw.explain(func, SERIAL, db)
+    assert told.best is not None
+    assert told.best.measurement is not None
+    assert told.best.measurement.id == good
+    assert [g.reason for g in told.refused] == [Reason.NOT_APPLICABLE]
+
+
+@pytest.mark.parametrize("what", BAD_TRACES)
+def test_a_pinned_schedule_that_does_not_apply_is_an_error(
+    func: tw.Func, db: tw.TuningDatabase, what: str
+) -> None:
+    """Nothing else was asked for, whatever is allowed and was measured."""
+    trace, says = BAD_TRACES[what]
     schedule, _ = record(db, func, trace)
+    record(db, func, unrolled(func))
+    workload, where = workload_record(func).id, target_record(SERIAL)
+    db.pin(workload, where, schedule)
     with pytest.raises(tw.BuildError) as caught:
         tw.build(func, SERIAL, db)
     text = str(caught.value)
-    assert (
-        f"the recorded schedule {schedule[:12]} of {db.location} does not apply to matmul" in text
-    )
+    assert f"the schedule {schedule[:12]} that is pinned in {db.location} does not apply" in text
     assert says in text
+    assert "database.unpin" in text
+    db.unpin(workload, where)
+    assert tw.build(func, SERIAL, db).origin.kind == "record"
+
+
+def test_a_lookup_gives_up_after_many_records_that_do_not_apply(
+    func: tw.Func, db: tw.TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tilewright.tuning_db.lookup.MOST_REFUSED", 3)
+    for n in range(2):
+        record(db, func, step("unroll", f"l{7 + n}"), seconds=1e-9 * (n + 1))
+    record(db, func, unrolled(func))
+    assert tw.build(func, SERIAL, db).origin.kind == "record"
+    record(db, func, step("unroll", "l20"), seconds=1e-9)
+    assert tw.build(func, SERIAL, db).origin.kind == "model"
 
 
 # Options
@@ -392,12 +466,45 @@ def test_a_record_from_elsewhere_is_compiled_in_a_child(
 
 
 @pytest.mark.usefixtures("aborting_llvm")
-def test_a_record_from_elsewhere_on_which_llvm_aborts_is_a_build_error(
-    func: tw.Func, db: tw.TuningDatabase, monkeypatch: pytest.MonkeyPatch
+def test_a_record_from_elsewhere_on_which_llvm_aborts_is_set_aside(
+    func: tw.Func,
+    db: tw.TuningDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """What follows is compiled in a child as well: it may be the program that LLVM aborts on."""
     recorded_elsewhere(db, func, monkeypatch)
     with pytest.raises(tw.BuildError, match=r"SIGABRT.*LLVM ERROR: Cannot select"):
         tw.build(func, SERIAL, db)
+    assert "is set aside: it does not compile: cannot compile matmul" in caplog.text
+    with pytest.raises(tw.NotTunedError) as caught:
+        tw.build(func, SERIAL, db, allow=["record"])
+    (group,) = caught.value.data["explanation"].refused
+    assert group.reason is Reason.NOT_APPLICABLE
+    assert "SIGABRT" in group.detail
+
+
+def test_what_does_not_compile_is_followed_by_the_next_best(
+    func: tw.Func, db: tw.TuningDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a build and for a library alike; after a few no other record is tried."""
+    real, refused = compiling.compile_cached, str(Trace.from_json(unrolled(func)).apply(func).func)
+
+    def compile_cached(given: tw.Func, *args: Any, **kwargs: Any) -> Any:
+        if str(given) == refused:
+            raise tw.BuildError("no code for {0}", given.name)
+        return real(given, *args, **kwargs)
+
+    monkeypatch.setattr(compiling, "compile_cached", compile_cached)
+    record(db, func, unrolled(func), seconds=1e-9)
+    _, good = record(db, func, tw.Schedule(func).trace.to_json())
+    module = tw.build(func, SERIAL, db)
+    assert (module.origin.kind, module.origin.record_id) == ("record", good)
+    computes(module)
+    library = build_library(func, tmp_path / "m.o", SERIAL, db, object_file=True)
+    assert library.origin == module.origin
+    monkeypatch.setattr("tilewright.compile.MOST_UNFIT", 1)
+    assert tw.build(func, SERIAL, db).origin.kind == "model"
 
 
 @pytest.mark.usefixtures("aborting_llvm")

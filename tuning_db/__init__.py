@@ -42,6 +42,10 @@ several measurements of one schedule the last one counts: finalists are timed ag
 They are timed in turns and put with one `created`; of those that tie with the fastest of them,
 `best` takes the simplest, and `best.contest` says how they compare.
 
+A database may be somebody else's. `best` leaves out what is damaged, and what `applies` refuses:
+
+    best = db.best(workload.id, target, toolchain, applies=replays)   # why not, or None, of each
+
 Records (`values.py`) are frozen and equal by content; `record.id` is the digest of it, and fields
 that name other records hold their ids; `to_plain(record)` (also of a `Best` or an `Explanation`) is
 ready for `json.dumps`. Sessions are resumed by target id, so a target's facts should be the same in

@@ -1,15 +1,17 @@
 """Records from and to JSON values, strictly: types, sizes and sense are checked, nothing is run.
 
 `check` is passed by everything that is written; `from_plain` is how a record from somebody else's
-file comes in.
+file comes in, and `from_row` how one comes out of a database, which may be somebody else's as well.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
-from collections.abc import Callable
-from datetime import datetime
+import statistics
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any, cast
 
@@ -24,11 +26,12 @@ from .values import (
     SessionStatus,
     canonical_json,
     parse_json,
+    parse_trace,
 )
 
 LARGEST_INTEGER = 2**63 - 1
 SHORT_TEXT = 1_000
-LONG_TEXT = 16_000_000
+LONG_TEXT = 4_000_000
 # Characters (of JSON for mappings) or elements that a field may have, where not SHORT_TEXT.
 LIMITS: dict[str, int] = {
     "workload.ir": LONG_TEXT,
@@ -42,10 +45,20 @@ LIMITS: dict[str, int] = {
     "measurement.samples": 100_000,
     "measurement.error": 16_000,
     "measurement.features": 10_000,
-    "cost_model.model": 4 * LONG_TEXT,
+    "cost_model.model": LONG_TEXT,
 }
-# No line of an export is longer: a record's largest field, and room for escapes and the rest.
-LONGEST_LINE = 6 * 4 * LONG_TEXT
+# No line of an export is longer: a record's largest field, each character of which takes up to 12
+# as an escape, and the rest.
+LONGEST_LINE = 12 * LONG_TEXT + 1_000_000
+# Nor is a row of a database, in bytes: characters take up to 4.
+LONGEST_ROW = 4 * LONG_TEXT + 1_000_000
+# Seconds of a call: beyond these it is no measurement, and arithmetic with it overflows.
+SHORTEST, LONGEST = 1e-12, 1e9
+# The median is exact; another program that writes records may sum up in another order.
+_ROUNDING = 1e-9
+
+# How many characters a column takes for each that is counted in LIMITS: numbers are elements.
+_STORED_AS_JSON = {"tuple[float, ...]": 30, "Mapping[str, Json]": 1}
 
 _HEX = re.compile(r"[0-9a-f]{64}\Z")
 _REFERENCES = frozenset(
@@ -55,6 +68,12 @@ _REFERENCES = frozenset(
     }
 )  # fmt: skip
 _UNKNOWN = frozenset({"family"})  # may be empty
+_COUNTS = frozenset(
+    {
+        "workload.flops", "workload.bytes", "session.trials", "session.seconds", "session.pid",
+        "cost_model.rows", "verification.max_error", "verification.tolerance",
+    }
+)  # fmt: skip
 
 
 def check(record: AnyRecord) -> None:
@@ -62,7 +81,10 @@ def check(record: AnyRecord) -> None:
     for name in _field_types(record.kind):
         _check_field(record.kind, name, getattr(record, name))
     if isinstance(record, ScheduleRecord):
-        parse_json(record.trace)
+        try:
+            parse_trace(record.trace)
+        except DatabaseError as error:
+            raise DatabaseError("schedule.trace: {0}", error) from error
     if isinstance(record, Measurement):
         _check_measurement(record)
 
@@ -92,6 +114,60 @@ def from_plain(kind: type[AnyRecord], plain: Json) -> AnyRecord:
     return record
 
 
+def from_row(kind: type[AnyRecord], row: Mapping[Any, Any]) -> AnyRecord:
+    """The record of a row, whose values are those that the driver gives: of any type, in SQLite.
+
+    Raises `DatabaseError` where a value does not belong in its column, and where the content does
+    not have the id of the row.
+    """
+    types = _field_types(kind.kind)
+    plain = {name: _unstored(kind.kind, name, types[name], row[name]) for name in types}
+    record = from_plain(kind, plain)
+    if record.id != row["id"]:
+        raise DatabaseError("its content has the id {0:.12}", record.id)
+    return record
+
+
+def instant(value: object) -> datetime:
+    """A time as a driver gives it. Raises `DatabaseError` for anything else."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return _in_utc(value)
+    # SQLite compares times as texts: another form of the same time would be out of order.
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            moment = None
+        if moment is not None and moment.isoformat(" ", "microseconds") == value:
+            return moment.replace(tzinfo=UTC)
+    raise DatabaseError("expected a time, found {0!r:.80}", value)
+
+
+def _in_utc(value: datetime) -> datetime:
+    try:
+        return value.astimezone(UTC)
+    except OverflowError as error:
+        raise DatabaseError("the time {0} is out of range in UTC", value) from error
+
+
+def _unstored(kind: str, name: str, annotation: str, value: Any) -> Json:
+    """The JSON value of what is stored in a column; what is no such thing is left as it is."""
+    annotation = annotation.removesuffix(" | None")
+    if value is None:
+        return None
+    if annotation == "bool":
+        return bool(value) if type(value) is int and value in (0, 1) else value
+    try:
+        if annotation == "datetime":
+            return instant(value).isoformat()
+        if annotation in _STORED_AS_JSON and isinstance(value, str):
+            _check_size(f"{kind}.{name}", len(value), "characters", _STORED_AS_JSON[annotation])
+            return parse_json(value)
+    except DatabaseError as error:
+        raise DatabaseError("{0}.{1}: {2}", kind, name, error) from error
+    return value
+
+
 def _check_field(kind: str, name: str, value: object) -> None:
     where = f"{kind}.{name}"
     match value:
@@ -106,13 +182,25 @@ def _check_field(kind: str, name: str, value: object) -> None:
             pass
         case int():
             if not -LARGEST_INTEGER <= value <= LARGEST_INTEGER:
-                raise DatabaseError("{0} is {1}, beyond 64 bits", where, value)
+                # Python refuses to print integers of thousands of digits.
+                found = str(value) if value.bit_length() < 256 else "an integer"
+                raise DatabaseError("{0} is {1}, beyond 64 bits", where, found)
+            _check_count(where, value)
+        case float():
+            if not math.isfinite(value):
+                raise DatabaseError("{0} is {1}, expected a finite number", where, value)
+            _check_count(where, value)
         case dict():
             _check_text(where, canonical_json(value))
         case tuple():
             _check_size(where, len(value), "elements")
         case _:
             pass
+
+
+def _check_count(where: str, value: float) -> None:
+    if value < 0 and where in _COUNTS:
+        raise DatabaseError("{0} is {1}, expected 0 or more", where, value)
 
 
 def _check_text(where: str, value: str) -> None:
@@ -125,8 +213,8 @@ def _check_text(where: str, value: str) -> None:
         raise DatabaseError("{0} is not valid Unicode: {1}", where, error) from error
 
 
-def _check_size(where: str, size: int, unit: str) -> None:
-    limit = LIMITS.get(where, SHORT_TEXT)
+def _check_size(where: str, size: int, unit: str, each: int = 1) -> None:
+    limit = each * LIMITS.get(where, SHORT_TEXT)
     if size > limit:
         raise DatabaseError("{0} has {1} {2}, at most {3} are held", where, size, unit, limit)
 
@@ -147,11 +235,26 @@ def _check_measurement(record: Measurement) -> None:
             record.error,
         )
     times = record.samples if record.seconds is None else (record.seconds, *record.samples)
-    if not all(0 < t < float("inf") for t in times):
-        raise DatabaseError("measurement has a time that is not positive and finite: {0}", times)
+    if not all(SHORTEST <= t <= LONGEST for t in times):
+        raise DatabaseError(
+            "measurement has a time that is not positive and finite, or none that a call takes: "
+            "{0}, expected {1} to {2} s",
+            next(t for t in times if not SHORTEST <= t <= LONGEST),
+            SHORTEST,
+            LONGEST,
+        )
+    if record.seconds is not None:
+        median = statistics.median(record.samples)
+        if not math.isclose(record.seconds, median, rel_tol=_ROUNDING):
+            raise DatabaseError(
+                "measurement has seconds={0}, and the median of its samples is {1}",
+                record.seconds,
+                median,
+            )
     if (record.features is None) != (record.feature_version is None):
         raise DatabaseError("measurement has features without their version, or the reverse")
-    canonical_json(record.features)
+    if not all(map(math.isfinite, record.features or ())):
+        raise DatabaseError("measurement has a feature that is not finite")
 
 
 @cache
@@ -184,7 +287,9 @@ def _number(value: Json) -> float:
 
 
 def _numbers(value: Json) -> tuple[float, ...]:
-    return tuple(map(_number, _exactly(list)(value)))
+    if type(value) is not list or not set(map(type, value)) <= {int, float}:
+        raise TypeError
+    return tuple(map(float, value))
 
 
 _DECODE: dict[str, Callable[[Json], Any]] = {

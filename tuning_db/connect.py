@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,15 +35,31 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 
 from ..errors import DatabaseError
+from .codec import LONGEST_ROW
 from .failures import sensible, translated
+from .read import LOCATION
 
 BUSY_TIMEOUT = 30.0
+_PRAGMAS = (
+    "foreign_keys=ON",
+    "synchronous=NORMAL",
+    # The file may be somebody else's: its schema runs nothing, its pages are checked when read.
+    "trusted_schema=OFF",
+    "cell_size_check=ON",
+)
 _LOCK = 0x54574442  # the advisory lock that PostgreSQL's writers take
 _READING: dict[str, dict[str, Any]] = {
     "sqlite": {},
     "postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
 }
 _HEADER = 100
+_SIDE_FILES = ("-wal", "-shm", "-journal")
+_NOT_REGULAR = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 @dataclass(frozen=True)
@@ -165,7 +182,12 @@ def _open_sqlite(url: URL, create: bool, read_only: bool) -> Opened:
             raise DatabaseError("a database in memory cannot be read-only")
         return _sqlite_engine(lambda: "file:tilewright?mode=memory", "memory", timeout, read_only)
     path = Path(str(url.database)).absolute()
-    _check_file(path, create, read_only)
+    try:
+        if "\0" in str(path):
+            raise ValueError("embedded null byte")
+        _check_file(path, create, read_only)
+    except (OSError, ValueError) as error:
+        raise DatabaseError("database {0!r} cannot be looked at: {1}", str(path), error) from error
     if read_only:
         return _sqlite_engine(lambda: _reading_address(path), str(path), timeout, read_only)
     address = f"file:{quote(str(path))}?mode={'rwc' if create else 'rw'}"
@@ -201,6 +223,8 @@ def _check_file(path: Path, create: bool, read_only: bool) -> None:
             path,
             hint="check the path, or create it by tuning",
         )
+    for file in (path, *(path.with_name(path.name + suffix) for suffix in _SIDE_FILES)):
+        _require_regular(file, path)
     size = path.stat().st_size if path.exists() else 0
     if 0 < size < _HEADER:
         raise DatabaseError(
@@ -208,6 +232,17 @@ def _check_file(path: Path, create: bool, read_only: bool) -> None:
         )
     if not read_only:
         _require_writable(path)
+
+
+def _require_regular(file: Path, database: Path) -> None:
+    """Opening a pipe waits for its other end, and a device may never end."""
+    if file.exists() and not file.is_file():
+        raise DatabaseError(
+            "database {0}: {1} is {2}; expected a regular file",
+            database,
+            file,
+            _NOT_REGULAR.get(stat.S_IFMT(file.stat().st_mode), "a directory"),
+        )
 
 
 def _require_writable(path: Path) -> None:
@@ -246,12 +281,16 @@ def _sqlite_engine(
         pool = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0}
     elif read_only and not os.access(Path(location).parent, os.W_OK):
         pool = {"poolclass": NullPool}
-    engine = create_engine("sqlite://", creator=connect, **pool)
+    options = {LOCATION: location}
+    engine = create_engine("sqlite://", creator=connect, execution_options=options, **pool)
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _: object) -> None:
-        for pragma in ("foreign_keys=ON", "trusted_schema=OFF", "synchronous=NORMAL"):
+        for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_ROW)
+        # What is no UTF-8 is refused with its record, not with all rows that are read.
+        connection.text_factory = _text
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -261,10 +300,15 @@ def _sqlite_engine(
     return Opened(engine, location, read_only, os.getpid(), timeout)
 
 
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
+
+
 def _open_postgres(url: URL, read_only: bool) -> Opened:
     location = url.render_as_string(hide_password=True)
     try:
-        engine = create_engine(url, pool_pre_ping=True)
+        options = {LOCATION: location}
+        engine = create_engine(url, pool_pre_ping=True, execution_options=options)
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise DatabaseError(
             "database {0} needs a driver that is not installed: {1}",

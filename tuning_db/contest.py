@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from math import comb
 from typing import NamedTuple
 
-from .values import Json, Measurement, ScheduleRecord, Standing, Verdict, parse_json
+from .values import Json, Measurement, ScheduleRecord, Standing, Verdict, parse_trace
 
 MARGIN = 0.02
 """What a simpler schedule may take longer, where it is not known to take longer at all."""
@@ -114,7 +114,7 @@ def simplicity(schedule: ScheduleRecord) -> tuple[bool, int, int, int]:
     smaller sum of the decisions: shorter inner loops, and less code where they are unrolled. What
     is no trace comes last.
     """
-    trace = parse_json(schedule.trace)
+    trace = parse_trace(schedule.trace)
     steps = trace.get("steps") if isinstance(trace, dict) else None
     if not isinstance(steps, list):
         return True, 0, 0, 0

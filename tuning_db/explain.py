@@ -6,9 +6,10 @@ refused for one reason. A group names how many there are, the fastest time and a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from sqlalchemy import (
@@ -18,21 +19,36 @@ from sqlalchemy import (
     Select,
     and_,
     bindparam,
+    case,
     false,
     func,
     or_,
     select,
 )
 
+from .codec import LIMITS, LONGEST, SHORTEST
+from .confirm import Applies, Wanted
 from .contest import summary
-from .lookup import CHECKED, EXACT, SUPERSEDED, Check, Layers, best, failed_checks, usable, within
+from .lookup import (
+    CHECKED,
+    EXACT,
+    IN_RANGE,
+    SUPERSEDED,
+    Layers,
+    best,
+    failed_checks,
+    usable,
+    within,
+)
 from .models import TABLES
 from .near import distance
-from .read import get
-from .values import Best, Outcome, TargetRecord, Verdict, Workload
+from .read import Damage, get, raw
+from .values import Best, Measurement, Outcome, TargetRecord, Verdict, Workload
 
 EXAMPLES = 3
 NEAR = 5
+_NAMED = 500
+"""Records that are left out, each of which is a group of its own."""
 
 measurement = TABLES["measurement"]
 schedule = TABLES["schedule"]
@@ -48,9 +64,11 @@ class Reason(StrEnum):
     OTHER_PERF = "its times are not comparable with this target's"
     OTHER_GENERATION = "another generation of the toolchain"
     NOT_OK = "it failed"
+    DAMAGED = "it is damaged"
     CHECK_FAILED = "a numeric check of its schedule failed"
     NOT_VERIFIED = "not verified: no numeric check of its schedule passed"
     OTHER_ALGEBRA = "it computes by other algebra, and its error is not tolerated"
+    NOT_APPLICABLE = "its schedule does not apply to the program"
     SUPERSEDED = "its schedule was measured again later"
     OUTDATED = "its session timed others in turns later"
     NOT_CHOSEN = "usable, but not the choice"
@@ -106,23 +124,24 @@ class Explanation:
 
 def explain(
     layers: Layers,
-    wanted: Workload | str,
+    program: Workload | str,
     goal: TargetRecord,
-    generation: str | None,
-    tolerance: float | None = None,
+    wanted: Wanted,
+    applies: Applies | None = None,
 ) -> Explanation:
     """Look up the best schedule of a workload and say why it is that one, or why there is none.
 
-    `wanted` may be an id; a whole workload also finds near shapes before it was ever put.
+    `program` may be an id; a whole workload also finds near shapes before it was ever put. `wanted`
+    is what `best` is asked for, and `applies` as there.
     """
-    id = wanted if isinstance(wanted, str) else wanted.id
-    known = wanted if isinstance(wanted, Workload) else _first(layers, id)
-    chosen = best(layers, id, goal.comparable, generation, tolerance)
-    checks = failed_checks(layers, id)
+    id = wanted.workload
+    known = program if isinstance(program, Workload) else _first(layers, id, wanted.damage)
+    chosen = best(layers, wanted, applies)
+    wanted.failed = failed_checks(layers, id)
     refused: list[Refused] = []
     near: list[Near] = []
     for layer, connection in layers:
-        refused += _refused(connection, layer, id, goal, generation, chosen, checks, tolerance)
+        refused += _refused(connection, layer, goal, wanted, chosen)
         if known is not None:
             near += _near(connection, layer, known, goal)
     near.sort(
@@ -138,7 +157,7 @@ def explain(
         workload=id,
         name=None if known is None else known.name,
         target=goal.text,
-        generation=generation,
+        generation=wanted.generation,
         layers=tuple(layer for layer, _ in layers),
         best=chosen,
         refused=tuple(refused),
@@ -146,23 +165,29 @@ def explain(
     )
 
 
-def _first(layers: Layers, id: str) -> Workload | None:
-    found = (get(connection, Workload, id) for _, connection in layers)
+def _first(layers: Layers, id: str, damage: Damage) -> Workload | None:
+    found = (damage.or_none(c, partial(get, c, Workload, id)) for _, c in layers)
     return next((w for w in found if w is not None), None)
 
 
 def _numbered(
-    failed: ColumnElement[bool], outdated: ColumnElement[bool], tolerance: float | None
+    failed: ColumnElement[bool],
+    outdated: ColumnElement[bool],
+    aside: ColumnElement[str],
+    tolerance: float | None,
 ) -> Select[Any]:
-    """The first measurements of each group of a workload, with the size of the group."""
+    """The first measurements of each group of a workload, with the size of the group.
+
+    `aside` names what a measurement is left out for, if it is.
+    """
     rows = (
         select(
-            measurement.c.id,
-            measurement.c.seconds,
-            measurement.c.target,
-            measurement.c.toolchain,
-            measurement.c.outcome,
-            measurement.c.verified,
+            *(
+                raw(measurement.c[name]).label(name)
+                for name in ("id", "seconds", "target", "toolchain", "outcome", "verified")
+            ),
+            aside.label("aside"),
+            IN_RANGE.label("in_range"),
             failed.label("failed"),
             SUPERSEDED.label("superseded"),
             outdated.label("outdated"),
@@ -177,7 +202,7 @@ def _numbered(
     )
     fate = (
         "target", "toolchain", "outcome", "verified", "failed", "superseded", "outdated", "algebra",
-        "within",
+        "within", "aside", "in_range",
     )  # fmt: skip
     group = [rows.c[name] for name in fate]
     numbered = select(
@@ -205,15 +230,12 @@ def _numbered(
 def _refused(
     connection: Connection,
     layer: str,
-    id: str,
     goal: TargetRecord,
-    generation: str | None,
+    wanted: Wanted,
     chosen: Best | None,
-    checks: set[Check],
-    tolerance: float | None,
 ) -> list[Refused]:
-    failed = CHECKED.in_(sorted(checks)) if checks else false()
-    _, moments = usable(connection, id, goal.comparable, generation, checks, tolerance=tolerance)
+    failed = CHECKED.in_(sorted(wanted.failed)) if wanted.failed else false()
+    _, moments = usable(connection, wanted)
     outdated = or_(
         false(),
         *(
@@ -222,37 +244,58 @@ def _refused(
         ),
     )
     mine = "" if chosen is None or chosen.measurement is None else chosen.measurement.id
+    damaged = wanted.damage.of(layer, Measurement.kind)
+    # Some of them: a statement takes only so many parameters.
+    aside = case(
+        (measurement.c.id.in_([*damaged][:_NAMED]), measurement.c.id),
+        (measurement.c.schedule.in_([*wanted.refused][:_NAMED]), measurement.c.schedule),
+        else_="",
+    )
     groups: dict[tuple[Reason, str], list[Row[Any]]] = {}
     for row in connection.execute(
-        _numbered(failed, outdated, tolerance), {"wanted": id, "chosen": mine}
+        _numbered(failed, outdated, aside, wanted.tolerance),
+        {"wanted": wanted.workload, "chosen": mine},
     ):
-        groups.setdefault(_judge(row, goal, generation, tolerance), []).append(row)
+        groups.setdefault(_judge(row, goal, wanted, damaged), []).append(row)
     return [_group(*why, rows, layer) for why, rows in groups.items()]
 
 
 def _group(reason: Reason, detail: str, rows: list[Row[Any]], layer: str) -> Refused:
-    rows = sorted(rows, key=lambda row: (row.seconds is None, row.seconds, row.id))
+    rows = sorted(rows, key=lambda row: (_seconds(row) is None, _seconds(row) or 0.0, row.id))
     return Refused(
         reason,
         detail,
         count=sum(row.number for row in rows if row.place == 1),
-        seconds=rows[0].seconds,
+        seconds=_seconds(rows[0]),
         examples=tuple(row.id for row in rows[:EXAMPLES]),
         layer=layer,
     )
 
 
+def _seconds(row: Row[Any]) -> float | None:
+    """The time of a row, where it is one."""
+    seconds = row.seconds
+    return seconds if isinstance(seconds, float) and SHORTEST <= seconds <= LONGEST else None
+
+
 def _judge(
-    row: Row[Any], goal: TargetRecord, generation: str | None, tolerance: float | None
+    row: Row[Any], goal: TargetRecord, wanted: Wanted, damaged: Mapping[str, str]
 ) -> tuple[Reason, str]:
+    generation, tolerance = wanted.generation, wanted.tolerance
     if row.compat != goal.compat:
         return Reason.OTHER_COMPAT, f"measured on {row.text} ({row.compat}), wanted {goal.compat}"
     if row.perf != goal.perf:
         return Reason.OTHER_PERF, f"measured on {row.text} ({row.perf}), wanted {goal.perf}"
     if generation is not None and row.generation != generation:
         return Reason.OTHER_GENERATION, f"measured with {row.generation}, wanted {generation}"
-    if row.outcome is not Outcome.OK:
-        return Reason.NOT_OK, row.outcome.value
+    if row.outcome not in list(Outcome):
+        return Reason.DAMAGED, f"its outcome is {row.outcome!r:.40}"
+    if row.outcome != Outcome.OK:
+        return Reason.NOT_OK, row.outcome
+    if row.aside in damaged:
+        return Reason.DAMAGED, damaged[row.aside]
+    if not row.in_range:
+        return Reason.DAMAGED, f"its time is {row.seconds!r:.40} s"
     if row.failed:
         return Reason.CHECK_FAILED, ""
     if not row.verified:
@@ -260,6 +303,8 @@ def _judge(
     if not row.within:
         limit = "no tolerance was given" if tolerance is None else f"tolerance {tolerance:g}"
         return Reason.OTHER_ALGEBRA, f"{row.algebra}, {limit}"
+    if row.aside:
+        return Reason.NOT_APPLICABLE, wanted.refused[row.aside]
     if row.superseded:
         return Reason.SUPERSEDED, ""
     return (Reason.OUTDATED if row.outdated else Reason.NOT_CHOSEN), ""
@@ -273,6 +318,7 @@ def _near(connection: Connection, layer: str, known: Workload, goal: TargetRecor
         measurement.c.comparable == goal.comparable,
         measurement.c.outcome == Outcome.OK,
         measurement.c.verified,
+        IN_RANGE,
     )
     relative = and_(workload.c.family == known.family, workload.c.family != "")
     found = connection.execute(
@@ -298,7 +344,13 @@ def _near(connection: Connection, layer: str, known: Workload, goal: TargetRecor
             row.family == known.family if row.family and known.family else None,
         )
         for row in found
+        if isinstance(row.id, str) and _is_shape(row.shape)
     ]
+
+
+def _is_shape(shape: object) -> bool:
+    """Whether it is of a size that the shape of a record has: others are not compared."""
+    return isinstance(shape, str) and len(shape) <= LIMITS["workload.shape"]
 
 
 def _lines(story: Explanation) -> Iterator[str]:

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from ..errors import DatabaseError
+from .codec import LONGEST_ROW
 
 # SQLite's primary result code -> what happened, what to do.
 _SQLITE: dict[int, tuple[str, str]] = {
@@ -43,7 +44,10 @@ _SQLITE: dict[int, tuple[str, str]] = {
     ),
     sqlite3.SQLITE_PERM: ("may not be opened", "check the permissions of the file"),
     sqlite3.SQLITE_IOERR: ("could not be read or written: the disk reports an error", "check it"),
-    sqlite3.SQLITE_TOOBIG: ("does not take a value of this size", "shorten the record"),
+    sqlite3.SQLITE_TOOBIG: (
+        f"does not take, or holds, a row of more than {LONGEST_ROW} bytes",
+        "no record is that long: shorten it, or delete the row",
+    ),
 }
 
 # PostgreSQL's SQLSTATE, or its class of two characters.
@@ -81,9 +85,16 @@ def translated(location: str) -> Iterator[None]:
 
 @contextmanager
 def sensible(location: str) -> Iterator[None]:
-    """Raise `DatabaseError` where what is read is no value of its column: text for a time, say."""
+    """Raise `DatabaseError` where what is read is no value of its column: text for a time, say.
+
+    One that names a damaged record names the database too.
+    """
     try:
         yield
+    except DatabaseError as error:
+        if "reason" not in error.data:
+            raise
+        raise DatabaseError("database {0}: {1}", location, error, **error.data) from error
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise DatabaseError(
             "database {0} holds a value that does not belong there: {1}",

@@ -12,6 +12,11 @@ because the machine was slower then, or caches held more kernels: the last conte
 A schedule that computes by other algebra (Winograd's) is usable where the caller says what error he
 tolerates, and no check has found a larger one; a pin is the user's word for it as well.
 
+A database may come from elsewhere. What a lookup takes is therefore checked as an imported record
+is, `verified` and `comparable` against the records that they are derived from; a damaged record is
+left out, whatever its time, and so is a schedule that the caller finds not to apply. The others are
+not looked at.
+
 It is a seek in the index `ix_measurement_best`, a step for each faster one that was superseded, and
 seeks for the last contest of its session and those of the same contest; as much again for each
 session that has faster ones from before its last contest.
@@ -21,11 +26,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import (
     BindParameter,
@@ -40,10 +46,28 @@ from sqlalchemy import (
     tuple_,
 )
 
+from ..errors import DatabaseError
+from .codec import LONGEST, SHORTEST, instant
+from .confirm import ID, SECONDS, Applies, Check, Entry, Wanted, confirmed, intact
 from .contest import rank
 from .models import TABLES
-from .read import COLUMNS, get, pair, to_record, with_schedule
-from .values import Best, CostModelRecord, Measurement, Outcome, Pin, ScheduleRecord
+from .read import (
+    COLUMNS,
+    Damage,
+    get,
+    raw,
+    records,
+    to_record,
+    with_schedule,
+)
+from .values import (
+    Best,
+    CostModelRecord,
+    Measurement,
+    Outcome,
+    Pin,
+    ScheduleRecord,
+)
 
 # The location and a connection of each database, uppermost first.
 Layers = list[tuple[str, Connection]]
@@ -58,9 +82,17 @@ pin = TABLES["pin"]
 
 # What a numeric check speaks for, of one workload.
 CHECKED = tuple_(measurement.c.schedule, measurement.c.target, measurement.c.toolchain)
-Check = tuple[str, str, str]
 # When sessions (ids) held their last contests.
 Moments = dict[str, datetime]
+MOST_REFUSED = 100
+"""Schedules that are found not to apply before a lookup gives up: each takes a while to try."""
+_LARGEST_PAGE = 1000
+_MODELS = 8
+"""Models that are read to find one that is not damaged."""
+# A time that no call takes is not usable; in SQLite a text, say, is larger than any number.
+IN_RANGE = measurement.c.seconds.between(
+    literal_column(f"{SHORTEST!r}"), literal_column(f"{LONGEST!r}")
+)
 
 
 def _superseded() -> ColumnElement[bool]:
@@ -116,6 +148,7 @@ def _conditions(given: frozenset[str]) -> list[ColumnElement[bool]]:
         measurement.c.comparable == bindparam("comparable"),
         measurement.c.outcome == Outcome.OK,
         measurement.c.verified,
+        IN_RANGE,
         ~SUPERSEDED,
         *(named[name] for name in sorted(given)),
         *([] if given & {"schedule", "tolerance"} else [EXACT]),
@@ -124,8 +157,11 @@ def _conditions(given: frozenset[str]) -> list[ColumnElement[bool]]:
 
 # Statements are built once: SQLAlchemy caches their text, and the driver its prepared form.
 @functools.cache
-def _usable(given: frozenset[str], most: int, sessions: int) -> Select[Any]:
-    """The `most` fastest that are usable, but for what some `sessions` timed before a moment."""
+def _usable(given: frozenset[str], most: int, sessions: int, more: bool = False) -> Select[Any]:
+    """The `most` fastest that are usable, but for what some `sessions` timed before a moment.
+
+    With `more` those that come after one with the time `after` and the id `last`.
+    """
     before = (
         and_(
             measurement.c.session == bindparam(f"session{n}"),
@@ -133,16 +169,21 @@ def _usable(given: frozenset[str], most: int, sessions: int) -> Select[Any]:
         )
         for n in range(sessions)
     )
+    after: BindParameter[float] = bindparam("after")
+    beyond = and_(
+        measurement.c.seconds >= after,
+        or_(measurement.c.seconds > after, measurement.c.id > bindparam("last")),
+    )
     return (
         with_schedule()
-        .where(*_conditions(given), *(~b for b in before))
+        .where(*_conditions(given), *(~b for b in before), *([beyond] if more else []))
         .order_by(measurement.c.seconds, measurement.c.id)
         .limit(literal_column(str(most)))
     )
 
 
 _LAST = (
-    select(measurement.c.created)
+    select(raw(measurement.c.created))
     .where(
         measurement.c.session == bindparam("session"),
         measurement.c.workload == bindparam("workload"),
@@ -153,7 +194,9 @@ _LAST = (
 # Few share a moment. What else they must share is no condition: SQLite would seek that instead.
 _OF_MOMENT = [
     with_schedule()
-    .where(measurement.c.created == bindparam("created"), measurement.c.verified, ~SUPERSEDED)
+    .where(
+        measurement.c.created == bindparam("created"), measurement.c.verified, IN_RANGE, ~SUPERSEDED
+    )
     .where(tolerated)
     .order_by(measurement.c.id)
     for tolerated in _WITHIN
@@ -171,54 +214,50 @@ _PIN = (
 )
 
 
-def fastest(
-    connection: Connection,
-    workload: str,
-    comparable: str,
-    generation: str | None,
-    failed: Collection[Check],
-    schedule: str | None = None,
-    tolerance: float | None = None,
-) -> tuple[Measurement, ScheduleRecord] | None:
+def fastest(connection: Connection, wanted: Wanted) -> Entry | None:
     """The fastest usable measurement of one database; see `usable`."""
-    found, _ = usable(connection, workload, comparable, generation, failed, schedule, 1, tolerance)
+    found, _ = usable(connection, wanted)
     return found[0] if found else None
 
 
-def usable(
-    connection: Connection,
-    workload: str,
-    comparable: str,
-    generation: str | None,
-    failed: Collection[Check],
-    schedule: str | None = None,
-    most: int = 1,
-    tolerance: float | None = None,
-) -> tuple[list[tuple[Measurement, ScheduleRecord]], Moments]:
+def usable(connection: Connection, wanted: Wanted, most: int = 1) -> tuple[list[Entry], Moments]:
     """The `most` fastest usable measurements of one database, the fastest first.
 
-    And the last contests of the sessions that had measured faster ones before them. `failed` are
-    the checks that failed in any layer. `schedule` asks for that schedule only, which need not be
-    among those of the last contest.
+    And the last contests of the sessions that had measured faster ones before them.
     """
-    wanted = {
-        "generation": generation,
-        "failed": sorted(failed) or None,
-        "schedule": schedule,
-        "tolerance": tolerance if schedule is None else None,
-    }
-    given = {name: value for name, value in wanted.items() if value is not None}
-    values = {"workload": workload, "comparable": comparable, **given}
     moments: Moments = {}
     while True:
-        rows = connection.execute(
-            _usable(frozenset(given), most, len(moments)), {**values, **_named(moments)}
-        )
-        found = [pair(row) for row in rows]
-        later = {} if schedule else _last_contests(connection, found, failed, tolerance)
+        found = list(islice(_walk(connection, wanted, most, moments), most))
+        later = {} if wanted.schedule else _last_contests(connection, found, wanted)
         if not later:
             return found, moments
         moments |= later
+
+
+def _walk(connection: Connection, wanted: Wanted, most: int, moments: Moments) -> Iterator[Entry]:
+    """The usable measurements, the fastest first, that are neither damaged nor refused."""
+    parameters = {
+        "generation": wanted.generation,
+        "failed": sorted(wanted.failed) or None,
+        "schedule": wanted.schedule,
+        "tolerance": wanted.tolerance if wanted.schedule is None else None,
+    }
+    given = {name: value for name, value in parameters.items() if value is not None}
+    values = {"workload": wanted.workload, "comparable": wanted.comparable, **given}
+    values |= _named(moments)
+    # Most lookups take what comes first; behind what is left out come longer pages.
+    more = False
+    while True:
+        statement = _usable(frozenset(given), most, len(moments), more)
+        rows = connection.execute(statement, values).all()
+        for row in rows:
+            entry = intact(connection, row, wanted)
+            if entry is not None and confirmed(connection, entry, wanted):
+                yield entry
+        if len(rows) < most:
+            return
+        more, most = True, min(8 * most, _LARGEST_PAGE)
+        values |= {"after": rows[-1][SECONDS], "last": rows[-1][ID]}
 
 
 def _named(moments: Moments) -> dict[str, Any]:
@@ -229,12 +268,7 @@ def _named(moments: Moments) -> dict[str, Any]:
     return named
 
 
-def _last_contests(
-    connection: Connection,
-    found: Iterable[tuple[Measurement, ScheduleRecord]],
-    failed: Collection[Check],
-    tolerance: float | None,
-) -> Moments:
+def _last_contests(connection: Connection, found: Iterable[Entry], wanted: Wanted) -> Moments:
     """When the sessions of some measurements held a contest last, of those that are older than it.
 
     One of which nobody else is usable is none.
@@ -242,28 +276,28 @@ def _last_contests(
     later: Moments = {}
     for measured, _ in found:
         which = {"session": measured.session, "workload": measured.workload}
-        last: datetime = connection.execute(_LAST, which).scalar_one()
+        try:
+            last = instant(connection.execute(_LAST, which).scalar_one())
+        except DatabaseError:
+            continue  # of a damaged row: there is no such moment
         if last <= measured.created:
             continue
-        if len(contest(connection, replace(measured, created=last), failed, tolerance)) > 1:
+        if len(contest(connection, replace(measured, created=last), wanted)) > 1:
             later[measured.session] = last
     return later
 
 
-def contest(
-    connection: Connection,
-    measured: Measurement,
-    failed: Collection[Check],
-    tolerance: float | None,
-) -> list[tuple[Measurement, ScheduleRecord]]:
+def contest(connection: Connection, measured: Measurement, wanted: Wanted) -> list[Entry]:
     """What is usable of those that were timed in turns with a usable one, itself among them."""
-    values = {"created": measured.created, "tolerance": tolerance}
-    rows = connection.execute(_OF_MOMENT[tolerance is not None], values)
+    values = {"created": measured.created, "tolerance": wanted.tolerance}
+    rows = connection.execute(_OF_MOMENT[wanted.tolerance is not None], values)
+    entries = (intact(connection, row, wanted) for row in rows)
     return [
-        (other, schedule)
-        for other, schedule in map(pair, rows)
-        if _AT_ONCE(other) == _AT_ONCE(measured)
-        and (other.schedule, other.target, other.toolchain) not in failed
+        entry
+        for entry in entries
+        if entry is not None
+        and _AT_ONCE(entry[0]) == _AT_ONCE(measured)
+        and (entry[0].schedule, entry[0].target, entry[0].toolchain) not in wanted.failed
     ]
 
 
@@ -277,38 +311,63 @@ def failed_checks(layers: Layers, workload: str) -> set[Check]:
 
 
 def pinned(connection: Connection, workload: str, comparable: str) -> Pin | None:
-    """The pin of a workload on comparable targets in one database."""
+    """The pin of a workload on comparable targets in one database.
+
+    Raises `DatabaseError` for a damaged one: what somebody decided is not passed over.
+    """
     values = {"workload": workload, "comparable": comparable}
     row = connection.execute(_PIN, values).mappings().first()
-    return None if row is None else to_record(Pin, cast(Mapping[str, Any], row))
+    return None if row is None else to_record(Pin, row)
 
 
-def best(
-    layers: Layers,
-    workload: str,
-    comparable: str,
-    generation: str | None,
-    tolerance: float | None = None,
-) -> Best | None:
-    """The best of all layers, the uppermost first where they tie; pins of upper layers first."""
+def best(layers: Layers, wanted: Wanted, applies: Applies | None = None) -> Best | None:
+    """The best of all layers, the uppermost first where they tie; pins of upper layers first.
+
+    Schedules that do not apply are added to `wanted.refused`, and the next best is looked up; a
+    pinned one is not asked about.
+    """
     # Of one database alone, `verified` says it already.
-    failed = failed_checks(layers, workload) if len(layers) > 1 else set()
+    if len(layers) > 1:
+        wanted.failed = failed_checks(layers, wanted.workload)
     for location, connection in layers:
-        decided = pinned(connection, workload, comparable)
+        decided = pinned(connection, wanted.workload, wanted.comparable)
         if decided is not None:
-            return _of_pin(layers, location, decided, comparable, generation, failed)
+            return _of_pin(layers, location, decided, wanted)
+    while len(wanted.refused) < MOST_REFUSED:
+        found = _best(layers, wanted)
+        why_not = None if found is None or applies is None else applies(found.schedule)
+        if found is None or why_not is None:
+            return found
+        wanted.refused[found.schedule.id] = why_not
+    return None
+
+
+def _best(layers: Layers, wanted: Wanted) -> Best | None:
     found: Best | None = None
     for location, connection in layers:
-        usable = fastest(connection, workload, comparable, generation, failed, tolerance=tolerance)
-        if usable is None:
-            continue
-        choice = _of_contest(contest(connection, usable[0], failed, tolerance), location)
-        if found is None or _time(choice.measurement) < _time(found.measurement):
+        choice = _best_of(connection, location, wanted)
+        if choice is not None and (
+            found is None or _time(choice.measurement) < _time(found.measurement)
+        ):
             found = choice
     return found
 
 
-def _of_contest(entries: list[tuple[Measurement, ScheduleRecord]], location: str) -> Best:
+def _best_of(connection: Connection, location: str, wanted: Wanted) -> Best | None:
+    first = fastest(connection, wanted)
+    if first is None:
+        return None
+    entries = contest(connection, first[0], wanted)
+    while entries:
+        choice = _of_contest(entries, location)
+        taken = next(e for e in entries if e[0] is choice.measurement)
+        if taken[0].id == first[0].id or confirmed(connection, taken, wanted):
+            return choice
+        entries.remove(taken)
+    return _of_contest([first], location)
+
+
+def _of_contest(entries: list[Entry], location: str) -> Best:
     standings = rank(entries)
     measured, schedule = next(e for e in entries if e[1].id == standings[0].schedule)
     among = tuple(standings) if len(standings) > 1 else ()
@@ -319,28 +378,20 @@ def _time(record: Measurement | None) -> float:
     return math.inf if record is None or record.seconds is None else record.seconds
 
 
-def _of_pin(
-    layers: Layers,
-    location: str,
-    choice: Pin,
-    comparable: str,
-    generation: str | None,
-    failed: set[Check],
-) -> Best | None:
+def _of_pin(layers: Layers, location: str, choice: Pin, wanted: Wanted) -> Best | None:
     schedule: ScheduleRecord | None = None
     measured: Measurement | None = None
+    only = replace(wanted, schedule=choice.schedule)
     for _, connection in layers:
         schedule = schedule or get(connection, ScheduleRecord, choice.schedule)
-        found = fastest(
-            connection, choice.workload, comparable, generation, failed, choice.schedule
-        )
+        found = fastest(connection, only)
         if found is not None and _time(found[0]) < _time(measured):
             measured = found[0]
     return None if schedule is None else Best(schedule, measured, True, location)
 
 
 def newest_model(
-    connection: Connection, comparable: str, feature_version: str
+    connection: Connection, comparable: str, feature_version: str, damage: Damage
 ) -> CostModelRecord | None:
     """The newest cost model of one database for comparable targets and a version of features."""
     model = TABLES["cost_model"]
@@ -349,7 +400,7 @@ def newest_model(
         .join(target, model.c.target == target.c.id)
         .where(target.c.comparable == comparable, model.c.feature_version == feature_version)
         .order_by(model.c.created.desc(), model.c.id)
-        .limit(1)
+        .limit(_MODELS)
     )
-    row = connection.execute(wanted).mappings().first()
-    return None if row is None else to_record(CostModelRecord, cast(Mapping[str, Any], row))
+    rows = connection.execute(wanted).mappings()
+    return next(records(connection, CostModelRecord, rows, damage), None)

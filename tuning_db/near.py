@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import bindparam, func, or_, select
 
+from ..errors import DatabaseError
+from .codec import instant
+from .confirm import Wanted
 from .lookup import Layers, failed_checks, usable
 from .models import TABLES
-from .read import COLUMNS, to_record
+from .read import COLUMNS, Damage, raw, records
 from .values import Measurement, Relative, Workload
 
 workload = TABLES["workload"]
@@ -23,7 +27,7 @@ toolchain = TABLES["toolchain"]
 _FAMILY = select(*COLUMNS["workload"]).where(
     workload.c.family == bindparam("family"), workload.c.id != bindparam("itself")
 )
-_LAST = func.max(session.c.started).label("last")
+_LAST = raw(func.max(session.c.started)).label("last")
 _OTHERS = (
     select(session.c.workload, _LAST)
     .join(workload, session.c.workload == workload.c.id)
@@ -49,8 +53,11 @@ _TRIED = (
     .order_by(measurement.c.id)
     .limit(bindparam("count"))
 )
-_NAME = re.compile(r"[^\s:]+:")
+# From the beginning of a word: what has no colon is looked through once.
+_NAME = re.compile(r"(?<![^\s:])[^\s:]+:")
 _NUMBER = re.compile(r"[0-9]+")
+_DIGITS = 19
+"""A size has no more; Python refuses to read numbers of thousands of them."""
 
 
 def distance(shape: str, other: str) -> float | None:
@@ -58,26 +65,27 @@ def distance(shape: str, other: str) -> float | None:
     shape, other = _NAME.sub("", shape), _NAME.sub("", other)
     if _NUMBER.split(shape) != _NUMBER.split(other):
         return None
-    pairs = zip(_NUMBER.findall(shape), _NUMBER.findall(other), strict=True)
+    pairs = list(zip(_NUMBER.findall(shape), _NUMBER.findall(other), strict=True))
+    if any(len(number) > _DIGITS for pair in pairs for number in pair):
+        return None
     return sum(abs(math.log2((int(a) + 1) / (int(b) + 1))) for a, b in pairs)
 
 
 def relatives(
     layers: Layers,
-    wanted: Workload,
-    comparable: str,
-    generation: str | None,
+    workload: Workload,
+    wanted: Wanted,
     workloads: int,
     schedules: int,
-    tolerance: float | None = None,
 ) -> list[Relative]:
-    """See `TuningDatabase.relatives`."""
-    if not wanted.family:
+    """See `TuningDatabase.relatives`; `wanted` says what is usable, of whichever workload."""
+    if not workload.family:
         return []
     found: list[Relative] = []
-    near = sorted(_family(layers, wanted), key=lambda w: (_apart(wanted, w), w.id))
+    family = _family(layers, workload, wanted.damage)
+    near = sorted(family, key=lambda w: (_apart(workload, w), w.id))
     for other in near:
-        known = _usable(layers, other, comparable, generation, schedules, tolerance)
+        known = _usable(layers, other, replace(wanted, workload=other.id), schedules)
         found += known
         workloads -= bool(known)
         if workloads == 0:
@@ -93,34 +101,38 @@ def others(
     feature_version: str,
     workloads: int,
     each: int,
+    damage: Damage,
 ) -> list[Measurement]:
     """See `TuningDatabase.others`."""
     tuned: dict[str, datetime] = {}
     asked = {"itself": wanted.id, "family": wanted.family, "comparable": comparable}
     for _, connection in layers:
-        for id, last in connection.execute(_OTHERS, {**asked, "count": workloads}):
+        for id, started in connection.execute(_OTHERS, {**asked, "count": workloads}):
+            try:
+                last = instant(started)
+            except DatabaseError:
+                continue  # of a damaged session
             tuned[id] = max(last, tuned.get(id, last))
     newest = sorted(tuned, key=lambda id: (-tuned[id].timestamp(), id))
     usable = {"comparable": comparable, "generation": generation, "version": feature_version}
     found: list[Measurement] = []
     for id in newest[:workloads]:
-        rows = {
-            row["id"]: row
-            for _, connection in layers
-            for row in connection.execute(
-                _TRIED, {**usable, "workload": id, "count": each}
-            ).mappings()
-        }
-        found += [to_record(Measurement, dict(rows[id])) for id in sorted(rows)[:each]]
+        tried: dict[str, Measurement] = {}
+        for _, connection in layers:
+            rows = connection.execute(_TRIED, {**usable, "workload": id, "count": each})
+            for measured in records(connection, Measurement, rows.mappings(), damage):
+                tried.setdefault(measured.id, measured)
+        found += [tried[id] for id in sorted(tried)[:each]]
     return found
 
 
-def _family(layers: Layers, wanted: Workload) -> Iterable[Workload]:
+def _family(layers: Layers, wanted: Workload, damage: Damage) -> Iterable[Workload]:
     values = {"family": wanted.family, "itself": wanted.id}
     found: dict[str, Workload] = {}
     for _, connection in layers:
-        for row in connection.execute(_FAMILY, values).mappings():
-            found.setdefault(row["id"], to_record(Workload, dict(row)))
+        rows = connection.execute(_FAMILY, values).mappings()
+        for other in records(connection, Workload, rows, damage):
+            found.setdefault(other.id, other)
     return found.values()
 
 
@@ -129,19 +141,11 @@ def _apart(wanted: Workload, other: Workload) -> float:
     return math.inf if apart is None else apart
 
 
-def _usable(
-    layers: Layers,
-    other: Workload,
-    comparable: str,
-    generation: str | None,
-    count: int,
-    tolerance: float | None,
-) -> list[Relative]:
-    failed = failed_checks(layers, other.id) if len(layers) > 1 else set()
+def _usable(layers: Layers, other: Workload, wanted: Wanted, count: int) -> list[Relative]:
+    wanted.failed = failed_checks(layers, other.id) if len(layers) > 1 else ()
     fastest: dict[str, Relative] = {}
     for location, connection in layers:
-        values = other.id, comparable, generation, failed, None, count, tolerance
-        found, _ = usable(connection, *values)
+        found, _ = usable(connection, wanted, count)
         for measured, schedule in found:
             known = fastest.get(schedule.id)
             if known is None or _rank(measured) < _rank(known.measurement):

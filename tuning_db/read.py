@@ -1,12 +1,21 @@
-"""Reading records back: rows to values, and the queries that return many of them."""
+"""Reading records back: rows to values, and the queries that return many of them.
+
+Every row is checked as an imported record is: somebody else may have written it. One that is
+damaged is refused by name where it is asked for, and left out of what is many, see `Damage`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, select, type_coerce
+from sqlalchemy.types import NullType
 
+from ..errors import DatabaseError
+from .codec import from_row
 from .models import TABLES
 from .values import (
     KINDS,
@@ -15,33 +24,125 @@ from .values import (
     Outcome,
     ScheduleRecord,
     TargetRecord,
-    Workload,
 )
 
 R = TypeVar("R", bound=AnyRecord)
+T = TypeVar("T")
+
+LOCATION = "tilewright_location"
+"""The option of a connection that says what errors call its database."""
+_NAMED = 3
+_log = logging.getLogger(__name__)
 
 measurement = TABLES["measurement"]
 schedule = TABLES["schedule"]
 _DERIVED = frozenset({"comparable", "verified", "algebra"})
-COLUMNS = {
-    kind: [c for c in table.columns if c.name not in _DERIVED] for kind, table in TABLES.items()
+NAMES = {
+    kind: [c.name for c in table.columns if c.name not in _DERIVED]
+    for kind, table in TABLES.items()
 }
 
 
-def to_record(kind: type[R], row: Mapping[str, Any]) -> R:
-    """The record of a row; its id is taken from the row, not computed again."""
-    if kind.kind == Workload.kind:
-        return kind(**row)
-    record = kind(**{name: value for name, value in row.items() if name != "id"})
-    record.__dict__["id"] = row["id"]
-    return record
+def raw(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """A column as the driver gives it: one bad value would end the reading of all rows."""
+    return type_coerce(column, NullType())
+
+
+COLUMNS = {
+    kind: [raw(TABLES[kind].c[name]).label(name) for name in names] for kind, names in NAMES.items()
+}
+
+
+class Damage:
+    """Damaged records that were met and left out, and why; of each database by its location."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, str, str], str] = {}
+
+    def note(self, connection: Connection, error: DatabaseError) -> None:
+        """Remember what an error of `to_record` says."""
+        where: str = connection.get_execution_options()[LOCATION]
+        found = where, str(error.data["kind"]), str(error.data["record"])
+        self.found.setdefault(found, str(error.data["reason"]))
+
+    def of(self, location: str, kind: str) -> dict[str, str]:
+        """Why records of a kind are left out, by their ids."""
+        return {
+            id: reason
+            for (where, what, id), reason in self.found.items()
+            if (where, what) == (location, kind)
+        }
+
+    def has(self, connection: Connection, measurement: object) -> bool:
+        """Whether the measurement of that id was left out."""
+        where: str = connection.get_execution_options()[LOCATION]
+        return (where, Measurement.kind, measurement) in self.found
+
+    def or_none(self, connection: Connection, read: Callable[[], T]) -> T | None:
+        """What `read` gives, `None` for a damaged record."""
+        try:
+            return read()
+        except DatabaseError as error:
+            if "record" not in error.data:
+                raise
+            self.note(connection, error)
+            return None
+
+    def warn(self) -> None:
+        """Say once what was left out."""
+        if not self.found:
+            return
+        named = [f"{k} {i:.12} in {w}: {why}" for (w, k, i), why in self.found.items()][:_NAMED]
+        more = len(self.found) - len(named)
+        _log.warning(
+            "damaged records are set aside: %s%s",
+            "; ".join(named),
+            f"; and {more} more" if more else "",
+        )
+
+
+def to_record(kind: type[R], row: Mapping[Any, Any]) -> R:
+    """The record of a row of `COLUMNS`.
+
+    Raises `DatabaseError` that names the record if it is damaged: a value does not belong there, or
+    the content is not what the id says.
+    """
+    try:
+        return cast(R, from_row(cast(type[AnyRecord], kind), row))
+    except DatabaseError as error:
+        raise damaged(kind.kind, row["id"], str(error)) from error
+
+
+def damaged(kind: str, id: object, reason: str) -> DatabaseError:
+    """The error that a record is damaged."""
+    # An id may be anything, and is shown on terminals.
+    id = id if isinstance(id, str) and id.isascii() and id.isalnum() else ascii(id)
+    return DatabaseError(
+        "{0} {1:.12} is damaged: {2}",
+        kind,
+        id,
+        reason,
+        hint="it was changed by something else, or the file is damaged: restore it from a copy",
+        kind=kind,
+        record=id,
+        reason=reason,
+    )
+
+
+@lru_cache(maxsize=512)
+def known(kind: type[R], values: tuple[Any, ...]) -> R:
+    """As `to_record`, of what lookups read again and again: the same row is checked once.
+
+    The values are in the order of `COLUMNS`.
+    """
+    return to_record(kind, dict(zip(NAMES[kind.kind], values, strict=True)))
 
 
 def pair(row: Row[Any]) -> tuple[Measurement, ScheduleRecord]:
     """The records of a row of `with_schedule`."""
-    cut = len(COLUMNS["measurement"])
-    first = dict(zip((c.name for c in COLUMNS["measurement"]), row[:cut], strict=True))
-    second = dict(zip((c.name for c in COLUMNS["schedule"]), row[cut:], strict=True))
+    cut = len(NAMES["measurement"])
+    first = dict(zip(NAMES["measurement"], row[:cut], strict=True))
+    second = dict(zip(NAMES["schedule"], row[cut:], strict=True))
     return to_record(Measurement, first), to_record(ScheduleRecord, second)
 
 
@@ -61,13 +162,28 @@ def get(connection: Connection, kind: type[R], id: str) -> R | None:
     return None if row is None else to_record(kind, cast(Mapping[str, Any], row))
 
 
-def scan(connection: Connection, kind: type[R]) -> Iterator[R]:
-    """Every record of a kind, by id, a thousand at a time."""
+def scan(connection: Connection, kind: type[R], damage: Damage | None = None) -> Iterator[R]:
+    """Every record of a kind, by id, a thousand at a time.
+
+    Damaged ones are left out and noted in `damage`; without it they raise `DatabaseError`.
+    """
     table = TABLES[kind.kind]
     every = select(*COLUMNS[kind.kind]).order_by(table.c.id)
     with connection.execute(every, execution_options={"yield_per": 1000}) as found:
-        for row in found.mappings():
-            yield to_record(kind, cast(Mapping[str, Any], row))
+        yield from records(connection, kind, found.mappings(), damage)
+
+
+def records(
+    connection: Connection, kind: type[R], rows: Iterable[Any], damage: Damage | None
+) -> Iterator[R]:
+    """The records of rows of `COLUMNS`; `damage` as for `scan`."""
+    for row in rows:
+        if damage is None:
+            yield to_record(kind, row)
+            continue
+        record = damage.or_none(connection, partial(to_record, kind, row))
+        if record is not None:
+            yield record
 
 
 def with_prefix(connection: Connection, prefix: str, limit: int) -> list[AnyRecord]:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Text, column, inspect, select, table
 
 from ..errors import DatabaseError
 from .connect import Opened, use_wal
+from .guard import check_columns, check_objects
 from .models import HEAD, VERSION_TABLE
 
 MIGRATIONS = Path(__file__).with_name("migrations")
@@ -25,12 +26,15 @@ def prepare(opened: Opened, create: bool) -> None:
     """Make sure that the schema is this version's, creating or migrating it where needed.
 
     Raises `DatabaseError` and touches nothing if the database is of a newer version, is something
-    else's, is empty and not to be created, or is older and open read-only.
+    else's, is empty and not to be created, is older and open read-only, or holds what `guard`
+    refuses.
     """
     with opened.reading() as connection:
+        check_objects(connection, opened.location)
         revision = _revision(connection, opened)
-    if revision == HEAD:
-        return
+        if revision == HEAD:
+            check_columns(connection, opened.location)
+            return
     if revision is None and not create:
         raise DatabaseError(
             "database {0} is empty; expected a tuning database",
@@ -43,6 +47,7 @@ def prepare(opened: Opened, create: bool) -> None:
     with opened.writing() as connection:
         if _revision(connection, opened) != HEAD:
             migrate(connection, HEAD)
+        check_columns(connection, opened.location)
 
 
 def migrate(connection: Connection, revision: str) -> None:
@@ -62,8 +67,16 @@ def _revision(connection: Connection, opened: Opened) -> str | None:
     inspector = inspect(connection)
     if inspector.has_table(VERSION_TABLE):
         found = select(column("version_num", Text)).select_from(table(VERSION_TABLE))
-        revision: str | None = connection.execute(found).scalar_one_or_none()
-        return revision
+        revisions = connection.execute(found.limit(2)).scalars().all()
+        if len(revisions) == 1 and isinstance(revisions[0], str):
+            return revisions[0]
+        raise DatabaseError(
+            "database {0} does not say what revision its schema is of: {1} has {2!r:.80}",
+            opened.location,
+            VERSION_TABLE,
+            list(revisions),
+            hint="it was damaged or changed by something else",
+        )
     others = inspector.get_table_names() if connection.dialect.name == "sqlite" else []
     if others:
         raise DatabaseError(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, cast
 
 import psutil
 from sqlalchemy import Connection, select, update
 
 from ..errors import DatabaseError
 from .models import TABLES
-from .read import COLUMNS, get, to_record
+from .read import COLUMNS, Damage, get, records
 from .values import Session, SessionStatus
 
 # A running session that was not heard of for so long is taken to be dead.
@@ -41,6 +39,7 @@ def unfinished(
     trials: int | None,
     seconds: float | None,
     now: datetime,
+    damage: Damage,
 ) -> Session | None:
     """The last session of that workload, target and budget that is neither done nor alive."""
     wanted = (
@@ -54,8 +53,8 @@ def unfinished(
         )
         .order_by(session.c.started.desc(), session.c.id)
     )
-    for row in connection.execute(wanted).mappings():
-        found = to_record(Session, cast(Mapping[str, Any], row))
+    rows = connection.execute(wanted).mappings()
+    for found in records(connection, Session, rows, damage):
         if not is_alive(found, now):
             return found
     return None

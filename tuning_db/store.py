@@ -13,17 +13,32 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from functools import partial
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Any, Self
 
-from sqlalchemy import URL, Connection, select
+from sqlalchemy import URL, Connection, Row, Select, select
 
 from ..errors import DatabaseError
 from . import lookup, near, sessions, transfer
+from .confirm import Applies, Wanted
 from .connect import Opened, open_engine
 from .explain import Explanation, explain
 from .models import TABLES
-from .read import R, filters, get, pair, scan, trials, with_prefix, with_schedule
+from .read import (
+    COLUMNS,
+    Damage,
+    R,
+    T,
+    filters,
+    get,
+    pair,
+    scan,
+    to_record,
+    trials,
+    with_prefix,
+    with_schedule,
+)
 from .schema import prepare
 from .values import (
     AnyRecord,
@@ -60,9 +75,12 @@ class TuningDatabase:
     - *Shared.* Any number of threads and processes may read and write at once. Writers take turns
       and wait for each other up to the busy timeout (30 s, or `?timeout=` of a SQLite URL); readers
       see the state of one moment. A forked child must open the database again.
-    - *Fast.* `best` is two seeks in an index for the database and each layer, however many
+    - *Fast.* `best` is a few seeks in indexes for the database and each layer, however many
       measurements there are.
-    - *Inert.* Nothing that comes out of a database or an import is executed or unpickled.
+    - *Inert.* Nothing that comes out of a database or an import is executed or unpickled, and what
+      would run inside of one (triggers, rules, views) is refused when it is opened.
+    - *Distrustful.* What is read is checked as what is imported: a damaged record is left out of
+      many, with a warning, and is a `DatabaseError` where it is asked for by its id.
     - Every failure is a `DatabaseError` that names the database, what was found and what to do.
 
     `create=False` refuses a database that is not there. A database of an older version is migrated
@@ -205,9 +223,9 @@ class TuningDatabase:
 
         One that was interrupted, or whose process is gone; never one that still runs.
         """
-        with self._layers[0].reading() as connection:
+        with self._layers[0].reading() as connection, _leaving_out() as damage:
             now = self._clock()
-            return sessions.unfinished(connection, workload, target, trials, seconds, now)
+            return sessions.unfinished(connection, workload, target, trials, seconds, now, damage)
 
     def resume_session(self, session: str) -> Session:
         """Go on with an unfinished session (id) in this process.
@@ -222,7 +240,7 @@ class TuningDatabase:
     def get(self, kind: type[R], id: str) -> R:
         """The record of a kind by its id, from the uppermost layer that has it.
 
-        Raises `DatabaseError` where none has.
+        Raises `DatabaseError` where none has, and where it is damaged.
         """
         for layer in self._layers:
             with layer.reading() as connection:
@@ -250,12 +268,13 @@ class TuningDatabase:
         raise DatabaseError("{0} may be any of {1}", prefix, listed, hint="give more digits")
 
     def records(self, kind: type[R]) -> list[R]:
-        """Every record of a kind, of all layers, ordered by id."""
+        """Every record of a kind, of all layers, ordered by id, but for damaged ones."""
         found: dict[str, R] = {}
-        for layer in self._layers:
-            with layer.reading() as connection:
-                for record in scan(connection, kind):
-                    found.setdefault(record.id, record)
+        with _leaving_out() as damage:
+            for layer in self._layers:
+                with layer.reading() as connection:
+                    for record in scan(connection, kind, damage):
+                        found.setdefault(record.id, record)
         return [found[id] for id in sorted(found)]
 
     def measurements(
@@ -272,18 +291,12 @@ class TuningDatabase:
         """Measurements of all layers, newest first, that match all that is given.
 
         `workload`, `session` and `schedule` are ids; `target` stands for all comparable ones, and
-        `family` for all workloads of it.
+        `family` for all workloads of it. Damaged ones are left out, with a warning.
         """
-        pairs = self.history(
-            workload=workload,
-            target=target,
-            session=session,
-            schedule=schedule,
-            outcome=outcome,
-            family=family,
-            limit=limit,
-        )
-        return [measured for measured, _ in pairs]
+        conditions = filters(workload, target, session, schedule, outcome, family)
+        wanted = select(*COLUMNS["measurement"]).where(*conditions)
+        found = self._newest(wanted, limit, _alone)
+        return [measured for measured, _ in found]
 
     def history(
         self,
@@ -297,19 +310,26 @@ class TuningDatabase:
         limit: int | None = None,
     ) -> list[tuple[Measurement, ScheduleRecord]]:
         """As `measurements`, each with its schedule: warms a search, trains a cost model."""
+        conditions = filters(workload, target, session, schedule, outcome, family)
+        return self._newest(with_schedule().where(*conditions), limit, pair)
+
+    def _newest(
+        self,
+        wanted: Select[Any],
+        limit: int | None,
+        read: Callable[[Row[Any]], tuple[Measurement, T]],
+    ) -> list[tuple[Measurement, T]]:
+        """Measurements, the newest first, each with what `read` makes of the rest of its row."""
         table = TABLES["measurement"]
-        wanted = (
-            with_schedule()
-            .where(*filters(workload, target, session, schedule, outcome, family))
-            .order_by(table.c.created.desc(), table.c.id)
-            .limit(limit)
-        )
-        found: dict[str, tuple[Measurement, ScheduleRecord]] = {}
-        for layer in self._layers:
-            with layer.reading() as connection:
-                for row in connection.execute(wanted):
-                    measured, scheduled = pair(row)
-                    found.setdefault(measured.id, (measured, scheduled))
+        ordered = wanted.order_by(table.c.created.desc(), table.c.id).limit(limit)
+        found: dict[str, tuple[Measurement, T]] = {}
+        with _leaving_out() as damage:
+            for layer in self._layers:
+                with layer.reading() as connection:
+                    for row in connection.execute(ordered):
+                        both = damage.or_none(connection, partial(read, row))
+                        if both is not None:
+                            found.setdefault(both[0].id, both)
         newest = sorted(found.values(), key=lambda p: (-p[0].created.timestamp(), p[0].id))
         return newest[:limit]
 
@@ -326,11 +346,14 @@ class TuningDatabase:
 
         Of the uppermost layer that has one.
         """
-        for layer in self._layers:
-            with layer.reading() as connection:
-                found = lookup.newest_model(connection, target.comparable, feature_version)
-            if found is not None:
-                return found
+        with _leaving_out() as damage:
+            for layer in self._layers:
+                with layer.reading() as connection:
+                    found = lookup.newest_model(
+                        connection, target.comparable, feature_version, damage
+                    )
+                if found is not None:
+                    return found
         return None
 
     # Looking up
@@ -342,6 +365,7 @@ class TuningDatabase:
         toolchain: Toolchain | None = None,
         *,
         tolerance: float | None = None,
+        applies: Applies | None = None,
     ) -> Best | None:
         """The pinned schedule, else the fastest verified one or one that ties with it, or None.
 
@@ -355,10 +379,14 @@ class TuningDatabase:
 
         Schedules that compute by other algebra (Winograd's) count where `tolerance` is given, and
         no check has found a larger error; a pinned one always does.
+
+        A damaged record counts for nothing, with a warning; a damaged pin raises `DatabaseError`.
+        `applies` is asked about the schedule of the choice, unless that is pinned: it says why the
+        schedule does not apply to the program, or `None`. The next best follows, up to a hundred.
         """
-        with self._connections() as layers:
-            generation = None if toolchain is None else toolchain.generation
-            return lookup.best(layers, workload, target.comparable, generation, tolerance)
+        with self._connections() as layers, _leaving_out() as damage:
+            wanted = _wanted(workload, target, toolchain, tolerance, damage)
+            return lookup.best(layers, wanted, applies)
 
     def relatives(
         self,
@@ -375,11 +403,9 @@ class TuningDatabase:
         Of at most so many other workloads of its family, the nearest first, at most so many
         schedules, the fastest first. A measurement counts if `best` would take it.
         """
-        with self._connections() as layers:
-            generation = None if toolchain is None else toolchain.generation
-            return near.relatives(
-                layers, workload, target.comparable, generation, workloads, schedules, tolerance
-            )
+        with self._connections() as layers, _leaving_out() as damage:
+            wanted = _wanted(workload.id, target, toolchain, tolerance, damage)
+            return near.relatives(layers, workload, wanted, workloads, schedules)
 
     def others(
         self,
@@ -398,7 +424,7 @@ class TuningDatabase:
         have features of that version, and among them what failed. Where the family of a program is
         unknown it is one of its own.
         """
-        with self._connections() as layers:
+        with self._connections() as layers, _leaving_out() as damage:
             return near.others(
                 layers,
                 workload,
@@ -407,6 +433,7 @@ class TuningDatabase:
                 feature_version,
                 workloads,
                 each,
+                damage,
             )
 
     def explain(
@@ -416,14 +443,16 @@ class TuningDatabase:
         toolchain: Toolchain | None = None,
         *,
         tolerance: float | None = None,
+        applies: Applies | None = None,
     ) -> Explanation:
         """As `best`, with the records that were considered and why each was refused.
 
         Give the `Workload` itself to see near shapes also where it was never put.
         """
+        id = workload if isinstance(workload, str) else workload.id
         with self._connections() as layers:
-            generation = None if toolchain is None else toolchain.generation
-            return explain(layers, workload, target, generation, tolerance)
+            wanted = _wanted(id, target, toolchain, tolerance, Damage())
+            return explain(layers, workload, target, wanted, applies)
 
     # Moving records
 
@@ -438,7 +467,7 @@ class TuningDatabase:
             with TuningDatabase(other, create=False, read_only=True) as opened:
                 return self.merge(opened)
         with other._layers[0].reading() as source, self._layers[0].writing() as connection:
-            return write(connection, transfer.checked_scan(source, other.location), repin=False)
+            return write(connection, transfer.every(source), repin=False)
 
     def export_lines(self, file: str | os.PathLike[str] | IO[str]) -> int:
         """Write every record (without the layers') as JSON lines; return how many.
@@ -460,6 +489,31 @@ class TuningDatabase:
     def _connections(self) -> Iterator[list[tuple[str, Connection]]]:
         with ExitStack() as stack:
             yield [(o.location, stack.enter_context(o.reading())) for o in self._layers]
+
+
+def _alone(row: Row[Any]) -> tuple[Measurement, None]:
+    return to_record(Measurement, row._mapping), None
+
+
+@contextmanager
+def _leaving_out() -> Iterator[Damage]:
+    """Where damaged records are noted that a call leaves out; it warns of them at its end."""
+    damage = Damage()
+    try:
+        yield damage
+    finally:
+        damage.warn()
+
+
+def _wanted(
+    workload: str,
+    target: TargetRecord,
+    toolchain: Toolchain | None,
+    tolerance: float | None,
+    damage: Damage,
+) -> Wanted:
+    generation = None if toolchain is None else toolchain.generation
+    return Wanted(workload, target.comparable, generation, tolerance, damage=damage)
 
 
 def _opened(path_or_url: PathOrURL, create: bool, read_only: bool) -> Opened:

@@ -30,7 +30,10 @@ VERSION = 2
 
 
 def export(connection: Connection, file: str | os.PathLike[str] | IO[str]) -> int:
-    """Write every record of a database; return how many. A path is replaced only when complete."""
+    """Write every record of a database; return how many. A path is replaced only when complete.
+
+    Raises `DatabaseError` for a damaged record, which no import takes.
+    """
     if not isinstance(file, str | os.PathLike):
         return _write_lines(connection, file)
     path = Path(file)
@@ -66,25 +69,19 @@ def import_lines(connection: Connection, file: str | os.PathLike[str] | IO[str])
         raise DatabaseError("import of {0} failed: {1}", file, error) from error
 
 
-def checked_scan(connection: Connection, location: str) -> Iterator[AnyRecord]:
-    """Every record of a database, parents first, as strictly checked as an imported one."""
+def every(connection: Connection) -> Iterator[AnyRecord]:
+    """Every record of a database, parents first. Raises `DatabaseError` for a damaged one."""
     for kind in KINDS.values():
-        for record in scan(connection, kind):
-            try:
-                checked = _checked(kind, record.id, to_plain(record))
-            except DatabaseError as error:
-                raise DatabaseError("database {0}: {1}", location, error) from error
-            yield checked
+        yield from scan(connection, kind)
 
 
 def _write_lines(connection: Connection, lines: IO[str]) -> int:
     count = 0
     lines.write(canonical_json({"format": FORMAT, "version": VERSION}) + "\n")
-    for kind in KINDS.values():
-        for record in scan(connection, kind):
-            line = {"kind": kind.kind, "id": record.id, "value": to_plain(record)}
-            lines.write(canonical_json(line) + "\n")
-            count += 1
+    for record in every(connection):
+        line = {"kind": record.kind, "id": record.id, "value": to_plain(record)}
+        lines.write(canonical_json(line) + "\n")
+        count += 1
     lines.write(canonical_json({"end": count}) + "\n")
     return count
 
@@ -136,7 +133,7 @@ class _Reader:
             self._pending[record.id] = self._number
             yield record
         if line != {"end": count}:
-            raise DatabaseError("found {0} records, expected {1}", count, line["end"])
+            raise DatabaseError("found {0} records, expected {1!r:.80}", count, line["end"])
         if self._lines.readline(1):
             raise DatabaseError("there is more after the end")
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any, ClassVar, cast
 
 from ..errors import DatabaseError
@@ -189,14 +189,15 @@ class ScheduleRecord(Digested):
     @cached_property
     def id(self) -> str:
         """Digest of the parsed trace and its version. Raises `DatabaseError` if it is not JSON."""
-        return digest({"trace": parse_json(self.trace), "trace_version": self.trace_version})
+        return digest({"trace": parse_trace(self.trace), "trace_version": self.trace_version})
 
     @cached_property
     def algebra(self) -> str:
         """The steps by which it is the program over the reals alone (`ALGEBRA`); mostly none."""
-        trace = parse_json(self.trace)
+        trace = parse_trace(self.trace)
         steps = trace.get("steps") if isinstance(trace, dict) else None
-        used = {s.get("op") for s in steps or () if isinstance(s, dict)}
+        listed = steps if isinstance(steps, list) else ()
+        used = [s.get("op") for s in listed if isinstance(s, dict)]
         return ", ".join(name for name in ALGEBRA if name in used)
 
 
@@ -392,17 +393,27 @@ def canonical_json(value: object) -> str:
     Raises `DatabaseError` for what JSON cannot hold: NaN, infinities, other types.
     """
     try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise DatabaseError("not a JSON value: {0}", error) from error
 
 
 def parse_json(text: str) -> Json:
-    """The value of strict JSON text. Raises `DatabaseError`, also for NaN and deep nesting."""
-    try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise DatabaseError("not valid JSON: {0}", error) from error
+    """The value of strict JSON text.
+
+    Raises `DatabaseError`, also for NaN, deep nesting, and objects that give a key twice.
+    """
+    return _parse(_DECODER, text)
+
+
+@lru_cache(maxsize=4)
+def parse_trace(text: str) -> Json:
+    """The value of a trace, which nobody may change: it is looked at several times in a row.
+
+    As `parse_json`, but of keys that are given twice the last counts, as it does where a trace is
+    applied and in the id of a schedule: there are many small objects.
+    """
+    return _parse(_TRACES, text)
 
 
 def digest(value: object) -> str:
@@ -429,7 +440,33 @@ def _refuse_constant(text: str) -> Json:
     raise ValueError(f"{text} is not JSON")
 
 
+def _refuse_duplicates(pairs: list[tuple[str, Json]]) -> Json:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice!r:.80} is given twice")
+    return found
+
+
+# Made once: `json.dumps` and `json.loads` make one at each call.
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_refuse_duplicates)
+
+
+_TRACES = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def _parse(decoder: json.JSONDecoder, text: str) -> Json:
+    try:
+        return decoder.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise DatabaseError("not valid JSON: {0}", error) from error
+
+
 def _plain(value: object) -> Json:
+    if value is None or type(value) in (str, float, int, bool):
+        return value
     if isinstance(value, datetime):
         return value.isoformat(timespec="microseconds")
     if isinstance(value, StrEnum):
@@ -444,7 +481,10 @@ def _plain(value: object) -> Json:
 def _utc(value: datetime) -> datetime:
     if value.tzinfo is None:
         raise DatabaseError("time {0} has no time zone", value, hint="use datetime.now(UTC)")
-    return value.astimezone(UTC)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError as error:
+        raise DatabaseError("time {0} is out of range in UTC: {1}", value, error) from error
 
 
 def _optional(normalise: Callable[[Any], object]) -> Callable[[Any], object]:

@@ -7,7 +7,7 @@ and a workload whose family was unknown takes that of the one put later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from itertools import groupby
@@ -20,6 +20,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     exists,
+    func,
     not_,
     select,
     update,
@@ -31,6 +32,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from ..errors import DatabaseError
 from .codec import check
 from .models import TABLES
+from .read import LOCATION
 from .values import KINDS, AnyRecord, Measurement, Pin, Session, Verification, Workload
 
 BATCH = 500
@@ -82,10 +84,27 @@ def _write_batch(connection: Connection, kind: str, batch: list[AnyRecord], repi
             done = connection.execute(statement, rows, execution_options=_COUNTED)
     except IntegrityError as error:
         raise _missing_reference(connection, kind, batch) or error from error
+    _require_stored(connection, kind, {record.id for record in batch})
     if kind == Verification.kind:
         keys = [f"v_{name}" for name in _CHECKED]
         connection.execute(_VERIFY, [{key: row[key] for key in keys} for row in rows])
     return done.rowcount
+
+
+def _require_stored(connection: Connection, kind: str, ids: Collection[str]) -> None:
+    """Raise `DatabaseError` unless records are there: something in a database may swallow them."""
+    table = TABLES[kind]
+    stored = select(func.count()).select_from(table).where(table.c.id.in_(ids))
+    count = connection.execute(stored).scalar_one()
+    if count != len(ids):
+        raise DatabaseError(
+            "database {0} did not keep what was written: of {1} records of kind {2} it has {3}",
+            connection.get_execution_options()[LOCATION],
+            len(ids),
+            kind,
+            count,
+            hint="a trigger or rule of somebody else's may be on its tables: drop it",
+        )
 
 
 def _undoable(connection: Connection) -> AbstractContextManager[object]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tilewright import ops
+from tilewright.autotune.analytic import FEATURES
 from tilewright.autotune.candidates import Rowspace
 from tilewright.autotune.cost_model import CostModel
 from tilewright.autotune.records import (
@@ -186,6 +187,21 @@ def test_hopeless_and_unreadable_schedules_are_left_out(db: TuningDatabase) -> N
         found(db, MINE)[0], schedule=ScheduleRecord('{"version":1,"steps":[{"op":"?"}]}', 1)
     )
     assert refit(sketches_of(MINE, TARGET), [damaged], TARGET, CostModel()) == []
+
+
+@pytest.mark.parametrize("features", [(1.0,), (1e300,) * len(FEATURES), (200.0,) * len(FEATURES)])
+def test_features_that_nothing_has_are_not_learned(
+    db: TuningDatabase, features: tuple[float, ...]
+) -> None:
+    """Neither of other sizes nor of other programs; the schedules are of use all the same."""
+    theirs = {s.name: s for s in sketches(OTHER, TARGET)}
+    put(db, OTHER, theirs["tiled_packB_local"], (2, 8, 8, 64, 4), 1e-3, features)
+    relu = ops.add_relu_func(4096)
+    trace = sketches(relu, TARGET)[0].trace.to_json()
+    put_measured(db, relu, TARGET, trace, None, features=features)
+    subject = workload_record(MINE), target_record(TARGET), toolchain_record()
+    assert len(learned(db, *subject, others=True)) == 0
+    assert transferred(MINE, TARGET, db, *subject) is not None
 
 
 def test_what_was_measured_hides_no_schedule(db: TuningDatabase) -> None:

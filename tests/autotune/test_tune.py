@@ -17,6 +17,7 @@ import pytest
 from tilewright import TargetError, TuningDatabase, TuningError, tune
 from tilewright.autotune import history, search
 from tilewright.autotune import tune as tuning
+from tilewright.autotune.analytic import FEATURES
 from tilewright.autotune.base_model import MODEL, SHIPPED, named
 from tilewright.autotune.budget import Meter, running
 from tilewright.autotune.config import TuneConfig
@@ -36,6 +37,7 @@ from tilewright.tuning_db import (
 )
 from tilewright.tuning_db.contest import simplicity
 
+from ..measured import put_measured
 from .children import QUICK
 from .kernels import matmul
 from .recorded import Recorded, ok
@@ -165,6 +167,67 @@ def test_what_other_tools_made_is_not_known(
     assert (events[0].known, events[0].best_seconds) == (0, None)
     assert result.best is not None
     assert result.best.seconds == 9.0
+
+
+UNFIT = {
+    "an unknown primitive": '{"version":1,"steps":[{"op":"explode","args":{}}]}',
+    "of a newer version": '{"version":99,"steps":[]}',
+    "a block that there is not": (
+        '{"version":1,"steps":[{"op":"get_block","args":{"block":7},"out":["b0"]}]}'
+    ),
+    "no steps": '{"version":1}',
+}
+
+
+@pytest.mark.parametrize("what", UNFIT)
+def test_a_record_that_does_not_apply_is_not_the_time_to_beat(
+    db: TuningDatabase, play: Play, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Said once in a session, and nothing is learned of it."""
+    features = tuple(-10.0 + n for n in range(len(FEATURES)))
+    put_measured(db, matmul(), resolve("cpu -threads=1"), UNFIT[what], 1e-9, features=features)
+    events: list[Event] = []
+    play(ok(3.0), ok(2.0))
+    result = run(db, events.append)
+    assert result.best is not None
+    assert result.best.seconds == 2.0
+    assert isinstance(events[0], Started)
+    assert (events[0].best_seconds, events[0].known) == (None, 0)
+    assert sum("set aside 1 of the best" in text for text in caplog.messages) == 1
+    again = run(db, seed=1)
+    assert again.best is not None
+    assert again.best.seconds == 2.0
+
+
+@pytest.mark.parametrize(
+    "features",
+    [(1.0,), (), (1e300,) * len(FEATURES), (-500.0, *[0.0] * (len(FEATURES) - 1))],
+    ids=len,
+)
+def test_features_that_nothing_has_are_not_learned(
+    db: TuningDatabase, play: Play, features: tuple[float, ...]
+) -> None:
+    """What their rows are of is known all the same, and not measured again."""
+    play(ok(1.0))
+    run(db, trials=4)
+    for n, measured in enumerate(db.measurements()):
+        db.put(replace(measured, features=features, created=measured.created + timedelta(n + 1)))
+    events: list[Event] = []
+    options = replace(QUICK, search=replace(QUICK.search, model=True))
+    result = run(db, events.append, seed=1, trials=4, config=options)
+    assert result.trials == 4
+    assert isinstance(events[0], Started)
+    assert events[0].known == 4
+
+
+def test_a_schedule_with_open_decisions_is_left_out(
+    db: TuningDatabase, play: Play, caplog: pytest.LogCaptureFixture
+) -> None:
+    trace = prepared()[0].trace.opened().to_json()
+    put_measured(db, matmul(), resolve("cpu -threads=1"), trace, 5.0)
+    play(ok(1.0))
+    assert run(db, trials=1).trials == 1
+    assert "leaves decisions open" in caplog.text
 
 
 def test_a_schedule_that_cannot_be_read_is_left_out(

@@ -49,6 +49,19 @@ def read_only(place: str) -> None:
         say(str(db.best(MATMUL.id, CPU) is not None))
 
 
+def open_it(place: str) -> None:
+    """Say what opening a database gives: for writing, for reading, as a layer."""
+    for options in ({}, {"read_only": True}):
+        try:
+            TuningDatabase(place, **options)  # type: ignore[arg-type]
+        except DatabaseError as error:
+            say(str(error).splitlines()[0])
+    try:
+        TuningDatabase("sqlite://", layers=[place])
+    except DatabaseError as error:
+        say(str(error).splitlines()[0])
+
+
 def fork(place: str) -> None:
     """Say what the forked child of a process gets that uses its parent's database."""
     with TuningDatabase(place) as db:
@@ -73,5 +86,6 @@ if __name__ == "__main__":
         "hold": hold,
         "read_only": read_only,
         "fork": fork,
+        "open": open_it,
     }
     TASKS[sys.argv[1]](*sys.argv[2:])

@@ -94,7 +94,7 @@ def measurement(
         environment=HOST.id,
         outcome=outcome or (Outcome.CRASH if seconds is None else Outcome.OK),
         seconds=seconds,
-        samples=() if seconds is None else (seconds, seconds * 1.5),
+        samples=() if seconds is None else (seconds, seconds * 1.5, seconds / 2),
         error="signal 11" if seconds is None else None,
         created=NOON + timedelta(seconds=after, microseconds=tile - 8),
     )

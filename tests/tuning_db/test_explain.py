@@ -34,7 +34,7 @@ def refused(db: TuningDatabase) -> dict[Reason, Refused]:
 
 
 def test_reasons_are_told(db: TuningDatabase) -> None:
-    """All but the contests of a session, which test_lookup.py has."""
+    """All but the contests of a session, which test_lookup.py has, and what test_damage.py has."""
     db.put(*verified(1, 0.1, target=ARM))
     db.put(*verified(2, 0.2, target=SLOW_CPU))
     db.put(*verified(3, 0.3, toolchain=OLD_LLVM))
@@ -47,7 +47,8 @@ def test_reasons_are_told(db: TuningDatabase) -> None:
     story = db.explain(MATMUL, CPU, LLVM)
     assert story.best == Best(schedule(7), measurement(7, 0.7), False, db.location)
     groups = refused(db)
-    assert set(groups) == set(Reason) - {Reason.OUTDATED}
+    elsewhere = {Reason.OUTDATED, Reason.DAMAGED, Reason.NOT_APPLICABLE}
+    assert set(groups) == set(Reason) - elsewhere
     assert [groups[reason].seconds for reason in Reason if reason in groups] == [
         *(0.1, 0.2, 0.3, None, 0.5, 0.6),
         *(0.65, 0.75, 0.8),

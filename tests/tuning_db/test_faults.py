@@ -213,29 +213,6 @@ def test_a_database_overwritten_in_its_middle(file: Path) -> None:
         db.records(type(MATMUL))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "outcome = 'fine'",
-        "seconds = 'soon'",
-        "created = 'today'",
-        "samples = '1'",
-        "samples = '[NaN]'",
-    ],
-)
-def test_values_that_do_not_belong_there(file: Path, change: str) -> None:
-    with sqlite3.connect(file) as connection:
-        connection.execute(f"UPDATE measurement SET {change}")
-    connection.close()
-    with (
-        TuningDatabase(file) as db,
-        pytest.raises(DatabaseError, match="not belong there|not valid"),
-    ):
-        db.measurements()
-    with TuningDatabase("sqlite://") as db, pytest.raises(DatabaseError):
-        db.merge(file)
-
-
 def test_somebody_elses_sqlite_database_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     with sqlite3.connect(path) as connection:

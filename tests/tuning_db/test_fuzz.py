@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,6 +48,20 @@ def test_a_damaged_database(content: bytes, tmp_path: Path, seed: int) -> None:
     path.write_bytes(damaged)
     refusal = refusal_of(lambda: use(path))
     assert refusal is None or str(path) in refusal
+
+
+def test_damaged_databases_in_every_use(tmp_path: Path, root: Path) -> None:
+    """In a process with a limit of time: nothing hangs, is wrong, or ends with another error."""
+    command = [sys.executable, "-m", "tests.tuning_db.hostile", str(tmp_path), "0", "60"]
+    done = subprocess.run(
+        command, cwd=root, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    counts = dict(line.split(": ") for line in done.stdout.splitlines())
+    assert int(counts["opened"]) + int(counts["refused"]) == 60
+    # Most damage is survived: a bad record does not make the others unusable.
+    assert all(int(counts[use]) > 30 for use in ("best", "build", "tune"))
+    assert int(counts["move refused"]) > 20
 
 
 def refusal_of(action: Callable[[], object]) -> str | None:

@@ -22,7 +22,8 @@ from tilewright.tuning_db import (
     Workload,
     canonical_json,
 )
-from tilewright.tuning_db.values import KINDS
+from tilewright.tuning_db.codec import LIMITS, LONGEST_LINE, LONGEST_ROW
+from tilewright.tuning_db.values import KINDS, to_plain
 
 from .samples import (
     BASE,
@@ -236,7 +237,8 @@ def corrupt(content: list[Line], kind: str, **changes: object) -> list[Line]:
         (lambda c: [c[0], c[1] | {"id": "b" * 64}], "line 2: .* has digest aaaaaaaaaaaa"),
         (lambda c: [c[0], c[1] | {"id": None}], "line 2: .* workload None has digest"),
         (lambda c: [c[0], c[1] | {"value": None}], "line 2: workload is NoneType, expected an obj"),
-        (lambda c: corrupt(c, "measurement", seconds=0.001), "line 9: .* was damaged or changed"),
+        (lambda c: corrupt(c, "measurement", session="0" * 64), "line 9: .* damaged or changed"),
+        (lambda c: corrupt(c, "measurement", seconds=0.001), "line 9: .*median of its samples is"),
         (lambda c: corrupt(c, "schedule", trace="[1]"), "line 6: .* was damaged or changed"),
         (lambda c: corrupt(c, "target", perf="mine"), "line 3: .* was damaged or changed"),
         (lambda c: corrupt(c, "workload", flops=1e3), "line 2: workload.flops is 1000.0, expected"),
@@ -260,6 +262,8 @@ def test_a_bad_line_is_named(
         ("[1]", "expected a JSON object, found list"),
         ("[" * 100_000, "not valid JSON"),
         ('{"kind": NaN}', "NaN is not JSON"),
+        ('{"end": 0, "kind": 1, "end": 0}', "the key 'end' is given twice"),
+        ('{"kind": "pin", "id": "", "value": {"a": "", "a": ""}}', "the key 'a' is given twice"),
         ('{"kind": 1' + "0" * 5000 + "}", "not valid JSON"),
         ('{"kind": "workload", "id": "a", "val', "not valid JSON"),
         ("", "not valid JSON"),
@@ -279,6 +283,32 @@ def test_a_line_too_long_is_not_read(
         load(memory, HEADER + "\n" + '{"a":"' + "x" * 1000)
 
 
+def test_a_line_without_end_takes_little_memory(memory: TuningDatabase) -> None:
+    """Of what is longer than any record no more is read than a record may have."""
+    sizes: list[int] = []
+
+    class Endless(io.StringIO):
+        def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
+            if self.tell() == 0:
+                return super().readline(size)
+            sizes.append(size)
+            return "x" * size
+
+    with pytest.raises(DatabaseError, match=f"line 2: longer than {LONGEST_LINE} characters"):
+        memory.import_lines(Endless(HEADER + "\n"))
+    assert sizes == [LONGEST_LINE]
+    assert LONGEST_LINE < 50_000_000
+
+
+def test_a_line_has_room_for_the_largest_record() -> None:
+    """Whatever its characters are, the line that is exported for it is read again."""
+    astral = "\U0001f600" * LIMITS["workload.ir"]
+    largest = dataclasses.replace(MATMUL, ir=astral, shape="\U0001f600" * LIMITS["workload.shape"])
+    line = canonical_json({"kind": "workload", "id": largest.id, "value": to_plain(largest)})
+    assert len(line) < LONGEST_LINE
+    assert len(astral.encode()) < LONGEST_ROW
+
+
 def test_files_that_are_not_text_or_not_there(memory: TuningDatabase, tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\x80\x04\x95")
     with pytest.raises(DatabaseError, match="binary, line 1: is not UTF-8 text"):
@@ -296,7 +326,7 @@ def test_a_damaged_record_in_a_merged_database_is_refused(
         other.put(*BASE, schedule(8), measurement(8, 1.0))
         with other._layers[0].writing() as connection:
             connection.exec_driver_sql("UPDATE measurement SET seconds = 0.25")
-        with pytest.raises(DatabaseError, match="was damaged or changed"):
+        with pytest.raises(DatabaseError, match=r"is damaged: .*seconds=0\.25, and the median"):
             db.merge(other)
     assert db.records(Measurement) == []
     assert db.records(ScheduleRecord) == []

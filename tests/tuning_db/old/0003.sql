@@ -41,7 +41,7 @@ CREATE TABLE measurement (
 	CONSTRAINT fk_measurement_toolchain FOREIGN KEY(toolchain) REFERENCES toolchain (id), 
 	CONSTRAINT fk_measurement_environment FOREIGN KEY(environment) REFERENCES environment (id)
 );
-INSERT INTO "measurement" VALUES('d6111d5bc0485eeb6216c17f1fbd61007e110fd99bc5d836ffb5f43b60ca5a55','0d337aefd6b4bbdcb764df9164264c22e28ea6863a38a8cc2801452bd5252098','4890c9ad4220435065a13f0a4800a466e2515f22699cdf82f04f8b293091f864','aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa','212b750fb119d2aec06ca58b718ea6186fa3960a9b8c5f8f0c1c5b0ca5a98c87','f9de4f1275ba5d8175ebab088ab137e90bcaa2bb113d4d1f285920a6bdaebf78','7da10b4a43f854b32b3aa0deb5f2fb0598ed31df41304a9980d30c390de48019','ok',0.125,'[0.125,0.1875]',NULL,'2026-03-01 12:00:00.123456',NULL,NULL,'4c24556262b68fa279f0e50652ecb5aa',1);
+INSERT INTO "measurement" VALUES('e1ce6a259bd8eb2a101e75a0dd8a61cc6f9847ed7e2d15eb1778c11c17ff49a3','0d337aefd6b4bbdcb764df9164264c22e28ea6863a38a8cc2801452bd5252098','4890c9ad4220435065a13f0a4800a466e2515f22699cdf82f04f8b293091f864','aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa','212b750fb119d2aec06ca58b718ea6186fa3960a9b8c5f8f0c1c5b0ca5a98c87','f9de4f1275ba5d8175ebab088ab137e90bcaa2bb113d4d1f285920a6bdaebf78','7da10b4a43f854b32b3aa0deb5f2fb0598ed31df41304a9980d30c390de48019','ok',0.125,'[0.125,0.1875,0.0625]',NULL,'2026-03-01 12:00:00.123456',NULL,NULL,'4c24556262b68fa279f0e50652ecb5aa',1);
 CREATE TABLE pin (
 	id VARCHAR(64) NOT NULL, 
 	workload VARCHAR(64) NOT NULL, 

@@ -1,0 +1,146 @@
+"""What a lookup takes on trust: nothing. A row is checked, and so is what was derived of others.
+
+`verified` and `comparable` are columns that make a lookup one seek, `algebra` too, and anybody may
+have written them. What a lookup is about to take is therefore compared with the records that they
+are derived from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, literal_column, select
+
+from ..errors import DatabaseError
+from .models import TABLES
+from .read import COLUMNS, NAMES, Damage, damaged, known
+from .values import Measurement, ScheduleRecord, TargetRecord, Toolchain, Verification
+
+Check = tuple[str, str, str]
+Entry = tuple[Measurement, ScheduleRecord]
+Applies = Callable[[ScheduleRecord], str | None]
+"""Why a schedule does not apply to the program that is looked up, `None` if it does."""
+
+target = TABLES["target"]
+toolchain = TABLES["toolchain"]
+verification = TABLES["verification"]
+
+_CHECKS = 100
+"""Checks of a schedule that a lookup reads, those that failed first."""
+
+_CONTEXT = (
+    select(*COLUMNS["target"], *COLUMNS["toolchain"])
+    .select_from(target.join(toolchain, literal_column("1 = 1")))
+    .where(target.c.id == bindparam("target"), toolchain.c.id == bindparam("toolchain"))
+)
+_OF_SCHEDULE = (
+    select(*COLUMNS["verification"])
+    .where(
+        *(
+            verification.c[name] == bindparam(name)
+            for name in ("workload", "schedule", "target", "toolchain")
+        )
+    )
+    .order_by(verification.c.passed, verification.c.id)
+    .limit(literal_column(str(_CHECKS)))
+)
+
+
+@dataclass
+class Wanted:
+    """What is looked up, and what the lookup leaves out.
+
+    `failed` are the checks that failed in any layer. `schedule` asks for that schedule only, which
+    need not be among those of the last contest. `refused` are schedules that do not apply, and why.
+    """
+
+    workload: str
+    comparable: str
+    generation: str | None = None
+    tolerance: float | None = None
+    failed: Collection[Check] = ()
+    schedule: str | None = None
+    damage: Damage = field(default_factory=Damage)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+ID, SECONDS, _SCHEDULE = map(NAMES["measurement"].index, ("id", "seconds", "schedule"))
+
+
+def intact(connection: Connection, row: Row[Any], wanted: Wanted) -> Entry | None:
+    """The records of a row of `with_schedule` that is neither damaged nor refused."""
+    if row[_SCHEDULE] in wanted.refused or wanted.damage.has(connection, row[ID]):
+        return None
+    return wanted.damage.or_none(connection, partial(_pair, row))
+
+
+def _pair(row: Row[Any]) -> Entry:
+    values = tuple(row)
+    cut = len(NAMES["measurement"])
+    measured = known(Measurement, values[:cut])
+    try:
+        return measured, known(ScheduleRecord, values[cut:])
+    except DatabaseError as error:
+        raise damaged(Measurement.kind, measured.id, _first_line(error)) from error
+
+
+def _first_line(error: DatabaseError) -> str:
+    return str(error).partition("\n")[0]
+
+
+def confirmed(connection: Connection, entry: Entry, wanted: Wanted) -> bool:
+    """Whether a measurement is what the columns say that were derived of other records."""
+    measured, schedule = entry
+
+    def check() -> bool:
+        _require_confirmed(connection, measured, schedule, wanted)
+        return True
+
+    return wanted.damage.or_none(connection, check) is True
+
+
+def _require_confirmed(
+    connection: Connection, measured: Measurement, schedule: ScheduleRecord, wanted: Wanted
+) -> None:
+    """Raise `DatabaseError` unless target, toolchain and checks bear a measurement out."""
+
+    def refuse(reason: str) -> DatabaseError:
+        return damaged(Measurement.kind, measured.id, reason)
+
+    row = connection.execute(
+        _CONTEXT, {"target": measured.target, "toolchain": measured.toolchain}
+    ).first()
+    if row is None:
+        raise refuse("its target or toolchain is missing")
+    values, cut = tuple(row), len(NAMES["target"])
+    try:
+        where = known(TargetRecord, values[:cut])
+        tools = known(Toolchain, values[cut:])
+    except DatabaseError as error:
+        raise refuse(_first_line(error)) from error
+    if measured.workload != wanted.workload or where.comparable != wanted.comparable:
+        raise refuse("it is of another workload or target than its row is found by")
+    if wanted.generation not in (None, tools.generation):
+        raise refuse(f"its toolchain is {tools.generation}, expected {wanted.generation}")
+    checks = _checks(connection, measured, wanted.damage)
+    if not checks or not all(c.passed for c in checks):
+        raise refuse("it is marked as verified, and no intact check says so")
+    exact = not schedule.algebra or wanted.schedule is not None
+    if not exact and not _tolerated(checks, wanted.tolerance):
+        raise refuse(f"it computes by {schedule.algebra}, which its row does not say")
+
+
+def _checks(connection: Connection, measured: Measurement, damage: Damage) -> list[Verification]:
+    same = ("workload", "schedule", "target", "toolchain")
+    rows = connection.execute(_OF_SCHEDULE, {name: getattr(measured, name) for name in same})
+    read = (damage.or_none(connection, partial(known, Verification, tuple(row))) for row in rows)
+    return [check for check in read if check is not None]
+
+
+def _tolerated(checks: Iterable[Verification], tolerance: float | None) -> bool:
+    return tolerance is not None and all(
+        c.max_error is None or c.max_error <= tolerance for c in checks
+    )

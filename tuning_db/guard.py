@@ -1,0 +1,139 @@
+"""What is in a database beside rows: nothing that runs, or that stands in for a table of ours.
+
+A trigger may swallow what is written, and a view in the place of a table give rows without end.
+Neither is ever made here, so that whatever of the kind is on our tables is refused by name when a
+database is opened; other tables and views of somebody's own are left alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import BindParameter, Connection, TextClause, bindparam, text
+
+from ..errors import DatabaseError
+from .models import TABLES, VERSION_TABLE
+
+_OURS = [*TABLES, VERSION_TABLE]
+_NAMES: BindParameter[Any] = bindparam("names", _OURS, expanding=True)
+_SQLITE_OBJECTS = text("""
+    SELECT type, name, tbl_name, sql FROM sqlite_master WHERE lower(tbl_name) IN :names
+    """).bindparams(_NAMES)
+_SQLITE_COLUMNS = text("""
+    SELECT m.name, x.name, x.type, x.hidden
+    FROM sqlite_master AS m, pragma_table_xinfo(m.name) AS x
+    WHERE m.type = 'table' AND m.name IN :names
+    """).bindparams(_NAMES)
+_POSTGRES_TABLES = text("""
+    SELECT c.relname, c.relkind, t.tgname, r.rulename
+    FROM pg_class AS c
+    LEFT JOIN pg_trigger AS t ON t.tgrelid = c.oid AND NOT t.tgisinternal
+    LEFT JOIN pg_rewrite AS r ON r.ev_class = c.oid
+    WHERE c.relname IN :names AND pg_table_is_visible(c.oid)
+    """).bindparams(_NAMES)
+_POSTGRES_COLUMNS = text("""
+    SELECT c.relname, a.attname, format_type(a.atttypid, NULL), a.attgenerated <> ''
+    FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+    WHERE c.relname IN :names AND pg_table_is_visible(c.oid)
+        AND a.attnum > 0 AND NOT a.attisdropped
+    """).bindparams(_NAMES)
+_RELATIONS = {"v": "view", "m": "materialized view", "f": "foreign table"}
+# How SQLite compares the values of a column, by what its declared type contains.
+_AFFINITIES = (
+    (("INT",), "integer"),
+    (("CHAR", "CLOB", "TEXT"), "text"),
+    (("REAL", "FLOA", "DOUB"), "real"),
+)
+
+
+def check_objects(connection: Connection, location: str) -> None:
+    """Raise `DatabaseError` for a trigger or rule on a table of ours, or a view in its place.
+
+    Nothing of ours has been read yet when this is called: a view would be evaluated.
+    """
+    if connection.dialect.name == "sqlite":
+        for kind, name, on, sql in _rows(connection, _SQLITE_OBJECTS):
+            if kind in ("trigger", "view"):
+                raise _foreign(location, kind, name, on)
+            if kind == "table" and str(sql).upper().startswith("CREATE VIRTUAL"):
+                raise _foreign(location, "virtual table", name, on)
+        return
+    for on, relation, trigger, rule in _rows(connection, _POSTGRES_TABLES):
+        if relation in _RELATIONS:
+            raise _foreign(location, _RELATIONS[relation], on, on)
+        for kind, name in (("trigger", trigger), ("rule", rule)):
+            if name is not None:
+                raise _foreign(location, kind, name, on)
+
+
+def check_columns(connection: Connection, location: str) -> None:
+    """Raise `DatabaseError` for tables whose columns are not those of this schema."""
+    dialect = connection.dialect
+    sqlite = dialect.name == "sqlite"
+    columns = _SQLITE_COLUMNS if sqlite else _POSTGRES_COLUMNS
+    found: dict[str, dict[str, str]] = {}
+    for table, column, declared, computed in _rows(connection, columns):
+        if computed:
+            raise DatabaseError(
+                "database {0}: column {1} of table {2} is computed; expected stored values",
+                location,
+                column,
+                table,
+                hint=_HINT,
+            )
+        kind = _affinity(declared) if sqlite else declared
+        found.setdefault(table, {})[column] = kind
+    for name, ours in TABLES.items():
+        types = {c.name: c.type.compile(dialect) for c in ours.columns}
+        expected = {c: _affinity(t) if sqlite else _plain_type(t) for c, t in types.items()}
+        if found.get(name, {}) != expected:
+            raise DatabaseError(
+                "database {0}: table {1} has the columns {2}; expected {3}",
+                location,
+                name,
+                _listed(found.get(name, {})),
+                _listed(expected),
+                hint=_HINT,
+            )
+
+
+_HINT = "it was changed by something else: take its records from a copy"
+
+
+def _rows(connection: Connection, statement: TextClause) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in connection.execute(statement)]
+
+
+def _foreign(location: str, kind: str, name: str, on: str) -> DatabaseError:
+    where = "in the place of" if kind.endswith(("view", "table")) else "on"
+    return DatabaseError(
+        "database {0} has a {1} {2!r} {3} table {4}; Tilewright makes none",
+        location,
+        kind,
+        name,
+        where,
+        on,
+        hint=f"if it is yours to change: DROP {kind.upper()} {name}; else take another copy",
+    )
+
+
+def _affinity(declared: str) -> str:
+    declared = declared.upper()
+    for parts, affinity in _AFFINITIES:
+        if any(part in declared for part in parts):
+            return affinity
+    return "numeric" if declared else "none"
+
+
+def _plain_type(declared: str) -> str:
+    """A type as PostgreSQL's catalogue spells it."""
+    spelt = declared.lower().partition("(")[0]
+    return {
+        "varchar": "character varying",
+        "float": "double precision",
+        "timestamp": "timestamp with time zone",
+    }.get(spelt.strip(), spelt.strip())
+
+
+def _listed(columns: dict[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in sorted(columns.items())) or "none"
