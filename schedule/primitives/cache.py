@@ -124,10 +124,10 @@ class Elements(NamedTuple):
 def written_elements(fn: Func, buffer: Buffer) -> Elements:
     """The elements of `buffer` that have values: all of an input, what is stored of another one.
 
-    Raises `ScheduleError` where that is not known.
+    What is updated in place is an input. Raises `ScheduleError` where that is not known.
     """
     writers = writers_of(fn, buffer)
-    if not writers:
+    if not writers or buffer in fn.inplace:
         variables = tuple(Var(f"v{d}") for d in range(len(buffer.shape)))
         return Elements(variables, buffer.shape, variables)
     return elements_of(fn, buffer, writers)

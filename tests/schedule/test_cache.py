@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.tir import te
+from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
+from tilewright.tir.verify import verify
 
 from .conftest import Golden
 from .programs import chain, loops, matmul, matmul_relu
@@ -112,3 +116,44 @@ def two_readers() -> Func:
     b = te.compute((6,), lambda i: a[i] + 1, name="B")
     c = te.compute((6,), lambda i: a[i] * 2, name="C")
     return te.func([a, b, c], name="two")
+
+
+UPDATED_IN_PART = """
+@tw.script
+def updated(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+    T.inplace(A)
+    for i in range(4):
+        with T.block("A"):
+            vi = T.axis.spatial(4, i)
+            A[vi] = 5
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "value"),
+    [
+        ("cache_read", "A[7 - vi]"),
+        ("read_at", "A[7 - vi]"),
+        ("compute_ahead", "A[vi] * 3"),
+        ("distinguish_reads", "A[vi] + A[7 - vi]"),
+    ],
+)
+def test_what_is_updated_in_part_has_the_callers_elements_too(step: str, value: str) -> None:
+    func = parse(UPDATED_IN_PART.format(value))
+    sch = Schedule(func)
+    block = sch.get_block("B")
+    if step == "read_at":
+        sch.read_at(sch.get_loops(block)[0], block, 0, "local")
+    elif step == "cache_read":
+        sch.cache_read(block, 0, "local")
+    else:
+        getattr(sch, step)(block, 0)
+    verify(sch.func)
+    results = [np.zeros(8, np.int32) for _ in range(2)]
+    for program, result in zip((func, sch.func), results, strict=True):
+        interpret(program, np.arange(100, 108, dtype=np.int32), result)
+    assert (results[0] == results[1]).all()
