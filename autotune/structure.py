@@ -120,10 +120,13 @@ def _stride(buffer: Buffer, at: Joined, var: Var) -> int | None:
     total = 0
     step = 1
     for d in range(len(at.indices) - 1, -1, -1):
+        # The digits of one dimension follow each other: their steps go on from the last one's.
+        if buffer.strides is not None and at.dims[d : d + 1] != at.dims[d + 1 : d + 2]:
+            step = buffer.strides[at.dims[d][-1]]
         coefficient = _coefficient(at.indices[d], var)
         if coefficient is None:
             return None
-        total += coefficient * (step if buffer.strides is None else buffer.strides[d])
+        total += coefficient * step
         extent = at.shape[d]
         step *= extent if isinstance(extent, int) else 1
     return total

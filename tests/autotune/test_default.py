@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import ops
+from tilewright import ops, te
 
 from .checking import arguments, expected
 
@@ -68,3 +68,15 @@ def test_default_schedule_of_a_reduction_of_a_single_element() -> None:
     found = np.empty((3, 2), np.float32)
     tw.build(tw.te.func([n, out], name="single"), allow=("default",))(1.5, found)
     np.testing.assert_array_equal(found, np.full((3, 2), 1.5, np.float32))
+
+
+@pytest.mark.parametrize("strides", [None, (26, 1), (31, 1)])
+def test_windows_of_rows_with_strides_of_their_own(strides: tuple[int, int] | None) -> None:
+    x = te.placeholder((33, 26), name="X", strides=strides)
+    r, c = te.reduce_axis(2, "r"), te.reduce_axis(2, "c")
+    y = te.compute((16, 13), lambda i, j: te.max(x[i * 2 + r, j * 2 + c], axis=(r, c)), name="Y")
+    module = tw.build(te.func([x, y], name="pool"), target="cpu -threads=1", allow=("default",))
+    given = np.random.default_rng(0).random((33, 31), np.float32)[:, :26]
+    found = np.zeros((16, 13), np.float32)
+    module(given if strides == (31, 1) else given.copy(), found)
+    assert (found == given[:32].reshape(16, 2, 13, 2).max(axis=(1, 3))).all()
