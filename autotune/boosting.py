@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import TuningError
+from ..runtime import openmp
 
 Floats = npt.NDArray[np.floating[Any]]
 Singles = npt.NDArray[np.float32]
@@ -134,6 +135,7 @@ def _made(function: str, *arguments: object) -> ctypes.c_void_p:
 
 def _call(function: str, *arguments: object) -> None:
     library = _library()
+    openmp.compute_alone()
     if getattr(library, function)(*arguments) != 0:
         message = library.XGBGetLastError().decode().strip()
         raise TuningError("xgboost: {0}", message.partition("\n")[0])

@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from ..forks import REFUSED, TEAMS, UNANNOUNCED, mapped_runtimes
+from ..forks import ALLOWED, REFUSED, TEAMS, UNANNOUNCED, mapped_runtimes
 
 _log = logging.getLogger(__name__)
+_thread = threading.local()
 
 ENTRY = "GOMP_parallel"
 _CARRIERS = ("xgboost-cpu", "xgboost", "scikit-learn", "torch", "lightgbm", "faiss-cpu")
@@ -67,6 +69,18 @@ def connect(variable: int) -> None:
     The variable is a pointer to an integer; parallel loops run on one thread where that is not 0.
     """
     ctypes.c_void_p.from_address(variable).value = ctypes.addressof(TEAMS)
+
+
+def compute_alone() -> None:
+    """Have this thread enter parallel regions of any library alone, where it has no team.
+
+    For calls of libraries that have parallel regions of their own, xgboost for instance: in a
+    forked process these would wait for the team of its parent.
+    """
+    if TEAMS.value != ALLOWED and not getattr(_thread, "alone", False):
+        for path in mapped_runtimes():
+            ctypes.CDLL(path).omp_set_num_threads(1)
+        _thread.alone = True
 
 
 def announce_serial() -> None:

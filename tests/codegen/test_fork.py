@@ -219,6 +219,22 @@ for w in workers:
 """)
 
 
+def test_a_forked_process_asks_the_cost_model() -> None:
+    """Which computes in parallel regions of its own, and was not loaded before."""
+    run("""
+mod = build()
+assert is_right(mod)
+
+def child():
+    a = te.placeholder((N, N), name="A")
+    b = te.compute((N, N), lambda i, j: a[i, j] * 5.0, name="B")
+    chosen = tw.build(te.func([a, b], name="chosen"), "cpu -threads=2", allow=("model",))
+    return is_right(chosen, 5.0)
+
+assert in_child(child)
+""")
+
+
 def test_a_pool() -> None:
     run("""
 mod = build()
