@@ -63,5 +63,6 @@ class Interrupts:
         if self._noted is None:
             self._noted = signal.Signals(number)
             return
+        self._raised = True  # by the default handler: it is not raised once more at the end
         signal.signal(number, _DEFAULTS[signal.Signals(number)])
         signal.raise_signal(number)
