@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewright import dtypes
 
-from .guarded import Array
+from ..guard_pages import Array
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright.runtime.dlpack import TENSOR, VERSION
 
-from .guarded import Array
+from ..guard_pages import Array
 
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6, "V": 4}
 _new = ctypes.pythonapi.PyCapsule_New

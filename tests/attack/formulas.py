@@ -15,9 +15,9 @@ import numpy as np
 
 from tilewright import dtypes, te
 
+from ..guard_pages import Array
 from . import bounded
 from .bounded import Bounded
-from .guarded import Array
 
 Grid = Mapping[str, Array]
 Names = Mapping[str, Any]

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ..guard_pages import Array, guarded
 from .attempt import Attempt
 from .capsules import Exporter, Fields, Unversioned, fields_of
-from .guarded import Array, guarded
 
 Lie = Callable[[Array, Attempt], Any]
 BIG = (2**31, 2**62, 2**63 - 1, -1, -(2**63), 0)

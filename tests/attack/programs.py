@@ -19,11 +19,11 @@ from tilewright.tir.ir import For, ForKind
 from tilewright.tir.verify import verify
 from tilewright.tir.visit import walk
 
+from ..guard_pages import Guarded, guarded
 from .attempt import Attack, Attempt, Broken
 from .bounded import mismatch
 from .facts import random_schedule
 from .formulas import Source
-from .guarded import Guarded, guarded
 from .random_formulas import Program, random_program
 from .scans import random_scan
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from tilewright import dtypes, te
 
+from ..guard_pages import Array
 from . import bounded
 from .attempt import Attempt
 from .formulas import Binary, Constant, Guarded, Index, Load, Node, Scalar, Source
-from .guarded import Array
 
 MOST_POINTS = 12_000
 """The largest domain of a stage."""

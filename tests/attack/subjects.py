@@ -11,8 +11,8 @@ import numpy as np
 
 from tilewright import Func, Module, te
 
+from ..guard_pages import Array, Guarded, guarded
 from .attempt import Broken
-from .guarded import Array, Guarded, guarded
 
 TARGET = "cpu -threads=1"
 

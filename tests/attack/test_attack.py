@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ..guard_pages import guarded
 from .attempt import Broken
 from .bounded import Bounded, binary, cast, exactly, mismatch, reduce
-from .guarded import guarded
 from .report import Outcome, Report
 from .supervisor import ROOT, run_kind
 
@@ -121,7 +121,7 @@ def test_guarded_arrays_keep_their_strides() -> None:
 @pytest.mark.parametrize("direction", ["after", "before"])
 def test_the_page_beside_a_guarded_array_cannot_be_read(direction: str) -> None:
     code = (
-        "import ctypes, numpy as np; from tests.attack.guarded import guarded\n"
+        "import ctypes, numpy as np; from tests.guard_pages import guarded\n"
         f"a = guarded(np.zeros(5, np.uint8), at_end={direction == 'after'}).array\n"
         f"ctypes.string_at(a.ctypes.data + ({5 if direction == 'after' else -1}), 1)"
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .attempt import require
+from .attack.attempt import require
 
 Array = np.ndarray[Any, Any]
 _PAGE = mmap.PAGESIZE
