@@ -402,7 +402,10 @@ class Label:
 
 @node
 class Iter:
-    """A block's iteration variable over [0, extent), bound to `value` at each visit."""
+    """A block's iteration variable over [0, extent), bound to `value` at each visit.
+
+    `value` reads no memory: the variable keeps it while the block stores.
+    """
 
     var: Var
     extent: Dim

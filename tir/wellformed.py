@@ -28,6 +28,7 @@ from .ir import (
     ForKind,
     Func,
     If,
+    Iter,
     Label,
     Let,
     Load,
@@ -45,6 +46,7 @@ from .ir import (
     Var,
     matrices,
 )
+from .visit import walk
 
 
 def check_structure(func: Func) -> None:
@@ -200,6 +202,7 @@ class _Checker:
         for i in s.iters:
             self.dim(i.extent, scope, f"the extent of {i.var.name}")
             self.index(i.value, scope, f"the value of {i.var.name}")
+            self.no_memory(i)
         inner = set(self.parameters)
         for i in s.iters:
             self.bind(i.var, "a block")
@@ -210,6 +213,16 @@ class _Checker:
             if body is not None:
                 self.stmt(body, inner)
         self.where = before
+
+    def no_memory(self, i: Iter) -> None:
+        """The value of an iteration variable holds while its block runs, whatever that stores."""
+        for n in walk(i.value):
+            if type(n) is Load:
+                self.fail(
+                    "the value {0} of {1} reads {2}; expected an expression of loops, variables "
+                    "and scalar parameters", i.value, i.var.name, n.buffer.name,
+                    hint=f"read {n.buffer.name} in the body of the block",
+                )  # fmt: skip
 
     def region(self, r: Region, scope: set[Var]) -> None:
         self.known(r.buffer, "declared as accessed")

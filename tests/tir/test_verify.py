@@ -418,6 +418,33 @@ def test_vectors() -> None:
     refused(program(I * 5 - 1, binary(Op.LT, ramp(I * 5 - 1), lanes)), "[-1, 17]")
 
 
+@pytest.mark.parametrize("stored", ["B[0] = T.int64(1)", "C[1] = A[1]"])
+def test_the_value_of_an_iteration_variable_reads_no_memory(stored: str) -> None:
+    """Else it would be another one once the block has stored there."""
+    program = parse(f"""
+def main(A: T.Buffer((4,), "float32"), B: T.Buffer((1,), "int64"), C: T.Buffer((4,), "float32")):
+    {"T.inplace(B)" if stored[0] == "B" else "pass"}
+    with T.block("C"):
+        v0 = T.axis.opaque(4, T.minimum(T.maximum(B[0], 0), 3))
+        {stored}
+        C[0] = A[v0]
+""")
+    refused(program, "block C: the value", "of v0 reads B", "read B in the body of the block")
+
+
+def test_no_guard_makes_up_for_an_iteration_variable_of_memory() -> None:
+    program = parse("""
+def main(A: T.Buffer((4,), "float32"), B: T.Buffer((1,), "int64"), C: T.Buffer((1,), "float32")):
+    T.inplace(B)
+    with T.block("C"):
+        v0 = T.axis.opaque(1000000, T.minimum(T.maximum(B[0], 0), 999999))
+        B[0] = T.int64(1)
+        if T.minimum(T.maximum(B[0], 0), 999999) < 4:
+            C[0] = A[v0]
+""")
+    refused(program, "of v0 reads B")
+
+
 # Declared regions
 
 
