@@ -13,7 +13,6 @@ from ..tir.ir import Broadcast, Buffer, Const, Expr, Load, Prefetch, Ramp, Selec
 from . import llvm_lanes, llvm_register, llvm_stream
 from .llvm_index import affine, emit, value, variable_part
 from .llvm_text import Builder, lanes_of, memory_type, value_type
-from .masks import counts_lanes
 
 NEAR = 4
 """Up to which stride a vector is picked out of that many: beyond it a gather is no slower."""
@@ -28,11 +27,10 @@ def load(b: Builder, e: Load) -> str:
     if facts.lanes == 1:
         return _scalar(b, e.buffer, offset, e.mask)
     if type(offset) is Broadcast:
-        if e.mask is not None and not counts_lanes(e.mask):
+        if e.mask is not None:
             return _shared(b, e, offset.value, e.mask)
         one = _scalar(b, e.buffer, offset.value, None)
-        spreaded = spread(b, one, value_type(facts.scalar), facts.lanes)
-        return spreaded if e.mask is None else _masked_off(b, e, spreaded)
+        return spread(b, one, value_type(facts.scalar), facts.lanes)
     step = _step(offset)
     memory = memory_type(e.dtype)
     align = dtypes.nbytes(facts.scalar)

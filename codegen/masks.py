@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from ..tir.ir import Binary, Broadcast, Call, Const, Expr, Load, Op, Ramp
-from ..tir.visit import walk
+from .. import dtypes
+from ..tir.ir import COMPARISONS, INDEX, Binary, Broadcast, Call, Expr, Op, Ramp, binary, call, cast
 
 
-def first_lane_is_on(mask: Expr) -> bool:
-    """Whether a mask is a comparison of lane numbers that holds for the first lane."""
-    match mask:
-        case Binary(
-            op=Op.LT, a=Ramp(base=Const(value=first)), b=Broadcast(value=Const(value=limit))
-        ):
-            return first < limit
-        case _:
-            return False
+def first_lane(mask: Expr) -> Expr | None:
+    """The condition that a mask holds for the first lane, if it only compares signed integers.
 
-
-def counts_lanes(mask: Expr) -> bool:
-    """Whether a mask is made of comparisons of lane numbers alone.
-
-    Such a mask ends a loop. Others may be off in all lanes where what the lanes share is guarded.
+    ramp(0, 1, 8) < broadcast(n - j)  ->  0 < n - j
     """
     match mask:
         case Binary(op=Op.AND | Op.OR, a=a, b=b):
-            return counts_lanes(a) and counts_lanes(b)
+            left, right = first_lane(a), first_lane(b)
+            return None if left is None or right is None else binary(mask.op, left, right)
         case Call(fn="not", args=(a,)):
-            return counts_lanes(a)
-        case Binary(a=Ramp() | Broadcast(), b=Ramp() | Broadcast()):
-            return not any(type(n) is Load for n in walk(mask))
+            inner = first_lane(a)
+            return None if inner is None else call("not", inner)
+        case Binary(op=op, a=Ramp() | Broadcast() as a, b=Ramp() | Broadcast() as b):
+            if op not in COMPARISONS or dtypes.info(a.dtype).kind != "int":
+                return None  # an index holds all values of signed integers alone
+            return binary(op, cast(INDEX, _first(a)), cast(INDEX, _first(b)))
         case _:
-            return False
+            return None
+
+
+def _first(e: Ramp | Broadcast) -> Expr:
+    return e.base if isinstance(e, Ramp) else e.value

@@ -5,73 +5,37 @@ from __future__ import annotations
 from typing import Any
 
 from ...target import Target
-from ...tir.ir import (
-    Broadcast,
-    Buffer,
-    Const,
-    Dot,
-    Expr,
-    Func,
-    Load,
-    Matmul,
-    Ramp,
-    Shuffle,
-    Stmt,
-    Store,
-    Var,
-)
+from ...tir.ir import Buffer, Expr, Func, Load, Stmt, Store
 from ...tir.structure import key_of
 from ...tir.visit import rewrite_children, walk
-from ..masks import counts_lanes
 from .registers import SCOPE
 from .scope import with_body
 
-_ACROSS: frozenset[type] = frozenset({Dot, Matmul, Shuffle})
-"""What looks at other lanes than its own."""
-
 
 def unmask(func: Func, target: Target) -> Func:
-    """Leave out masks of registers, and of what is the same for all lanes, where lanes that are off
-    are seen by nobody.
+    """Remove the masks of registers where lanes that are off are never seen.
 
-    store(R, load(R, mask=m) + load(A[broadcast(i)], mask=m), mask=m); store(C, load(R, mask=m), m)
-      ->   R = R + A[broadcast(i)]; store(C, R, mask=m)
+    store(R, load(R, mask=m) + 1, mask=m); store(C, load(R, mask=m), mask=m)
+      ->   R = R + 1; store(C, R, mask=m)
 
     That is so where all reads of a register have the mask of what is stored to it.
     """
     del target
     masks = _Masks()
     masks.collect(func.body)
-    if not masks.found:
-        return func
     free = {b for b, keys in masks.found.items() if len(keys) == 1 and masks.loads.get(b) == keys}
+    if not free:
+        return func
 
-    def expr(e: Any, off: object) -> Any:
-        kind = type(e)
-        if kind is Const or kind is Var or kind is Ramp:
-            return e
-        if kind is Load and (e.buffer in free or is_shared(e, off)):
-            return Load(e.buffer, e.indices, e.dtype)
-        inside = None if kind in _ACROSS else off
-        return rewrite_children(e, lambda c: expr(c, inside) if isinstance(c, Expr) else c)
+    def visit(n: Any) -> Any:
+        kind = type(n)
+        if kind is Load and n.buffer in free:
+            return Load(n.buffer, n.indices, n.dtype)
+        if kind is Store and n.buffer in free:
+            return Store(n.buffer, n.indices, visit(n.value))
+        return rewrite_children(n, visit) if isinstance(n, Stmt | Expr) else n
 
-    def is_shared(e: Load, off: object) -> bool:
-        if e.mask is None or type(e.indices[0]) is not Broadcast:
-            return False
-        return masks.key(e.mask) == off and counts_lanes(e.mask)
-
-    def stmt(s: Any) -> Any:
-        if type(s) is Store:
-            off = None if s.mask is None else masks.key(s.mask)
-            value = expr(s.value, off)
-            mask = None if s.buffer in free else s.mask
-            same = value is s.value and mask is s.mask
-            return s if same else Store(s.buffer, s.indices, value, mask)
-        if isinstance(s, Stmt):
-            return rewrite_children(s, stmt)
-        return expr(s, None) if isinstance(s, Expr) else s
-
-    return with_body(func, stmt(func.body))
+    return with_body(func, visit(func.body))
 
 
 class _Masks:

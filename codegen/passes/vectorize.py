@@ -46,7 +46,7 @@ from ...tir.polynomial import ONE, Poly, factors
 from ...tir.prove import truth
 from ...tir.simplify import Simplifier
 from ...tir.visit import map_tuple, substitute, walk
-from ..masks import counts_lanes, first_lane_is_on
+from ..masks import first_lane
 from .scope import map_stmts, simplifier_of, with_body
 
 MAX_UNROLLED_CHUNKS = 16
@@ -161,6 +161,7 @@ class _Vectorizer:
         self.base = base
         self.index = dtypes.vector(INDEX, lanes)
         self.vectors: dict[Var, Expr] = {var: Ramp(base, const(1), lanes, self.index)}
+        self.on: dict[Expr, bool] = {}
 
     def stmt(self, s: Stmt, mask: Mask) -> Stmt:
         match s:
@@ -240,8 +241,16 @@ class _Vectorizer:
         return _EXPR[type(e)](self, e, mask)
 
     def may_run(self, e: Expr, mask: Mask) -> bool:
-        """Whether `e` may be evaluated once for all lanes, if perhaps none of them is on."""
-        return mask is None or first_lane_is_on(mask) or self.never_fails(e)
+        """Whether `e` may be evaluated once for all lanes: one of them is on, or it never fails."""
+        return mask is None or self.first_is_on(mask) or self.never_fails(e)
+
+    def first_is_on(self, mask: Expr) -> bool:
+        """Whether a mask is shown to hold for the first lane, as in the last vector of a loop."""
+        known = self.on.get(mask)
+        if known is None:
+            first = first_lane(mask)
+            known = self.on[mask] = first is not None and truth(self.s, first) is True
+        return known
 
     def never_fails(self, e: Expr) -> bool:
         """Whether `e`, of indices in one dimension, is shown to read within buffers and not to
@@ -392,9 +401,7 @@ def _load(v: _Vectorizer, e: Load, mask: Mask) -> Expr:
     (offset,) = (v.expr(i, mask) for i in e.indices)
     if offset.dtype == INDEX:
         one = e if offset is e.indices[0] else Load(e.buffer, (offset,), e.dtype)
-        if mask is None or first_lane_is_on(mask):
-            return one  # one element for all lanes, of which at least one wants it
-        if e.buffer.scope != "register" and not counts_lanes(mask) and v.never_fails(one):
+        if e.buffer.scope == "register" or v.may_run(one, mask):
             return one
     return Load(e.buffer, (v.wide(offset),), dtypes.vector(e.dtype, v.lanes), mask)
 

@@ -34,6 +34,15 @@ def test_random_guarded_divisions(first: int) -> None:
     assert "48 computed" in done.stdout
 
 
+@pytest.mark.parametrize("first", range(0, 12, 4))
+def test_random_guarded_elements_of_all_lanes(first: int) -> None:
+    """In a process of their own, which a read that its guard forbids would end."""
+    command = [sys.executable, "-m", "tests.codegen.shared_reads", str(first), str(first + 4)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.returncode}: {done.stdout[-500:]}{done.stderr[-3000:]}"
+    assert int(done.stdout.split()[0]) >= 4 * 2 * 3
+
+
 def program(value: Callable[..., Any]) -> Func:
     """`value` of an index, elements `x` and `y`, one element `z` for all, an index and a number."""
     x, y = (te.placeholder((N,), "int32", name=name) for name in "xy")

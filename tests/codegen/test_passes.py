@@ -160,6 +160,16 @@ def f(n: T.int64, A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
     for j in T.vectorized(16):
         C[j] = T.select(j < n, A[j], 0.0)
 """,
+    "vectorize_shared": """
+def f(A: T.Buffer((8,), "float32"), C: T.Buffer((64,), "float32"), D: T.Buffer((64,), "float32"), E: T.Buffer((64,), "float32")):
+    for i in range(8):
+        for j in T.vectorized(8):
+            C[i * 8 + j] = T.select(j < i, A[i - 1], 0.0)
+        for j in T.vectorized(8):
+            D[i * 8 + j] = T.select(j < i, A[i], 0.0)
+        for j in T.vectorized(8):
+            E[i * 8 + j] = T.select(j <= i, A[i * (7 - i) // 2], 0.0)
+""",  # noqa: E501
     "vectorize_prefetch": """
 def f(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32"), P: T.Buffer((64,), "int64")):
     for j in T.vectorized(20):
