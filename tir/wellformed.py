@@ -203,6 +203,7 @@ class _Checker:
             self.dim(i.extent, scope, f"the extent of {i.var.name}")
             self.index(i.value, scope, f"the value of {i.var.name}")
             self.no_memory(i)
+        self.starts_once(s)
         inner = set(self.parameters)
         for i in s.iters:
             self.bind(i.var, "a block")
@@ -223,6 +224,26 @@ class _Checker:
                     "and scalar parameters", i.value, i.var.name, n.buffer.name,
                     hint=f"read {n.buffer.name} in the body of the block",
                 )  # fmt: skip
+
+    def starts_once(self, s: Block) -> None:
+        """An init runs before iterations that other loops visit first: these change nothing of it.
+
+        The predicate is then asked twice, for the init and for the body.
+        """
+        if s.init is None:
+            return
+        body, init = ({n.buffer for n in walk(x) if type(n) is Store} for x in (s.body, s.init))
+        for what, part, stored in (
+            ("predicate", s.predicate, body | init),
+            ("init", s.init, body),
+        ):
+            for n in () if part is None else walk(part):
+                if type(n) is Load and n.buffer in stored:
+                    self.fail(
+                        "its {0} reads {1}, which the block stores to; expected memory that it "
+                        "leaves as it is", what, n.buffer.name,
+                        hint=f"store the init of {n.buffer.name} in a block of its own, before",
+                    )  # fmt: skip
 
     def region(self, r: Region, scope: set[Var]) -> None:
         self.known(r.buffer, "declared as accessed")

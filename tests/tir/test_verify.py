@@ -432,6 +432,35 @@ def main(A: T.Buffer((4,), "float32"), B: T.Buffer((1,), "int64"), C: T.Buffer((
     refused(program, "block C: the value", "of v0 reads B", "read B in the body of the block")
 
 
+@pytest.mark.parametrize(
+    ("where", "init", "body", "reason"),
+    [
+        ("B[0] > 0", "C[vi] = 0.0", "B[0] = B[0] - 2", "its predicate reads B"),
+        ("B[0] > 0", "B[0] = T.int64(0)", "C[vi] = 1.0", "its predicate reads B"),
+        ("i < 2", "C[vi] = T.float32(B[0])", "B[0] = B[0] + 10", "its init reads B"),
+    ],
+)
+def test_where_an_init_runs_is_seen_by_nobody(
+    where: str, init: str, body: str, reason: str
+) -> None:
+    """Lowering lets it run for all `i` before the first sum."""
+    program = parse(f"""
+def main(A: T.Buffer((4,), "float32"), B: T.Buffer((1,), "int64"), C: T.Buffer((2,), "float32")):
+    T.inplace(B, C)
+    for k in range(4):
+        for i in range(2):
+            with T.block("C"):
+                vk = T.axis.reduce(4, k)
+                vi = T.axis.opaque(2, i)
+                T.where({where})
+                with T.init():
+                    {init}
+                C[vi] = C[vi] + A[vk]
+                {body}
+""")
+    refused(program, "block C: " + reason, "in a block of its own")
+
+
 def test_no_guard_makes_up_for_an_iteration_variable_of_memory() -> None:
     program = parse("""
 def main(A: T.Buffer((4,), "float32"), B: T.Buffer((1,), "int64"), C: T.Buffer((1,), "float32")):
