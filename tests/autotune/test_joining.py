@@ -19,7 +19,7 @@ from tilewright.tir.ir import INDEX, Binary, Block, Func, Load, Op, Store
 from tilewright.tir.visit import walk
 
 from .checking import arguments, expected, run, some_rows
-from .test_sketches import POINTWISE
+from .selection import POINTWISE
 
 TARGET = Target.parse("cpu -mcpu=cascadelake -threads=1")
 

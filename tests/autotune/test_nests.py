@@ -25,7 +25,7 @@ from tilewright.tir.parser import parse
 from ..schedule.machinery import check_compiled, check_meaning, check_replays
 from ..schedule.random_programs import with_plain_statements
 from .checking import planned, sketches_of
-from .test_formulas import FORMULAS
+from .formulas import FORMULAS
 
 PRODUCT = """
 for i in range(13):

@@ -53,72 +53,20 @@ from .checking import (
     sketches_named,
     some_rows,
 )
+from .selection import OPERATORS, operator, operator_name, selected
 
-POINTWISE: dict[str, Any] = {"kernel": 1, "padding": 0}
-CASES: list[tuple[str, dict[str, Any]]] = [
-    ("matmul_func", {"n": 33, "m": 50, "k": 17}),
-    ("matmul_func", {"n": 13, "m": 32, "k": 8, "bias": True, "epilogue": "relu"}),
-    ("matmul_func", {"n": 9, "m": 19, "k": 16, "batch": 2, "transpose_b": True}),
-    ("matmul_func", {"n": 1, "m": 40, "k": 30}),
-    ("matmul_func", {"n": 3, "m": 63, "k": 5}),
-    ("matmul_func", {"n": 1, "m": 12, "k": 30, "batch": 3}),
-    ("matmul_func", {"n": 13, "m": 1, "k": 9, "batch": 2, "transpose_a": True}),
-    ("int8_matmul_func", {"n": 10, "m": 20, "k": 12}),
-    ("int8_matmul_func", {"n": 10, "m": 48, "k": 16}),
-    ("matmul_func", {"n": 9, "m": 21, "k": 11, "dtype": "uint8", "dtype_b": "int8"}),
-    (
-        "matmul_func",
-        {"n": 7, "m": 37, "k": 8, "dtype": "uint8", "dtype_b": "int8", "epilogue": "relu"},
-    ),
-    (
-        "matmul_func",
-        {
-            "n": 7,
-            "m": 32,
-            "k": 8,
-            "dtype": "uint8",
-            "dtype_b": "int8",
-            "batch": 2,
-            "transpose_b": True,
-            "bias": True,
-        },
-    ),
-    ("conv2d_func", {"c": 5, "h": 9, "w": 19, "o": 7}),
-    ("conv2d_func", {"c": 4, "h": 8, "w": 8, "o": 6, "stride": 2, "layout": "NHWC", "bias": True}),
-    ("conv2d_func", {**POINTWISE, "c": 5, "h": 7, "w": 9, "o": 19}),
-    ("conv2d_func", {**POINTWISE, "c": 40, "h": 7, "w": 9, "o": 12, "bias": True}),
-    ("conv2d_func", {**POINTWISE, "c": 16, "h": 14, "w": 14, "o": 16, "epilogue": "relu"}),
-    ("conv2d_func", {**POINTWISE, "n": 2, "c": 5, "h": 7, "w": 9, "o": 19, "layout": "NHWC"}),
-    ("conv2d_func", {"n": 2, "c": 8, "h": 7, "w": 9, "o": 24, "groups": 2, "bias": True}),
-    ("conv2d_func", {"c": 6, "h": 6, "w": 5, "o": 32, "groups": 2, "layout": "NHWC"}),
-    ("conv2d_func", {"n": 16, "c": 4, "h": 4, "w": 4, "o": 20}),
-    ("conv2d_func", {"n": 2, "c": 24, "h": 5, "w": 13, "o": 20, "dtype": "int8"}),
-    ("depthwise_conv2d_func", {"c": 5, "h": 8, "w": 17}),
-    ("pool2d_func", {"c": 3, "h": 9, "w": 18}),
-    ("matmul_func", {"n": 37, "m": 40, "k": 65, "dtype": "int8", "epilogue": "relu"}),
-    ("softmax_func", {"n": 5, "m": 37}),
-    ("softmax_func", {"n": 300, "m": 1000}),
-    ("layer_norm_func", {"n": 5, "m": 48}),
-    ("add_relu_func", {"n": 131}),
-    ("transpose_func", {"n": 21, "m": 35}),
-    ("reduction_func", {"n": 21, "m": 35, "axis": 0}),
-    ("reduction_func", {"n": 21, "m": 35, "axis": 1}),
-    ("reduction_func", {"n": 21, "m": 35, "axis": 1, "kind": "argmax"}),
-    ("attention_func", {"batch": 1, "heads": 2, "sequence": 9, "dim": 16}),
-    ("attention_func", {"batch": 1, "heads": 2, "sequence": 97, "dim": 16, "causal": True}),
-]
 Tile = tuple[int, int, int]
 ROWS = 6
 """Candidates of a program, at most; of each sketch one at least."""
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
-def test_candidates_compute_what_the_program_does(name: str, options: dict[str, Any]) -> None:
-    func = getattr(ops, name)(**options)
+@pytest.mark.parametrize("number", range(len(OPERATORS)), ids=operator_name)
+def test_candidates_compute_what_the_program_does(number: int) -> None:
+    func = operator(number)
     target = resolve("cpu -threads=2")
     rng = np.random.default_rng(0)
     wanted = expected(func, 1)
-    made = sketches(func, target)
+    made = selected(func, target)
     for sketch in made:
         for row in some_rows(sketch, rng, max(1, ROWS // len(made))):
             schedule = sketch.trace.with_row(row.tolist()).apply(func)
