@@ -234,7 +234,7 @@ def test_long_rows_take_less_time_with_their_statistics_in_one_pass() -> None:
 
 def test_blocks_that_sketches_have_in_common_are_read_once() -> None:
     func = ops.attention_func(1, 2, 64, 32)
-    made = sketches(func, TARGET)
+    made = sketches(func, TARGET)[::3]
     visits: dict[object, Visit] = {}
     rng = np.random.default_rng(0)
     for sketch in made:

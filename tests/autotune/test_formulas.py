@@ -29,7 +29,7 @@ from .formulas import (
     transposed_convolution,
     transposed_convolution_by_2,
 )
-from .selection import selected
+from .selection import LEAST, selected
 
 SERIAL = Target.parse("cpu -mcpu=cascadelake -threads=1")
 
@@ -41,7 +41,7 @@ def test_candidates_compute_what_the_formula_says(name: str) -> None:
     assert "written" not in planned(func, target)
     made = selected(func, target)
     for sketch in made:
-        for row in some_rows(sketch, rng, 1 if len(made) > 4 else 2):
+        for row in some_rows(sketch, rng, 1 if len(made) >= LEAST else 2):
             found = arguments(func, 1)
             run(sketch.trace.with_row(row.tolist()).apply(func).func, target, found)
             check = compare(found[-1:], wanted[-1:], ["Y"], tolerance_of(func))
