@@ -83,6 +83,12 @@ def learned(sweeps: list[Sweep]) -> Samples:
 
 
 @pytest.fixture(scope="module")
+def judged(learned: Samples) -> assess.Report:
+    """What models are worth, as if asking them took no time."""
+    return assess.assess(learned, [0, 1, 2], folds=3, clock=lambda: 0.0)
+
+
+@pytest.fixture(scope="module")
 def trained(learned: Samples) -> BaseModel:
     return train(learned)
 
@@ -246,8 +252,8 @@ def test_the_models_choice_applies(trained: BaseModel, tmp_path: Path) -> None:
 # What it is worth
 
 
-def test_held_out_programs_are_judged(learned: Samples) -> None:
-    report = assess.assess(learned, [0, 1, 2], folds=3, clock=lambda: 0.0)
+def test_held_out_programs_are_judged(learned: Samples, judged: assess.Report) -> None:
+    report = judged
     assert report == assess.assess(learned, [0, 1, 2], folds=3, clock=lambda: 0.0)
     assert [j.task for j in report.tasks] == list(learned.tasks)
     scores = {s.method: s for s in report.overall}
@@ -259,9 +265,11 @@ def test_held_out_programs_are_judged(learned: Samples) -> None:
     assert json.loads(json.dumps(report.to_json()))["tasks"][0]["candidates"] == 40
 
 
-def test_regret_by_the_clock_counts_trials_and_models(learned: Samples) -> None:
+def test_regret_by_the_clock_counts_trials_and_models(
+    learned: Samples, judged: assess.Report
+) -> None:
     """A trial takes an eighth of a second: in one and two seconds there are 8 and 16 of them."""
-    for score in assess.assess(learned, [0, 1, 2], folds=3, clock=lambda: 0.0).overall:
+    for score in judged.overall:
         assert score.timed is not None
         assert score.timed[2:] == pytest.approx(score.regret[:2])
     late = assess.assess(learned, [0, 1, 2], folds=3, clock=itertools.count(step=10.0).__next__)
