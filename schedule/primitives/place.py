@@ -206,6 +206,14 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     )
     order = order_of(fn)
     first = min(order[p.label] for p in inside)
+    for p in inside:
+        require(
+            order[p.label] < order[block],
+            "block {0} overwrites what block {1} has read before",
+            p.label.name,
+            block.name,
+            at=p.label,
+        )
     for p in producers:
         require(
             p in inside or order[p.label] < first,

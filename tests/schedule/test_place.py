@@ -159,3 +159,15 @@ def sums_of_map() -> Func:
     r = te.reduce_axis(4, name="r")
     c = te.compute((6,), lambda i: te.sum(b[i, r], axis=r), name="C")
     return te.func([a, c], name="sums")
+
+
+def test_what_reads_the_values_of_before_is_not_moved_behind_what_overwrites_them() -> None:
+    x, s = te.placeholder((4,), name="X"), te.placeholder((4,), name="S")
+    y = te.compute((4,), lambda i: s[i] - x[i], name="Y")
+    sch = Schedule(te.func([s, x], name="updated", inplace={y: x}))
+    block = sch.get_block("Y")
+    before, after = sch.cache_inplace(block, 0, "local")
+    sch.distinguish_updates(block, read_buffer_index=0)
+    (loop,) = sch.get_loops(after)
+    with pytest.raises(ScheduleError, match="overwrites what block .* has read before"):
+        sch.reverse_compute_at(before, loop)
