@@ -54,7 +54,7 @@ test-hosts: $(VENV)/stamp-check
 	    echo "as $$name"; $(MAKE) test HOST=$$name TESTS="$(HOST_TESTS)" || exit 1; done
 
 test-long: $(VENV)/stamp-check
-	$(RUN) -m tests.fuzz --seconds 60 --seed $(SEED) --jobs $(JOBS) --compile-every 8
+	$(RUN) -m tests.fuzz --count 600 --seconds 120 --seed $(SEED) --jobs $(JOBS) --compile-every 8
 	$(RUN) -m tests.matrix --jobs $(JOBS)
 ifneq ($(wildcard tests/attack/__main__.py),)
 	$(RUN) -m tests.attack --tries $(TRIES) --seed $(SEED)
