@@ -97,9 +97,17 @@ def _bomb() -> bytes:
     return zlib.compress(bytes(200 << 20), 1)
 
 
+LARGEST = 1 << 20
+"""Bytes of a file that is copied: one that another damage made may be endless."""
+
+
 def _exchanged(entry: Path, attempt: Attempt) -> None:
     """The entry of another kernel under this name."""
-    others = [p for p in sorted(entry.parent.glob("*.kernel")) if p != entry and p.is_file()]
+    others = [
+        p
+        for p in sorted(entry.parent.glob("*.kernel"))
+        if p != entry and p.is_file() and p.stat().st_size < LARGEST
+    ]
     if others:
         shutil.copy2(attempt.choice(others), entry)
 
