@@ -21,7 +21,7 @@ from tilewright.codegen import cache
 from tilewright.codegen.build import Compiled, compile_func
 from tilewright.codegen.cache import KernelCache, compile_cached, encode, key, location
 from tilewright.codegen.detect import resolve
-from tilewright.codegen.object_file import read_object
+from tilewright.codegen.elf import read_object
 from tilewright.errors import ArtifactError
 from tilewright.tir.ir import Func
 
