@@ -1,4 +1,4 @@
-"""Whether this process was forked from one that had an OpenMP runtime.
+"""Whether this process was forked from one that had an OpenMP runtime and several threads.
 
 A team of OpenMP's threads does not survive a fork: the child has the forking thread alone, and a
 parallel region that it enters waits for the others for ever. Kernels read `TEAMS` before each
@@ -16,7 +16,7 @@ from pathlib import Path
 
 ALLOWED, UNANNOUNCED, REFUSED = 0, 1, 2
 TEAMS = ctypes.c_int32(ALLOWED)
-"""`ALLOWED`, or not: forked, which no call has said yet or one has."""
+"""`ALLOWED`; or refused by a fork, `UNANNOUNCED` until the first call has logged it."""
 
 _MAPS = Path("/proc/self/maps")
 
