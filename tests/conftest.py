@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -55,6 +56,12 @@ def pytest_configure(config: pytest.Config) -> None:
     processors.observe(patch)
     config.add_cleanup(patch.undo)
     config.pluginmanager.register(ReportsProcessors(processors))
+
+
+def pytest_collection_finish() -> None:
+    """Keep the modules and items of the suite, which live to its end, out of later collections."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
