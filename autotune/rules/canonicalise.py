@@ -51,7 +51,7 @@ def needs_nests(func: Func) -> bool:
 def separate_nests(sch: Schedule) -> tuple[Label, ...]:
     """Give each block a nest of its own, and each of its variables a loop, where that can be.
 
-    Gives the labels of the blocks that are made for statements in none.
+    Returns the labels of the blocks that are made for statements in none.
     """
     labels = [sch.get_block(n) for n in range(len(in_order(sch.func)))]
     made = _blocks_made(sch)

@@ -28,8 +28,8 @@ def turn_in_squares(
         lanes vectors of their columns
 
     `cut` is (n, m), `along` and `other` are iteration variables of the block. `square` copies the
-    input to registers if a block does already. Gives the loops of `label` that are around that over
-    `along`.
+    input to registers if a block does already. Returns the loops of `label` that are around that
+    over `along`.
     """
     block = find_block(sch.func, label)
     source = inputs_of(block)[index]
