@@ -31,8 +31,8 @@ help:
 	@echo "make test        run the test suite; HOST=x86-64-v2 takes this machine for a lesser one,"
 	@echo "                 TESTS=tests/codegen runs a part"
 	@echo "make test-hosts  run the tests of code again as x86-64-v2 and x86-64-v3"
-	@echo "make test-long   try random programs (SEED=2: others), and compile each operator"
-	@echo "                 for every kind of processor"
+	@echo "make test-long   run the tests that take long, try random programs (SEED=2: others),"
+	@echo "                 and compile each operator for every kind of processor"
 	@echo "make aarch64-tools  install what tests of 64-bit ARM run with (Debian, Ubuntu)"
 	@echo "make oldest      run the tests with the oldest libraries that are allowed"
 	@echo "make lint        check style and types"
@@ -54,11 +54,10 @@ test-hosts: $(VENV)/stamp-check
 	    echo "as $$name"; $(MAKE) test HOST=$$name TESTS="$(HOST_TESTS)" || exit 1; done
 
 test-long: $(VENV)/stamp-check
+	$(RUN) -m pytest -n $(JOBS) --dist worksteal -m long
 	$(RUN) -m tests.fuzz --count 600 --seconds 120 --seed $(SEED) --jobs $(JOBS) --compile-every 8
 	$(RUN) -m tests.matrix --jobs $(JOBS)
-ifneq ($(wildcard tests/attack/__main__.py),)
 	$(RUN) -m tests.attack --tries $(TRIES) --seed $(SEED)
-endif
 
 # A compiler that links for 64-bit ARM with C's library, and an emulator that runs its programs.
 aarch64-tools:

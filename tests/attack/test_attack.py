@@ -18,13 +18,13 @@ from .report import Outcome, Report
 from .supervisor import ROOT, run_kind
 
 TRIES = {
-    "database": 20,
-    "records": 20,
-    "manifests": 30,
-    "libraries": 30,
-    "cache": 8,
-    "arrays": 150,
-    "programs": 10,
+    "database": 6,
+    "records": 8,
+    "manifests": 12,
+    "libraries": 12,
+    "cache": 3,
+    "arrays": 80,
+    "programs": 4,
     "kills": 1,
 }
 

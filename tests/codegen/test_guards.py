@@ -17,6 +17,7 @@ from tilewright.tir.ir import Expr, Func
 from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify
 
+from ..long import first_of
 from .guarded import in_vectors, runs_here
 from .machinery import check
 
@@ -25,7 +26,7 @@ N = 21
 TARGETS = ("cpu -threads=1", "cpu -mcpu=x86-64 -threads=1")
 
 
-@pytest.mark.parametrize("first", range(0, 24, 4))
+@pytest.mark.parametrize("first", first_of(range(0, 24, 4)))
 def test_random_guarded_divisions(first: int) -> None:
     """In a process of their own, which a division that should not have been made would end."""
     command = [sys.executable, "-m", "tests.codegen.guarded", str(first), str(first + 4)]
@@ -34,7 +35,7 @@ def test_random_guarded_divisions(first: int) -> None:
     assert "48 computed" in done.stdout
 
 
-@pytest.mark.parametrize("first", range(0, 12, 4))
+@pytest.mark.parametrize("first", first_of(range(0, 12, 4)))
 def test_random_guarded_elements_of_all_lanes(first: int) -> None:
     """In a process of their own, which a read that its guard forbids would end."""
     command = [sys.executable, "-m", "tests.codegen.shared_reads", str(first), str(first + 4)]

@@ -13,6 +13,7 @@ from tilewright import ops
 from tilewright.runtime.header import c_header
 
 from ..emulator import Call, emulated, run
+from ..long import first_of
 from . import aarch64
 from .cases import GROUPS, Cases
 
@@ -26,7 +27,7 @@ WAYS = (
 
 @emulated
 @pytest.mark.parametrize("group", GROUPS)
-@pytest.mark.parametrize("way", range(len(WAYS)), ids=[mcpu for mcpu, _ in WAYS])
+@pytest.mark.parametrize("way", first_of(range(len(WAYS))))
 def test_operators(group: str, way: int, tmp_path: Path) -> None:
     """Each case for one of the processors in turn; `python -m tests.ops.aarch64` tries all."""
     cases = list(getattr(Cases(), group)())

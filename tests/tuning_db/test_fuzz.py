@@ -15,6 +15,7 @@ from tilewright.errors import DatabaseError
 from tilewright.tuning_db import TuningDatabase
 from tilewright.tuning_db.values import KINDS
 
+from ..long import first_of
 from .samples import CPU, MATMUL, ONE_OF_EACH, verified
 
 
@@ -50,18 +51,19 @@ def test_a_damaged_database(content: bytes, tmp_path: Path, seed: int) -> None:
     assert refusal is None or str(path) in refusal
 
 
-def test_damaged_databases_in_every_use(tmp_path: Path, root: Path) -> None:
+@pytest.mark.parametrize("first", first_of(range(0, 60, 20)))
+def test_damaged_databases_in_every_use(tmp_path: Path, root: Path, first: int) -> None:
     """In a process with a limit of time: nothing hangs, is wrong, or ends with another error."""
-    command = [sys.executable, "-m", "tests.tuning_db.hostile", str(tmp_path), "0", "60"]
+    command = [sys.executable, "-m", "tests.tuning_db.hostile", str(tmp_path), str(first), "20"]
     done = subprocess.run(
         command, cwd=root, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     counts = dict(line.split(": ") for line in done.stdout.splitlines())
-    assert int(counts["opened"]) + int(counts["refused"]) == 60
+    assert int(counts["opened"]) + int(counts["refused"]) == 20
     # Most damage is survived: a bad record does not make the others unusable.
-    assert all(int(counts[use]) > 30 for use in ("best", "build", "tune"))
-    assert int(counts["move refused"]) > 20
+    assert all(int(counts[use]) > 8 for use in ("best", "build", "tune"))
+    assert int(counts["move refused"]) > 0
 
 
 def refusal_of(action: Callable[[], object]) -> str | None:
