@@ -29,10 +29,10 @@ from .errors import (
 
 if TYPE_CHECKING:
     from . import ops
-    from .autotune.draft import Draft
-    from .autotune.own_rules import sketch_rule
+    from .autotune.rules.draft import Draft
+    from .autotune.rules.user_rules import sketch_rule
     from .autotune.tune import tune
-    from .compile import build, build_library, explain
+    from .building import build, build_library, explain
     from .runtime import Module, load
     from .schedule import Schedule, Trace
     from .schedule.primitive import primitive
@@ -92,16 +92,16 @@ _HOMES = {
     "Target": ".target",
     "Trace": ".schedule",
     "TuningDatabase": ".tuning_db",
-    "build": ".compile",
-    "build_library": ".compile",
-    "explain": ".compile",
+    "build": ".building",
+    "build_library": ".building",
+    "explain": ".building",
     "load": ".runtime",
     "primitive": ".schedule.primitive",
     "require": ".schedule.require",
     "register_intrin": ".tir.intrinsics",
     "script": ".tir.script",
-    "Draft": ".autotune.draft",
-    "sketch_rule": ".autotune.own_rules",
+    "Draft": ".autotune.rules.draft",
+    "sketch_rule": ".autotune.rules.user_rules",
     "tune": ".autotune.tune",
 }
 

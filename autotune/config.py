@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..errors import TuningError
-from .measured import MeasureConfig
-from .search import SearchConfig
+from .measure.measured import MeasureConfig
+from .search.search import SearchConfig
 
 MIN_FINALISTS = 5
 

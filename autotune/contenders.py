@@ -6,8 +6,8 @@ import statistics
 from typing import NamedTuple
 
 from ..schedule import Trace
-from .measure import Measurer
-from .measured import Kernel
+from .measure.measured import Kernel
+from .measure.measurer import Measurer
 
 _ROUNDS = 5
 _KEPT = 32

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..runtime.timer import turn_seconds
-from ..tuning_db.contest import compare, leader
+from ..tuning_db.interleaved_comparison import compare, leader
 from .contenders import Contender
-from .measured import Kernel
+from .measure.measured import Kernel
 
 Interleave = Callable[[Sequence[Kernel], int], list[tuple[float, ...]] | None]
 

@@ -12,7 +12,7 @@ _TREND = 0.2
 
 
 @dataclass
-class Course:
+class Progress:
     """How a search has gone: trials done and the best seconds then, after each batch.
 
     `limit` is the least time that there can be. `seconds` is what the trials of this session took.
@@ -57,32 +57,32 @@ class Course:
         return _TREND * trend + (1 - _TREND) * left
 
 
-def most_promising(courses: Sequence[Course], weights: Sequence[float]) -> int:
+def most_promising(sessions: Sequence[Progress], weights: Sequence[float]) -> int:
     """Which program the next batch is expected to gain most for, in weighted seconds of a call.
 
     One that was not tried yet comes first; one of which nothing ran gets its turn by trials.
     """
-    untried = [n for n, course in enumerate(courses) if not course.trials]
+    untried = [n for n, progress in enumerate(sessions) if not progress.trials]
     if untried:
         return untried[0]
-    failing = [n for n, course in enumerate(courses) if course.gain is None]
+    failing = [n for n, progress in enumerate(sessions) if progress.gain is None]
     if failing:
-        least = min(failing, key=lambda n: courses[n].trials)
-        if courses[least].trials <= min(course.trials for course in courses):
+        least = min(failing, key=lambda n: sessions[n].trials)
+        if sessions[least].trials <= min(progress.trials for progress in sessions):
             return least
-    gains = [w * (c.gain or 0.0) for c, w in zip(courses, weights, strict=True)]
-    return max(range(len(courses)), key=lambda n: gains[n])
+    gains = [w * (c.gain or 0.0) for c, w in zip(sessions, weights, strict=True)]
+    return max(range(len(sessions)), key=lambda n: gains[n])
 
 
-def relative_gain(courses: Sequence[Course], weights: Sequence[float]) -> float | None:
+def relative_gain(sessions: Sequence[Progress], weights: Sequence[float]) -> float | None:
     """The gain that is expected of a second of tuning, as a share of the weighted time of all.
 
     Of the most promising program; `None` before all of them have run.
     """
     total = best = 0.0
-    for course, weight in zip(courses, weights, strict=True):
-        if course.gain is None or course.best is None or not course.seconds_per_trial:
+    for progress, weight in zip(sessions, weights, strict=True):
+        if progress.gain is None or progress.best is None or not progress.seconds_per_trial:
             return None
-        total += weight * course.best
-        best = max(best, weight * course.gain / course.seconds_per_trial)
+        total += weight * progress.best
+        best = max(best, weight * progress.gain / progress.seconds_per_trial)
     return best / total

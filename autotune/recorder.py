@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..schedule.trace import VERSION, Trace
 from ..tuning_db import TuningDatabase
-from ..tuning_db.contest import rank
+from ..tuning_db.interleaved_comparison import rank
 from ..tuning_db.values import (
     AnyRecord,
     Environment,
@@ -26,12 +26,12 @@ from ..tuning_db.values import (
     Workload,
     utc_now,
 )
-from .cost_model import CostModel
-from .history import best_known
-from .measured import Measured, VerifyResult
-from .replay import Replays
+from .measure.measured import Measured, VerifyResult
+from .model.cost_model import CostModel
 from .result import BestResult
-from .search import Candidate
+from .search.history import best_known
+from .search.replay import Replays
+from .search.search import Candidate
 
 _BEAT = 15.0
 

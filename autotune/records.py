@@ -15,7 +15,7 @@ from ..tir.equality import structural_hash
 from ..tir.family import family_hash
 from ..tir.ir import Buffer, Func, Var
 from ..tuning_db.values import Environment, TargetRecord, Toolchain, Workload
-from .profile import profile
+from .model.profile import profile
 
 
 def workload_record(func: Func) -> Workload:
@@ -60,7 +60,7 @@ def target_record(target: Target) -> TargetRecord:
 def toolchain_record() -> Toolchain:
     """The versions that make the code. Timings compare within a major version of LLVM."""
     from .. import __version__
-    from ..codegen.llvm import llvm_version
+    from ..codegen.cpu.llvm import llvm_version
 
     llvm = llvm_version()
     return Toolchain(

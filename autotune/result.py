@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..runtime.timer import format_seconds
 from ..schedule import Trace
 from ..tuning_db.values import Outcome, SessionStatus, Standing
-from .roofline import Roofline
+from .model.roofline import Roofline
 
 
 @dataclass(frozen=True)

@@ -17,21 +17,21 @@ from typing import Protocol
 from ..errors import TilewrightError
 from ..runtime.timer import format_seconds, turn_seconds
 from ..schedule import Trace
-from ..tuning_db.contest import summary
+from ..tuning_db.interleaved_comparison import summary
 from ..tuning_db.values import Measurement, Outcome, SessionStatus, Standing
 from .budget import Meter
 from .config import MIN_FINALISTS, TuneConfig
 from .contenders import Contender, Contenders, Sentinel
 from .finals import Race
-from .gain import Course
-from .measure import Measurer
-from .measured import Measured
+from .gain import Progress
+from .measure.measured import Measured
+from .measure.measurer import Measurer
+from .model.roofline import Roofline
 from .progress import Batch, Callback, Drift, Ended, Event, Final, Started, Trial, Waiting
 from .recorder import Recorder
 from .result import BestResult, Spent, TuneResult
-from .roofline import Roofline
-from .search import Candidate, Observation
-from .sketch import Sketch
+from .search.search import Candidate, Observation
+from .search.sketch import Sketch
 
 _log = logging.getLogger(__name__)
 _SILENCE = 1.0
@@ -87,7 +87,7 @@ class Tuning:
         self.ended: str | None = None
         self.roofline = setting.roofline
         self.batch = setting.config.batch
-        self.course = Course(setting.roofline.seconds, [])
+        self.course = Progress(setting.roofline.seconds, [])
         self._setting = setting
         self._recorder = setting.recorder
         self._search = setting.search

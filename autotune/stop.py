@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import TuningError
 from ..runtime.timer import format_seconds
-from .roofline import Roofline
+from .model.roofline import Roofline
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from ..schedule import Schedule
 from ..target import Target
 from ..tir.equality import structural_equal
 from ..tir.ir import Func
-from .own_rules import SKETCH_RULES
-from .sketch import Sketch, sketches
+from .rules.user_rules import SKETCH_RULES
+from .search.sketch import Sketch, sketches
 
 
 class Task(NamedTuple):

@@ -15,26 +15,26 @@ from ..tir.ir import Func
 from ..tir.verify import verify
 from ..tuning_db import TuningDatabase
 from ..tuning_db.values import Session, SessionStatus
-from . import history, transfer
-from .base_model import BaseModel
 from .budget import Budget, Meter
 from .config import TuneConfig
-from .cost_model import PARAMETERS, CostModel
-from .crew import Crew
 from .interrupt import Interrupts
-from .measure import Measurer
+from .measure.comparison import require_tolerance
+from .measure.measurer import Measurer
+from .measure.worker_pool import WorkerPool
+from .model.base_model import BaseModel
+from .model.cost_model import PARAMETERS, CostModel
+from .model.roofline import roofline
 from .progress import Callback, ignore
 from .recorder import Recorder, Subject
 from .records import environment_record, target_record, toolchain_record, workload_record
-from .replay import Replays
 from .result import TuneResult
-from .roofline import roofline
-from .search import Search
+from .run_sessions import run
+from .search import history, transfer
+from .search.replay import Replays
+from .search.search import Search
 from .session import Setting, Tuning
 from .stop import StopRules
 from .tasks import made_ahead, tasks, weights_of
-from .together import run
-from .verify import require_tolerance
 
 _log = logging.getLogger(__name__)
 
@@ -156,13 +156,13 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     meter.spend(*history.used(database, [u for u in unfinished if u is not None]))
     made = [made_ahead(p, resolved, algebra=tolerance is not None) for p in programs]
     modules = sorted({name for some in made for sketch in some or () for name in sketch.modules})
-    crew = Crew(resolved, options.measure, modules)
+    workers = WorkerPool(resolved, options.measure, modules)
     measurers: list[Measurer] = []
     tunings: list[Tuning] = []
     with Interrupts() as interrupts, ExitStack() as stack:
         for program in programs:
             measurer = Measurer(
-                program.func, resolved, options.measure, crew=crew, tolerance=tolerance
+                program.func, resolved, options.measure, workers=workers, tolerance=tolerance
             )
             stack.push(measurer)  # it holds memory before it is entered
             measurers.append(measurer)

@@ -27,11 +27,11 @@ from rich.console import Console
 from rich.table import Column, Table
 
 import tilewright as tw
-from tilewright.autotune.analytic import FEATURES
-from tilewright.autotune.base_model import SHIPPED, named
-from tilewright.autotune.candidates import decided
-from tilewright.autotune.cost_model import CostModel, Measured
-from tilewright.autotune.search import SearchConfig, drawn
+from tilewright.autotune.model.base_model import SHIPPED, named
+from tilewright.autotune.model.cost_model import CostModel, Measured
+from tilewright.autotune.model.estimate import FEATURES
+from tilewright.autotune.search.candidates import decided
+from tilewright.autotune.search.search import SearchConfig, drawn
 from tilewright.schedule import Trace
 from tilewright.tuning_db import Outcome, TargetRecord, Workload
 

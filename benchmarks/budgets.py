@@ -32,17 +32,17 @@ from rich.table import Table
 
 import tilewright as tw
 from tilewright import ops, te
-from tilewright.autotune.analytic import Estimator
-from tilewright.autotune.base_model import SHIPPED, named
-from tilewright.autotune.candidates import Rowspace, decided
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.cost_model import CostModel
-from tilewright.autotune.measured import MeasureConfig
-from tilewright.autotune.profile import profile
+from tilewright.autotune.measure.measured import MeasureConfig
+from tilewright.autotune.model.base_model import SHIPPED, named
+from tilewright.autotune.model.cost_model import CostModel
+from tilewright.autotune.model.estimate import Estimator
+from tilewright.autotune.model.profile import profile
 from tilewright.autotune.progress import Event, Trial
-from tilewright.autotune.search import default_trace
-from tilewright.autotune.sketch import sketches
-from tilewright.codegen import llvm
+from tilewright.autotune.search.candidates import Rowspace, decided
+from tilewright.autotune.search.search import default_trace
+from tilewright.autotune.search.sketch import sketches
+from tilewright.codegen.cpu import llvm
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
 from tilewright.codegen.signature import signature_of

@@ -16,8 +16,8 @@ import numpy as np
 
 import tilewright as tw
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.measured import MeasureConfig
-from tilewright.autotune.search import SearchConfig
+from tilewright.autotune.measure.measured import MeasureConfig
+from tilewright.autotune.search.search import SearchConfig
 
 from .peers.tilewright import program, target
 from .shapes import cases

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 import tilewright as tw
-from tilewright.autotune.search import default_trace, model_trace
+from tilewright.autotune.search.search import default_trace, model_trace
 from tilewright.codegen.detect import resolve
 from tilewright.runtime import time_interleaved
 

@@ -10,12 +10,12 @@ from ..runtime.module import Module, Origin
 from ..runtime.signature import Packing, Signature
 from ..target import Target
 from ..tir.ir import Buffer, Func
-from . import llvm
-from .accumulators import accumulates_in_memory
-from .ahead import computed_ahead, layout_of, packer, take_ahead
+from .constant_operands import computed_ahead, layout_of, packer, take_ahead
+from .cpu import llvm
+from .cpu.accumulators import accumulates_in_memory
+from .cpu.glue import make_glue
+from .cpu.jit import load_object
 from .detect import check_runnable, resolve
-from .glue import make_glue
-from .jit import load_object
 from .lower import Trace, check_concrete, lower
 from .signature import signature_of
 

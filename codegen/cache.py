@@ -37,8 +37,8 @@ from ..errors import ArtifactError
 from ..target import Target
 from ..tir.ir import Func
 from .build import OPENMP, Compiled, compile_func, compiled_signature, compiled_target
-from .elf import ELF_MARK, read_object
-from .llvm import llvm_version
+from .cpu.elf import ELF_MARK, read_object
+from .cpu.llvm import llvm_version
 
 _log = logging.getLogger(__name__)
 

@@ -10,15 +10,15 @@ from ..target import Target
 from ..tir.ir import Buffer, Func
 from .passes.blocks import blocks
 from .passes.compact import compact
+from .passes.drop_masks import drop_masks
 from .passes.flatten import flatten
-from .passes.halve import halve
 from .passes.hoist import hoist
 from .passes.instructions import instructions
 from .passes.registers import registers
-from .passes.scope import loops
+from .passes.rewrite import loops
 from .passes.tails import tails
+from .passes.tree_reduce import tree_reduce
 from .passes.trim import trim
-from .passes.unmask import unmask
 from .passes.unroll import unroll
 from .passes.vectorize import vectorize
 
@@ -35,12 +35,12 @@ PASSES: tuple[Pass, ...] = (
     instructions,
     hoist,
     vectorize,
-    halve,
+    tree_reduce,
     unroll,
     registers,
-    unmask,
+    drop_masks,
 )
-REORDERING: frozenset[Pass] = frozenset({halve})
+REORDERING: frozenset[Pass] = frozenset({tree_reduce})
 """Passes that change the order of floating-point arithmetic."""
 
 

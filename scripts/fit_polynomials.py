@@ -1,4 +1,4 @@
-"""Fit the polynomials of codegen/llvm_polynomials.py and print that file.
+"""Fit the polynomials of codegen/cpu/llvm_polynomials.py and print that file.
 
 Interpolation at Chebyshev nodes, in decimal arithmetic of 110 digits: within a small factor of the
 best polynomial of the degree. Each degree is the lowest whose relative error in the result of the

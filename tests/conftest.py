@@ -19,8 +19,10 @@ import tilewright
 
 from .hosts import Processors, ReportsProcessors
 
-# Background jobs ignore interrupts, and so would the processes that tests start and interrupt.
+# Background jobs ignore interrupts, and what `nohup` starts ignores a closed terminal; so would the
+# processes that tests start and end by these signals.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tilewright.codegen import build, llvm
+from tilewright.codegen import build
+from tilewright.codegen.cpu import llvm
 from tilewright.codegen.detect import check_runnable, host_target, resolve
 from tilewright.errors import TargetError
 from tilewright.runtime.host import HOST

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tilewright.autotune.cost_model import CostModel
+from tilewright.autotune.model.cost_model import CostModel
 from tilewright.autotune.records import (
     environment_record,
     target_record,

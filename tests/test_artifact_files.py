@@ -22,7 +22,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
-from tilewright.compile import build_library
+from tilewright.building import build_library
 from tilewright.runtime import files, library, load, loader
 
 SERIAL = "cpu -threads=1"

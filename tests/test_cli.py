@@ -20,11 +20,11 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import cli
-from tilewright.autotune import assess, base_model
+from tilewright.autotune.model import assess, base_model
 from tilewright.autotune.records import workload_record
+from tilewright.cli.main import main as command_line
+from tilewright.cli.program_file import load_program
 from tilewright.codegen.detect import resolve
-from tilewright.program_file import load_program
 from tilewright.runtime import load
 from tilewright.tuning_db import ScheduleRecord, Session, SessionStatus, Workload
 
@@ -65,7 +65,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> R
         monkeypatch.setattr(sys, "argv", ["tilewright", *map(str, arguments)])
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
-            cli.main()
+            command_line()
         out, err = capfd.readouterr()
         assert "Traceback" not in out + err
         return Result(int(ended.value.code or 0), out, err)
@@ -157,7 +157,7 @@ def test_python_dash_m() -> None:
 
 
 def test_help_waits_for_nothing_heavy() -> None:
-    code = "import sys, tilewright.cli; print(*sys.modules)"
+    code = "import sys, tilewright.cli.main; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {"numpy", "llvmlite", "sqlalchemy", "xgboost", "rich", "scipy", "psutil"}
     assert not heavy & set(done.stdout.split())

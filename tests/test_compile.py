@@ -19,11 +19,11 @@ from tilewright.autotune.records import (
     target_record,
     workload_record,
 )
-from tilewright.autotune.search import default_trace
+from tilewright.autotune.search.search import default_trace
+from tilewright.building import build_library
 from tilewright.codegen import cache as compiling
 from tilewright.codegen.cache import LOCATION
 from tilewright.codegen.detect import resolve
-from tilewright.compile import build_library
 from tilewright.runtime import load
 from tilewright.schedule import Trace
 from tilewright.tir import te

@@ -30,7 +30,7 @@ from typing import Any
 import pytest
 
 import tilewright
-from tilewright import cli
+from tilewright.cli.main import main as command_line
 from tilewright.schedule import PRIMITIVES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -167,7 +167,7 @@ def run_tilewright(words: list[str]) -> tuple[int, str]:
         pytest.raises(SystemExit) as ended,
     ):
         patch.setattr(sys, "argv", words)
-        cli.main()
+        command_line()
     return int(ended.value.code or 0), printed.getvalue()
 
 

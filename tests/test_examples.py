@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.program_file import load_program
+from tilewright.cli.program_file import load_program
 
 Array = np.ndarray[Any, Any]
 

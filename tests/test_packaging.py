@@ -57,8 +57,8 @@ def test_wheel_holds_the_package_and_nothing_else(
     for name in ("pyproject.toml", "README.md", "LICENSE", "py.typed", "tests"):
         copy = shutil.copytree if (root / name).is_dir() else shutil.copy
         copy(root / name, source / name)
-    expected = {"tilewright/py.typed", *(f"tilewright/autotune/base/{n}" for n in BASE)}
-    shutil.copytree(root / "autotune" / "base", source / "autotune" / "base")
+    expected = {"tilewright/py.typed", *(f"tilewright/autotune/model/base/{n}" for n in BASE)}
+    shutil.copytree(root / "autotune" / "model" / "base", source / "autotune" / "model" / "base")
     for package in packages:
         (source / folder(Path(), package)).mkdir(parents=True, exist_ok=True)
         for path in [*folder(root, package).glob("*.py"), *folder(root, package).glob("*.mako")]:

@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from .codec import LIMITS, LONGEST, SHORTEST
 from .confirm import Applies, Wanted
-from .contest import summary
+from .interleaved_comparison import summary
 from .lookup import (
     CHECKED,
     EXACT,

@@ -49,7 +49,7 @@ from sqlalchemy import (
 from ..errors import DatabaseError
 from .codec import LONGEST, SHORTEST, instant
 from .confirm import ID, SECONDS, Applies, Check, Entry, Wanted, confirmed, intact
-from .contest import rank
+from .interleaved_comparison import rank
 from .models import TABLES
 from .read import (
     COLUMNS,

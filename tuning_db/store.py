@@ -20,7 +20,7 @@ from typing import IO, Any, Self
 from sqlalchemy import URL, Connection, Row, Select, select
 
 from ..errors import DatabaseError
-from . import lookup, near, sessions, transfer
+from . import json_lines, lookup, near, sessions
 from .confirm import Applies, Wanted
 from .connect import Opened, open_engine
 from .explain import Explanation, explain
@@ -467,7 +467,7 @@ class TuningDatabase:
             with TuningDatabase(other, create=False, read_only=True) as opened:
                 return self.merge(opened)
         with other._layers[0].reading() as source, self._layers[0].writing() as connection:
-            return write(connection, transfer.every(source), repin=False)
+            return write(connection, json_lines.every(source), repin=False)
 
     def export_lines(self, file: str | os.PathLike[str] | IO[str]) -> int:
         """Write every record (without the layers') as JSON lines; return how many.
@@ -475,7 +475,7 @@ class TuningDatabase:
         A path is written beside and then renamed, so that it is never half an export.
         """
         with self._layers[0].reading() as connection:
-            return transfer.export(connection, file)
+            return json_lines.export(connection, file)
 
     def import_lines(self, file: str | os.PathLike[str] | IO[str]) -> dict[str, int]:
         """Take over the records of an export, in one transaction, as `merge` does.
@@ -483,7 +483,7 @@ class TuningDatabase:
         Raises `DatabaseError` that names the line for anything else, and has then written nothing.
         """
         with self._layers[0].writing() as connection:
-            return transfer.import_lines(connection, file)
+            return json_lines.import_lines(connection, file)
 
     @contextmanager
     def _connections(self) -> Iterator[list[tuple[str, Connection]]]:

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from ...schedule.find import loops_in
 from ...tir.ir import Label
-from ..draft import Draft, RuleChoice, Step
-from ..structure import in_order
 from . import cpu
+from .access_patterns import in_order
 from .canonicalise import is_plain, needs_nests, separate_nests
 from .digits import separate_all_digits
+from .draft import Draft, RuleChoice, Step
 from .fusion_groups import Partition, partition
 from .rule import Group, RuleSet, Variant
 

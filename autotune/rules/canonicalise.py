@@ -35,7 +35,7 @@ from ...tir.ir import (
     Store,
     Var,
 )
-from ..structure import in_order
+from .access_patterns import in_order
 from .common import attempt
 
 AGAIN = (ForKind.PARALLEL, ForKind.VECTOR, ForKind.UNROLL)

@@ -19,8 +19,8 @@ from ...schedule.blocks import has_reduction, readers_of
 from ...schedule.find import find_block
 from ...schedule.index_map import IndexMap
 from ...tir.ir import Block, Label, Var
-from ..draft import Draft, RuleChoice
-from ..structure import (
+from . import dot_product, tile_unit
+from .access_patterns import (
     Input,
     extents,
     in_order,
@@ -30,8 +30,8 @@ from ..structure import (
     reduced,
     spatial,
 )
-from . import dot_product, tile_unit
 from .canonicalise import is_plain
+from .draft import Draft, RuleChoice
 from .elementwise import elementwise_variants
 from .rule import Alternative, Group, GroupKind, Rule, any_variant
 

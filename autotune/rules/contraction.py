@@ -33,8 +33,7 @@ from ...schedule.blocks import free_vars
 from ...schedule.find import find_block
 from ...target import Target
 from ...tir.ir import Block, Dim, Label, Var, ceildiv, product
-from ..draft import Draft, RuleChoice
-from ..structure import (
+from .access_patterns import (
     Input,
     extents,
     grouped,
@@ -46,6 +45,7 @@ from ..structure import (
 )
 from .common import lanes_for, nbytes, unroll_hint, widest
 from .digits import lay_out_digits
+from .draft import Draft, RuleChoice
 from .elementwise import schedule_following
 from .joining import flatten
 from .packing import Packed, pack, packings, schedule_copy

@@ -25,9 +25,9 @@ from ...schedule.find import find_block
 from ...schedule.index_map import IndexMap
 from ...tir.ir import Binary, Block, Const, Expr, IterKind, Label, Op, Var
 from ...tir.visit import children
-from ..draft import Draft
-from ..structure import extents, in_order, last_digits, output_of
+from .access_patterns import extents, in_order, last_digits, output_of
 from .canonicalise import is_plain
+from .draft import Draft
 from .tiles import fewest_registers, vector_variables
 
 

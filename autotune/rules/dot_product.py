@@ -18,13 +18,12 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ...codegen.llvm_dot import instruction
+from ...codegen.cpu.llvm_dot import instruction
 from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...schedule.reductions import match_reduction
 from ...tir.ir import Binary, Block, Buffer, Cast, Expr, Label, Load, Op, Var
-from ..draft import Draft, RuleChoice
-from ..structure import (
+from .access_patterns import (
     Input,
     extents,
     inputs_of,
@@ -36,6 +35,7 @@ from ..structure import (
     vector_choices,
     worth_packing,
 )
+from .draft import Draft, RuleChoice
 from .elementwise import schedule_elementwise, schedule_following
 from .rule import Group, GroupKind, Variant
 from .tiles import RegisterTile, sample_tile, tile_variables, write_back

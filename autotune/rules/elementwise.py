@@ -10,9 +10,9 @@ from ...schedule.blocks import has_reduction, readers_of, region_buffers
 from ...schedule.find import find_block, path_to
 from ...target import Target
 from ...tir.ir import Block, Dim, For, ForKind, Func, Label, Var, ceildiv
-from ..draft import Draft, RuleChoice, Step
-from ..structure import Input, extents, grouped, inputs_of, output_of, spatial
+from .access_patterns import Input, extents, grouped, inputs_of, output_of, spatial
 from .common import attempt, elements, lanes_for, nbytes, powers, unroll_hint, widest
+from .draft import Draft, RuleChoice, Step
 from .register_transpose import turn_in_squares
 from .rule import Group, GroupKind, Variant
 

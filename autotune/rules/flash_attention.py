@@ -22,10 +22,10 @@ from ...schedule import Schedule
 from ...schedule.blocks import has_reduction
 from ...schedule.find import find_block
 from ...tir.ir import Dim, Label, Var
-from ..draft import Draft, RuleChoice
-from ..structure import extents, reduced, spatial
+from .access_patterns import extents, reduced, spatial
 from .common import fused, lanes_for, widest
 from .contraction import Plan
+from .draft import Draft, RuleChoice
 from .fused_attention import (
     MAX_BAND,
     Band,

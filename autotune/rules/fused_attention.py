@@ -20,8 +20,7 @@ from ...schedule import Schedule
 from ...schedule.blocks import has_reduction, region_buffers
 from ...schedule.find import find_block
 from ...tir.ir import Block, Dim, Func, Label, Var
-from ..draft import Draft, RuleChoice
-from ..structure import (
+from .access_patterns import (
     consumers,
     extents,
     inputs_of,
@@ -32,6 +31,7 @@ from ..structure import (
 )
 from .common import fused, powers
 from .contraction import Plan, decide_tile, in_registers, unrolled
+from .draft import Draft, RuleChoice
 from .packing import pack, packings, schedule_copy
 from .rows import row_dimensions, schedule_reduction, schedule_spatial
 from .rule import Group, GroupKind, Variant

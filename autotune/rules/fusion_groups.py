@@ -15,8 +15,7 @@ from ...errors import ScheduleError
 from ...schedule.blocks import has_reduction, region_buffers
 from ...schedule.find import find_block
 from ...tir.ir import Block, Func, Label, Var
-from ..draft import Draft
-from ..structure import (
+from .access_patterns import (
     consumers,
     divides,
     extents,
@@ -30,6 +29,7 @@ from ..structure import (
     reuses,
     vector_choices,
 )
+from .draft import Draft
 from .fused_attention import find_band
 from .joining import join
 from .rows import row_dimensions

@@ -20,7 +20,7 @@ from ...schedule.index_map import IndexMap
 from ...tir.ir import Block, Const, Dim, Expr, Label, Load, Store, Var, as_expr
 from ...tir.simplify import simplify
 from ...tir.visit import substitute, walk
-from ..structure import extents, inputs_of, output_of
+from .access_patterns import extents, inputs_of, output_of
 
 
 def join(sch: Schedule, labels: Sequence[Label]) -> None:

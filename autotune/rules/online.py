@@ -23,9 +23,9 @@ from ...schedule.blocks import has_reduction
 from ...schedule.find import find_block
 from ...target import Target
 from ...tir.ir import Block, Func, Label, Var
-from ..draft import Draft, RuleChoice
-from ..structure import consumers, extents, is_expensive, output_of, reduced
+from .access_patterns import consumers, extents, is_expensive, output_of, reduced
 from .common import fused, lanes_for
+from .draft import Draft, RuleChoice
 from .rows import row_dimensions, schedule_reduction, schedule_spatial
 from .rule import Group, GroupKind, Variant
 

@@ -15,9 +15,9 @@ from itertools import takewhile
 from ...errors import ScheduleError
 from ...schedule.find import find_block
 from ...tir.ir import IterKind, Label, Var
-from ..draft import Draft, RuleChoice
-from ..structure import extents
+from .access_patterns import extents
 from .common import attempt, lanes_for, widest
+from .draft import Draft, RuleChoice
 from .rule import Group, GroupKind, Variant
 
 

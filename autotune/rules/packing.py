@@ -21,8 +21,8 @@ from ...schedule.index_map import IndexMap
 from ...target import Target
 from ...tir.ir import Block, Const, Dim, Label, Var
 from ...tir.visit import walk
-from ..draft import Draft
-from ..structure import inputs_of, reduced, worth_packing
+from .access_patterns import inputs_of, reduced, worth_packing
+from .draft import Draft
 from .register_transpose import turn_in_squares
 from .tiles import tile_variables
 

@@ -7,7 +7,7 @@ from ...schedule import Schedule
 from ...schedule.blocks import free_vars
 from ...schedule.find import find_block, find_loop
 from ...tir.ir import Block, Buffer, Dim, Label, Var
-from ..structure import inputs_of
+from .access_patterns import inputs_of
 
 
 def turn_in_squares(

@@ -18,9 +18,9 @@ from ...schedule.find import blocks_in, find_block, find_loop
 from ...schedule.reductions import match_reduction
 from ...schedule.require import certain
 from ...tir.ir import Block, Func, IterKind, Label, Var
-from ..draft import Draft, RuleChoice
-from ..structure import extents, in_order, inputs_of, is_expensive, reduced, spatial
+from .access_patterns import extents, in_order, inputs_of, is_expensive, reduced, spatial
 from .common import fused, lanes_for, unroll_hint, widest
+from .draft import Draft, RuleChoice
 from .rule import Group, GroupKind, Variant
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ...tir.ir import Block, Label
-from ..draft import Draft, RuleChoice, Step
+from .draft import Draft, RuleChoice, Step
 
 
 class GroupKind(Enum):

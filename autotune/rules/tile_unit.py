@@ -18,14 +18,14 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ...codegen.llvm_matmul import TILE_REGISTERS, TILE_ROWS, instruction
+from ...codegen.cpu.llvm_matmul import TILE_REGISTERS, TILE_ROWS, instruction
 from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...tir.ir import Block, Buffer, Dim, Label, Var
-from ..draft import Draft, RuleChoice
-from ..structure import extents, inputs_of, matched, output_of, reduced, spatial, worth_packing
+from .access_patterns import extents, inputs_of, matched, output_of, reduced, spatial, worth_packing
 from .common import attempt, lanes_for, powers, widest
 from .dot_product import Dot, Plan, find_plan, layout, place_pads, schedule_groups, schedule_packed
+from .draft import Draft, RuleChoice
 from .elementwise import input_along, runs_across, schedule_elementwise, schedule_following
 from .register_transpose import turn_in_squares
 from .rule import Group, GroupKind, Variant

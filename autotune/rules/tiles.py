@@ -11,7 +11,7 @@ from ...schedule.blocks import free_vars
 from ...schedule.find import find_block
 from ...target import Target
 from ...tir.ir import Block, Dim, Label, Var, product
-from ..structure import (
+from .access_patterns import (
     extents,
     grouped,
     inputs_of,

@@ -22,9 +22,9 @@ from ...schedule.find import find_block
 from ...schedule.minimal_filtering import ALGORITHMS, WINDOW
 from ...target import Target
 from ...tir.ir import Block, Buffer, Label, Var
-from ..draft import Draft, RuleChoice, Step
-from ..structure import consumers, extents, in_order, is_injective, reduced
+from .access_patterns import consumers, extents, in_order, is_injective, reduced
 from .common import fused, lanes_for, widest
+from .draft import Draft, RuleChoice, Step
 from .elementwise import schedule_elementwise
 from .rule import Alternative
 

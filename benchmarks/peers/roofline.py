@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 import tilewright as tw
-from tilewright.codegen import llvm
+from tilewright.codegen.cpu import llvm
+from tilewright.codegen.cpu.jit import load_object
+from tilewright.codegen.cpu.llvm_dot import instruction
 from tilewright.codegen.detect import resolve
-from tilewright.codegen.jit import load_object
-from tilewright.codegen.llvm_dot import instruction
 from tilewright.runtime import openmp
 from tilewright.target import Target
 

@@ -28,7 +28,7 @@ from ...tir.ir import (
 from ...tir.polynomial import ONE
 from ...tir.simplify import Simplifier
 from ...tir.visit import substitute
-from .scope import fresh, map_exprs, map_stmts, simplifier_of, with_body
+from .rewrite import fresh, map_exprs, map_stmts, simplifier_of, with_body
 
 
 def blocks(func: Func, target: Target) -> Func:

@@ -28,7 +28,7 @@ from ...tir.polynomial import ONE, Poly, add, factors, identity, negated
 from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children, walk
 from .guards import is_bound, slack
-from .scope import nested, simplifier_of
+from .rewrite import nested, simplifier_of
 
 
 def compact(func: Func, target: Target) -> Func:

@@ -11,7 +11,7 @@ from ...target import Target
 from ...tir.ir import Alloc, Buffer, Const, Expr, Func, Load, Prefetch, Stmt, Store, const, integers
 from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children
-from .scope import simplifier_of
+from .rewrite import simplifier_of
 
 
 def flatten(func: Func, target: Target) -> Func:

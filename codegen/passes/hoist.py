@@ -29,7 +29,7 @@ from ...tir.ir import (
     Var,
 )
 from ...tir.visit import rewrite_children, walk
-from .scope import map_stmts, nested, with_body
+from .rewrite import map_stmts, nested, with_body
 
 _WORTH: frozenset[type] = frozenset({Load, Binary, Call, Cast, Select})
 

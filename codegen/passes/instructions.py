@@ -8,7 +8,7 @@ from ...tir.instruction import KEY, Mismatch, match, written
 from ...tir.intrinsics import find_intrin
 from ...tir.ir import For, Func, Stmt
 from ...tir.polynomial import Ranges
-from .scope import map_stmts, simplifier_of, with_body
+from .rewrite import map_stmts, simplifier_of, with_body
 
 
 def instructions(func: Func, target: Target) -> Func:

@@ -28,8 +28,8 @@ from ...tir.ir import (
 )
 from ...tir.lanes import spaced
 from ...tir.visit import rewrite_children, walk
-from .columns import Columns, interleaved
-from .scope import nested, with_body
+from .rewrite import nested, with_body
+from .transpose_network import Columns, interleaved
 
 SCOPE = "register"
 Elements: TypeAlias = range | tuple[int, ...]

@@ -26,7 +26,7 @@ from ...tir.polynomial import ONE, Poly, factors
 from ...tir.simplify import Simplifier
 from ...tir.visit import walk
 from .guards import guards, is_bound, slack
-from .scope import decided, declare, fresh, loops, map_stmts, nested, simplifier_of, with_body
+from .rewrite import decided, declare, fresh, loops, map_stmts, nested, simplifier_of, with_body
 from .trim import part_of, trimmed
 from .vectorize import native_lanes
 

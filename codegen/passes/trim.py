@@ -9,7 +9,7 @@ from ...tir.ir import Buffer, For, ForKind, Func, Let, Load, Seq, Stmt, Var, con
 from ...tir.simplify import Simplifier
 from ...tir.visit import substitute, walk
 from .guards import Guarded, fails_from, guards, is_bound, stores
-from .scope import decided, declare, map_exprs, map_stmts, simplifier_of, with_body
+from .rewrite import decided, declare, map_exprs, map_stmts, simplifier_of, with_body
 
 
 def trim(func: Func, target: Target) -> Func:

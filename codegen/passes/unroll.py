@@ -33,7 +33,7 @@ from ...tir.ir import (
 from ...tir.polynomial import ONE, Poly, factors
 from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children, walk
-from .scope import fresh, loops, map_stmts, nested, simplifier_of, with_body
+from .rewrite import fresh, loops, map_stmts, nested, simplifier_of, with_body
 
 MAX_STORES = 8192
 

@@ -46,8 +46,8 @@ from ...tir.polynomial import ONE, Poly, factors
 from ...tir.prove import truth
 from ...tir.simplify import Simplifier
 from ...tir.visit import map_tuple, substitute, walk
-from ..masks import first_lane
-from .scope import map_stmts, simplifier_of, with_body
+from ..cpu.masks import first_lane
+from .rewrite import map_stmts, simplifier_of, with_body
 
 MAX_UNROLLED_CHUNKS = 16
 LINE_BYTES = 64

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.autotune.limits import end_with_parent, limit_memory
+from tilewright.autotune.measure.limits import end_with_parent, limit_memory
 
 from .attempt import Attack, Broken, attempt, story
 from .kinds import kind_of

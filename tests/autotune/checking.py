@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from tilewright import dtypes
-from tilewright.autotune.candidates import Rows, Rowspace
-from tilewright.autotune.draft import Draft, generator_of
 from tilewright.autotune.rules import Plan, plans
-from tilewright.autotune.search import Search
-from tilewright.autotune.sketch import Sketch, sketches
+from tilewright.autotune.rules.draft import Draft, generator_of
+from tilewright.autotune.search.candidates import Rows, Rowspace
+from tilewright.autotune.search.search import Search
+from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.runtime.module import Module
 from tilewright.schedule import Schedule

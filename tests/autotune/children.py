@@ -6,9 +6,9 @@ import sys
 
 from tilewright import TuningDatabase, tune
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.measured import MeasureConfig
+from tilewright.autotune.measure.measured import MeasureConfig
 from tilewright.autotune.progress import Ended, Event, Started, Trial
-from tilewright.autotune.search import SearchConfig
+from tilewright.autotune.search.search import SearchConfig
 
 from .kernels import matmul
 

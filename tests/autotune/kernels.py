@@ -11,8 +11,8 @@ from functools import cache
 from llvmlite import binding
 
 from tilewright import Func, te
-from tilewright.autotune.measure import Built
-from tilewright.autotune.measured import Kernel
+from tilewright.autotune.measure.measured import Kernel
+from tilewright.autotune.measure.measurer import Built
 
 SIZE = 256
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 from tilewright import Trace
-from tilewright.autotune.measured import Kernel, Measured, VerifyResult
+from tilewright.autotune.measure.measured import Kernel, Measured, VerifyResult
 from tilewright.tuning_db import Outcome
 
 PASSED = VerifyResult(True, 1e-7, 1e-5)

@@ -12,9 +12,9 @@ from functools import cache
 from typing import Any
 
 from tilewright import ops
-from tilewright.autotune.draft import RuleChoice, generator_of
 from tilewright.autotune.rules import Plan
-from tilewright.autotune.sketch import Sketch, sketches
+from tilewright.autotune.rules.draft import RuleChoice, generator_of
+from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.target import Target
 from tilewright.tir.ir import Buffer, Func
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tilewright import ops
-from tilewright.autotune.analytic import DEFAULT, FEATURES, estimate
-from tilewright.autotune.candidates import Rowspace
-from tilewright.autotune.profile import Visit, profile
-from tilewright.autotune.shuffles import shuffles_of
-from tilewright.autotune.sketch import sketches
+from tilewright.autotune.model.estimate import DEFAULT, FEATURES, estimate
+from tilewright.autotune.model.profile import Visit, profile
+from tilewright.autotune.model.shuffles import shuffles_of
+from tilewright.autotune.search.candidates import Rowspace
+from tilewright.autotune.search.sketch import sketches
 from tilewright.schedule.find import blocks_in
 from tilewright.target import Target
 from tilewright.tir.ir import Func

@@ -14,14 +14,14 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.autotune import assess, base_model, samples
-from tilewright.autotune.analytic import FEATURE_VERSION, FEATURES
-from tilewright.autotune.base_model import SHIPPED, BaseModel, load, named, train
-from tilewright.autotune.cost_model import CostModel
-from tilewright.autotune.metaschedule import ThroughputModel
-from tilewright.autotune.samples import Samples, Sweep, featurise
-from tilewright.autotune.search import Candidate, Search, SearchConfig, model_trace
-from tilewright.autotune.sketch import Sketch
+from tilewright.autotune.model import assess, base_model, samples
+from tilewright.autotune.model.base_model import SHIPPED, BaseModel, load, named, train
+from tilewright.autotune.model.cost_model import CostModel
+from tilewright.autotune.model.estimate import FEATURE_VERSION, FEATURES
+from tilewright.autotune.model.metaschedule import ThroughputModel
+from tilewright.autotune.model.samples import Samples, Sweep, featurise
+from tilewright.autotune.search.search import Candidate, Search, SearchConfig, model_trace
+from tilewright.autotune.search.sketch import Sketch
 from tilewright.errors import TuningError
 from tilewright.schedule import Schedule
 from tilewright.target import Target

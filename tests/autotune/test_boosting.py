@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import xgboost
 
-from tilewright.autotune import boosting
-from tilewright.autotune.boosting import Booster
+from tilewright.autotune.model import boosting
+from tilewright.autotune.model.boosting import Booster
 from tilewright.errors import TuningError
 
 PARAMETERS = {"objective": "reg:squarederror", "max_depth": 3, "nthread": 1, "base_score": 0.0}
@@ -96,7 +96,7 @@ class Other:
 def test_the_package_is_not_imported() -> None:
     code = (
         "import sys\n"
-        "from tilewright.autotune.base_model import SHIPPED, named\n"
+        "from tilewright.autotune.model.base_model import SHIPPED, named\n"
         "assert named(SHIPPED) is not None\n"
         "assert not {'xgboost', 'scipy'} & set(sys.modules)\n"
     )

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.autotune import columns
-from tilewright.autotune.columns import (
+from tilewright.autotune.model import columns
+from tilewright.autotune.model.columns import (
     Column,
     Number,
     Program,

@@ -7,9 +7,9 @@ import signal
 import pytest
 
 from tilewright import BuildError, Schedule
-from tilewright.autotune import compiler
-from tilewright.autotune.compiler import compile_apart
-from tilewright.autotune.pool import Died
+from tilewright.autotune.measure import compiler
+from tilewright.autotune.measure.compiler import compile_apart
+from tilewright.autotune.measure.worker_process import Died
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import resolve
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from tilewright import ops
-from tilewright.autotune import history
-from tilewright.autotune.analytic import FEATURES
-from tilewright.autotune.cost_model import CostModel, Measured
-from tilewright.autotune.feasibility import CERTAIN, Feasibility
+from tilewright.autotune.model.cost_model import CostModel, Measured
+from tilewright.autotune.model.estimate import FEATURES
+from tilewright.autotune.model.feasibility import CERTAIN, Feasibility
 from tilewright.autotune.records import target_record, toolchain_record, workload_record
-from tilewright.autotune.search import Candidate, Observation
-from tilewright.autotune.transfer import learned, model_of, refit, warm
+from tilewright.autotune.search import history
+from tilewright.autotune.search.search import Candidate, Observation
+from tilewright.autotune.search.transfer import learned, model_of, refit, warm
 from tilewright.tuning_db import Outcome, TuningDatabase
 
 from ..measured import put_measured

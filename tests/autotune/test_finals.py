@@ -10,7 +10,7 @@ import pytest
 from tilewright import Trace
 from tilewright.autotune.contenders import Contender
 from tilewright.autotune.finals import Race
-from tilewright.autotune.measured import Kernel
+from tilewright.autotune.measure.measured import Kernel
 
 NOISE = (1.0, 1.01, 0.99, 1.04, 0.97, 1.0, 0.98, 1.02, 1.05)
 

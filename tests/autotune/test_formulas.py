@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright.autotune.candidates import Rowspace
-from tilewright.autotune.sketch import sketches
-from tilewright.autotune.verify import compare, tolerance_of
+from tilewright.autotune.measure.comparison import compare, tolerance_of
+from tilewright.autotune.search.candidates import Rowspace
+from tilewright.autotune.search.sketch import sketches
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
 from tilewright.schedule.blocks import has_reduction, region_buffers

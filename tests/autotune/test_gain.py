@@ -5,50 +5,50 @@ from __future__ import annotations
 import pytest
 
 from tilewright import TuningError, ops
-from tilewright.autotune.gain import Course, most_promising, relative_gain
-from tilewright.autotune.roofline import Roofline, roofline
+from tilewright.autotune.gain import Progress, most_promising, relative_gain
+from tilewright.autotune.model.roofline import Roofline, roofline
 from tilewright.autotune.stop import StopRules
 from tilewright.target import Target
 
 TARGET = Target.parse("cpu -mcpu=cascadelake -threads=1")
 
 
-def course(*best: float | None, limit: float = 0.0, seconds: float = 2.0) -> Course:
-    made = Course(limit, [])
+def progress(*best: float | None, limit: float = 0.0, seconds: float = 2.0) -> Progress:
+    made = Progress(limit, [])
     for time in best:
         made.add(8, seconds, time)
     return made
 
 
 def test_gain_is_the_trend_and_what_is_left_to_the_limit() -> None:
-    assert course().gain is None
-    assert course(None).gain is None
-    assert course(4.0).gain == pytest.approx(0.8 * 4.0 / 8)
-    assert course(4.0, limit=3.0).gain == pytest.approx(0.8 * 1.0 / 8)
-    assert course(4.0, 2.0).gain == pytest.approx(0.2 * 2.0 / 8 + 0.8 * 2.0 / 16)
-    assert course(9.0, 4.0, 4.0, 4.0, 4.0).gain == pytest.approx(0.8 * 4.0 / 40)
-    assert course(1.0, limit=2.0).gain == 0.0
+    assert progress().gain is None
+    assert progress(None).gain is None
+    assert progress(4.0).gain == pytest.approx(0.8 * 4.0 / 8)
+    assert progress(4.0, limit=3.0).gain == pytest.approx(0.8 * 1.0 / 8)
+    assert progress(4.0, 2.0).gain == pytest.approx(0.2 * 2.0 / 8 + 0.8 * 2.0 / 16)
+    assert progress(9.0, 4.0, 4.0, 4.0, 4.0).gain == pytest.approx(0.8 * 4.0 / 40)
+    assert progress(1.0, limit=2.0).gain == 0.0
 
 
 def test_a_batch_goes_where_it_gains_most() -> None:
-    slow, fast = course(9.0), course(1.0)
-    assert most_promising([fast, course(), slow], [1.0] * 3) == 1
+    slow, fast = progress(9.0), progress(1.0)
+    assert most_promising([fast, progress(), slow], [1.0] * 3) == 1
     assert most_promising([fast, slow], [1.0, 1.0]) == 1
     assert most_promising([fast, slow], [10.0, 1.0]) == 0
-    assert most_promising([fast, course(9.0, limit=9.0)], [1.0, 1.0]) == 0
+    assert most_promising([fast, progress(9.0, limit=9.0)], [1.0, 1.0]) == 0
 
 
 def test_one_of_which_nothing_ran_gets_its_turn_but_not_all() -> None:
-    assert most_promising([course(1.0), course(None)], [1.0, 1.0]) == 1
-    assert most_promising([course(1.0), course(None, None)], [1.0, 1.0]) == 0
+    assert most_promising([progress(1.0), progress(None)], [1.0, 1.0]) == 1
+    assert most_promising([progress(1.0), progress(None, None)], [1.0, 1.0]) == 0
 
 
 def test_gain_per_second_is_a_share_of_the_weighted_time() -> None:
-    alone = course(4.0, seconds=2.0)
+    alone = progress(4.0, seconds=2.0)
     assert relative_gain([alone], [1.0]) == pytest.approx((0.8 * 4.0 / 8) / (2.0 / 8) / 4.0)
     assert relative_gain([alone], [3.0]) == pytest.approx(relative_gain([alone], [1.0]))
-    assert relative_gain([alone, course(None)], [1.0, 1.0]) is None
-    both = relative_gain([alone, course(4.0, limit=4.0)], [1.0, 1.0])
+    assert relative_gain([alone, progress(None)], [1.0, 1.0]) is None
+    both = relative_gain([alone, progress(4.0, limit=4.0)], [1.0, 1.0])
     assert both == pytest.approx((0.8 * 4.0 / 8) / (2.0 / 8) / 8.0)
 
 

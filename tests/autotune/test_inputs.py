@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tilewright import Func, dtypes, te
-from tilewright.autotune.inputs import Arguments
-from tilewright.autotune.runner import _Program
+from tilewright.autotune.measure.inputs import Arguments
+from tilewright.autotune.measure.runner import _Program
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.signature import signature_of
 

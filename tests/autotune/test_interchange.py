@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.autotune.interchange import interchanged
+from tilewright.autotune.measure.interchange import interchanged
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.tir.ir import Buffer, Func, integers
 

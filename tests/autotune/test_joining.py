@@ -9,7 +9,7 @@ import pytest
 
 from tilewright import ops
 from tilewright.autotune.rules.joining import join
-from tilewright.autotune.sketch import sketches
+from tilewright.autotune.search.sketch import sketches
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
 from tilewright.schedule import Schedule

@@ -13,11 +13,11 @@ import psutil
 import pytest
 
 from tilewright import Schedule, Trace, TuningError
-from tilewright.autotune import measure
-from tilewright.autotune.measure import Built, Measurer
-from tilewright.autotune.measured import MeasureConfig
-from tilewright.autotune.pool import Died, Worker, turn
-from tilewright.autotune.station import Station
+from tilewright.autotune.measure import measurer as measuring
+from tilewright.autotune.measure.measured import MeasureConfig
+from tilewright.autotune.measure.measurer import Built, Measurer
+from tilewright.autotune.measure.supervised_worker import SupervisedWorker
+from tilewright.autotune.measure.worker_process import Died, Worker, turn
 from tilewright.codegen.detect import resolve
 from tilewright.tuning_db import Outcome
 
@@ -106,13 +106,13 @@ def test_a_runner_that_is_killed_between_candidates_is_replaced(measurer: Measur
     assert runner(measurer) != before
 
 
-def killer(station: Station, times: int) -> tuple[Callable[[], None], list[int]]:
-    """A `tick` that kills a station's worker at work, so many times; and those that it killed."""
+def killer(supervised: SupervisedWorker, times: int) -> tuple[Callable[[], None], list[int]]:
+    """A `tick` that kills a worker at work, so many times; and those that it killed."""
     killed: list[int] = []
 
     def kill() -> None:
-        worker = station._worker
-        if worker is None or worker.idle or station._owed or len(killed) == times:
+        worker = supervised._worker
+        if worker is None or worker.idle or supervised._owed or len(killed) == times:
             return
         if worker.process.pid not in killed:
             os.kill(worker.process.pid, signal.SIGKILL)
@@ -257,7 +257,7 @@ def test_a_builder_that_is_killed_at_work_costs_the_candidate_the_second_time(
         slow.unroll(loop)
     with Measurer(matmul(), resolve("cpu -threads=1"), QUICK) as opened:
         (before,) = opened.build(schedules()[:1])
-        opened.tick, killed = killer(opened._crew.builders[0], times)
+        opened.tick, killed = killer(opened._workers.builders[0], times)
         found, *rest = opened.build([slow.trace, *schedules()[:1]])
         assert len(killed) == times
         assert isinstance(before, Built)
@@ -274,5 +274,5 @@ def test_a_death_after_the_answer_costs_nothing(
     def turn_and_death(workers: Sequence[Worker], tick: Callable[[], None]) -> list[Any]:
         return [*turn(workers, tick), (workers[0], Died(-11, 11, False, ""))]
 
-    monkeypatch.setattr(measure, "turn", turn_and_death)
+    monkeypatch.setattr(measuring, "turn", turn_and_death)
     assert measurer.run(kernel("right")).outcome is Outcome.OK

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tilewright import ops
-from tilewright.autotune.candidates import Rowspace
-from tilewright.autotune.draft import Draft
 from tilewright.autotune.rules import plans
 from tilewright.autotune.rules.canonicalise import needs_nests, separate_nests
-from tilewright.autotune.sketch import sketches
+from tilewright.autotune.rules.draft import Draft
+from tilewright.autotune.search.candidates import Rowspace
+from tilewright.autotune.search.sketch import sketches
 from tilewright.codegen.detect import resolve
 from tilewright.schedule import Schedule
 from tilewright.target import Target

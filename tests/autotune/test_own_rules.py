@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from tilewright import Draft, Target, TuningDatabase, TuningError, build, ops, require, tune
-from tilewright.autotune import own_rules
 from tilewright.autotune import tune as tuning
-from tilewright.autotune.candidates import Rowspace
-from tilewright.autotune.own_rules import SKETCH_RULES, sketch_rule
-from tilewright.autotune.search import Search
-from tilewright.autotune.sketch import sketches
+from tilewright.autotune.rules import user_rules
+from tilewright.autotune.rules.user_rules import SKETCH_RULES, sketch_rule
+from tilewright.autotune.search.candidates import Rowspace
+from tilewright.autotune.search.search import Search
+from tilewright.autotune.search.sketch import sketches
 from tilewright.schedule import PRIMITIVES
 from tilewright.tir.ir import Func
 from tilewright.tuning_db import Outcome, ScheduleRecord
@@ -178,10 +178,10 @@ def test_steps_of_a_script_cannot_be_built(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_is_registered_is_said_where_it_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", own_rules.__name__)
+    caplog.set_level("INFO", user_rules.__name__)
     sketch_rule(rows_of_vectors)
     sketches(ops.softmax_func(8, 64), TARGET)
-    (record,) = (r for r in caplog.records if r.name == own_rules.__name__)
+    (record,) = (r for r in caplog.records if r.name == user_rules.__name__)
     said = record.getMessage()
     assert said.startswith("rows_of_vectors is not for softmax: there is no block 'C'; there are ")
     assert "\n" not in said, "the program is not shown for every rule that is not for it"

@@ -12,12 +12,18 @@ import psutil
 import pytest
 
 from tilewright import TuningError
-from tilewright.autotune import pool
-from tilewright.autotune.pool import Died, TimedOut, Worker, turn
-from tilewright.autotune.program import program_fields
-from tilewright.autotune.protocol import Assembler, Message
-from tilewright.autotune.reference import new_memory
-from tilewright.autotune.station import Lost, Station, Welcome, describe, was_killed
+from tilewright.autotune.measure import worker_process
+from tilewright.autotune.measure.program_text import program_fields
+from tilewright.autotune.measure.protocol import Assembler, Message
+from tilewright.autotune.measure.reference import new_memory
+from tilewright.autotune.measure.supervised_worker import (
+    Handshake,
+    Requeue,
+    SupervisedWorker,
+    describe,
+    was_killed,
+)
+from tilewright.autotune.measure.worker_process import Died, TimedOut, Worker, turn
 from tilewright.codegen.signature import signature_of
 
 from .kernels import affine
@@ -43,12 +49,12 @@ from .kernels import affine
 def test_deaths_for_want_of_memory_are_told_from_others(
     monkeypatch: pytest.MonkeyPatch, killed: int, output: str, kills: int, expected: bool
 ) -> None:
-    monkeypatch.setattr(pool, "_out_of_memory_kills", lambda: 7 + kills)
-    assert pool._is_out_of_memory(killed, output, 7) is expected
+    monkeypatch.setattr(worker_process, "_out_of_memory_kills", lambda: 7 + kills)
+    assert worker_process._is_out_of_memory(killed, output, 7) is expected
 
 
 def test_the_kernel_counts_its_kills() -> None:
-    assert pool._out_of_memory_kills() >= 0
+    assert worker_process._out_of_memory_kills() >= 0
 
 
 @pytest.mark.parametrize(
@@ -94,19 +100,19 @@ def test_kills_from_outside_are_told_from_faults(number: int, expected: bool) ->
     assert not was_killed(TimedOut(1.0, ""))
 
 
-def owing(once: bool) -> Station:
-    """A station whose worker has not taken up its program."""
-    station = Station("runner", {})
-    station._owed = [Welcome(Message({}), 1.0, "running the program", once=once)]
-    return station
+def owing(once: bool) -> SupervisedWorker:
+    """A worker whose process has not taken up its program."""
+    worker = SupervisedWorker("runner", {})
+    worker._owed = [Handshake(Message({}), 1.0, "running the program", once=once)]
+    return worker
 
 
 def test_a_worker_that_is_killed_as_it_gets_ready_is_replaced_twice() -> None:
-    station = owing(once=True)
+    worker = owing(once=True)
     for _ in range(2):
-        assert isinstance(station.receive(Died(-9, 9, False, "")), Lost)
+        assert isinstance(worker.receive(Died(-9, 9, False, "")), Requeue)
     with pytest.raises(TuningError, match="running the program failed: .* signal 9"):
-        station.receive(Died(-9, 9, False, ""))
+        worker.receive(Died(-9, 9, False, ""))
     with pytest.raises(TuningError, match="running the program failed: .* signal 11"):
         owing(once=True).receive(Died(-11, 11, False, ""))
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright import TuningError
-from tilewright.autotune import protocol
-from tilewright.autotune.protocol import Assembler, Message, encode, read
+from tilewright.autotune.measure import protocol
+from tilewright.autotune.measure.protocol import Assembler, Message, encode, read
 
 MESSAGES = st.builds(
     Message, st.dictionaries(st.text(), st.integers() | st.text() | st.none()), st.binary()

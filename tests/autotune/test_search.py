@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tilewright import ops
-from tilewright.autotune.analytic import FEATURES, estimate
-from tilewright.autotune.candidates import Rowspace, decided
-from tilewright.autotune.cost_model import CostModel, Measured
-from tilewright.autotune.profile import profile
-from tilewright.autotune.search import (
+from tilewright.autotune.model.cost_model import CostModel, Measured
+from tilewright.autotune.model.estimate import FEATURES, estimate
+from tilewright.autotune.model.profile import profile
+from tilewright.autotune.search.candidates import Rowspace, decided
+from tilewright.autotune.search.search import (
     Candidate,
     Observation,
     Search,
@@ -22,7 +22,7 @@ from tilewright.autotune.search import (
     default_trace,
     trace_key,
 )
-from tilewright.autotune.sketch import Sketch
+from tilewright.autotune.search.sketch import Sketch
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
 from tilewright.schedule.require import Space

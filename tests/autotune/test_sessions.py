@@ -13,10 +13,10 @@ import pytest
 
 from tilewright import Trace, TuningDatabase, TuningError, build, tune
 from tilewright.autotune import tune as tuning
-from tilewright.autotune.measure import Built, Measurer
-from tilewright.autotune.measured import Measured
+from tilewright.autotune.measure.measured import Measured
+from tilewright.autotune.measure.measurer import Built, Measurer
 from tilewright.autotune.progress import Event, Trial
-from tilewright.autotune.search import Search
+from tilewright.autotune.search.search import Search
 from tilewright.tuning_db import Outcome, Session, SessionStatus
 
 from .children import QUICK

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from tilewright import ops
-from tilewright.autotune.candidates import Rowspace
-from tilewright.autotune.draft import Draft
-from tilewright.autotune.profile import profile
+from tilewright.autotune.measure.comparison import compare, slack_of, tolerance_of
+from tilewright.autotune.model.profile import profile
+from tilewright.autotune.rules.access_patterns import extents, in_order
 from tilewright.autotune.rules.digits import separate_all_digits
+from tilewright.autotune.rules.draft import Draft
 from tilewright.autotune.rules.fused_attention import MAX_BAND
 from tilewright.autotune.rules.tiles import tile_variables, vector_variables
-from tilewright.autotune.sketch import sketches
-from tilewright.autotune.structure import extents, in_order
-from tilewright.autotune.verify import compare, slack_of, tolerance_of
+from tilewright.autotune.search.candidates import Rowspace
+from tilewright.autotune.search.sketch import sketches
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from tilewright import ops
-from tilewright.autotune.analytic import FEATURES
-from tilewright.autotune.candidates import Rowspace
-from tilewright.autotune.cost_model import CostModel
+from tilewright.autotune.model.cost_model import CostModel
+from tilewright.autotune.model.estimate import FEATURES
 from tilewright.autotune.records import (
     target_record,
     toolchain_record,
     workload_record,
 )
-from tilewright.autotune.search import Candidate, SearchConfig
-from tilewright.autotune.sketch import Sketch, sketches
-from tilewright.autotune.transfer import learned, model_of, near, refit, transferred, warm
+from tilewright.autotune.search.candidates import Rowspace
+from tilewright.autotune.search.search import Candidate, SearchConfig
+from tilewright.autotune.search.sketch import Sketch, sketches
+from tilewright.autotune.search.transfer import learned, model_of, near, refit, transferred, warm
 from tilewright.target import Target
 from tilewright.tir import te
 from tilewright.tir.ir import Func

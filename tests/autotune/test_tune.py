@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from tilewright import TargetError, TuningDatabase, TuningError, tune
-from tilewright.autotune import history, search
 from tilewright.autotune import tune as tuning
-from tilewright.autotune.analytic import FEATURES
-from tilewright.autotune.base_model import MODEL, SHIPPED, named
 from tilewright.autotune.budget import Meter, running
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.measured import Measured, VerifyResult
+from tilewright.autotune.measure.measured import Measured, VerifyResult
+from tilewright.autotune.model.base_model import MODEL, SHIPPED, named
+from tilewright.autotune.model.estimate import FEATURES
 from tilewright.autotune.progress import Drift, Ended, Event, Final, Started, Trial
-from tilewright.autotune.search import Search
-from tilewright.autotune.sketch import Sketch, sketches
+from tilewright.autotune.search import history, search
+from tilewright.autotune.search.search import Search
+from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.codegen.detect import resolve
 from tilewright.tuning_db import (
     Outcome,
@@ -35,7 +35,7 @@ from tilewright.tuning_db import (
     Verdict,
     Verification,
 )
-from tilewright.tuning_db.contest import simplicity
+from tilewright.tuning_db.interleaved_comparison import simplicity
 
 from ..measured import put_measured
 from .children import QUICK

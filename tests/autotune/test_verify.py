@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright import Schedule, TuningError, ops, te
-from tilewright.autotune.measured import Kernel, VerifyResult
-from tilewright.autotune.verify import (
+from tilewright.autotune.measure.comparison import (
     compare,
     largest_error,
     require_tolerance,
     slack_of,
     tolerance_of,
 )
+from tilewright.autotune.measure.measured import Kernel, VerifyResult
 
 from .kernels import affine, matmul
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from tilewright import build_library, dtypes, ops, te
-from tilewright.codegen.ahead import computed_ahead
 from tilewright.codegen.build import compile_func, to_module
+from tilewright.codegen.constant_operands import computed_ahead
 from tilewright.errors import ArgumentError
 from tilewright.runtime import load
 from tilewright.schedule import Schedule

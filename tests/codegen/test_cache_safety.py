@@ -20,8 +20,8 @@ from tilewright import ops
 from tilewright.codegen import cache
 from tilewright.codegen.build import Compiled, compile_func
 from tilewright.codegen.cache import KernelCache, compile_cached, encode, key, location
+from tilewright.codegen.cpu.elf import read_object
 from tilewright.codegen.detect import resolve
-from tilewright.codegen.elf import read_object
 from tilewright.errors import ArtifactError
 from tilewright.tir.ir import Func
 

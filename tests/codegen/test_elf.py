@@ -13,8 +13,8 @@ from llvmlite import binding
 
 from tilewright import te
 from tilewright.codegen.build import Compiled, compile_func, to_module
-from tilewright.codegen.elf import takes_constants, with_constant
-from tilewright.codegen.link import link
+from tilewright.codegen.cpu.elf import takes_constants, with_constant
+from tilewright.codegen.cpu.link import link
 
 TARGETS = ["cpu -threads=1", "cpu -mcpu=x86-64-v2 -threads=1", "cpu -mcpu=neoverse-n1 -threads=1"]
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tilewright.codegen import llvm
-from tilewright.codegen.accumulators import accumulates_in_memory
 from tilewright.codegen.build import compile_func
+from tilewright.codegen.cpu import llvm
+from tilewright.codegen.cpu.accumulators import accumulates_in_memory
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
 from tilewright.codegen.signature import signature_of

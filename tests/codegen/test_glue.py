@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.codegen import glue
-from tilewright.codegen.glue import make_glue
+from tilewright.codegen.cpu import glue
+from tilewright.codegen.cpu.glue import make_glue
 from tilewright.errors import ArgumentError, KernelError
 from tilewright.runtime import Argument, Module, Origin, Signature
 from tilewright.runtime.arguments import ctypes_parameters, make_binder

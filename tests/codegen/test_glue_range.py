@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright import dtypes, te
-from tilewright.codegen.glue_range import walk_order
+from tilewright.codegen.cpu.glue_range import walk_order
 from tilewright.codegen.signature import signature_of
 from tilewright.errors import ArgumentError
 from tilewright.runtime import Argument

@@ -14,7 +14,7 @@ import pytest
 
 from tilewright import te
 from tilewright.codegen.build import Compiled, compile_func
-from tilewright.codegen.link import link, linker
+from tilewright.codegen.cpu.link import link, linker
 from tilewright.errors import BuildError
 from tilewright.runtime import openmp
 from tilewright.schedule import Schedule

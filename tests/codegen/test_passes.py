@@ -196,7 +196,7 @@ def f(A: T.Buffer((13,), "float32"), C: T.Buffer((13,), "float32")):
     for l in range(2):
         T.prefetch(A[l * 16])
 """,
-    "halve": """
+    "tree_reduce": """
 def f(A: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
     with T.scratch((8,), "float32", scope="register") as R:
         for j in T.unrolled(8):
@@ -221,14 +221,14 @@ def f(A: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
         R[T.ramp(4, 1, 4)] = A[T.ramp(4, 1, 4)]
         C[0] = R[1] + R[6]
 """,
-    "unmask": """
+    "drop_masks": """
 def f(A: T.Buffer((2,), "float32"), B: T.Buffer((3,), "float32"), C: T.Buffer((3,), "float32")):
     with T.scratch((4,), "float32", scope="register") as R:
         R[T.ramp(0, 1, 4)] = T.broadcast(T.float32(0.0), 4)
         T.store(R[T.ramp(0, 1, 4)], T.load(R[T.ramp(0, 1, 4)], mask=T.ramp(0, 1, 4) < T.broadcast(3, 4)) + T.load(A[T.broadcast(1, 4)], mask=T.ramp(0, 1, 4) < T.broadcast(3, 4)) * T.load(B[T.ramp(0, 1, 4)], mask=T.ramp(0, 1, 4) < T.broadcast(3, 4)), mask=T.ramp(0, 1, 4) < T.broadcast(3, 4))
         T.store(C[T.ramp(0, 1, 4)], T.load(R[T.ramp(0, 1, 4)], mask=T.ramp(0, 1, 4) < T.broadcast(3, 4)), mask=T.ramp(0, 1, 4) < T.broadcast(3, 4))
 """,  # noqa: E501
-    "unmask_seen": """
+    "drop_masks_seen": """
 def f(B: T.Buffer((3,), "float32"), C: T.Buffer((4,), "float32")):
     with T.scratch((4,), "float32", scope="register") as R:
         R[T.ramp(0, 1, 4)] = T.broadcast(T.float32(1.0), 4)

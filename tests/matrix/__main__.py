@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from tilewright import ops
-from tilewright.autotune.candidates import Rowspace
-from tilewright.autotune.search import Search, SearchConfig
+from tilewright.autotune.search.candidates import Rowspace
+from tilewright.autotune.search.search import Search, SearchConfig
 from tilewright.codegen.build import compile_func
 from tilewright.target import CPUS, Target
 from tilewright.tir.ir import Func

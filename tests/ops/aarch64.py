@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.autotune.search import default_trace, model_trace
+from tilewright.autotune.search.search import default_trace, model_trace
 from tilewright.codegen.build import Compiled, compile_func
 from tilewright.codegen.detect import resolve
 from tilewright.dtypes import from_numpy, info, is_float, to_numpy

@@ -24,11 +24,11 @@ import numpy as np
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.autotune import history, transfer
-from tilewright.autotune.analytic import FEATURES
+from tilewright.autotune.model.estimate import FEATURES
 from tilewright.autotune.records import target_record, toolchain_record, workload_record
-from tilewright.autotune.replay import Replays
-from tilewright.autotune.search import Search, SearchConfig, default_trace
+from tilewright.autotune.search import history, transfer
+from tilewright.autotune.search.replay import Replays
+from tilewright.autotune.search.search import Search, SearchConfig, default_trace
 from tilewright.codegen.cache import LOCATION
 from tilewright.codegen.detect import resolve
 from tilewright.errors import DatabaseError

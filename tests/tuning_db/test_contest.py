@@ -21,7 +21,7 @@ from tilewright.tuning_db import (
     Verdict,
     Verification,
 )
-from tilewright.tuning_db.contest import compare, leader, rank, simplicity, summary
+from tilewright.tuning_db.interleaved_comparison import compare, leader, rank, simplicity, summary
 
 from .samples import CPU, HOST, LLVM, MATMUL, NOON, OLD_LLVM, SESSION, fill, verified
 

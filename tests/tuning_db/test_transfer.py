@@ -278,7 +278,7 @@ def test_a_damaged_line_is_named(memory: TuningDatabase, text: str, message: str
 def test_a_line_too_long_is_not_read(
     memory: TuningDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tilewright.tuning_db.transfer.LONGEST_LINE", 1000)
+    monkeypatch.setattr("tilewright.tuning_db.json_lines.LONGEST_LINE", 1000)
     with pytest.raises(DatabaseError, match="line 2: longer than 1000 characters"):
         load(memory, HEADER + "\n" + '{"a":"' + "x" * 1000)
 

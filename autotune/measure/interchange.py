@@ -1,0 +1,51 @@
+"""The program that results are checked against: as it was written, but along memory.
+
+A reduction over the rows of an operand jumps from row to row, and a large one takes seconds where
+its loops stand the other way round milliseconds. Each element is summed up in the same order.
+"""
+
+from __future__ import annotations
+
+from ...errors import ScheduleError
+from ...schedule import Schedule
+from ...schedule.find import blocks_in
+from ...tir.ir import Block, Func, Var
+from ..rules.access_patterns import inputs_of, output_of, reduced, spatial
+
+
+def interchanged(func: Func) -> Func:
+    """`func` with the loop along rows inside of its reductions, where they read rows."""
+    schedule = Schedule(func)
+    for block in list(blocks_in(func.body)):
+        along = _along(block)
+        if along is not None:
+            # Where the loops are not those of the block, it stays as it is, which is right as well.
+            try:
+                schedule = _turned(schedule, block, along)
+            except ScheduleError:
+                continue
+    return schedule.func
+
+
+def _along(block: Block) -> Var | None:
+    """The variable along which a reduction writes rows and reads some."""
+    out = output_of(block)
+    if out is None or not reduced(block):
+        return None
+    return next(
+        (
+            v
+            for v in spatial(block)
+            if out.strides.get(v) == 1 and any(i.strides.get(v) == 1 for i in inputs_of(block))
+        ),
+        None,
+    )
+
+
+def _turned(schedule: Schedule, block: Block, along: Var) -> Schedule:
+    found = schedule.copy()
+    label = found.get_block(block.label.name)
+    loops = dict(zip([i.var for i in block.iters], found.get_loops(label), strict=False))
+    found.decompose_reduction(label, loops[block.iters[0].var])
+    found.reorder(*(loop for v, loop in loops.items() if v is not along), loops[along])
+    return found

@@ -1,0 +1,117 @@
+"""What measuring gives back, and the limits under which it is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...errors import TuningError
+from ...tuning_db.values import Outcome
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class MeasureConfig:
+    """How candidates are built, run and timed. Times are in seconds, sizes in bytes.
+
+    `builders` is the number of processes that compile, by default one for each processor that may
+    be used. A candidate may take `build_timeout` to compile and `run_timeout` to load and time;
+    once it is known how long builds take, at most `build_patience` times their median (and
+    `build_grace` in any case); once there is a time to beat, a candidate gets at most `patience`
+    times it (and `run_grace` in any case) before it counts as hanging. Its code may take
+    `run_memory` beyond the arguments, by default half of the memory that may be used, and its
+    compilation `build_memory`.
+
+    A candidate is timed by `min_samples` to `max_samples` samples of at least `sample_seconds`
+    within `timing_seconds`, and dropped early once it is slower than `slack` times the best.
+
+    `reference_timeout` is for the unscheduled program, which runs once. `start_timeout` is for a
+    process to be ready.
+
+    What ends a process is the processor time that it used, all its threads together, since a busy
+    machine may not let it run; one that sleeps is given up after four times as long by the clock.
+    """
+
+    builders: int | None = None
+    build_timeout: float = 20.0
+    build_grace: float = 2.0
+    build_patience: float = 10.0
+    run_timeout: float = 20.0
+    run_grace: float = 1.0
+    patience: float = 100.0
+    build_memory: int = 2048 * MIB
+    run_memory: int | None = None
+    min_samples: int = 3
+    max_samples: int = 12
+    sample_seconds: float = 1e-3
+    timing_seconds: float = 0.07
+    slack: float = 1.15
+    reference_timeout: float = 300.0
+    start_timeout: float = 60.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        sizes = {"builders": self.builders, "run_memory": self.run_memory}
+        numbers = {n: v for n, v in vars(self).items() if n not in sizes and n != "seed"}
+        numbers |= {name: value for name, value in sizes.items() if value is not None}
+        for name, value in numbers.items():
+            if not value > 0:
+                raise TuningError("MeasureConfig.{0}: expected more than 0, found {1}", name, value)
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """A numeric check against the unscheduled program.
+
+    `max_error` is the largest deviation in the measure that `tolerance` limits (see `verify`).
+    `error` says what is wrong where it did not pass.
+    """
+
+    passed: bool
+    max_error: float
+    tolerance: float
+    error: str | None = None
+
+
+class Kernel(NamedTuple):
+    """Object code of a candidate, whether it calls OpenMP's runtime, and its signature as JSON.
+
+    The signature may want packed operands; without one it is that of the program. `slack` is what
+    its algebra multiplies the errors by that rounding explains.
+    """
+
+    code: bytes
+    parallel: bool
+    signature: str | None = None
+    slack: float = 1.0
+
+    def allows(self, check: VerifyResult, tolerance: float | None) -> bool:
+        """Whether its errors are accepted; of other algebra those up to `tolerance` are."""
+        return self.slack == 1.0 or (tolerance is not None and check.max_error <= tolerance)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What became of one candidate.
+
+    `seconds` is the median of `samples`, seconds per call, for the outcome `OK` and `None` for any
+    other, of which `error` is the reason. `stopped` says that timing was cut short because it could
+    not win. `build_seconds` and `run_seconds` are what it cost. `check` is there if it was checked.
+    `kernel` is its code where it was built.
+    """
+
+    outcome: Outcome
+    seconds: float | None = None
+    samples: tuple[float, ...] = ()
+    error: str | None = None
+    stopped: bool = False
+    build_seconds: float = 0.0
+    run_seconds: float = 0.0
+    check: VerifyResult | None = None
+    kernel: Kernel | None = None
+
+    def accepted(self, tolerance: float | None) -> bool:
+        """Whether it was checked, with errors that are accepted (see `Kernel.allows`)."""
+        assert self.kernel is not None, "what ran was built"
+        return self.check is not None and self.kernel.allows(self.check, tolerance)

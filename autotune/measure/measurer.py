@@ -1,0 +1,402 @@
+"""Measuring schedules: builds in parallel, then timed runs one after the other.
+
+Builders and the runner are processes of their own (`worker`); a candidate that crashes, hangs or
+takes too much memory costs its process, which is replaced. A process that is killed from outside
+says nothing of its candidate, which gets another one; only if that is killed too, it counts as a
+crash. While a candidate is timed, no builder works and this process waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import NamedTuple, Self, TypeGuard
+
+from ...codegen.detect import usable_memory
+from ...codegen.signature import signature_of
+from ...errors import TuningError
+from ...schedule import Trace
+from ...target import Target
+from ...tir.ir import Func
+from ...tuning_db.values import Outcome
+from .comparison import slack_of
+from .measured import Kernel, MeasureConfig, Measured, VerifyResult
+from .program_text import program_fields
+from .protocol import Message
+from .reference import new_memory
+from .supervised_worker import Handshake, Requeue, SupervisedWorker, describe, was_killed
+from .worker_pool import WorkerPool
+from .worker_process import Died, Event, Worker, turn
+
+_log = logging.getLogger(__name__)
+_ENOUGH = 8
+"""Builds after which it is known how long they take."""
+
+
+class Built(NamedTuple):
+    """A candidate that compiled, and how many seconds that took."""
+
+    kernel: Kernel
+    seconds: float
+
+
+class Measurer:
+    """Measures schedules of one program on one target; a context manager.
+
+    `tick` is called at least every 0.2 seconds while it waits, and gives up by raising. Raises
+    `TuningError` where no worker can start or the unscheduled program cannot run. To be used and
+    closed by the thread that opened it.
+
+    `workers` are processes to share with other programs, all of which are there before the first is
+    entered; without one they are its own, and import `modules` first: those that register
+    primitives of the schedules.
+
+    `reference_seconds` is the time of the unscheduled program once it has run. `seconds_building`,
+    `seconds_running` and `seconds_waiting` are what builds, timed runs and waiting for the
+    unscheduled program have taken. `timing` says that a candidate is running now.
+    """
+
+    def __init__(
+        self,
+        func: Func,
+        target: Target,
+        config: MeasureConfig | None = None,
+        *,
+        modules: Sequence[str] = (),
+        workers: WorkerPool | None = None,
+        tolerance: float | None = None,
+        tick: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.config = config or MeasureConfig()
+        self.reference_seconds: float | None = None
+        self.seconds_building = 0.0
+        self.seconds_running = 0.0
+        self.seconds_waiting = 0.0
+        self.timing = False
+        self.tick = tick
+        self._tolerance = tolerance
+        self._program = {"do": "program", "target": str(target), **program_fields(func)}
+        self._outputs = new_memory(signature_of(func))
+        self._build_seconds: list[float] = []
+        self._workers = WorkerPool(target, self.config, modules) if workers is None else workers
+        self._runner = self._workers.runner
+        self._runner.inherit(self._outputs)
+
+    def __enter__(self) -> Self:
+        """Start the processes; they get ready while the caller goes on."""
+        try:
+            self._workers.open(self._handshakes_of_builder, self._handshakes_of_runner)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all processes at once."""
+        self._workers.close()
+        if self._outputs >= 0:
+            os.close(self._outputs)
+            self._outputs = -1
+
+    @property
+    def processes(self) -> list[int]:
+        """The ids of the worker processes, the runner's first."""
+        return [s.worker.process.pid for s in self._workers.workers]
+
+    def measure(
+        self,
+        traces: Sequence[Trace],
+        best_seconds: float | None,
+        meanwhile: Iterable[None] = (),
+    ) -> Iterator[Measured]:
+        """What becomes of each schedule, in order; each is handed out as soon as it is known.
+
+        `best_seconds` is the time to beat. A candidate that beats it and all before it is compared
+        with the unscheduled program. `meanwhile` is work for this process, in short steps, while
+        builders are at theirs; all of it is done before anything is timed.
+        """
+        for built in self.build(traces, meanwhile):
+            if isinstance(built, Measured):
+                yield built
+                continue
+            measured = self.run(built, best_seconds)
+            yield measured
+            if measured.seconds is not None and measured.accepted(self._tolerance):
+                best_seconds = measured.seconds
+
+    def build(
+        self, traces: Sequence[Trace], meanwhile: Iterable[None] = ()
+    ) -> list[Built | Measured]:
+        """Compile schedules, as many at a time as there are builders."""
+        began = time.monotonic()
+        work = _Work(meanwhile)
+        self._runner.take_up(self._handshakes_of_runner)
+        waiting = deque(range(len(traces)))
+        results: dict[int, Built | Measured] = {}
+        requeued: set[int] = set()
+        at_work: dict[Worker, tuple[SupervisedWorker, int]] = {}
+        free = list(self._workers.builders)
+        while len(results) < len(traces):
+            while free and waiting:
+                supervised, number = free.pop(), waiting.popleft()
+                request = {"do": "build", "trace": traces[number].to_json(notes=False)}
+                supervised.take_up(self._handshakes_of_builder)
+                worker = supervised.ask(Message(request), self._build_timeout())
+                at_work[worker] = (supervised, number)
+            for worker, event in turn(list(at_work), self.tick, work.step):
+                if worker not in at_work:
+                    continue  # it died after its answer, which is the next request's matter
+                supervised, number = at_work[worker]
+                answer = supervised.receive(event)
+                if answer is None:
+                    continue
+                del at_work[worker]
+                free.append(supervised)
+                if isinstance(answer, Requeue):
+                    waiting.appendleft(number)
+                elif was_killed(answer) and number not in requeued:
+                    _log.info("a builder was killed; its candidate gets another")
+                    requeued.add(number)
+                    waiting.appendleft(number)
+                else:
+                    results[number] = built = _built(answer, slack_of(traces[number]))
+                    if isinstance(built, Built):
+                        self._build_seconds.append(built.seconds)
+        work.finish()
+        self.seconds_building += time.monotonic() - began - work.seconds
+        return [results[n] for n in range(len(traces))]
+
+    def run(self, built: Built, best_seconds: float | None = None) -> Measured:
+        """Time a compiled candidate, and check it if it beats `best_seconds`."""
+        self.await_reference()
+        began = time.monotonic()
+        measured = self._run(built.kernel, best_seconds)
+        seconds = time.monotonic() - began
+        self.seconds_running += seconds
+        return replace(
+            measured, build_seconds=built.seconds, run_seconds=seconds, kernel=built.kernel
+        )
+
+    def verify(self, kernel: Kernel) -> VerifyResult:
+        """Compare the results of a kernel with those of the unscheduled program."""
+        self.await_reference()
+        verdict = self._check(kernel)
+        if isinstance(verdict, VerifyResult):
+            return verdict
+        _, text = _failure(verdict, Outcome.RUN_TIMEOUT, "checking it")
+        return VerifyResult(False, float("inf"), 0.0, text)
+
+    def interleave(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]] | None:
+        """Samples of kernels taken in turns, in seconds per call; `None` if one of them fails."""
+        began = time.monotonic()
+        fields = {
+            "do": "interleave",
+            "kernels": [(len(k.code), k.parallel, k.signature) for k in kernels],
+            "rounds": rounds,
+            "sample_seconds": self.config.sample_seconds,
+        }
+        code = b"".join(k.code for k in kernels)
+        answer = self._ask_runner(Message(fields, code), self.config.run_timeout)
+        self.seconds_running += time.monotonic() - began
+        if not isinstance(answer, Message) or "samples" not in answer.fields:
+            return None
+        return [tuple(samples) for samples in answer.fields["samples"]]
+
+    def await_reference(self) -> float:
+        """Wait for the unscheduled program, which the first runner runs; its seconds."""
+        began = time.monotonic()
+        self._runner.take_up(self._handshakes_of_runner)
+        while self.reference_seconds is None:
+            for _, event in turn([self._runner.worker], self.tick):
+                self._runner.receive(event)
+        self.seconds_waiting += time.monotonic() - began
+        return self.reference_seconds
+
+    def _run(self, kernel: Kernel, best_seconds: float | None) -> Measured:
+        config = self.config
+        fields = {
+            "do": "run",
+            "parallel": kernel.parallel,
+            "signature": kernel.signature,
+            "stop_above": None if best_seconds is None else config.slack * best_seconds,
+            "min_samples": config.min_samples,
+            "max_samples": config.max_samples,
+            "timing_seconds": config.timing_seconds,
+            "sample_seconds": config.sample_seconds,
+        }
+        answer = self._ask_runner(Message(fields, kernel.code), self._patience(best_seconds))
+        if not _is_ok(answer):
+            return _failed(answer, Outcome.RUN_TIMEOUT, "running it")
+        timed = answer.fields
+        seconds: float = timed["median"]
+        check = None
+        if best_seconds is None or seconds < best_seconds:
+            verdict = self._check(kernel)
+            if not isinstance(verdict, VerifyResult):
+                return _failed(verdict, Outcome.RUN_TIMEOUT, "checking it")
+            if not verdict.passed:
+                return Measured(Outcome.WRONG_RESULT, error=verdict.error, check=verdict)
+            check = verdict
+        samples = tuple(timed["samples"])
+        return Measured(Outcome.OK, seconds, samples, stopped=timed["stopped"], check=check)
+
+    def _check(self, kernel: Kernel) -> VerifyResult | Event:
+        """Compare results; a failure counts if it shows in a new process too.
+
+        A candidate that writes where it should not may spoil the next ones in its process.
+        """
+        verdict = self._check_once(kernel)
+        if isinstance(verdict, VerifyResult) and not verdict.passed:
+            self._runner.close()
+            verdict = self._check_once(kernel)
+            self._runner.close()
+        return verdict
+
+    def _check_once(self, kernel: Kernel) -> VerifyResult | Event:
+        fields = {
+            "do": "check",
+            "parallel": kernel.parallel,
+            "signature": kernel.signature,
+            "slack": kernel.slack,
+        }
+        answer = self._ask_runner(Message(fields, kernel.code), self.config.run_timeout)
+        if not _is_ok(answer):
+            return answer
+        found = answer.fields
+        error = found["max_error"]
+        return VerifyResult(
+            found["passed"],
+            float("inf") if error is None else error,
+            found["tolerance"],
+            found["error"],
+        )
+
+    def _ask_runner(self, message: Message, timeout: float) -> Event:
+        """The runner's answer, or its death of the request."""
+        self.timing = True
+        self._runner.take_up(self._handshakes_of_runner)
+        asked_again = False
+        try:
+            while True:
+                worker = self._runner.ask(message, timeout)
+                answer: Event | Requeue | None = None
+                while answer is None:
+                    for _, event in turn([worker], self.tick):
+                        answer = self._runner.receive(event)
+                        if answer is not None:
+                            break  # its death after that is the next request's matter
+                if isinstance(answer, Requeue):
+                    continue
+                if asked_again or not was_killed(answer):
+                    return answer
+                _log.info("the runner was killed; its candidate gets another")
+                asked_again = True
+        finally:
+            self.timing = False
+
+    def _patience(self, best_seconds: float | None) -> float:
+        """How long a candidate may take in all."""
+        config = self.config
+        known = best_seconds if best_seconds is not None else self.reference_seconds
+        if known is None:
+            return config.run_timeout
+        return min(config.run_timeout, max(config.run_grace, config.patience * known))
+
+    def _build_timeout(self) -> float:
+        """How long a candidate may take to compile, by how long those before it took."""
+        config = self.config
+        if len(self._build_seconds) < _ENOUGH:
+            return config.build_timeout
+        usual = config.build_patience * statistics.median(self._build_seconds)
+        return min(config.build_timeout, max(config.build_grace, usual))
+
+    def _handshakes_of_builder(self) -> list[Handshake]:
+        memory = self.config.build_memory
+        fields = {**self._program, "memory": memory, "modules": list(self._workers.modules)}
+        return [Handshake(Message(fields), self.config.start_timeout, "starting a builder")]
+
+    def _handshakes_of_runner(self) -> list[Handshake]:
+        fields = {
+            **self._program,
+            "memory": self.config.run_memory or usable_memory() // 2,
+            "seed": self.config.seed,
+            "outputs": self._outputs,
+        }
+        handshakes = [Handshake(Message(fields), self.config.start_timeout, "starting the runner")]
+        if self.reference_seconds is None:
+            handshakes.append(
+                Handshake(
+                    Message({"do": "reference"}),
+                    self.config.reference_timeout,
+                    "running the unscheduled program",
+                    self._hear_reference,
+                    once=True,
+                )
+            )
+        return handshakes
+
+    def _hear_reference(self, answer: Message) -> None:
+        self.reference_seconds = float(answer.fields["seconds"])
+
+
+class _Work:
+    """Steps of something else to do while waiting, and the seconds that they took."""
+
+    def __init__(self, steps: Iterable[None]) -> None:
+        self.seconds = 0.0
+        self._steps = iter(steps)
+
+    def step(self) -> bool:
+        """Do one step, if there is one."""
+        began = time.monotonic()
+        done = next(self._steps, self) is None
+        self.seconds += time.monotonic() - began
+        return done
+
+    def finish(self) -> None:
+        while self.step():
+            pass
+
+
+def _is_ok(event: Event) -> TypeGuard[Message]:
+    return isinstance(event, Message) and event.fields.get("outcome") == Outcome.OK
+
+
+def _built(answer: Event, slack: float) -> Built | Measured:
+    if not _is_ok(answer):
+        return _failed(answer, Outcome.BUILD_TIMEOUT, "building it")
+    fields = answer.fields
+    kernel = Kernel(answer.data, fields["parallel"], fields["signature"], slack)
+    return Built(kernel, answer.fields["seconds"])
+
+
+def _failed(event: Event, late: Outcome, doing: str) -> Measured:
+    outcome, text = _failure(event, late, doing)
+    return Measured(outcome, error=text)
+
+
+def _failure(event: Event, late: Outcome, doing: str) -> tuple[Outcome, str]:
+    """The outcome and reason of a candidate that came to no good; `late` if it took too long."""
+    if isinstance(event, Message):
+        if "outcome" not in event.fields:
+            raise TuningError("{0} failed: {1}", doing, event.fields.get("error"))
+        return Outcome(event.fields["outcome"]), str(event.fields["error"])
+    again = ", twice" if was_killed(event) else ""
+    text = f"{doing}{again}: {describe(event)}"
+    if not isinstance(event, Died):
+        return late, text
+    return (Outcome.OUT_OF_MEMORY if event.out_of_memory else Outcome.CRASH), text

@@ -1,0 +1,23 @@
+"""How a program travels to the workers: as text, with its digest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import TuningError
+from ...tir.equality import structural_hash
+from ...tir.ir import Func
+from ...tir.parser import parse
+
+
+def program_fields(func: Func) -> dict[str, Any]:
+    """A program as fields of a message."""
+    return {"text": repr(func), "digest": structural_hash(func)}
+
+
+def parse_program(fields: dict[str, Any]) -> Func:
+    """The program of a message. Raises `TuningError` if it is not the one whose digest is given."""
+    func = parse(fields["text"])
+    if structural_hash(func) != fields["digest"]:
+        raise TuningError("program {0} reads back as another one than it was written", func.name)
+    return func

@@ -1,0 +1,193 @@
+"""What the runner process does: load object code, time it, compare its results."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ...codegen.build import Compiled, compile_func, to_module
+from ...codegen.detect import resolve
+from ...codegen.signature import signature_of
+from ...errors import BuildError, KernelError
+from ...runtime.module import Module
+from ...runtime.signature import OUT_OF_MEMORY, Signature
+from ...runtime.timer import time_calls, time_interleaved
+from ...target import Target
+from ...tir.ir import Func
+from ...tuning_db.values import Outcome
+from ..garbage import collected_later
+from .comparison import compare, tolerance_of
+from .inputs import Arguments
+from .interchange import interchanged
+from .limits import limit_memory, unlimit_memory
+from .program_text import parse_program
+from .protocol import Message
+from .reference import read_outputs, write_outputs
+
+_PER_THREAD = 80 << 20
+"""Addresses that the C library reserves for each thread: its stack and its heap."""
+
+
+class Runner:
+    """Answers `program`, `reference` once, then `run`, `check`, `interleave` of given code.
+
+    Another `program` takes the place of the one before.
+    """
+
+    def __init__(self) -> None:
+        self._program: _Program | None = None
+        self._last: tuple[bytes, Module] | None = None
+        self._answers: dict[str, Callable[[dict[str, Any], bytes], Message]] = {
+            "program": self._prepare,
+            "reference": self._reference,
+            "run": self._run,
+            "check": self._check,
+            "interleave": self._interleave,
+        }
+
+    def answer(self, message: Message) -> Message:
+        try:
+            return self._answers[message.fields["do"]](message.fields, message.data)
+        except KernelError as error:
+            memory = error.data.get("status") == OUT_OF_MEMORY
+            return _failed(Outcome.OUT_OF_MEMORY if memory else Outcome.CRASH, error)
+        except MemoryError:
+            return _failed(Outcome.OUT_OF_MEMORY, "no memory to load or run it")
+        except BuildError as error:
+            return _failed(Outcome.BUILD_ERROR, error)
+
+    def _prepare(self, fields: dict[str, Any], _: bytes) -> Message:
+        self._program = self._last = None  # what the one before held is free for this one
+        unlimit_memory()
+        self._program = _Program(fields)
+        return Message({})
+
+    def _reference(self, _: dict[str, Any], __: bytes) -> Message:
+        program = self._ready()
+        module = to_module(compile_func(interchanged(program.func), program.target))
+        values = program.values(module)
+        began = time.perf_counter()
+        module(*values)
+        seconds = time.perf_counter() - began
+        write_outputs(program.memory, program.signature, program.arguments.outputs)
+        program.arguments.reset()
+        return Message({"seconds": seconds})
+
+    def _run(self, fields: dict[str, Any], code: bytes) -> Message:
+        program = self._ready()
+        program.limit()
+        began = time.perf_counter()
+        self._last = None  # the code that ran before is unloaded
+        module = program.load(code, fields["parallel"], fields["signature"])
+        self._last = (code, module)
+        call = module.bind(*program.values(module))
+        with collected_later():
+            timing = time_calls(
+                call,
+                min_samples=fields["min_samples"],
+                max_samples=fields["max_samples"],
+                budget_seconds=fields["timing_seconds"],
+                min_sample_seconds=fields["sample_seconds"],
+                stop_above=fields["stop_above"],
+            )
+        return Message(
+            {
+                "outcome": Outcome.OK.value,
+                "samples": list(timing.samples),
+                "median": timing.median,
+                "stopped": timing.stopped,
+                "seconds": time.perf_counter() - began,
+            }
+        )
+
+    def _check(self, fields: dict[str, Any], code: bytes) -> Message:
+        program = self._ready()
+        program.limit()
+        if self._last is not None and self._last[0] == code:
+            module = self._last[1]
+        else:
+            module = program.load(code, fields["parallel"], fields["signature"])
+        arguments = program.arguments
+        arguments.reset()
+        module(*program.values(module))
+        result = compare(
+            arguments.outputs,
+            read_outputs(program.memory, program.signature),
+            [a.name for a in program.signature.arguments if a.written],
+            program.tolerance * fields["slack"],
+        )
+        stray = arguments.stray_write()
+        if stray is not None:
+            text = f"it wrote beside argument {stray}"
+            return _verdict(False, result.max_error, result.tolerance, text)
+        return _verdict(result.passed, result.max_error, result.tolerance, result.error)
+
+    def _interleave(self, fields: dict[str, Any], data: bytes) -> Message:
+        program = self._ready()
+        program.limit()
+        calls, start = [], 0
+        for size, parallel, signature in fields["kernels"]:
+            module = program.load(data[start : start + size], parallel, signature)
+            calls.append(module.bind(*program.values(module)))
+            start += size
+        with collected_later():
+            timings = time_interleaved(
+                calls, rounds=fields["rounds"], min_sample_seconds=fields["sample_seconds"]
+            )
+        return Message({"samples": [list(t.samples) for t in timings]})
+
+    def _ready(self) -> _Program:
+        assert self._program is not None, "the program comes first"
+        return self._program
+
+
+class _Program:
+    """The workload in this process: its program, arguments and the place of its results."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.func: Func = parse_program(fields)
+        self.target: Target = resolve(fields["target"])
+        self.signature: Signature = signature_of(self.func)
+        self.arguments = Arguments(self.func, self.signature, fields["seed"])
+        self.tolerance = tolerance_of(self.func)
+        self.memory: int = fields["outputs"]
+        self._allowed: int = fields["memory"]
+        self._limited = False
+
+    def limit(self) -> None:
+        """From the first candidate on, bound what one may allocate."""
+        if not self._limited:
+            limit_memory(self._allowed + self.target.threads * _PER_THREAD)
+            self._limited = True
+
+    def load(self, code: bytes, parallel: bool, signature: str | None) -> Module:
+        own = self.signature if signature is None else Signature.from_json(json.loads(signature))
+        # What is timed is the kernel, and its arguments are made here.
+        return to_module(Compiled(own, self.target, (), "", code, parallel), trust_indices=True)
+
+    def values(self, module: Module) -> list[Any]:
+        """The arguments of a candidate, the constant ones packed as it wants them."""
+        return [
+            value if a.packing is None else module.pack(a.name, value)
+            for a, value in zip(module.signature.arguments, self.arguments.values, strict=True)
+        ]
+
+
+def _failed(outcome: Outcome, error: object) -> Message:
+    return Message({"outcome": outcome.value, "error": str(error)})
+
+
+def _verdict(passed: bool, max_error: float, tolerance: float, error: str | None) -> Message:
+    """Infinity is no JSON: it travels as None."""
+    finite = max_error if max_error < float("inf") else None
+    return Message(
+        {
+            "outcome": Outcome.OK.value,
+            "passed": passed,
+            "max_error": finite,
+            "tolerance": tolerance,
+            "error": error,
+        }
+    )

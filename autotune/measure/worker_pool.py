@@ -1,0 +1,51 @@
+"""The processes that build and run candidates, of one program or of several in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...codegen.detect import usable_processors
+from ...target import Target
+from .measured import MeasureConfig
+from .supervised_worker import Handshake, SupervisedWorker
+
+_QUIET = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OMP_DYNAMIC": "false",
+    "OMP_MAX_ACTIVE_LEVELS": "1",
+}
+
+
+class WorkerPool:
+    """Builders and a runner for one target. Builders import `modules` first.
+
+    A program that is measured lets them `take_up` its handshakes; they keep it until the next does.
+    """
+
+    def __init__(self, target: Target, config: MeasureConfig, modules: Sequence[str] = ()) -> None:
+        self.modules = tuple(modules)
+        self.builders = [
+            SupervisedWorker("builder", {**_QUIET, "OMP_NUM_THREADS": "1"})
+            for _ in range(config.builders or usable_processors())
+        ]
+        self.runner = SupervisedWorker("runner", {**_QUIET, "OMP_NUM_THREADS": str(target.threads)})
+
+    @property
+    def workers(self) -> list[SupervisedWorker]:
+        """The runner's first."""
+        return [self.runner, *self.builders]
+
+    def open(
+        self, builder: Callable[[], Sequence[Handshake]], runner: Callable[[], Sequence[Handshake]]
+    ) -> None:
+        """Start the processes with these handshakes, where none have started; they get ready."""
+        for worker in self.workers:
+            if not worker.opened:
+                worker.take_up(runner if worker is self.runner else builder)
+                worker.open()
+
+    def close(self) -> None:
+        """End all processes at once."""
+        for worker in self.workers:
+            worker.close()

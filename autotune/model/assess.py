@@ -1,0 +1,311 @@
+"""What a model is worth on programs that it never saw, by measurements that were recorded.
+
+Programs are dealt to folds; a base model is trained without each fold and judged on it. A search is
+replayed among the candidates that were measured: its regret is how much slower the best that it has
+found is than the best recorded, after so many trials, and after so many seconds. The seconds are
+what the recorded trials took, and what the models of the replay take here: they are asked of as
+many rows as in a search.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...runtime.timer import Clock
+from ..search.search import SearchConfig, drawn
+from .base_model import BaseModel, train
+from .cost_model import CostModel
+from .estimate import Features
+from .metaschedule import ThroughputModel
+from .samples import Floats, Ints, Samples, Task
+
+TOPS = (1, 5, 8)
+TRIALS = (8, 16, 32, 64)
+SECONDS = (0.25, 0.5, 1.0, 2.0)
+METHODS = ("model", "base", "session", "metaschedule", "analytic", "random")
+"""The base model and what a session learns, each of these alone, the model of the leading tuner,
+the estimate, and blind choice."""
+_LEAST = 16
+_CLOSE = 1.02
+_SHUFFLES = 16
+_STARTS = 4
+
+
+@dataclass(frozen=True)
+class Score:
+    """How a method does on one task, or on all of them.
+
+    `recall` says for each of `TOPS` how often the fastest candidate (or one within 2%) is among the
+    first so many by the prediction before any measurement; `rank` is Spearman's correlation of that
+    prediction with the times. `regret` is for each of `TRIALS` the time of the best found over that
+    of the best there is, and `timed` for each of `SECONDS`: before the first trial has ended, of
+    what would be tried first. `timed` is `None` where it is not recorded how long a trial took.
+    """
+
+    method: str
+    recall: tuple[float, ...]
+    rank: float
+    regret: tuple[float, ...]
+    timed: tuple[float, ...] | None
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A task, its number of candidates, and a score for each of `METHODS`."""
+
+    task: Task
+    candidates: int
+    scores: tuple[Score, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """The tasks that were judged, and the means over them."""
+
+    tasks: tuple[Judged, ...]
+    overall: tuple[Score, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as a JSON object; programs are left out, they are long."""
+        tasks = [
+            {
+                "task": str(judged.task),
+                "session": judged.task.session,
+                "candidates": judged.candidates,
+                "trial_seconds": judged.task.trial_seconds,
+                "scores": [asdict(score) for score in judged.scores],
+            }
+            for judged in self.tasks
+        ]
+        return {
+            "tops": list(TOPS),
+            "trials": list(TRIALS),
+            "seconds": list(SECONDS),
+            "tasks": tasks,
+            "overall": [asdict(score) for score in self.overall],
+        }
+
+
+class Guide(Protocol):
+    """What a search follows: a prediction for each of a crowd of rows, the least first.
+
+    By `temperature` batches are drawn, see `drawn`.
+    """
+
+    temperature: float
+
+    def predict(self) -> Floats: ...
+    def learn(self, features: Features, seconds: Floats) -> None: ...
+
+
+class _Session:
+    """The cost model of a session, which predicts the margins of rows but once."""
+
+    temperature = SearchConfig().temperature
+
+    def __init__(self, base: BaseModel | None, crowd: Features) -> None:
+        self._model = CostModel(base=base)
+        self._crowd, self._margin = crowd, self._model.margin(crowd)
+
+    def predict(self) -> Floats:
+        return self._model.predict(self._crowd, self._margin)
+
+    def learn(self, features: Features, seconds: Floats) -> None:
+        self._model.fit(features, seconds)
+
+
+@dataclass(frozen=True)
+class Course:
+    """The `order` in which candidates are measured, and the seconds in models before each."""
+
+    order: Ints
+    thought: Floats
+
+
+def assess(
+    samples: Samples,
+    judged: Sequence[int],
+    *,
+    folds: int = 8,
+    batch: int = 8,
+    trainer: Callable[[Samples], BaseModel] = train,
+    clock: Clock = time.perf_counter,
+) -> Report:
+    """Judge the tasks with the numbers `judged` that have candidates enough."""
+    found = []
+    for held, base in _held_out(samples, judged, folds, trainer):
+        for number in held:
+            own = samples.only([number])
+            if len(own) >= _LEAST:
+                found.append((number, _judge(samples.tasks[number], own, base, batch, clock)))
+    tasks = tuple(j for _, j in sorted(found, key=lambda pair: pair[0]))
+    return Report(tasks, _means(tasks))
+
+
+def _held_out(
+    samples: Samples,
+    judged: Sequence[int],
+    folds: int,
+    trainer: Callable[[Samples], BaseModel],
+) -> Iterator[tuple[list[int], BaseModel]]:
+    """Tasks to be judged with a model that saw no candidate of their programs."""
+    programs = sorted({samples.tasks[n].program for n in judged})
+    for fold in range(min(folds, len(programs))):
+        left_out = set(programs[fold::folds])
+        rest = [n for n, t in enumerate(samples.tasks) if t.program not in left_out]
+        yield (
+            [n for n in judged if samples.tasks[n].program in left_out],
+            trainer(samples.only(rest)),
+        )
+
+
+def _judge(task: Task, own: Samples, base: BaseModel, batch: int, clock: Clock) -> Judged:
+    features, seconds = own.features, own.seconds
+    columns = _columns(own)
+    crowd = np.resize(columns, (max(len(own), SearchConfig().pool), columns.shape[1]))
+    rng = np.random.default_rng(0)
+    blind = [_at_once(rng.permutation(len(own))) for _ in range(_SHUFFLES)]
+
+    began = clock()
+    known = CostModel(base=base).margin(crowd)[: len(own)]
+    took = clock() - began
+    plain = features[:, 0]
+    predicted: dict[str, Features] = {
+        "model": known, "base": known, "session": plain, "analytic": plain
+    }  # fmt: skip
+    courses = {
+        "model": _replays(own, lambda _: _Session(base, crowd), batch, clock),
+        "base": [_at_once(np.argsort(known, kind="stable"), took)],
+        "session": _replays(own, lambda _: _Session(None, crowd), batch, clock),
+        "metaschedule": _replays(own, lambda seed: ThroughputModel(features, seed), batch, clock),
+        "analytic": [_at_once(np.argsort(plain, kind="stable"))],
+        "random": blind,
+    }
+    scores = []
+    for method in METHODS:
+        if method in predicted:
+            first = [np.argsort(predicted[method], kind="stable")]
+            rank = spearman(predicted[method], seconds)
+        else:
+            first, rank = [course.order for course in blind], 0.0
+        recall = np.mean([_recall(order, seconds) for order in first], axis=0)
+        scores.append(_score(method, recall, rank, courses[method], own, task.trial_seconds))
+    return Judged(task, len(seconds), tuple(scores))
+
+
+def _columns(own: Samples) -> Features:
+    """What a session learns from: the features, and behind them the decisions."""
+    return np.hstack([own.features, own.decisions])
+
+
+def _at_once(order: Ints, thought: float = 0.0) -> Course:
+    """A course that is known before the first measurement."""
+    return Course(order, np.full(len(order), thought))
+
+
+def _replays(own: Samples, guide: Callable[[int], Guide], batch: int, clock: Clock) -> list[Course]:
+    return [
+        replay(own, partial(guide, seed), batch, clock, np.random.default_rng(seed))
+        for seed in range(_STARTS)
+    ]
+
+
+def replay(
+    own: Samples, guide: Callable[[], Guide], batch: int, clock: Clock, rng: np.random.Generator
+) -> Course:
+    """The course of a search that measures candidates `batch` at a time.
+
+    The crowd of the guide begins with the candidates. Batches are drawn as by a search, less its
+    share of any rows.
+    """
+    columns = _columns(own)
+    began = clock()
+    model = guide()
+    spent = clock() - began
+    order: list[int] = []
+    thought: list[float] = []
+    left = np.arange(len(own))
+    while len(left):
+        began = clock()
+        predicted = model.predict()
+        spent += clock() - began
+        taken = left[drawn(predicted[left], model.temperature, rng)[:batch]]
+        order += taken.tolist()
+        thought += [spent] * len(taken)
+        left = np.setdiff1d(left, taken)
+        began = clock()
+        model.learn(columns[order], own.seconds[order])
+        spent += clock() - began
+    return Course(np.array(order, dtype=np.int64), np.array(thought))
+
+
+def spearman(xs: Features, ys: Features) -> float:
+    """Spearman's rank correlation; equal values share the mean of their ranks."""
+    a, b = _ranks(xs), _ranks(ys)
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
+        return 0.0
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def _ranks(values: Features) -> Floats:
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    means: Floats = last - (counts - 1) / 2.0
+    return means[place]
+
+
+def _recall(order: Ints, seconds: Floats) -> Floats:
+    close = _CLOSE * seconds.min()
+    return np.array([float(seconds[order[:top]].min() <= close) for top in TOPS])
+
+
+def _score(
+    method: str,
+    recall: Floats,
+    rank: float,
+    courses: Sequence[Course],
+    own: Samples,
+    trial_seconds: float | None,
+) -> Score:
+    """Regrets are means, of logarithms, over the courses."""
+    found = [np.minimum.accumulate(own.seconds[c.order]) / own.seconds.min() for c in courses]
+    regret = [_mean([best[min(n, len(best)) - 1] for best in found]) for n in TRIALS]
+    timed = None
+    if trial_seconds is not None:
+        ends = [c.thought + trial_seconds * np.arange(1, len(c.order) + 1) for c in courses]
+        ended = [[max(1, int((end <= limit).sum())) for end in ends] for limit in SECONDS]
+        timed = tuple(
+            _mean([best[n - 1] for best, n in zip(found, counts, strict=True)]) for counts in ended
+        )
+    return Score(method, tuple(map(float, recall)), rank, tuple(regret), timed)
+
+
+def _means(tasks: Sequence[Judged]) -> tuple[Score, ...]:
+    """For each method the mean over tasks, the geometric one of regrets."""
+    found = []
+    for number, method in enumerate(METHODS):
+        own = [judged.scores[number] for judged in tasks]
+        if own:
+            recall = np.mean([s.recall for s in own], axis=0)
+            timed = [s.timed for s in own if s.timed is not None]
+            found.append(
+                Score(
+                    method,
+                    tuple(map(float, recall)),
+                    float(np.mean([s.rank for s in own])),
+                    tuple(map(_mean, zip(*(s.regret for s in own), strict=True))),
+                    tuple(map(_mean, zip(*timed, strict=True))) if timed else None,
+                )
+            )
+    return tuple(found)
+
+
+def _mean(ratios: Sequence[float]) -> float:
+    """The geometric mean."""
+    return float(np.exp(np.mean(np.log(ratios))))

@@ -1,0 +1,157 @@
+"""The base model: what measurements of many programs say of the estimate, before any of this one.
+
+It is trained on the shipped table of samples, on databases, or on both, and predicts log2 of how
+much slower a candidate is than the estimate says, up to a constant for each program: the constant
+does not change which candidate is best, and differs with the state of the machine.
+
+The estimate counts what a candidate cannot do without, so the candidates it is right about are the
+fast ones: they are where the scale begins. A search takes the best predicted of tens of thousands,
+which are those with the largest errors in their favour; what the model may say of a candidate
+is therefore bounded on both sides, and never that it is faster than its estimate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from dataclasses import dataclass, replace
+from functools import cache
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import TuningError
+from . import boosting
+from .boosting import Booster
+from .estimate import FEATURE_VERSION, Features
+from .samples import Floats, Samples
+
+_log = logging.getLogger(__name__)
+_FOLDER = Path(__file__).with_name("base")
+TABLE = _FOLDER / "samples.jsonl.gz"
+MODEL = _FOLDER / "model.json"
+SHIPPED = "shipped"
+"""The name of the model that comes with the package."""
+PARAMETERS: dict[str, Any] = {
+    "objective": "reg:squarederror",
+    "max_depth": 4,
+    "eta": 0.1,
+    "min_child_weight": 5.0,
+    "lambda": 10.0,
+    "base_score": 0.0,
+    "nthread": 1,
+    "verbosity": 0,
+    "tree_method": "hist",
+    "max_bin": 64,
+    "seed": 0,
+}
+ROUNDS = 60
+_LEAST = 4
+"""Candidates of a task from which on it says how they differ."""
+_RIGHT = 20
+"""Percentile of a task's residuals that stands for candidates the estimate is right about."""
+_FAR = 2.0
+"""Residuals that differ by more than this tell no more: the candidate is out of the race."""
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """A model trained on `rows` candidates; `origin` says where it comes from.
+
+    `digest` is the SHA-256 of its file, in hexadecimal.
+    """
+
+    booster: Booster
+    rows: int
+    origin: str
+    digest: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Which model it is, as a JSON object."""
+        return {"origin": self.origin, "rows": self.rows, "digest": self.digest}
+
+    def residual(self, features: Features) -> Floats:
+        """log2 of the seconds over the estimate's, up to a constant for each program."""
+        return np.maximum(self.booster.predict(features).astype(np.float64), 0.0)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model as xgboost's JSON, which `load` reads."""
+        Path(path).write_bytes(self.booster.to_json())
+
+
+def train(samples: Samples, origin: str = "trained") -> BaseModel:
+    """Learn from the tasks that have enough candidates. The same samples give the same model.
+
+    Raises `TuningError` where there are none.
+    """
+    targets, kept = scaled(samples)
+    if not kept.any():
+        raise TuningError(
+            "no samples to train on: {0} tasks, and none has {1} candidates or more",
+            len(samples.tasks),
+            _LEAST,
+        )
+    booster = boosting.train(PARAMETERS, ROUNDS, samples.features[kept], targets[kept])
+    rows = int(kept.sum())
+    booster.note(features=FEATURE_VERSION, rows=str(rows))
+    return BaseModel(booster, rows, origin, hashlib.sha256(booster.to_json()).hexdigest())
+
+
+def scaled(samples: Samples) -> tuple[Floats, np.ndarray]:
+    """What the model learns of each row, and a mask of the rows whose task is large enough."""
+    residual = np.log2(samples.seconds) - samples.features[:, 0]
+    kept = np.zeros(len(residual), dtype=np.bool_)
+    for number in np.unique(samples.task):
+        own = samples.task == number
+        residual[own] -= np.percentile(residual[own], _RIGHT)
+        kept |= own & (own.sum() >= _LEAST)
+    return np.clip(residual, -_FAR, _FAR), kept
+
+
+def load(path: str | PathLike[str]) -> BaseModel:
+    """Read a model.
+
+    Raises `TuningError` for a file that is none, and for a model of other features than these.
+    """
+    # xgboost ends the process for some texts that are no models: ours are recognised first.
+    try:
+        data = Path(path).read_bytes()
+        attributes = json.loads(data)["learner"]["attributes"]
+        version, rows = attributes["features"], int(attributes["rows"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise TuningError("{0} cannot be read as a cost model: {1!r}", path, error) from error
+    if version != FEATURE_VERSION:
+        raise TuningError(
+            "the cost model {0} was trained on features of version {1}; these are version {2}",
+            path,
+            version,
+            FEATURE_VERSION,
+            hint="train it again: tilewright model train --out FILE",
+        )
+    try:
+        booster = Booster.load(data)
+    except TuningError as error:
+        raise TuningError("{0} cannot be read as a cost model: {1}", path, error) from error
+    return BaseModel(booster, rows, str(path), hashlib.sha256(data).hexdigest())
+
+
+def named(name: str | None) -> BaseModel | None:
+    """The model of a name: `SHIPPED`, a file, or `None` for no model.
+
+    A shipped one that is not of these features is not used, with a warning.
+    """
+    if name is None:
+        return None
+    return _shipped() if name == SHIPPED else load(name)
+
+
+@cache
+def _shipped() -> BaseModel | None:
+    try:
+        return replace(load(MODEL), origin=SHIPPED)
+    except TuningError as error:
+        _log.warning("tuning begins without a base model: %s", error)
+        return None

@@ -1,0 +1,299 @@
+"""An estimate of a candidate's time from its loops and accesses alone.
+
+For each block: the time its arithmetic takes, the time its loads and stores take in L1, and the
+time to bring what it touches from each level of the memory, of which the largest counts (they
+overlap). The traffic of a level is what the block touches inside the outermost loops whose data
+still fits the cache below, times the iterations around them (the reuse argument of Goto and van de
+Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34, 2008).
+
+The same numbers, as logarithms, are the features of the cost model.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from operator import add, mul
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ... import dtypes
+from ...codegen.cpu.llvm_load import NEAR
+from ...target import Target
+from ...tir.ir import ForKind
+from .columns import Floats, Number, Program, Tape, absolute, ceil, equal, maximum, minimum, where
+from .footprints import Evaluated, Numbers
+from .profile import Ints, Profile, straight_code
+from .traffic import Cache, at_capacity, traffic
+
+FEATURES = (
+    "log_seconds", "compute", "l1", "l2", "l3", "memory", "overhead",
+    "main_share", "visits", "lanes", "accumulators", "unrolled", "parallel", "balance",
+    "inner_trip", "tile_loads", "tile_bytes", "k_trip",
+    "l2_bytes", "l3_bytes", "memory_bytes", "middle_bytes", "outer_bytes",
+    "gathers", "expensive", "blocks", "stores",
+    "other_seconds", "other_memory", "other_lanes",
+)  # fmt: skip
+Features: TypeAlias = npt.NDArray[np.floating[Any]]
+"""Rows of features: single floats as they are computed here, double ones out of a database."""
+VERSION = "7"
+FEATURE_VERSION = f"{VERSION}/{len(FEATURES)}"
+"""Of the features: a model is used only with those it was trained on."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Rates of one core, in cycles and bytes per cycle, that hold for a class of processors."""
+
+    hertz: float
+    fma_per_cycle: float
+    loads_per_cycle: float
+    stores_per_cycle: float
+    fma_latency: float
+    l2_bytes_per_cycle: float
+    l3_bytes_per_cycle: float
+    memory_bytes_per_cycle: float
+    fork_seconds: float
+    expensive_cycles: float
+    matmul_cycles: float
+    matmul_latency: float
+
+
+DEFAULT = Machine(
+    hertz=2.6e9,
+    fma_per_cycle=2.0,
+    loads_per_cycle=2.0,
+    stores_per_cycle=1.0,
+    fma_latency=4.0,
+    l2_bytes_per_cycle=32.0,
+    l3_bytes_per_cycle=8.0,
+    memory_bytes_per_cycle=4.0,
+    fork_seconds=1.5e-6,
+    expensive_cycles=14.0,
+    matmul_cycles=16.0,
+    matmul_latency=52.0,
+)
+
+
+USABLE = 0.75
+"""The share of a cache that a block's data may fill before lines are lost to conflicts."""
+OVERLAP_LOSS = 0.15
+"""How much of what is not the bottleneck shows nevertheless."""
+APART_CYCLES = 2.5
+"""What an element takes of a vector that is gathered or scattered: 40 cycles for 16 are measured
+where microcode keeps gathers from speculating."""
+SHUFFLE_LOADS = 2.0
+"""What a shuffle takes, in loads: one can begin in a cycle, and two loads."""
+RUN_LOADS = 6.0
+"""What each run of memory in a tile of a matrix takes, in loads: nothing fetches 16 rows ahead.
+int8 1024^3 with rows packed takes 0.8 to 1.1 ms, with rows that lie apart 1.0 to 1.8."""
+
+
+class Estimate:
+    """Seconds and features of each row. `features` has the columns of `FEATURES`."""
+
+    def __init__(self, seconds: Floats, features: Features) -> None:
+        self.seconds = seconds
+        self.features = features
+
+
+class Estimator:
+    """The estimate of a profile's rows on a target, worked out once for all of them."""
+
+    def __init__(self, source: Profile, target: Target) -> None:
+        self._source = source
+        tape = Tape()
+        data = Evaluated(source, tape)
+        blocks = [_Block(data, n, target, DEFAULT) for n in data.visits]
+        results = [getattr(block, name) for block in blocks for name in _OF_BLOCK]
+        self._blocks = len(blocks)
+        self._program = Program(tape, results)
+
+    def __call__(self, rows: Ints) -> Estimate:
+        """Estimate the rows (rows, variables) of a sketch, or the one empty row of a program."""
+        seconds = np.full(len(rows), DEFAULT.fork_seconds)
+        features = np.zeros((len(rows), len(FEATURES)), dtype=np.float32)
+        if self._blocks:
+            for part, numbers in self._program.run(self._source.compute(rows)):
+                count = len(_OF_BLOCK)
+                parts = [
+                    dict(zip(_OF_BLOCK, numbers[start : start + count], strict=True))
+                    for start in range(0, len(numbers), count)
+                ]
+                seconds[part], features[part] = _together(parts, part.stop - part.start)
+        return Estimate(seconds, features)
+
+
+def estimate(source: Profile, rows: Ints, target: Target) -> Estimate:
+    """What an `Estimator` says, where it is asked once."""
+    return Estimator(source, target)(rows)
+
+
+_OF_ALL = ("log_seconds", "main_share", "blocks", "other_seconds", "other_memory", "other_lanes")
+_OF_BLOCK = ("seconds", *(name for name in FEATURES if name not in _OF_ALL))
+
+
+def _together(blocks: list[dict[str, Floats]], rows: int) -> tuple[Floats, Features]:
+    """The seconds and features of rows from the numbers of each block."""
+    stacked = np.stack([np.broadcast_to(block["seconds"], rows) for block in blocks])
+    seconds = stacked.sum(axis=0)
+    # The block that takes longest stands for the program; of the others there are only sums.
+    slowest = stacked.argmax(axis=0)
+    main = [(block, where) for n, block in enumerate(blocks) if (where := slowest == n).any()]
+    longest = stacked.max(axis=0)
+    of_all = {
+        "log_seconds": seconds,
+        "main_share": longest / seconds,
+        "blocks": np.asarray(float(len(blocks))),
+        "other_seconds": seconds - longest,
+        "other_memory": functools.reduce(np.add, [block["memory"] for block in blocks]),
+        "other_lanes": functools.reduce(np.minimum, [block["lanes"] for block in blocks]),
+    }
+    table = np.empty((len(FEATURES), rows))
+    for column, name in zip(table, FEATURES, strict=True):
+        if name in of_all:
+            column[:] = of_all[name]
+        else:
+            for block, where in main:
+                np.copyto(column, block[name], where=where)
+    others = table[FEATURES.index("other_memory")]
+    np.subtract(others, table[FEATURES.index("memory")], out=others)
+    table += 1e-9
+    return seconds, np.log2(table, out=table).T.astype(np.float32)
+
+
+class _Block:
+    """The estimate of one block: seconds of each kind, and the numbers behind them."""
+
+    tile_loads: Number
+    stores: Number
+    gathers: Number
+    tile_bytes: Number
+    converting: Number
+
+    def __init__(self, data: Evaluated, n: Numbers, target: Target, machine: Machine) -> None:
+        self._data = data
+        self._n = n
+        self._machine = machine
+        self._target = target
+        places = [k for k, a in enumerate(n.visit.accesses) if a.buffer.scope != "register"]
+        self._accesses = [n.visit.accesses[k] for k in places]
+        self._converted = [n.visit.converted.get(k, 0) for k in places]
+        self._footprints = [data.footprints(a, len(n.extents)) for a in self._accesses]
+        self.native = max(1, target.vector_bits // dtypes.info(n.visit.dtype).bits)
+        self.tile = straight_code(n.visit.kinds)
+        self._count_loops()
+        self._time_ports()
+        self._time_arithmetic()
+        self._time_memory()
+        kinds = (self.compute, self.l1, self.l2, self.l3, self.memory)
+        busiest = functools.reduce(maximum, kinds)
+        total = functools.reduce(add, kinds)
+        busy = busiest + OVERLAP_LOSS * (total - busiest) + self.overhead
+        self.seconds = busy / maximum(self.used, 1e-9)
+        if target.threads > 1 and ForKind.PARALLEL in n.visit.kinds:
+            self.seconds = self.seconds + machine.fork_seconds
+
+    def _of_kind(self, kind: ForKind) -> Number:
+        return self._n.product(lambda i: self._n.visit.kinds[i] is kind)
+
+    def _count_loops(self) -> None:
+        """Iterations, vectors, the register tile, and how evenly the threads are used."""
+        n, visit = self._n, self._n.visit
+        self.covered = self._data.covered(n)
+        self.visits = n.product(lambda _: True) * self.covered
+        self.lanes = self._of_kind(ForKind.VECTOR)
+        self.vectors = ceil(self.lanes / self.native)
+        self.unrolled = self._of_kind(ForKind.UNROLL)
+        spatial_tile = n.product(
+            lambda i: visit.kinds[i] is ForKind.UNROLL and not visit.reduces[i]
+        )
+        self.accumulators = spatial_tile * (1.0 if visit.matrices else self.vectors)
+        self.k_trip = n.product(lambda i: visit.reduces[i])
+        self.inner_trip = n.extents[self.tile - 1] if self.tile > 0 else 1.0
+        self.bodies = self.visits / n.product(lambda i: i >= self.tile)
+        self.parallel = self._of_kind(ForKind.PARALLEL)
+        threads = max(1, self._target.threads)
+        rounds = maximum(ceil(self.parallel / threads), 1)
+        self.used = where(self.parallel > 1, self.parallel / rounds, 1.0)
+        self.balance = self.used / threads
+
+    def _time_arithmetic(self) -> None:
+        """Instructions over their rate, or the latency of the chains of accumulators."""
+        visit, machine = self._n.visit, self._machine
+        steps = self.visits / self.lanes * self.vectors
+        # At least one: whether what pads a copy chooses depends on the decisions.
+        instructions = steps * max(1.0, visit.instructions - visit.accumulates)
+        cycles = (instructions + self.bodies * self.converting) / machine.fma_per_cycle
+        chains = machine.fma_latency * machine.fma_per_cycle
+        if visit.matrices:
+            cycles = self.visits / self.lanes * machine.matmul_cycles
+            chains = machine.matmul_latency / machine.matmul_cycles
+        if visit.accumulates:
+            cycles = cycles * maximum(1.0, chains / maximum(self.accumulators, 1.0))
+        cycles = cycles + self.visits / self.lanes * self._n.shuffles
+        self.expensive = steps * float(visit.expensive)
+        cycles = cycles + self.expensive * machine.expensive_cycles
+        self.compute = cycles / machine.hertz
+        self.overhead = self.bodies / machine.hertz
+
+    def _time_ports(self) -> None:
+        """Loads and stores of the straight body, at the rate of L1."""
+        machine, kinds = self._machine, self._n.visit.kinds
+        self.tile_loads = self.stores = self.gathers = self.tile_bytes = self.converting = 0.0
+        vectors = [n for n, kind in enumerate(kinds) if kind is ForKind.VECTOR]
+        for a, converted, footprints in zip(
+            self._accesses, self._converted, self._footprints, strict=True
+        ):
+            elements = cost = vectors_read = footprints[self.tile].elements
+            moving = [n for n in vectors if any(t.loop == n for terms in a.terms for t in terms)]
+            if moving:
+                stride = self._data.stride(a, moving[0])
+                step = absolute(stride.step)
+                picked = (step > 1) * (step <= NEAR) * (not a.stores)
+                near = maximum(equal(step, 1.0), picked) * stride.even
+                lanes = functools.reduce(mul, (self._n.extents[n] for n in moving))
+                loads = elements / minimum(lanes, self.native)
+                picking = step + SHUFFLE_LOADS * (step - 1)
+                apart = where(maximum(step > 1, 1.0 - stride.even) * (1.0 - near), elements, 0.0)
+                self.gathers = self.gathers + apart
+                cost = where(near, loads * picking, elements) + (APART_CYCLES - 1.0) * apart
+                vectors_read = where(near, loads, elements)
+            if converted:
+                # What all lanes share is no operand from memory then: it is broadcast.
+                shared = where(equal(vectors_read, elements), elements, 0.0)
+                self.converting = self.converting + float(converted) * vectors_read + shared
+            if self._n.visit.matrices:
+                cost = cost + RUN_LOADS * footprints[self.tile].runs
+            self.tile_bytes = self.tile_bytes + elements * dtypes.nbytes(a.buffer.dtype)
+            if a.stores:
+                self.stores = self.stores + cost
+            else:
+                self.tile_loads = self.tile_loads + cost
+        cycles = maximum(
+            self.tile_loads / machine.loads_per_cycle, self.stores / machine.stores_per_cycle
+        )
+        self.l1 = self.bodies * cycles / machine.hertz
+
+    def _time_memory(self) -> None:
+        """Bytes moved into each cache over its bandwidth."""
+        machine, target = self._machine, self._target
+        caches = (
+            Cache(target.l1_bytes, 8),
+            Cache(target.l2_bytes, 16),
+            Cache(target.l3_bytes, 16),
+        )
+        levels = traffic(self._data, self._n, self._accesses, self._footprints, caches)
+        self.l2_bytes, self.l3_bytes, self.memory_bytes = (
+            at_capacity(levels, k, USABLE * cache.size, self._data.bytes)
+            for k, cache in enumerate(caches)
+        )
+        self.l2_bytes = self.l2_bytes * self.covered
+        self.l2 = self.l2_bytes / machine.l2_bytes_per_cycle / machine.hertz
+        self.l3 = self.l3_bytes / machine.l3_bytes_per_cycle / machine.hertz
+        self.memory = self.memory_bytes / machine.memory_bytes_per_cycle / machine.hertz
+        self.middle_bytes = levels[max(0, self.tile - 1)].needed[0]
+        outer = sum(k is ForKind.PARALLEL for k in self._n.visit.kinds)
+        self.outer_bytes = levels[outer].needed[0]

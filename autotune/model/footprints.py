@@ -1,0 +1,152 @@
+"""The numbers of a profile for many candidates: extents, and what accesses touch as loops run."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import mul
+
+from ...tir.ir import Dim, ForKind
+from .columns import Number, Tape, absolute, ceil, equal, maximum, minimum, where
+from .profile import Access, Profile, Visit
+from .shuffles import shuffles_of
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers of a visit: the extents of its loops, and the shuffles of one vector."""
+
+    visit: Visit
+    extents: list[Number]
+    shuffles: float
+
+    def product(self, which: Callable[[int], bool]) -> Number:
+        """The product of the extents of the loops with the numbers that `which` picks."""
+        return functools.reduce(mul, [e for n, e in enumerate(self.extents) if which(n)], 1.0)
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What an access touches: elements, and runs of them that are next to each other."""
+
+    elements: Number
+    runs: Number
+
+
+@dataclass(frozen=True)
+class Stride:
+    """The elements of memory by which an iteration moves an access, if it does so each time.
+
+    It does where the digits of a loop are next to each other in memory: `even` is 1 there.
+    """
+
+    step: Number
+    even: Number
+
+
+class Evaluated:
+    """A profile with its dimensions as numbers on a tape, whose inputs are `Profile.dims`."""
+
+    def __init__(self, source: Profile, tape: Tape) -> None:
+        self._columns = {
+            id(dim): tape.input(float(low), float(high))
+            for dim, (low, high) in zip(source.dims, source.intervals, strict=True)
+        }
+        self.bytes = self.column(source.bytes)
+        self.visits = [
+            Numbers(v, [maximum(self.column(e), 1.0) for e in v.extents], count)
+            for v, count in zip(source.visits, shuffles_of(source.visits), strict=True)
+        ]
+
+    def column(self, dim: Dim) -> Number:
+        """A dimension as a number."""
+        return float(dim) if isinstance(dim, int) else self._columns[id(dim)]
+
+    def covered(self, n: Numbers) -> Number:
+        """The share of the iterations of the loops that find something to do.
+
+        Whole tiles outside of a domain are passed over; the straight code of one that is partly
+        outside runs as a whole.
+        """
+        share: Number = 1.0
+        for domain in n.visit.domains:
+            total: Number = 1.0
+            tile: Number = 1.0
+            for t in domain.terms:
+                values = maximum(self.column(t.values), 1.0)
+                total = total * values
+                if n.visit.kinds[t.loop] in (ForKind.UNROLL, ForKind.VECTOR):
+                    tile = tile * values
+            tiles = ceil(maximum(self.column(domain.size), 1.0) / tile)
+            share = share * minimum(tiles * tile / total, 1.0)
+        return share
+
+    def footprints(self, access: Access, depth: int) -> list[Footprint]:
+        """For each of `depth` loops, what is touched while it and those inside it sweep.
+
+        The last one is for no loop at all. Dimensions are taken as hulls, and loops to run at least
+        once. Where a loop does not move the access, its footprint is that of the next loop.
+        """
+        sizes = [maximum(self.column(size), 1.0) for size in access.sizes]
+        spans: list[Number] = [1.0] * len(sizes)
+        inside = [minimum(1.0, size) for size in sizes]
+        found = [_footprint(inside, sizes)]
+        for level in range(depth - 1, -1, -1):
+            moved = False
+            for d, terms in enumerate(access.terms):
+                for t in terms:
+                    if t.loop == level:
+                        step = absolute(self.column(t.step))
+                        spans[d] = spans[d] + step * maximum(self.column(t.values) - 1.0, 0.0)
+                        inside[d] = minimum(spans[d], sizes[d])
+                        moved = True
+            found.append(_footprint(inside, sizes) if moved else found[-1])
+        return found[::-1]
+
+    def moves(self, n: Numbers, access: Access, loop: int) -> Number | None:
+        """How often a sweep of a loop moves the access to other elements, 1 where it does not.
+
+        `None` if it never does. It is the column of extents itself where each iteration does.
+        """
+        extent = n.extents[loop]
+        times: Number | None = None
+        for terms in access.terms:
+            for t in terms:
+                if t.loop == loop:
+                    if t.values is n.visit.extents[loop] and type(t.period) is int:
+                        return extent
+                    times = 1.0 if times is None else times
+                    often = ceil(extent / self.column(t.period))
+                    times = where(self.column(t.values) > 1, maximum(times, often), times)
+        return times
+
+    def stride(self, access: Access, loop: int) -> Stride:
+        """How one iteration of a loop moves the access in memory."""
+        size: Number = 1.0
+        step: Number = 0.0
+        digits: list[tuple[Number, Number, Number]] = []
+        for d in range(len(access.sizes) - 1, -1, -1):
+            for t in access.terms[d]:
+                if t.loop == loop:
+                    moves = self.column(t.values) > 1
+                    by = self.column(t.step) * size * moves
+                    if t.period == 1:
+                        step = step + by
+                    else:
+                        digits.append((by, self.column(t.period), moves))
+            size = size * self.column(access.sizes[d])
+        even: Number = 1.0
+        for by, period, moves in digits:
+            even = even * where(moves, equal(by, step * period), 1.0)
+        return Stride(step, even)
+
+
+def _footprint(inside: list[Number], sizes: list[Number]) -> Footprint:
+    """`inside` of the `sizes` of each dimension. Whole rows next to each other make one run."""
+    runs: Number = 1.0
+    whole: Number = 1.0
+    for d in range(len(inside) - 1, 0, -1):
+        whole = whole * (inside[d] >= sizes[d])
+        runs = runs * where(whole, 1.0, inside[d - 1])
+    return Footprint(functools.reduce(mul, inside, 1.0), runs)

@@ -1,0 +1,465 @@
+"""What a scheduled program does, as columns of integers: loops, accesses and their strides.
+
+One function reads a program, symbolic or concrete, into dimensions (`Dim`). For a sketch they are
+expressions over its decisions, which `columns` evaluates for a whole matrix of candidates; for a
+concrete program they are the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ... import dtypes
+from ...codegen.constant_operands import computed_ahead, take_ahead
+from ...schedule.blocks import region_buffers
+from ...schedule.find import blocks_in, find_path
+from ...schedule.instructions import instruction_of
+from ...tir.evaluate import ANY, compile_columns
+from ...tir.intrinsics import multiplies_matrices
+from ...tir.ir import (
+    COMPARISONS,
+    INDEX,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Cast,
+    Dim,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    Load,
+    Op,
+    Prefetch,
+    Select,
+    Store,
+    Var,
+    as_dim,
+    as_expr,
+    binary,
+    ceildiv,
+    product,
+)
+from ...tir.joined import Joined, joined
+from ...tir.polynomial import ONE, factors
+from ...tir.simplify import Simplifier
+from ...tir.structure import key_of
+from ...tir.visit import children, substitute, walk
+from ...tir.windows import variables
+from ..rules.access_patterns import EXPENSIVE
+
+Ints = npt.NDArray[np.int64]
+
+PRODUCTS = frozenset({"int32", "uint32"})
+HALVES = frozenset({"float16", "bfloat16"})
+ROUNDED = 4
+"""Instructions of an operation on bfloat16: its operands are widened and its result is rounded."""
+ARITHMETIC = frozenset({*PRODUCTS, *(d for d in dtypes.SCALARS if dtypes.is_float(d))})
+"""What is computed in these dtypes counts; the rest is mostly indices."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """What a loop adds to an index: `step` for each of `values` values, of which each stays for
+    `period` iterations (quotients of a fused loop; otherwise 1)."""
+
+    loop: int
+    step: Dim
+    values: Dim
+    period: Dim
+
+
+@dataclass(frozen=True)
+class Access:
+    """A buffer access: for each joined dimension its size and the terms of its index.
+
+    `start` has of each index what no loop moves. `shared` says how many loops, the outermost ones,
+    are also around an earlier visit that accesses the buffer from there on.
+    """
+
+    buffer: Buffer
+    stores: bool
+    sizes: tuple[Dim, ...]
+    terms: tuple[tuple[Term, ...], ...]
+    start: tuple[object, ...]
+    shared: int = 0
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The iterations of a block's variable, and the terms that count them, tiles and tails."""
+
+    size: Dim
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A block with the loops around it, outermost first, and what one visit of it computes.
+
+    `domains` are those of variables that several loops count. `operations` are those of the
+    program, and `instructions` what they take, but for those on what one access reads alone: they
+    are in `converted`, by its number, since they take place once for each vector that it reads.
+    `matrices` says that one iteration of the loops above the vectors is a product of matrices.
+    """
+
+    name: str
+    extents: tuple[Dim, ...]
+    kinds: tuple[ForKind, ...]
+    reduces: tuple[bool, ...]
+    accesses: tuple[Access, ...]
+    domains: tuple[Domain, ...]
+    operations: int
+    instructions: int
+    converted: Mapping[int, int]
+    expensive: int
+    accumulates: bool
+    dtype: str
+    matrices: bool = False
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The visits of a program, and those of its dimensions that are not known: `dims`.
+
+    `compute` gives the values of these, a column each, for rows of decisions. Those of rows within
+    the bounds that the program was read with lie in `intervals`.
+
+    `bytes` are those of all that outlives a call, and of internal buffers that are not made anew in
+    some loop.
+    """
+
+    visits: tuple[Visit, ...]
+    bytes: Dim
+    dims: tuple[Dim, ...]
+    compute: Callable[[Ints], Ints]
+    intervals: tuple[tuple[int, int], ...]
+
+
+def profile(
+    func: Func,
+    variables: Sequence[Var] = (),
+    bounds: Mapping[Var, tuple[int, int]] | None = None,
+    read: dict[object, Visit] | None = None,
+) -> Profile:
+    """Read a scheduled program; `variables` are its decisions and `bounds` their ranges.
+
+    What is computed ahead of the calls is left out, and so are hints. `read` has the visits of
+    schedules that have blocks in common, and is added to.
+    """
+    ranges: dict[Var, tuple[Dim, Dim]] = dict(bounds or {})
+    func = take_ahead(func, computed_ahead(func))
+    around = {
+        b: [s for s in find_path(func.body, b.label) or () if type(s) is For]
+        for b in blocks_in(func.body)
+        if type(b.body) is not Prefetch
+    }
+    private = _private(func, around)
+    read = {} if read is None else read
+    alone = []
+    for b, loops in around.items():
+        made = tuple([private.get(r.buffer, 0) for r in (*b.reads, *b.writes)])
+        key = (b, made, *((s.var, s.extent, s.kind) for s in loops))
+        visit = read.get(key)
+        if visit is None:
+            visit = read[key] = _visit(b, loops, ranges, private)
+        alone.append(visit)
+    visits = _sharing(alone, list(around.values()))
+    kept = _bytes(func, private)
+    dims: dict[int, Dim] = {}
+    for dim in (kept, *(dim for v in visits for dim in _dims_of(v))):
+        if not isinstance(dim, int):
+            dims[id(dim)] = dim
+    ordered = tuple(dims.values())
+    compute = compile_columns(ordered, variables)
+    inputs = [(bounds or {}).get(v, ANY) for v in variables]
+    return Profile(visits, kept, ordered, compute, tuple(compute.intervals(inputs)))
+
+
+def _bytes(func: Func, private: Mapping[Buffer, int]) -> Dim:
+    lasting = [p for p in func.params if isinstance(p, Buffer)]
+    lasting += [b for b in func.allocs if private.get(b, 0) == 0 and b.scope != "register"]
+    total: Dim = 0
+    for b in lasting:
+        total = total + product(b.shape) * dtypes.nbytes(b.dtype)
+    return total
+
+
+def _private(func: Func, around: Mapping[Block, Sequence[For]]) -> dict[Buffer, int]:
+    """For each internal buffer, how many loops are around all its uses: it is made inside them."""
+    made = {b for block in around for b in region_buffers(block.writes)} & set(func.allocs)
+    shared: dict[Buffer, Sequence[For]] = {}
+    for block, loops in around.items():
+        for buffer in region_buffers((*block.reads, *block.writes)) & made:
+            shared[buffer] = _common(shared.get(buffer, loops), loops)
+    return {buffer: len(loops) for buffer, loops in shared.items()}
+
+
+def _dims_of(visit: Visit) -> list[Dim]:
+    found = list(visit.extents)
+    for domain in visit.domains:
+        found.append(domain.size)
+        found += [t.values for t in domain.terms]
+    for a in visit.accesses:
+        found += a.sizes
+        for terms in a.terms:
+            for t in terms:
+                found += (t.step, t.values, t.period)
+    return found
+
+
+def _visit(
+    block: Block,
+    around: Sequence[For],
+    outer: dict[Var, tuple[Dim, Dim]],
+    private: Mapping[Buffer, int],
+) -> Visit:
+    tile = _tile(block)
+    loops = [*around, *tile]
+    ranges = dict(outer)
+    for loop in loops:
+        ranges[loop.var] = (0, loop.extent - 1)
+    values = {i.var: i.value for i in block.iters}
+    reduce: set[Var] = set()
+    for i in block.iters:
+        if i.kind.value == "reduce":
+            reduce |= {n for n in walk(i.value) if type(n) is Var}
+    if tile:
+        stores = [n for n in walk(block.body) if type(n) is Store]
+        stored = {v for n in stores for e in n.indices for v in walk(e) if type(v) is Var}
+        reduce |= {s.var for s in tile if s.var not in stored}
+    simplifier = Simplifier(ranges)
+    accesses: dict[object, Access] = {}
+    operations = instructions = expensive = 0
+    converted: Counter[object] = Counter()
+    dtype = "float32"
+    joint = _joint(block)
+    fixed = _Fixed(block, loops)
+    for n in walk(block.body):
+        kind = type(n)
+        if kind is Load or kind is Store:
+            key = _key(n)
+            if key not in accesses:
+                at = joined(n.buffer, n.indices)
+                indices = [simplifier(substitute(e, values)) for e in at.indices]
+                at = at._replace(indices=tuple(indices))
+                first = private.get(n.buffer, 0)
+                accesses[key] = _access(n.buffer, kind is Store, at, loops, first, simplifier)
+            if kind is Store:
+                dtype = n.buffer.dtype
+        elif kind is Call and n.fn in EXPENSIVE:
+            expensive += not fixed(n)
+        elif n not in joint and (count := _instructions(n)) and not fixed(n):
+            if (read := _read_alone(n)) is None or read.buffer.scope == "register":
+                instructions += count
+            else:
+                converted[_key(read)] += count
+            # A product of 32-bit integers takes two instructions' time.
+            operations += kind is not Cast and (count if n.dtype in PRODUCTS else 1)
+    written = {a.buffer for a in accesses.values() if a.stores}
+    accumulates = any(not a.stores and a.buffer in written for a in accesses.values())
+    places = {key: n for n, key in enumerate(accesses)}
+    instruction = instruction_of(block)
+    if instruction is not None:
+        operations = instructions = 1 + accumulates
+        converted.clear()
+        dtype = min((a.buffer.dtype for a in accesses.values()), key=dtypes.nbytes)
+    return Visit(
+        block.label.name,
+        tuple(s.extent for s in loops),
+        tuple(s.kind for s in loops),
+        tuple(s.var in reduce for s in loops),
+        tuple(accesses.values()),
+        tuple(_domains(block, loops, simplifier)),
+        operations,
+        instructions,
+        {places[key]: count for key, count in converted.items()},
+        expensive,
+        accumulates,
+        dtype,
+        instruction is not None and multiplies_matrices(instruction),
+    )
+
+
+def _sharing(visits: Sequence[Visit], around: Sequence[Sequence[For]]) -> tuple[Visit, ...]:
+    """The visits with what their accesses share with earlier ones; `around` has the loops."""
+    touched: dict[tuple[Buffer, tuple[object, ...]], list[Sequence[For]]] = {}
+    found = []
+    for visit, loops in zip(visits, around, strict=True):
+        accesses = []
+        for a in visit.accesses:
+            earlier = touched.get((a.buffer, a.start), ())
+            shared = max((len(_common(loops, other)) for other in earlier), default=0)
+            accesses.append(replace(a, shared=shared) if shared else a)
+        found.append(replace(visit, accesses=tuple(accesses)))
+        for a in visit.accesses:
+            touched.setdefault((a.buffer, a.start), []).append(loops)
+    return tuple(found)
+
+
+def _common(a: Sequence[For], b: Sequence[For]) -> Sequence[For]:
+    """The outermost loops that are around both."""
+    return [x for x, _ in takewhile(lambda pair: pair[0] is pair[1], zip(a, b, strict=False))]
+
+
+def _key(n: Load | Store) -> object:
+    return (n.buffer, type(n) is Store, *map(key_of, n.indices))
+
+
+def _read_alone(e: Expr) -> Load | None:
+    """The access that `e` is computed from, with numbers, if there is one alone."""
+    loads = {}
+    below: list[Any] = [e]
+    while below:
+        n = below.pop()
+        if type(n) is Load:
+            loads[_key(n)] = n
+        elif type(n) is Var:
+            return None
+        else:
+            below += children(n)
+    return next(iter(loads.values())) if len(loads) == 1 else None
+
+
+def _instructions(e: Any) -> int:
+    """What an expression takes beyond what it is made of."""
+    match e:
+        case Select():
+            return 1
+        case Binary(op=op, dtype="bfloat16") if op not in COMPARISONS:
+            return ROUNDED
+        case Binary(op=op, dtype=dtype) if dtype in ARITHMETIC:
+            return 2 if op is Op.MUL and dtype in PRODUCTS else 1
+        case Cast(dtype=dtype, value=value) if dtype != INDEX:
+            return 1 if HALVES.isdisjoint((dtype, value.dtype)) else 2
+        case Call():
+            return 1
+        case _:
+            return 0
+
+
+class _Fixed:
+    """Whether an expression costs nothing where it stands.
+
+    It was computed before the innermost loop that is around straight code, or just before.
+    """
+
+    def __init__(self, block: Block, loops: Sequence[For]) -> None:
+        inside = {s.var for s in loops[max(straight_code([s.kind for s in loops]) - 1, 0) :]}
+        self._moving = {
+            i.var for i in block.iters if any(type(n) is Var and n in inside for n in walk(i.value))
+        } | inside
+        self._written = region_buffers(block.writes)
+        self._known: set[object] = set()
+
+    def __call__(self, e: Expr) -> bool:
+        key = key_of(e)
+        if key in self._known:
+            return True
+        self._known.add(key)
+        return not any(
+            (type(n) is Var and n in self._moving)
+            or (type(n) is Load and n.buffer in self._written)
+            for n in walk(e)
+        )
+
+
+def straight_code(kinds: Sequence[ForKind]) -> int:
+    """The loop from which on all are unrolled or vectors: the body that becomes straight code."""
+    level = len(kinds)
+    while level > 0 and kinds[level - 1] in (ForKind.UNROLL, ForKind.VECTOR):
+        level -= 1
+    return level
+
+
+def _joint(block: Block) -> set[Expr]:
+    """Selects right inside of one that has the same other side: their conditions are one mask.
+
+    Which of them hold always, and are left out, depends on the decisions.
+    """
+    selects = [n for n in walk(block.body) if type(n) is Select]
+    return {
+        n.then
+        for n in selects
+        if type(n.then) is Select and key_of(n.then.other) == key_of(n.other)
+    }
+
+
+def _domains(block: Block, loops: list[For], s: Simplifier) -> Iterator[Domain]:
+    for i in block.iters:
+        terms = tuple(_terms(s(i.value), i.extent, loops, s))
+        if len(terms) > 1 or any(t.values is not i.extent for t in terms):
+            yield Domain(i.extent, terms)
+
+
+def _tile(block: Block) -> list[For]:
+    """The loops in a block's body. Those of an instruction are the lanes of its narrowest operand,
+    what is next to each other in it first."""
+    if type(block.body) is Store:
+        return []
+    found = [n for n in walk(block.body) if type(n) is For]
+    if instruction_of(block) is None:
+        return found
+    return [replace(s, kind=ForKind.VECTOR) for s in reversed(found)]
+
+
+def _access(
+    buffer: Buffer, stores: bool, at: Joined, loops: list[For], first: int, s: Simplifier
+) -> Access:
+    """The access as loops from number `first` on move it."""
+    terms = tuple(
+        tuple(t for t in _terms(e, size, loops, s) if t.loop >= first)
+        for e, size in zip(at.indices, at.shape, strict=True)
+    )
+    start = tuple(_fixed_part(e, loops, s) for e in at.indices)
+    return Access(buffer, stores, at.shape, terms, start)
+
+
+def _fixed_part(e: Expr, loops: list[For], s: Simplifier) -> object:
+    moving = {loop.var for loop in loops}
+    return frozenset(
+        (key if key is ONE else key_of(key), c)
+        for key, c in s.poly(e).items()
+        if key is ONE or not any(v in moving for a in factors(key) for v in variables(a))
+    )
+
+
+def _terms(e: Expr, size: Dim, loops: list[For], s: Simplifier) -> Iterator[Term]:
+    """The terms of an index. What is not understood may take every value of the dimension."""
+    place = {loop.var: n for n, loop in enumerate(loops)}
+    for key, c in s.poly(e).items():
+        moving = [a for a in factors(key) if any(n in place for n in variables(a))]
+        if not moving:
+            continue
+        found = _values(moving[0], place, loops) if len(moving) == 1 else None
+        if found is None:
+            for n in {place[v] for a in moving for v in variables(a) if v in place}:
+                yield Term(n, 1, size, 1)
+            continue
+        step = product([c, *(as_dim(a) for a in factors(key) if a is not moving[0])])
+        yield Term(found[0], step, found[1], found[2])
+
+
+def _values(atom: Expr, place: dict[Var, int], loops: list[For]) -> tuple[int, Dim, Dim] | None:
+    """The loop, number of values and period of a loop variable or of a quotient of one."""
+    if type(atom) is Var:
+        n = place[atom]
+        return n, loops[n].extent, 1
+    if type(atom) is not Binary or any(v in place for v in variables(atom.b)):
+        return None
+    inner = _values(atom.a, place, loops)
+    if inner is None or atom.op not in (Op.FLOORDIV, Op.MOD):
+        return None
+    loop, values, period = inner
+    by = as_dim(atom.b)
+    if atom.op is Op.FLOORDIV:
+        return loop, ceildiv(values, by), period * by
+    return loop, as_dim(binary(Op.MIN, as_expr(values), as_expr(by))), period

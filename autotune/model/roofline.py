@@ -1,0 +1,86 @@
+"""The least time that a program can take on a target: its roofline.
+
+The larger of two times: that of its floating-point operations at the peak rate of all cores, and
+that of bringing each argument once from the innermost cache that holds them all, or from memory
+(Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009). Peak rates are those that the
+analytic estimate takes for this class of processors, so a processor with a higher clock may do
+better than its roofline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from ... import dtypes
+from ...codegen.cpu.llvm_dot import instruction as dot_instruction
+from ...codegen.cpu.llvm_matmul import TILE_ROWS
+from ...codegen.cpu.llvm_matmul import instruction as matmul_instruction
+from ...runtime.timer import format_seconds
+from ...target import Target
+from ...tir.ir import Buffer, Func
+from .estimate import DEFAULT, USABLE, Machine
+from .profile import Visit, profile
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Seconds that arithmetic and moving the arguments take at least."""
+
+    compute: float
+    memory: float
+
+    @property
+    def seconds(self) -> float:
+        return max(self.compute, self.memory)
+
+    def __str__(self) -> str:
+        bound = "arithmetic" if self.compute >= self.memory else "memory"
+        return f"{format_seconds(self.seconds)}, bound by {bound}"
+
+
+def roofline(func: Func, target: Target, machine: Machine = DEFAULT) -> Roofline:
+    """The roofline of a concrete program on a resolved target."""
+    cores = max(1, min(target.threads, target.cores))
+    cycles = 0.0
+    for visit in profile(func).visits:
+        count = prod(n for n in visit.extents if isinstance(n, int))
+        lanes = max(1, target.vector_bits // dtypes.info(visit.dtype).bits)
+        each = visit.operations / (2.0 * lanes * machine.fma_per_cycle)
+        cycles += count * min([each, *_products(visit, target, machine)])
+    size = sum(
+        prod(n for n in p.shape if isinstance(n, int)) * dtypes.nbytes(p.dtype)
+        for p in func.params
+        if isinstance(p, Buffer)
+    )
+    rate = _rate(size, cores, target, machine)
+    return Roofline(cycles / (machine.hertz * cores), size / rate if rate else 0.0)
+
+
+def _products(visit: Visit, target: Target, machine: Machine) -> Iterator[float]:
+    """Cycles of one product and its sum, by each instruction that the target has for groups."""
+    sums = {a.buffer for a in visit.accesses if a.stores}
+    factors = [a.buffer.dtype for a in visit.accesses if a.buffer not in sums]
+    if not visit.accumulates or len(factors) != 2:
+        return
+    kinds = (visit.dtype, *factors)
+    group = dtypes.nbytes(visit.dtype) // dtypes.nbytes(factors[0])
+    if matmul_instruction(target, kinds) is not None:
+        yield machine.matmul_cycles / (TILE_ROWS**3 * group)
+    for lanes in (8, 16):
+        if dot_instruction(target, kinds, lanes, group) is not None:
+            yield 1.0 / (lanes * group * machine.fma_per_cycle)
+
+
+def _rate(size: int, cores: int, target: Target, machine: Machine) -> float | None:
+    """Bytes per second from where `size` bytes stay between calls; `None` for L1."""
+    levels = (
+        (target.l1_bytes * cores, None),
+        (target.l2_bytes * cores, machine.l2_bytes_per_cycle),
+        (target.l3_bytes, machine.l3_bytes_per_cycle),
+    )
+    for room, rate in levels:
+        if size <= USABLE * room:
+            return None if rate is None else rate * machine.hertz * cores
+    return machine.memory_bytes_per_cycle * machine.hertz * cores

@@ -1,0 +1,258 @@
+"""Measured schedules as a table that models are trained on, small enough to ship.
+
+A line of the table is a program, a sketch of it and the rows of decisions that a session measured.
+Features are not in it: they are computed when it is read, so that it outlives their versions.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from itertools import chain
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...codegen.detect import resolve
+from ...errors import TilewrightError, TuningError
+from ...schedule import Trace
+from ...target import Target
+from ...tir.parser import parse
+from ...tuning_db import TuningDatabase
+from ...tuning_db.values import Outcome, TargetRecord, Workload
+from ..budget import running
+from ..search.candidates import decided
+from .estimate import FEATURES, Features, estimate
+from .profile import profile
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+_log = logging.getLogger(__name__)
+_FORMAT = {"tilewright samples": 1}
+_DIGITS = 4
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Candidates of one sketch of a program, and the seconds that a session measured of each.
+
+    `caches` are the bytes of L1, L2 and L3 of the machine, `trace` is JSON with open decisions.
+    `trial_seconds` is what a trial of the session took on average, `None` where that is not known.
+    """
+
+    name: str
+    shape: str
+    program: str
+    target: str
+    caches: tuple[int, int, int]
+    session: str
+    trace: str
+    rows: tuple[tuple[int, ...], ...]
+    seconds: tuple[float, ...]
+    trial_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """What times compare within: a program (its text) on a target in one session.
+
+    `trial_seconds` is what a trial of the session took on average, `None` where that is not known.
+    """
+
+    name: str
+    shape: str
+    target: str
+    session: str
+    program: str
+    trial_seconds: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.shape} {self.target}"
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Rows of `features` with their `seconds`, each of the task with the number in `task`.
+
+    `decisions` tells them apart within a task, see `candidates.decided`.
+    """
+
+    tasks: tuple[Task, ...]
+    task: Ints
+    features: Features
+    seconds: Floats
+    decisions: Features
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    def only(self, tasks: Iterable[int]) -> Samples:
+        """The rows of some tasks, whose numbers stay what they are."""
+        kept = np.isin(self.task, list(tasks))
+        return Samples(
+            self.tasks,
+            self.task[kept],
+            self.features[kept],
+            self.seconds[kept],
+            self.decisions[kept],
+        )
+
+
+def sweeps_of(database: TuningDatabase) -> list[Sweep]:
+    """The measurements of a database that gave a time, those of finals left out.
+
+    The fastest sample stands for a candidate: what disturbs a sample makes it slower, and those
+    that could not win have few. Schedules that cannot be read are left out with a warning.
+    """
+    workloads = {w.id: w for w in database.records(Workload)}
+    targets = {t.id: resolve(t.text) for t in database.records(TargetRecord)}
+    groups: dict[tuple[str, str, str, str], dict[tuple[int, ...], float]] = {}
+    moments: dict[str, list[datetime]] = {}
+    for measured, schedule in reversed(database.history()):
+        if measured.features is None:
+            continue
+        if measured.workload not in workloads or measured.target not in targets:
+            continue  # that record is damaged
+        moments.setdefault(measured.session, []).append(measured.created)
+        if measured.outcome is not Outcome.OK or not measured.samples:
+            continue
+        try:
+            trace = Trace.from_json(schedule.trace)
+        except TilewrightError as error:
+            _log.warning("the schedule %.12s cannot be read: %s", schedule.id, error)
+            continue
+        row = tuple(v for values in trace.decisions.values() for v in values)
+        if None in row:
+            continue
+        opened = trace.opened().to_json(notes=False)
+        key = (measured.workload, measured.target, measured.session, opened)
+        groups.setdefault(key, {}).setdefault(
+            tuple(int(v or 0) for v in row), min(measured.samples)
+        )
+    return [
+        _sweep(workloads[workload], targets[target], session, trace, found, _pace(moments[session]))
+        for (workload, target, session, trace), found in groups.items()
+    ]
+
+
+def _sweep(
+    workload: Workload,
+    target: Target,
+    session: str,
+    trace: str,
+    found: dict[tuple[int, ...], float],
+    trial_seconds: float | None,
+) -> Sweep:
+    return Sweep(
+        name=workload.name,
+        shape=workload.shape,
+        program=workload.ir,
+        target=str(target),
+        caches=(target.l1_bytes, target.l2_bytes, target.l3_bytes),
+        session=session,
+        trace=trace,
+        rows=tuple(found),
+        seconds=tuple(map(_short, found.values())),
+        trial_seconds=None if trial_seconds is None else _short(trial_seconds),
+    )
+
+
+def _pace(moments: Sequence[datetime]) -> float | None:
+    """Seconds from the end of a trial to that of the next, on average."""
+    return running(moments) / (len(moments) - 1) if len(moments) > 1 else None
+
+
+def _short(seconds: float) -> float:
+    return float(f"{seconds:.{_DIGITS}g}")
+
+
+def merged(*sources: Iterable[Sweep]) -> list[Sweep]:
+    """Every sketch of a session once, as the first source has it, in an order of their own.
+
+    What is learned depends on the order, by the rounding of sums: the same sweeps give the same.
+    """
+    found: dict[tuple[str, str], Sweep] = {}
+    for sweep in chain.from_iterable(sources):
+        found.setdefault((sweep.session, sweep.trace), sweep)
+    return sorted(found.values(), key=lambda s: (s.name, s.shape, s.target, s.session, s.trace))
+
+
+def write(sweeps: Sequence[Sweep], path: str | PathLike[str]) -> None:
+    """Write a table: JSON lines, compressed, the same bytes for the same sweeps."""
+    lines = [json.dumps(line) for line in (_FORMAT, *map(asdict, merged(sweeps)))]
+    data = "\n".join(lines).encode()
+    Path(path).write_bytes(gzip.compress(data, compresslevel=9, mtime=0))
+
+
+def read(path: str | PathLike[str]) -> list[Sweep]:
+    """The sweeps of a table. Raises `TuningError` for a file that is none."""
+    try:
+        lines = gzip.decompress(Path(path).read_bytes()).decode().splitlines()
+        head, *rest = map(json.loads, lines)
+        if head != _FORMAT:
+            raise TuningError("{0} is no table of samples: it begins with {1!r}", path, head)
+        return [_read_sweep(line) for line in rest]
+    except (OSError, EOFError, ValueError, TypeError, KeyError) as error:
+        raise TuningError("{0} cannot be read as a table of samples: {1}", path, error) from error
+
+
+def _read_sweep(line: dict[str, Any]) -> Sweep:
+    l1, l2, l3 = line.pop("caches")
+    rows = tuple(tuple(int(v) for v in row) for row in line.pop("rows"))
+    seconds = tuple(float(s) for s in line.pop("seconds"))
+    return Sweep(**line, caches=(int(l1), int(l2), int(l3)), rows=rows, seconds=seconds)
+
+
+def featurise(sweeps: Sequence[Sweep]) -> Samples:
+    """Compute the features of all rows, replaying each sketch once.
+
+    Sketches that no longer apply are left out with a warning.
+    """
+    tasks: dict[tuple[str, str, str], tuple[int, Task]] = {}
+    features: list[Features] = [np.empty((0, len(FEATURES)))]
+    seconds, numbers = [np.empty(0)], [np.empty(0)]
+    width = 1 + max((len(row) for sweep in sweeps for row in sweep.rows[:1]), default=0)
+    decisions = [np.empty((0, width), dtype=np.float32)]
+    made_of: Counter[int] = Counter()
+    for sweep in sweeps:
+        l1, l2, l3 = sweep.caches
+        target = replace(Target.parse(sweep.target), l1_bytes=l1, l2_bytes=l2, l3_bytes=l3)
+        try:
+            func = parse(sweep.program)
+            made = Trace.from_json(sweep.trace).apply(func, symbolic=True)
+        except TilewrightError as error:
+            _log.warning("a schedule of %s no longer applies: %s", sweep.name, error)
+            continue
+        assert made.space is not None, "symbolic schedules have one"
+        read = profile(made.func, tuple(made.space.bounds), made.space.bounds)
+        rows = np.array(sweep.rows, dtype=np.int64).reshape(len(sweep.rows), -1)
+        features.append(estimate(read, rows, target).features)
+        seconds.append(np.array(sweep.seconds))
+        task = Task(
+            sweep.name,
+            sweep.shape,
+            sweep.target,
+            sweep.session,
+            sweep.program,
+            sweep.trial_seconds,
+        )
+        key = (sweep.program, sweep.target, sweep.session)
+        number, _ = tasks.setdefault(key, (len(tasks), task))
+        numbers.append(np.full(len(rows), number))
+        decisions.append(decided(made_of[number], rows, width))
+        made_of[number] += 1
+    return Samples(
+        tuple(task for _, task in tasks.values()),
+        np.concatenate(numbers).astype(np.int64),
+        np.concatenate(features),
+        np.concatenate(seconds),
+        np.concatenate(decisions),
+    )

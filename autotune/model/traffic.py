@@ -1,0 +1,161 @@
+"""What moves between caches, and what must fit them for it to stay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import add, mul
+
+from ... import dtypes
+from .columns import (
+    Number,
+    absolute,
+    ceil,
+    common_divisor,
+    ends,
+    equal,
+    floor,
+    maximum,
+    minimum,
+    where,
+)
+from .footprints import Evaluated, Footprint, Numbers
+from .profile import Access
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A cache of `size` bytes and `ways` lines in each set."""
+
+    size: int
+    ways: int
+
+    @property
+    def sets(self) -> int:
+        return max(1, self.size // 64 // self.ways)
+
+
+LINE = 64.0
+"""Bytes of a cache line."""
+
+
+@dataclass
+class Traffic:
+    """At one loop level: the bytes moved if what is below it fits a cache, and what must fit.
+
+    `needed` begins with the bytes that are touched, and has then for each cache those that must
+    fit: more where the stride between rows lets them compete for a few sets of the cache.
+    """
+
+    moved: Number
+    needed: list[Number]
+
+
+def traffic(
+    data: Evaluated,
+    n: Numbers,
+    accesses: list[Access],
+    footprints: list[list[Footprint]],
+    caches: tuple[Cache, ...],
+) -> list[Traffic]:
+    """For each loop level, outermost first, what the accesses move and occupy."""
+    levels = [Traffic(0.0, [0.0] * (1 + len(caches))) for _ in range(len(n.extents) + 1)]
+    outside: list[Number] = [1.0, *accumulate(n.extents, mul)]
+    repeats = [extent > 1 for extent in n.extents]
+    for a, swept in zip(accesses, footprints, strict=True):
+        size = dtypes.nbytes(a.buffer.dtype)
+        sharing = _sharing(data.column(a.sizes[-1]) * size if a.sizes else 1.0, caches)
+        fitting = _needed(swept, size, sharing, caches)
+        times: Number = 1.0
+        step: Number = LINE
+        for level, (here, needed, total) in enumerate(zip(swept, fitting, levels, strict=True)):
+            # Loops right around that do not move the access reuse what is there: it is all moved as
+            # often as the innermost one moves it that does, and that by all loops around that one.
+            if level > 0:
+                around = level - 1
+                moves = data.moves(n, a, around)
+                if moves is n.extents[around]:
+                    times = where(repeats[around], outside[level], times)
+                    step = where(repeats[around], _step(data, a, around) * size, step)
+                elif moves is not None:
+                    times = where(moves > 1, moves * outside[around], times)
+                    step = where(moves > 1, _step(data, a, around) * size, step)
+            # Steps that are shorter than a line find most of it there.
+            fresh = where(step < LINE, minimum(here.runs * step, needed[0]), needed[0])
+            moved = fresh * times  # twice for a store, which reads the line first
+            if a.stores:
+                total.moved = total.moved + 2.0 * moved
+            elif not 0 < a.shared >= level:  # else an earlier visit has brought it
+                total.moved = total.moved + moved
+            total.needed = list(map(add, total.needed, needed))
+    return levels
+
+
+def _step(data: Evaluated, access: Access, loop: int) -> Number:
+    """Elements by which an iteration of a loop moves an access along a line; many where across."""
+    along: Number = 0.0
+    for d, terms in enumerate(access.terms):
+        for t in terms:
+            if t.loop == loop:
+                moves = data.column(t.values) > 1
+                last = d == len(access.terms) - 1
+                along = along + moves * (absolute(data.column(t.step)) if last else LINE)
+    return along
+
+
+def _needed(
+    swept: list[Footprint], size: int, sharing: list[Number] | None, caches: tuple[Cache, ...]
+) -> list[list[Number]]:
+    """For each loop level, what `Traffic.needed` has of one access; see `Evaluated.footprints`."""
+    found: list[list[Number]] = []
+    for level, here in enumerate(swept):
+        if level > 0 and here is swept[level - 1]:
+            found.append(found[-1])
+            continue
+        # Whole lines are moved.
+        touched = maximum(here.elements * size, here.runs * LINE)
+        found.append([touched, *_crowded(touched, here.runs, sharing, caches)])
+    return found
+
+
+def _sharing(row: Number, caches: tuple[Cache, ...]) -> list[Number] | None:
+    """For each cache, how many rows of `row` bytes share a set; `None` if that is all it has.
+
+    Only rows of whole lines do: others come to lie on different sets.
+    """
+    lines = floor(row / LINE)
+    aligned = equal(row / LINE, lines) * (lines > 0)
+    if ends(aligned)[1] == 0:
+        return None
+    lines = maximum(lines, 1.0)
+    return [where(aligned, common_divisor(lines, cache.sets), 1.0) for cache in caches]
+
+
+def _crowded(
+    touched: Number, runs: Number, sharing: list[Number] | None, caches: tuple[Cache, ...]
+) -> list[Number]:
+    """For each cache, the bytes `touched` in so many `runs`, as if it had all its sets."""
+    if sharing is None or ends(runs)[1] < min(cache.ways for cache in caches):
+        return [touched] * len(caches)
+    lines = maximum(ceil(touched / runs / LINE), 1.0)
+    return [
+        where(runs >= cache.ways, touched * maximum(shared / lines, 1.0), touched)
+        for shared, cache in zip(sharing, caches, strict=True)
+    ]
+
+
+def at_capacity(levels: list[Traffic], cache: int, capacity: float, kept: Number) -> Number:
+    """The bytes moved into a cache: those of the outermost level whose data fits it.
+
+    Data of up to twice the capacity stays in part. Where the `kept` bytes of the program do, what
+    is touched for the first time is there from the call before, or from who made it.
+    """
+    result = levels[-1].moved
+    for level in reversed(levels[:-1]):
+        stays = _staying(level.needed[1 + cache], capacity)
+        result = result - stays * maximum(result - level.moved, 0.0)
+    return maximum(result - _staying(kept, capacity) * levels[0].moved, 0.0)
+
+
+def _staying(needed: Number, capacity: float) -> Number:
+    return minimum(maximum(2.0 - needed / capacity, 0.0), 1.0)

@@ -1,0 +1,332 @@
+"""What the sketch rules ask of a program: how blocks use their inputs, and what follows what."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...codegen.cpu.llvm_load import NEAR
+from ...schedule.blocks import free_vars, has_reduction, readers_of, region_buffers
+from ...schedule.find import blocks_in
+from ...schedule.reductions import match_reduction
+from ...tir.ir import (
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Dim,
+    Expr,
+    Func,
+    IterKind,
+    Load,
+    Op,
+    Region,
+    Select,
+    Var,
+)
+from ...tir.joined import Joined, joined, two_digits
+from ...tir.linear import linear
+from ...tir.structure import key_of
+from ...tir.visit import walk
+
+WORTH_PACKING = 8
+"""Packing an input pays only if each element is read at least so many times."""
+EXPENSIVE = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "pow", "sqrt", "rsqrt"})
+
+
+@dataclass(frozen=True)
+class Input:
+    """How a block reads one of its input buffers.
+
+    `at` is the place of its first access, by joined dimensions. `used` are the iteration variables
+    in its indices. `plain` maps those that are an index by themselves to their joined dimension.
+    `strides` has the step in elements that one iteration makes, `None` where it is not constant.
+    """
+
+    buffer: Buffer
+    at: Joined
+    used: frozenset[Var]
+    plain: dict[Var, int]
+    strides: dict[Var, int | None]
+
+
+def inputs_of(block: Block) -> list[Input]:
+    """The inputs of a block in the order in which they are first read.
+
+    Its own outputs are left out, and what its init alone reads, which comes last.
+    """
+    body = {n.buffer for n in walk(block.body) if type(n) is Load}
+    sizes = extents(block)
+    found: dict[Buffer, list[tuple[Expr, ...]]] = {}
+    for region in _read(block):
+        if region.buffer in body:
+            found.setdefault(region.buffer, []).append(tuple(r.min for r in region.ranges))
+    variables = [i.var for i in block.iters]
+    return [_input(b, accesses, variables, sizes) for b, accesses in found.items()]
+
+
+def _read(block: Block) -> list[Region]:
+    """The regions that a block reads of what it does not write."""
+    written = region_buffers(block.writes)
+    return [r for r in block.reads if r.buffer not in written]
+
+
+def _input(
+    buffer: Buffer,
+    accesses: list[tuple[Expr, ...]],
+    variables: list[Var],
+    sizes: Mapping[Var, int],
+) -> Input:
+    used = {n for a in accesses for e in a for n in walk(e) if type(n) is Var}
+    first = accesses[0]
+    at = _parted(joined(buffer, first), sizes)
+    same = all(tuple(map(key_of, a)) == tuple(map(key_of, first)) for a in accesses)
+    own = set(variables)
+    counted = Counter(n for e in at.indices for n in walk(e) if type(n) is Var)
+    plain = {
+        e: d
+        for d, e in enumerate(at.indices)
+        if same and type(e) is Var and e in own and counted[e] == 1
+    }
+    indexing = [v for v in variables if v in used]
+    strides = {v: _stride(buffer, at, v) for v in indexing}
+    for a in accesses[1:]:
+        other = _parted(joined(buffer, a), sizes)
+        for v in indexing:
+            if _stride(buffer, other, v) != strides[v]:
+                strides[v] = None
+    return Input(buffer, at, frozenset(indexing), plain, strides)
+
+
+def _parted(at: Joined, sizes: Mapping[Var, int]) -> Joined:
+    """An access with each number of two digits, whose `sizes` make the dimension, as two of them.
+
+    W[g * 8 + l, k], of shape (32, 16), g < 4, l < 8   ->   W[g, l, k], of shape (4, 8, 16)
+    """
+    parts: list[tuple[Dim, Expr, tuple[int, ...]]] = []
+    for n, e, dims in zip(at.shape, at.indices, at.dims, strict=True):
+        high, low = two_digits(e, sizes) or (None, None)
+        if high is not None and low is not None and n == sizes[high] * sizes[low]:
+            parts += [(sizes[high], high, dims), (sizes[low], low, dims)]
+        else:
+            parts.append((n, e, dims))
+    return Joined(*zip(*parts, strict=True)) if len(parts) > len(at.shape) else at
+
+
+def _stride(buffer: Buffer, at: Joined, var: Var) -> int | None:
+    """Elements by which an access moves when `var` advances by one."""
+    total = 0
+    step = 1
+    for d in range(len(at.indices) - 1, -1, -1):
+        # The digits of one dimension follow each other: their steps go on from the last one's.
+        if buffer.strides is not None and at.dims[d : d + 1] != at.dims[d + 1 : d + 2]:
+            step = buffer.strides[at.dims[d][-1]]
+        coefficient = _coefficient(at.indices[d], var)
+        if coefficient is None:
+            return None
+        total += coefficient * step
+        extent = at.shape[d]
+        step *= extent if isinstance(extent, int) else 1
+    return total
+
+
+def _coefficient(index: Expr, var: Var) -> int | None:
+    """By how much an index grows when `var` does by one; `None` where that is not constant."""
+    if index is var:
+        return 1
+    if var not in free_vars(index):
+        return 0
+    parts = linear(index, [var])
+    found = None if parts is None else parts.coefficients.get(var, 0)
+    return found if isinstance(found, int) else None
+
+
+def output_of(block: Block) -> Input | None:
+    """How a block indexes its output; `None` where it has several."""
+    buffers = region_buffers(block.writes)
+    if len(buffers) != 1:
+        return None
+    accesses = [tuple(r.min for r in region.ranges) for region in block.writes]
+    return _input(buffers.pop(), accesses, [i.var for i in block.iters], {})
+
+
+def spatial(block: Block) -> list[Var]:
+    return [i.var for i in block.iters if i.kind is IterKind.SPATIAL]
+
+
+def reduced(block: Block) -> list[Var]:
+    return [i.var for i in block.iters if i.kind is IterKind.REDUCE]
+
+
+def matched(planned: Block, block: Block) -> dict[Var, Var]:
+    """The iteration variables of `block` by those of `planned`, which iterates alike."""
+    return {i.var: mine.var for i, mine in zip(planned.iters, block.iters, strict=True)}
+
+
+def extents(block: Block) -> dict[Var, int]:
+    """The extents of a block's iteration variables in a concrete program."""
+    return {i.var: i.extent for i in block.iters if isinstance(i.extent, int)}
+
+
+def is_injective(block: Block) -> bool:
+    """Whether a block is spatial and has one output, of which each element is written once."""
+    kinds = {i.kind for i in block.iters}
+    return kinds <= {IterKind.SPATIAL} and len(region_buffers(block.writes)) == 1
+
+
+def is_ordered(block: Block) -> bool:
+    """Whether a block has iterations that run in their order alone."""
+    return any(i.kind is IterKind.OPAQUE for i in block.iters)
+
+
+def is_expensive(block: Block) -> bool:
+    """Whether the block calls functions that cost tens of instructions an element."""
+    return any(type(n) is Call and n.fn in EXPENSIVE for n in walk(block.body))
+
+
+def divides(block: Block) -> bool:
+    """Whether the block divides floats, which takes as long as a dozen products."""
+    return any(type(n) is Binary and n.op is Op.DIV for n in walk(block.body))
+
+
+def has_guard(block: Block) -> bool:
+    """Whether the block chooses between values, as padding does."""
+    return any(type(n) is Select for n in walk(block.body))
+
+
+def loads(block: Block, buffer: Buffer) -> int:
+    """In how many places a block reads a buffer."""
+    return sum(1 for n in walk(block.body) if type(n) is Load and n.buffer is buffer)
+
+
+def reuses(block: Block) -> bool:
+    """Whether a reduction reads elements of an input for several of its results."""
+    if match_reduction(block) is None or not has_reduction(block):
+        return False
+    sizes = extents(block)
+    wide = {v for v in spatial(block) if sizes.get(v, 2) > 1}
+    return any(wide - i.used for i in inputs_of(block)) or _slides(block)
+
+
+def _slides(block: Block) -> bool:
+    """Whether an index of an input mixes a spatial and a reduced variable, as windows do."""
+    inner = set(reduced(block))
+    outer = set(spatial(block))
+    for region in block.reads:
+        for r in region.ranges:
+            used = {n for n in walk(r.min) if type(n) is Var}
+            if used & inner and used & outer:
+                return True
+    return False
+
+
+def vector_choices(block: Block) -> list[Var]:
+    """The spatial variables along which a reduction can be vectorised, best first.
+
+    Along each, every input is contiguous, or the same for all lanes, or can be packed to be
+    contiguous, or takes every second element or so, which a few shuffles pick out of vectors; the
+    first choices also write contiguously.
+    """
+    out = output_of(block)
+    if out is None:
+        return []
+    sizes = extents(block)
+    reading = inputs_of(block)
+    low = low_digits(block)
+    beside = math.prod(n for v, n in low.items() if out.strides[v] == 1)
+    good: list[tuple[int, Var]] = []
+    possible: list[tuple[int, Var]] = []
+    for v in spatial(block):
+        step = out.strides.get(v)
+        if sizes.get(v, 1) < 2 or v in low or (step == beside and beside & (beside - 1)):
+            continue  # pairs of vectors interleave, and pairs of those
+        fits = all(
+            v not in i.used or is_near(i, v) or (v in i.plain and worth_packing(block, i))
+            for i in reading
+        )
+        if not fits:
+            continue
+        (good if step == beside else possible).append((packed_for(block, v), v))
+    ordered = [v for _, v in sorted(good, key=lambda x: x[0])]
+    return ordered + [v for _, v in sorted(possible, key=lambda x: x[0])]
+
+
+def packed_for(block: Block, var: Var) -> int:
+    """How many inputs do not lie side by side along a variable."""
+    return sum(1 for i in inputs_of(block) if var in i.used and i.strides[var] != 1)
+
+
+def low_digits(block: Block) -> dict[Var, int]:
+    """The `last_digits` of numbers at which no input is read, and their extents.
+
+    Of `Y[i, h * 2 + l] += X[i, h] * W[l]` it is `l`: elements lie side by side for all of it
+    together.
+    """
+    read = {key_of(e) for r in _read(block) for e in (x.min for x in r.ranges)}
+    return {v: n for v, (e, n) in _digits(block).items() if key_of(e) not in read}
+
+
+def grouped(block: Block) -> dict[Var, int]:
+    """The `last_digits` of numbers at which an input is read, and their extents.
+
+    Of `Y[g * 8 + l] += X[g * 8 + k] * W[g * 8 + l, k]` it is `l`: a group is cut without remainder.
+    """
+    low = low_digits(block)
+    return {v: n for v, n in last_digits(block).items() if v not in low}
+
+
+def last_digits(block: Block) -> dict[Var, int]:
+    """The last variables of output indices that are numbers of several digits, and their extents.
+
+    Of `Y[i, h * 2 + l]` it is `l`.
+    """
+    return {v: n for v, (_, n) in _digits(block).items()}
+
+
+def _digits(block: Block) -> dict[Var, tuple[Expr, int]]:
+    """The last digits with their numbers and extents."""
+    out = output_of(block)
+    if out is None:
+        return {}
+    sizes = extents(block)
+    return {
+        v: (e, sizes[v])
+        for e in out.at.indices
+        for v in spatial(block)
+        if type(e) is not Var and sizes.get(v, 1) > 1 and _coefficient(e, v) == 1
+    }
+
+
+def is_near(source: Input, var: Var) -> bool:
+    """Whether an input is contiguous along a variable, or takes every second element or so."""
+    stride = source.strides.get(var)
+    if stride is None or not source.at.shape:  # a single element lies along nothing
+        return False
+    row = source.at.shape[-1]
+    if not isinstance(row, int):
+        return False
+    return stride == 1 or 1 < stride <= min(NEAR, row - 1)
+
+
+def worth_packing(block: Block, source: Input) -> bool:
+    """Whether to pack an input in the order of its use: it is used often, or packed ahead."""
+    return source.buffer.constant or reuse(block, source) >= WORTH_PACKING
+
+
+def reuse(block: Block, source: Input) -> int:
+    """For how many results each element of an input is read."""
+    sizes = extents(block)
+    total = 1
+    for v in spatial(block):
+        total *= 1 if v in source.used else sizes[v]
+    return total
+
+
+def consumers(func: Func, block: Block) -> list[Block]:
+    return readers_of(func, region_buffers(block.writes), but=block.label)
+
+
+def in_order(func: Func) -> list[Block]:
+    return list(blocks_in(func.body))

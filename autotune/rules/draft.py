@@ -1,0 +1,107 @@
+"""What sketch rules work on: a symbolic schedule, and what they choose for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import ScheduleError
+from ...schedule import Schedule
+from ...schedule.find import blocks_in, find_block
+from ...target import Target
+from ...tir.ir import Block, Expr, Func, Label, Var
+
+MAP_OUTER: dict[str, Callable[[Schedule, Var], None]] = {"cpu": Schedule.parallel}
+"""How a kind of target runs the iterations of an outermost loop."""
+
+
+@dataclass(eq=False)
+class Draft:
+    """A symbolic schedule that rules work on, and the limits that they put on its decisions.
+
+    Labels of blocks and variables of loops stay valid in copies: a rule looks at the program as it
+    is scheduled so far, decides, and goes on. `handoff` is what one step of a rule leaves for a
+    later one, by block.
+    """
+
+    schedule: Schedule
+    target: Target
+    prune: list[tuple[str, Expr]] = field(default_factory=list)
+    handoff: dict[Label, Any] = field(default_factory=dict)
+
+    @property
+    def func(self) -> Func:
+        """The program as it is scheduled so far."""
+        return self.schedule.func
+
+    def block(self, label: Label) -> Block:
+        """A block of the program as it is scheduled so far."""
+        return find_block(self.func, label)
+
+    def handle(self, label: Label) -> Label:
+        """A block as the schedule's steps take it: one of the original program is asked for."""
+        for position, block in enumerate(blocks_in(self.schedule.original.body)):
+            if block.label is label:
+                return self.schedule.get_block(position)
+        return label
+
+    def copy(self) -> Draft:
+        """An independent draft in the same state, with the same decision variables."""
+        return Draft(self.schedule.copy(), self.target, list(self.prune), dict(self.handoff))
+
+    def map_outer(self, *loops: Var) -> Var:
+        """Spread the iterations of the outermost loops over what the target runs at once.
+
+        The loops follow each other inwards; the one loop made of them is returned.
+        """
+        loop = self.schedule.fuse(*loops) if len(loops) > 1 else loops[0]
+        MAP_OUTER[self.target.kind](self.schedule, loop)
+        return loop
+
+    def limit(self, name: str, condition: bool | Expr) -> None:
+        """Call rows hopeless for which `condition` does not hold.
+
+        Raises `ScheduleError` where it holds for none.
+        """
+        if isinstance(condition, Expr):
+            self.prune.append((name, condition))
+        elif not condition:
+            raise ScheduleError("no candidate is worth measuring: {0}", name)
+
+
+Step = Callable[[Draft], None]
+"""A part of a rule that changes a draft. Raises `ScheduleError` where it cannot."""
+
+Option = bool | int | str | tuple["Option", ...]
+
+
+@dataclass(frozen=True)
+class RuleChoice:
+    """A rule and the options that it decided on, by name.
+
+    Options count variables and inputs by their positions in a block, never by the names of tensors:
+    the same choice for another size of a program, or under other names, is equal.
+    """
+
+    rule: str
+    options: tuple[tuple[str, Option], ...] = ()
+
+    @staticmethod
+    def of(rule: str, **options: Option) -> RuleChoice:
+        return RuleChoice(rule, tuple(sorted(options.items())))
+
+    def __str__(self) -> str:
+        values = ", ".join(f"{name}={_option_text(value)}" for name, value in self.options)
+        return f"{self.rule}({values})" if values else self.rule
+
+
+def _option_text(value: Option) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_option_text, value))}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def generator_of(choices: Iterable[RuleChoice]) -> str:
+    """The choices that make a sketch, as text."""
+    return "+".join(map(str, choices))

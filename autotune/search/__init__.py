@@ -1,0 +1,1 @@
+"""Rows of decisions: drawn, ranked, and told what became of them."""

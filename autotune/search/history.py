@@ -1,0 +1,121 @@
+"""What the database knows of a program: warms a search, and what is left of a killed session."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime
+
+from ...errors import ScheduleError
+from ...schedule import Trace
+from ...tuning_db import TuningDatabase
+from ...tuning_db.values import (
+    Measurement,
+    Outcome,
+    ScheduleRecord,
+    Session,
+    TargetRecord,
+    Toolchain,
+    Workload,
+)
+from ..budget import running
+from ..model.cost_model import CostModel
+from ..model.estimate import FEATURES
+from ..result import BestResult
+from .replay import Replays
+from .search import Observation, trace_key
+
+_log = logging.getLogger(__name__)
+_OCTAVES = 100.0
+_LARGEST_FEATURE = 1e30
+
+
+def known(
+    database: TuningDatabase,
+    workload: Workload,
+    target: TargetRecord,
+    toolchain: Toolchain,
+    without: Collection[str] = (),
+) -> list[Observation]:
+    """One observation for each schedule that was measured before, with its fastest sample if any.
+
+    Of comparable targets and toolchains. Schedules that cannot be read are left out with a warning,
+    and so are those (ids) in `without`, which were found not to apply.
+    """
+    generations = {t.id: t.generation for t in database.records(Toolchain)}
+    groups: dict[str, tuple[ScheduleRecord, list[Measurement]]] = {}
+    for measured, schedule in database.history(workload=workload.id, target=target):
+        generation = generations.get(measured.toolchain)
+        if generation == toolchain.generation and schedule.id not in without:
+            groups.setdefault(schedule.id, (schedule, []))[1].append(measured)
+    return list(_observations(groups.values()))
+
+
+def best_known(
+    database: TuningDatabase,
+    workload: Workload,
+    target: TargetRecord,
+    toolchain: Toolchain,
+    tolerance: float | None = None,
+    *,
+    replays: Replays,
+) -> BestResult | None:
+    """The best checked schedule in the database; `tolerance` as for `TuningDatabase.best`.
+
+    One that does not apply to the program of `replays` is set aside with a warning.
+    """
+    best = database.best(workload.id, target, toolchain, tolerance=tolerance, applies=replays)
+    replays.warn(database.location)
+    if best is None or best.measurement is None or best.seconds is None or best.pinned:
+        return None
+    trace = Trace.from_json(best.schedule.trace)
+    return BestResult(best.seconds, trace, best.schedule.id, best.measurement.id, best.contest)
+
+
+def features_of(measured: Measurement) -> tuple[float, ...] | None:
+    """The features of a measurement, if a model can learn from them.
+
+    They are of this version, and of a size that the estimate gives: log2 of seconds comes first.
+    """
+    features = measured.features
+    if features is None or measured.feature_version != CostModel.feature_version:
+        return None
+    if len(features) != len(FEATURES) or not abs(features[0]) < _OCTAVES:
+        return None
+    sensible = all(math.isfinite(v) and abs(v) < _LARGEST_FEATURE for v in features)
+    return features if sensible else None
+
+
+def used(database: TuningDatabase, sessions: Sequence[Session]) -> tuple[int, float]:
+    """Trials and seconds that sessions which ran together have used of their budget.
+
+    Their trials are the schedules that they measured: finals measure some of them again. Times in
+    which none was running are left out.
+    """
+    trials, times = 0, list[datetime]()
+    for session in sessions:
+        measured = database.measurements(session=session.id)
+        trials += len({m.schedule for m in measured})
+        times += [session.started, *(m.created for m in measured), session.heartbeat]
+    return trials, running(times)
+
+
+def _observations(
+    groups: Iterable[tuple[ScheduleRecord, list[Measurement]]],
+) -> Iterator[Observation]:
+    for schedule, measurements in groups:
+        try:
+            trace = Trace.from_json(schedule.trace)
+        except ScheduleError as error:
+            _log.warning("the schedule %.12s cannot be read: %s", schedule.id, error)
+            continue
+        if any(None in decision for decision in trace.decisions.values()):
+            _log.warning("the schedule %.12s leaves decisions open", schedule.id)
+            continue
+        ran = [m for m in measurements if m.outcome is Outcome.OK]
+        outcome = Outcome.OK if ran else measurements[0].outcome
+        seconds = min((s for m in ran for s in m.samples), default=None)
+        rows = map(features_of, measurements)
+        features = next((row for row in rows if row), ())
+        yield Observation(trace_key(trace), trace, features, outcome, seconds)

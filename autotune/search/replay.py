@@ -1,0 +1,82 @@
+"""Schedules of records on a program: which apply, and why the others do not.
+
+A record may come from elsewhere: its trace may be of a newer version, name a primitive that is not
+there, or be refused by one. Such a record is set aside, and the next best takes its place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from ...errors import ScheduleError, TilewrightError
+from ...schedule import Schedule, Trace
+from ...tir.ir import Func
+from ...tuning_db.values import ScheduleRecord
+
+_log = logging.getLogger(__name__)
+_NAMED = 3
+_WIDEST = 160
+
+
+class Replays:
+    """What `TuningDatabase.best` asks whether a schedule applies to `func`; keeps the answers.
+
+    `unfit` are schedules (ids) that are known not to be of use, and why. `refused` are all that
+    are not, with their reasons.
+    """
+
+    def __init__(self, func: Func, unfit: Mapping[str, str] | None = None) -> None:
+        self.refused: dict[str, str] = {}
+        self._func = func
+        self._unfit = unfit or {}
+        self._applied: dict[str, Schedule] = {}
+        self._told: set[str] = set(self._unfit)
+
+    def __call__(self, record: ScheduleRecord) -> str | None:
+        """Why a schedule does not apply, `None` if it does."""
+        reason = self._unfit.get(record.id)
+        if reason is None:
+            try:
+                self.schedule(record)
+            except ScheduleError as error:
+                reason = brief(error)
+        if reason is not None:
+            self.refused[record.id] = reason
+        return reason
+
+    def schedule(self, record: ScheduleRecord) -> Schedule:
+        """The program, scheduled as a record says. Raises `ScheduleError` if it does not apply."""
+        if record.id not in self._applied:
+            try:
+                self._applied[record.id] = Trace.from_json(record.trace).apply(self._func)
+            except ScheduleError:
+                raise
+            except (TilewrightError, RecursionError) as error:
+                raise ScheduleError("{0}: {1}", type(error).__name__, brief(error)) from error
+        return self._applied[record.id]
+
+    def warn(self, location: str) -> None:
+        """Say once which schedules of a database were set aside, but for those known before."""
+        new = {id: why for id, why in self.refused.items() if id not in self._told}
+        if not new:
+            return
+        self._told.update(new)
+        named = [f"schedule {id:.12}: {why}" for id, why in new.items()][:_NAMED]
+        more = f"; and {len(new) - _NAMED} more" if len(new) > _NAMED else ""
+        _log.warning(
+            "%s: set aside %d of the best schedules in %s, which do not apply: %s%s",
+            self._func.name,
+            len(new),
+            location,
+            "; ".join(named),
+            more,
+        )
+
+
+def brief(error: BaseException) -> str:
+    """The first line of what an error says, and its hint; each cut where it is long."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    hints = [line.strip() for line in lines[1:] if line.startswith("  hint: ")][:1]
+    cut = (line if len(line) <= _WIDEST else f"{line[:_WIDEST]} ..." for line in (lines[0], *hints))
+    return "; ".join(cut)

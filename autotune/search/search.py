@@ -1,0 +1,403 @@
+"""The search: asked for candidates, told what became of them; it measures nothing itself.
+
+Rows of all sketches are scored as arrays by the cost model. A batch takes the best predicted rows,
+spread over different tiles, and a share of random ones; the rows are redrawn around the best ones
+measured after every batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from ...schedule import Trace
+from ...target import Target
+from ...tir.ir import Func
+from ...tuning_db.values import Outcome
+from ..garbage import collected_later
+from ..model.base_model import SHIPPED, named
+from ..model.cost_model import CostModel, Measured
+from ..model.estimate import FEATURES, Estimator
+from ..model.profile import Visit, profile
+from .candidates import Rows, Rowspace, decided, row_keys
+from .sketch import Sketch, sketches
+
+MIN_POOL = 2000
+"""Rows of a sketch that are looked at, at least, where there are so many."""
+ELITE = 256
+"""Rows that children are drawn from, of all sketches together."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A schedule to measure. `predicted` is log2 of seconds; `key` identifies the trace."""
+
+    sketch: int
+    row: tuple[int, ...]
+    trace: Trace
+    features: tuple[float, ...]
+    predicted: float
+    key: str
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What became of a schedule. `features` may be empty: then the models do not learn from it.
+
+    `seconds` is its fastest sample: what disturbs a sample makes it slower, and schedules that
+    could not win have few.
+    """
+
+    key: str
+    trace: Trace
+    features: tuple[float, ...]
+    outcome: Outcome
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """`pool` rows are scored at a time, of each sketch as many and `MIN_POOL` at least.
+
+    `children` are drawn after each batch from the `ELITE` rows predicted best. A batch is drawn
+    from the `among` rows predicted best: one that is predicted x octaves slower than another is
+    exp(x / `temperature`) times less likely (0: they are taken in their order). `random` is the
+    share of a batch drawn from all rows predicted at most `explored` octaves slower than the best:
+    what takes ten times as long costs more than all the rest of a batch, and wins nothing.
+    `model=False` searches by the analytic estimate alone. `base` is the model that is right before
+    anything is measured: the shipped one, a file of `tilewright model train`, or none.
+    """
+
+    pool: int = 16000
+    children: int = 4000
+    among: int = 512
+    temperature: float = 0.04
+    random: float = 0.1
+    explored: float = 2.0
+    model: bool = True
+    base: str | None = SHIPPED
+
+
+@dataclass
+class _Pool:
+    """The rows of one sketch under consideration: their features, margins and predictions.
+
+    Behind the features are the number of the sketch and the decisions, see `decided`. The scores
+    are the predictions, worse where a row may fail.
+    """
+
+    number: int
+    space: Rowspace
+    estimator: Estimator
+    rows: Rows
+    features: np.ndarray
+    margin: np.ndarray
+    predicted: np.ndarray
+    scores: np.ndarray
+    keys: set[bytes] = field(default_factory=set)
+
+    def keep(self, which: np.ndarray) -> None:
+        """Forget all rows but `which`, a mask or places."""
+        self.rows, self.features = self.rows[which], self.features[which]
+        self.margin, self.predicted = self.margin[which], self.predicted[which]
+        self.scores = self.scores[which]
+
+
+class Search:
+    """Ask/tell search over the sketches of a program. Deterministic for a seed.
+
+    With `algebra` over those too that compute by other algebra.
+    """
+
+    @collected_later()
+    def __init__(
+        self,
+        func: Func,
+        target: Target,
+        *,
+        seed: int = 0,
+        config: SearchConfig | None = None,
+        made: Sequence[Sketch] | None = None,
+        known: Sequence[Observation] = (),
+        algebra: bool = False,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.config = config or SearchConfig()
+        self.target = target
+        self.sketches = tuple(made) if made is not None else sketches(func, target, algebra=algebra)
+        self.base = named(self.config.base) if self.config.model else None
+        self.model = CostModel(seed, self.base)
+        self.seconds_in_model = 0.0
+        self._clock = clock
+        self._rng = np.random.default_rng(seed)
+        self._asked: set[str] = set()
+        self._observed: list[Observation] = []
+        self._width = 1 + max((len(s.variables) for s in self.sketches), default=0)
+        self._suggested: list[tuple[int, tuple[int, ...]]] = []
+        self._told: list[tuple[float, ...]] = []
+        self._seconds: list[float] = []
+        self._fitted = True
+        self._pools: list[_Pool] = []
+        visits: dict[object, Visit] = {}
+        for sketch in self.sketches:
+            space = Rowspace(sketch)
+            read = profile(sketch.func, sketch.variables, sketch.space.bounds, visits)
+            rows, none = np.empty((0, len(sketch.variables)), dtype=np.int64), np.empty(0)
+            features = np.empty((0, len(FEATURES) + self._width), dtype=np.float32)
+            estimator = Estimator(read, target)
+            self._pools.append(
+                _Pool(len(self._pools), space, estimator, rows, features, none, none, none)
+            )
+        self._share = max(MIN_POOL, self.config.pool // len(self._pools))
+        for pool in self._pools:
+            self._add(pool, pool.space.sample(self._rng, self._share))
+        if known:
+            self.tell(known)
+
+    @property
+    def best(self) -> Observation | None:
+        """The fastest schedule told of so far."""
+        timed = [o for o in self._observed if o.outcome is Outcome.OK and o.seconds is not None]
+        return min(timed, key=lambda o: o.seconds or 0.0) if timed else None
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every candidate of every sketch has been asked for."""
+        return all(len(p.rows) == 0 for p in self._pools)
+
+    def relate(self, measured: Measured) -> None:
+        """Have the model learn from measurements of other programs as well."""
+        if self.config.model and len(measured):
+            self.model.relate(measured)
+            self._fitted = False
+            self._fit()
+
+    def suggest(self, rows: Sequence[tuple[int, tuple[int, ...]]]) -> None:
+        """Have rows of sketches, these by position, in the next batch: in half of it at most."""
+        for s, row in rows:
+            self._add(self._pools[s], np.array([row], dtype=np.int64))
+        self._suggested = list(rows)
+
+    def ask(self, count: int) -> list[Candidate]:
+        """At most `count` new candidates, drawn as `SearchConfig` says.
+
+        Suggested ones come first, then the best predicted.
+        """
+        if count < 1:
+            return []
+        self._fit()
+        batch: list[Candidate] = []
+        taken: dict[int, list[int]] = {}
+        order = self._ranked(count)
+        limit = min((p.scores.min() for p in self._pools if len(p.scores)), default=0.0)
+        limit += self.config.explored
+        for s, row in self._suggested:
+            if 2 * len(batch) >= count:
+                break
+            for found in np.flatnonzero((self._pools[s].rows == row).all(axis=1)):
+                self._take(batch, taken, s, int(found))
+        self._suggested = []
+        greedy = count - int(self._rng.binomial(count, self.config.random)) if count > 1 else 1
+        self._fill(batch, taken, order, greedy)
+        for _ in range(8 * count):
+            if len(batch) >= count:
+                break
+            s = int(self._rng.integers(len(self._pools)))
+            near = np.flatnonzero(self._pools[s].scores <= limit)
+            if len(near):
+                self._take(batch, taken, s, int(self._rng.choice(near)))
+        self._fill(batch, taken, order, count)
+        for s, gone in taken.items():
+            self._drop(self._pools[s], gone)
+        return batch
+
+    def _ranked(self, count: int) -> list[tuple[int, int]]:
+        """Sketches and rows of them, of those predicted best, in an order to take them in."""
+        scores = np.concatenate([p.scores for p in self._pools])
+        places = _smallest(scores, max(self.config.among, 8 * count))
+        places = places[drawn(scores[places], self.config.temperature, self._rng)]
+        ends = np.cumsum([len(p.scores) for p in self._pools])
+        pools = np.searchsorted(ends, places, side="right")
+        rows = places - (ends - [len(p.scores) for p in self._pools])[pools]
+        return list(zip(pools.tolist(), rows.tolist(), strict=True))
+
+    def _fill(
+        self,
+        batch: list[Candidate],
+        taken: dict[int, list[int]],
+        order: list[tuple[int, int]],
+        count: int,
+    ) -> None:
+        """Take rows in their order until there are `count`."""
+        for s, r in order:
+            if len(batch) >= count:
+                break
+            self._take(batch, taken, s, r)
+
+    def tell(self, observations: Sequence[Observation]) -> None:
+        """Learn from outcomes, and redraw the rows around the best."""
+        self.learn(observations)
+        for _ in self.explore():
+            pass
+
+    def learn(self, observations: Sequence[Observation]) -> None:
+        """Learn from outcomes, when there is something to ask again."""
+        for o in observations:
+            self._asked.add(o.key)
+            if o.features:
+                seconds = o.seconds if o.outcome is Outcome.OK else None
+                self._told.append((*o.features, *self._decided(o.trace)))
+                self._seconds.append(math.inf if seconds is None else seconds)
+        self._observed.extend(observations)
+        self._fitted = False
+
+    def explore(self) -> Iterator[None]:
+        """Add children of the rows predicted best, where a space is too large to hold whole.
+
+        Sketches have as many as they have of the best rows of all. In steps of one sketch each, so
+        that something else may be done in between.
+        """
+        self._fit()
+        elite = _smallest(np.concatenate([p.scores for p in self._pools]), ELITE)
+        first = 0
+        for pool in self._pools:
+            last = first + len(pool.rows)
+            own = elite[(first <= elite) & (elite < last)] - first
+            first = last
+            if pool.space.size > self._share and len(own):
+                parents = pool.rows[own]
+                self._evolve(pool, parents, self.config.children * len(own) // len(elite))
+                yield
+
+    def _fit(self) -> None:
+        """Bring the model and the scores up to what was observed."""
+        if self._fitted:
+            return
+        self._fitted = True
+        start = self._clock()
+        if self.config.model:
+            rows = np.array(self._told).reshape(-1, len(FEATURES) + self._width)
+            self.model.fit(rows, np.array(self._seconds))
+            features = np.concatenate([p.features for p in self._pools])
+            predicted = self.model.predict(
+                features, np.concatenate([p.margin for p in self._pools])
+            )
+            scores = predicted + self.model.penalty(features)
+            last = 0
+            for pool in self._pools:
+                own = slice(last, last := last + len(pool.rows))
+                pool.predicted, pool.scores = predicted[own], scores[own]
+        self.seconds_in_model += self._clock() - start
+
+    @cached_property
+    def _opened(self) -> dict[str, int]:
+        """The sketches by the keys of their traces."""
+        return {trace_key(s.trace): n for n, s in enumerate(self.sketches)}
+
+    def _decided(self, trace: Trace) -> tuple[float, ...]:
+        """A trace as `decided` has it; nothing is known of one that is of no sketch."""
+        sketch = self._opened.get(trace_key(trace.opened()))
+        if sketch is None:
+            return (math.nan,) * self._width
+        row = [v for decision in trace.decisions.values() for v in decision]
+        return tuple(decided(sketch, np.array([row], dtype=np.int64), self._width)[0].tolist())
+
+    def _take(self, batch: list[Candidate], taken: dict[int, list[int]], s: int, r: int) -> None:
+        pool = self._pools[s]
+        if r in taken.get(s, ()):
+            return
+        row = tuple(int(v) for v in pool.rows[r])
+        trace = self.sketches[s].trace.with_row(row)
+        key = trace_key(trace)
+        taken.setdefault(s, []).append(r)
+        if key in self._asked:
+            return
+        self._asked.add(key)
+        features = tuple(float(v) for v in pool.features[r, : len(FEATURES)])
+        batch.append(Candidate(s, row, trace, features, float(pool.predicted[r]), key))
+
+    def _add(self, pool: _Pool, rows: Rows) -> None:
+        """Put new rows into a pool."""
+        keys = row_keys(rows)
+        fresh = [n for n, key in enumerate(keys) if key not in pool.keys]
+        if not fresh:
+            return
+        pool.keys.update(keys)
+        new = rows[fresh]
+        features = np.hstack([pool.estimator(new).features, decided(pool.number, new, self._width)])
+        start = self._clock()
+        margin = self.model.margin(features)
+        predicted = self.model.predict(features, margin)
+        scores = predicted + self.model.penalty(features)
+        self.seconds_in_model += self._clock() - start
+        pool.rows = np.concatenate([pool.rows, new])
+        pool.features = np.concatenate([pool.features, features])
+        pool.margin = np.concatenate([pool.margin, margin])
+        pool.predicted = np.concatenate([pool.predicted, predicted])
+        pool.scores = np.concatenate([pool.scores, scores])
+
+    def _drop(self, pool: _Pool, gone: list[int]) -> None:
+        keep = np.ones(len(pool.rows), dtype=np.bool_)
+        keep[gone] = False
+        pool.keep(keep)
+
+    def _evolve(self, pool: _Pool, parents: Rows, children: int) -> None:
+        self._add(pool, pool.space.mutate(self._rng, parents, children))
+        if len(pool.rows) > 2 * self._share:
+            order = np.argsort(pool.scores, kind="stable")
+            # What is forgotten may be drawn again; what was asked for may not, and stays known.
+            pool.keys.difference_update(row_keys(pool.rows[order[self._share :]]))
+            pool.keep(order[: self._share])
+
+
+def drawn(scores: np.ndarray, temperature: float, rng: np.random.Generator) -> np.ndarray:
+    """The positions of scores, the least first and the others by chance, the less the likelier.
+
+    An order that Boltzmann's distribution draws without replacement (Gumbel's way). What is
+    predicted best of very many has the largest errors in its favour, and is much alike.
+    """
+    order = np.argsort(scores, kind="stable")
+    luck = temperature * rng.gumbel(size=len(order))
+    luck[:1] = math.inf
+    return order[np.argsort(scores[order] - luck, kind="stable")]
+
+
+def _smallest(scores: np.ndarray, count: int) -> np.ndarray:
+    """The positions of the `count` smallest scores, in order; of equal ones the first."""
+    if len(scores) <= count:
+        return np.arange(len(scores))
+    limit = np.partition(scores, count - 1)[count - 1]
+    below = np.flatnonzero(scores < limit)
+    equal = np.flatnonzero(scores == limit)[: count - len(below)]
+    return np.sort(np.concatenate([below, equal]))
+
+
+def trace_key(trace: Trace) -> str:
+    """A digest of what a trace does."""
+    return hashlib.sha256(trace.to_json(notes=False).encode()).hexdigest()
+
+
+def default_trace(func: Func, target: Target, *, seed: int = 0) -> Trace:
+    """The schedule that the analytic estimate likes best: no measurement, no learned model."""
+    search = Search(
+        func, target, seed=seed, config=SearchConfig(model=False, random=0.0, temperature=0.0)
+    )
+    return search.ask(1)[0].trace
+
+
+def model_trace(func: Func, target: Target, *, seed: int = 0, base: str = SHIPPED) -> Trace:
+    """The schedule that the base model likes best: no measurement of this program.
+
+    The analytic estimate chooses where there is no usable shipped model; `base` as in
+    `SearchConfig`.
+    """
+    search = Search(
+        func, target, seed=seed, config=SearchConfig(random=0.0, temperature=0.0, base=base)
+    )
+    return search.ask(1)[0].trace

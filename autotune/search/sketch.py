@@ -1,0 +1,140 @@
+"""Sketches: schedules whose decisions are open.
+
+A sketch is scheduled once with symbolic extents. A candidate is a row of integers, one for each
+variable of the sketch's space; the constraints that the primitives recorded say which rows are
+legal, `prune` which of them are worth a measurement.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ...errors import ScheduleError, TuningError
+from ...schedule import Schedule, Trace
+from ...schedule.primitive import find_primitive
+from ...schedule.require import Space
+from ...target import Target
+from ...tir.ir import Expr, Func, Var
+from ..garbage import collected_later
+from ..rules.draft import Draft, RuleChoice, Step, generator_of
+from ..rules.user_rules import drafts_by_own_rules
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """A trace with open decisions, and the symbolically scheduled program.
+
+    Rows of `space.bounds` (the variables in the order of the trace's decisions) are its candidates.
+    `choices` identify it among the sketches of a program, and the same sketch among those of
+    another size; `name` is for people.
+    """
+
+    name: str
+    choices: tuple[RuleChoice, ...]
+    trace: Trace
+    func: Func
+    space: Space
+    prune: tuple[tuple[str, Expr], ...]
+
+    @staticmethod
+    def of(schedule: Schedule, name: str) -> Sketch:
+        """A symbolic schedule as a sketch. Raises `TuningError` where it is none."""
+        if schedule.space is None:
+            raise TuningError(
+                "sketch {0} has no open decisions: its schedule is not symbolic",
+                name,
+                hint="start it with Schedule(func, symbolic=True)",
+            )
+        return Sketch(name, (RuleChoice(name),), schedule.trace, schedule.func, schedule.space, ())
+
+    @property
+    def generator(self) -> str:
+        """Its choices as text, which records of its schedules keep."""
+        return generator_of(self.choices)
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The modules that register the primitives of its trace, those of this package left out."""
+        homes = {find_primitive(step.op).home for step in self.trace}
+        return tuple(sorted(home for home in homes if home is not None))
+
+    @property
+    def variables(self) -> tuple[Var, ...]:
+        return tuple(self.space.bounds)
+
+
+@collected_later()
+def sketches(
+    func: Func,
+    target: Target,
+    only: Callable[[str], bool] | None = None,
+    *,
+    algebra: bool = False,
+) -> tuple[Sketch, ...]:
+    """The sketches of a concrete program, the most promising first; `only` says which,
+    by their generators.
+
+    Those of rules of the user's own come last. With `algebra`, also of programs that are the same
+    over the reals alone. A program for which no rule makes one is left as it is written, and a
+    warning says why.
+
+    Raises `ScheduleError` where `only` leaves none.
+    """
+    from ..rules import plans
+
+    made = []
+    refused: list[str] = []
+    drafts = _Drafts()
+    original = Draft(Schedule(func, symbolic=True), target)
+    for plan in plans(original, algebra=algebra):
+        if only is not None and not only(generator_of(plan.choices)):
+            continue
+        try:
+            draft = drafts.after(plan.start, plan.steps)
+        except ScheduleError as error:
+            refused.append(f"{plan.name}: {error}")
+            continue
+        sketch = Sketch.of(draft.schedule, plan.name)
+        made.append(replace(sketch, choices=plan.choices, prune=tuple(draft.prune)))
+    for choice, draft in drafts_by_own_rules(original):
+        if only is None or only(str(choice)):
+            sketch = Sketch.of(draft.schedule, choice.rule.rpartition(".")[2])
+            made.append(replace(sketch, choices=(choice,), prune=tuple(draft.prune)))
+    if not made and only is None:
+        _log.warning("no rule makes a schedule for %s: left as written", func.name)
+        _log.info("%s", "\n".join(refused))
+        made.append(Sketch.of(Schedule(func, symbolic=True), "written"))
+    if not made:
+        raise ScheduleError("no rule makes a schedule for {0}:\n{1}", func.name, "\n".join(refused))
+    return tuple(made)
+
+
+class _Drafts:
+    """Drafts by the steps that were applied to them. A shared beginning is made once."""
+
+    def __init__(self) -> None:
+        self._drafts: dict[tuple[Draft, tuple[Step, ...]], Draft | ScheduleError] = {}
+
+    def after(self, start: Draft, steps: tuple[Step, ...]) -> Draft:
+        """The draft after `steps`, not to be changed. Raises the `ScheduleError` of one of them."""
+        if not steps:
+            return start
+        key = (start, steps)
+        draft = self._drafts.get(key)
+        if draft is None:
+            draft = self._drafts[key] = self._applied(start, steps)
+        if isinstance(draft, ScheduleError):
+            raise draft
+        return draft
+
+    def _applied(self, start: Draft, steps: tuple[Step, ...]) -> Draft | ScheduleError:
+        try:
+            draft = self.after(start, steps[:-1]).copy()
+            steps[-1](draft)
+        except ScheduleError as error:
+            return error
+        return draft

@@ -1,0 +1,430 @@
+"""Transfer: what is known of other programs, and their schedules for other sizes, re-fitted.
+
+A record's trace is that of a sketch of its own program. The sketch of this program by the same
+choices of the same rules, or else the one whose steps are most alike, gives its decisions a place:
+each takes the nearest value that is possible here, and where the constraints refuse the row, the
+nearest good rows stand in.
+What comes out is ranked by the cost model, which has learned from the measurements of all sizes,
+and by how well the record did against what the model says of it. Nothing is measured.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from ...errors import ScheduleError, TilewrightError
+from ...schedule import Trace
+from ...schedule.arguments import Derived, Ref
+from ...target import Target
+from ...tir.ir import Func
+from ...tir.parser import parse
+from ...tuning_db import TuningDatabase
+from ...tuning_db.values import Measurement, Outcome, Relative, TargetRecord, Toolchain, Workload
+from ..model.base_model import SHIPPED, named
+from ..model.cost_model import CostModel, Floats, Measured
+from ..model.estimate import FEATURES, Estimator, Features, estimate
+from ..model.profile import profile
+from .candidates import Rows, Rowspace
+from .history import features_of
+from .search import Search
+from .sketch import Sketch, sketches
+
+_log = logging.getLogger(__name__)
+ALIKE = 0.6
+"""The share of steps that a record has in common with a sketch, at least."""
+NEAREST = 4
+"""Rows that stand in for one that is refused."""
+OPEN = 256
+"""Rows that are tried where decisions have no counterpart in the record."""
+LEARNED = 4096
+"""Measurements of other sizes that the model learns from: the newest."""
+SAMPLE = 1000
+"""Rows drawn from a sketch to see what may be expected of it."""
+HOPELESS = 2.0
+"""How much longer than the best of those a re-fitted schedule may be estimated to take."""
+
+
+@dataclass(frozen=True)
+class Refitted:
+    """A record's schedule on the sizes of this program.
+
+    `sketch` is its position among those given. `predicted` is log2 of seconds, to which `penalty`
+    comes where it may fail.
+    """
+
+    sketch: int
+    row: tuple[int, ...]
+    trace: Trace
+    features: tuple[float, ...]
+    predicted: float
+    penalty: float
+    source: Relative
+
+    @property
+    def score(self) -> float:
+        """How promising it is: less is better."""
+        return self.predicted + self.penalty
+
+
+@dataclass(frozen=True)
+class Transferred:
+    """The choice among re-fitted schedules, and the seconds that it is expected to take."""
+
+    trace: Trace
+    seconds: float
+    source: Relative
+
+
+def transferred(
+    func: Func,
+    target: Target,
+    database: TuningDatabase,
+    workload: Workload,
+    where: TargetRecord,
+    toolchain: Toolchain,
+) -> Transferred | None:
+    """The best schedule that records of other sizes give for a program; `None` if there is none."""
+    found = database.relatives(workload, where, toolchain)
+    if not found:
+        return None
+    made = _sketches(func, target, {r.schedule.generator for r in found})
+    measured = learned(database, workload, where, toolchain)
+    ranked = refit(made, found, target, model_of(measured))
+    if not ranked:
+        return None
+    best = ranked[0]
+    return Transferred(best.trace, float(2.0**best.predicted), best.source)
+
+
+def warm(
+    search: Search,
+    database: TuningDatabase,
+    workload: Workload,
+    where: TargetRecord,
+    toolchain: Toolchain,
+    tolerance: float | None = None,
+) -> None:
+    """Tell a search what is known of other programs.
+
+    Its model learns from what was measured of them, and it begins with the best schedules of other
+    sizes of its own.
+    """
+    search.relate(learned(database, workload, where, toolchain, others=True))
+    found = database.relatives(workload, where, toolchain, tolerance=tolerance)
+    ranked = refit(search.sketches, found, search.target, search.model)
+    search.suggest([(r.sketch, r.row) for r in ranked])
+
+
+def learned(
+    database: TuningDatabase,
+    workload: Workload,
+    where: TargetRecord,
+    toolchain: Toolchain,
+    *,
+    others: bool = False,
+) -> Measured:
+    """What was measured of other sizes of a program, on comparable targets and toolchains.
+
+    What failed is part of it. With `others` also what was of programs of other families.
+    """
+    generations = {t.id: t.generation for t in database.records(Toolchain)}
+    found: list[Measurement] = []
+    if workload.family:
+        every = database.measurements(family=workload.family, target=where, limit=LEARNED)
+        found += (
+            m
+            for m in every
+            if m.workload != workload.id and generations.get(m.toolchain) == toolchain.generation
+        )
+    found = [m for m in found if features_of(m) is not None]
+    programs = [0] * len(found)
+    if others:
+        version = CostModel.feature_version
+        elsewhere = database.others(workload, where, toolchain, version)
+        elsewhere = [m for m in elsewhere if features_of(m) is not None]
+        numbers: dict[str, int] = {}
+        programs += (numbers.setdefault(m.workload, 1 + len(numbers)) for m in elsewhere)
+        found += elsewhere
+    features = np.array([m.features for m in found]).reshape(len(found), len(FEATURES))
+    seconds = np.array([min(m.samples) if m.outcome is Outcome.OK else np.inf for m in found])
+    return Measured(features, seconds, np.array(programs, dtype=np.int64))
+
+
+def model_of(measured: Measured) -> CostModel:
+    """A cost model that has learned from other sizes, on top of the base model that ships."""
+    model = CostModel(base=named(SHIPPED))
+    model.fit(measured.features, measured.seconds)
+    return model
+
+
+def refit(
+    made: Sequence[Sketch], found: Sequence[Relative], target: Target, model: CostModel
+) -> list[Refitted]:
+    """The schedules of relatives as rows of sketches, the most promising first.
+
+    Left out are those that are like no sketch, that no good row is near to, and that the estimate
+    calls slow beside what else there is. The model has no say in that: of many rows it likes those
+    best about which it is most wrong, and beside them what was measured to be fast looks slow.
+    """
+    spaces = [_Space(sketch, target) for sketch in made]
+    ranked: dict[tuple[int, tuple[int, ...]], Refitted] = {}
+    for relative in found:
+        trace = _trace(relative)
+        place = None if trace is None else _like(trace, relative.schedule.generator, made)
+        if trace is None or place is None:
+            continue
+        space = spaces[place]
+        rows = near(space.rows, _decisions(trace, made[place].trace))
+        surprise = _surprise(relative, trace, target, model) if len(rows) else None
+        if surprise is None:
+            continue
+        features = space.features(rows)
+        good = features[:, 0] <= space.usual + np.log2(HOPELESS)
+        rows, features = rows[good], features[good]
+        judged = zip(rows, features, model.predict(features), model.penalty(features), strict=True)
+        for row, its, predicted, penalty in judged:
+            key = place, tuple(int(v) for v in row)
+            refitted = Refitted(
+                *key,
+                made[place].trace.with_row(key[1]),
+                tuple(float(v) for v in its),
+                float(predicted) + surprise,
+                float(penalty),
+                relative,
+            )
+            if key not in ranked or refitted.score < ranked[key].score:
+                ranked[key] = refitted
+    return sorted(ranked.values(), key=lambda r: (r.score, r.sketch, r.row))
+
+
+class _Space:
+    """The rows of a sketch and their features, made when first needed."""
+
+    def __init__(self, sketch: Sketch, target: Target) -> None:
+        self._sketch = sketch
+        self._target = target
+        self._rows: Rowspace | None = None
+        self._estimator: Estimator | None = None
+        self._usual: float | None = None
+
+    @property
+    def rows(self) -> Rowspace:
+        if self._rows is None:
+            self._rows = Rowspace(self._sketch)
+        return self._rows
+
+    def features(self, rows: Rows) -> Features:
+        if self._estimator is None:
+            sketch = self._sketch
+            read = profile(sketch.func, sketch.variables, sketch.space.bounds)
+            self._estimator = Estimator(read, self._target)
+        return self._estimator(rows).features
+
+    @property
+    def usual(self) -> float:
+        """What the estimate says of the best of some rows drawn at random, as log2 of seconds."""
+        if self._usual is None:
+            drawn = self.rows.sample(np.random.default_rng(0), SAMPLE)
+            self._usual = float(self.features(drawn)[:, 0].min(initial=np.inf))
+        return self._usual
+
+
+def _sketches(func: Func, target: Target, generators: set[str]) -> tuple[Sketch, ...]:
+    """The sketches of those generators, or all where there are none of them.
+
+    None where no rule makes one.
+    """
+    for wanted in (generators.__contains__, None):
+        try:
+            return sketches(func, target, only=wanted)
+        except ScheduleError as error:
+            _log.debug("%s", error)
+    return ()
+
+
+def _trace(relative: Relative) -> Trace | None:
+    try:
+        return Trace.from_json(relative.schedule.trace)
+    except ScheduleError as error:
+        _log.warning("the schedule %.12s cannot be read: %s", relative.schedule.id, error)
+        return None
+
+
+def _surprise(relative: Relative, trace: Trace, target: Target, model: CostModel) -> float | None:
+    """How much longer a record took than the model says of it, as log2.
+
+    `None` where its schedule does not apply to its program any more.
+    """
+    measured = relative.measurement
+    assert measured.seconds is not None, "what is usable has a time"
+    recorded = features_of(measured)
+    if recorded is not None:
+        features = np.array([recorded])
+    else:
+        try:
+            scheduled = trace.apply(parse(relative.workload.ir)).func
+        except TilewrightError as error:
+            _log.warning("the schedule %.12s: %s", relative.schedule.id, error)
+            return None
+        features = estimate(profile(scheduled), np.zeros((1, 0), dtype=np.int64), target).features
+    return float(np.log2(measured.seconds) - model.predict(features)[0])
+
+
+# Which sketch, and which decision of it
+
+
+def _like(trace: Trace, generator: str, made: Sequence[Sketch]) -> int | None:
+    """The sketch of the same generator, else the one whose steps are most like those of a trace.
+
+    One of the same generator whose steps are not alike is of a rule that has changed since.
+    """
+    best: tuple[bool, float, int] | None = None
+    for place, sketch in enumerate(made):
+        alike = _matcher(trace, sketch.trace).ratio()
+        rank = (sketch.generator == generator, alike, -place)
+        if alike >= ALIKE and (best is None or rank > best):
+            best = rank
+    return None if best is None else -best[2]
+
+
+def _decisions(trace: Trace, sketch: Trace) -> list[int | None]:
+    """For each decision of a sketch that of the trace; `None` where it has no counterpart."""
+    given: dict[int, tuple[int | None, ...]] = {}
+    for a, b, size in _matcher(trace, sketch).get_matching_blocks():
+        given |= {b + n: trace.steps[a + n].decision for n in range(size)}
+    return [
+        value
+        for k, decision in sketch.decisions.items()
+        for value in given.get(k, (None,) * len(decision))
+    ]
+
+
+def _matcher(trace: Trace, other: Trace) -> SequenceMatcher[Any]:
+    return SequenceMatcher(None, _tokens(trace), _tokens(other), autojunk=False)
+
+
+SIZED = {
+    "split": "factors",
+    "tile": "factors",
+    "prefetch": "offset",
+    "transform_block_layout": "index_map",
+    "transform_layout": "index_map",
+}
+"""Arguments that are sizes, in steps that sample nothing."""
+
+
+def _tokens(trace: Trace) -> list[tuple[Any, ...]]:
+    """What the steps are, whatever handles, decisions and sizes are in them.
+
+    Steps that sample are told apart by where their results go.
+    """
+    goes: dict[int, set[tuple[Any, ...]]] = {}
+    for step in trace.steps:
+        for name, value in step.arguments:
+            for output, path in _outputs_in(value):
+                goes.setdefault(output, set()).add((step.op, name, *path))
+    tokens: list[tuple[Any, ...]] = []
+    made = 0
+    for step in trace.steps:
+        if step.decision:
+            outputs = range(made, made + len(step.outputs))
+            tokens.append((step.op, *(frozenset(goes.get(n, ())) for n in outputs)))
+        else:
+            sized = SIZED.get(step.op)
+            kept = tuple((n, None if n == sized else _blind(v)) for n, v in step.arguments)
+            tokens.append((step.op, kept))
+        made += len(step.outputs)
+    return tokens
+
+
+def _outputs_in(value: Any) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """The outputs that an argument refers to, each with its place in lists and their lengths."""
+    if type(value) is Ref:
+        yield value.index, ()
+    elif type(value) is Derived:
+        yield from _outputs_in(value.args)
+    elif isinstance(value, (list, tuple)):
+        for n, part in enumerate(value):
+            yield from ((output, (n, len(value), *path)) for output, path in _outputs_in(part))
+
+
+def _blind(value: Any) -> Any:
+    if type(value) is Ref:
+        return value.kind
+    if type(value) is Derived:
+        return value.op, _blind(value.args)
+    if isinstance(value, (list, tuple)):
+        return tuple(_blind(v) for v in value)
+    return value
+
+
+# Rows near to what is wanted
+
+
+def near(space: Rowspace, wanted: Sequence[int | None]) -> Rows:
+    """Good rows that take the values wanted, or those nearest to them, the nearest first.
+
+    What is `None` may be anything. As few decisions as can be are moved to other values, two at
+    most.
+    """
+    choices = [
+        values[::-1][:: -(-len(values) // OPEN)][::-1]
+        if want is None
+        else values[[int(np.argmin(_apart(values, want)))]]
+        for values, want in zip(space.values, wanted, strict=True)
+    ]
+    start = _grid(choices)
+    for moved in (_unmoved, _one_moved, _two_moved):
+        rows = np.concatenate([start[:0], *moved(space, start)])
+        good = space.good(rows)
+        if len(good):
+            apart = np.zeros(len(good))
+            for d, want in enumerate(wanted):
+                if want is not None:
+                    apart += _apart(good[:, d], want)
+            count = NEAREST if moved is not _unmoved else OPEN
+            return good[np.argsort(apart, kind="stable")[:count]]
+    return start[:0]
+
+
+def _apart(values: Rows, wanted: int) -> Floats:
+    apart: Floats = np.abs(np.log2((values + 1.0) / (wanted + 1.0)))
+    return apart
+
+
+def _grid(choices: Sequence[Rows]) -> Rows:
+    """The combinations of choices, spread evenly where there are more than `OPEN`."""
+    if not choices:
+        return np.empty((1, 0), dtype=np.int64)
+    grids = np.meshgrid(*choices, indexing="ij")
+    rows = np.stack([g.ravel() for g in grids], axis=1)
+    return rows[:: -(-len(rows) // OPEN)]
+
+
+def _unmoved(_: Rowspace, start: Rows) -> Iterator[Rows]:
+    yield start
+
+
+def _one_moved(space: Rowspace, start: Rows) -> Iterator[Rows]:
+    for d, values in enumerate(space.values):
+        yield _with(start, {d: values})
+
+
+def _two_moved(space: Rowspace, start: Rows) -> Iterator[Rows]:
+    for d, e in combinations(range(len(space.values)), 2):
+        yield _with(start[:NEAREST], {d: space.values[d], e: space.values[e]})
+
+
+def _with(rows: Rows, moved: dict[int, Rows]) -> Rows:
+    """Each row with each combination of other values of some decisions."""
+    changes = _grid(list(moved.values()))
+    made = np.repeat(rows, len(changes), axis=0)
+    made[:, list(moved)] = np.tile(changes, (len(rows), 1))
+    return made

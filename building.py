@@ -1,0 +1,466 @@
+"""Building: from a program to a module or a library, by a policy that is spelled out."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .errors import BuildError, DatabaseError, NotTunedError, ScheduleError, TilewrightError
+from .runtime.module import Origin
+from .target import Target
+
+if TYPE_CHECKING:
+    from .autotune.search.replay import Replays
+    from .codegen.build import Compiled
+    from .runtime import Module
+    from .schedule import Schedule
+    from .tir.ir import Func
+    from .tuning_db import Best, Explanation, TuningDatabase
+
+POLICIES = ("record", "transfer", "model", "default")
+MOST_UNFIT = 8
+"""Recorded schedules that do not compile before records are given up; each takes a process."""
+
+_log = logging.getLogger(__name__)
+
+
+def build(
+    program: Func | Schedule,
+    target: Target | str = "cpu",
+    database: TuningDatabase | None = None,
+    allow: Sequence[str] = POLICIES,
+    *,
+    strict_fp: bool = False,
+    tolerance: float | None = None,
+    trust_indices: bool = False,
+) -> Module:
+    """Compile one kernel; nothing is measured or tuned.
+
+    A `Schedule` is compiled as it is. A `Func` gets the first schedule that `allow` permits and
+    that there is, in this order: `record`, the best verified one in `database`; `transfer`, the
+    best of other sizes of the program there, re-fitted to these; `model`, the one that the cost
+    model prefers; `default`, the one that the analytic estimate prefers. `module.origin` says which
+    it was, and what it expects to lose where that is known. `strict_fp` forbids contracting
+    multiplications and additions. `tolerance` allows records that compute by other algebra
+    (convolutions by Winograd's) whose errors were no larger, in the measure of `autotune.verify`;
+    without it none is used but a pinned one. What was compiled before comes from a cache on disk.
+
+    A record whose schedule does not apply to the program (it is of a newer version, say, or names a
+    primitive that is not there) or does not compile is set aside with a warning, and the next best
+    takes its place; `explain` has the reasons. A pinned schedule that does not is an error: nothing
+    else was asked for.
+
+    Calls check the values of integer tensors that have a `value_range`, one pass over their memory.
+    With `trust_indices` they do not, and a value out of its range makes the kernel read or write
+    other memory.
+
+    LLVM may end a process instead of refusing a program. A schedule that comes from elsewhere (no
+    session on this host measured it, as its record says) and code for another processor than this
+    machine's are therefore compiled in a child process.
+
+    Raises `NotTunedError` with the explanation of the lookup (also `error.data["explanation"]`)
+    where no permitted way gives a schedule, `VerifyError` for a program that breaks a rule (reads
+    out of bounds, say), and `BuildError` where lowering or compiling fails.
+    """
+    from .codegen.build import to_module
+    from .codegen.detect import resolve
+
+    resolved = resolve(target)
+    choice, compiled = _compiled(program, resolved, database, allow, tolerance, strict_fp=strict_fp)
+    return to_module(compiled, choice.origin, trust_indices=trust_indices)
+
+
+def build_library(
+    program: Func | Schedule,
+    path: str | os.PathLike[str],
+    target: Target | str = "cpu",
+    database: TuningDatabase | None = None,
+    allow: Sequence[str] = POLICIES,
+    *,
+    strict_fp: bool = False,
+    tolerance: float | None = None,
+    object_file: bool = False,
+) -> Library:
+    """Compile one kernel, chosen as by `build`, into files.
+
+    They are a shared library at `path`, its manifest (`<path>.json`) and a C header beside it;
+    `tilewright.runtime.load(path)` gives the module, on machines that have only the runtime and
+    numpy. With `object_file` they are an object file at `path` and the header: that takes no
+    linker. The target may be another machine than this one. The code carries a description of
+    itself, the text `<kernel>.description`.
+
+    The files are written all or none: where that fails, those that were there before still are.
+
+    Raises what `build` raises, and `BuildError` where the files cannot be written or there is no
+    linker.
+    """
+    from .codegen.cpu.link import link
+    from .codegen.detect import resolve
+    from .runtime.artifact import artifact_files, manifest_path
+    from .runtime.files import File, replace_files
+    from .runtime.header import c_header
+
+    path = Path(path)
+    if not path.name or "\0" in str(path):
+        raise BuildError("cannot write {0!r}: expected the path of a file", str(path))
+    if not path.parent.is_dir():
+        raise BuildError("cannot write {0}: there is no folder {1}", path, path.parent)
+    if path.suffix == ".h":
+        raise BuildError(
+            "cannot write {0}: its C header has that name, too",
+            path,
+            hint="name the library matmul.so, for instance, or the object file matmul.o",
+        )
+    resolved = resolve(target)
+    choice, compiled = _compiled(program, resolved, database, allow, tolerance, strict_fp=strict_fp)
+    code = _described(compiled)
+    header = path.with_suffix(".h")
+    new: tuple[File, ...]
+    if object_file:
+        files: tuple[Path, ...] = (path, header)
+        new = (File(path, code), File(header, c_header(compiled.signature).encode()))
+    else:
+        files = (path, manifest_path(path), header)
+        new = artifact_files(
+            path,
+            link(code, compiled.target),
+            compiled.signature,
+            compiled.target,
+            openmp=compiled.parallel,
+            origin=choice.origin,
+            schedule_id=choice.schedule_id,
+            measurement_id=choice.measurement_id,
+            toolchain=_toolchain(),
+        )
+    try:
+        replace_files(new)
+    except OSError as error:
+        where = error.filename or path
+        raise BuildError("cannot write {0}: {1}", where, error.strerror or error) from error
+    return Library(files, compiled.target, choice.origin)
+
+
+@dataclass(frozen=True)
+class Library:
+    """The files that were written, the code first, and where the schedule comes from."""
+
+    files: tuple[Path, ...]
+    target: Target
+    origin: Origin
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A scheduled program, where its schedule comes from, and the ids of the records it is of.
+
+    `foreign` says that the schedule is from elsewhere: nothing of it was measured on this host.
+    `pinned` says that it is the user's choice.
+    """
+
+    func: Func
+    origin: Origin
+    schedule_id: str | None = None
+    measurement_id: str | None = None
+    foreign: bool = False
+    pinned: bool = False
+
+
+def explain(
+    program: Func,
+    target: Target | str,
+    database: TuningDatabase,
+    *,
+    tolerance: float | None = None,
+) -> Explanation:
+    """Say which records a build of a program would consider, take and refuse, and why.
+
+    As `TuningDatabase.explain`, and schedules are applied to the program as `build` does: those
+    that do not apply are told with their reason. Nothing is compiled.
+
+    Raises `DatabaseError`, and `TargetError` for a target that is none.
+    """
+    from .codegen.detect import resolve
+
+    return _explanation(program, resolve(target), database, tolerance)
+
+
+def choose(
+    program: Func | Schedule,
+    target: Target,
+    database: TuningDatabase | None,
+    allow: Sequence[str],
+    tolerance: float | None = None,
+    unfit: Mapping[str, str] | None = None,
+) -> Choice:
+    """The schedule that the policy gives for a program on a resolved target; see `build`.
+
+    `unfit` are schedules of records (ids) that do not compile, and why.
+    """
+    from .autotune.measure.comparison import require_tolerance
+    from .schedule import Schedule
+    from .tir.ir import Func
+    from .tir.verify import verify
+
+    unknown = [a for a in allow if a not in POLICIES]
+    if unknown:
+        raise BuildError(
+            "unknown policy {0!r}; expected some of {1}", unknown[0], ", ".join(POLICIES)
+        )
+    if isinstance(program, Schedule):
+        if program.space is not None:
+            raise BuildError(
+                "the sizes of a symbolic schedule are open",
+                hint="replay its trace with decisions: trace.with_row(row).apply(func)",
+            )
+        if len(program.funcs) > 1:
+            raise BuildError(
+                "a schedule of several programs ({0}); expected one, to build one kernel",
+                ", ".join(program.funcs),
+                hint=f"build(Schedule(sch.funcs[{next(iter(program.funcs))!r}])) builds one as is",
+            )
+        verify(program.original)
+        return Choice(program.func, Origin("schedule"))
+    if not isinstance(program, Func):
+        raise BuildError(
+            "expected a program (Func) or a Schedule to build, found {0!r}",
+            type(program).__name__,
+            hint="call the function that makes the program: build(matmul(), ...)",
+        )
+    if database is not None and not hasattr(database, "explain"):
+        raise BuildError(
+            "database: expected a TuningDatabase, found {0!r}",
+            database,
+            hint='open one: tw.TuningDatabase("tuning.db")',
+        )
+    require_tolerance(tolerance, BuildError)
+    verify(program)
+    if database is not None and "record" in allow:
+        found = _lookup(program, target, database, tolerance, unfit or {})
+        if found is not None:
+            return found
+    if database is not None and "transfer" in allow:
+        found = _transferred(program, target, database)
+        if found is not None:
+            return found
+    if "model" in allow:
+        from .autotune.search.search import model_trace
+
+        trace = model_trace(program, target)
+        return Choice(trace.apply(program).func, Origin("model", None, _WHY_MODEL))
+    if "default" in allow:
+        from .autotune.search.search import default_trace
+
+        trace = default_trace(program, target)
+        return Choice(trace.apply(program).func, Origin("default", None, _WHY_DEFAULT))
+    raise _not_tuned(program, target, database, allow, tolerance, unfit or {})
+
+
+_WHY_MODEL = "chosen by the cost model, nothing was measured"
+_WHY_DEFAULT = "chosen by the analytic model"
+
+
+def _lookup(
+    func: Func,
+    target: Target,
+    database: TuningDatabase,
+    tolerance: float | None,
+    unfit: Mapping[str, str],
+) -> Choice | None:
+    """The best recorded schedule that applies; `None` where the database has none."""
+    from .autotune.records import target_record, toolchain_record, workload_record
+    from .autotune.search.replay import Replays
+
+    if len(unfit) >= MOST_UNFIT:
+        _log.warning("%s: no other record is tried, %d do not compile", func.name, len(unfit))
+        return None
+    workload, replays = workload_record(func), Replays(func, unfit)
+    best = database.best(
+        workload.id,
+        target_record(target),
+        toolchain_record(),
+        tolerance=tolerance,
+        applies=replays,
+    )
+    replays.warn(database.location)
+    if best is None:
+        _log.info("%s has no usable record of %s on %s", database.location, func.name, target)
+        return None
+    measured = None if best.measurement is None else best.measurement.id
+    origin = Origin(
+        "record",
+        best.schedule.id if measured is None else measured,
+        f"pinned in {best.layer}" if best.pinned else f"measured in {best.layer}",
+    )
+    foreign = not _measured_here(best, database)
+    scheduled = _replayed(func, best, replays)
+    return Choice(scheduled, origin, best.schedule.id, measured, foreign, best.pinned)
+
+
+def _transferred(func: Func, target: Target, database: TuningDatabase) -> Choice | None:
+    """The best schedule of other sizes, re-fitted; `None` where the database has none that fits."""
+    from .autotune.records import target_record, toolchain_record, workload_record
+    from .autotune.search.transfer import transferred
+    from .runtime.timer import format_seconds
+
+    workload = workload_record(func)
+    found = transferred(func, target, database, workload, target_record(target), toolchain_record())
+    if found is None:
+        _log.info("%s has no other sizes of %s on %s", database.location, func.name, target)
+        return None
+    source = found.source
+    measured = source.measurement
+    assert measured.seconds is not None, "what is usable has a time"
+    # Where there is no arithmetic, the bytes are the work.
+    work = (workload.flops, source.workload.flops)
+    here, there = work if all(work) else (workload.bytes, source.workload.bytes)
+    same_rate = measured.seconds * here / there if there else measured.seconds
+    loss = max(0.0, 1 - same_rate / found.seconds)
+    detail = (
+        f"re-fitted from {source.workload.shape}, measured in {source.layer}; expected to take "
+        f"{format_seconds(found.seconds)}, {loss:.0%} below the rate of that record"
+    )
+    func = found.trace.apply(func).func
+    return Choice(func, Origin("transfer", measured.id, detail, round(loss, 4)))
+
+
+def _measured_here(best: Best, database: TuningDatabase) -> bool:
+    """Whether a session on this host measured it; if not, it was pinned, imported or merged."""
+    from .tuning_db import Session
+
+    if best.measurement is None:
+        return False
+    try:
+        session = database.get(Session, best.measurement.session)
+    except DatabaseError:
+        return False  # a damaged session says nothing
+    return session.host == socket.gethostname()
+
+
+def _replayed(func: Func, best: Best, replays: Replays) -> Func:
+    try:
+        return replays.schedule(best.schedule).func
+    except ScheduleError as error:
+        # Only of a pinned one: of others the lookup has asked.
+        raise BuildError(
+            "the schedule {0} that is pinned in {1} does not apply to {2}: {3}",
+            best.schedule.id[:12],
+            best.layer,
+            func.name,
+            error,
+            hint="pin another schedule, or remove the pin: database.unpin(workload_id, target)",
+        ) from error
+
+
+def _not_tuned(
+    func: Func,
+    target: Target,
+    database: TuningDatabase | None,
+    allow: Sequence[str],
+    tolerance: float | None,
+    unfit: Mapping[str, str],
+) -> NotTunedError:
+    explanation = None
+    if database is not None:
+        explanation = _explanation(func, target, database, tolerance, unfit)
+    return NotTunedError(
+        "no schedule for {0} on {1} is permitted by allow={2}:\n{3}",
+        func.name,
+        str(target),
+        list(allow),
+        "no database was given" if explanation is None else explanation,
+        hint="tune the program into the database, or allow 'default'",
+        explanation=explanation,
+    )
+
+
+def _explanation(
+    func: Func,
+    target: Target,
+    database: TuningDatabase,
+    tolerance: float | None,
+    unfit: Mapping[str, str] | None = None,
+) -> Explanation:
+    from .autotune.records import target_record, toolchain_record, workload_record
+    from .autotune.search.replay import Replays
+
+    return database.explain(
+        workload_record(func),
+        target_record(target),
+        toolchain_record(),
+        tolerance=tolerance,
+        applies=Replays(func, unfit),
+    )
+
+
+def _compiled(
+    program: Func | Schedule,
+    target: Target,
+    database: TuningDatabase | None,
+    allow: Sequence[str],
+    tolerance: float | None,
+    *,
+    strict_fp: bool,
+) -> tuple[Choice, Compiled]:
+    """The choice of the policy that compiles; records that do not are set aside with a warning."""
+    from .autotune.search.replay import brief
+
+    unfit: dict[str, str] = {}
+    while True:
+        choice = choose(program, target, database, allow, tolerance, unfit)
+        # What ended a child may be the program's fault: then it would end this process next.
+        choice = replace(choice, foreign=choice.foreign or bool(unfit))
+        try:
+            return choice, _compile(choice, target, strict_fp=strict_fp)
+        except TilewrightError as error:
+            if choice.origin.kind != "record" or choice.pinned or choice.schedule_id is None:
+                raise
+            reason = f"it does not compile: {brief(error)}"
+            _log.warning(
+                "%s: the schedule %.12s, %s, is set aside: %s",
+                choice.func.name,
+                choice.schedule_id,
+                choice.origin.detail,
+                reason,
+            )
+            unfit[choice.schedule_id] = reason
+
+
+def _compile(choice: Choice, target: Target, *, strict_fp: bool) -> Compiled:
+    from .codegen.cache import compile_cached
+    from .codegen.detect import host_target
+
+    host = host_target()
+    native = (target.triple, target.mcpu, target.features) == (
+        host.triple,
+        host.mcpu,
+        host.features,
+    )
+    if native and not choice.foreign:
+        return compile_cached(choice.func, target, strict_fp=strict_fp)
+    from .autotune.measure.compiler import compile_apart
+
+    return compile_cached(choice.func, target, strict_fp=strict_fp, compiler=compile_apart)
+
+
+def _described(compiled: Compiled) -> bytes:
+    """The object code with the description of its kernel in it."""
+    from .codegen.cpu.elf import takes_constants, with_constant
+    from .runtime.artifact import description
+
+    signature, target = compiled.signature, compiled.target
+    if not takes_constants(compiled.object_code):
+        _log.warning("%s carries no description: it is no ELF file of 64 bits", signature.name)
+        return compiled.object_code
+    text = description(signature, target, openmp=compiled.parallel)
+    return with_constant(compiled.object_code, f"{signature.name}.description", text)
+
+
+def _toolchain() -> dict[str, str]:
+    from .autotune.records import toolchain_record
+
+    return {name: str(text) for name, text in toolchain_record().versions.items()}

@@ -1,0 +1,177 @@
+"""Commands on tuning databases: `db list`, `db best`, `db explain` and others."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from .options import (
+    OPTIONS,
+    AsJson,
+    Database,
+    Parameters,
+    Program,
+    TargetText,
+    Tolerance,
+    load_func,
+    open_database,
+    reading,
+)
+from .report import (
+    algebra_of,
+    best_rows,
+    measurement_row,
+    names,
+    print_facts,
+    print_json,
+    print_new,
+    print_table,
+    printable,
+    steps,
+    time_text,
+)
+
+app = typer.Typer(help="Look into a tuning database, and move records.", **OPTIONS)
+
+
+@app.command("list")
+def list_measurements(
+    db: Database = "tuning.db",
+    limit: Annotated[int | None, typer.Option(help="At most so many.", min=1)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Every measurement, the newest first."""
+    with reading(db) as database:
+        found = database.measurements(limit=limit)
+        named = names(database)
+        algebra = algebra_of(database)
+    if as_json:
+        print_json([measurement_row(m, named, algebra) for m in found])
+        return
+    rows = [
+        [
+            m.id[:12],
+            named.get(m.workload, m.workload[:12]),
+            named.get(m.target, m.target[:12]),
+            m.outcome.value,
+            time_text(m.seconds),
+            algebra.get(m.schedule, ""),
+            m.session[:8],
+            f"{m.created:%Y-%m-%d %H:%M}",
+        ]
+        for m in found
+    ]
+    columns = ("id", "~workload", "~target", "outcome", ">time", "algebra", "session", "created")
+    print_table(columns, rows, f"no measurements in {db}")
+
+
+@app.command()
+def show(
+    id: Annotated[str, typer.Argument(help="The id of any record, or how it begins.")],
+    db: Database = "tuning.db",
+    as_json: AsJson = False,
+) -> None:
+    """Everything that is known of a record; of a schedule also its steps."""
+    from ..tuning_db import Measurement, ScheduleRecord, to_plain
+
+    with reading(db) as database:
+        record = database.find(id)
+        schedule = (
+            database.get(ScheduleRecord, record.schedule)
+            if isinstance(record, Measurement)
+            else record
+        )
+    facts = {"kind": record.kind, "id": record.id, **to_plain(record)}
+    if as_json:
+        print_json(facts)
+        return
+    print_facts({k: v for k, v in facts.items() if k not in ("trace", "ir", "features")})
+    if isinstance(schedule, ScheduleRecord):
+        typer.echo(printable(f"\n{steps(schedule)}"))
+    elif "ir" in facts:
+        typer.echo(printable(f"\n{facts['ir']}"))
+
+
+@app.command()
+def best(db: Database = "tuning.db", tolerance: Tolerance = None, as_json: AsJson = False) -> None:
+    """The schedule that `build` takes, of each workload on each target and compiler."""
+    with reading(db) as database:
+        found = list(best_rows(database, tolerance))
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        [
+            f"{best['name']} {best['shape']}",
+            best["target"],
+            best["generation"],
+            time_text(best["seconds"]),
+            "" if best["gflops"] is None else f"{best['gflops']:.4g}",
+            "pinned" if best["pinned"] else "verified",
+            best["algebra"],
+            (best["measurement"] or "")[:12],
+        ]
+        for best in found
+    ]
+    columns = (
+        "~workload", "~target", "compiler", ">time", ">GFLOP/s", "how", "algebra", "measurement",
+    )  # fmt: skip
+    print_table(columns, rows, f"nothing usable in {db}")
+
+
+@app.command()
+def export(
+    file: Annotated[str, typer.Argument(help="`-` is standard output.")], db: Database = "tuning.db"
+) -> None:
+    """Write every record as JSON lines."""
+    with reading(db) as database:
+        count = database.export_lines(sys.stdout if file == "-" else file)
+    typer.echo(f"{count} records written", err=True)
+
+
+@app.command("import")
+def import_records(
+    file: Annotated[str, typer.Argument(help="`-` is standard input.")],
+    db: Database = "tuning.db",
+    as_json: AsJson = False,
+) -> None:
+    """Take over the records of an export; nothing that is there changes."""
+    with open_database(db, create=True) as database:
+        new = database.import_lines(sys.stdin if file == "-" else file)
+    print_new(new, as_json)
+
+
+@app.command()
+def merge(
+    other: Annotated[str, typer.Argument(help="The database to take records from.")],
+    db: Database = "tuning.db",
+    as_json: AsJson = False,
+) -> None:
+    """Take over the records of another database; nothing that is there changes."""
+    with open_database(db, create=True) as database:
+        new = database.merge(other)
+    print_new(new, as_json)
+
+
+@app.command()
+def explain(
+    program: Program,
+    param: Parameters = None,
+    db: Database = "tuning.db",
+    target: TargetText = "cpu",
+    tolerance: Tolerance = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which records a build would consider, which it takes, and why it refuses the others."""
+    from ..building import explain as explain_build
+    from ..tuning_db import to_plain
+
+    func = load_func(program, param)
+    with reading(db) as database:
+        told = explain_build(func, target, database, tolerance=tolerance)
+    if as_json:
+        print_json(to_plain(told))
+    else:
+        typer.echo(printable(str(told)))

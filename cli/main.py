@@ -1,0 +1,61 @@
+"""The command `tilewright`: tune, build, and look into the database from a shell.
+
+A program is named as `FILE.py:FUNCTION`: the file is run as Python runs any module that is imported
+(so name only files that you trust), and the function is called with the `-p` parameters.
+
+Results go to standard output, as tables or with `--json` as JSON; progress, warnings and errors go
+to standard error. The status is 0, 1 where Tilewright refuses, 2 for wrong usage, 130 after Ctrl-C,
+and after SIGTERM or SIGHUP that of a process that the signal ended (143 or 129 in a shell).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from ..errors import TilewrightError
+from . import database, models, programs
+from .options import OPTIONS
+
+app = typer.Typer(help="Compile tensor programs to fast kernels, and tune them.", **OPTIONS)
+app.command()(programs.tune)
+app.command()(programs.build)
+app.command()(programs.target)
+app.add_typer(database.app, name="db")
+app.add_typer(models.app, name="model")
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        app(prog_name="tilewright")
+    except TilewrightError as error:
+        typer.echo(f"tilewright: {error}", err=True)
+        sys.exit(1)
+    except BrokenPipeError:  # the reader, `head` for instance, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from .. import __version__
+
+        typer.echo(f"tilewright {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _every_command(
+    verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, help="Log more.")] = 0,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    levels = (logging.WARNING, logging.INFO, logging.DEBUG)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    logging.getLogger(__package__.rpartition(".")[0]).setLevel(levels[min(verbose, 2)])

@@ -1,0 +1,65 @@
+"""Commands on cost models: `model train` and `model report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import BuildError
+from .options import OPTIONS, AsJson, Databases, Shipped, sweeps_of
+from .report import print_assessment, print_json
+
+app = typer.Typer(help="Train cost models, and see what they are worth.", **OPTIONS)
+
+
+@app.command()
+def train(
+    out: Annotated[Path, typer.Option(help="The model, as JSON of xgboost.")],
+    db: Databases = None,
+    table: Annotated[
+        Path | None, typer.Option(help="Also write what it was trained on (.jsonl.gz).")
+    ] = None,
+    shipped: Shipped = True,
+    as_json: AsJson = False,
+) -> None:
+    """Train the model that a search begins with; `SearchConfig(base=FILE)` uses it."""
+    from ..autotune.model import base_model, samples
+
+    sweeps = samples.merged(sweeps_of(db), samples.read(base_model.TABLE) if shipped else ())
+    learned = samples.featurise(sweeps)
+    trained = base_model.train(learned)
+    try:
+        trained.save(out)
+        if table is not None:
+            samples.write(sweeps, table)
+    except OSError as error:
+        raise BuildError("cannot write {0}: {1}", error.filename, error.strerror) from error
+    if as_json:
+        print_json({"file": str(out), "rows": trained.rows, "tasks": len(learned.tasks)})
+        return
+    typer.echo(f"{out}: learned from {trained.rows} candidates of {len(learned.tasks)} tasks")
+
+
+@app.command("report")
+def model_report(
+    db: Databases = None,
+    shipped: Shipped = True,
+    folds: Annotated[int, typer.Option(help="Base models trained.", min=2)] = 8,
+    as_json: AsJson = False,
+) -> None:
+    """Say what models are worth on measured programs that they did not see.
+
+    The programs of the databases are judged, or those that come with the package where none is
+    given; each by a base model that was trained on all others.
+    """
+    from ..autotune.model import assess, base_model, samples
+
+    own = sweeps_of(db)
+    known = samples.read(base_model.TABLE) if shipped or not own else []
+    learned = samples.featurise(samples.merged(own, known))
+    sessions = {s.session for s in own or known}
+    judged = [n for n, task in enumerate(learned.tasks) if task.session in sessions]
+    found = assess.assess(learned, judged, folds=folds)
+    print_json(found.to_json()) if as_json else print_assessment(found)

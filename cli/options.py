@@ -1,0 +1,88 @@
+"""Options that several commands have, and what they name: programs and databases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ..autotune.model.samples import Sweep
+    from ..tir.ir import Func
+    from ..tuning_db import TuningDatabase
+
+OPTIONS: dict[str, Any] = {
+    "no_args_is_help": True,
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": None,  # plain text, and help does not wait for rich
+}
+Databases = Annotated[
+    list[str] | None, typer.Option("--db", help="A database to learn from; give several.")
+]
+Shipped = Annotated[
+    bool, typer.Option(help="Learn from the measurements too that come with the package.")
+]
+Program = Annotated[
+    str, typer.Argument(metavar="FILE.py:FUNCTION", help="Makes the program; the file is run.")
+]
+Programs = Annotated[
+    list[str],
+    typer.Argument(metavar="FILE.py:FUNCTION...", help="Make the programs; the files are run."),
+]
+Parameters = Annotated[
+    list[str] | None,
+    typer.Option("-p", "--param", metavar="NAME=VALUE", help="A parameter of the function."),
+]
+Database = Annotated[
+    str, typer.Option("--db", envvar="TILEWRIGHT_DB", help="A file, or an SQLAlchemy URL.")
+]
+TargetText = Annotated[
+    str, typer.Option(help="`cpu` is this machine; or `cpu -mcpu=x86-64-v3 -threads=1`.")
+]
+Tolerance = Annotated[
+    float | None,
+    typer.Option(help="The largest error of schedules that compute by other algebra (Winograd's)."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+
+
+@contextmanager
+def open_database(location: str | None, *, create: bool = False) -> Iterator[Any]:
+    """The database at a path or URL, `None` where there is no location."""
+    if location is None:
+        yield None
+        return
+    from ..tuning_db import TuningDatabase
+
+    with TuningDatabase(location, create=create, read_only=not create) as database:
+        yield database
+
+
+@contextmanager
+def reading(location: str) -> Iterator[TuningDatabase]:
+    with open_database(location) as database:
+        yield database
+
+
+def sweeps_of(locations: Sequence[str] | None) -> list[Sweep]:
+    """What several databases have to learn from."""
+    from ..autotune.model import samples
+
+    found: list[Sweep] = []
+    for location in locations or ():
+        with reading(location) as database:
+            found += samples.sweeps_of(database)
+    return found
+
+
+def load_func(name: str, parameters: Sequence[str] | None) -> Func:
+    """The program of `FILE.py:FUNCTION` with `NAME=VALUE` parameters."""
+    from .program_file import UsageError, load_program
+
+    try:
+        return load_program(name, parameters or ())
+    except UsageError as error:
+        raise typer.BadParameter(str(error)) from None

@@ -1,0 +1,132 @@
+"""Programs by name: `FILE.py:FUNCTION`, with parameters as texts."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType, NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from ..tir.ir import Func
+
+
+class UsageError(Exception):
+    """A name or parameter that was not understood; its text says what was expected."""
+
+
+def load_program(name: str, parameters: Iterable[str] = ()) -> Func:
+    """The program that the function of `FILE.py:FUNCTION` makes.
+
+    The file is run as Python runs a module that is imported, and finds what lies beside it.
+    `parameters` are texts such as `n=512`, read by the annotations of the function: int, float,
+    bool, str, a union of them (with None), a `Literal`. Raises `UsageError` for anything that does
+    not fit; what the file itself raises is passed on.
+    """
+    file, _, function = name.rpartition(":")
+    if not file or not function.isidentifier():
+        raise UsageError(f"expected FILE.py:FUNCTION, found {name!r}")
+    if not Path(file).is_file():
+        raise UsageError(f"there is no file {file!r}")
+    module = _run(Path(file))
+    maker = getattr(module, function, None)
+    if not callable(maker):
+        defined = [n for n, v in vars(module).items() if _is_made_by(v, module)]
+        raise UsageError(
+            f"{file} has no function {function!r}; it defines {', '.join(defined) or 'none'}"
+        )
+    func = maker(**_arguments(maker, name, parameters))
+    if not isinstance(func, Func):
+        raise UsageError(f"{name} gives a {type(func).__name__}, expected a program (Func)")
+    return func
+
+
+def _run(file: Path) -> ModuleType:
+    spec = spec_from_file_location(f"_tilewright_user_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{str(file)!r} is no Python file: the name of one ends in .py")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses, for instance, look themselves up
+    sys.path.insert(0, str(file.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
+    return module
+
+
+def _is_made_by(value: object, module: ModuleType) -> bool:
+    return inspect.isfunction(value) and value.__module__ == module.__name__
+
+
+def _arguments(maker: Callable[..., Any], name: str, texts: Iterable[str]) -> dict[str, Any]:
+    known = inspect.signature(maker, eval_str=True).parameters
+    found: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise UsageError(f"expected NAME=VALUE, found {text!r}")
+        if key not in known:
+            listed = ", ".join(known) or "none"
+            raise UsageError(f"{text}: {name} has no parameter {key!r}; it has {listed}")
+        if key in found:
+            raise UsageError(f"{text}: {key!r} is given twice")
+        try:
+            found[key] = _value(value, _kind(known[key]))
+        except ValueError as error:
+            raise UsageError(f"{text}: {error}") from None
+    missing = [n for n, p in known.items() if p.default is p.empty and n not in found]
+    if missing:
+        raise UsageError(f"{name} needs a value for {', '.join(missing)}")
+    return found
+
+
+def _kind(parameter: inspect.Parameter) -> Any:
+    """The annotation of a parameter; without one, the type of its default."""
+    if parameter.annotation is not parameter.empty:
+        return parameter.annotation
+    known = parameter.default is not parameter.empty and parameter.default is not None
+    return type(parameter.default) if known else int | float | str
+
+
+def _value(text: str, kind: Any) -> Any:
+    """The value of a text. Raises `ValueError` that says what was expected."""
+    if get_origin(kind) is Literal:
+        choices = {str(choice): choice for choice in get_args(kind)}
+        if text not in choices:
+            raise ValueError(f"expected one of {', '.join(choices)}")
+        return choices[text]
+    union = get_origin(kind) in (Union, UnionType)
+    readers = [_READERS[k] for k in (get_args(kind) if union else (kind,)) if k in _READERS]
+    shown = getattr(kind, "__name__", str(kind))
+    if not readers:
+        raise ValueError(f"a {shown} cannot be given as text")
+    for read in readers:
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    raise ValueError(f"expected {shown}, found {text!r}")
+
+
+def _truth(text: str) -> bool:
+    values = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if text.lower() not in values:
+        raise ValueError(text)
+    return values[text.lower()]
+
+
+def _nothing(text: str) -> None:
+    if text.lower() != "none":
+        raise ValueError(text)
+
+
+_READERS: dict[Any, Callable[[str], Any]] = {
+    int: int,
+    float: float,
+    bool: _truth,
+    NoneType: _nothing,
+    str: str,
+}

@@ -1,0 +1,175 @@
+"""Commands on programs and targets: `tune`, `build` and `target`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .options import (
+    AsJson,
+    Database,
+    Parameters,
+    Program,
+    Programs,
+    TargetText,
+    Tolerance,
+    load_func,
+    open_database,
+)
+from .report import print_facts, print_json, print_results, tune_row
+
+
+def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
+    programs: Programs,
+    param: Parameters = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(help="New measurements; 64, or with --seconds as many as fit.", min=1),
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(help="Wall-clock time.", min=0)] = None,
+    stop_at: Annotated[
+        float | None, typer.Option(help="Stop at this share of the roofline, 0.9 say.")
+    ] = None,
+    min_gain: Annotated[
+        float | None, typer.Option(help="Stop when a second is expected to gain a smaller share.")
+    ] = None,
+    weight: Annotated[
+        list[float] | None, typer.Option(help="Of each program in turn: how often it is called.")
+    ] = None,
+    db: Database = "tuning.db",
+    target: TargetText = "cpu",
+    seed: Annotated[int, typer.Option(help="Makes the search the same again.", min=0)] = 0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a session that did not finish.")
+    ] = False,
+    tolerance: Tolerance = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find a fast schedule by measuring candidates; several programs share the budget.
+
+    Every measurement is in the database as soon as it is made; Ctrl-C keeps the best so far, and so
+    do SIGTERM and a terminal that is closed.
+    """
+    from ..autotune.records import flops
+    from ..autotune.tune import tune as run
+
+    funcs = [load_func(program, param) for program in programs]
+    options: dict[str, Any] = {
+        "weights": weight,
+        "trials": 64 if trials is None and seconds is None else trials,
+        "seconds": seconds,
+        "stop_at": stop_at,
+        "min_gain": min_gain,
+        "seed": seed,
+        "resume": resume,
+        "tolerance": tolerance,
+    }
+    with open_database(db, create=True) as database:
+        if as_json:
+            results = run(funcs, target, database=database, **options)
+            rows = [tune_row(r, f.name, flops(f)) for f, r in zip(funcs, results, strict=True)]
+            print_json(rows if len(rows) > 1 else rows[0])
+        else:
+            from ..autotune.display import LiveDisplay
+
+            with LiveDisplay() as display:
+                results = run(funcs, target, database=database, callback=display, **options)
+            print_results([(f.name, flops(f), r) for f, r in zip(funcs, results, strict=True)])
+    if any(result.interrupted for result in results):
+        raise typer.Exit(130)
+    if any(result.best is None for result in results):
+        raise typer.Exit(1)
+
+
+def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
+    program: Program,
+    output: Annotated[Path, typer.Option("-o", "--output", help="matmul.so for instance.")],
+    param: Parameters = None,
+    db: Annotated[
+        str | None,
+        typer.Option(envvar="TILEWRIGHT_DB", help="Where the schedule is looked up."),
+    ] = None,
+    target: TargetText = "cpu",
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="`record`, `transfer`, `model`, `default`: where it may come from. All if left."
+        ),
+    ] = None,
+    object_file: Annotated[
+        bool, typer.Option("--object", help="Write an object file, which takes no linker.")
+    ] = False,
+    strict_fp: Annotated[
+        bool, typer.Option("--strict-fp", help="Do not contract products and sums.")
+    ] = False,
+    tolerance: Tolerance = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compile one kernel to a library; measure nothing.
+
+    Writes the shared library, its manifest (.json) and a C header (.h), or an object file and the
+    header. The schedule is the best recorded one, else one of other sizes, else a prediction.
+    """
+    from ..building import POLICIES, build_library
+
+    func = load_func(program, param)
+    with open_database(db) as database:
+        made = build_library(
+            func,
+            output,
+            target,
+            database,
+            allow or POLICIES,
+            strict_fp=strict_fp,
+            tolerance=tolerance,
+            object_file=object_file,
+        )
+    if database is not None and made.origin.kind != "record":
+        typer.echo(
+            f"warning: {db} has no usable record of {func.name}, this is the {made.origin.kind} "
+            f"schedule; `tilewright db explain {program}` says why",
+            err=True,
+        )
+    if as_json:
+        from dataclasses import asdict
+
+        files = [str(path) for path in made.files]
+        print_json({"files": files, "target": str(made.target), "origin": asdict(made.origin)})
+        return
+    for path in made.files:
+        typer.echo(path)
+    typer.echo(f"{func.name} for {made.target}, from {made.origin}")
+
+
+def target(
+    text: Annotated[str, typer.Argument(metavar="[TARGET]")] = "cpu", as_json: AsJson = False
+) -> None:
+    """Show what a target, or this machine, is."""
+    from ..codegen.cpu.llvm import llvm_version
+    from ..codegen.detect import resolve, usable_memory
+    from ..runtime import openmp
+
+    found = resolve(text)
+    runtime = openmp.load()
+    facts: dict[str, Any] = {
+        "target": str(found),
+        "model": found.model or None,
+        "triple": found.triple,
+        "threads": found.threads,
+        "cores": found.cores,
+        "vector_bits": found.vector_bits,
+        "vector_registers": found.vector_registers,
+        "l1_bytes": found.l1_bytes,
+        "l2_bytes": found.l2_bytes,
+        "l3_bytes": found.l3_bytes,
+        "line_bytes": found.line_bytes,
+        "memory_bytes": usable_memory(),
+        "features": list(found.features),
+        "compat": found.compat_class,
+        "perf": found.perf_class,
+        "llvm": llvm_version(),
+        "openmp": None if runtime is None else runtime.path,
+    }
+    print_json(facts) if as_json else print_facts(facts)

@@ -1,0 +1,289 @@
+"""What the command line shows: results and records as rows of JSON, as tables and as text.
+
+Nothing heavy is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ..errors import ScheduleError, TilewrightError
+
+if TYPE_CHECKING:
+    from ..autotune.model.assess import Report, Score
+    from ..autotune.result import TuneResult
+    from ..autotune.search.replay import Replays
+    from ..tuning_db import Best, Measurement, ScheduleRecord, TuningDatabase, Workload
+
+_WIDEST = 1000
+
+
+def names(database: TuningDatabase) -> Mapping[str, str]:
+    """What to call the workloads and targets of a database, by id."""
+    from ..tuning_db import TargetRecord, Workload
+
+    found = {w.id: f"{w.name} {w.shape}" for w in database.records(Workload)}
+    return found | {t.id: t.text for t in database.records(TargetRecord)}
+
+
+def algebra_of(database: TuningDatabase) -> Mapping[str, str]:
+    """By what other algebra schedules compute, by their ids; those that do not are left out."""
+    from ..tuning_db import ScheduleRecord
+
+    return {s.id: s.algebra for s in database.records(ScheduleRecord) if s.algebra}
+
+
+def measurement_row(
+    m: Measurement, named: Mapping[str, str], algebra: Mapping[str, str]
+) -> dict[str, Any]:
+    from ..tuning_db import to_plain
+
+    plain = to_plain(m)
+    del plain["features"], plain["feature_version"]
+    names = {
+        "workload_name": named.get(m.workload, m.workload[:12]),
+        "target_text": named.get(m.target, m.target[:12]),
+    }
+    return {"id": m.id, **plain, **names, "algebra": algebra.get(m.schedule, "")}
+
+
+def best_rows(database: TuningDatabase, tolerance: float | None) -> Iterator[dict[str, Any]]:
+    from ..tuning_db import TargetRecord, Toolchain, Workload
+
+    targets = {t.comparable: t for t in database.records(TargetRecord)}
+    compilers = {t.generation: t for t in database.records(Toolchain)}
+    for workload in database.records(Workload):
+        applies = _replays(workload)
+        for target in targets.values():
+            for generation, compiler in compilers.items():
+                found = database.best(
+                    workload.id, target, compiler, tolerance=tolerance, applies=applies
+                )
+                if found is not None:
+                    where = {"target": target.text, "generation": generation}
+                    yield {**_best(workload, found), **where}
+
+
+def _replays(workload: Workload) -> Replays | None:
+    """Which schedules apply to the program of a record, `None` where that cannot be read."""
+    from ..autotune.search.replay import Replays
+    from ..tir.parser import parse
+
+    try:
+        return Replays(parse(workload.ir))
+    except TilewrightError:
+        return None
+
+
+def _best(workload: Workload, found: Best) -> dict[str, Any]:
+    from ..tuning_db import to_plain
+
+    return {
+        "workload": workload.id,
+        "name": workload.name,
+        "shape": workload.shape,
+        "seconds": found.seconds,
+        "gflops": _rate(workload.flops, found.seconds),
+        "pinned": found.pinned,
+        "algebra": found.schedule.algebra,
+        "schedule": found.schedule.id,
+        "measurement": None if found.measurement is None else found.measurement.id,
+        "layer": found.layer,
+        "contest": [to_plain(standing) for standing in found.contest],
+    }
+
+
+def tune_row(result: TuneResult, name: str, flops: int) -> dict[str, Any]:
+    from ..tuning_db import to_plain
+
+    best = result.best
+    return {
+        "name": name,
+        "best": None
+        if best is None
+        else {
+            "seconds": best.seconds,
+            "gflops": _rate(flops, best.seconds),
+            "schedule": best.schedule_id,
+            "measurement": best.measurement_id,
+            "contest": [to_plain(standing) for standing in best.contest],
+            "trace": json.loads(best.trace.to_json()),
+        },
+        "trials": result.trials,
+        "outcomes": {outcome.value: count for outcome, count in result.outcomes.items()},
+        "status": result.status.value,
+        "reason": result.reason,
+        "session": result.session,
+        "seconds": result.seconds,
+        "roofline": vars(result.roofline),
+        "spent": vars(result.spent),
+        "drift": list(result.drift),
+    }
+
+
+def steps(schedule: ScheduleRecord) -> str:
+    """The steps of a recorded schedule as Python, or why they cannot be read."""
+    from ..schedule import Trace
+
+    try:
+        return str(Trace.from_json(schedule.trace))
+    except ScheduleError as error:
+        return f"its trace cannot be read: {error}"
+
+
+def _rate(flops: int, seconds: float | None) -> float | None:
+    """GFLOP/s, where there is a time and something to count."""
+    return flops / seconds / 1e9 if flops and seconds else None
+
+
+def print_json(value: object) -> None:
+    typer.echo(json.dumps(value, indent=2))
+
+
+def print_results(results: Sequence[tuple[str, int, TuneResult]]) -> None:
+    """What tuning programs (name, floating-point operations) found, and where the time went."""
+    for n, (name, flops, result) in enumerate(results):
+        if len(results) > 1:
+            typer.echo(f"{name}" if n == 0 else f"\n{name}")
+        _print_result(result, flops)
+    typer.echo()
+    spent = [vars(result.spent) for _, _, result in results]
+    total = sum(result.seconds for _, _, result in results)
+    parts = {part: sum(seconds[part] for seconds in spent) for part in spent[0]}
+    rows = [
+        [part, f"{seconds:.1f} s", f"{seconds / total:.0%}"]
+        for part, seconds in [*parts.items(), ("all", total)]
+    ]
+    print_table(("time", ">spent", ">share"), rows, "")
+
+
+def _print_result(result: TuneResult, flops: int) -> None:
+    from ..tuning_db.interleaved_comparison import summary
+
+    best = "nothing ran correctly; `tilewright db list` shows what became of the candidates"
+    roof = None
+    if result.best is not None:
+        roof = f"{result.roofline.seconds / result.best.seconds:.0%} of it ({result.roofline})"
+        rate = _rate(flops, result.best.seconds)
+        speed = "" if rate is None else f", {rate:.4g} GFLOP/s"
+        best = f"{time_text(result.best.seconds)}{speed}"
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in result.outcomes.items())
+    contest = () if result.best is None else result.best.contest
+    print_facts(
+        {
+            "best": best,
+            "finals": summary(contest) if contest else None,
+            "roofline": roof,
+            "measurement": None if result.best is None else result.best.measurement_id,
+            "trials": f"{result.trials} ({counts or 'none'})",
+            "session": result.session,
+            "ended": result.reason,
+        }
+    )
+
+
+def print_facts(facts: Mapping[str, Any]) -> None:
+    """Names and values, those that there are."""
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        if value is None:
+            continue
+        text = " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+        typer.echo(f"{name:{width}}  {printable(text)}")
+
+
+def print_new(new: Mapping[str, int], as_json: bool) -> None:
+    if as_json:
+        print_json(new)
+        return
+    counts = ", ".join(f"{count} {kind}" for kind, count in new.items() if count)
+    typer.echo(f"new: {counts or 'nothing'}")
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], otherwise: str) -> None:
+    """A table of one line a row, or a sentence where there is none.
+
+    Before the name of a column `>` sets it to the right, `~` lets it be cut where room is short.
+    """
+    if not rows:
+        typer.echo(otherwise)
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in columns:
+        right = name.startswith(">")
+        cut = name.startswith("~")
+        table.add_column(name.lstrip(">~"), justify="right" if right else "left", no_wrap=not cut)
+    for row in rows:
+        table.add_row(*(Text(printable(t), no_wrap=True, overflow="ellipsis") for t in row))
+    console = Console()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _WIDEST  # nothing to fit into: nothing is cut
+        console.width = console.measure(table).maximum
+    console.print(table)
+
+
+def print_assessment(report: Report) -> None:
+    """What models are worth: a table of the tasks, and two of all methods over all tasks."""
+    from ..autotune.model.assess import SECONDS, TOPS, TRIALS
+
+    if not report.tasks:
+        typer.echo("no program has enough measured candidates to be judged")
+        return
+    shown = ("model", "metaschedule", "random")
+    predictions = [*(f">top-{k}" for k in TOPS), ">rank"]
+    rows = []
+    for judged in report.tasks:
+        scores = {s.method: s for s in judged.scores}
+        model = scores["model"]
+        timed = [_ratios(scores[m].timed, SECONDS)[_AT] for m in shown]
+        rows.append([str(judged.task), str(judged.candidates), *_predicted(model), *timed])
+    print_table(["~task", ">of", *predictions, *(f">{m}" for m in shown)], rows, "")
+    known = sum(judged.task.trial_seconds is not None for judged in report.tasks)
+    typer.echo(
+        f"{len(rows)} tasks, each judged by models that did not see it. Of so many candidates:\n"
+        "how often the fastest is among those predicted best (above by `model`), the\n"
+        "correlation of the prediction with the times, and the time of the best found over\n"
+        f"that of the best, after {SECONDS[_AT]:g} s in trials and models. How long trials took\n"
+        f"is known of {known} tasks. Over all tasks:"
+    )
+    overall = [[s.method, *_predicted(s)] for s in report.overall]
+    print_table(["method", *predictions], overall, "")
+    typer.echo("and the best found after so many trials, and after so many seconds:")
+    found = [
+        [s.method, *_ratios(s.regret, TRIALS), *_ratios(s.timed, SECONDS)] for s in report.overall
+    ]
+    columns = ["method", *(f">{n}" for n in TRIALS), *(f">{n:g} s" for n in SECONDS)]
+    print_table(columns, found, "")
+
+
+_AT = 1
+"""Which of `SECONDS` is shown for each task."""
+
+
+def _predicted(score: Score) -> list[str]:
+    return [*(f"{r:.2f}" for r in score.recall), f"{score.rank:.2f}"]
+
+
+def _ratios(found: Sequence[float] | None, points: Sequence[float]) -> list[str]:
+    return [""] * len(points) if found is None else [f"{r:.3f}" for r in found]
+
+
+def time_text(seconds: float | None) -> str:
+    from ..runtime.timer import format_seconds
+
+    return "" if seconds is None else format_seconds(seconds)
+
+
+def printable(text: str) -> str:
+    """Text of a database, which may be anybody's, without what moves a terminal's cursor."""
+    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)

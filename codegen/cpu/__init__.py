@@ -1,0 +1,1 @@
+"""The code generator for processors: LLVM IR, object code, call glue."""

@@ -1,0 +1,313 @@
+"""Call glue in machine code: a Python builtin that checks arrays and calls a kernel.
+
+For each argument the code compares what the kernel was compiled for with the fields of numpy's
+array object (type, dtype, rank, extents, contiguity or strides, alignment, writability), then
+checks that outputs overlap with nothing, releases the GIL, looks at the values of index arrays and
+calls. Whatever is not an exact match
+is handed over, arguments and all, to the checked entry in Python, which accepts it (DLPack, a
+subclass, memory that only seems to overlap) or raises the error that says what is wrong. So the
+glue decides nothing on its own, it only knows the common case when it sees it.
+
+Where the array object is not laid out as expected (see `runtime.ndarray`) there is no glue.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, lru_cache
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from ... import dtypes
+from ...forks import TEAMS, UNANNOUNCED
+from ...runtime.ndarray import (
+    C_CONTIGUOUS,
+    DATA,
+    DESCR,
+    DIMENSIONS,
+    FLAGS,
+    HEADER,
+    NDIM,
+    STRIDES,
+    TYPE,
+    WRITEABLE,
+    layout_is_known,
+)
+from ...runtime.ranges import checked_limits
+from ...runtime.signature import Argument, Signature
+from ..detect import host_target
+from .glue_range import range_function
+
+_METH_FASTCALL = 0x0080
+_ENTRY = "tilewright_glue"
+_FLOAT_VALUE = HEADER
+_INFINITY = "0x7FF0000000000000"
+_MINUS_INFINITY = "0xFFF0000000000000"
+_LLVM_TYPES = {"float32": "float", "float64": "double"}
+
+
+def make_glue(
+    kernel_address: int,
+    signature: Signature,
+    fallback: Callable[..., None],
+    fail: Callable[[int], None],
+    parallel: bool = False,
+) -> Callable[..., None] | None:
+    """A builtin function that calls the kernel at `kernel_address`.
+
+    It calls `fallback` with the arguments where they are not plainly those of `signature`, and
+    `fail` with the status if the kernel returns one that is not 0. That a `parallel` kernel runs on
+    one thread in a forked process is for `fallback` to say. The caller keeps the kernel's code
+    alive (by what `fallback` refers to). `None` for scalars of narrow floats, and where
+    the interpreter's or numpy's objects are laid out in a way that is not known.
+    """
+    if not layout_is_known() or any(_is_narrow_scalar(a) for a in signature.arguments):
+        return None
+    code = _compile(tuple(replace(a, name="") for a in signature.arguments), parallel)
+    name = ctypes.c_char_p(signature.name.encode())
+    method = _MethodDef(name, code.address, _METH_FASTCALL, None)
+    state = (fallback, fail, kernel_address.to_bytes(8, sys.byteorder), code, method, name)
+    return _new_builtin(ctypes.addressof(method), state, None)  # type: ignore[no-any-return]
+
+
+class _Code(NamedTuple):
+    address: int
+    owner: object
+
+
+class _MethodDef(ctypes.Structure):
+    """PyMethodDef."""
+
+
+_MethodDef._fields_ = [
+    ("name", ctypes.c_char_p),
+    ("function", ctypes.c_void_p),
+    ("flags", ctypes.c_int),
+    ("doc", ctypes.c_char_p),
+]
+
+_new_builtin = ctypes.pythonapi.PyCFunction_NewEx
+_new_builtin.restype = ctypes.py_object
+_new_builtin.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+
+
+def _is_narrow_scalar(argument: Argument) -> bool:
+    facts = dtypes.info(argument.dtype)
+    return argument.kind == "scalar" and facts.kind == "float" and facts.bits < 32
+
+
+@lru_cache(maxsize=256)
+def _compile(arguments: tuple[Argument, ...], parallel: bool) -> _Code:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    host = host_target()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=host.mcpu, features=host.llvm_features, opt=1
+    )
+    engine = llvm.create_mcjit_compiler(
+        llvm.parse_assembly(_Emitter().text(arguments, parallel)), machine
+    )
+    engine.finalize_object()
+    kept = (engine, [dtypes.to_numpy(a.dtype) for a in arguments])
+    return _Code(engine.get_function_address(_ENTRY), kept)
+
+
+class _Emitter:
+    """Writes the function as LLVM text; every check that fails goes to the block `slow`."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.above: dict[str, None] = {}
+        self.count = 0
+
+    def text(self, arguments: tuple[Argument, ...], parallel: bool) -> str:
+        self.require(f"icmp eq i64 %nargs, {len(arguments)}")
+        if parallel:
+            teams = f"inttoptr (i64 {ctypes.addressof(TEAMS)} to ptr)"
+            self.require(f"icmp ne i32 {self.let(f'load i32, ptr {teams}')}, {UNANNOUNCED}")
+        values = [
+            self.tensor(i, a) if a.kind == "tensor" else self.scalar(i, a)
+            for i, a in enumerate(arguments)
+        ]
+        self.overlaps(arguments, values)
+        types = ["ptr" if a.kind == "tensor" else _llvm_type(a.dtype) for a in arguments]
+        parameters = ", ".join(f"{t} {v}" for t, v in zip(types, values, strict=True))
+        item, payload = tuple.__basicsize__, bytes.__basicsize__ - 1
+        self.lines += [
+            f"%box.p = getelementptr i8, ptr %self, i64 {item + 16}",
+            "%box = load ptr, ptr %box.p",
+            f"%kernel.p = getelementptr i8, ptr %box, i64 {payload}",
+            "%kernel = load ptr, ptr %kernel.p, align 1",
+            f"%state = call ptr {_symbol('PyEval_SaveThread')}()",
+        ]
+        self.ranges(arguments, values)
+        self.lines += [
+            f"%status = call i32 %kernel({parameters})",
+            f"call void {_symbol('PyEval_RestoreThread')}(ptr %state)",
+            "%ok = icmp eq i32 %status, 0",
+            "br i1 %ok, label %done, label %failed",
+            "done:",
+            f"call void {_symbol('Py_IncRef')}(ptr {_object(None)})",
+            f"ret ptr {_object(None)}",
+            "failed:",
+            f"%fail.p = getelementptr i8, ptr %self, i64 {item + 8}",
+            "%fail = load ptr, ptr %fail.p",
+            "%wide = sext i32 %status to i64",
+            f"%number = call ptr {_symbol('PyLong_FromLong')}(i64 %wide)",
+            "%none = icmp eq ptr %number, null",
+            "br i1 %none, label %error, label %raise",
+            "raise:",
+            "store ptr %number, ptr %cell",
+            f"%raised = call ptr {_symbol('PyObject_Vectorcall')}"
+            "(ptr %fail, ptr %cell, i64 1, ptr null)",
+            f"call void {_symbol('Py_DecRef')}(ptr %number)",
+            "ret ptr %raised",
+            "error:",
+            "ret ptr null",
+            "outside:",
+            f"call void {_symbol('PyEval_RestoreThread')}(ptr %state)",
+            "br label %slow",
+            "slow:",
+            f"%fallback.p = getelementptr i8, ptr %self, i64 {item}",
+            "%fallback = load ptr, ptr %fallback.p",
+            f"%result = call ptr {_symbol('PyObject_Vectorcall')}"
+            "(ptr %fallback, ptr %args, i64 %nargs, ptr null)",
+            "ret ptr %result",
+        ]
+        body = "\n  ".join(self.lines)
+        above = "".join(f"{text}\n" for text in self.above)
+        return (
+            f"{above}define ptr @{_ENTRY}(ptr %self, ptr %args, i64 %nargs) {{\n"
+            f"entry:\n  %cell = alloca ptr\n  {body}\n}}\n"
+        )
+
+    def tensor(self, index: int, argument: Argument) -> str:
+        """Checks of one array; the result is the pointer to its data."""
+        value = self.load("ptr", "%args", 8 * index)
+        self.equal("ptr", self.load("ptr", value, TYPE), _object(np.ndarray))
+        self.equal("ptr", self.load("ptr", value, DESCR), _object(dtypes.to_numpy(argument.dtype)))
+        self.equal("i32", self.load("i32", value, NDIM), str(len(argument.shape)))
+        compact = argument.strides is None
+        mask = (C_CONTIGUOUS if compact else 0) | (WRITEABLE if argument.written else 0)
+        if mask:
+            flags = self.let(f"and i32 {self.load('i32', value, FLAGS)}, {mask}")
+            self.equal("i32", flags, str(mask))
+        self.words(value, DIMENSIONS, dict(enumerate(argument.shape)))
+        if argument.strides is not None and argument.size:
+            strides = enumerate(zip(argument.shape, argument.strides, strict=True))
+            self.words(value, STRIDES, {i: s * argument.itemsize for i, (n, s) in strides if n > 1})
+        data = self.load("ptr", value, DATA)
+        if argument.itemsize > 1 and argument.size:
+            address = self.let(f"ptrtoint ptr {data} to i64")
+            low = self.let(f"and i64 {address}, {argument.itemsize - 1}")
+            self.equal("i64", low, "0")
+        return data
+
+    def words(self, value: str, field: int, expected: dict[int, int]) -> None:
+        if expected:
+            pointer = self.load("ptr", value, field)
+            for i, number in expected.items():
+                self.equal("i64", self.load("i64", pointer, 8 * i), str(number))
+
+    def scalar(self, index: int, argument: Argument) -> str:
+        """Checks of one number; the result is its C value."""
+        value = self.load("ptr", "%args", 8 * index)
+        kind = dtypes.info(argument.dtype).kind
+        if kind == "bool":
+            yes = self.let(f"icmp eq ptr {value}, {_object(True)}")
+            no = self.let(f"icmp eq ptr {value}, {_object(False)}")
+            self.require(f"or i1 {yes}, {no}")
+            return self.let(f"zext i1 {yes} to i8")
+        python_type = float if kind == "float" else int
+        self.equal("ptr", self.load("ptr", value, TYPE), _object(python_type))
+        if kind == "float":
+            return self.float(self.load("double", value, _FLOAT_VALUE), argument.dtype)
+        low, high = dtypes.int_limits(argument.dtype)
+        if argument.value_range is not None:
+            low, high = max(low, argument.value_range[0]), min(high, argument.value_range[1] - 1)
+        number = self.let(
+            f"call i64 {_symbol('PyLong_AsLongLongAndOverflow')}(ptr {value}, ptr %cell)"
+        )
+        self.equal("i32", self.load("i32", "%cell", 0), "0")
+        self.require(f"icmp sge i64 {number}, {low}")
+        self.require(f"icmp sle i64 {number}, {min(high, (1 << 63) - 1)}")
+        bits = dtypes.info(argument.dtype).bits
+        return number if bits == 64 else self.let(f"trunc i64 {number} to i{bits}")
+
+    def float(self, number: str, dtype: str) -> str:
+        if dtype == "float64":
+            return number
+        narrow = self.let(f"fptrunc double {number} to float")
+        back = self.let(f"fpext float {narrow} to double")
+        above = self.let(f"fcmp une double {back}, {_INFINITY}")
+        below = self.let(f"fcmp une double {back}, {_MINUS_INFINITY}")
+        finite = self.let(f"and i1 {above}, {below}")
+        same = self.let(f"fcmp oeq double {back}, {number}")
+        self.require(f"or i1 {finite}, {same}")
+        return narrow
+
+    def overlaps(self, arguments: tuple[Argument, ...], values: list[str]) -> None:
+        tensors = [(a, v) for a, v in zip(arguments, values, strict=True) if a.kind == "tensor"]
+        for (a, x), (b, y) in combinations(tensors, 2):
+            if (a.written or b.written) and a.size and b.size:
+                x_end = self.let(f"getelementptr i8, ptr {x}, i64 {a.span_bytes}")
+                y_end = self.let(f"getelementptr i8, ptr {y}, i64 {b.span_bytes}")
+                before = self.let(f"icmp ule ptr {x_end}, {y}")
+                after = self.let(f"icmp ule ptr {y_end}, {x}")
+                self.require(f"or i1 {before}, {after}")
+
+    def ranges(self, arguments: tuple[Argument, ...], values: list[str]) -> None:
+        """Look at the values of index arrays, without the GIL: that takes as long as they are."""
+        for number, (argument, value) in enumerate(zip(arguments, values, strict=True)):
+            limits = checked_limits(argument)
+            if limits is None:
+                continue
+            least, greatest = limits
+            if least > greatest:
+                self.require("icmp eq i1 true, false", "outside")
+                continue
+            name = f"in_range{number}"
+            function = range_function(name, argument, least, greatest)
+            self.above |= dict.fromkeys([*function.declarations, function.definition])
+            self.require(f"call i1 @{name}(ptr {value})", "outside")
+
+    def let(self, text: str) -> str:
+        self.count += 1
+        self.lines.append(f"%v{self.count} = {text}")
+        return f"%v{self.count}"
+
+    def load(self, kind: str, pointer: str, offset: int) -> str:
+        return self.let(
+            f"load {kind}, ptr {self.let(f'getelementptr i8, ptr {pointer}, i64 {offset}')}"
+        )
+
+    def equal(self, kind: str, value: str, expected: str) -> None:
+        self.require(f"icmp eq {kind} {value}, {expected}")
+
+    def require(self, test: str, otherwise: str = "slow") -> None:
+        holds = self.let(test)
+        go = f"go{self.count}"
+        self.lines += [f"br i1 {holds}, label %{go}, label %{otherwise}", f"{go}:"]
+
+
+def _llvm_type(dtype: str) -> str:
+    return _LLVM_TYPES.get(dtype, f"i{dtypes.info(dtype).bits}")
+
+
+def _object(value: object) -> str:
+    """The address of an object that outlives the code."""
+    return f"inttoptr (i64 {id(value)} to ptr)"
+
+
+@cache
+def _symbol(name: str) -> str:
+    """The address of a function of the interpreter."""
+    function = getattr(ctypes.pythonapi, name)
+    return f"inttoptr (i64 {ctypes.cast(function, ctypes.c_void_p).value} to ptr)"

@@ -1,0 +1,201 @@
+"""From a lowered `Func` to an LLVM module, and from that to machine code."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+from llvmlite import binding
+
+from ... import dtypes
+from ...errors import BuildError
+from ...runtime.signature import Signature
+from ...target import Target
+from ...tir.ir import STREAM, Buffer, Func, Var
+from . import llvm_expr as _expressions  # noqa: F401  fills the table of expressions
+from . import llvm_stmt as _statements  # noqa: F401  fills the table of statements
+from .llvm_loop import stmt
+from .llvm_memory import allocate, finish, local_buffers, stored_buffers
+from .llvm_text import Builder, Module, value_type
+
+
+def emit(
+    func: Func,
+    signature: Signature,
+    target: Target,
+    *,
+    strict_fp: bool = False,
+    kernel: Signature | None = None,
+) -> tuple[str, bool]:
+    """The LLVM module of a lowered function, not optimised, and whether it needs OpenMP.
+
+    `kernel` is the signature of the kernel that it belongs to where it is a packer.
+    """
+    teams = (signature if kernel is None else kernel).teams_symbol
+    module = Module(signature.name, target, strict_fp, teams)
+    written = stored_buffers(func.body)
+    module.inputs = frozenset(p for p in func.params if type(p) is Buffer and p not in written)
+    arrays = {n: p for n, p in enumerate(func.params) if type(p) is Buffer}
+    module.streamed = frozenset(arrays[n] for n in dict(func.annotations).get(STREAM, ()))
+    b = Builder(module)
+    parameters = []
+    for number, (p, argument) in enumerate(zip(func.params, signature.arguments, strict=True)):
+        operand = f"%a{number}"
+        if isinstance(p, Var):
+            parameters.append(_scalar(b, p, operand))
+            continue
+        b.pointers[p] = operand
+        facts = ["ptr noalias captures(none)"]
+        if p in module.inputs:
+            facts.append("readonly")
+        if argument.size:
+            facts += [f"nonnull align {argument.itemsize} dereferenceable({argument.span_bytes})"]
+        parameters.append(f"{' '.join(facts)} {operand}")
+    heap = allocate(b, local_buffers(func.body, into_parallel=target.threads == 1))
+    stmt(b, func.body)
+    finish(b, heap)
+    main = f"define i32 @{signature.name}({', '.join(parameters)}) #0 {{\n{b.text()}\n}}"
+    parts = [
+        f'target triple = "{target.triple}"',
+        *module.declarations.values(),
+        *module.functions,
+        main,
+        f"attributes #0 = {{ {_attributes(target)} }}",
+        "!0 = !{}",
+        "!1 = !{i32 1}",
+    ]
+    return "\n\n".join(parts) + "\n", module.parallel
+
+
+def optimise(text: str, target: Target, *, thorough: bool = False) -> binding.ModuleRef:
+    """The module of a text, verified and optimised; see `parse` for what it raises.
+
+    What is emitted is vectorized, unrolled and hoisted, so that it takes only a few passes to give
+    good code. `thorough` has all that clang -O2 runs on loops that are vectorized: it costs three
+    times as much, and moves accumulators from memory to registers.
+    """
+    machine = target_machine(target)
+    module = parse(text)
+    options = binding.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    options.loop_unrolling = False
+    options.loop_interleaving = False
+    builder = binding.create_pass_builder(machine, options)
+    passes = builder.getModulePassManager() if thorough else _few_passes()
+    passes.run(module, builder)
+    return module
+
+
+def _few_passes() -> Any:
+    """Functions of vectors go to where they are called, stack slots of registers become values,
+    what that leaves over goes, branches that only choose become selects."""
+    passes = binding.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    return passes
+
+
+def parse(text: str) -> binding.ModuleRef:
+    """The module of a text. Raises `BuildError` where it is none, which is this package's fault."""
+    try:
+        module = binding.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        raise BuildError("LLVM refuses the generated code: {0}", error, text=text) from error
+    return module
+
+
+_ONE_LANE = re.compile(
+    r"^  (?:tail )?call void @llvm\.masked\.store\.\w+\.p0\("
+    r"(?P<type><\d+ x (?P<lane>\w+)>) (?P<value>.+), ptr align (?P<align>\d+) (?P<at>%[\w.]+), "
+    r"<\d+ x i1> <(?P<before>(?:i1 false, )*)i1 true(?:, i1 false)*>\).*$",
+    re.MULTILINE,
+)
+
+
+def without_single_lanes(text: str) -> str:
+    """The text of a module with stores of one lane in the place of masked stores of one.
+
+    For targets with AVX-512, LLVM 22 makes a masked store of truncated integers one of the lane as
+    it was before, which overwrites what lies behind it.
+    """
+
+    def plain(found: re.Match[str]) -> str:
+        place, name = found["before"].count(","), f"%lane.{found.start()}"
+        vector, lane = found["type"], found["lane"]
+        return (
+            f"  {name} = extractelement {vector} {found['value']}, i64 {place}\n"
+            f"  {name}.at = getelementptr {lane}, ptr {found['at']}, i64 {place}\n"
+            f"  store {lane} {name}, ptr {name}.at, align {found['align']}"
+        )
+
+    return _ONE_LANE.sub(plain, text)
+
+
+def object_code(module: binding.ModuleRef, target: Target) -> bytes:
+    """The object file of a module."""
+    code: bytes = target_machine(target).emit_object(module)
+    return code
+
+
+def assembly(module: binding.ModuleRef, target: Target) -> str:
+    """The assembly text of a module."""
+    text: str = target_machine(target).emit_assembly(module)
+    return text
+
+
+@cache
+def target_machine(target: Target) -> Any:
+    """LLVM's description of a resolved target. Raises `BuildError` if LLVM does not know it."""
+    initialize()
+    try:
+        found = binding.Target.from_triple(target.triple)
+    except RuntimeError as error:
+        raise BuildError("LLVM has no code generator for {0}", target.triple) from error
+    return found.create_target_machine(
+        cpu=target.mcpu,
+        features=target.llvm_features,
+        opt=3,
+        reloc="pic",
+        codemodel="default",
+    )
+
+
+@cache
+def initialize() -> None:
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+
+
+def llvm_version() -> str:
+    """The LLVM that makes the code, such as `22.1.0`."""
+    return ".".join(map(str, binding.llvm_version_info))
+
+
+def _scalar(b: Builder, p: Var, operand: str) -> str:
+    """A parameter by value: bool as a byte, narrow floats as their bits."""
+    if dtypes.is_bool(p.dtype):
+        b.values[p] = (b.op(f"icmp ne i8 {operand}, 0"), 0)
+        return f"i8 zeroext {operand}"
+    b.values[p] = (operand, 0)
+    facts = dtypes.info(p.dtype)
+    extension = ""
+    if facts.bits < 32:
+        extension = " signext" if facts.kind == "int" else " zeroext"
+    return f"{value_type(p.dtype)}{extension} {operand}"
+
+
+def _attributes(target: Target) -> str:
+    width = target.vector_bits
+    pairs = {
+        "target-cpu": target.mcpu,
+        "target-features": target.llvm_features,
+        "prefer-vector-width": str(width),
+        "min-legal-vector-width": str(width),
+        "no-trapping-math": "true",
+    }
+    return "nounwind " + " ".join(f'"{k}"="{v}"' for k, v in pairs.items())

@@ -1,0 +1,287 @@
+"""Loads and stores: addresses, contiguous and strided vectors, masks, gather and scatter.
+
+Programs are flat here: an access has one index, an offset in elements. A `Ramp` of stride 1 is a
+vector in memory, of stride -1 a reversed one, of a stride up to `NEAR` picked out of a few vectors,
+a `Broadcast` one element; the rest is gathered.
+"""
+
+from __future__ import annotations
+
+from ... import dtypes
+from ...errors import BuildError
+from ...tir.ir import Broadcast, Buffer, Const, Expr, Load, Prefetch, Ramp, Select, Store
+from . import llvm_lanes, llvm_register, llvm_stream
+from .llvm_index import affine, emit, value, variable_part
+from .llvm_text import Builder, lanes_of, memory_type, value_type
+
+NEAR = 4
+"""Up to which stride a vector is picked out of that many: beyond it a gather is no slower."""
+
+
+def load(b: Builder, e: Load) -> str:
+    """The operand of a load."""
+    (offset,) = e.indices
+    facts = dtypes.info(e.dtype)
+    if e.buffer.scope == "register":
+        return llvm_register.load(b, e)
+    if facts.lanes == 1:
+        return _scalar(b, e.buffer, offset, e.mask)
+    if type(offset) is Broadcast:
+        if e.mask is not None:
+            return _shared(b, e, offset.value, e.mask)
+        one = _scalar(b, e.buffer, offset.value, None)
+        return spread(b, one, value_type(facts.scalar), facts.lanes)
+    step = _step(offset)
+    memory = memory_type(e.dtype)
+    align = dtypes.nbytes(facts.scalar)
+    if step == 1 or (step == -1 and e.mask is None):
+        assert isinstance(offset, Ramp)
+        first = offset.base if step == 1 else offset.base - (offset.lanes - 1)
+        where = address(b, e.buffer, first)
+        if e.mask is None:
+            text = b.op(f"load {memory}, ptr {where}, align {align}{_facts(b, e.buffer)}")
+            text = text if step == 1 else _reverse(b, text, memory, facts.lanes)
+        else:
+            text = _masked_load(b, e, where, align)
+    elif step is not None and 1 < step <= min(NEAR, facts.lanes):
+        text = _picked(b, e, step, align)
+    else:
+        text = _gather(b, e, offset, align)
+    return _from_memory(b, text, e.dtype)
+
+
+def store(b: Builder, s: Store) -> None:
+    """The instructions of a store."""
+    (offset,) = s.indices
+    lanes = dtypes.info(offset.dtype).lanes
+    dtype = dtypes.vector(s.buffer.dtype, lanes)
+    if s.buffer.scope == "register":
+        llvm_register.store(b, s)
+        return
+    text = value(b, s.value)
+    if _step(offset) == 1 and s.mask is None:
+        assert isinstance(offset, Ramp)
+        store_vector(b, s.buffer, offset.base, text, dtype)
+        return
+    text = _to_memory(b, text, dtype)
+    memory, align = memory_type(dtype), dtypes.nbytes(s.buffer.dtype)
+    if lanes == 1:
+        where = address(b, s.buffer, offset)
+        if s.mask is None:
+            b.do(f"store {memory} {text}, ptr {where}, align {align}")
+            return
+        then, end = b.new_block("then"), b.new_block("endif")
+        b.branch(value(b, s.mask), then, end)
+        b.start(then)
+        b.do(f"store {memory} {text}, ptr {where}, align {align}")
+        b.jump(end)
+        b.start(end)
+        return
+    if _step(offset) == 1:
+        assert isinstance(offset, Ramp)
+        assert s.mask is not None
+        where, mask = address(b, s.buffer, offset.base), value(b, s.mask)
+        name = f"llvm.masked.store.{suffix_of(memory, lanes)}.p0"
+        mask_type = lanes_of("i1", lanes)
+        b.module.declare(name, f"declare void @{name}({memory}, ptr, {mask_type})")
+        b.do(f"call void @{name}({memory} {text}, ptr align {align} {where}, {mask_type} {mask})")
+        return
+    _scatter(b, s, offset, memory, text, align)
+
+
+def store_vector(b: Builder, buffer: Buffer, first: Expr, text: str, dtype: str) -> None:
+    """Store the vector `text` of `dtype` in one piece, which begins at the offset `first`."""
+    text = _to_memory(b, text, dtype)
+    where = address(b, buffer, first)
+    if buffer in b.module.streamed:
+        llvm_stream.store(b, dtype, text, where)
+        return
+    align = dtypes.nbytes(buffer.dtype)
+    b.do(f"store {memory_type(dtype)} {text}, ptr {where}, align {align}")
+
+
+def prefetch(b: Builder, s: Prefetch) -> None:
+    """The instruction that brings a cache line nearer; it never faults, wherever it points."""
+    if s.buffer not in b.pointers:
+        raise BuildError("{0} is prefetched and is held in registers", s.buffer.name)
+    where = address(b, s.buffer, s.indices[0])
+    name = "llvm.prefetch.p0"
+    b.module.declare(name, f"declare void @{name}(ptr, i32, i32, i32)")
+    b.do(f"call void @{name}(ptr {where}, i32 0, i32 3, i32 1)")
+
+
+def address(b: Builder, buffer: Buffer, offset: Expr) -> str:
+    """A pointer to the element at a scalar offset."""
+    form = affine(b, offset)
+    part = variable_part(b, form)
+    pointer, depth = b.pointers[buffer], 0
+    t = memory_type(buffer.dtype)
+    if part is not None:
+        depth = part.depth
+        text = f"getelementptr {t}, ptr {pointer}, i64 {part.text}"
+        pointer = emit(b, depth, text)
+    if form.constant:
+        text = f"getelementptr {t}, ptr {pointer}, i64 {form.constant}"
+        pointer = emit(b, depth, text)
+    return pointer
+
+
+def spread(b: Builder, text: str, scalar: str, lanes: int) -> str:
+    """An operand of the LLVM type `scalar` in each of `lanes` lanes."""
+    t = lanes_of(scalar, lanes)
+    if not text.startswith("%"):
+        return f"splat ({scalar} {text})"
+    first = b.op(f"insertelement {t} poison, {scalar} {text}, i64 0")
+    zeros = lanes_of("i32", lanes)
+    return b.op(f"shufflevector {t} {first}, {t} poison, {zeros} zeroinitializer")
+
+
+def suffix_of(llvm: str, lanes: int) -> str:
+    """How names of intrinsics spell the vector type `llvm`."""
+    scalar = llvm.rpartition(" ")[2].rstrip(">")
+    return f"v{lanes}{ {'float': 'f32', 'double': 'f64'}.get(scalar, scalar) }"
+
+
+def _scalar(b: Builder, buffer: Buffer, offset: Expr, mask: Expr | None) -> str:
+    memory = memory_type(buffer.dtype)
+    align = dtypes.nbytes(buffer.dtype)
+    if mask is not None:
+        zero = Const(0.0 if dtypes.is_float(buffer.dtype) else 0, buffer.dtype)
+        plain = Load(buffer, (offset,), buffer.dtype)
+        return value(b, Select(mask, plain, zero, buffer.dtype))
+    where = address(b, buffer, offset)
+    text = b.op(f"load {memory}, ptr {where}, align {align}{_facts(b, buffer)}")
+    return _from_memory(b, text, buffer.dtype)
+
+
+def _shared(b: Builder, e: Load, offset: Expr, mask: Expr) -> str:
+    """One element in all lanes, which is read if one of them is on, and else may lie nowhere."""
+    facts, t = dtypes.info(e.dtype), value_type(e.dtype)
+    bits = lanes_of("i1", facts.lanes)
+    name = f"llvm.vector.reduce.or.v{facts.lanes}i1"
+    b.module.declare(name, f"declare i1 @{name}({bits})")
+    wanted = b.op(f"call i1 @{name}({bits} {value(b, mask)})")
+    before, then, end = b.block, b.new_block("then"), b.new_block("shared")
+    b.branch(wanted, then, end)
+    b.start(then)
+    text = spread(b, _scalar(b, e.buffer, offset, None), value_type(facts.scalar), facts.lanes)
+    last = b.block
+    b.jump(end)
+    b.start(end)
+    found = b.op(f"phi {t} [ {text}, %{last.label} ], [ zeroinitializer, %{before.label} ]")
+    return _masked_off(b, e, found)
+
+
+def _step(offset: Expr) -> int | None:
+    if type(offset) is Ramp and type(offset.stride) is Const:
+        return int(offset.stride.value)
+    return None
+
+
+def _facts(b: Builder, buffer: Buffer) -> str:
+    return ", !invariant.load !0" if buffer in b.module.inputs else ""
+
+
+def _reverse(b: Builder, text: str, memory: str, lanes: int) -> str:
+    order = ", ".join(f"i32 {i}" for i in reversed(range(lanes)))
+    return b.op(f"shufflevector {memory} {text}, {memory} poison, <{lanes} x i32> <{order}>")
+
+
+def _masked_off(b: Builder, e: Load, text: str) -> str:
+    assert e.mask is not None
+    t, lanes = value_type(e.dtype), dtypes.info(e.dtype).lanes
+    mask = value(b, e.mask)
+    return b.op(f"select {lanes_of('i1', lanes)} {mask}, {t} {text}, {t} zeroinitializer")
+
+
+def _picked(b: Builder, e: Load, step: int, align: int) -> str:
+    """Every `step`-th element out of `step` vectors in a row, the last of which ends with it."""
+    (offset,) = e.indices
+    assert isinstance(offset, Ramp)
+    memory, lanes = memory_type(e.dtype), dtypes.info(e.dtype).lanes
+    mask = None if e.mask is None else value(b, e.mask)
+    starts = [k * lanes for k in range(step - 1)] + [(lanes - 1) * step + 1 - lanes]
+    left, found = list(range(lanes)), ""
+    for start in starts:
+        here = [j for j in left if start <= j * step < start + lanes]
+        left = [j for j in left if j not in here]
+        where = address(b, e.buffer, offset.base + start)
+        if mask is None:
+            part = b.op(f"load {memory}, ptr {where}, align {align}{_facts(b, e.buffer)}")
+        else:
+            lane_of = {j * step - start: j for j in here}
+            wanted = ", ".join(f"i32 {lane_of.get(k, lanes)}" for k in range(lanes))
+            bits, order = lanes_of("i1", lanes), f"<{lanes} x i32> <{wanted}>"
+            own = b.op(f"shufflevector {bits} {mask}, {bits} zeroinitializer, {order}")
+            part = _masked(b, memory, lanes, where, align, own)
+        chosen = {j: f"i32 {lanes + j * step - start}" for j in here}
+        order = ", ".join(
+            chosen.get(j, "i32 poison" if j in left else f"i32 {j}") for j in range(lanes)
+        )
+        before = found or "poison"
+        found = b.op(f"shufflevector {memory} {before}, {memory} {part}, <{lanes} x i32> <{order}>")
+    return found
+
+
+def _masked_load(b: Builder, e: Load, where: str, align: int) -> str:
+    assert e.mask is not None
+    memory, lanes = memory_type(e.dtype), dtypes.info(e.dtype).lanes
+    return _masked(b, memory, lanes, where, align, value(b, e.mask))
+
+
+def _masked(b: Builder, memory: str, lanes: int, where: str, align: int, mask: str) -> str:
+    mask_type = lanes_of("i1", lanes)
+    name = f"llvm.masked.load.{suffix_of(memory, lanes)}.p0"
+    b.module.declare(name, f"declare {memory} @{name}(ptr, {mask_type}, {memory})")
+    return b.op(
+        f"call {memory} @{name}(ptr align {align} {where}, {mask_type} {mask}, "
+        f"{memory} zeroinitializer)"
+    )
+
+
+def _pointers(b: Builder, buffer: Buffer, offset: Expr, lanes: int) -> str:
+    """A pointer for each lane; steps of 32 bits from one address where they are known to be so."""
+    near = llvm_lanes.lanes(b, offset)
+    if near is None:
+        base, offsets = b.pointers[buffer], f"{lanes_of('i64', lanes)} {value(b, offset)}"
+    else:
+        base, offsets = address(b, buffer, near.base), f"{lanes_of('i32', lanes)} {near.offsets}"
+    return b.op(f"getelementptr {memory_type(buffer.dtype)}, ptr {base}, {offsets}")
+
+
+def _gather(b: Builder, e: Load, offset: Expr, align: int) -> str:
+    memory, lanes = memory_type(e.dtype), dtypes.info(e.dtype).lanes
+    mask_type, pointers = lanes_of("i1", lanes), lanes_of("ptr", lanes)
+    where = _pointers(b, e.buffer, offset, lanes)
+    mask = "splat (i1 true)" if e.mask is None else value(b, e.mask)
+    name = f"llvm.masked.gather.{suffix_of(memory, lanes)}.v{lanes}p0"
+    b.module.declare(name, f"declare {memory} @{name}({pointers}, {mask_type}, {memory})")
+    return b.op(
+        f"call {memory} @{name}({pointers} align {align} {where}, {mask_type} {mask}, "
+        f"{memory} zeroinitializer)"
+    )
+
+
+def _scatter(b: Builder, s: Store, offset: Expr, memory: str, text: str, align: int) -> None:
+    lanes = dtypes.info(offset.dtype).lanes
+    mask_type, pointers = lanes_of("i1", lanes), lanes_of("ptr", lanes)
+    where = _pointers(b, s.buffer, offset, lanes)
+    mask = "splat (i1 true)" if s.mask is None else value(b, s.mask)
+    name = f"llvm.masked.scatter.{suffix_of(memory, lanes)}.v{lanes}p0"
+    b.module.declare(name, f"declare void @{name}({memory}, {pointers}, {mask_type})")
+    b.do(
+        f"call void @{name}({memory} {text}, {pointers} align {align} {where}, {mask_type} {mask})"
+    )
+
+
+def _from_memory(b: Builder, text: str, dtype: str) -> str:
+    if not dtypes.is_bool(dtype):
+        return text
+    memory = memory_type(dtype)
+    return b.op(f"icmp ne {memory} {text}, zeroinitializer")
+
+
+def _to_memory(b: Builder, text: str, dtype: str) -> str:
+    if not dtypes.is_bool(dtype):
+        return text
+    return b.op(f"zext {value_type(dtype)} {text} to {memory_type(dtype)}")

@@ -1,0 +1,56 @@
+"""Dispatch of statements, and serial loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...errors import BuildError
+from ...tir.ir import For, Stmt, Store
+from .llvm_text import Builder, Level
+
+
+class _Table(dict[type, Callable[[Builder, Any], None]]):
+    def __missing__(self, key: type) -> Callable[[Builder, Any], None]:
+        raise BuildError("statements of type {0} cannot be compiled", key.__name__)
+
+
+STMT: dict[type, Callable[[Builder, Any], None]] = _Table()
+"""How to compile each type of statement; `llvm_stmt` fills it."""
+
+
+def stmt(b: Builder, s: Stmt) -> None:
+    """Append the instructions of `s`."""
+    STMT[type(s)](b, s)
+    if type(s) is Store:
+        b.block.loads.pop(s.buffer, None)
+        b.block.tiles.pop(s.buffer, None)
+
+
+def loop(b: Builder, s: For, begin: str, end: str, *, certain: bool) -> None:
+    """A loop over [begin, end); `certain` says that it is not empty."""
+    body, after = b.new_block("loop"), b.new_block("done")
+    if not certain:
+        b.branch(b.op(f"icmp slt i64 {begin}, {end}"), body, after)
+    else:
+        b.jump(body)
+    before = b.block
+    b.start(body)
+    var, following = f"%{b.name(_clean(s.var.name))}", f"%{b.name('next')}"
+    b.levels.append(Level(body))
+    b.values[s.var] = (var, b.depth)
+    place = len(body.lines)
+    body.lines.append("")
+    stmt(b, s.body)
+    latch = b.block
+    body.lines[place] = (
+        f"{var} = phi i64 [ {begin}, %{before.label} ], [ {following}, %{latch.label} ]"
+    )
+    b.do(f"{following} = add nuw nsw i64 {var}, 1")
+    b.branch(b.op(f"icmp slt i64 {following}, {end}"), body, after)
+    b.levels.pop()
+    b.start(after)
+
+
+def _clean(name: str) -> str:
+    return "".join(c if c.isascii() and c.isalnum() else "_" for c in name) + "."

@@ -1,0 +1,89 @@
+"""Statements as LLVM instructions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import dtypes
+from ...errors import BuildError
+from ...tir.instruction import ROW_BYTES
+from ...tir.ir import Alloc, Const, For, ForKind, If, Let, Prefetch, Seq, Store
+from .llvm_index import HERE, index, value
+from .llvm_load import prefetch, store
+from .llvm_loop import STMT, loop, stmt
+from .llvm_matmul import store_rows
+from .llvm_parallel import parallel
+from .llvm_text import Builder
+
+
+def _seq(b: Builder, s: Seq) -> None:
+    for part in s.stmts:
+        stmt(b, part)
+
+
+def _if(b: Builder, s: If) -> None:
+    then, end = b.new_block("then"), b.new_block("endif")
+    other = end if s.other is None else b.new_block("else")
+    b.branch(value(b, s.cond), then, other)
+    b.start(then)
+    stmt(b, s.then)
+    b.jump(end)
+    if s.other is not None:
+        b.start(other)
+        stmt(b, s.other)
+        b.jump(end)
+    b.start(end)
+
+
+def _let(b: Builder, s: Let) -> None:
+    if s.var.dtype == "int64":
+        found = index(b, s.value)
+        b.values[s.var] = (found.text, found.depth)
+    else:
+        b.values[s.var] = (value(b, s.value), HERE)
+    stmt(b, s.body)
+
+
+def _alloc(b: Builder, s: Alloc) -> None:
+    if s.buffer not in b.pointers:
+        raise BuildError("the internal buffer {0} has no memory", s.buffer.name)
+    stmt(b, s.body)
+
+
+def _store(b: Builder, s: Store) -> None:
+    wide = dtypes.nbytes(s.value.dtype) > ROW_BYTES and s.buffer.scope != "register"
+    if not (wide and store_rows(b, s)):
+        store(b, s)
+
+
+def _for(b: Builder, s: For) -> None:
+    if s.kind is ForKind.THREAD:
+        raise BuildError(
+            "the loop {0} is bound to {1}: there is no code for it on a processor",
+            s.var.name,
+            s.thread,
+            hint="use parallel and vectorize for the target cpu",
+        )
+    if s.kind is ForKind.VECTOR:
+        raise BuildError("the vectorized loop {0} was not lowered", s.var.name)
+    if s.kind is ForKind.PARALLEL and not b.in_parallel and b.module.target.threads > 1:
+        parallel(b, s)
+        return
+    extent = s.extent if isinstance(s.extent, int) else _constant(s.extent)
+    if isinstance(extent, int):
+        if extent == 1:
+            b.values[s.var] = ("0", 0)
+            stmt(b, s.body)
+        elif extent > 1:
+            loop(b, s, "0", str(extent), certain=True)
+    else:
+        loop(b, s, "0", value(b, extent), certain=False)
+
+
+def _constant(extent: Any) -> Any:
+    return int(extent.value) if type(extent) is Const else extent
+
+
+STMT.update(
+    {Seq: _seq, If: _if, Let: _let, Alloc: _alloc, For: _for, Store: _store, Prefetch: prefetch}
+)

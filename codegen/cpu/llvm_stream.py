@@ -1,0 +1,50 @@
+"""Stores past the caches: non-temporal ones, of whole vectors.
+
+On x86 they must be aligned, and memory that comes from numpy is so to 16 bytes; where it is not,
+the store is a plain one. They are ordered by a fence at the end of the function.
+"""
+
+from __future__ import annotations
+
+from ... import dtypes
+from .llvm_text import Builder, memory_type
+
+PART = 16
+"""Bytes that one store writes on x86; stores that follow each other fill a line all the same."""
+FENCE = "llvm.x86.sse.sfence"
+
+
+def store(b: Builder, dtype: str, text: str, where: str) -> None:
+    """A store of the vector `text` of `dtype`, as it is in memory."""
+    memory, align = memory_type(dtype), dtypes.nbytes(dtypes.info(dtype).scalar)
+    plain = f"store {memory} {text}, ptr {where}, align {align}"
+    if not b.module.target.triple.startswith("x86_64"):
+        b.do(f"{plain}, !nontemporal !1")
+        return
+    size = dtypes.nbytes(dtype)
+    if size % PART:
+        b.do(plain)
+        return
+    b.streams = True
+    then, other, end = b.new_block("aligned"), b.new_block("unaligned"), b.new_block("stored")
+    low = b.op(f"and i64 {b.op(f'ptrtoint ptr {where} to i64')}, {PART - 1}")
+    b.branch(b.op(f"icmp eq i64 {low}, 0"), then, other)
+    b.start(then)
+    words = b.op(f"bitcast {memory} {text} to <{size // 4} x i32>")
+    for first in range(0, size, PART):
+        lanes = ", ".join(f"i32 {first // 4 + k}" for k in range(PART // 4))
+        part = f"shufflevector <{size // 4} x i32> {words}, <{size // 4} x i32> poison"
+        part = b.op(f"{part}, <{PART // 4} x i32> <{lanes}>")
+        at = b.op(f"getelementptr i8, ptr {where}, i64 {first}")
+        b.do(f"store <{PART // 4} x i32> {part}, ptr {at}, align {PART}, !nontemporal !1")
+    b.jump(end)
+    b.start(other)
+    b.do(plain)
+    b.jump(end)
+    b.start(end)
+
+
+def fence(b: Builder) -> None:
+    """What comes after sees what was stored."""
+    b.module.declare(FENCE, f"declare void @{FENCE}()")
+    b.do(f"call void @{FENCE}()")

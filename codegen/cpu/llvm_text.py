@@ -1,0 +1,269 @@
+"""LLVM IR as text: types, constants, and a builder that appends instructions to basic blocks.
+
+Text is used instead of `llvmlite.ir` because it is several times faster to produce and has all of
+LLVM's language. A value is the text of an operand; its type is that of the expression it is for.
+
+bfloat16, float8 and float16 values are held as their bits in integers, bool as i1 (i8 in memory).
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+
+import numpy as np
+
+from ... import dtypes
+from ...errors import BuildError
+from ...target import Target
+from ...tir.ir import Buffer, Expr, Var
+
+_SCALAR = {"bool": "i1", "float32": "float", "float64": "double"}
+NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+"""Floats that are held as their bits."""
+
+
+def lanes_of(llvm: str, lanes: int) -> str:
+    """The LLVM type of `lanes` values of the scalar type `llvm`."""
+    return llvm if lanes == 1 else f"<{lanes} x {llvm}>"
+
+
+@cache
+def value_type(dtype: str) -> str:
+    """The type that a value of `dtype` has in registers."""
+    facts = dtypes.info(dtype)
+    return lanes_of(_SCALAR.get(facts.scalar, f"i{facts.bits}"), facts.lanes)
+
+
+@cache
+def operand_type(dtype: str) -> str:
+    """The type that arithmetic has for a value of `dtype`: half where it computes with float16."""
+    facts = dtypes.info(dtype)
+    return lanes_of("half", facts.lanes) if facts.scalar == "float16" else value_type(dtype)
+
+
+@cache
+def memory_type(dtype: str) -> str:
+    """The type that a value of `dtype` has in memory."""
+    facts = dtypes.info(dtype)
+    return lanes_of("i8", facts.lanes) if facts.kind == "bool" else value_type(dtype)
+
+
+@cache
+def constant(value: float, dtype: str) -> str:
+    """A number as an operand of `dtype`, the same in each lane."""
+    facts = dtypes.info(dtype)
+    if facts.scalar in NARROW:
+        text = str(_narrow_bits(value, facts.scalar))
+    elif facts.kind == "float":
+        text = _float_text(value, facts.scalar)
+    elif facts.kind == "bool":
+        text = "true" if value else "false"
+    else:
+        text = str(int(value))
+    return text if facts.lanes == 1 else splat(text, dtypes.info(dtype).scalar)
+
+
+def splat(text: str, scalar: str) -> str:
+    """A constant vector with the constant `text` in each lane."""
+    return f"splat ({value_type(scalar)} {text})"
+
+
+def _float_text(value: float, scalar: str) -> str:
+    if scalar == "float32":
+        with np.errstate(over="ignore"):
+            value = float(np.float32(value))
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+def _narrow_bits(value: float, scalar: str) -> int:
+    with np.errstate(over="ignore", invalid="ignore"):
+        bits = np.array(value, dtypes.to_numpy(scalar))
+    return int(bits.view(f"u{bits.itemsize}"))
+
+
+class BasicBlock:
+    """A label and its instructions; `end` is the terminator, once it is known.
+
+    An empty line is none. What memory is known to hold, at the point that is reached, is kept here
+    to be used again: `loads` has what was read of a buffer, `held` the operand that a register has,
+    and the number of the line that stored it there (`None`: it was read), `tiles` what was loaded
+    of a buffer as matrices. `pure` has the values of instructions without effects.
+    """
+
+    __slots__ = ("end", "held", "label", "lines", "loads", "pure", "tiles")
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.lines: list[str] = []
+        self.end = "unreachable"
+        self.loads: dict[Buffer, dict[Expr, str]] = {}
+        self.held: dict[Buffer, tuple[str, int | None]] = {}
+        self.pure: dict[str, str] = {}
+        self.tiles: dict[Buffer, dict[str, str]] = {}
+
+    def __str__(self) -> str:
+        lines = [f"  {line}" for line in self.lines if line]
+        return "\n".join([f"{self.label}:", *lines, f"  {self.end}"])
+
+
+class Level:
+    """The body of a loop (or function): its first block, and index values computed in it.
+
+    What is appended to `head` dominates all of the body, so that `known` values can be reused
+    anywhere in it.
+    """
+
+    __slots__ = ("head", "known")
+
+    def __init__(self, head: BasicBlock) -> None:
+        self.head = head
+        self.known: dict[object, str] = {}
+
+
+class Module:
+    """What the functions of a module share: declarations, helper functions, finished functions.
+
+    `teams` is the variable that says where parallel loops may have teams of threads.
+    """
+
+    def __init__(self, name: str, target: Target, strict_fp: bool, teams: str = "teams") -> None:
+        self.name = name
+        self.teams = teams
+        self.target = target
+        self.fast = "" if strict_fp else "contract "
+        self.f16c = "f16c" in target.features
+        self.float16 = "avx512fp16" in target.features
+        self.inputs: frozenset[Buffer] = frozenset()
+        self.streamed: frozenset[Buffer] = frozenset()
+        self.reads: dict[Expr, bool] = {}
+        self.declarations: dict[str, str] = {}
+        self.functions: list[str] = []
+        self.parallel = False
+
+    def declare(self, name: str, text: str) -> None:
+        """Add the declaration (or definition of a helper) `text` of `name`, once."""
+        self.declarations.setdefault(name, text)
+
+
+class Builder:
+    """One function in the making: its blocks, the block that is appended to, and open loops.
+
+    `tiles` are the buffers in registers that a unit for matrices adds to.
+    """
+
+    def __init__(self, module: Module, *, in_parallel: bool = False) -> None:
+        self.module = module
+        self.in_parallel = in_parallel
+        self.streams = False
+        self.blocks: list[BasicBlock] = []
+        self.levels: list[Level] = []
+        self._failed: BasicBlock | None = None
+        self._stack: list[str] = []
+        self.values: dict[Var, tuple[str, int]] = {}
+        self.pointers: dict[Buffer, str] = {}
+        self.tiles: set[Buffer] = set()
+        self._count = 0
+        self.block = self.start(self.new_block("entry"))
+        self.levels.append(Level(self.block))
+
+    @property
+    def depth(self) -> int:
+        """The number of loops that are open."""
+        return len(self.levels) - 1
+
+    @property
+    def failed(self) -> BasicBlock:
+        """Where to jump when memory runs out."""
+        if self._failed is None:
+            self._failed = self.new_block("failed")
+        return self._failed
+
+    @property
+    def may_fail(self) -> bool:
+        return self._failed is not None
+
+    def value_of(self, var: Var) -> tuple[str, int]:
+        """The operand that holds a variable, and the depth of the loop that it changes in."""
+        found = self.values.get(var)
+        if found is None:
+            raise BuildError("the variable {0} is used outside of its loop", var.name)
+        return found
+
+    def name(self, hint: str = "v") -> str:
+        self._count += 1
+        return f"{hint}{self._count}"
+
+    def new_block(self, hint: str) -> BasicBlock:
+        """A block that is not in the function yet; `start` puts it there."""
+        return BasicBlock(self.name(hint + "."))
+
+    def start(self, block: BasicBlock) -> BasicBlock:
+        """Append to `block` from now on."""
+        self.blocks.append(block)
+        self.block = block
+        return block
+
+    def op(self, text: str) -> str:
+        """Append an instruction that gives a value."""
+        self._count += 1
+        value = f"%v{self._count}"
+        self.block.lines.append(f"{value} = {text}")
+        return value
+
+    def pure(self, text: str) -> str:
+        """The value of an instruction without effects, appended once to the block."""
+        value = self.block.pure.get(text)
+        if value is None:
+            value = self.block.pure[text] = self.op(text)
+        return value
+
+    def do(self, text: str) -> None:
+        """Append an instruction without a value."""
+        self.block.lines.append(text)
+
+    def jump(self, to: BasicBlock) -> None:
+        self.block.end = f"br label %{to.label}"
+
+    def branch(self, cond: str, then: BasicBlock, other: BasicBlock) -> None:
+        self.block.end = f"br i1 {cond}, label %{then.label}, label %{other.label}"
+
+    def op_at(self, depth: int, text: str) -> str:
+        """The value of a pure instruction, computed once at the head of the loop at `depth`."""
+        level = self.levels[depth]
+        value = level.known.get(text)
+        if value is None:
+            self._count += 1
+            value = level.known[text] = f"%v{self._count}"
+            level.head.lines.append(f"{value} = {text}")
+        return value
+
+    def alloca(self, llvm_type: str, count: int, align: int) -> str:
+        """Stack memory for the whole call, from the function's first block."""
+        self._count += 1
+        value = f"%v{self._count}"
+        number = "" if count == 1 else f", i64 {count}"
+        self._stack.append(f"  {value} = alloca {llvm_type}{number}, align {align}")
+        return value
+
+    def text(self) -> str:
+        label, _, rest = str(self.blocks[0]).partition("\n")
+        return "\n".join([label, *self._stack, rest, *map(str, self.blocks[1:])])
+
+
+def call(b: Builder, name: str, result: str, dtype: str, *args: str, extra: str = "") -> str:
+    """A call of the LLVM intrinsic `name`, overloaded for `result`, on arguments of `dtype`."""
+    full = f"{name}.{suffix(result)}"
+    t, r = operand_type(dtype), operand_type(result)
+    extra_type = extra.rpartition(" ")[0]
+    b.module.declare(full, f"declare {r} @{full}({', '.join([t] * len(args))}{extra_type})")
+    return b.op(f"call {r} @{full}({', '.join(f'{t} {a}' for a in args)}{extra})")
+
+
+@cache
+def suffix(dtype: str) -> str:
+    """How the names of LLVM's overloaded intrinsics spell `dtype`."""
+    facts = dtypes.info(dtype)
+    scalar = operand_type(facts.scalar)
+    text = {"half": "f16", "float": "f32", "double": "f64"}.get(scalar, scalar)
+    return text if facts.lanes == 1 else f"v{facts.lanes}{text}"

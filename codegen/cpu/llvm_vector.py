@@ -1,0 +1,164 @@
+"""Operands with operators, to write numeric code for LLVM in the way of formulas."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ... import dtypes
+from .llvm_text import Builder, call, constant, value_type
+
+
+class V(NamedTuple):
+    """An operand of `dtype` (scalar or with lanes): a float, or the integers of its bits.
+
+    Operators append instructions. A number on the right stands for itself in each lane.
+    """
+
+    b: Builder
+    text: str
+    dtype: str
+
+    @property
+    def scalar(self) -> str:
+        return dtypes.info(self.dtype).scalar
+
+    @property
+    def mantissa(self) -> int:
+        """Bits of the mantissa."""
+        return dtypes.info(self.dtype).mantissa
+
+    @property
+    def bias(self) -> int:
+        """What is added to an exponent to make its bits."""
+        return (1 << (dtypes.info(self.dtype).bits - dtypes.info(self.dtype).mantissa - 2)) - 1
+
+    def like(self, number: float) -> V:
+        """A constant of the same dtype."""
+        return V(self.b, constant(number, self.dtype), self.dtype)
+
+    # A `V` is a tuple too, for which some of these operators mean something else.
+
+    def __add__(self, other: V | float) -> V:  # type: ignore[override]
+        return self._apply("add", other)
+
+    def __sub__(self, other: V | float) -> V:
+        return self._apply("sub", other)
+
+    def __mul__(self, other: V | float) -> V:  # type: ignore[override]
+        return self._apply("mul", other)
+
+    def __truediv__(self, other: V | float) -> V:
+        return self._apply("div", other)
+
+    def __neg__(self) -> V:
+        return self._op(f"fneg {value_type(self.dtype)} {self.text}")
+
+    def __and__(self, other: V) -> V:
+        return self._op(f"and {value_type(self.dtype)} {self.text}, {other.text}")
+
+    def __or__(self, other: V) -> V:
+        return self._op(f"or {value_type(self.dtype)} {self.text}, {other.text}")
+
+    def __lt__(self, other: V | float) -> V:  # type: ignore[override]
+        return self._compare("olt", other)
+
+    def __gt__(self, other: V | float) -> V:  # type: ignore[override]
+        return self._compare("ogt", other)
+
+    def equals(self, other: V | float) -> V:
+        return self._compare("oeq", other)
+
+    def differs(self, other: V | float) -> V:
+        return self._compare("une", other)
+
+    def is_nan(self) -> V:
+        return self._compare("uno", self)
+
+    def abs(self) -> V:
+        return self._intrinsic("llvm.fabs")
+
+    def floor(self) -> V:
+        return self._intrinsic("llvm.floor")
+
+    def with_sign_of(self, other: V) -> V:
+        return self._intrinsic("llvm.copysign", other)
+
+    def shl(self, count: int) -> V:
+        return self._op(f"shl {value_type(self.dtype)} {self.text}, {self.like(count).text}")
+
+    def ashr(self, count: int) -> V:
+        return self._op(f"ashr {value_type(self.dtype)} {self.text}, {self.like(count).text}")
+
+    def bits(self) -> V:
+        """The bits of a float as an integer."""
+        facts = dtypes.info(self.dtype)
+        return self._cast("bitcast", dtypes.vector(f"int{facts.bits}", facts.lanes))
+
+    def to_float(self, dtype: str) -> V:
+        """An integer as a number of `dtype`."""
+        return self._cast("sitofp", dtype)
+
+    def to_integer(self, dtype: str) -> V:
+        """A float within the limits of the integers of `dtype` as one, towards zero."""
+        return self._cast("fptosi" if dtypes.info(dtype).kind == "int" else "fptoui", dtype)
+
+    def extended(self) -> V:
+        """A float32 as float64."""
+        return self._cast("fpext", dtypes.vector("float64", dtypes.info(self.dtype).lanes))
+
+    def truncated(self, dtype: str) -> V:
+        """A float64 rounded to `dtype`."""
+        return self._cast("fptrunc", dtype)
+
+    def _apply(self, name: str, other: V | float) -> V:
+        right = other if isinstance(other, V) else self.like(other)
+        prefix = "f" if dtypes.is_float(self.dtype) else ""
+        return self._op(f"{prefix}{name} {value_type(self.dtype)} {self.text}, {right.text}")
+
+    def _compare(self, name: str, other: V | float) -> V:
+        right = other if isinstance(other, V) else self.like(other)
+        text = self.b.op(f"fcmp {name} {value_type(self.dtype)} {self.text}, {right.text}")
+        return V(self.b, text, dtypes.vector("bool", dtypes.info(self.dtype).lanes))
+
+    def _intrinsic(self, name: str, *others: V) -> V:
+        texts = (self.text, *(o.text for o in others))
+        return V(self.b, call(self.b, name, self.dtype, self.dtype, *texts), self.dtype)
+
+    def _op(self, text: str) -> V:
+        return V(self.b, self.b.op(text), self.dtype)
+
+    def _cast(self, name: str, dtype: str) -> V:
+        source, target = value_type(self.dtype), value_type(dtype)
+        return V(self.b, self.b.op(f"{name} {source} {self.text} to {target}"), dtype)
+
+
+def from_bits(bits: V, dtype: str) -> V:
+    """The float with these bits."""
+    return bits._cast("bitcast", dtype)
+
+
+def where(condition: V, then: V, other: V) -> V:
+    """`then` in the lanes in which the condition holds, else `other`."""
+    t = value_type(then.dtype)
+    text = (
+        f"select {value_type(condition.dtype)} {condition.text}, {t} {then.text}, {t} {other.text}"
+    )
+    return V(then.b, then.b.op(text), then.dtype)
+
+
+def fma(a: V, b: V, c: V) -> V:
+    """a * b + c, rounded once where the target has an instruction for it."""
+    name = "llvm.fma" if a.b.module.target.fma else "llvm.fmuladd"
+    return V(a.b, call(a.b, name, a.dtype, a.dtype, a.text, b.text, c.text), a.dtype)
+
+
+def fma_exact(a: V, b: V, c: V) -> V:
+    """a * b + c, rounded once; a function of C's library where there is no instruction for it."""
+    return V(a.b, call(a.b, "llvm.fma", a.dtype, a.dtype, a.text, b.text, c.text), a.dtype)
+
+
+def two_sum(a: V, b: V) -> tuple[V, V]:
+    """a + b as the rounded sum and its error (Knuth)."""
+    total = a + b
+    shadow = total - a
+    return total, (a - (total - shadow)) + (b - shadow)

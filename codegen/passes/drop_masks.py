@@ -1,0 +1,65 @@
+"""Masks that keep nothing from being seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...target import Target
+from ...tir.ir import Buffer, Expr, Func, Load, Stmt, Store
+from ...tir.structure import key_of
+from ...tir.visit import rewrite_children, walk
+from .registers import SCOPE
+from .rewrite import with_body
+
+
+def drop_masks(func: Func, target: Target) -> Func:
+    """Remove the masks of registers where lanes that are off are never seen.
+
+    store(R, load(R, mask=m) + 1, mask=m); store(C, load(R, mask=m), mask=m)
+      ->   R = R + 1; store(C, R, mask=m)
+
+    That is so where all reads of a register have the mask of what is stored to it.
+    """
+    del target
+    masks = _Masks()
+    masks.collect(func.body)
+    free = {b for b, keys in masks.found.items() if len(keys) == 1 and masks.loads.get(b) == keys}
+    if not free:
+        return func
+
+    def visit(n: Any) -> Any:
+        kind = type(n)
+        if kind is Load and n.buffer in free:
+            return Load(n.buffer, n.indices, n.dtype)
+        if kind is Store and n.buffer in free:
+            return Store(n.buffer, n.indices, visit(n.value))
+        return rewrite_children(n, visit) if isinstance(n, Stmt | Expr) else n
+
+    return with_body(func, visit(func.body))
+
+
+class _Masks:
+    """The masks of what is stored to each register that is stored to under one, and of its loads.
+
+    A load without a mask has the key `None`.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[Buffer, set[object]] = {}
+        self.loads: dict[Buffer, set[object]] = {}
+        self._keys: dict[Expr, object] = {}
+
+    def key(self, mask: Expr) -> object:
+        known = self._keys.get(mask)
+        if known is None:
+            known = self._keys[mask] = key_of(mask)
+        return known
+
+    def collect(self, body: Stmt) -> None:
+        for n in walk(body):
+            kind = type(n)
+            if kind is Store and n.mask is not None and n.buffer.scope == SCOPE:
+                self.found.setdefault(n.buffer, set()).add(self.key(n.mask))
+            elif kind is Load and n.buffer.scope == SCOPE:
+                key = None if n.mask is None else self.key(n.mask)
+                self.loads.setdefault(n.buffer, set()).add(key)

@@ -1,0 +1,118 @@
+"""Sums over the lanes of a vector in registers go by halves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from ... import dtypes
+from ...target import Target
+from ...tir.ir import (
+    INDEX,
+    Alloc,
+    Binary,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    Load,
+    Op,
+    Ramp,
+    Stmt,
+    Store,
+    const,
+    seq,
+)
+from ...tir.simplify import Simplifier
+from ...tir.visit import substitute
+from .rewrite import map_stmts, simplifier_of, with_body
+
+_OPERATORS = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX})
+_LEAST = 4
+
+
+def tree_reduce(func: Func, target: Target) -> Func:
+    """Combine the lanes of a register in a logarithmic number of steps.
+
+    for i in unrolled(4):              T[ramp(0, 1, 2)] = R[ramp(0, 1, 2)] + R[ramp(2, 1, 2)]
+        S[0] = S[0] + R[i]      ->     S[0] = S[0] + (T[0] + T[1])
+
+    This changes the order of a reduction, which the IR leaves open.
+    """
+    del target
+    s = simplifier_of(func)
+
+    def visit(stmt: Stmt) -> Stmt:
+        if type(stmt) is For and stmt.kind in (ForKind.UNROLL, ForKind.SERIAL):
+            found = _match(stmt, s)
+            if found is not None:
+                return _steps(found)
+        return map_stmts(stmt, visit)
+
+    return with_body(func, visit(func.body))
+
+
+class _Chain(NamedTuple):
+    """`store` adds (or the like) the elements of `register` from `start` on, `length` in all."""
+
+    store: Store
+    op: Op
+    register: Buffer
+    start: Expr
+    length: int
+
+
+def _match(loop: For, s: Simplifier) -> _Chain | None:
+    """The loop as a chain over a power of two of register elements that lie side by side."""
+    body, count = loop.body, loop.extent
+    if type(body) is not Store or not isinstance(count, int) or body.mask is not None:
+        return None
+    value = body.value
+    if type(value) is not Binary or value.op not in _OPERATORS or count & (count - 1):
+        return None
+    total, element = value.a, value.b
+    if type(total) is not Load or type(element) is not Load or count < _LEAST:
+        return None
+    if total.buffer is not body.buffer or s.poly(total.indices[0]) != s.poly(body.indices[0]):
+        return None
+    if element.buffer.scope != "register" or element.buffer is body.buffer:
+        return None
+    if loop.var in s.poly(body.indices[0]) or s.poly(element.indices[0]).get(loop.var) != 1:
+        return None
+    start = s(substitute(element.indices[0], {loop.var: const(0)}))
+    if type(start) is not Const:
+        return None
+    return _Chain(body, value.op, element.buffer, start, count)
+
+
+def _steps(chain: _Chain) -> Stmt:
+    source, start, width = chain.register, chain.start, chain.length // 2
+    stmts: list[Stmt] = []
+    made: list[Buffer] = []
+    while width > 1:
+        half = replace(source, name=f"{chain.register.name}_{width}", shape=(width,))
+        made.append(half)
+        whole = _combined(chain.op, source, start, width)
+        stmts.append(Store(half, (_lanes(const(0), width),), whole))
+        source, start, width = half, const(0), width // 2
+    rest = _combined(chain.op, source, start, 1)
+    total = chain.store.value
+    assert isinstance(total, Binary)
+    stmts.append(replace(chain.store, value=Binary(chain.op, total.a, rest, total.dtype)))
+    result = seq(*stmts)
+    for buffer in reversed(made):
+        result = Alloc(buffer, result)
+    return result
+
+
+def _combined(op: Op, source: Buffer, start: Expr, width: int) -> Expr:
+    dtype = dtypes.vector(source.dtype, width)
+    low = Load(source, (_lanes(start, width),), dtype)
+    high = Load(source, (_lanes(start + width, width),), dtype)
+    return Binary(op, low, high, dtype)
+
+
+def _lanes(start: Expr, width: int) -> Expr:
+    return Ramp(start, const(1), width, dtypes.vector(INDEX, width)) if width > 1 else start
