@@ -503,7 +503,7 @@ def test_what_does_not_compile_is_followed_by_the_next_best(
     computes(module)
     library = build_library(func, tmp_path / "m.o", SERIAL, db, object_file=True)
     assert library.origin == module.origin
-    monkeypatch.setattr("tilewright.compile.MOST_UNFIT", 1)
+    monkeypatch.setattr("tilewright.building.MOST_UNFIT", 1)
     assert tw.build(func, SERIAL, db).origin.kind == "model"
 
 
