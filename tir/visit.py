@@ -245,6 +245,7 @@ CHILDREN: dict[type, Callable[[Any, Rewriter], Any]] = {
     Alloc: _alloc,
     Buffer: _leaf,
 }
+LEAVES = frozenset(kind for kind, rewrite in CHILDREN.items() if rewrite is _leaf)
 
 
 @overload
@@ -282,9 +283,11 @@ def walk(root: Any) -> Iterator[Any]:
     while stack:
         n = stack.pop()
         yield n
-        CHILDREN[type(n)](n, see)
-        stack.extend(reversed(below))
-        below.clear()
+        kind = type(n)
+        if kind not in LEAVES:
+            CHILDREN[kind](n, see)
+            stack.extend(reversed(below))
+            below.clear()
 
 
 def distinct(root: Any) -> Iterator[Any]:

@@ -7,9 +7,9 @@ from typing import Any
 from ...target import Target
 from ...tir.ir import Buffer, Expr, Func, Load, Stmt, Store
 from ...tir.structure import key_of
-from ...tir.visit import rewrite_children, walk
+from ...tir.visit import distinct, rewrite_children
 from .registers import SCOPE
-from .rewrite import with_body
+from .rewrite import statements, with_body
 
 
 def drop_masks(func: Func, target: Target) -> Func:
@@ -21,6 +21,8 @@ def drop_masks(func: Func, target: Target) -> Func:
     That is so where all reads of a register have the mask of what is stored to it.
     """
     del target
+    if not any(_is_masked(s) for s in statements(func.body)):
+        return func
     masks = _Masks()
     masks.collect(func.body)
     free = {b for b, keys in masks.found.items() if len(keys) == 1 and masks.loads.get(b) == keys}
@@ -36,6 +38,10 @@ def drop_masks(func: Func, target: Target) -> Func:
         return rewrite_children(n, visit) if isinstance(n, Stmt | Expr) else n
 
     return with_body(func, visit(func.body))
+
+
+def _is_masked(s: Stmt) -> bool:
+    return type(s) is Store and s.mask is not None and s.buffer.scope == SCOPE
 
 
 class _Masks:
@@ -56,9 +62,9 @@ class _Masks:
         return known
 
     def collect(self, body: Stmt) -> None:
-        for n in walk(body):
+        for n in distinct(body):
             kind = type(n)
-            if kind is Store and n.mask is not None and n.buffer.scope == SCOPE:
+            if kind is Store and _is_masked(n):
                 self.found.setdefault(n.buffer, set()).add(self.key(n.mask))
             elif kind is Load and n.buffer.scope == SCOPE:
                 key = None if n.mask is None else self.key(n.mask)

@@ -26,14 +26,18 @@ def nested(s: Stmt) -> tuple[Stmt, ...]:
     return () if below is None else below(s)
 
 
-def loops(s: Stmt) -> Iterator[For]:
-    """All loops in `s`."""
+def statements(s: Stmt) -> Iterator[Stmt]:
+    """`s` and all statements in it, blocks not entered, those around others first."""
     pending = [s]
     while pending:
         top = pending.pop()
-        if type(top) is For:
-            yield top
+        yield top
         pending.extend(nested(top))
+
+
+def loops(s: Stmt) -> Iterator[For]:
+    """All loops in `s`."""
+    return (top for top in statements(s) if type(top) is For)
 
 
 def ranges_of(s: Stmt) -> Ranges:
