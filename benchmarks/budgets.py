@@ -3,6 +3,11 @@
 The budgets are for two virtual cores with AVX-512. Times are medians of many repetitions, warm, in
 processor time where one processor does the work. The program is the matrix product 1024^3 in
 float32 with the schedule that is taken by default.
+
+Machines differ, and so does one from hour to hour. A reference loop in Python and one in C are
+timed before and after each group of lines. `machine` is how many times as long they took as on the
+machine that `REFERENCES` was measured on, an AMD EPYC (Zen 5). `ours` is the share of the budget that
+remains after division by it. Where both columns exceed the budget, this code does.
 """
 
 from __future__ import annotations
@@ -16,9 +21,10 @@ import sys
 import tempfile
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
@@ -62,12 +68,22 @@ ROWS = 20_000
 
 @dataclass(frozen=True)
 class Line:
-    """A budget and what was measured, in `unit`; without a budget it is for information."""
+    """A budget and what was measured, in `unit`; without a budget it is for information.
+
+    `reference` names the loop that does similar work, if one does. `machine` is how many times as
+    long that took here as on the machine of the reference.
+    """
 
     what: str
     budget: float | None
     measured: float
     unit: str
+    reference: str | None = None
+    machine: float | None = None
+
+    @property
+    def share(self) -> float | None:
+        return None if self.budget is None else self.measured / self.budget
 
 
 @dataclass(frozen=True)
@@ -95,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines: list[Line] = []
     for name in options.only or BUDGETS:
         print(f"measuring {name}", file=sys.stderr, flush=True)
-        lines += BUDGETS[name](settings)
+        lines += paced(BUDGETS[name], settings)
     Console(width=None if sys.stdout.isatty() else 120).print(table(lines))
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps([asdict(line) for line in lines], indent=1) + "\n")
@@ -105,18 +121,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def table(lines: Sequence[Line]) -> Table:
     found = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     found.add_column("what")
-    for name in ("budget", "measured", "of it"):
+    for name in ("budget", "measured", "of it", "machine", "ours"):
         found.add_column(name, justify="right", no_wrap=True)
     for line in lines:
-        share = None if line.budget is None else line.measured / line.budget
+        share, machine = line.share, line.machine
+        ours = None if share is None or machine is None else share / machine
         found.add_row(
             line.what,
             "" if line.budget is None else f"{line.budget:g} {line.unit}",
             f"{line.measured:.3g} {line.unit}",
             "" if share is None else f"{share:.0%}",
-            style=None if share is None or share <= 1 else "bold red",
+            "" if machine is None else f"{machine:.2f}",
+            "" if ours is None else f"{ours:.0%}",
+            style="bold red" if share is not None and min(share, ours or share) > 1 else None,
         )
     return found
+
+
+# The machine
+
+
+def build_records() -> None:
+    """The reference in Python: small objects are made, and looked up by type and by identity."""
+    known: dict[object, int] = {}
+    for number in range(2000):
+        record = Line("record", None, float(number), "ms")
+        known[record.unit, number] = len(known) if type(record) in _KINDS else 0
+
+
+_KINDS = {Line: 0}
+_TEXT = bytes((n * n // 7 + n // 64) % 251 for n in range(1 << 16))
+REFERENCES: dict[str, tuple[Callable[[], object], float]] = {
+    "Python": (build_records, 1.5e-3),
+    "C": (partial(zlib.compress, _TEXT, 9), 1.25e-3),
+}
+"""Loops, and the processor seconds that they take on the machine of the reference."""
+
+
+def paced(run: Callable[[Settings], Iterator[Line]], settings: Settings) -> list[Line]:
+    """The lines of a group, with what the reference loops took around it."""
+
+    def times() -> dict[str, float]:
+        return {name: median(loop, 15) / usual for name, (loop, usual) in REFERENCES.items()}
+
+    before, lines, after = times(), list(run(settings)), times()
+    return [
+        line
+        if line.reference is None
+        else replace(line, machine=(before[line.reference] + after[line.reference]) / 2)
+        for line in lines
+    ]
 
 
 # The compiler
@@ -148,7 +202,7 @@ def replay(settings: Settings) -> Iterator[Line]:
     func, _, trace = subject(settings.size)
     seconds = median(lambda: trace.apply(func), settings.repeats)
     share = STEPS / len(trace)
-    yield Line(f"replay {STEPS} steps, of {len(trace)}", 5, share * seconds * 1e3, "ms")
+    yield Line(f"replay {STEPS} steps, of {len(trace)}", 5, share * seconds * 1e3, "ms", "Python")
 
 
 def verifying(settings: Settings) -> Iterator[Line]:
@@ -164,7 +218,7 @@ def verifying(settings: Settings) -> Iterator[Line]:
     for name, program in programs.items():
         nodes = sum(1 for _ in walk(program.body))
         seconds = median(partial(verify, program), settings.repeats)
-        yield Line(f"verify {name} ({nodes} nodes)", 20, seconds * 1e3, "ms")
+        yield Line(f"verify {name} ({nodes} nodes)", 20, seconds * 1e3, "ms", "Python")
 
 
 def double_buffered(size: int) -> Func:
@@ -198,14 +252,14 @@ def refusing(settings: Settings) -> Iterator[Line]:
                 explain(error, steps[-1], tuple(history), 0, tuple(steps), ())
 
     refused, met = (median(partial(demand, h), settings.repeats) for h in (False, True))
-    yield Line("refuse a step, beyond the check", 5, (refused - met) / times * 1e6, "us")
+    yield Line("refuse a step, beyond the check", 5, (refused - met) / times * 1e6, "us", "Python")
 
 
 def lowering(settings: Settings) -> Iterator[Line]:
     func, target, trace = subject(settings.size)
     scheduled = trace.apply(func).func
     seconds = median(lambda: lower(scheduled, target), settings.repeats)
-    yield Line("lower it", 15, seconds * 1e3, "ms")
+    yield Line("lower it", 15, seconds * 1e3, "ms", "Python")
 
 
 def machine_code(settings: Settings) -> Iterator[Line]:
@@ -222,7 +276,7 @@ def machine_code(settings: Settings) -> Iterator[Line]:
     seconds = median(
         lambda: llvm.object_code(llvm.optimise(text, target), target), settings.repeats
     )
-    yield Line("LLVM: optimise and emit it", 60, seconds * 1e3, "ms")
+    yield Line("LLVM: optimise and emit it", 60, seconds * 1e3, "ms", "C")
 
 
 # The search
@@ -262,7 +316,7 @@ def _scoring(name: str, func: Func) -> Iterator[Line]:
     each = {stage: seconds / max(count, 1) * 1e6 for stage, seconds in stages.items()}
     for stage, microseconds in each.items():
         yield Line(f"{stage} a candidate of {name}", None, microseconds, "us")
-    yield Line(f"all of it ({count:,} candidates of {name})", 10, sum(each.values()), "us")
+    yield Line(f"all of it ({count:,} candidates of {name})", 10, sum(each.values()), "us", "C")
 
 
 def candidate(settings: Settings) -> Iterator[Line]:
@@ -374,7 +428,7 @@ def lookup(settings: Settings) -> Iterator[Line]:
                 assert found is not None
         database.close()
     what = f"look up the best among {settings.records:,} measurements, warm"
-    yield Line(what, 1, statistics.median(times[len(workloads) :]) * 1e3, "ms")
+    yield Line(what, 1, statistics.median(times[len(workloads) :]) * 1e3, "ms", "Python")
 
 
 # The runtime
@@ -410,9 +464,11 @@ def call(settings: Settings) -> Iterator[Line]:
         [module.bind(*arrays), lambda: module(*arrays), lambda: module(*others), export],
         rounds=settings.repeats,
     )
-    yield Line("call a kernel with three ndarrays, all checks", 5, whole.median * 1e6, "us")
+    yield Line(
+        "call a kernel with three ndarrays, all checks", 5, whole.median * 1e6, "us", "Python"
+    )
     yield Line("the same, arguments bound beforehand", None, bare.median * 1e6, "us")
-    yield Line("call it with three DLPack objects", 11, foreign.median * 1e6, "us")
+    yield Line("call it with three DLPack objects", 11, foreign.median * 1e6, "us", "Python")
     yield Line("of that, the objects exporting themselves", None, exporting.median * 1e6, "us")
 
 
@@ -448,7 +504,9 @@ def importing(settings: Settings) -> Iterator[Line]:
     for _ in range(settings.repeats):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
         times.append(float(done.stdout))
-    yield Line("import tilewright, beyond numpy", 30, statistics.median(times) * 1e3, "ms")
+    yield Line(
+        "import tilewright, beyond numpy", 30, statistics.median(times) * 1e3, "ms", "Python"
+    )
 
 
 BUDGETS: dict[str, Callable[[Settings], Iterator[Line]]] = {
