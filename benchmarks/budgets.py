@@ -6,8 +6,8 @@ float32 with the schedule that is taken by default.
 
 Machines differ, and so does one from hour to hour. A reference loop in Python and one in C are
 timed before and after each group of lines. `machine` is how many times as long they took as on the
-machine that `REFERENCES` was measured on, an AMD EPYC (Zen 5). `ours` is the share of the budget that
-remains after division by it. Where both columns exceed the budget, this code does.
+machine that `REFERENCES` was measured on, an AMD EPYC (Zen 5). `ours` is the share of the budget
+that remains after division by it. Where both columns exceed the budget, this code does.
 """
 
 from __future__ import annotations
