@@ -8,7 +8,7 @@ from .ir import Alloc, Block, Buffer, Dim, Expr, For, If, Let, Load, Prefetch, S
 from .visit import substitute, walk
 
 
-class Access(NamedTuple):
+class BufferAccess(NamedTuple):
     """`extents[d]` elements from `first[d]` on, in each dimension d."""
 
     buffer: Buffer
@@ -25,7 +25,7 @@ class Accesses:
     """
 
     def __init__(self, stmt: Stmt) -> None:
-        self.found: list[Access] = []
+        self.found: list[BufferAccess] = []
         self.loops: dict[Var, Dim] = {}
         self.inside: set[Buffer] = set()
         self._stmt(stmt, {})
@@ -72,7 +72,7 @@ class Accesses:
             for r in regions:
                 first = tuple([substitute(x.min, inner) for x in r.ranges])
                 extents = tuple([x.extent for x in r.ranges])
-                self.found.append(Access(r.buffer, is_write, first, extents))
+                self.found.append(BufferAccess(r.buffer, is_write, first, extents))
 
     def _loads(self, e: Expr, values: dict[Var, Expr]) -> None:
         for n in walk(e):
@@ -83,4 +83,4 @@ class Accesses:
         self, buffer: Buffer, is_write: bool, indices: tuple[Expr, ...], values: dict[Var, Expr]
     ) -> None:
         first = tuple([substitute(i, values) for i in indices])
-        self.found.append(Access(buffer, is_write, first, (1,) * len(first)))
+        self.found.append(BufferAccess(buffer, is_write, first, (1,) * len(first)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from .accesses import Access, Accesses
+from .accesses import Accesses, BufferAccess
 from .inequality import nonnegative
 from .ir import Buffer, Dim, Expr, Op, Range, Region, Stmt, Var, as_dim, as_expr, const
 from .polynomial import Poly, Ranges, add, negated, number, shifted
@@ -96,7 +96,7 @@ class _Sweeper(Sweeper):
                 known.setdefault(v, FREE)
         super().__init__(known, sweep, decisions)
 
-    def windows(self, access: Access) -> list[Window | None]:
+    def windows(self, access: BufferAccess) -> list[Window | None]:
         """First and last index per dimension."""
         result: list[Window | None] = []
         for first, extent in zip(access.first, access.extents, strict=True):

@@ -9,7 +9,7 @@ from operator import mul
 
 from ...tir.ir import Dim, ForKind
 from .columns import Number, Tape, absolute, ceil, equal, maximum, minimum, where
-from .profile import Access, Profile, Visit
+from .profile import Profile, StridedAccess, Visit
 from .shuffles import shuffles_of
 
 
@@ -82,7 +82,7 @@ class Evaluated:
             share = share * minimum(tiles * tile / total, 1.0)
         return share
 
-    def footprints(self, access: Access, depth: int) -> list[Footprint]:
+    def footprints(self, access: StridedAccess, depth: int) -> list[Footprint]:
         """For each of `depth` loops, what is touched while it and those inside it sweep.
 
         The last one is for no loop at all. Dimensions are taken as hulls, and loops to run at least
@@ -104,7 +104,7 @@ class Evaluated:
             found.append(_footprint(inside, sizes) if moved else found[-1])
         return found[::-1]
 
-    def moves(self, n: Numbers, access: Access, loop: int) -> Number | None:
+    def moves(self, n: Numbers, access: StridedAccess, loop: int) -> Number | None:
         """How often a sweep of a loop moves the access to other elements, 1 where it does not.
 
         `None` if it never does. It is the column of extents itself where each iteration does.
@@ -121,7 +121,7 @@ class Evaluated:
                     times = where(self.column(t.values) > 1, maximum(times, often), times)
         return times
 
-    def stride(self, access: Access, loop: int) -> Stride:
+    def stride(self, access: StridedAccess, loop: int) -> Stride:
         """How one iteration of a loop moves the access in memory."""
         size: Number = 1.0
         step: Number = 0.0

@@ -78,7 +78,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Access:
+class StridedAccess:
     """A buffer access: for each joined dimension its size and the terms of its index.
 
     `start` has of each index what no loop moves. `shared` says how many loops, the outermost ones,
@@ -115,7 +115,7 @@ class Visit:
     extents: tuple[Dim, ...]
     kinds: tuple[ForKind, ...]
     reduces: tuple[bool, ...]
-    accesses: tuple[Access, ...]
+    accesses: tuple[StridedAccess, ...]
     domains: tuple[Domain, ...]
     operations: int
     instructions: int
@@ -237,7 +237,7 @@ def _visit(
         stored = {v for n in stores for e in n.indices for v in walk(e) if type(v) is Var}
         reduce |= {s.var for s in tile if s.var not in stored}
     simplifier = Simplifier(ranges)
-    accesses: dict[object, Access] = {}
+    accesses: dict[object, StridedAccess] = {}
     operations = instructions = expensive = 0
     converted: Counter[object] = Counter()
     dtype = "float32"
@@ -413,14 +413,14 @@ def _tile(block: Block) -> list[For]:
 
 def _access(
     buffer: Buffer, stores: bool, at: Joined, loops: list[For], first: int, s: Simplifier
-) -> Access:
+) -> StridedAccess:
     """The access as loops from number `first` on move it."""
     terms = tuple(
         tuple(t for t in _terms(e, size, loops, s) if t.loop >= first)
         for e, size in zip(at.indices, at.shape, strict=True)
     )
     start = tuple(_fixed_part(e, loops, s) for e in at.indices)
-    return Access(buffer, stores, at.shape, terms, start)
+    return StridedAccess(buffer, stores, at.shape, terms, start)
 
 
 def _fixed_part(e: Expr, loops: list[For], s: Simplifier) -> object:

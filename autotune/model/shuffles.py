@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from ...codegen.passes.registers import SCOPE, Home, shuffles
 from ...tir.ir import Buffer, Dim, ForKind
-from .profile import Access, Visit
+from .profile import StridedAccess, Visit
 
 
 def shuffles_of(visits: Sequence[Visit]) -> list[float]:
     """For each visit those of one vector of what it reads across vectors in registers."""
-    held: dict[Buffer, tuple[Visit, Access]] = {}
+    held: dict[Buffer, tuple[Visit, StridedAccess]] = {}
     for v in visits:
         for a in v.accesses:
             if a.stores and a.buffer.scope == SCOPE:
@@ -23,7 +23,7 @@ def shuffles_of(visits: Sequence[Visit]) -> list[float]:
     ]
 
 
-def _shuffles(reader: Visit, load: Access, writer: Visit, store: Access) -> float:
+def _shuffles(reader: Visit, load: StridedAccess, writer: Visit, store: StridedAccess) -> float:
     """Those of the first vector of a load, which the others are like."""
     wanted, stored, row = _lanes(reader, load), _lanes(writer, store), store.sizes[-1]
     lanes = len(stored)
@@ -37,7 +37,7 @@ def _shuffles(reader: Visit, load: Access, writer: Visit, store: Access) -> floa
     return shuffles(wanted, home, load.buffer.dtype)
 
 
-def _lanes(visit: Visit, access: Access) -> tuple[int, ...]:
+def _lanes(visit: Visit, access: StridedAccess) -> tuple[int, ...]:
     """The offsets of the lanes of a vector, the first of an access; none if they are not known."""
     along = {n for n, kind in enumerate(visit.kinds) if kind is ForKind.VECTOR}
     moving = {t.loop for terms in access.terms for t in terms} & along

@@ -20,7 +20,7 @@ from .columns import (
     where,
 )
 from .footprints import Evaluated, Footprint, Numbers
-from .profile import Access
+from .profile import StridedAccess
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Traffic:
 def traffic(
     data: Evaluated,
     n: Numbers,
-    accesses: list[Access],
+    accesses: list[StridedAccess],
     footprints: list[list[Footprint]],
     caches: tuple[Cache, ...],
 ) -> list[Traffic]:
@@ -91,7 +91,7 @@ def traffic(
     return levels
 
 
-def _step(data: Evaluated, access: Access, loop: int) -> Number:
+def _step(data: Evaluated, access: StridedAccess, loop: int) -> Number:
     """Elements by which an iteration of a loop moves an access along a line; many where across."""
     along: Number = 0.0
     for d, terms in enumerate(access.terms):
