@@ -43,7 +43,7 @@ from .blocks import (
     writers_of,
 )
 from .dependence import Finding, served, uses_of
-from .find import find_path, path_to
+from .find import find_path, last_block, path_to
 from .legality import require_concurrent, visited, written_box
 from .require import require
 
@@ -63,8 +63,7 @@ def require_available(fn: Func, label: Label, settled: Collection[Buffer] = ()) 
     buffers `settled` this is known.
     """
     path = path_to(fn, label)
-    block = path[-1]
-    assert isinstance(block, Block)
+    block = last_block(path)
     order = order_of(fn)
     for buffer in sorted(
         region_buffers(block.reads) - region_buffers(block.writes), key=lambda b: b.name
@@ -104,8 +103,7 @@ def _complete(fn: Func, writers: Sequence[Sequence[Stmt]]) -> bool:
     """
     domains: dict[object, list[tuple[Block, list[Iter]]]] = {}
     for path in writers:
-        block = path[-1]
-        assert isinstance(block, Block)
+        block = last_block(path)
         spatial = [i for i in block.iters if i.kind is IterKind.SPATIAL]
         key = tuple([key_of(as_expr(i.extent)) for i in spatial])
         domains.setdefault(key, []).append((block, spatial))
@@ -129,9 +127,7 @@ def _in_window(path: Sequence[Stmt], buffer: Buffer, other: Sequence[Stmt]) -> b
     Both index the buffer modulo its size: in an iteration of the loops around both, the writer
     passes over no more than that, and the reader not beyond it.
     """
-    reader, writer = path[-1], other[-1]
-    assert isinstance(reader, Block)
-    assert isinstance(writer, Block)
+    reader, writer = last_block(path), last_block(other)
     shared = _shared(other, path)
     ranges = loop_ranges(shared)
     below = ({s.var: s.extent for s in p if type(s) is For and s not in shared}
@@ -177,8 +173,7 @@ def _lies_within(inner: Range, outer: Range, s: Simplifier) -> bool:
 def require_readers_served(fn: Func, label: Label) -> None:
     """`require_available` for the blocks that read what a block writes in loops around both."""
     path = path_to(fn, label)
-    block = path[-1]
-    assert isinstance(block, Block)
+    block = last_block(path)
     for reader in readers_of(fn, region_buffers(block.writes), but=label):
         if _shared(path_to(fn, reader.label), path):
             require_available(fn, reader.label)
@@ -224,12 +219,10 @@ def _shared(a: Sequence[Stmt], b: Sequence[Stmt]) -> list[For]:
 def _require_one_covers(
     path: tuple[Stmt, ...], buffer: Buffer, writers: Sequence[tuple[Stmt, ...]]
 ) -> None:
-    reader = path[-1]
-    assert isinstance(reader, Block)
+    reader = last_block(path)
     covered = False
     for other in writers:
-        writer = other[-1]
-        assert isinstance(writer, Block)
+        writer = last_block(other)
         shared = {s.var for s in _shared(other, path)}
         unfinished = feeding(writer, IterKind.REDUCE) & shared
         require(
@@ -259,12 +252,10 @@ def _served(path: Sequence[Stmt], buffer: Buffer, writers: Sequence[Sequence[Stm
 
     In one iteration of the loops that both are in, if any. An example is one for the last of them.
     """
-    reader = path[-1]
-    assert isinstance(reader, Block)
+    reader = last_block(path)
     found = Finding(False)
     for other in writers:
-        writer, shared = other[-1], _shared(other, path)
-        assert isinstance(writer, Block)
+        writer, shared = last_block(other), _shared(other, path)
         body = shared[-1].body if shared else path[0]
         reads = [u for u in uses_of(reader, buffer, body) if not u.writes]
         found = served(reads, [u for u in uses_of(writer, buffer, body) if u.writes], shared)
@@ -278,9 +269,7 @@ def _covers(path: tuple[Stmt, ...], buffer: Buffer, other: tuple[Stmt, ...]) -> 
 
     In one iteration of the loops that both are in.
     """
-    reader, writer = path[-1], other[-1]
-    assert isinstance(reader, Block)
-    assert isinstance(writer, Block)
+    reader, writer = last_block(path), last_block(other)
     shared = _shared(other, path)
     ranges = loop_ranges(shared)
     inner = {s.var: s.extent for s in other if type(s) is For and s not in shared}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace as _replace
+from typing import Any
 
 from ..tir.bounds import bound
 from ..tir.ir import (
@@ -36,12 +37,13 @@ from ..tir.prove import truth
 from ..tir.regions import hull
 from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
-from ..tir.visit import substitute, walk
+from ..tir.visit import nested, substitute, walk, with_body, with_func_body
 from ..tir.windows import variables
-from .find import blocks_in, loops_above, nested, with_children
+from .find import blocks_in, loops_above, with_children
 from .require import certain, current_space, require
 
 Ranges = Mapping[Var, tuple[Dim, Dim]]
+NOTHING: Mapping[Var, Any] = {}
 
 
 def region_buffers(regions: Iterable[Region]) -> set[Buffer]:
@@ -158,7 +160,7 @@ def with_regions(block: Block) -> Block:
             if kind is Load or kind is Store:
                 into = reads if kind is Load else writes
                 ranges = box(n.buffer, n.indices)
-                key = (n.buffer, *map(_range_key, ranges))
+                key = (n.buffer, *map(range_key, ranges))
                 if key not in into:
                     into[key] = Region(n.buffer, ranges)
     return _replace(block, reads=tuple(reads.values()), writes=tuple(writes.values()))
@@ -192,7 +194,8 @@ class _Swept:
         return Range(const(0), size) if found is None else found
 
 
-def _range_key(r: Range) -> object:
+def range_key(r: Range) -> object:
+    """A key, equal for ranges of one structure."""
     key = key_of(r.min)
     return key if type(r.extent) is int and r.extent == 1 else (key, key_of(as_expr(r.extent)))
 
@@ -358,6 +361,19 @@ def last_value(e: Expr, ranges: Ranges) -> Dim | None:
     return bound(e, ranges)[1]
 
 
+def nest_like(
+    loops: Sequence[For],
+    leaf: Stmt,
+    names: Mapping[Var, Var] = NOTHING,
+    extents: Mapping[Var, Dim] = NOTHING,
+) -> Stmt:
+    """Loops like `loops`, outermost first, around `leaf`; some with other names or extents."""
+    body = leaf
+    for s in reversed(loops):
+        body = with_body(s, body, names.get(s.var), extents.get(s.var))
+    return body
+
+
 def nest(loops: Sequence[tuple[Var, Dim]], leaf: Stmt) -> Stmt:
     """Serial loops around `leaf`, outermost first."""
     body = leaf
@@ -372,14 +388,21 @@ def loop_name(v: Var) -> str:
     return name if name.isidentifier() else v.name
 
 
-def remove_block(root: Stmt, label: Label) -> Stmt | None:
-    """`root` without a block and the loops that it leaves empty; `None` if nothing is left."""
+def without_block(fn: Func, label: Label) -> Func:
+    """`fn` without a block, which is not its only one, and the loops that it leaves empty."""
+    body = _without(fn.body, label)
+    assert body is not None
+    return with_func_body(fn, body)
+
+
+def _without(root: Stmt, label: Label) -> Stmt | None:
+    """`root` without a block; `None` if nothing is left."""
     if type(root) is Block:
         return None if root.label is label else root
     below = nested(root)
     if not below:
         return root
-    kept = [remove_block(s, label) for s in below]
+    kept = [_without(s, label) for s in below]
     left = tuple(s for s in kept if s is not None)
     if len(left) == len(below):
         changed = any(a is not b for a, b in zip(left, below, strict=True))
@@ -392,9 +415,7 @@ def remove_block(root: Stmt, label: Label) -> Stmt | None:
 def without_buffers(fn: Func, buffers: Collection[Buffer]) -> Func:
     """`fn` without internal buffers that nothing uses any more, and without prefetches of them."""
     for b in [b for b in blocks_in(fn.body) if not prefetched(b).isdisjoint(buffers)]:
-        body = remove_block(fn.body, b.label)
-        assert body is not None
-        fn = _replace(fn, body=body)
+        fn = without_block(fn, b.label)
     return _replace(fn, allocs=tuple([b for b in fn.allocs if b not in buffers]))
 
 

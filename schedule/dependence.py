@@ -6,30 +6,17 @@ is not quasi-affine, or of symbolic sizes, stays undecided.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..tir import dependence
 from ..tir.conditions import conjuncts
-from ..tir.dependence import Order, Verdict, before
-from ..tir.ir import Block, Buffer, Dim, Expr, For, Op, Stmt, Var, binary
+from ..tir.dependence import Access, Order, Verdict, before
+from ..tir.ir import Block, Buffer, Expr, For, Op, Stmt, Var, binary
 from .blocks import Ranges, bound_regions
-from .distinct import Access
 from .find import find_path
 from .require import current_space
-
-__all__ = [
-    "Finding",
-    "Order",
-    "Use",
-    "before",
-    "conflicts",
-    "overtakes",
-    "pairs_of",
-    "served",
-    "uses_of",
-]
 
 
 class Use(NamedTuple):
@@ -107,17 +94,13 @@ def conflicts(
 
     `ranges` has the loops outside of `loops`, which are at one iteration, and `loops`.
     """
-    own = _sizes({s.var: s.extent for s in loops})
-    outer = _sizes({v: high + 1 for v, (_, high) in ranges.items()})
-    if current_space() is not None or own is None or outer is None:
+    if current_space() is not None:
         return Finding(False)
-    around = {v: n for v, n in outer.items() if v not in own}
+    own = {s.var: s.extent for s in loops}
+    around = {v: high + 1 for v, (_, high) in ranges.items() if v not in own}
     decided = True
     for first, second in pairs:
-        a, b = _exact(first.access), _exact(second.access)
-        if a is None or b is None:
-            return Finding(False)
-        verdict = dependence.conflict(a, b, around, own, order)
+        verdict = dependence.conflict(first.access, second.access, around, own, order)
         if verdict.clash:
             return Finding(False, first, second, verdict)
         decided = decided and verdict.apart
@@ -126,16 +109,12 @@ def conflicts(
 
 def served(reads: Sequence[Use], writes: Sequence[Use], shared: Sequence[For]) -> Finding:
     """Whether all that `reads` touch in an iteration of `shared` is written by `writes` in it."""
-    sizes = _sizes({s.var: s.extent for s in shared})
-    before_it = [_exact(w.access) for w in writes]
-    known = [w for w in before_it if w is not None]
-    if current_space() is not None or sizes is None or len(known) < len(before_it):
+    if current_space() is not None:
         return Finding(False)
+    written = [w.access for w in writes]
+    own = {s.var: s.extent for s in shared}
     for use in reads:
-        access, shape = _exact(use.access), use.buffer.shape
-        if access is None or not all(isinstance(n, int) for n in shape):
-            return Finding(False)
-        verdict = dependence.beyond(access, known, shape, sizes)
+        verdict = dependence.beyond(use.access, written, use.buffer.shape, own)
         if not verdict.apart:
             return Finding(False, use, None, verdict)
     return Finding(True)
@@ -153,16 +132,3 @@ def overtakes(old: Sequence[Var], new: Sequence[Var]) -> Order:
         return binary(Op.AND, before(a, b), turned)
 
     return order
-
-
-def _exact(access: Access) -> dependence.Access | None:
-    inner = _sizes(access.inner)
-    if inner is None or not all(isinstance(r.extent, int) for r in access.ranges):
-        return None
-    return dependence.Access(access.ranges, inner, access.guards)
-
-
-def _sizes(extents: Mapping[Var, Dim]) -> dict[Var, int] | None:
-    """The extents as integers; `None` where they are symbolic."""
-    sizes = {v: n for v, n in extents.items() if isinstance(n, int)}
-    return sizes if len(sizes) == len(extents) else None

@@ -12,22 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..tir.bounds import Bounds
+from ..tir.dependence import Access
 from ..tir.ir import Binary, Const, Dim, Expr, For, Op, Range, Var, as_dim, as_expr
 from ..tir.structure import key_of
 from .blocks import Ranges, free_vars
 from .require import certain, current_space
-
-
-@dataclass(frozen=True, eq=False)
-class Access:
-    """A box of elements that a block touches, while the loops `inner` (with extents) sweep.
-
-    It does so only where all `guards` hold.
-    """
-
-    ranges: tuple[Range, ...]
-    inner: Mapping[Var, Dim]
-    guards: Sequence[Expr] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace as _replace
-from typing import Any
 
 from ..errors import ScheduleError
 from ..tir.ir import Alloc, Block, Buffer, For, Func, If, Label, Let, Seq, Stmt, Var, seq
-from ..tir.visit import map_tuple
-
-_NESTED: dict[type, Callable[[Any], tuple[Stmt, ...]]] = {
-    For: lambda s: (s.body,),
-    Seq: lambda s: s.stmts,
-    If: lambda s: (s.then,) if s.other is None else (s.then, s.other),
-    Let: lambda s: (s.body,),
-    Alloc: lambda s: (s.body,),
-}
-
-
-def nested(stmt: Stmt) -> tuple[Stmt, ...]:
-    """The statements directly below `stmt`; none below a block, which is a unit for schedules."""
-    children = _NESTED.get(type(stmt))
-    return children(stmt) if children is not None else ()
+from ..tir.visit import map_tuple, nested, with_body, with_func_body
 
 
 def find_path(root: Stmt, wanted: Var | Label) -> tuple[Stmt, ...] | None:
@@ -54,18 +39,34 @@ def path_to(fn: Func, wanted: Var | Label) -> tuple[Stmt, ...]:
     return path
 
 
+def loop_path(fn: Func, loop: Var) -> tuple[tuple[Stmt, ...], For]:
+    """`path_to` a loop, and the loop."""
+    path = path_to(fn, loop)
+    return path, last_loop(path)
+
+
+def last_loop(path: Sequence[Stmt]) -> For:
+    """The loop at the end of the path to one."""
+    loop = path[-1]
+    assert isinstance(loop, For)
+    return loop
+
+
+def last_block(path: Sequence[Stmt]) -> Block:
+    """The block at the end of the path to one."""
+    block = path[-1]
+    assert isinstance(block, Block)
+    return block
+
+
 def find_loop(fn: Func, loop: Var) -> For:
     """The loop over `loop`. Raises `ScheduleError` where there is none."""
-    found = path_to(fn, loop)[-1]
-    assert isinstance(found, For)
-    return found
+    return last_loop(path_to(fn, loop))
 
 
 def find_block(fn: Func, label: Label) -> Block:
     """The block with `label`. Raises `ScheduleError` where there is none."""
-    found = path_to(fn, label)[-1]
-    assert isinstance(found, Block)
-    return found
+    return last_block(path_to(fn, label))
 
 
 def loops_above(fn: Func, label: Label | Var) -> tuple[For, ...]:
@@ -111,16 +112,6 @@ def with_children(stmt: Stmt, children: tuple[Stmt, ...]) -> Stmt:
             return Alloc(stmt.buffer, children[0])
         case _:
             raise TypeError(f"a {type(stmt).__name__} has no place in a schedule")
-
-
-def with_body(loop: For, body: Stmt) -> For:
-    """`loop` with another body."""
-    return For(loop.var, loop.extent, body, loop.kind, loop.thread, loop.annotations)
-
-
-def with_func_body(fn: Func, body: Stmt) -> Func:
-    """`fn` with another body."""
-    return Func(fn.name, fn.params, fn.allocs, body, fn.inplace, fn.annotations)
 
 
 def rebuild(fn: Func, path: tuple[Stmt, ...], new: Stmt) -> Func:

@@ -9,7 +9,7 @@ from ..tir.intrinsics import find_intrin
 from ..tir.ir import Block, Buffer, Dim, ForKind, Func, product
 from .blocks import loop_ranges
 from .find import blocks_in, loops_above
-from .require import require
+from .require import require, require_number, require_some
 
 
 def instruction_of(block: Block) -> str | None:
@@ -25,9 +25,9 @@ def require_instructions(fn: Func) -> None:
     for block in blocks_in(fn.body):
         name = instruction_of(block) if block.annotations else None
         if name is not None:
-            intrin = find_intrin(name)
-            require(intrin is not None, "there is no instruction {0!r}", name, at=block.label)
-            assert intrin is not None
+            intrin = require_some(
+                find_intrin(name), "there is no instruction {0!r}", name, at=block.label
+            )
             operands_of(fn, block, intrin)
 
 
@@ -87,16 +87,15 @@ def require_contiguous(block: Block, intrin: TensorIntrin, found: dict[Buffer, O
             total: Dim = 0
             for s, stride in zip(step, strides, strict=True):
                 total = total + stride * s if s else total
-            require(
-                isinstance(total, int),
+            distance = require_number(
+                total,
                 "it is not known how far apart elements of {0} are that instruction {1} takes "
                 "together",
                 operand.buffer.name,
                 intrin.name,
                 at=block.label,
             )
-            assert isinstance(total, int)
-            steps.append(total)
+            steps.append(distance)
         at = offsets(param, which, tuple(steps))
         require(
             at == list(range(at[0], at[0] + len(at))),

@@ -12,6 +12,7 @@ from dataclasses import replace as _replace
 from functools import partial
 
 from ..tir.conditions import conjuncts
+from ..tir.dependence import Access
 from ..tir.initialised import Initialised
 from ..tir.ir import (
     Binary,
@@ -49,10 +50,11 @@ from .blocks import (
     free_vars,
     has_reduction,
     loop_ranges,
+    range_key,
 )
 from .dependence import Finding, Use, conflicts, overtakes, pairs_of, served, uses_of
-from .distinct import Access, distinct, gapless
-from .find import blocks_in, find_path, loops_above, loops_in, rebuild
+from .distinct import distinct, gapless
+from .find import blocks_in, find_path, last_loop, loops_above, loops_in, rebuild
 from .require import certain, current_space, require
 
 
@@ -127,8 +129,7 @@ def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bo
 
     With `private`, a buffer that only one iteration's own statements use is one per iteration.
     """
-    loop = path[-1]
-    assert isinstance(loop, For)
+    loop = last_loop(path)
     blocks = list(blocks_in(loop.body))
     for block in blocks:
         for kind in (IterKind.REDUCE, IterKind.OPAQUE):
@@ -172,8 +173,7 @@ def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bo
 
 def touches_apart(path: Sequence[Stmt], block: Block, buffer: Buffer) -> bool:
     """Whether `block` touches other elements of `buffer` in each iteration of the path's loop."""
-    loop = path[-1]
-    assert isinstance(loop, For)
+    loop = last_loop(path)
     ranges = loop_ranges(s for s in path if type(s) is For)
     if distinct(_accesses([block], buffer, loop.body), [loop], ranges):
         return True
@@ -182,8 +182,7 @@ def touches_apart(path: Sequence[Stmt], block: Block, buffer: Buffer) -> bool:
 
 def own_boxes(fn: Func, path: Sequence[Stmt]) -> dict[Buffer, list[Range]]:
     """The `own_buffers` of which an iteration writes a box before it uses any of it, with it."""
-    loop = path[-1]
-    assert isinstance(loop, For)
+    loop = last_loop(path)
     ranges = loop_ranges(s for s in path if type(s) is For)
     found: dict[Buffer, list[Range]] = {}
     for buffer, users in _internal(fn, loop).items():
@@ -196,8 +195,7 @@ def own_boxes(fn: Func, path: Sequence[Stmt]) -> dict[Buffer, list[Range]]:
 
 def kept_apart(path: Sequence[Stmt], blocks: Sequence[Block], buffer: Buffer) -> bool:
     """Whether `blocks` touch other elements of `buffer` in each iteration of the path's loop."""
-    loop = path[-1]
-    assert isinstance(loop, For)
+    loop = last_loop(path)
     ranges = loop_ranges(s for s in path if type(s) is For)
     return distinct(_accesses(blocks, buffer, loop.body), [loop], ranges)
 
@@ -209,8 +207,7 @@ def own_buffers(fn: Func, path: Sequence[Stmt]) -> list[Buffer]:
     It is enough to show that of a loop further in with all that use a buffer: what iterations that
     run at once have to themselves is among these.
     """
-    loop = path[-1]
-    assert isinstance(loop, For)
+    loop = last_loop(path)
     found = []
     for buffer, users in _internal(fn, loop).items():
         levels = _levels(path, users)
@@ -248,8 +245,7 @@ def _shares_nothing(stmt: Stmt) -> bool:
 
 def _filled(path: Sequence[Stmt], users: list[Block], buffer: Buffer) -> bool:
     """Whether each iteration of the path's loop is seen to write all of `buffer` that it uses."""
-    loop = path[-1]
-    assert isinstance(loop, For)
+    loop = last_loop(path)
     return _covered(users, buffer, loop.body, loop_ranges(s for s in path if type(s) is For))
 
 
@@ -347,7 +343,7 @@ def _accesses(blocks: Sequence[Block], buffer: Buffer, body: Stmt) -> list[Acces
     for block in blocks:
         inner = _inner_loops(body, block)
         seen = {
-            tuple(map(_range_key, r.ranges)): r
+            tuple(map(range_key, r.ranges)): r
             for r in (*block.writes, *block.reads)
             if r.buffer is buffer
         }
@@ -360,13 +356,9 @@ def _accesses(blocks: Sequence[Block], buffer: Buffer, body: Stmt) -> list[Acces
     if not (alike and points):
         return found
     return [
-        _replace(a, ranges=tuple(Range(e, 1) for e in p.indices))
+        a._replace(ranges=tuple(Range(e, 1) for e in p.indices))
         for a, p in zip(found, places, strict=True)
     ]
-
-
-def _range_key(r: Range) -> object:
-    return key_of(r.min), r.extent if isinstance(r.extent, int) else id(r.extent)
 
 
 def _covered(users: list[Block], buffer: Buffer, body: Stmt, ranges: Ranges) -> bool:
@@ -392,7 +384,7 @@ def _refilled(fn: Func, path: Sequence[Stmt], buffer: Buffer) -> bool:
     loop = path[-1]
     if current_space() is not None or not isinstance(loop, For):
         return False
-    parallel = For(loop.var, loop.extent, loop.body, ForKind.PARALLEL)
+    parallel = _replace(loop, kind=ForKind.PARALLEL, thread=None)
     apart = rebuild(fn, tuple(path), parallel)
     return Initialised(apart, Survey(apart)).holds(buffer)
 

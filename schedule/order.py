@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..tir.dependence import Access
 from ..tir.ir import Buffer, Dim, Expr, For, Op, Range, Stmt, Var, as_expr, binary
 from ..tir.prove import prove
 from ..tir.regions import hull
 from ..tir.visit import substitute
 from .blocks import Ranges, loop_ranges
 from .dependence import Use, conflicts, uses_of
-from .distinct import Access, distinct
+from .distinct import distinct
 from .find import blocks_in
 from .require import certain, require
 

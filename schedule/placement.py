@@ -18,7 +18,7 @@ from .blocks import (
     free_vars,
     nest,
 )
-from .require import current_space, require
+from .require import current_space, require_some
 
 
 def placed(block: Block, needed: Mapping[Var, Range], outer: Ranges, old: Ranges) -> Stmt:
@@ -55,17 +55,13 @@ def _kept_conditions(block: Block, moved: Sequence[Iter], old: Ranges) -> list[E
         if key_of(c) in known or prove(c, old, domain) is True:
             continue
         new = _by_loops(c, block, moved)
-        if new is None:
-            new = _by_values(c, block, moved, old)
-        require(
-            new is not None,
+        kept.append(require_some(
+            _by_values(c, block, moved, old) if new is None else new,
             "block {0} only runs where {1}, which does not move along",
             block.label.name,
             lambda c=c: repr(c),
             at=block.label,
-        )
-        assert new is not None
-        kept.append(new)
+        ))  # fmt: skip
     return kept
 
 

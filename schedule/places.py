@@ -7,6 +7,7 @@ from dataclasses import replace as _replace
 from typing import Any
 
 from ..tir.bounds import bound
+from ..tir.dependence import Access
 from ..tir.ir import (
     Binary,
     Block,
@@ -38,7 +39,7 @@ from ..tir.simplify import simplify_dim
 from ..tir.structure import key_of
 from ..tir.visit import rewrite_children, substitute, walk
 from .blocks import Ranges, free_vars, loop_ranges, nest, with_regions
-from .distinct import Access, distinct
+from .distinct import distinct
 from .find import replace_stmt
 from .index_map import IndexMap
 from .require import certain, require

@@ -9,8 +9,7 @@ from ..tir.conditions import conjunction, conjuncts
 from ..tir.ir import Binary, Block, Const, Dim, Expr, For, If, Iter, Op, Seq, Stmt, Var
 from ..tir.simplify import Simplifier
 from ..tir.structure import size
-from ..tir.visit import map_tuple, substitute
-from .find import with_body
+from ..tir.visit import map_tuple, substitute, with_body
 
 MAX_SIZE = 1000
 

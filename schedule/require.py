@@ -12,13 +12,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import ScheduleError, Text
-from ..tir.ir import Expr, Label, Var
+from ..tir.ir import Dim, Expr, Label, Var
 from ..tir.prove import prove, truth
 from ..tir.simplify import Simplifier
 from ..tir.structure import same
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,20 @@ def require(
     elif condition:  # numpy's booleans
         return
     raise ScheduleError(message, *arguments, at=at, hint=hint, example=example, **data)
+
+
+def require_some(value: T | None, message: str, *arguments: Any, **options: Any) -> T:
+    """`value`, required not to be `None`; the rest as for `require`."""
+    require(value is not None, message, *arguments, **options)
+    assert value is not None
+    return value
+
+
+def require_number(value: Dim, message: str, *arguments: Any, **options: Any) -> int:
+    """`value`, required to be a number rather than an open size; the rest as for `require`."""
+    require(isinstance(value, int), message, *arguments, **options)
+    assert isinstance(value, int)
+    return value
 
 
 def certain(condition: bool | Expr) -> bool:

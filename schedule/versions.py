@@ -26,9 +26,9 @@ from ..tir.ir import (
 from ..tir.linear import linear
 from ..tir.prove import prove
 from ..tir.simplify import Simplifier
-from ..tir.visit import rewrite_children, substitute
+from ..tir.visit import nested, rewrite_children, substitute
 from .blocks import Ranges, feeding, free_vars, loop_ranges, region_buffers, with_regions
-from .find import nested, with_children
+from .find import with_children
 from .require import certain, require
 
 

@@ -38,6 +38,8 @@ SECONDS = 120
 """Of processor time. What takes longer has failed: what was switched off had kept it short."""
 BYTES = 16 << 30
 """Of address space, likewise."""
+REQUIRING = ("require", "require_some", "require_number")
+"""The functions that refuse. Where one is off, it gives back its first argument."""
 FAILED = 1
 BROKEN = 3
 
@@ -90,13 +92,15 @@ class _Switches(ast.NodeTransformer):
     found: list[Site]
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
-        if ast.unparse(node.func) != "require":
+        function = ast.unparse(node.func)
+        if function not in REQUIRING:
             self.generic_visit(node)
             return node
         self._switch_parts(node.args[0], ast.And, neutral=True)
         self.generic_visit(node)
         name = self._site(node, node.args[1])
-        guarded = ast.Call(ast.Name("__require__", ast.Load()), [ast.Constant(name)], [])
+        arguments: list[ast.expr] = [ast.Constant(name), ast.Constant(function)]
+        guarded = ast.Call(ast.Name("__require__", ast.Load()), arguments, [])
         return ast.copy_location(ast.Call(guarded, node.args, node.keywords), node)
 
     def visit_If(self, node: ast.If) -> ast.If:
@@ -175,22 +179,23 @@ def switched_part(name: str, value: Any, neutral: bool) -> Any:
     return value
 
 
-def switched_require(name: str) -> Callable[..., None]:
-    """`require` at a site."""
+def switched_require(name: str, function: str) -> Callable[..., Any]:
+    """One of the functions that refuse, at a site."""
     module = importlib.import_module("tilewright.schedule.require")
 
-    def noting(*args: Any, **kwargs: Any) -> None:
+    def noting(*args: Any, **kwargs: Any) -> Any:
         space = module.current_space()
         before = 0 if space is None else len(space.constraints)
         done = False
         try:
-            module.require(*args, **kwargs)
+            value = getattr(module, function)(*args, **kwargs)
             done = True
         finally:
             if not done or (space is not None and len(space.constraints) > before):
                 SWITCHES.note(name)
+        return value
 
-    return (lambda *_, **__: None) if name == SWITCHES.off else noting
+    return (lambda value, *_, **__: value) if name == SWITCHES.off else noting
 
 
 # Running tests

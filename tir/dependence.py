@@ -20,13 +20,13 @@ from .windows import variables
 
 
 class Access(NamedTuple):
-    """The elements `ranges` that something touches while the variables `inner` sweep.
+    """A box of elements that something touches, while the variables `inner` (with extents) sweep.
 
-    `inner` has extents. It does so only where all `guards` hold.
+    It does so only where all `guards` hold.
     """
 
     ranges: Sequence[Range]
-    inner: Mapping[Var, int]
+    inner: Mapping[Var, Dim]
     guards: Sequence[Expr] = ()
 
 
@@ -82,25 +82,29 @@ def before(a: Sequence[Expr], b: Sequence[Expr]) -> Expr:
 def conflict(
     first: Access,
     second: Access,
-    outer: Mapping[Var, int],
-    loops: Mapping[Var, int],
+    outer: Mapping[Var, Dim],
+    loops: Mapping[Var, Dim],
     order: Order = before,
 ) -> Verdict:
     """Whether `first` in one iteration of `loops` touches what `second` does in a later one.
 
     Both are at the same iteration of `outer`. `order` says which pairs of iterations are meant if
     not the first before the second. Variables that are neither (scalar parameters) may be anything.
+    Nothing is known where sizes are open.
     """
+    outer_sizes, sizes = _sizes(outer), _sizes(loops)
     a, b = _copy(first, loops), _copy(second, loops)
+    if outer_sizes is None or sizes is None or a is None or b is None:
+        return UNKNOWN
     conditions = [*a.guards, *b.guards, order(a.loops, b.loops)]
     element: list[Expr] = []
     for r, q in zip(a.ranges, b.ranges, strict=True):
         conditions += _meet(r, q)
         element.append(binary(Op.MAX, r.min, q.min))
     used = {v for c in (*conditions, *element) for v in variables(c)}
-    around = {v: n for v, n in outer.items() if v in used}
+    around = {v: n for v, n in outer_sizes.items() if v in used}
     extents: dict[Var, int | None] = dict(around)
-    for x, y, extent in zip(a.loops, b.loops, loops.values(), strict=True):
+    for x, y, extent in zip(a.loops, b.loops, sizes.values(), strict=True):
         extents[x] = extents[y] = extent
     extents |= a.inner | b.inner
     extents |= dict.fromkeys(sorted(used - extents.keys(), key=lambda v: v.name))
@@ -127,16 +131,19 @@ def conflict(
 
 
 def beyond(
-    read: Access, writes: Sequence[Access], shape: Sequence[Dim], shared: Mapping[Var, int]
+    read: Access, writes: Sequence[Access], shape: Sequence[Dim], shared: Mapping[Var, Dim]
 ) -> Verdict:
     """Whether `read` touches, in one iteration of `shared`, only what `writes` touch in the same.
 
-    `apart` says that it does. What is not a single element is not decided. In an example both
-    iterations are the same.
+    `apart` says that it does. What is not a single element is not decided, and neither is what has
+    open sizes. In an example both iterations are the same.
     """
-    reading = _elements(read, shape, shared, certain=False)
-    exact = _elements(read, shape, shared, certain=True) is not None
-    writing = [_elements(w, shape, shared, certain=True) for w in writes]
+    sizes = _sizes(shared)
+    if sizes is None or not all(isinstance(n, int) for n in shape):
+        return UNKNOWN
+    reading = _elements(read, shape, sizes, certain=False)
+    exact = _elements(read, shape, sizes, certain=True) is not None
+    writing = [_elements(w, shape, sizes, certain=True) for w in writes]
     known = [w for w in writing if w is not None]
     if reading is None:
         return UNKNOWN
@@ -158,9 +165,10 @@ def beyond(
 def _elements(
     access: Access, shape: Sequence[Dim], shared: Mapping[Var, int], *, certain: bool
 ) -> affine.Elements | None:
-    if any(r.extent != 1 for r in access.ranges):
+    inner = _sizes(access.inner)
+    if inner is None or not all(isinstance(r.extent, int) and r.extent == 1 for r in access.ranges):
         return None
-    box = affine.Box({**shared, **access.inner}, access.guards)
+    box = affine.Box({**shared, **inner}, access.guards)
     indices = [r.min for r in access.ranges]
     return affine.elements(indices, shape, box, list(shared), certain)
 
@@ -174,11 +182,15 @@ class _Copy(NamedTuple):
     guards: list[Expr]
 
 
-def _copy(access: Access, loops: Iterable[Var]) -> _Copy:
-    names = {v: Var(v.name) for v in (*loops, *access.inner)}
+def _copy(access: Access, loops: Iterable[Var]) -> _Copy | None:
+    """`None` where the access has open sizes."""
+    inner = _sizes(access.inner)
+    if inner is None or not all(isinstance(r.extent, int) for r in access.ranges):
+        return None
+    names = {v: Var(v.name) for v in (*loops, *inner)}
     return _Copy(
         [names[v] for v in loops],
-        {names[v]: n for v, n in access.inner.items()},
+        {names[v]: n for v, n in inner.items()},
         [Range(substitute(r.min, names), r.extent) for r in access.ranges],
         [substitute(g, names) for g in access.guards],
     )
@@ -192,6 +204,12 @@ def _meet(a: Range, b: Range) -> list[Expr]:
         binary(Op.LT, a.min, b.min + as_expr(b.extent)),
         binary(Op.LT, b.min, a.min + as_expr(a.extent)),
     ]
+
+
+def _sizes(extents: Mapping[Var, Dim]) -> dict[Var, int] | None:
+    """The extents as integers; `None` where one is open."""
+    sizes = {v: n for v, n in extents.items() if isinstance(n, int)}
+    return sizes if len(sizes) == len(extents) else None
 
 
 def _point(named: Iterable[Var], own: Iterable[Var], values: Mapping[Var, int]) -> Point:

@@ -164,7 +164,7 @@ def _for(n: For, f: Rewriter) -> Stmt:
     extent, body = map_dim(n.extent, f), f(n.body)
     if extent is n.extent and body is n.body:
         return n
-    return For(n.var, extent, body, n.kind, n.thread, n.annotations)
+    return with_body(n, body, extent=extent)
 
 
 def _block(n: Block, f: Rewriter) -> Stmt:
@@ -300,6 +300,40 @@ def distinct(root: Any) -> Iterator[Any]:
             seen.add(n)
             yield n
             stack.extend(reversed(children(n)))
+
+
+_NESTED: dict[type, Callable[[Any], tuple[Stmt, ...]]] = {
+    For: lambda s: (s.body,),
+    Seq: lambda s: s.stmts,
+    If: lambda s: (s.then,) if s.other is None else (s.then, s.other),
+    Let: lambda s: (s.body,),
+    Alloc: lambda s: (s.body,),
+}
+
+
+def nested(stmt: Stmt) -> tuple[Stmt, ...]:
+    """The statements directly below `stmt`; none below a block, which is a unit."""
+    below = _NESTED.get(type(stmt))
+    return () if below is None else below(stmt)
+
+
+def with_body(loop: For, body: Stmt, var: Var | None = None, extent: Dim | None = None) -> For:
+    """`loop` with another body, and where given another variable or extent."""
+    return For(
+        loop.var if var is None else var,
+        loop.extent if extent is None else extent,
+        body,
+        loop.kind,
+        loop.thread,
+        loop.annotations,
+    )
+
+
+def with_func_body(func: Func, body: Stmt) -> Func:
+    """`func` with another body; the same function if it is the same body."""
+    if body is func.body:
+        return func
+    return Func(func.name, func.params, func.allocs, body, func.inplace, func.annotations)
 
 
 def substitute(root: T, mapping: Mapping[Any, Any]) -> T:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.blocks import has_reduction, region_buffers, with_regions
-from ...schedule.find import blocks_in, find_block, find_loop, nested, path_to
+from ...schedule.find import blocks_in, find_block, find_loop, path_to
 from ...schedule.index_map import IndexMap
 from ...tir.ir import (
     Block,
@@ -35,6 +35,7 @@ from ...tir.ir import (
     Store,
     Var,
 )
+from ...tir.visit import nested
 from .access_patterns import in_order
 from .common import attempt
 

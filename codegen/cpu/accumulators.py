@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ...tir.ir import For, ForKind, Func, Stmt, Store, Var
-from ...tir.visit import walk
-from ..passes.rewrite import nested
+from ...tir.visit import nested, walk
 
 
 def accumulates_in_memory(func: Func) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from ... import dtypes
 from ...errors import BuildError
-from ...tir.ir import Alloc, Buffer, For, ForKind, If, Let, Seq, Stmt, Store
+from ...tir.ir import Alloc, Buffer, For, ForKind, Stmt, Store
+from ...tir.visit import nested
 from .llvm_stream import fence
 from .llvm_text import Builder, Level, memory_type, value_type
 
@@ -26,7 +27,7 @@ def local_buffers(body: Stmt, *, into_parallel: bool) -> Iterator[Buffer]:
             yield s.buffer
         if not into_parallel and type(s) is For and s.kind is ForKind.PARALLEL:
             continue
-        pending.extend(reversed(_nested(s)))
+        pending.extend(reversed(nested(s)))
 
 
 def stored_buffers(body: Stmt) -> set[Buffer]:
@@ -38,7 +39,7 @@ def stored_buffers(body: Stmt) -> set[Buffer]:
         if type(s) is Store:
             found.add(s.buffer)
         else:
-            pending.extend(_nested(s))
+            pending.extend(nested(s))
     return found
 
 
@@ -100,15 +101,3 @@ def finish(b: Builder, heap: list[str]) -> None:
         for pointer in heap:
             b.do(f"call void @free(ptr {pointer})")
         b.block.end = "ret i32 1"
-
-
-def _nested(s: Stmt) -> tuple[Stmt, ...]:
-    match s:
-        case Seq():
-            return s.stmts
-        case If():
-            return (s.then,) if s.other is None else (s.then, s.other)
-        case For() | Let() | Alloc():
-            return (s.body,)
-        case _:
-            return ()

@@ -27,8 +27,8 @@ from ...tir.ir import (
 )
 from ...tir.polynomial import ONE
 from ...tir.simplify import Simplifier
-from ...tir.visit import substitute
-from .rewrite import fresh, map_exprs, map_stmts, simplifier_of, with_body
+from ...tir.visit import substitute, with_func_body
+from .rewrite import fresh, map_exprs, map_stmts, simplifier_of
 
 
 def blocks(func: Func, target: Target) -> Func:
@@ -48,7 +48,7 @@ def blocks(func: Func, target: Target) -> Func:
     """
     del target
     s = simplifier_of(func)
-    return with_body(func, _settled(_visit(func.body, s)))
+    return with_func_body(func, _settled(_visit(func.body, s)))
 
 
 class _Part(NamedTuple):

@@ -26,9 +26,9 @@ from ...tir.ir import (
 )
 from ...tir.polynomial import ONE, Poly, add, factors, identity, negated
 from ...tir.simplify import Simplifier
-from ...tir.visit import rewrite_children, walk
+from ...tir.visit import nested, rewrite_children, walk
 from .guards import is_bound, slack
-from .rewrite import nested, simplifier_of
+from .rewrite import simplifier_of
 
 
 def compact(func: Func, target: Target) -> Func:

@@ -7,9 +7,9 @@ from typing import Any
 from ...target import Target
 from ...tir.ir import Buffer, Expr, Func, Load, Stmt, Store
 from ...tir.structure import key_of
-from ...tir.visit import distinct, rewrite_children
+from ...tir.visit import distinct, rewrite_children, with_func_body
 from .registers import SCOPE
-from .rewrite import statements, with_body
+from .rewrite import statements
 
 
 def drop_masks(func: Func, target: Target) -> Func:
@@ -37,7 +37,7 @@ def drop_masks(func: Func, target: Target) -> Func:
             return Store(n.buffer, n.indices, visit(n.value))
         return rewrite_children(n, visit) if isinstance(n, Stmt | Expr) else n
 
-    return with_body(func, visit(func.body))
+    return with_func_body(func, visit(func.body))
 
 
 def _is_masked(s: Stmt) -> bool:

@@ -9,7 +9,7 @@ from ...tir.conditions import conjuncts
 from ...tir.ir import INDEX, Binary, Expr, For, If, Op, Seq, Stmt, Store, Var
 from ...tir.polynomial import ONE, Poly
 from ...tir.simplify import Simplifier
-from .rewrite import nested
+from ...tir.visit import nested
 
 
 def guards(s: Stmt, *, in_loops: bool = False) -> Iterator[Expr]:

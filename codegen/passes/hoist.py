@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 from ... import dtypes
 from ...target import Target
@@ -15,7 +14,6 @@ from ...tir.ir import (
     Buffer,
     Call,
     Cast,
-    Const,
     Expr,
     For,
     ForKind,
@@ -28,8 +26,9 @@ from ...tir.ir import (
     Store,
     Var,
 )
-from ...tir.visit import rewrite_children, walk
-from .rewrite import map_stmts, nested, with_body
+from ...tir.structure import key_of
+from ...tir.visit import nested, rewrite_children, walk, with_func_body
+from .rewrite import map_stmts
 
 _WORTH: frozenset[type] = frozenset({Load, Binary, Call, Cast, Select})
 
@@ -44,7 +43,7 @@ def hoist(func: Func, target: Target) -> Func:
     zero. Indices stay as well; code generation places their parts.
     """
     del target
-    return with_body(func, _visit(func.body))
+    return with_func_body(func, _visit(func.body))
 
 
 def _visit(stmt: Stmt) -> Stmt:
@@ -82,7 +81,7 @@ def _named(stmt: Stmt, changing: set[Var | Buffer], found: dict[object, tuple[Va
         if type(e) in _WORTH and not any(
             n in changing for n in walk(e) if type(n) in (Var, Buffer)
         ):
-            key = _key(e)
+            key = key_of(e)
             if key not in found:
                 name = next((n.buffer.name for n in walk(e) if type(n) is Load), "value")
                 found[key] = Var(f"{name}_same", e.dtype), e
@@ -109,16 +108,3 @@ def _named(stmt: Stmt, changing: set[Var | Buffer], found: dict[object, tuple[Va
         return map_stmts(s, visit)
 
     return visit(stmt)
-
-
-def _key(n: Any) -> object:
-    """A key under which equal expressions are found."""
-    if isinstance(n, Var | Buffer):
-        return id(n)
-    if type(n) is Const:
-        return repr(n.value), n.dtype
-    if isinstance(n, tuple):
-        return tuple(map(_key, n))
-    if isinstance(n, Expr):
-        return type(n), *(_key(getattr(n, f.name)) for f in fields(n))  # type: ignore[arg-type]
-    return n

@@ -8,7 +8,8 @@ from ...tir.instruction import KEY, Mismatch, match, written
 from ...tir.intrinsics import find_intrin
 from ...tir.ir import For, Func, Stmt
 from ...tir.polynomial import Ranges
-from .rewrite import map_stmts, simplifier_of, with_body
+from ...tir.visit import with_func_body
+from .rewrite import map_stmts, simplifier_of
 
 
 def instructions(func: Func, target: Target) -> Func:
@@ -28,7 +29,7 @@ def instructions(func: Func, target: Target) -> Func:
                 return _instruction(s, str(name), ranges)
         return map_stmts(s, visit)
 
-    return with_body(func, visit(func.body))
+    return with_func_body(func, visit(func.body))
 
 
 def _instruction(loop: For, name: str, ranges: Ranges) -> Stmt:

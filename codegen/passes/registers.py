@@ -27,8 +27,7 @@ from ...tir.ir import (
     const,
 )
 from ...tir.lanes import spaced
-from ...tir.visit import rewrite_children, walk
-from .rewrite import nested, with_body
+from ...tir.visit import nested, rewrite_children, walk, with_func_body
 from .transpose_network import Columns, interleaved
 
 SCOPE = "register"
@@ -84,7 +83,7 @@ def registers(func: Func, target: Target) -> Func:
             return body
         return rewrite_children(s, lambda c: stmt(c) if isinstance(c, Stmt) else expr(c))
 
-    return with_body(func, stmt(func.body))
+    return with_func_body(func, stmt(func.body))
 
 
 def _store(s: Store, slots: dict[Buffer, _Slots], expr: Callable[[Any], Any]) -> Store:

@@ -7,23 +7,9 @@ from dataclasses import replace
 
 from ...tir.ir import Alloc, Const, Expr, For, Func, If, Let, Seq, Stmt, Var, seq
 from ...tir.simplify import Simplifier
-from ...tir.visit import rewrite_children, substitute
+from ...tir.visit import nested, rewrite_children, substitute
 
 Ranges = dict[Var, tuple[int, int]]
-
-_NESTED: dict[type, Callable[..., tuple[Stmt, ...]]] = {
-    For: lambda s: (s.body,),
-    Seq: lambda s: s.stmts,
-    If: lambda s: (s.then,) if s.other is None else (s.then, s.other),
-    Let: lambda s: (s.body,),
-    Alloc: lambda s: (s.body,),
-}
-
-
-def nested(s: Stmt) -> tuple[Stmt, ...]:
-    """The statements directly below `s`, blocks not entered."""
-    below = _NESTED.get(type(s))
-    return () if below is None else below(s)
 
 
 def statements(s: Stmt) -> Iterator[Stmt]:
@@ -70,11 +56,6 @@ def map_exprs(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
         return rewrite_children(c, visit) if isinstance(c, Stmt) else c
 
     return rewrite_children(s, visit)
-
-
-def with_body(func: Func, body: Stmt) -> Func:
-    """`func` with another body."""
-    return func if body is func.body else replace(func, body=body)
 
 
 def fresh(s: Stmt) -> Stmt:

@@ -24,9 +24,9 @@ from ...tir.ir import (
 )
 from ...tir.polynomial import ONE, Poly, factors
 from ...tir.simplify import Simplifier
-from ...tir.visit import walk
+from ...tir.visit import nested, walk, with_func_body
 from .guards import guards, is_bound, slack
-from .rewrite import decided, declare, fresh, loops, map_stmts, nested, simplifier_of, with_body
+from .rewrite import decided, declare, fresh, loops, map_stmts, simplifier_of
 from .trim import part_of, trimmed
 from .vectorize import native_lanes
 
@@ -47,7 +47,7 @@ def tails(func: Func, target: Target) -> Func:
     """
     if not any(True for _ in guards(func.body)):
         return func
-    return with_body(func, _visit(func.body, simplifier_of(func), target))
+    return with_func_body(func, _visit(func.body, simplifier_of(func), target))
 
 
 class _Cut(NamedTuple):

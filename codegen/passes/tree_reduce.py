@@ -26,8 +26,8 @@ from ...tir.ir import (
     seq,
 )
 from ...tir.simplify import Simplifier
-from ...tir.visit import substitute
-from .rewrite import map_stmts, simplifier_of, with_body
+from ...tir.visit import substitute, with_func_body
+from .rewrite import map_stmts, simplifier_of
 
 _OPERATORS = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX})
 _LEAST = 4
@@ -51,7 +51,7 @@ def tree_reduce(func: Func, target: Target) -> Func:
                 return _steps(found)
         return map_stmts(stmt, visit)
 
-    return with_body(func, visit(func.body))
+    return with_func_body(func, visit(func.body))
 
 
 class _Chain(NamedTuple):

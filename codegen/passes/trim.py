@@ -7,9 +7,9 @@ from dataclasses import replace
 from ...target import Target
 from ...tir.ir import Buffer, For, ForKind, Func, Let, Load, Seq, Stmt, Var, const
 from ...tir.simplify import Simplifier
-from ...tir.visit import substitute, walk
+from ...tir.visit import substitute, walk, with_func_body
 from .guards import Guarded, fails_from, guards, is_bound, stores
-from .rewrite import decided, declare, map_exprs, map_stmts, simplifier_of, with_body
+from .rewrite import decided, declare, map_exprs, map_stmts, simplifier_of
 
 
 def trim(func: Func, target: Target) -> Func:
@@ -26,7 +26,7 @@ def trim(func: Func, target: Target) -> Func:
     del target
     if not any(True for _ in guards(func.body)):
         return func
-    return with_body(func, trimmed(func.body, simplifier_of(func)))
+    return with_func_body(func, trimmed(func.body, simplifier_of(func)))
 
 
 def trimmed(stmt: Stmt, s: Simplifier) -> Stmt:

@@ -32,8 +32,8 @@ from ...tir.ir import (
 )
 from ...tir.polynomial import ONE, Poly, factors
 from ...tir.simplify import Simplifier
-from ...tir.visit import rewrite_children, walk
-from .rewrite import fresh, loops, map_stmts, nested, simplifier_of, with_body
+from ...tir.visit import nested, rewrite_children, walk, with_func_body
+from .rewrite import fresh, loops, map_stmts, simplifier_of
 
 MAX_STORES = 8192
 
@@ -63,7 +63,7 @@ def unroll(func: Func, target: Target) -> Func:
             return s if make is None else make()
         return map_stmts(s, visit)
 
-    return with_body(func, visit(func.body))
+    return with_func_body(func, visit(func.body))
 
 
 def _stores(s: Stmt) -> int:

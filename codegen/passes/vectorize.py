@@ -45,9 +45,9 @@ from ...tir.ir import (
 from ...tir.polynomial import ONE, Poly, factors
 from ...tir.prove import truth
 from ...tir.simplify import Simplifier
-from ...tir.visit import map_tuple, substitute, walk
+from ...tir.visit import map_tuple, substitute, walk, with_func_body
 from ..cpu.masks import first_lane
-from .rewrite import map_stmts, simplifier_of, with_body
+from .rewrite import map_stmts, simplifier_of
 
 MAX_UNROLLED_CHUNKS = 16
 LINE_BYTES = 64
@@ -69,7 +69,7 @@ def vectorize(func: Func, target: Target) -> Func:
             return _loop(stmt, target, s)
         return map_stmts(stmt, visit)
 
-    return with_body(func, visit(func.body))
+    return with_func_body(func, visit(func.body))
 
 
 def native_lanes(body: Stmt, target: Target) -> int:

@@ -12,7 +12,7 @@ from ...tir.instruction import KEY
 from ...tir.ir import Block, Buffer, Dim, For, ForKind, Func, Label, Stmt, Var, product
 from ...tir.visit import substitute_func
 from ..blocks import bound_regions, free_vars, require_not_prefetched
-from ..find import blocks_in, find_block, find_path, loops_in, path_to, rebuild
+from ..find import blocks_in, find_block, find_path, loop_path, loops_in, path_to, rebuild
 from ..legality import require_concurrent
 from ..primitive import primitive
 from ..require import require
@@ -120,9 +120,7 @@ def serial(fn: Func, loop: Var) -> tuple[Func, None]:
     or vectorized loop whose variable indexes a buffer in registers is refused: the index would not
     be constant any more. So is one that is bound to a thread axis.
     """
-    path = path_to(fn, loop)
-    old = path[-1]
-    assert isinstance(old, For)
+    path, old = loop_path(fn, loop)
     require(old.kind is not ForKind.SERIAL, "loop {0} is serial already", loop.name, at=loop)
     require(
         old.kind is not ForKind.THREAD,
@@ -193,7 +191,7 @@ def bind(fn: Func, loop: Var, thread_axis: str) -> tuple[Func, None]:
                 at=loop,
             )
     require_concurrent(fn, path, "be bound to threads")
-    bound = For(old.var, old.extent, old.body, ForKind.THREAD, thread_axis, old.annotations)
+    bound = _replace(old, kind=ForKind.THREAD, thread=thread_axis)
     return rebuild(fn, path, bound), None
 
 
@@ -309,9 +307,7 @@ def set_scope(
 
 
 def _serial_loop(fn: Func, loop: Var, what: str) -> tuple[tuple[Stmt, ...], For]:
-    path = path_to(fn, loop)
-    old = path[-1]
-    assert isinstance(old, For)
+    path, old = loop_path(fn, loop)
     require(
         old.kind is ForKind.SERIAL,
         "loop {0} is {1} already",
@@ -326,7 +322,7 @@ def _serial_loop(fn: Func, loop: Var, what: str) -> tuple[tuple[Stmt, ...], For]
 
 
 def _of_kind(loop: For, kind: ForKind) -> For:
-    return For(loop.var, loop.extent, loop.body, kind, None, loop.annotations)
+    return _replace(loop, kind=kind, thread=None)
 
 
 def _registers_by(loop: For) -> list[Buffer]:

@@ -77,6 +77,12 @@ def insert_top(fn: Func, position: int, new: Stmt) -> Func:
     return _replace(fn, body=seq(*stmts[:position], new, *stmts[position:]))
 
 
+def replace_top(fn: Func, label: Label, new: Stmt) -> Func:
+    """`fn` with `new` in the place of the top-level statement that contains a block."""
+    stmts, position = top_statements(fn), top_position(fn, label)
+    return _replace(fn, body=seq(*stmts[:position], new, *stmts[position + 1 :]))
+
+
 def region_at(block: Block, regions: tuple[Region, ...], index: int, what: str) -> Buffer:
     """The buffer of the `index`-th distinct buffer that a block reads or writes."""
     buffers = list(dict.fromkeys(r.buffer for r in regions))

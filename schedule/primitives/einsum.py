@@ -39,6 +39,7 @@ from ..available import require_still_concurrent
 from ..blocks import (
     free_vars,
     nest,
+    nest_like,
     require_unit,
     with_regions,
 )
@@ -49,6 +50,7 @@ from ..require import certain, require
 from .cache import (
     copy_block,
     is_whole,
+    replace_top,
     require_written_before,
     top_position,
     top_statements,
@@ -98,17 +100,14 @@ def pad_einsum(fn: Func, block: Label, padding: Sequence[Dim]) -> tuple[Func, tu
     iters = tuple(
         _replace(i, extent=padded[i.var].extent) if i.var in padded else i for i in found.iters
     )
-    new: Stmt = with_regions(_replace(found, iters=iters, body=update, init=init))
-    grown = {p.loop: p.extent for p in padded.values()}
-    for s in reversed(loops):
-        new = For(s.var, grown.get(s.var, s.extent), new, s.kind, s.thread, s.annotations)
+    sums = with_regions(_replace(found, iters=iters, body=update, init=init))
+    new = nest_like(loops, sums, extents={p.loop: p.extent for p in padded.values()})
     results = {r.buffer for r in found.writes}
     ins = [_copy_in(fn, found, m, position) for m in moves.values() if m.old not in results]
     outs = [_copy_out(fn, m) for m in moves.values() if m.old in results]
     made = [s for s, _ in ins] + [new] + [s for s, _ in outs]
-    stmts = top_statements(fn)
-    body = seq(*stmts[:position], *made, *stmts[position + 1 :])
-    fn = _replace(fn, body=body, allocs=(*fn.allocs, *(m.new for m in moves.values())))
+    fn = replace_top(fn, block, seq(*made))
+    fn = _replace(fn, allocs=(*fn.allocs, *(m.new for m in moves.values())))
     require_still_concurrent(fn, (block,))
     return fn, tuple(label for _, label in (*ins, *outs))
 

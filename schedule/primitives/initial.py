@@ -34,10 +34,10 @@ from ..blocks import (
     has_reduction,
     loop_ranges,
     region_buffers,
-    remove_block,
+    without_block,
 )
 from ..dependence import Finding, served, uses_of
-from ..find import blocks_in, find_block, path_to, replace, with_func_body
+from ..find import blocks_in, find_block, path_to, replace
 from ..legality import require_visited_once, written_box
 from ..places import place_of
 from ..primitive import primitive
@@ -68,9 +68,7 @@ def merge_reduction(fn: Func, init: Label, block: Label) -> tuple[Func, None]:
     start = substitute(first.body, mapping)
     reads, writes = infer_regions(update.iters, update.body, start)
     fn = replace(fn, update, _replace(update, init=start, reads=reads, writes=writes))
-    body = remove_block(fn.body, init)
-    assert body is not None
-    fn = with_func_body(fn, body)
+    fn = without_block(fn, init)
     require_still_concurrent(fn, (block,))
     return fn, None
 

@@ -32,11 +32,11 @@ from ..blocks import (
     order_of,
     readers_of,
     region_buffers,
-    remove_block,
     require_internal,
     require_unit,
     require_whole_domain,
     with_regions,
+    without_block,
     without_buffers,
     writers_of,
 )
@@ -292,6 +292,4 @@ def _require_each_once(block: Block, store: Store) -> None:
 
 
 def _without(fn: Func, block: Block, *buffers: Buffer) -> Func:
-    body = remove_block(fn.body, block.label)
-    assert body is not None
-    return without_buffers(_replace(fn, body=body), set(buffers))
+    return without_buffers(without_block(fn, block.label), set(buffers))

@@ -25,11 +25,11 @@ from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children
 from ..blocks import free_vars, nest, with_regions
 from ..digits import Bijection, bijection
-from ..find import find_block, path_to, rebuild
+from ..find import find_block, last_block, path_to, rebuild
 from ..index_map import IndexMap
 from ..primitive import primitive
 from ..rebind import rebound_value
-from ..require import require
+from ..require import require, require_number
 from .loops import MAX_DEPTH
 
 
@@ -75,8 +75,7 @@ def transform_block_layout(
     that was split and fused by hand is one of plain loops again. Gives the new loops.
     """
     path = path_to(fn, block)
-    old = path[-1]
-    assert isinstance(old, Block)
+    old = last_block(path)
     mapping = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
     require(
         len(mapping.inputs) == len(old.iters),
@@ -130,8 +129,8 @@ def _rebound(n: Any, values: Mapping[Var, Expr], s: Simplifier) -> Any:
 def _extents(block: Block) -> list[int]:
     found = []
     for i in block.iters:
-        require(
-            isinstance(i.extent, int),
+        extent = require_number(
+            i.extent,
             "the iteration variable {0} of block {1} has the open extent {2}; expected a number",
             i.var.name,
             block.label.name,
@@ -139,9 +138,8 @@ def _extents(block: Block) -> list[int]:
             at=block.label,
             hint="do this step before splits by sampled factors, or take the decisions first",
         )
-        assert isinstance(i.extent, int)
         require(
-            i.extent >= 1,
+            extent >= 1,
             "the iteration variable {0} of block {1} has no values",
             i.var.name,
             block.label.name,
@@ -154,7 +152,7 @@ def _extents(block: Block) -> list[int]:
             block.label.name,
             at=block.label,
         )
-        found.append(i.extent)
+        found.append(extent)
     return found
 
 
@@ -208,8 +206,8 @@ def _require_one_to_one(loops: Sequence[For], block: Block) -> None:
     """Require that `loops` run a block once for each value of its iteration variables."""
     sizes: dict[Var, int] = {}
     for s in loops:
-        require(
-            isinstance(s.extent, int),
+        sizes[s.var] = require_number(
+            s.extent,
             "loop {0} of block {1} has the open extent {2}; expected a number",
             s.var.name,
             block.label.name,
@@ -217,8 +215,6 @@ def _require_one_to_one(loops: Sequence[For], block: Block) -> None:
             at=s.var,
             hint="do this step before splits by sampled factors, or take the decisions first",
         )
-        assert isinstance(s.extent, int)
-        sizes[s.var] = s.extent
     moving = IndexMap(tuple(sizes), tuple(i.value for i in block.iters))
     try:
         reached = bijection(moving, sizes).extents

@@ -21,7 +21,6 @@ from ...tir.ir import (
     Label,
     Load,
     Op,
-    Stmt,
     Store,
     Var,
     binary,
@@ -30,7 +29,6 @@ from ...tir.ir import (
     const,
     load,
     select,
-    seq,
 )
 from ...tir.linear import linear
 from ...tir.prove import prove
@@ -41,6 +39,7 @@ from ..blocks import (
     loop_name,
     loop_ranges,
     nest,
+    nest_like,
     readers_of,
     require_unit,
     with_regions,
@@ -50,7 +49,7 @@ from ..blocks import (
 from ..find import find_block, find_loop, replace
 from ..reductions import match_reduction
 from ..require import certain, require
-from .cache import insert_top, top_position, top_statements
+from .cache import insert_top, replace_top, top_position
 from .exponentials import (
     Exponentials,
     at_pieces,
@@ -319,7 +318,7 @@ def _kept_in_pieces(
     indices = (number, *kept.indices[:axis], within, *kept.indices[axis + 1 :])
     body = Store(buffer, indices, call("exp", binary(Op.SUB, x, shift)))
     guard = first.block.predicate
-    stmt: Stmt = with_regions(
+    block = with_regions(
         _replace(
             kept.block,
             iters=tuple(iters),
@@ -327,12 +326,8 @@ def _kept_in_pieces(
             predicate=None if guard is None else substitute(guard, loops),
         )
     )
-    for s in reversed(first.nest):
-        stmt = _replace(s, var=loops[s.var], body=stmt)
-    position = top_position(fn, kept.block.label)
-    stmts = list(top_statements(fn))
-    stmts[position] = stmt
-    return _replace(fn, body=seq(*stmts), allocs=(*fn.allocs, buffer)), buffer
+    fn = replace_top(fn, kept.block.label, nest_like(first.nest, block, loops))
+    return _replace(fn, allocs=(*fn.allocs, buffer)), buffer
 
 
 def _from_pieces(node: Any, kept: Kept, pieces: Buffer, number: Var) -> Any:

@@ -21,9 +21,10 @@ from ...tir.ir import (
     ceildiv,
     product,
 )
+from ...tir.visit import nested
 from ..available import concurrent_loops, require_still_concurrent
-from ..blocks import loop_ranges
-from ..find import find_path, loops_in, nested, path_to, rebuild, with_body
+from ..blocks import loop_ranges, nest_like
+from ..find import find_path, last_loop, loops_in, path_to, rebuild
 from ..legality import require_permutable
 from ..primitive import primitive
 from ..rebind import rebound
@@ -195,10 +196,7 @@ def reorder(fn: Func, *loops: Var) -> tuple[Func, None]:
     order = iter(loops)
     chain = [moved[next(order)] if n.var in wanted else n for n in nest]
     require_permutable(path[:top], nest, chain, nest[-1].body)
-    body = nest[-1].body
-    for n in reversed(chain):
-        body = with_body(n, body)
-    fn = rebuild(fn, path[: top + 1], body)
+    fn = rebuild(fn, path[: top + 1], nest_like(chain, nest[-1].body))
     if concurrent := concurrent_loops(chain[:-1]):
         # What was computed anew in each iteration of a loop around is so within one of them now.
         require_still_concurrent(fn, concurrent)
@@ -245,8 +243,7 @@ def tile(
 
 def _plain_loop(path: tuple[Stmt, ...], what: str, serial_only: bool = True) -> For:
     """The loop at the end of `path`, if nothing but its iterations is attached to it."""
-    loop = path[-1]
-    assert isinstance(loop, For)
+    loop = last_loop(path)
     if serial_only:
         require(
             loop.kind is ForKind.SERIAL,
@@ -315,8 +312,7 @@ def _next_text(path: Sequence[Stmt], loop: For, wanted: Var) -> str:
 
 
 def _nest_text(path: Sequence[Stmt]) -> str:
-    loop = path[-1]
-    assert isinstance(loop, For)
+    loop = last_loop(path)
     nest = [s.var for s in path if type(s) is For] + [s.var for s in loops_in(loop.body)]
     return f"loops around and in loop {loop.var.name}: {', '.join(v.name for v in nest)}"
 

@@ -8,13 +8,14 @@ from itertools import pairwise
 
 from ...errors import ScheduleError
 from ...tir.ir import Expr, For, ForKind, Func, Label, Seq, Stmt, Var, seq
+from ...tir.visit import with_body
 from ..available import require_still_concurrent
-from ..blocks import loop_ranges
-from ..find import find_path, path_to, rebuild, with_body
+from ..blocks import loop_ranges, nest_like
+from ..find import find_path, last_loop, loop_path, path_to, rebuild
 from ..order import require_interleaving
 from ..primitive import primitive
 from ..rebind import rebound
-from ..require import require
+from ..require import require, require_some
 from .loops import MAX_DEPTH, height
 
 
@@ -53,9 +54,7 @@ def merge(fn: Func, *loops: Var) -> tuple[Func, Var]:
         values: dict[Var, Expr] = {s.var: f.var for s, f in zip(chain, first, strict=True)}
         bodies.append(rebound(chain[-1].body, values, None, dict(ranges)))
     require_interleaving(above, first, bodies, "merge the loops")
-    merged: Stmt = seq(*bodies)
-    for s in reversed(first):
-        merged = with_body(s, merged)
+    merged = nest_like(first, seq(*bodies))
     stmts = (*parent.stmts[:start], merged, *parent.stmts[start + len(loops) :])
     fn = rebuild(fn, paths[0][:level], seq(*stmts))
     require_still_concurrent(fn, [first[-1].var])
@@ -76,9 +75,7 @@ def fission(
     iteration of a later loop touches must not be touched by later iterations of an earlier one.
     Gives the loops; the first keeps its variable.
     """
-    path = path_to(fn, loop)
-    old = path[-1]
-    assert isinstance(old, For)
+    path, old = loop_path(fn, loop)
     _require_plain(old, "fission")
     body = old.body
     if type(body) is not Seq:
@@ -97,13 +94,8 @@ def fission(
         var = Var(f"{loop.name}_{k}")
         inside = {**ranges, var: (0, old.extent - 1)}
         copy = rebound(part, {loop: var}, None, inside)
-        new.append(For(var, old.extent, copy, old.kind, old.thread, old.annotations))
-    parent = path[-2] if len(path) > 1 else None
-    if type(parent) is Seq:
-        stmts = [t for s in parent.stmts for t in (new if s is old else (s,))]
-        fn = rebuild(fn, path[:-1], seq(*stmts))
-    else:
-        fn = rebuild(fn, path, seq(*new))
+        new.append(with_body(old, copy, var))
+    fn = rebuild(fn, path, seq(*new))
     variables = tuple([s.var for s in new])
     require_still_concurrent(fn, variables)
     return fn, variables
@@ -171,8 +163,7 @@ def _chain_to(path: Sequence[Stmt]) -> list[For]:
     chain: list[For] = []
     for s in path:
         if type(s) is not For:
-            loop = path[-1]
-            assert isinstance(loop, For)
+            loop = last_loop(path)
             raise ScheduleError(
                 "there are other statements around loop {0} in its nest; nests are merged from "
                 "their outermost loops on",
@@ -270,15 +261,13 @@ def _cut(body: Seq, loop: Var, after: Sequence[Label] | None) -> list[Stmt]:
         return list(body.stmts)
     ends = set()
     for label in after:
-        place = next((n for n, s in enumerate(body.stmts) if find_path(s, label) is not None), None)
-        require(
-            place is not None,
+        place = require_some(
+            next((n for n, s in enumerate(body.stmts) if find_path(s, label) is not None), None),
             "block {0} is not inside loop {1}",
             label.name,
             loop.name,
             at=label,
         )
-        assert place is not None
         require(
             place < len(body.stmts) - 1,
             "block {0} is in the last statement of loop {1}; nothing follows to be cut off",

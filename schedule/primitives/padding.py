@@ -37,16 +37,14 @@ from ..blocks import (
     domain_conditions,
     free_vars,
     loop_ranges,
+    nest_like,
     require_unit,
     with_regions,
 )
 from ..find import find_block, find_loop, loops_above, replace
 from ..primitive import primitive
-from ..require import certain, require
+from ..require import certain, require, require_some
 from .reduction import sole_block
-
-PADDING = 64
-"""At most how many times as many iterations a padded loop may have."""
 
 
 @primitive
@@ -87,11 +85,8 @@ def decompose_padding(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]:
     copy, shrunk = _copying(
         found, _replace(stored, value=stored.value.then), box, loops_above(fn, block), loop
     )
-    nested: Stmt = copy
-    for s in reversed(_chain(target)):
-        extent = shrunk.get(s.var, s.extent)
-        nested = For(s.var, extent, nested, s.kind, s.thread, s.annotations)
-    fn = replace(fn, target, seq(fill, nested))
+    copying = nest_like(_chain(target), copy, extents=shrunk)
+    fn = replace(fn, target, seq(fill, copying))
     require_still_concurrent(fn, (label, block))
     return fn, label
 
@@ -108,15 +103,13 @@ def _box(block: Block, condition: Expr) -> Box:
     extents = {i.var: i.extent for i in block.iters if isinstance(i.extent, int)}
     found: Box = {}
     for c in conjuncts(condition):
-        limits = _limits(c, extents)
-        require(
-            limits is not None,
+        limits = require_some(
+            _limits(c, extents),
             "the condition {0} of block {1} is no bound of one iteration variable",
             c,
             block.label.name,
             at=block.label,
         )
-        assert limits is not None
         var, low, high = limits
         before = found.get(var, (0, extents[var]))
         low, high = max(low, before[0]), min(high, before[1])
@@ -181,10 +174,8 @@ def _filling(block: Block, body: Stmt, target: For) -> tuple[Stmt, Label]:
         Iter(fresh[i.var], i.extent, i.kind, substitute(i.value, renamed)) for i in block.iters
     )
     predicate = None if block.predicate is None else substitute(block.predicate, renamed)
-    stmt: Stmt = with_regions(Block(label, iters, (), (), substitute(body, fresh), None, predicate))
-    for s in reversed(chain):
-        stmt = For(renamed[s.var], s.extent, stmt, s.kind, s.thread, s.annotations)
-    return stmt, label
+    fill = with_regions(Block(label, iters, (), (), substitute(body, fresh), None, predicate))
+    return nest_like(chain, fill, renamed), label
 
 
 def _copying(

@@ -30,9 +30,9 @@ from ...tir.ir import (
 )
 from ...tir.linear import linear
 from ...tir.prove import prove
-from ...tir.visit import map_tuple, rewrite_children, substitute
+from ...tir.visit import map_tuple, rewrite_children, substitute, with_body
 from ..blocks import Ranges, loop_ranges
-from ..find import blocks_in, find_path, path_to, rebuild, with_body
+from ..find import blocks_in, find_path, loop_path, rebuild
 from ..legality import own_buffers
 from ..primitive import primitive
 from ..require import certain, require
@@ -56,9 +56,7 @@ def loop_partition(
     where their predicates do.
     Returns the tail's loop and the labels of its blocks.
     """
-    path = path_to(fn, loop)
-    old = path[-1]
-    assert isinstance(old, For)
+    path, old = loop_path(fn, loop)
     require(
         old.kind is not ForKind.THREAD, "loop {0} is bound to a thread axis", loop.name, at=loop
     )
@@ -74,34 +72,16 @@ def loop_partition(
         at=loop,
     )
     outer = loop_ranges(s for s in path[:-1] if type(s) is For)
-    main = For(
-        loop,
-        at,
-        tidied(old.body, {**outer, loop: (0, at - 1)}),
-        old.kind,
-        old.thread,
-        old.annotations,
-    )
+    main = with_body(old, tidied(old.body, {**outer, loop: (0, at - 1)}), extent=at)
     tail_var = Var(f"{loop.name}_tail")
     rest = old.extent - at
     labels: list[Label] = []
     copies = {b: _replace(b, name=f"{b.name}_tail") for b in own_buffers(fn, path)}
     body = substitute(fresh_copy(old.body, {loop: tail_var + at}, labels, "tail"), copies)
-    tail = For(
-        tail_var,
-        rest,
-        tidied(body, {**outer, tail_var: (0, rest - 1)}),
-        old.kind,
-        old.thread,
-        old.annotations,
-    )
+    body = tidied(body, {**outer, tail_var: (0, rest - 1)})
+    tail = with_body(old, body, tail_var, rest)
     fn = _replace(fn, allocs=(*fn.allocs, *copies.values()))
-    both = seq(main, tail)
-    parent = path[-2] if len(path) > 1 else None
-    if type(parent) is Seq:
-        stmts = [both if s is old else s for s in parent.stmts]
-        return rebuild(fn, path[:-1], seq(*stmts)), (tail_var, tuple(labels))
-    return rebuild(fn, path, both), (tail_var, tuple(labels))
+    return rebuild(fn, path, seq(main, tail)), (tail_var, tuple(labels))
 
 
 def tidied(stmt: Stmt, ranges: dict[Var, tuple[Dim, Dim]]) -> Stmt:
@@ -142,7 +122,7 @@ def fresh_copy(stmt: Stmt, values: dict[Var, Expr], labels: list[Label], suffix:
         case For():
             var = Var(f"{stmt.var.name}_{suffix}")
             body = fresh_copy(stmt.body, {**values, stmt.var: var}, labels, suffix)
-            return For(var, stmt.extent, body, stmt.kind, stmt.thread, stmt.annotations)
+            return with_body(stmt, body, var)
         case Block():
             label = Label(f"{stmt.label.name}_{suffix}")
             labels.append(label)

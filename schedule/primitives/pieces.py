@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace as _replace
 from typing import NamedTuple
 
-from ...tir.ir import Block, Buffer, Expr, For, Func, IterKind, Label, Stmt, Var, seq
+from ...tir.ir import Block, Buffer, Expr, For, Func, IterKind, Label, Stmt, Var
 from ...tir.structure import same
 from ...tir.visit import substitute
-from ..blocks import has_reduction, require_unit, writers_of
+from ..blocks import has_reduction, nest_like, require_unit, writers_of
 from ..find import find_block
 from ..reductions import Reduction
 from ..require import certain, require
-from .cache import top_position, top_statements
+from .cache import replace_top, top_position, top_statements
 from .reduction import rfactor
 
 
@@ -62,10 +62,7 @@ def in_pieces(fn: Func, found: Statistic, block: Block, loop: Var) -> tuple[Func
         hint="split the loop, and give the outer part",
     )
     loops = {s.var: Var(s.var.name) for s in nest}
-    position = top_position(fn, first.label)
-    stmts = top_statements(fn)
-    copied = _like(first, block, nest, loops)
-    fn = _replace(fn, body=seq(*stmts[:position], copied, *stmts[position + 1 :]))
+    fn = replace_top(fn, first.label, _like(first, block, nest, loops))
     fn, label = rfactor(fn, loops[loop], -1)
     (local,) = (r.buffer for r in find_block(fn, label).writes)
     return fn, Pieces(label, second, local)
@@ -146,7 +143,4 @@ def _like(first: Block, block: Block, nest: list[For], loops: Mapping[Var, Var])
         _replace(i, value=substitute(values[variables[i.var]], loops)) for i in first.iters
     )
     guard = None if block.predicate is None else substitute(block.predicate, loops)
-    stmt: Stmt = _replace(first, iters=iters, predicate=guard)
-    for s in reversed(nest):
-        stmt = _replace(s, var=loops[s.var], body=stmt)
-    return stmt
+    return nest_like(nest, _replace(first, iters=iters, predicate=guard), loops)

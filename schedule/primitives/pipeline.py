@@ -19,10 +19,10 @@ from ...tir.ir import (
     as_expr,
     seq,
 )
-from ...tir.visit import walk
+from ...tir.visit import walk, with_body
 from ..available import require_still_concurrent
 from ..blocks import loop_ranges, region_buffers, require_not_prefetched
-from ..find import blocks_in, find_block, find_path, path_to, rebuild
+from ..find import blocks_in, find_block, find_path, last_loop, loop_path, rebuild
 from ..legality import kept_apart, own_boxes
 from ..primitive import primitive
 from ..rebind import rebound
@@ -53,9 +53,7 @@ def pipeline(
     of the loop, stay as they are. The loop has fewer iterations then, the first and the last ones
     stand before and after it. Gives the labels of the blocks there.
     """
-    path = path_to(fn, loop)
-    old = path[-1]
-    assert isinstance(old, For)
+    path, old = loop_path(fn, loop)
     require(
         old.kind is ForKind.SERIAL,
         "loop {0} is {1}; only the iterations of a serial loop overlap in this way",
@@ -101,7 +99,7 @@ def pipeline(
         if plan.stages[n] <= time
     ]
     body = [steady(n) for n in turns]
-    main = For(loop, old.extent - last, seq(*body), old.kind, old.thread, old.annotations)
+    main = with_body(old, seq(*body), extent=old.extent - last)
     after = [
         alone(n, old.extent + (time - plan.stages[n]), "end")
         for time in range(last)
@@ -110,13 +108,7 @@ def pipeline(
     ]
     allocs = tuple(versioned[b].buffer if b in versioned else b for b in fn.allocs)
     fn = _replace(fn, allocs=allocs)
-    parts = (*before, main, *after)
-    parent = path[-2] if len(path) > 1 else None
-    if type(parent) is Seq:
-        stmts = [x for s in parent.stmts for x in (parts if s is old else (s,))]
-        fn = rebuild(fn, path[:-1], seq(*stmts))
-    else:
-        fn = rebuild(fn, path, seq(*parts))
+    fn = rebuild(fn, path, seq(*before, main, *after))
     require_still_concurrent(fn, (*labels, *(b.label for b in blocks_in(old))))
     return fn, tuple(labels)
 
@@ -136,9 +128,7 @@ def double_buffer(fn: Func, block: Label, loop: Var) -> tuple[Func, tuple[Label,
     the labels of the blocks before and after the loop.
     """
     found = find_block(fn, block)
-    path = path_to(fn, loop)
-    old = path[-1]
-    assert isinstance(old, For)
+    path, old = loop_path(fn, loop)
     statements = _statements(old)
     filling = [n for n, s in enumerate(statements) if find_path(s, block) is not None]
     require(bool(filling), "block {0} is not inside loop {1}", block.name, loop.name, at=block)
@@ -226,8 +216,7 @@ def _plan(loop: For, stages: Sequence[int], order: Sequence[int] | None) -> _Pla
 
 def _versioned(fn: Func, path: Sequence[Stmt], plan: _Plan) -> dict[Buffer, Versions]:
     """The buffers that need versions. Requires that the others do not hinder the pipeline."""
-    loop = path[-1]
-    assert isinstance(loop, For)
+    loop = last_loop(path)
     ranges = loop_ranges(s for s in path if type(s) is For)
     own = own_boxes(fn, path)
     place = {b.label: n for n, s in enumerate(plan.statements) for b in blocks_in(s)}

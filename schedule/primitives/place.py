@@ -47,16 +47,16 @@ from ..blocks import (
     outer_ranges,
     readers_of,
     region_buffers,
-    remove_block,
     require_internal,
     require_unit,
+    without_block,
     writers_of,
 )
 from ..find import find_block, find_loop, find_path, loops_above, loops_in, path_to, replace
 from ..legality import require_visited_once, touches_apart, written_box
 from ..placement import placed
 from ..primitive import primitive
-from ..require import certain, require
+from ..require import certain, require, require_some
 
 
 @primitive
@@ -350,15 +350,13 @@ def _produced(
                 followed = all(x.min in found and certain(x.extent == 1) for x in points)
                 settled = frozenset([buffer] if box is not None and followed else [])
                 best = _Produced(found, p, buffer, followed, settled)
-    require(
-        best is not None,
+    return require_some(
+        best,
         "block {0} does not follow what is produced in loop {1} by iteration variables of its own",
         consumer.label.name,
         target.var.name,
         at=consumer.label,
     )
-    assert best is not None
-    return best
 
 
 def _computed_by(fn: Func, buffer: Buffer, producer: Block) -> bool:
@@ -451,8 +449,6 @@ def _move(fn: Func, block: Block, target: For, position: int, moved: Stmt) -> Fu
     children = target.body.stmts if type(target.body) is Seq else (target.body,)
     body = seq(*children[:position], moved, *children[position:])
     # The moved block keeps its label: it is cut out of the program before it is put in again.
-    cut = remove_block(fn.body, block.label)
-    assert cut is not None
-    fn = _replace(fn, body=cut)
+    fn = without_block(fn, block.label)
     path = path_to(fn, target.var)
     return replace(fn, path[-1], _replace(target, body=body))

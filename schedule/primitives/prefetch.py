@@ -24,11 +24,11 @@ from ...tir.ir import (
     product,
     seq,
 )
-from ...tir.visit import substitute
+from ...tir.visit import substitute, with_body
 from ..blocks import bound_regions, free_vars, hulls, loop_ranges, nest
-from ..find import find_block, find_loop, path_to, replace, with_body
+from ..find import find_block, find_loop, path_to, replace
 from ..primitive import primitive
-from ..require import certain, require
+from ..require import certain, require, require_some
 from .cache import input_at
 
 LINE_BYTES = 64
@@ -70,16 +70,14 @@ def prefetch(
         at=block,
     )
     outer = around[: next(n for n, s in enumerate(around) if s is target) + 1]
-    later = next((s for s in outer if s.var is (loop if ahead_of is None else ahead_of)), None)
-    require(
-        later is not None,
+    later = require_some(
+        next((s for s in outer if s.var is (loop if ahead_of is None else ahead_of)), None),
         "loop {0} is neither loop {1} nor around it",
         lambda: "" if ahead_of is None else ahead_of.name,
         loop.name,
         at=loop,
         hint="ahead_of counts the iterations that the hint is ahead",
     )
-    assert later is not None
     require(
         buffer.scope != "register",
         "{0} is held in registers; only what is in memory can be asked for",

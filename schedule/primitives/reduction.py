@@ -43,22 +43,23 @@ from ..blocks import (
     has_reduction,
     loop_ranges,
     nest,
+    nest_like,
     order_of,
     readers_of,
     region_buffers,
-    remove_block,
     require_not_inplace,
     require_unit,
     require_whole_domain,
     with_regions,
+    without_block,
     without_buffers,
     writers_of,
 )
-from ..find import find_block, find_loop, find_path, loops_above, path_to, replace
+from ..find import find_block, find_loop, loops_above, path_to, replace
 from ..legality import require_visited_once
 from ..primitive import primitive
 from ..reductions import Updates, match_reduction, match_updates
-from ..require import require
+from ..require import require, require_some
 
 _NAMES = tuple(COMBINERS)
 
@@ -117,22 +118,21 @@ def decompose_reduction(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]
     )
     predicate = conjunction([substitute(c, renamed) for c in kept])
     init = with_regions(Block(label, iters, (), (), substitute(found.init, fresh), None, predicate))
-    stmt: Stmt = init
-    for s in reversed(inner):
-        stmt = For(renamed[s.var], s.extent, stmt, s.kind, s.thread, s.annotations)
     fn = replace(fn, found, with_regions(_replace(found, init=None)))
     target = find_loop(fn, loop)
-    fn = replace(fn, target, seq(stmt, target))
+    fn = replace(fn, target, seq(nest_like(inner, init, renamed), target))
     require_available(fn, label)
     return fn, label
 
 
 def _loop_position(loops: tuple[For, ...], loop: Var, block: Label) -> int:
-    for n, s in enumerate(loops):
-        if s.var is loop:
-            return n
-    require(False, "loop {0} is not around block {1}", loop.name, block.name, at=block)
-    raise AssertionError
+    return require_some(
+        next((n for n, s in enumerate(loops) if s.var is loop), None),
+        "loop {0} is not around block {1}",
+        loop.name,
+        block.name,
+        at=block,
+    )
 
 
 @primitive
@@ -150,15 +150,13 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
     target = find_loop(fn, loop)
     block = sole_block(target)
     require_unit(fn, block)
-    reductions = match_updates(block)
-    require(
-        reductions is not None,
+    reductions = require_some(
+        match_updates(block),
         "block {0} must be a reduction by {1}",
         block.label.name,
         " or ".join([", ".join(_NAMES[:-1]), _NAMES[-1]]),
         at=block.label,
     )
-    assert reductions is not None
     spatial, reduce = feeding(block, IterKind.SPATIAL), feeding(block, IterKind.REDUCE)
 
     def reducing() -> list[Var]:
@@ -200,7 +198,6 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
     axis = factor_axis if factor_axis >= 0 else factor_axis + rank + 1
     path = path_to(fn, block.label)
     first = max((n + 1 for n, s in enumerate(path) if type(s) is Seq), default=0)
-    nest_root = path[first]
     loops = [s for s in path[first:-1] if isinstance(s, For)]
     around = [s.var.name for s in path[:first] if type(s) is For and s.var in reduce]
     require(
@@ -215,10 +212,7 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
     partial = _partial(block, reductions, loop, target.extent, axis, loops)
     combined = _combined(block, reductions, partial, loop, axis, loops)
     rebuilt = replace(fn, block, partial.block)
-    below = find_path(rebuilt.body, partial.block.label)
-    assert below is not None
-    root = below[first]
-    assert nest_root is not root
+    root = path_to(rebuilt, partial.block.label)[first]
     fn = replace(rebuilt, root, seq(root, combined), *partial.buffers.values())
     return fn, partial.block.label
 
@@ -228,14 +222,12 @@ def sole_block(loop: For) -> Block:
     chain: Stmt = loop.body
     while type(chain) is For:
         chain = chain.body
-    require(
-        type(chain) is Block,
+    return require_some(
+        chain if type(chain) is Block else None,
         "loop {0} must contain a single block, perfectly nested",
         loop.var.name,
         at=loop.var,
     )
-    assert isinstance(chain, Block)
-    return chain
 
 
 class _Partial(NamedTuple):
@@ -432,9 +424,7 @@ def fuse_reduction_epilogue(fn: Func, reduction: Label, epilogue: Label) -> tupl
     body = Store(target, where, binary(Op.ADD, load(target, where), matched.value))
     init = Store(target, where, substitute(term, mapping))
     fused = with_regions(_replace(block, body=body, init=init))
-    cut = remove_block(fn.body, epilogue)
-    assert cut is not None
-    fn = without_buffers(_replace(fn, body=cut), {matched.buffer})
+    fn = without_buffers(without_block(fn, epilogue), {matched.buffer})
     fn = replace(fn, find_block(fn, reduction), fused)
     require_available(fn, reduction)
     require_readers_served(fn, reduction)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import count
 
+from ...tir.dependence import Access
 from ...tir.ir import (
     Binary,
     Block,
@@ -26,10 +27,10 @@ from ...tir.ir import (
     Var,
 )
 from ...tir.structure import same
-from ...tir.visit import substitute, walk
+from ...tir.visit import nested, substitute, walk
 from ..blocks import free_vars, loop_ranges, with_regions
-from ..distinct import Access, distinct
-from ..find import blocks_in, nested, replace
+from ..distinct import distinct
+from ..find import blocks_in, replace
 from ..primitive import primitive
 from ..require import require
 

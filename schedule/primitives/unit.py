@@ -34,11 +34,11 @@ from ...tir.linear import linear
 from ...tir.polynomial import Ranges
 from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children, substitute
-from ..blocks import feeding, free_vars, loop_ranges, with_regions
-from ..find import find_block, find_path, path_to, rebuild, with_body
+from ..blocks import feeding, free_vars, loop_ranges, nest_like, with_regions
+from ..find import find_block, find_path, loop_path, path_to, rebuild
 from ..instructions import instruction_of, operands_of, require_contiguous
 from ..primitive import primitive
-from ..require import certain, require
+from ..require import certain, require, require_some
 from .reduction import sole_block
 
 
@@ -55,11 +55,9 @@ def blockize(fn: Func, loop: Var) -> tuple[Func, Label]:
     aligned parts of the block's iterations, of sizes that are known. Gives the block's label, which
     stays the same.
     """
-    path = path_to(fn, loop)
-    block = sole_block(_loop(path))
-    inside = find_path(path[-1], block.label)
-    assert inside is not None
-    inner = [s for s in inside if type(s) is For]
+    path, outermost = loop_path(fn, loop)
+    block = sole_block(outermost)
+    inner = [s for s in find_path(outermost, block.label) or () if type(s) is For]
     _require_loops(path, inner, block)
     every = [s for s in (*path[:-1], *inner) if type(s) is For]
     s = Simplifier(loop_ranges(every))
@@ -94,12 +92,8 @@ def blockize(fn: Func, loop: Var) -> tuple[Func, Label]:
         spatial = feeding(block, IterKind.SPATIAL)
         renamed = {f.var: Var(f"{f.var.name}_init") for f in inner if f.var in spatial}
         init = substitute(_written(block.init, values, iters, s.ranges), renamed)
-        for f in reversed(inner):
-            if f.var in renamed:
-                init = For(renamed[f.var], f.extent, init, f.kind, None, f.annotations)
-    body = _written(block.body, values, iters, s.ranges)
-    for f in reversed(inner):
-        body = with_body(f, body)
+        init = nest_like([f for f in inner if f.var in renamed], init, renamed)
+    body = nest_like(inner, _written(block.body, values, iters, s.ranges))
     unit = _replace(
         block, iters=tuple(iters), body=body, init=init, predicate=conjunction(conditions)
     )
@@ -122,12 +116,6 @@ def _written(stmt: Stmt, values: Mapping[Var, Expr], iters: list[Iter], ranges: 
         return n if type(n) is Buffer else rewrite_children(n, visit)
 
     return visit(stmt)  # type: ignore[no-any-return]
-
-
-def _loop(path: tuple[Stmt, ...]) -> For:
-    loop = path[-1]
-    assert isinstance(loop, For)
-    return loop
 
 
 def _require_loops(path: tuple[Stmt, ...], inner: list[For], block: Block) -> None:
@@ -269,9 +257,8 @@ def tensorize(fn: Func, target: Var | Label, intrin: str) -> tuple[Func, None]:
     `zero_float32_amx` for their init and `copy_int32_amx` or `copy_float32_amx` from registers to
     memory; `tw.register_intrin` declares others.
     """
-    known = find_intrin(intrin)
-    require(
-        known is not None,
+    known = require_some(
+        find_intrin(intrin),
         "there is no instruction {0!r}; there are {1}",
         intrin,
         lambda: ", ".join(intrin_names()),
@@ -280,7 +267,6 @@ def tensorize(fn: Func, target: Var | Label, intrin: str) -> tuple[Func, None]:
         found=intrin,
         alternatives=intrin_names,
     )
-    assert known is not None
     if isinstance(target, Label):
         label = target
     else:

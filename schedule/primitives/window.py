@@ -43,7 +43,7 @@ from ..blocks import (
 from ..distinct import gapless
 from ..find import blocks_in, find_block, path_to, replace_stmt
 from ..primitive import primitive
-from ..require import certain, require
+from ..require import certain, require, require_number
 from .cache import region_at
 
 _IN_ORDER = (ForKind.SERIAL, ForKind.UNROLL)
@@ -234,14 +234,12 @@ def _window(
         at=block.label,
     )
     assert span is not None
-    size = span.extent
-    require(
-        isinstance(size, int),
+    size = require_number(
+        span.extent,
         "the window of {0} elements has no known size; rolling_buffer takes decided sizes",
-        size,
+        span.extent,
         at=block.label,
     )
-    assert isinstance(size, int)
     require(
         size > step,
         "iterations of loop {0} compute {1} elements each, {2} apart; they share none",

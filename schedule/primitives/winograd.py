@@ -42,7 +42,7 @@ from ..minimal_filtering import ALGORITHMS, WINDOW, Algorithm, product_row
 from ..primitive import primitive
 from ..reductions import Reduction, match_reduction
 from ..require import certain, require
-from .cache import top_position, top_statements
+from .cache import replace_top, top_position, top_statements
 
 
 @primitive
@@ -81,9 +81,8 @@ def winograd(fn: Func, block: Label, tile: int) -> tuple[Func, tuple[Label, ...]
     last = made.all(found, ALGORITHMS[tile])
     kept = {i.value for i in last.iters}
     stages = [*made.stages, nest([(s.var, s.extent) for s in loops if s.var in kept], last)]
-    stmts = top_statements(fn)
-    body = seq(*stmts[:position], *stages, *stmts[position + 1 :])
-    return _replace(fn, body=body, allocs=(*fn.allocs, *made.buffers)), tuple(made.labels)
+    fn = replace_top(fn, block, seq(*stages))
+    return _replace(fn, allocs=(*fn.allocs, *made.buffers)), tuple(made.labels)
 
 
 class _Axis(NamedTuple):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
-from tilewright.schedule.find import nested
 from tilewright.tir.ir import Block, For, Func, Stmt
+from tilewright.tir.visit import nested
 
 from . import random_stages as stages
 from . import random_steps as steps

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.schedule.distinct import Access, distinct
+from tilewright.schedule.distinct import distinct
+from tilewright.tir.dependence import Access
 from tilewright.tir.evaluate import evaluate
 from tilewright.tir.ir import Expr, For, Range, Seq, Var, as_expr
 from tilewright.tir.windows import variables

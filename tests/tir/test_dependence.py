@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tilewright.errors import VerifyError
 from tilewright.tir.dependence import Access, Point, before, beyond, conflict
-from tilewright.tir.ir import Binary, Buffer, Const, Expr, Op, Range, Var, binary, const
+from tilewright.tir.ir import Binary, Buffer, Const, Expr, Op, Range, Var, binary, const, integers
 from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify
 
@@ -70,7 +70,7 @@ def evaluate(e: Expr, point: Mapping[Var, int]) -> int:
 def touched(a: Access, fixed: Mapping[Var, int]) -> set[tuple[int, ...]]:
     """The elements that an access touches at one point of the loops, by looking."""
     found: set[tuple[int, ...]] = set()
-    for values in product(*(range(n) for n in a.inner.values())):
+    for values in product(*map(range, integers(a.inner.values()))):
         point = {**fixed, **dict(zip(a.inner, values, strict=True))}
         if all(evaluate(g, point) for g in a.guards):
             starts = [evaluate(r.min, point) for r in a.ranges]
