@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +27,9 @@ from ...errors import TuningError
 from . import boosting
 from .boosting import Booster
 from .estimate import FEATURE_VERSION, Features
-from .samples import Floats, Samples
+
+if TYPE_CHECKING:  # a table of samples can be made of a database, which builds do not load
+    from .samples import Floats, Samples
 
 _log = logging.getLogger(__name__)
 _FOLDER = Path(__file__).with_name("base")
