@@ -17,8 +17,9 @@ import pytest
 from tilewright import Schedule, ops, te
 from tilewright.codegen import cache
 from tilewright.codegen.build import compile_func, to_module
-from tilewright.codegen.cache import KernelCache, compile_cached, key, location
+from tilewright.codegen.cache import KernelCache, compile_cached, key
 from tilewright.codegen.detect import resolve
+from tilewright.codegen.disk_cache import LOCATION, location
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Func
 
@@ -29,7 +30,7 @@ NAME = "ab" * 32
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the kernels of this test go."""
-    monkeypatch.setenv(cache.LOCATION, str(tmp_path / "cache"))
+    monkeypatch.setenv(LOCATION, str(tmp_path / "cache"))
     return tmp_path / "cache" / "kernels"
 
 
@@ -147,18 +148,18 @@ def test_the_least_recently_used_are_evicted(tmp_path: Path, program: Func) -> N
     names = [f"{n:064x}" for n in range(5)]
     kernels = KernelCache(tmp_path / "kernels")
     kernels.put(names[0], compiled)
-    size = entries(kernels.folder)[0].stat().st_size
+    size = entries(kernels.entries.folder)[0].stat().st_size
 
-    small = KernelCache(kernels.folder, limit_bytes=4 * size + size // 2)
+    small = KernelCache(kernels.entries.folder, limit_bytes=4 * size + size // 2)
     for age, name in enumerate(names[:4]):
         small.put(name, compiled)
-        os.utime(small.folder / f"{name}.kernel", (1000 + age, 1000 + age))
-    assert len(entries(small.folder)) == 4
+        os.utime(small.entries.folder / f"{name}.kernel", (1000 + age, 1000 + age))
+    assert len(entries(small.entries.folder)) == 4
     assert small.get(names[0], program, SERIAL) is not None  # used now: no longer the oldest
     small.put(names[4], compiled)
-    left = {path.stem for path in entries(small.folder)}
+    left = {path.stem for path in entries(small.entries.folder)}
     assert left == {names[0], names[2], names[3], names[4]}
-    assert sum(p.stat().st_size for p in entries(small.folder)) <= small.limit_bytes
+    assert sum(p.stat().st_size for p in entries(small.entries.folder)) <= small.entries.limit_bytes
 
 
 def test_what_killed_writers_left_is_evicted_too(tmp_path: Path, program: Func) -> None:
@@ -175,25 +176,25 @@ def test_what_killed_writers_left_is_evicted_too(tmp_path: Path, program: Func) 
 def test_a_kernel_beyond_the_limit_is_not_kept(tmp_path: Path, program: Func) -> None:
     kernels = KernelCache(tmp_path / "kernels", limit_bytes=100)
     kernels.put(NAME, compile_func(program, SERIAL))
-    assert entries(kernels.folder) == []
+    assert entries(kernels.entries.folder) == []
 
 
 def test_set_to_nothing_it_is_off(
     tmp_path: Path, program: Func, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv(cache.LOCATION, "")
+    monkeypatch.setenv(LOCATION, "")
     compile_cached(program, SERIAL)
     assert entries(tmp_path) == []
 
 
 def test_location() -> None:
     home = Path(os.path.expanduser("~"))
-    assert location({}) == home / ".cache/tilewright/kernels"
-    assert location({"XDG_CACHE_HOME": "/x"}) == Path("/x/tilewright/kernels")
-    assert location({"XDG_CACHE_HOME": "relative"}) == home / ".cache/tilewright/kernels"
-    assert location({"XDG_CACHE_HOME": "/x", cache.LOCATION: "/y"}) == Path("/y/kernels")
-    assert location({"XDG_CACHE_HOME": "/x", cache.LOCATION: ""}) is None
+    assert location({}, "kernel") == home / ".cache/tilewright/kernels"
+    assert location({"XDG_CACHE_HOME": "/x"}, "kernel") == Path("/x/tilewright/kernels")
+    assert location({"XDG_CACHE_HOME": "relative"}, "kernel") == home / ".cache/tilewright/kernels"
+    assert location({"XDG_CACHE_HOME": "/x", LOCATION: "/y"}, "kernel") == Path("/y/kernels")
+    assert location({"XDG_CACHE_HOME": "/x", LOCATION: ""}, "kernel") is None
 
 
 def test_others_cannot_slip_in_code(folder: Path, program: Func) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import logging
 import os
 import stat
@@ -17,11 +16,12 @@ import numpy as np
 import pytest
 
 from tilewright import ops
-from tilewright.codegen import cache
+from tilewright.codegen import cache, disk_cache
 from tilewright.codegen.build import Compiled, compile_func
-from tilewright.codegen.cache import KernelCache, compile_cached, encode, key, location
+from tilewright.codegen.cache import KernelCache, compile_cached, encode, key
 from tilewright.codegen.cpu.elf import read_object
 from tilewright.codegen.detect import resolve
+from tilewright.codegen.disk_cache import LOCATION, location
 from tilewright.errors import ArtifactError
 from tilewright.tir.ir import Func
 
@@ -33,7 +33,7 @@ PROGRAM = ops.matmul_func(5, 7, 3)
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the kernels of this test go."""
-    monkeypatch.setenv(cache.LOCATION, str(tmp_path / "cache"))
+    monkeypatch.setenv(LOCATION, str(tmp_path / "cache"))
     return tmp_path / "cache" / "kernels"
 
 
@@ -57,7 +57,7 @@ def entry_of(func: Func, folder: Path) -> Path:
 
 def digested(body: bytes, name: str) -> bytes:
     """An entry with a digest that is right, whatever its content."""
-    return cache._MARK + hashlib.sha256(name.encode() + b"\0" + body).digest() + body
+    return KernelCache(Path()).entries.seal(name, body)
 
 
 def parts(tir: bytes, llvm: bytes, code: bytes) -> bytes:
@@ -94,8 +94,8 @@ def code_for(processor: str) -> bytes:
 def test_a_forged_entry_is_compiled_anew_and_replaced(
     folder: Path, compiled: Compiled, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    whole = encode(compiled, entry_of(PROGRAM, folder).stem)
     path = entry_of(PROGRAM, folder)
+    whole = digested(encode(compiled), path.stem)
     folder.mkdir(parents=True, mode=0o700)
     path.write_bytes(digested(FORGED[how](compiled.object_code), path.stem))
     path.chmod(0o600)
@@ -109,28 +109,26 @@ def test_a_forged_entry_is_compiled_anew_and_replaced(
 def test_what_an_entry_could_say_of_a_kernel_is_taken_from_the_program(
     folder: Path, compiled: Compiled
 ) -> None:
-    found = cache.decode(encode(compiled, "name"), PROGRAM, SERIAL, "name")
+    found = cache.decode(encode(compiled), PROGRAM, SERIAL)
     assert found.signature == compiled.signature
     assert found.target is SERIAL
     parallel = compile_func(ops.add_relu_func(1 << 20), SERIAL.with_threads(2))
     assert (
-        cache.decode(
-            encode(parallel, "name"), ops.add_relu_func(1 << 20), parallel.target, "name"
-        ).parallel
+        cache.decode(encode(parallel), ops.add_relu_func(1 << 20), parallel.target).parallel
         is parallel.parallel
     )
 
 
 def test_random_damage_under_a_right_digest_is_a_typed_error(compiled: Compiled) -> None:
     rng = np.random.default_rng(0)
-    body = encode(compiled, "")[len(cache._MARK) + 32 :]
+    body = encode(compiled)
     refused = 0
     for _ in range(300):
         damaged = np.frombuffer(body, np.uint8).copy()
         reach = int(rng.choice((12, 400, len(body))))
         damaged[rng.integers(reach, size=2)] = rng.integers(256, size=2)
         try:
-            cache.decode(digested(damaged.tobytes(), ""), PROGRAM, SERIAL, "")
+            cache.decode(damaged.tobytes(), PROGRAM, SERIAL)
         except ArtifactError:
             refused += 1
     assert refused > 100
@@ -223,7 +221,7 @@ def test_owner_and_mode_decide_what_is_ours(tmp_path: Path) -> None:
         (0o700, os.geteuid() + 1, False),
     ):
         fields[stat.ST_MODE], fields[stat.ST_UID] = stat.S_IFDIR | mode, uid
-        assert cache._is_ours(os.stat_result(fields)) is expected
+        assert disk_cache._is_ours(os.stat_result(fields)) is expected
 
 
 def test_a_folder_of_another_user_is_not_used(
@@ -341,10 +339,10 @@ def test_a_user_without_a_home_has_no_cache(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as without an account
-    cache._warn_homeless.cache_clear()
-    for name in (cache.LOCATION, "XDG_CACHE_HOME"):
+    disk_cache._warn_homeless.cache_clear()
+    for name in (LOCATION, "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    assert location({}) is None
+    assert location({}, "kernel") is None
     assert compile_cached(PROGRAM, SERIAL).object_code
     assert caplog.text.count("has no home directory") == 1
     assert list(tmp_path.iterdir()) == []
@@ -353,4 +351,4 @@ def test_a_user_without_a_home_has_no_cache(
 def test_code_of_another_format_is_not_kept(tmp_path: Path, compiled: Compiled) -> None:
     kernels = KernelCache(tmp_path / "kernels")
     kernels.put("d" * 64, replace(compiled, object_code=b"MZ" + compiled.object_code))
-    assert not kernels.folder.exists()
+    assert not kernels.entries.folder.exists()
