@@ -48,7 +48,8 @@ def build(
     it was, and what it expects to lose where that is known. `strict_fp` forbids contracting
     multiplications and additions. `tolerance` allows records that compute by other algebra
     (convolutions by Winograd's) whose errors were no larger, in the measure of `autotune.verify`;
-    without it none is used but a pinned one. What was compiled before comes from a cache on disk.
+    without it none is used but a pinned one. Choices of the models and what was compiled before come
+    from a cache on disk.
 
     A record whose schedule does not apply to the program (it is of a newer version, say, or names a
     primitive that is not there) or does not compile is set aside with a warning, and the next best
@@ -248,15 +249,15 @@ def choose(
         if found is not None:
             return found
     if "model" in allow:
-        from .autotune.search.search import model_trace
+        from .autotune.search.remembered import chosen
 
-        trace = model_trace(program, target)
-        return Choice(trace.apply(program).func, Origin("model", None, _WHY_MODEL))
+        return Choice(chosen(program, target, "model").func, Origin("model", None, _WHY_MODEL))
     if "default" in allow:
-        from .autotune.search.search import default_trace
+        from .autotune.search.remembered import chosen
 
-        trace = default_trace(program, target)
-        return Choice(trace.apply(program).func, Origin("default", None, _WHY_DEFAULT))
+        return Choice(
+            chosen(program, target, "default").func, Origin("default", None, _WHY_DEFAULT)
+        )
     raise _not_tuned(program, target, database, allow, tolerance, unfit or {})
 
 

@@ -126,6 +126,17 @@ def train(
     return booster
 
 
+def installed_version() -> str | None:
+    """The version of xgboost that its package says, without loading it; `None` where it is none."""
+    package = find_spec("xgboost")
+    if package is None or package.origin is None:
+        return None
+    try:
+        return Path(package.origin).with_name("VERSION").read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
 def _made(function: str, *arguments: object) -> ctypes.c_void_p:
     """What a function creates, which is its last argument."""
     handle = ctypes.c_void_p()

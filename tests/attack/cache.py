@@ -1,4 +1,4 @@
-"""Damaged kernel caches: what is built is right, and only the cache's own files are removed."""
+"""Damaged caches: builds are right, and only the files of the caches are removed."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from .manifests import no_regular_file
 from .subjects import TARGET, check_module, subjects
 
 NAMES = ("affine", "matmul", "wider", "gather")
+KINDS = ("kernels", "choices")
+"""The folders of the caches."""
 _LARGE = 1 << 20
 MINE = "notes.txt"
 """A file of the user's that happens to lie in the folder."""
@@ -28,15 +30,16 @@ def prepare(folder: Path) -> Attack:
     os.environ["TILEWRIGHT_CACHE_DIR"] = str(folder)
     for name in NAMES:
         build(subjects()[name].func, TARGET, allow=("default",))
-    whole = folder / "kernels"
-    require(len(list(whole.iterdir())) == len(NAMES), "kernels are not cached")
+    for kind in KINDS:
+        require(len(list((folder / kind).iterdir())) == len(NAMES), f"{kind} are not cached")
 
     def attack(attempt: Attempt) -> str:
-        place = attempt.folder / "kernels"
-        shutil.copytree(whole, place, copy_function=shutil.copy2)
-        place.chmod(0o700)
-        (place / MINE).write_text("mine", encoding="ascii")
-        entries = sorted(place.glob("*.kernel"))
+        for kind in KINDS:
+            place = attempt.folder / kind
+            shutil.copytree(folder / kind, place, copy_function=shutil.copy2)
+            place.chmod(0o700)
+            (place / MINE).write_text("mine", encoding="ascii")
+        entries = sorted(path for path in attempt.folder.glob("*/*") if path.name != MINE)
         for _ in range(attempt.choice((1, 1, 2, 4))):
             what, damage = attempt.choice(_DAMAGE)
             entry = attempt.choice(entries)
@@ -49,8 +52,10 @@ def prepare(folder: Path) -> Attack:
                 subject = subjects()[str(name)]
                 module = build(subject.func, TARGET, allow=("default",))
                 check_module(module, subject, attempt.rng)
-        _evict_all(place)
-        require((place / MINE).read_text(encoding="ascii") == "mine", f"{MINE} was changed")
+        _evict_all(attempt.folder / "kernels")
+        for kind in KINDS:
+            mine = attempt.folder / kind / MINE
+            require(mine.read_text(encoding="ascii") == "mine", f"{MINE} was changed")
         return "right"
 
     return attack
@@ -73,6 +78,10 @@ def _redigested(entry: Path, attempt: Attempt) -> None:
     content = entry.read_bytes()
     start = content.index(b"\n") + 1
     head, body = content[:start], bytearray(content[start + 32 :])
+    if entry.suffix == ".choice":
+        attempt.note("re-digested: a trace")
+        _write(entry, head, damaged(bytes(body), attempt))
+        return
     what = attempt.pick(4)
     if what == 0:
         body[attempt.pick(12)] = attempt.pick(256)
@@ -87,8 +96,12 @@ def _redigested(entry: Path, attempt: Attempt) -> None:
         body[12 : 12 + old] = bomb
         body[:4] = len(bomb).to_bytes(4, "little")
     attempt.note(f"re-digested: {('a length', 'a text', 'cut off', 'a bomb')[what]}")
-    name = entry.name.removesuffix(".kernel").encode()
-    entry.write_bytes(head + hashlib.sha256(name + b"\0" + body).digest() + body)
+    _write(entry, head, bytes(body))
+
+
+def _write(entry: Path, head: bytes, body: bytes) -> None:
+    """An entry whose digest is right."""
+    entry.write_bytes(head + hashlib.sha256(entry.stem.encode() + b"\0" + body).digest() + body)
 
 
 @functools.cache
@@ -102,10 +115,10 @@ LARGEST = 1 << 20
 
 
 def _exchanged(entry: Path, attempt: Attempt) -> None:
-    """The entry of another kernel under this name."""
+    """Another entry of the same kind under this name."""
     others = [
         p
-        for p in sorted(entry.parent.glob("*.kernel"))
+        for p in sorted(entry.parent.glob(f"*{entry.suffix}"))
         if p != entry and p.is_file() and p.stat().st_size < LARGEST
     ]
     if others:
@@ -129,7 +142,8 @@ def _another_owner(entry: Path, attempt: Attempt) -> None:
 
 def _junk(entry: Path, attempt: Attempt) -> None:
     """Files and folders that look like entries, or like what writers leave."""
-    for name in ("x.kernel", "0" * 64 + ".kernel", f"{entry.name}.0123456789abcdef.partial", "tmp"):
+    kind = entry.suffix
+    for name in (f"x{kind}", "0" * 64 + kind, f"{entry.name}.0123456789abcdef.partial", "tmp"):
         path = entry.parent / name
         if attempt.chance(0.3) and not path.exists():
             path.mkdir()

@@ -1,0 +1,122 @@
+"""Schedules that are chosen without a measurement, and remembered on disk.
+
+Making the sketches of a program and scoring them takes longer than compiling the one that is
+chosen. The name of a choice is the digest of all that it depends on: the program up to names, the
+target with its caches, the sources of the rules and of the search, the cost model, and the
+libraries that draw and score. Rules of the user's own may depend on anything: while there are any,
+nothing is remembered.
+
+An entry holds a trace as JSON. It is believed no more than one of a database: it is replayed with
+all checks, and one that does not apply is chosen again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from ...codegen.disk_cache import DiskCache, location, sources_digest
+from ...errors import ArtifactError, ScheduleError, TilewrightError
+from ...schedule import Schedule, Trace
+from ...schedule.trace import MAX_JSON
+from ...target import Target
+from ...tir.equality import structural_hash
+from ...tir.ir import Func
+from ...tuning_db.values import ALGEBRA
+from ..model import boosting
+from ..rules.user_rules import SKETCH_RULES
+from .replay import brief
+
+Way = Literal["model", "default"]
+"""Who chooses: the cost model, or the analytic estimate alone."""
+
+KIND = "choice"
+LIMIT_BYTES = 32 << 20
+_VERSION = 1
+_ENTRY_BYTES = MAX_JSON + 1024
+_SOURCES = (
+    "autotune/rules/*.py",
+    "autotune/search/*.py",
+    "autotune/model/*.py",
+    "autotune/model/base/model.json",
+    "schedule/**/*.py",
+    "codegen/**/*.py",
+    "tir/**/*.py",
+    "dtypes.py",
+    "target.py",
+)
+"""What of this package takes part in choosing."""
+
+
+def chosen(func: Func, target: Target, way: Way) -> Schedule:
+    """The program with the schedule of `model_trace` or `default_trace`, on a resolved target.
+
+    The schedule comes from the disk where the same was chosen before.
+    """
+    choices = None if SKETCH_RULES else _choices(location(os.environ, KIND))
+    if choices is None:
+        return _choose(func, target, way).apply(func)
+    name = key(func, target, way)
+    schedule = choices.get(name, lambda content: _replayed(content, func))
+    if schedule is None:
+        trace = _choose(func, target, way)
+        schedule = trace.apply(func)
+        if _is_whole(way):
+            choices.put(name, trace.to_json().encode())
+    return schedule
+
+
+def key(func: Func, target: Target, way: Way) -> str:
+    """The digest (SHA-256, hex) of what determines a choice."""
+    parts = [structural_hash(func), repr(target), way, _chooser(), _libraries()]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _choose(func: Func, target: Target, way: Way) -> Trace:
+    from . import search  # loaded where a choice has to be made
+
+    choose = search.model_trace if way == "model" else search.default_trace
+    return choose(func, target)
+
+
+def _is_whole(way: Way) -> bool:
+    """Whether what chooses was all there: without a cost model, the estimate stands in for it."""
+    from ..model.base_model import SHIPPED, named
+
+    return way == "default" or named(SHIPPED) is not None
+
+
+def _replayed(content: bytes, func: Func) -> Schedule:
+    """The program, scheduled as an entry says. Raises `ArtifactError` where it does not apply."""
+    try:
+        trace = Trace.from_json(content.decode())
+        inexact = [step.op for step in trace if step.op in ALGEBRA]
+        if inexact:
+            raise ScheduleError("{0} is the program over the reals alone", inexact[0])
+        if any(None in decision for decision in trace.decisions.values()):
+            raise ScheduleError("it leaves decisions open")
+        return trace.apply(func)
+    except (TilewrightError, UnicodeDecodeError, RecursionError) as error:
+        raise ArtifactError("{0}: {1}", type(error).__name__, brief(error)) from error
+
+
+@cache
+def _choices(folder: Path | None) -> DiskCache | None:
+    if folder is None:
+        return None
+    return DiskCache(folder, KIND, _VERSION, LIMIT_BYTES, _ENTRY_BYTES)
+
+
+@cache
+def _chooser() -> str:
+    return sources_digest(*_SOURCES)
+
+
+def _libraries() -> str:
+    """The versions of the libraries that draw candidates and score them."""
+    return f"numpy {np.__version__}, xgboost {boosting.installed_version()}"
