@@ -125,7 +125,7 @@ class DiskCache:
             self._warn(error)
 
     def seal(self, name: str, content: bytes) -> bytes:
-        """The bytes of an entry: the mark of its kind, a digest of name and content, the content."""
+        """An entry as bytes: the mark of its kind, a digest of name and content, the content."""
         return self._mark + _digest(name, content) + content
 
     def unseal(self, name: str, entry: bytes) -> bytes:

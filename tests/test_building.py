@@ -22,8 +22,8 @@ from tilewright.autotune.records import (
 from tilewright.autotune.search.search import default_trace
 from tilewright.building import build_library
 from tilewright.codegen import cache as compiling
-from tilewright.codegen.disk_cache import LOCATION
 from tilewright.codegen.detect import resolve
+from tilewright.codegen.disk_cache import LOCATION
 from tilewright.runtime import load
 from tilewright.schedule import Trace
 from tilewright.tir import te

@@ -67,12 +67,12 @@ class Columns:
         result = np.empty((len(program.results), rows), self._dtype).T
         if rows == 0:
             return result
-        lows, highs = matrix.min(axis=0).tolist(), matrix.max(axis=0).tolist()
+        inputs = np.ascontiguousarray(matrix.T, dtype=np.int64)  # what follows takes columns
+        lows, highs = inputs.min(axis=1).tolist(), inputs.max(axis=1).tolist()
         functions = program.functions(list(zip(lows, highs, strict=True)))
         for start in range(0, rows, ROWS):
             part = slice(start, start + ROWS)
-            inputs = list(np.ascontiguousarray(matrix[part].T, dtype=np.int64))
-            for j, column in enumerate(program.run(functions, inputs)):
+            for j, column in enumerate(program.run(functions, list(inputs[:, part]))):
                 result[part, j] = column
         return result
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import TuningError
-from ...tir.evaluate import compile_columns
+from ...tir.evaluate import Columns, compile_columns, evaluate
+from ...tir.ir import Expr
+from ...tir.windows import variables
 from .sketch import Sketch
 
 Rows = npt.NDArray[np.int64]
@@ -44,18 +48,24 @@ class Rowspace:
         for v in self.values:
             self.size *= len(v)
         self.pruned = Pruned()
-        constraints = [c.condition for c in sketch.space.constraints]
-        self._constraints = compile_columns(constraints, self.variables) if constraints else None
-        limits = [condition for _, condition in sketch.prune]
-        self._limits = compile_columns(limits, self.variables) if limits else None
+        self._conditions = [c.condition for c in sketch.space.constraints]
+        self._limiting = [condition for _, condition in sketch.prune]
+
+    @cached_property
+    def _constraints(self) -> Columns:
+        return compile_columns(self._conditions, self.variables)
+
+    @cached_property
+    def _limits(self) -> Columns:
+        return compile_columns(self._limiting, self.variables)
 
     def check(self, rows: Rows) -> Checked:
         """Which rows are legal, and which of those worth measuring."""
         legal: npt.NDArray[np.bool_] = np.ones(len(rows), dtype=np.bool_)
-        if self._constraints is not None:
+        if self._conditions:
             legal = np.asarray(np.all(self._constraints(rows) != 0, axis=1))
         good: npt.NDArray[np.bool_] = legal
-        if self._limits is not None:
+        if self._limiting:
             good = legal & np.asarray(np.all(self._limits(rows) != 0, axis=1))
         self.pruned.seen += len(rows)
         self.pruned.illegal += int((~legal).sum())
@@ -77,12 +87,7 @@ class Rowspace:
         Where none of a small space is worth measuring, as in a tiny program, the legal ones.
         """
         if self.size <= ENUMERATED:
-            everything = self._all()
-            checked = self.check(everything)
-            rows = everything[checked.worthwhile if checked.worthwhile.any() else checked.legal]
-            if len(rows) <= count:
-                return rows
-            return rows[np.sort(rng.choice(len(rows), count, replace=False))]
+            return self._drawn_of_all(rng, count)
         found = np.empty((0, len(self.values)), dtype=np.int64)
         for _ in range(8):
             drawn = np.stack([v[rng.integers(len(v), size=4 * count)] for v in self.values], axis=1)
@@ -110,11 +115,37 @@ class Rowspace:
             children[:, d] = np.where(crossed, others[:, d], children[:, d])
         return self.good(children)
 
-    def _all(self) -> Rows:
-        if not self.values:
-            return np.empty((1, 0), dtype=np.int64)
-        grids = np.meshgrid(*self.values, indexing="ij")
-        return np.stack([g.ravel() for g in grids], axis=1)
+    def _drawn_of_all(self, rng: np.random.Generator, count: int) -> Rows:
+        """At most `count` of the rows of a space that is enumerated, in order."""
+        shape = tuple(map(len, self.values))
+        legal = np.broadcast_to(self._holding(self._conditions), shape)
+        good = legal & self._holding(self._limiting)
+        legal_count, good_count = int(legal.sum()), int(good.sum())
+        self.pruned.seen += self.size
+        self.pruned.illegal += self.size - legal_count
+        self.pruned.hopeless += legal_count - good_count
+        places = np.flatnonzero(good if good_count else legal)
+        if len(places) > count:
+            places = places[np.sort(rng.choice(len(places), count, replace=False))]
+        rows = np.empty((len(places), len(shape)), dtype=np.int64)
+        if shape:
+            for d, chosen in enumerate(np.unravel_index(places, shape)):
+                rows[:, d] = self.values[d][chosen]
+        return rows
+
+    def _holding(self, conditions: Sequence[Expr]) -> npt.NDArray[np.bool_]:
+        """Where all conditions hold, with a dimension for each variable in order.
+
+        A dimension that no condition asks about has length 1.
+        """
+        mask: npt.NDArray[np.bool_] = np.ones((1,) * len(self.variables), dtype=np.bool_)
+        for condition in conditions:
+            asked = variables(condition)
+            grid = [v if var in asked else v[:1] for var, v in zip(self.variables, self.values, strict=True)]
+            columns = [column.ravel() for column in np.meshgrid(*grid, indexing="ij")]
+            holds = evaluate(condition, dict(zip(self.variables, columns, strict=True))) != 0
+            mask = mask & holds.reshape([len(v) for v in grid])
+        return mask
 
     def require_some(self, rows: Rows) -> Rows:
         """`rows`, if there are any. Raises `TuningError` for an empty space."""

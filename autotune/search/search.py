@@ -383,6 +383,7 @@ def trace_key(trace: Trace) -> str:
     return hashlib.sha256(trace.to_json(notes=False).encode()).hexdigest()
 
 
+@collected_later()
 def default_trace(func: Func, target: Target, *, seed: int = 0) -> Trace:
     """The schedule that the analytic estimate likes best: no measurement, no learned model."""
     search = Search(
@@ -391,6 +392,7 @@ def default_trace(func: Func, target: Target, *, seed: int = 0) -> Trace:
     return search.ask(1)[0].trace
 
 
+@collected_later()
 def model_trace(func: Func, target: Target, *, seed: int = 0, base: str = SHIPPED) -> Trace:
     """The schedule that the base model likes best: no measurement of this program.
 

@@ -44,7 +44,7 @@ def prepare(folder: Path) -> Attack:
             what, damage = attempt.choice(_DAMAGE)
             entry = attempt.choice(entries)
             attempt.note(f"{entry.name[:12]}: {what}")
-            if entry.is_file() and entry.stat().st_size < _LARGE:
+            if entry.is_file() and not entry.is_symlink() and entry.stat().st_size < _LARGE:
                 damage(entry, attempt)
         os.environ["TILEWRIGHT_CACHE_DIR"] = str(attempt.folder)
         for name in attempt.rng.permutation(NAMES):

@@ -29,8 +29,8 @@ from tilewright.autotune.records import target_record, toolchain_record, workloa
 from tilewright.autotune.search import history, transfer
 from tilewright.autotune.search.replay import Replays
 from tilewright.autotune.search.search import Search, SearchConfig, default_trace
-from tilewright.codegen.disk_cache import LOCATION
 from tilewright.codegen.detect import resolve
+from tilewright.codegen.disk_cache import LOCATION
 from tilewright.errors import DatabaseError
 from tilewright.tuning_db import AnyRecord, Measurement, ScheduleRecord, TuningDatabase
 from tilewright.tuning_db.values import KINDS
