@@ -15,7 +15,6 @@ import os
 import struct
 import zlib
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
@@ -24,7 +23,7 @@ from ..target import Target
 from ..tir.ir import Func
 from .build import OPENMP, Compiled, compile_func, compiled_signature, compiled_target
 from .cpu.elf import ELF_MARK, read_object
-from .cpu.llvm import llvm_version
+from .cpu.llvm import llvm_version, llvmlite_version
 from .disk_cache import DiskCache, location, sources_digest
 
 KIND = "kernel"
@@ -100,7 +99,7 @@ def _shared(folder: Path) -> KernelCache:
 @cache
 def _compiler() -> str:
     """All that makes machine code of a program: LLVM, and what of this package takes part."""
-    return f"{llvm_version()} {version('llvmlite')} {sources_digest(*_SOURCES)}"
+    return f"{llvm_version()} {llvmlite_version()} {sources_digest(*_SOURCES)}"
 
 
 def encode(compiled: Compiled) -> bytes:

@@ -17,7 +17,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 
 from ..forks import ALLOWED, REFUSED, TEAMS, UNANNOUNCED, mapped_runtimes
@@ -117,6 +116,8 @@ def candidates() -> Iterator[str]:
 
 def carried(package: str) -> Iterator[str]:
     """The libgomp files that an installed package carries."""
+    from importlib import metadata  # it loads an email parser, and is seldom needed
+
     try:
         files = metadata.files(package)
     except metadata.PackageNotFoundError:

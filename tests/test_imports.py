@@ -227,6 +227,14 @@ def test_each_door_loads_its_own_rooms_only() -> None:
     assert not loaded_after("from tilewright import build") & {"xgboost", "scipy", "typer"}
 
 
+def test_a_build_without_a_database_loads_what_it_needs() -> None:
+    loaded = loaded_after(
+        "import tilewright as tw; from tilewright import ops; tw.build(ops.add_relu_func(8))"
+    )
+    assert "llvmlite" in loaded
+    assert not loaded & (HEAVY - {"numpy", "llvmlite"})
+
+
 def test_runtime_ships_alone() -> None:
     loaded = loaded_after("import tilewright.runtime")
     rooms = {name.split(".")[1] for name in loaded if name.startswith("tilewright.")}

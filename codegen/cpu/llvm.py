@@ -6,6 +6,7 @@ import re
 from functools import cache
 from typing import Any
 
+import llvmlite
 from llvmlite import binding
 
 from ... import dtypes
@@ -174,6 +175,11 @@ def initialize() -> None:
 def llvm_version() -> str:
     """The LLVM that makes the code, such as `22.1.0`."""
     return ".".join(map(str, binding.llvm_version_info))
+
+
+def llvmlite_version() -> str:
+    """The version of the package that LLVM is called by."""
+    return str(llvmlite.__version__)
 
 
 def _scalar(b: Builder, p: Var, operand: str) -> str:
