@@ -1,4 +1,4 @@
-"""Building: from a program to a module or a library, by a policy that is spelled out."""
+"""`build`, `build_library` and `explain`: choose a schedule by explicit policy and compile it."""
 
 from __future__ import annotations
 

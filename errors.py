@@ -1,7 +1,7 @@
-"""Every error that Tilewright raises on purpose.
+"""The exceptions that Tilewright raises.
 
-An error is cheap to raise: it keeps a template and its arguments, and formats them only when
-somebody reads it. It carries data, so that a notebook or a program can show it in its own way.
+Raising is cheap: an error keeps a template and its arguments, and formats them only when it is
+read. It also carries its parts as data, so that a notebook or a program can render them itself.
 """
 
 from __future__ import annotations

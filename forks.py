@@ -1,10 +1,10 @@
-"""Whether this process was forked from one that had an OpenMP runtime and several threads.
+"""Detect processes that were forked from one with an OpenMP runtime and several threads.
 
-A team of OpenMP's threads does not survive a fork: the child has the forking thread alone, and a
-parallel region that it enters waits for the others for ever. Kernels read `TEAMS` before each
-parallel loop and run it on one thread where it is not `ALLOWED`.
+OpenMP's thread team does not survive a fork. The child has only the forking thread, and a parallel
+region would wait for the missing threads for ever. Kernels read `TEAMS` before each parallel loop
+and run the loop on one thread unless the value is `ALLOWED`.
 
-Any library of the process may have made the team, and a kernel may be built only after the fork.
+Any library of the process may have created the team, and a kernel may be built after the fork.
 Forks are therefore watched from `import tilewright` on.
 """
 

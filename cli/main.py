@@ -1,11 +1,11 @@
-"""The command `tilewright`: tune, build, and look into the database from a shell.
+"""The command `tilewright`: tune, build, and inspect a database from a shell.
 
-A program is named as `FILE.py:FUNCTION`: the file is run as Python runs any module that is imported
-(so name only files that you trust), and the function is called with the `-p` parameters.
+A program is given as `FILE.py:FUNCTION`. The file is run like any imported Python module (so name
+only files that you trust), and the function is called with the `-p` parameters.
 
-Results go to standard output, as tables or with `--json` as JSON; progress, warnings and errors go
-to standard error. The status is 0, 1 where Tilewright refuses, 2 for wrong usage, 130 after Ctrl-C,
-and after SIGTERM or SIGHUP that of a process that the signal ended (143 or 129 in a shell).
+Results go to standard output, as tables or, with `--json`, as JSON. Progress, warnings and errors
+go to standard error. Exit status: 0 for success, 1 when Tilewright refuses, 2 for wrong usage, 130
+after Ctrl-C. SIGTERM and SIGHUP end the process by that signal (143 or 129 in a shell).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options that several commands have, and what they name: programs and databases."""
+"""Options that several commands share, and how they open programs and databases."""
 
 from __future__ import annotations
 

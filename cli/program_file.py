@@ -1,4 +1,4 @@
-"""Programs by name: `FILE.py:FUNCTION`, with parameters as texts."""
+"""Load a program from `FILE.py:FUNCTION` with parameters given as text."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the command line shows: results and records as rows of JSON, as tables and as text.
+"""Output of the command line: results and records as JSON rows, tables and text.
 
-Nothing heavy is imported before it is needed.
+Heavy modules are imported only when they are needed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compiling: from a scheduled `Func` to machine code, and from that to a callable module."""
+"""Compile a scheduled `Func` to machine code and load it as a callable module."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Compiled kernels on disk: what was compiled once is loaded the next time.
+"""Kernel cache: compiled kernels on disk, keyed by content.
 
-The name of a kernel is the digest of all that goes into it: the scheduled program as text (names
-included, since they are in signatures and errors), the target, the floating-point rules, the
-compiler's versions and the sources of the code generator. `disk_cache.py` has the files.
+The key is a digest of everything that goes into a kernel: the scheduled program as text (including
+names, which appear in signatures and errors), the target, the floating-point rules, the compiler's
+versions and the sources of the code generator. `disk_cache.py` keeps the files.
 
-An entry holds the object code and texts for people. The signature and the target are those of the
-program that is asked for; the object code has to fit them.
+An entry holds the object code and texts for people. Signature and target come from the program that
+is asked for, and the object code has to match them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a schedule computes of a constant operand alone is left out of the kernel.
+"""Split off the work that a schedule does on a constant operand alone.
 
-It does not depend on a call: the first statements of the program that need nothing but the operand
-(a packing copy, Winograd's transform of weights) become a program of their own, which runs once.
-The kernel takes its result in the place of the operand.
+Such work is the same in every call. The leading statements of the program that need nothing but the
+operand (a packing copy, Winograd's transform of weights) become a program of their own, which runs
+once. The kernel takes its result in place of the operand.
 
     for p, k, s: B_packed[p, k, s] = B[k, p * 4 + s]        packer: B -> B_packed
     for i, j, k: C[i, j] += A[i, k] * B_packed[...]     ->  kernel: A, B_packed -> C

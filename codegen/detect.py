@@ -1,4 +1,4 @@
-"""What this machine is: its processor, caches, memory, and how much of it this process may use."""
+"""Detect this machine: its processor, caches and memory, and the share this process may use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lowering: the flat list of passes from a scheduled `Func` to one that compiles line by line."""
+"""Lowering: the flat list of passes between a scheduled `Func` and the LLVM emitter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calling convention of a `Func`: what the compiled kernel takes."""
+"""The calling convention of a `Func`: the arguments of the compiled kernel."""
 
 from __future__ import annotations
 

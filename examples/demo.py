@@ -1,10 +1,10 @@
-"""The main job from end to end: tune a kernel, then build it again from the database.
+"""The main use from end to end: tune a kernel, then build it again from the database.
 
     python examples/demo.py [--trials 64] [--size 1024] [--database tuning.db]
 
-Tuning and building happen in different processes, as they do in a real deployment: the second one
-finds its schedule in the database and measures no candidates. It then times what it built beside
-the same program unscheduled, with the schedule that is taken where nothing is known, and numpy.
+Tuning and building run in different processes, as in a real deployment: the second finds its
+schedule in the database and measures no candidates. It then compares the build with the same
+program unscheduled, with the default schedule, and with numpy.
 """
 
 from __future__ import annotations

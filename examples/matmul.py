@@ -1,4 +1,4 @@
-"""A matrix product: what to compute, and nothing about how.
+"""A matrix product: what to compute, not how.
 
 tilewright tune examples/matmul.py:matmul -p n=512 --trials 64 --db tuning.db
 tilewright build examples/matmul.py:matmul -p n=512 --db tuning.db -o matmul.so

@@ -1,4 +1,4 @@
-"""Operators on tensors of `te`, and `<operator>_func`s that make whole programs of them.
+"""Operators on `te` tensors, and `<operator>_func` functions that return whole programs.
 
 C = ops.matmul(A, B, bias=bias, epilogue="relu")        # a tensor of a larger program
 func = ops.matmul_func(512, 512, 512)                   # a program of its own

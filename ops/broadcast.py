@@ -1,4 +1,4 @@
-"""Shapes that stretch: numpy's broadcasting on tensors, and axes that count from the end."""
+"""numpy's broadcasting of shapes, and negative axes."""
 
 from __future__ import annotations
 

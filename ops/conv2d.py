@@ -1,4 +1,4 @@
-"""Convolutions of images: grouped, dilated, with padding, with what follows fused in."""
+"""2D convolutions: grouped, dilated, padded, with a fused epilogue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that compute each element from the elements at its place."""
+"""Elementwise operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix products: batched, transposed, in mixed precision, with what follows fused in."""
+"""Matrix products: batched, transposed, in mixed precision, with a fused epilogue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pooling of images: the largest or the mean element of each window."""
+"""Max and average pooling of images."""
 
 from __future__ import annotations
 

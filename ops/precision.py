@@ -1,4 +1,4 @@
-"""In which dtype an operator computes, and how it comes back to the dtype of its result."""
+"""The dtype that an operator computes in, and the cast to the dtype of its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sliding windows over two spatial dimensions: their geometry, and padding for them."""
+"""Sliding windows over two spatial dimensions: their geometry and padding."""
 
 from __future__ import annotations
 

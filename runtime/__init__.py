@@ -1,4 +1,4 @@
-"""Loading, calling and timing compiled code. Needs only numpy: this is what deployment ships."""
+"""Load, call and time compiled code. Needs only numpy: deployments ship this."""
 
 from .artifact import write_artifact
 from .loader import load

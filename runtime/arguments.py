@@ -1,10 +1,10 @@
-"""Checks of the arguments of a call, with an error for each way in which one can be wrong.
+"""Check the arguments of a call, with a specific error for each way in which one can be wrong.
 
-Nothing is ever copied or converted on the way: what does not fit is refused, and the error says
-how to make it fit.
+Arguments are never copied or converted. What does not match is refused, and the error says how to
+make it match.
 
-An object's class is asked of the interpreter (`type`), and an array's shape, strides and address of
-numpy: what a subclass overrides or an attribute claims is not believed.
+An object's class is read by `type`, and an array's shape, strides and address by numpy: overrides
+of a subclass and values of attributes are not believed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Artifacts: a shared library, the manifest that describes it, and a C header.
 
-`matmul.so` comes with `matmul.so.json` and `matmul.h`. The manifest has all that loading needs to
-know before the library is opened, the digest of the library, so that no other file is taken for
-it, and a digest of itself. What a safe call depends on the library also carries inside, where a
-manifest that was written for another library cannot be right about it.
+`matmul.so` comes with `matmul.so.json` and `matmul.h`. The manifest has everything that loading
+needs to know before the library is opened, a digest of the library, and a digest of itself. The
+facts that a safe call depends on are embedded in the library too, so that a manifest written for
+another library is detected.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Memory of other libraries' arrays through DLPack, without copying.
+"""Read arrays of other libraries through DLPack, without copying.
 
-The capsule is looked into and never consumed: it is kept alive for as long as a kernel runs, and
-gives its tensor back when it is dropped. Reading the structure here, not in numpy, is what admits
-bfloat16 and float8, which numpy's own import refuses.
+The capsule is read and never consumed. It is kept alive while a kernel runs, and releases its
+tensor when it is dropped. The structure is read here because numpy's own import refuses bfloat16
+and float8.
 
-Objects may raise anything and return anything: that is refused. What a capsule says of its tensor
-is compared with what the kernel takes; whether there is memory at the address that it gives, nobody
-can know but who made it.
+Objects may raise or return anything, which is refused. The description of the tensor is compared
+with what the kernel takes. Whether there is memory at the address, only the exporter can know.
 Source: the DLPack specification, versions 0 and 1 (dlpack.h).
 """
 

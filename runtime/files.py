@@ -1,4 +1,4 @@
-"""Files of artifacts: read with a bound, and replaced all together or not at all."""
+"""Files of artifacts: bounded reads, and replacing several files all together or not at all."""
 
 from __future__ import annotations
 

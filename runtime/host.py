@@ -1,4 +1,4 @@
-"""What the system says of this machine's processor, and what the user lets it count as."""
+"""What the system reports about this processor, and the features that the user lets it count as."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Opening a shared library by its content.
+"""Open a shared library by its content.
 
-A path may name another file by the time it is opened, and the dynamic loader does not look at a
-file whose path it has seen before. Here it therefore gets bytes, in memory that nobody can change
-any more, under a path that was never used before.
+A path may name another file by the time it is opened, and the dynamic loader does not read a file
+again whose path it has seen. The loader therefore gets the checked bytes, in memory that can no
+longer change, under a path that was never used before.
 """
 
 from __future__ import annotations

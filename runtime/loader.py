@@ -1,6 +1,6 @@
-"""Loading artifacts: checks first, then `dlopen` of what was checked.
+"""Load artifacts: check the files, then `dlopen` exactly the bytes that were checked.
 
-Nothing is ever compiled or tuned here.
+Nothing is compiled or tuned here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The callable that a build gives: `mod(a, b, c)`."""
+"""`Module`, the callable that a build returns: `mod(a, b, c)`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where numpy's array object keeps its fields.
+"""The layout of numpy's array object in memory.
 
-The layout is part of numpy's C interface (`PyArrayObject_fields` in ndarraytypes.h): extensions
-read the fields without asking. All the same it is compared with what Python reports, once, and
-nothing relies on it unless that agrees.
+The layout is part of numpy's C interface (`PyArrayObject_fields` in ndarraytypes.h), and extensions
+read the fields directly. It is compared once with what Python reports; nothing relies on it unless
+both agree.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Finding and loading OpenMP's runtime, which parallel kernels call.
+"""Find and load the OpenMP runtime that parallel kernels call.
 
-The first found is taken: one that is loaded already, the system's libgomp, and the one that an
-installed package carries. It is loaded with its symbols visible to everything loaded later, which
-is how kernels in shared libraries find them.
+The first one found is used: a runtime that is loaded already, the system's libgomp, or one that an
+installed package carries. It is loaded with global symbols, so that kernels in shared libraries
+find it.
 
 In a process that was forked from one with such a runtime, parallel loops run on one thread (see
 `forks`). A new team would take a new thread for each call, since the runtime keeps the dead team

@@ -1,7 +1,7 @@
-"""Checks of the values that index arrays hold, before a kernel reads memory at them.
+"""Check the values of index arrays before a kernel reads memory at them.
 
-What a program declares by `value_range` its bounds were proved with. Numbers are checked where they
-are converted (`arguments.py`); this is about tensors that are read.
+The bounds of a program were proved under the `value_range` that it declares. Scalars are checked
+where they are converted (`arguments.py`); this module checks tensors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a compiled kernel takes: the contract between code generation, callers and artifacts.
+"""The signature of a compiled kernel: the contract between code generation, callers and artifacts.
 
 The calling convention, version `ABI_VERSION`: a kernel is a C function
 

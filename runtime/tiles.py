@@ -1,4 +1,4 @@
-"""Permission to use the registers for tiles (AMX), which Linux gives to a process that asks."""
+"""Ask Linux for permission to use the AMX tile registers in this process."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""The one timer: tuning, benchmarks and `Module.time` take their samples here.
+"""The timer that autotuning, benchmarks and `Module.time` share.
 
-A sample is the time of one call, averaged over as many calls in a row as make the clock's grain
-harmless. Samples are kept raw: the host's noise only ever adds, so the median is the figure to
-report and the minimum the one to reject by.
+A sample is the mean time of one call, over enough consecutive calls to make the clock's resolution
+negligible. Samples are kept raw. Noise of the host only adds time, so report the median and reject
+by the minimum.
 
-How long a call takes can change a thousandfold from one moment to the next: threads that meet at a
-barrier wait for a time slice each as soon as something else wants their processors. A sample
-therefore looks at the clock on its way and ends early when it lasts far too long.
+The time of a call can change a thousandfold from one moment to the next: threads at a barrier wait
+for a time slice each as soon as something else wants their processors. A sample therefore reads the
+clock on its way and ends early when it takes far too long.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arguments as a trace holds them: references to outputs of earlier steps, and plain data.
+"""Arguments of steps in a trace: references to outputs of earlier steps, and plain data.
 
 | live value | in a trace | in JSON |
 | --- | --- | --- |

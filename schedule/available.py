@@ -1,5 +1,7 @@
-"""What must hold after a block has been moved or changed: its inputs are there when it runs, and
-loops whose iterations run at once still may.
+"""Check a program after a block was moved or changed.
+
+The block's inputs must be computed before it runs, and loops that run concurrently must still be
+free of dependences.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What primitives ask of blocks: who reads and writes what, of which kind, over which region."""
+"""Queries on blocks: producers and consumers, kinds of iterations, regions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How a schedule takes decisions: by a random generator, from a record, or not yet.
+"""Decisions of a schedule: drawn at random, read from a record, or left symbolic.
 
 A sampling primitive asks `choose(name, values, fits)` for one integer at a time. `fits` says which
-of the values go with the choices made before; on a symbolic choice it gives the condition.
+values are compatible with earlier choices; for a symbolic choice it returns the condition.
 """
 
 from __future__ import annotations

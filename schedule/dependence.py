@@ -1,7 +1,7 @@
-"""Dependences between iterations of loops on concrete programs, decided exactly.
+"""Exact dependences between iterations of loops of concrete programs.
 
-This is asked where structure (`distinct.py`) does not decide, because it takes a millisecond. What
-is not quasi-affine, or of symbolic sizes, stays undecided.
+Used where structure (`distinct.py`) does not decide, because a query takes a millisecond. Accesses
+that are not quasi-affine, or of symbolic sizes, stay undecided.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Index maps that are one to one, and their inverses.
+"""Bijective index maps and their inverses.
 
-A map over a box is taken apart into *digits*: each input is written in a mixed radix, and each
+A map over a box is decomposed into *digits*: each input is written in a mixed radix, and each
 output must be another mixed radix made of such digits. Fusing, splitting and permuting indices are
-of this form, in any mix; the inputs then follow from the outputs by quotients and remainders.
+of this form, in any mix. The inputs then follow from the outputs by quotients and remainders.
 """
 
 from __future__ import annotations

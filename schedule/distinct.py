@@ -1,9 +1,9 @@
-"""Whether different iterations of loops touch different elements, by affine structure.
+"""Prove by affine structure that different iterations of loops touch different elements.
 
-Index expressions are taken apart into sums of coefficient times *atom*, where an atom is a variable
-or a quotient or remainder. A sum determines its atoms if each coefficient is larger than what all
-smaller terms can add up to (mixed radix). The quotient and remainder of one expression together
-determine it. If the elements touched determine the loop variable, iterations are distinct.
+Index expressions are decomposed into sums of coefficient times *atom*, where an atom is a variable
+or a quotient or remainder. A sum determines its atoms if each coefficient is larger than the
+largest sum of all smaller terms (mixed radix). The quotient and remainder of one expression
+together determine it. If the touched elements determine the loop variable, iterations are distinct.
 """
 
 from __future__ import annotations

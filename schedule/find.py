@@ -1,4 +1,4 @@
-"""Finding loops and blocks in a program, and putting a statement in the place of another."""
+"""Find loops and blocks in a program, and replace statements."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Maps of indices, such as a change of layout, and their text form.
+"""Index maps, such as a change of layout, and their text form.
 
     lambda i, j: (i // 8, j, i % 8)
 
-The text is read as an expression over the parameters, integers and named sizes; nothing in it is
-ever executed.
+The text is parsed as an expression over the parameters, integers and named sizes. It is never
+executed.
 """
 
 from __future__ import annotations

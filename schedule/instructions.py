@@ -1,4 +1,4 @@
-"""Blocks that run as one instruction: what must hold of them in a program."""
+"""Conditions under which a block may run as one instruction."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Whether the iterations of loops may run at once, or in another order.
+"""Whether the iterations of loops may run concurrently or in another order.
 
-What is looked at first is the structure: kinds of iteration variables, single writers, and the
-elements that blocks touch as affine functions of the loops. Which iterations touch the same element
-is then decided exactly, where the program is concrete. What is not shown so is refused.
+Structure is checked first: kinds of iteration variables, single writers, and touched elements as
+affine functions of the loops. On a concrete program, exact dependences decide the rest. What cannot
+be shown is refused.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Whether parts of a loop's body may run interleaved, iteration by iteration, or one part for all
-iterations after the other.
+"""Whether parts of a loop's body may be interleaved or run one after the other.
 
-Both orders agree on everything but pairs of an iteration of an earlier part and one of a later part
-that comes before it. If no such pair touches the same element, the orders mean the same.
+In the first order each iteration runs all parts; in the second each part runs all iterations. The
+orders differ only for pairs of an iteration of an earlier part and one of a later part that
+precedes it. If no such pair touches the same element, both orders mean the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A block in new loops: its iteration variables over ranges, its predicate moved along."""
+"""Place a block in new loops: bind its iteration variables, and move its predicate along."""
 
 from __future__ import annotations
 

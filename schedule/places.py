@@ -1,4 +1,4 @@
-"""The places where blocks access buffers, and nests that copy from place to place."""
+"""The accesses of blocks to buffers, and nests that copy between buffers."""
 
 from __future__ import annotations
 

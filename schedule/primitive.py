@@ -1,17 +1,17 @@
 """The registry of primitives.
 
-A primitive is a pure function `Func, handles, attributes -> (Func, result)` that knows nothing of
-schedules, traces or search. Handles are the objects of the IR that keep their identity through
+A primitive is a pure function `Func, handles, attributes -> (Func, result)` that is independent of
+schedules, traces and search. Handles are the objects of the IR that keep their identity through
 rewrites: the `Var` of a loop, the `Label` of a block. `@primitive` registers it; `Schedule` calls
 it by name, records it in the trace and replays it.
 
-A primitive that samples takes a `Choose` right after the function, which the schedule provides.
-The other parameters are typed with what a trace can hold: `Var` (a loop), `Label` (a block), `Dim`
-(an integer or a sampled one), `int`, `float`, `bool`, `str`, `None`, `IndexMap`, `Any` (a JSON
-value), unions and sequences of these.
+A primitive that samples takes a `Choose` right after the function, which the schedule provides. The
+other parameters are annotated with types that a trace can hold: `Var` (a loop), `Label` (a block),
+`Dim` (an integer or a sampled one), `int`, `float`, `bool`, `str`, `None`, `IndexMap`, `Any` (a
+JSON value), and unions and sequences of these.
 
-Anybody may register more of them: importing the module that does so is all it takes for schedules
-to have them and for traces to name them. A trace says which module that was.
+Users may register more: once their module is imported, schedules have the primitive as a method and
+traces can name it. A trace records the module.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Blocks bound to other loops: what `split` and `fuse` do to everything below a loop."""
+"""Rebind blocks to other loops, as `split` and `fuse` do below a loop."""
 
 from __future__ import annotations
 

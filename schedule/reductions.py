@@ -1,4 +1,4 @@
-"""Reductions in blocks: which elements a block updates, by which combiner, with what."""
+"""Analysis of reduction blocks: the updated element, the combiner, and the combined values."""
 
 from __future__ import annotations
 

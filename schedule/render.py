@@ -1,4 +1,4 @@
-"""What the error of a refused step shows when it is read: the step, the program, the place."""
+"""Render the error of a refused step: the step, the program, and the place in it."""
 
 from __future__ import annotations
 

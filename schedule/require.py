@@ -1,9 +1,9 @@
-"""The one way a primitive states a condition: `require`.
+"""`require`: the one way in which a primitive states a condition.
 
 On a concrete program the condition is a truth value and is decided. On a symbolic one it may be an
-expression over decision variables: what the bounds of the decisions prove is dropped, what they
-refute is refused, and what stays open is recorded as a constraint of the `Space`. The constraints
-collected over a trace are the validity check of a row of decisions.
+expression over decision variables: it is dropped if the bounds of the decisions prove it, refused
+if they refute it, and otherwise recorded as a constraint of the `Space`. The constraints collected
+over a trace are the validity check of a row of decisions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Schedule`: programs, the steps that were applied to them, and the decisions they took."""
+"""`Schedule`: programs, the steps applied to them, and the decisions of those steps."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The trace of a schedule: its steps as data, to and from JSON, as Python, and their replay.
+"""Traces: the steps of a schedule as data, as JSON and as Python, and their replay.
 
-A block of the original program is written as its position there, never by its name, so that
-renaming a tensor orphans no record; so is one function of several. Nothing that comes from JSON is
-ever executed: a step is the name of a registered primitive with checked arguments. `from` names the
-module that registered a primitive from outside of this package: it is shown where that is missing,
-and never imported.
+A block of the original program is recorded by its position, never by its name, so that renaming a
+tensor orphans no record. The same holds for the functions of a schedule of several. Nothing from
+JSON is ever executed: a step is the name of a registered primitive with checked arguments. `from`
+names the module that registered a primitive outside of this package. The module is named in errors
+if it is missing, and never imported.
 """
 
 from __future__ import annotations

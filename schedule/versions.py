@@ -1,4 +1,4 @@
-"""Buffers in several versions, one for each iteration of a loop that is under way."""
+"""Buffers in several versions, one for each loop iteration in flight."""
 
 from __future__ import annotations
 

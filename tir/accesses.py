@@ -1,4 +1,4 @@
-"""The places where a statement reads and writes buffers, with bindings of inner names undone."""
+"""The reads and writes of a statement, with inner bindings substituted."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Exact questions about quasi-affine accesses, answered by the integer set library.
+"""Exact queries on quasi-affine accesses, answered by the integer set library (isl).
 
-Used where simple structure does not decide: it takes a millisecond a question. All functions give
+Used where simple structure does not decide, since a query takes a millisecond. All functions return
 `None` where an expression is not quasi-affine (it depends on data, or multiplies variables).
 """
 

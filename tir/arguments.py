@@ -1,4 +1,4 @@
-"""Arguments of a call on their way into the interpreter and out of it."""
+"""Convert the arguments of a call into the interpreter's memory and back."""
 
 from __future__ import annotations
 

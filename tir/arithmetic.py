@@ -1,4 +1,4 @@
-"""What operators and functions do to single values: the semantics of `ir` as Python functions.
+"""Operators and functions on single values: the semantics of `ir` as Python functions.
 
 A value of an integer dtype is a Python integer, of bool a Python bool, of a float dtype a numpy
 (or ml_dtypes) scalar of that dtype. Callers silence numpy's floating-point warnings.

@@ -1,4 +1,4 @@
-"""Intervals of integer expressions."""
+"""Interval analysis of integer expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparisons of int64 expressions: decided where possible, else stripped of common parts."""
+"""Comparisons of int64 expressions: decided where possible, else reduced by common terms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions that several others make up."""
+"""Split conditions into conjuncts, and combine them."""
 
 from __future__ import annotations
 

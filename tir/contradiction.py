@@ -1,8 +1,8 @@
-"""Conditions that cannot hold together, whatever is in memory.
+"""Prove that conditions cannot hold together, whatever is in memory.
 
-They become one formula of the integer set library, in which integers of every dtype wrap around as
-they do in the program. Equal expressions that no integer set describes (an element, a product, a
-comparison of floats) are one unknown each.
+The conditions become one isl formula, in which integers of every dtype wrap around as they do in
+the program. Equal expressions that no integer set describes (an element, a product, a comparison of
+floats) are one unknown each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What program text declares: parameters, buffers, loops, axes, regions, annotations."""
+"""Parse declarations in program text: parameters, buffers, loops, axes, regions, annotations."""
 
 from __future__ import annotations
 

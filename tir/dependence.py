@@ -1,8 +1,8 @@
-"""Exact dependences between accesses whose indices are quasi-affine, with examples.
+"""Exact dependences between quasi-affine accesses, with examples.
 
 Two accesses conflict if two iterations of the loops around them, in a given order, touch the same
 element. That is a question about integers: the variables of both iterations, and conditions on
-them. `affine.py` asks the integer set library, which proves that there is no such pair or gives
+them. `affine.py` asks the integer set library, which proves that there is no such pair or returns
 the first one.
 """
 

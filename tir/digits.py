@@ -1,4 +1,4 @@
-"""Digits of variables: `v // low % size`, which is what fused loops leave in indices."""
+"""Digits of variables: `v // low % size`, the indices that fused loops leave behind."""
 
 from __future__ import annotations
 

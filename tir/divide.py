@@ -1,4 +1,4 @@
-"""Quotients and remainders of integer polynomials, taken apart as far as the intervals allow.
+"""Simplify quotients and remainders of integer polynomials, as far as intervals allow.
 
     (a * c + b) // c  ->  a + b // c             (a * c + b) % c  ->  b % c
     b // c            ->  0    for 0 <= b < c    b % c            ->  b    for 0 <= b < c

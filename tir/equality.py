@@ -1,10 +1,9 @@
-"""Structural equality and the digest that the tuning database is keyed by.
+"""Structural equality, and the digest that is the key of a program in the tuning database.
 
-Both rest on one encoding of a program as a sequence of tokens, in which variables and buffers are
-numbers by position: parameters first, then each where it is bound (internal buffers: first used).
-Names do not enter, nor do the nesting of sequences, the order of `allocs` and labels; everything
-else does. A change of the encoding orphans the records of every database: then, and only then,
-raise `VERSION`.
+Both use one encoding of a program as a sequence of tokens. Variables and buffers are numbered by
+position: parameters first, then each where it is bound (internal buffers: where first used). Names,
+labels, the nesting of sequences and the order of `allocs` are not encoded; everything else is. A
+change of the encoding orphans the records of every database: then, and only then, raise `VERSION`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Expressions over whole columns of values at once.
+"""Vectorized evaluation of expressions over columns of values.
 
-Search asks for hundreds of expressions over 10^4 to 10^5 rows of decisions. They are compiled to
-one straight line of numpy operations in which equal subexpressions appear once, and run on slices
-of rows that stay in the cache. int64 arithmetic wraps. A division is done in float64 where the
-intervals of its operands show that this is exact, as numpy divides integers ten times slower.
+The search evaluates hundreds of expressions over 10^4 to 10^5 rows of decisions. They are compiled
+to one straight line of numpy operations in which equal subexpressions appear once, and run on
+slices of rows that stay in the cache. int64 arithmetic wraps. A division is done in float64 where
+intervals show that this is exact, because numpy divides integers ten times more slowly.
 """
 
 from __future__ import annotations

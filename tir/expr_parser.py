@@ -1,8 +1,8 @@
-"""Expressions of program text: from Python's syntax tree to nodes, with nothing folded away.
+"""Parse expressions of program text: from Python's syntax tree to nodes, without folding.
 
 Numbers in the text are weak, as in tensor expressions: they take the dtype of the other operand.
-Arithmetic among numbers alone is done at once. A number that comes from the Python around a
-decorated function folds like one in tensor expressions does: `i * n` is `i` where n is 1.
+Arithmetic on numbers alone is done at once. A number from the Python around a decorated function
+folds as in tensor expressions: `i * n` is `i` where n is 1.
 """
 
 from __future__ import annotations

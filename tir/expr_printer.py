@@ -1,7 +1,7 @@
-"""Expressions as text: Python operators with as few parentheses as there can be.
+"""Print expressions: Python operators with the fewest possible parentheses.
 
-A constant prints bare where the text around it fixes its dtype (beside another operand, or as what
-is stored) and where it is int64 or bool; elsewhere it names its dtype, as in `T.float32(0.5)`.
+A constant prints bare if the text around it fixes its dtype (beside another operand, or as a stored
+value) or if it is int64 or bool. Otherwise it names its dtype, as in `T.float32(0.5)`.
 """
 
 from __future__ import annotations

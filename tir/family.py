@@ -1,7 +1,7 @@
-"""The digest of a program that is blind to its sizes: the same for one operator on any shapes.
+"""The size-independent digest of a program: the same for one operator on any shapes.
 
-What tuning learned of a program is of use to its relatives. A program of other structure, other
-dtypes or another layout is none.
+It finds programs from which tuning results transfer. Programs of another structure, other dtypes or
+another layout have another digest.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Folding of operations on constants, in every dtype with the semantics of the IR.
+"""Constant folding, in every dtype with the semantics of the IR.
 
-Only what is the same bit for bit on every machine is folded: transcendental functions, floating
+Only results that are bit-identical on every machine are folded. Transcendental functions, floating
 remainders and minima of zeros of different sign are left alone.
 """
 

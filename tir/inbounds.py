@@ -1,9 +1,8 @@
-"""Every access lies in its buffer, every divisor is not zero, every binding in its domain, and what
-is stored to a buffer with a `value_range` in that.
+"""Verify bounds: accesses, divisors, bindings of iteration variables, and `value_range` of stores.
 
-Path-sensitive: what is in a branch of `select` or `If`, under a predicate or a mask, is shown under
-that condition. A block's body is looked at for its whole domain first, and, where that does not do,
-for the values that its iteration variables take in its loops.
+The analysis is path-sensitive: an expression in a branch of `select` or `If`, under a predicate or
+a mask, is proved under that condition. A block's body is first checked for its whole domain, then,
+if that fails, for the values that its iteration variables take in its loops.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""No iteration of a parallel, vectorized or thread loop depends on another.
+"""Verify that no iteration of a parallel, vectorized or thread loop depends on another.
 
-A buffer that is used only inside the loop is private to each iteration. Of any other buffer that is
-stored to, different iterations must touch different elements. First by structure: the windows of
-elements that iterations touch lie apart. Where that does not decide, exactly by integer sets.
+A buffer that is used only inside the loop is private to each iteration. In any other buffer that is
+stored to, different iterations must touch different elements. This is shown by structure, where the
+windows of elements that iterations touch are disjoint, or else exactly, by integer sets.
 """
 
 from __future__ import annotations

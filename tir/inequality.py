@@ -1,8 +1,8 @@
-"""Is an integer polynomial non-negative for all values of its atoms?
+"""Prove that an integer polynomial is non-negative for all values of its atoms.
 
-Sound and incomplete: intervals first, then elimination of one atom after the other by its symbolic
-ends, by the definition of quotients, remainders, minima and maxima, and by facts that are assumed.
-The search is bounded, so that an answer of `False` (not shown) comes in bounded time.
+Sound and incomplete: intervals first, then elimination of one atom after another by its symbolic
+bounds, by the definition of quotients, remainders, minima and maxima, and by assumed facts. The
+search is bounded, so an answer of `False` (not shown) comes in bounded time.
 """
 
 from __future__ import annotations

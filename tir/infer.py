@@ -1,4 +1,4 @@
-"""The regions of a block whose text does not declare them."""
+"""Infer the regions of blocks whose text does not declare them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Every element of an internal buffer or an output is written before it is read.
+"""Verify that every element of internal buffers and outputs is written before it is read.
 
-For each read, stores that come before it are looked for, in the same iteration of the loops that
-both are in. First by structure: a store that sweeps a dense box, compared with the hull of what is
-read. Where that does not decide, exactly by integer sets.
+For each read, the analysis looks for earlier stores in the same iteration of their common loops:
+first by structure, a store that sweeps a dense box around the hull of the read; where that does not
+decide, exactly by integer sets.
 """
 
 from __future__ import annotations

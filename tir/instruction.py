@@ -1,9 +1,9 @@
-"""Instructions as pairs of small programs: what they compute, and how they are written.
+"""Instructions as pairs of small programs: their semantics and their implementation.
 
-The `semantics` is a nest of loops around one store, in any of whose places the buffers may be
-replaced by regions of others. The `implementation` does the same in straight code, on vectors. A
-block of a program is such an instruction where its loops and its store are those of the semantics
-(`match`); lowering then writes the implementation in its place (`written`).
+The `semantics` is a loop nest around one store; its buffers stand for regions of other buffers. The
+`implementation` does the same in straight-line vector code. A block is an instance of the
+instruction if its loops and its store are those of the semantics (`match`). Lowering then replaces
+it by the implementation (`written`).
 """
 
 from __future__ import annotations

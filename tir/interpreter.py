@@ -2,8 +2,9 @@
 
 It runs any `Func`, scheduled or lowered, one element at a time, and checks everything on the way:
 bounds of each access, reads of elements that were never written, division by zero. Each node is
-compiled once to a closure without parameters. A vector expression is compiled to one that gives
-the value at the lane in slot 0, so that lanes that a `Select` does not take are never evaluated.
+compiled once to a closure without parameters. A vector expression is compiled to a closure that
+returns the value of the lane in slot 0, so that lanes that a `Select` does not take are never
+evaluated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The instructions that are known by name: those of this package, and those that users register."""
+"""The registry of instructions: those of this package and those that users register."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adjacent dimensions that are accessed at the digits of one number, taken as one dimension."""
+"""Join adjacent dimensions that are accessed at the digits of one number."""
 
 from __future__ import annotations
 

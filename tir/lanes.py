@@ -1,4 +1,4 @@
-"""Arithmetic on vectors that are ramps or one value in all lanes, as lowering makes them."""
+"""Arithmetic on vectors that are ramps or broadcasts, as lowering creates them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What program text calls `T`: stand-ins with types, so that decorated functions pass linters.
+"""`T` of program text: typed stand-ins, so that decorated functions pass linters.
 
     import tilewright as tw
     from tilewright import T
 
 Nothing here computes: `tw.script` reads the source of a function. Type checkers accept no call as
-an annotation; where they look, write `A: T.Buffer = T.Buffer((16,), "float32")`.
+an annotation; for them, write `A: T.Buffer = T.Buffer((16,), "float32")`.
 """
 
 # ruff: noqa: ARG001, ARG002, ARG004  (what stands in for syntax has arguments and uses none)

@@ -1,4 +1,4 @@
-"""Expressions as linear functions of some of their variables."""
+"""Linear forms: expressions as linear functions of some of their variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names for printed programs: Python identifiers, unique among those that are in scope."""
+"""Names for printed programs: Python identifiers, unique within their scope."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Points at which polynomials are tried before anything is proved of them.
+"""Test points at which a polynomial may refute a claim before a proof is searched for.
 
-Most of what is asked does not hold, and a search for a proof is long when there is none. A value
-that contradicts it at one of a few points settles that at once.
+Most claims that are tried do not hold, and a search for a proof that does not exist is long. A
+counterexample at one of a few points settles the question at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Integer polynomials over atoms: what index arithmetic is turned into to be reasoned about.
+"""Integer polynomials over atoms: the normal form of index arithmetic.
 
 An atom is a variable or an expression that is no sum or product (a quotient, a load, ...). A
 polynomial maps products of atoms to their integer coefficients. Structurally equal atoms are one

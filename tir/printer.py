@@ -1,6 +1,6 @@
-"""Programs as text: Python-like script that `parser.parse` reads back to the same structure.
+"""Print programs as Python-like script that `parser.parse` reads back to the same structure.
 
-The grammar stands in `parser.py`. Printing never fails on a well-built tree, verified or not.
+The grammar is in `parser.py`. Printing never fails on a well-built tree, verified or not.
 """
 
 from __future__ import annotations

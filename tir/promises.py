@@ -1,10 +1,10 @@
-"""What a block declares of its iterations: those that are spatial do not depend on each other.
+"""Verify that the spatial iterations of a block are independent of each other.
 
-Two points of its domain that differ in a spatial iteration variable touch different elements of
-what the block stores to, where its predicate lets them run. Steps put such iterations in any order,
-and rely on it. Internal buffers are left out: stages of pipelines store to their elements again and
-again, each time for iterations of their own. So are blocks whose predicate is about loops that are
-not their variables, which steps make.
+Two points of a block's domain that differ in a spatial iteration variable must touch different
+elements of the buffers that it stores to, where its predicate lets them run. Steps reorder such
+iterations freely, so they rely on it. Internal buffers are exempt, since stages of pipelines store
+to the same elements again for later iterations. So are blocks whose predicate depends on loops that
+are not their variables; steps create those.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Deciding conditions over ranges of variables."""
+"""Decide conditions over ranges of variables."""
 
 from __future__ import annotations
 

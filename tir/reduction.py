@@ -1,4 +1,4 @@
-"""The combiners of reductions: identity elements and how two partial results combine."""
+"""Combiners of reductions: identity elements, and how two partial results combine."""
 
 from __future__ import annotations
 

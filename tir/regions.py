@@ -1,9 +1,9 @@
-"""What part of each buffer a statement touches.
+"""The region of each buffer that a statement touches.
 
-A region has one range (first index, number of indices) per dimension. It covers all that is
-touched; strided accesses are covered by their hull. Variables that are swept (those of loops inside
-the statement, and those given) are eliminated; other variables stay in `Range.min`. Extents are
-integers or expressions over decision variables, never over loop variables.
+A region has one range (first index, number of indices) per dimension and covers everything that is
+touched; strided accesses are covered by their hull. Swept variables (loops inside the statement,
+and those given) are eliminated; other variables stay in `Range.min`. Extents are integers or
+expressions over decision variables, never over loop variables.
 """
 
 from __future__ import annotations

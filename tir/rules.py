@@ -1,4 +1,4 @@
-"""Simplification of what is no polynomial: logic, floats, casts, selects, vectors, loads."""
+"""Simplification rules for non-polynomial expressions: logic, floats, casts, vectors, loads."""
 
 from __future__ import annotations
 

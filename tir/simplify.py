@@ -1,10 +1,10 @@
-"""Simplification of expressions by the ranges of their variables.
+"""Simplify expressions by the ranges of their variables.
 
-`simplify` keeps the value for every assignment within the ranges, gives the same object back where
-there is nothing to do, never gives more nodes, and simplifying its result changes nothing. Sums and
-products of int64 become polynomials (`polynomial.py`); quotients, remainders, minima, comparisons
-and selects are decided by intervals and, where bounds are symbolic, by `inequality.py`. Floating
-arithmetic is touched only where the result is the same bit for bit.
+`simplify` keeps the value for every assignment within the ranges, returns the same object if there
+is nothing to do, never returns more nodes, and is idempotent. Sums and products of int64 become
+polynomials (`polynomial.py`). Quotients, remainders, minima, comparisons and selects are decided by
+intervals and, for symbolic bounds, by `inequality.py`. Floating-point arithmetic changes only where
+the result is bit-identical.
 """
 
 from __future__ import annotations

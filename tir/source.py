@@ -1,4 +1,4 @@
-"""The text of a program while it is parsed, and errors that point into it."""
+"""The source text of a program that is being parsed, and errors that point into it."""
 
 from __future__ import annotations
 

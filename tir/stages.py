@@ -1,4 +1,4 @@
-"""From tensor expressions to stages: nested reductions move out, and names and axes are checked."""
+"""Turn tensor expressions into stages: lift out nested reductions, and check names and axes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Structure of expressions with variables and buffers by identity: keys, equality and size.
+"""Structural keys, equality and size of expressions; variables and buffers count by identity.
 
-`equality.py` compares programs up to the names of what they bind; this is for subexpressions of one
-program.
+`equality.py` compares programs up to the names that they bind. This module is for subexpressions of
+one program.
 """
 
 from __future__ import annotations

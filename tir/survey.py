@@ -1,7 +1,7 @@
-"""One walk over a program that collects what has to be verified, and where it stands.
+"""Collect, in one walk over a program, what has to be verified and where it is.
 
 Vectors are taken one lane at a time: a `Ramp` becomes its base plus stride times a lane variable,
-so that all indices and conditions collected are scalar.
+so all collected indices and conditions are scalar.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
     C = te.compute((n, m), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
     matmul = te.func([A, B, C], name="matmul")
 
-Every compute is a loop nest of its own. A reduction inside a larger expression becomes one too,
-over those index variables that it depends on. Conditions combine with `& | ~`.
+Every compute is a loop nest of its own. A reduction inside a larger expression also becomes a nest,
+over the index variables that it depends on. Conditions combine with `& | ~`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tensors of the expression builder: what computes them, and the axes that they are computed over.
+"""Tensors and axes of the expression builder.
 
-They live while a program is built. `Tensor` and `Axis` stand in expressions where a `Buffer` and
-a `Var` stand in programs; `stages.program` replaces them by fresh ones.
+They exist while a program is built. `Tensor` and `Axis` stand in expressions where a program has a
+`Buffer` and a `Var`; `stages.program` replaces them by fresh ones.
 """
 
 from __future__ import annotations

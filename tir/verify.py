@@ -1,9 +1,9 @@
-"""Whether a program is right: `verify` raises for the first rule of the IR that it breaks.
+"""The verifier: `verify` raises for the first rule of the IR that a program breaks.
 
-What is checked, in this order: structure (`wellformed.py`); accesses in bounds, divisors not zero,
+Rules are checked in this order: structure (`wellformed.py`); accesses in bounds, divisors not zero,
 iteration variables in their domain (`inbounds.py`); declared regions cover what blocks touch; reads
-find what was written (`initialised.py`); parallel, vectorized and thread loops carry no dependence
-(`independence.py`), and spatial iterations have none (`promises.py`). All of it is sound: what
+see written elements (`initialised.py`); parallel, vectorized and thread loops carry no dependence
+(`independence.py`), and neither do spatial iterations (`promises.py`). All checks are sound: what
 cannot be shown is refused, with the reason.
 """
 

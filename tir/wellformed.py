@@ -1,4 +1,4 @@
-"""The structure of programs: what is defined where, dtypes, shapes, unique names of things."""
+"""Verify the structure of programs: definitions and scopes, dtypes, shapes, unique names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""First and last values of index expressions while some variables sweep over their ranges.
+"""Windows: first and last values of index expressions while some variables sweep their ranges.
 
-The others stay: a window is a pair of polynomials over them. Used for regions of buffers (loops
-inside sweep, loops outside stay) and for symbolic bounds (loops sweep, decisions stay).
+Other variables stay: a window is a pair of polynomials over them. Used for regions of buffers
+(inner loops sweep, outer loops stay) and for symbolic bounds (loops sweep, decisions stay).
 """
 
 from __future__ import annotations

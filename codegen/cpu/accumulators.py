@@ -1,4 +1,4 @@
-"""Loops that accumulate in memory, which LLVM's thorough optimisation is needed for."""
+"""Find loops that accumulate in memory: the only ones that gain from LLVM's full pipeline."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Object files in ELF: what one says of itself, and adding a constant to one that is compiled.
+"""ELF object files: read embedded constants, and add one to a compiled object.
 
-Only ELF of 64 bits, little-endian and relocatable is read, since that is what kernels are on the
-systems that run them (System V ABI, chapters 4 and 5). Nothing that a file says is believed beyond
-its own length. A constant is added without compiling anew: the code stays what it was to the byte.
+Only 64-bit little-endian relocatable ELF is read, the format of kernels on supported systems
+(System V ABI, chapters 4 and 5). Every offset and size is checked against the length of the file.
+Adding a constant leaves the code unchanged, byte for byte.
 """
 
 from __future__ import annotations

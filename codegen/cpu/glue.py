@@ -1,14 +1,14 @@
 """Call glue in machine code: a Python builtin that checks arrays and calls a kernel.
 
-For each argument the code compares what the kernel was compiled for with the fields of numpy's
-array object (type, dtype, rank, extents, contiguity or strides, alignment, writability), then
-checks that outputs overlap with nothing, releases the GIL, looks at the values of index arrays and
-calls. Whatever is not an exact match
-is handed over, arguments and all, to the checked entry in Python, which accepts it (DLPack, a
-subclass, memory that only seems to overlap) or raises the error that says what is wrong. So the
-glue decides nothing on its own, it only knows the common case when it sees it.
+For each argument the code compares the fields of numpy's array object (type, dtype, rank, extents,
+contiguity or strides, alignment, writability) with what the kernel was compiled for. It then checks
+that outputs overlap with nothing, releases the GIL, checks the values of index arrays and calls.
 
-Where the array object is not laid out as expected (see `runtime.ndarray`) there is no glue.
+The glue accepts exact matches only. Any other call goes, with its arguments, to the checked entry
+in Python, which accepts it (DLPack, a subclass, memory that only seems to overlap) or raises the
+error that explains it.
+
+There is no glue where numpy's array object has an unexpected layout (see `runtime.ndarray`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Functions in machine code that look whether all values of an index array are within limits.
+"""Functions in machine code that check that all values of an index array are within limits.
 
-A value is from `least` to `greatest` where `value - least`, as an unsigned number, is at most
-`greatest - least`: a subtraction and a maximum for each vector. The order in which elements are
-looked at does not matter, so dimensions that lie side by side are one, and those that are stepped
-over by nothing are left out. What is left over behind whole vectors is a vector that overlaps with
-the last one.
+A value is in `least .. greatest` if `value - least`, as an unsigned number, is at most
+`greatest - least`: one subtraction and one maximum per vector. The order of elements does not
+matter, so adjacent dimensions are merged and dimensions of stride zero are left out. The tail is
+covered by one last vector that overlaps with the one before.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Loading object code into this process."""
+"""Load object code into this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linking object files to shared libraries."""
+"""Link object files to shared libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a lowered `Func` to an LLVM module, and from that to machine code."""
+"""Emit an LLVM module for a lowered `Func`, and compile it to object code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversions between dtypes."""
+"""Emit conversions between dtypes."""
 
 from __future__ import annotations
 

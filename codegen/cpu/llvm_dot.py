@@ -1,4 +1,4 @@
-"""Dot products of groups of lanes: one instruction where the target has it, else sums of lanes.
+"""Dot products of groups of lanes: one instruction if the target has it, else sums of lanes.
 
 The instructions are `vpdpbusd` (four products of uint8 and int8, added to an int32) and `vdpbf16ps`
 (two products of bfloat16, added to a float32); Intel, "Intrinsics Guide".

@@ -1,4 +1,4 @@
-"""Expressions as LLVM instructions: `llvm_index.value` dispatches to the functions here."""
+"""Emit expressions as LLVM instructions; `llvm_index.value` dispatches to the functions here."""
 
 from __future__ import annotations
 

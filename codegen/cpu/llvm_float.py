@@ -1,12 +1,12 @@
-"""What narrow floats are computed in, and conversions to it, in integer and float32 vector code.
+"""Compute types of narrow floats, and conversions to them in integer and float32 vector code.
 
-float16 has instructions of its own where the target has AVX512-FP16. They give what float32,
-rounded after each operation, gives: its 24 bits are at least twice the 11 of float16 and two more,
-with which rounding twice is the same as once for + - * / and square roots (Figueroa, "When is
-double rounding innocuous?"). All else is computed in float32.
+float16 uses its own instructions if the target has AVX512-FP16. They return the same as float32
+arithmetic rounded after each operation: for + - * / and square roots, double rounding is innocuous
+because float32 has 24 bits, at least 2 * 11 + 2 (Figueroa, "When is double rounding innocuous?").
+Everything else is computed in float32.
 
-LLVM turns most of these conversions into calls of a compiler's support library, which a loaded
-kernel does not have, so that they are spelled out here. All round to nearest even, give infinity
+Conversions are written out here because LLVM would turn most of them into calls of a compiler
+support library, which a loaded kernel does not have. All round to nearest even, return infinity
 (NaN in float8_e4m3fn, which has none) on overflow, and keep denormals and NaN.
 """
 

@@ -1,7 +1,7 @@
-"""Index arithmetic as LLVM instructions, each at the loop where its value changes.
+"""Emit index arithmetic, each term at the loop where its value changes.
 
-Sums are split by the loop that each term changes in, and each part is computed once at the head of
-that loop, so that LLVM meets index arithmetic hoisted and shared.
+A sum is split by the loop in which each term changes. Each part is computed once at the head of
+that loop, so LLVM receives index arithmetic already hoisted and shared.
 """
 
 from __future__ import annotations

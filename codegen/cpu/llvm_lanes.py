@@ -1,9 +1,8 @@
-"""Vectors of indices as one index plus a small number in each lane, in 32 bits.
+"""Vectors of indices as one scalar index plus a small 32-bit number per lane.
 
-There is no vector instruction that divides, and few multiply 64 bits by 64. What vectors of indices
-divide by is a constant, so it is enough that the index all lanes share is divided, once, and that
-each lane adds its own number to the remainder: where these span no more than the divisor, a lane
-lies in the quotient or in the next one.
+Vector units do not divide integers, and few multiply 64 bits by 64. Divisors of index vectors are
+constants, so it is enough to divide the shared index once and to add each lane's number to the
+remainder: if the numbers span at most the divisor, a lane's quotient is the shared one or the next.
 """
 
 from __future__ import annotations

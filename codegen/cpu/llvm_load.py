@@ -1,8 +1,8 @@
-"""Loads and stores: addresses, contiguous and strided vectors, masks, gather and scatter.
+"""Emit loads and stores: addresses, contiguous and strided vectors, masks, gather and scatter.
 
 Programs are flat here: an access has one index, an offset in elements. A `Ramp` of stride 1 is a
-vector in memory, of stride -1 a reversed one, of a stride up to `NEAR` picked out of a few vectors,
-a `Broadcast` one element; the rest is gathered.
+vector in memory, of stride -1 a reversed one. A stride up to `NEAR` is shuffled out of a few
+vectors. A `Broadcast` loads one element. Everything else is a gather or scatter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dispatch of statements, and serial loops."""
+"""Dispatch statements to their emitters, and emit serial loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of float32 and float64 on scalars and vectors, in instructions that vectors have.
+"""Mathematical functions of float32 and float64, on scalars and vectors, in vector instructions.
 
 Largest errors in units in the last place, from dense random tests over the whole range (denormal
 results included):
@@ -6,8 +6,8 @@ results included):
     exp 1, log 1, erf 1.5, tanh 2.5, sigmoid 2.5; pow 0.6 in float32 and 2 in float64; rsqrt, a
     division by a square root, 1.5; sqrt, floor, ceil, trunc and abs are exact.
 
-Infinities, NaN, signed zeros and overflow give what C's functions give. Range reductions follow
-Cody and Waite, the logarithm W. Kahan and fdlibm; polynomials are in llvm_polynomials.py.
+Infinities, NaN, signed zeros and overflow behave as in C. Range reductions follow Cody and Waite,
+the logarithm W. Kahan and fdlibm; polynomials are in llvm_polynomials.py.
 """
 
 from __future__ import annotations

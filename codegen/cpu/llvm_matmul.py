@@ -1,9 +1,9 @@
-"""Products of matrices: the unit for tiles where the target has one, else dot products of rows.
+"""Products of matrix tiles: AMX instructions if the target has them, else dot products of rows.
 
-The unit is AMX: eight registers of 16 rows of 64 bytes, which it multiplies, loads and stores
-whole; Intel, "Architecture Instruction Set Extensions Programming Reference", chapter 3. LLVM makes
-values of them, and configures the unit, where a stack slot is used as a tile alone: what is copied
-from such a slot to memory is stored as a tile.
+AMX has eight registers of 16 rows of 64 bytes and multiplies, loads and stores them whole (Intel,
+"Architecture Instruction Set Extensions Programming Reference", chapter 3). LLVM promotes a stack
+slot that is only used as a tile to a tile register, and configures the unit. A copy from such a
+slot to memory becomes a tile store.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Memory of internal buffers: on the stack where they are small, else from the C library."""
+"""Allocate internal buffers: small ones on the stack, others from the C library."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""Parallel loops: the body becomes a function that OpenMP's runtime calls in each thread.
+"""Emit parallel loops: the body becomes a function that OpenMP's runtime calls in each thread.
 
 The caller stores what the body needs in a context on its stack and calls `GOMP_parallel`. Each
-thread runs `.region`, which calls `.body` with pointers that are known not to alias. A loop in a
-parallel loop is serial.
+thread runs `.region`, which calls `.body` with pointers that are known not to alias. A parallel
+loop inside a parallel loop is serial.
 
-A thread has a contiguous share of the iterations, of which it takes a few at a time. One that has
-done its own helps the next one with what is left there: a processor that is slow or was taken away
-for a while does not hold up the others, and on a calm machine each thread touches the same memory
-in every loop, as if the shares were fixed.
+Each thread has a contiguous share of the iterations and takes a few at a time. A thread that has
+finished its share takes iterations from the next one's. A slow or preempted processor therefore
+does not hold up the others, and on a quiet machine each thread touches the same memory in every
+loop, as with static scheduling.
 
-The object file has a variable, a pointer to an integer, that who loads it may set
-(`runtime.openmp.connect`). Where the integer is not 0, the process has no team to share with: the
-caller runs `.region` itself, without OpenMP's runtime, which takes it for the only thread.
+The object file has a variable, a pointer to an integer, that the loader may set
+(`runtime.openmp.connect`). If the integer is not 0, the process has no thread team: the caller
+runs `.region` itself, without OpenMP's runtime, as the only thread.
 """
 
 from __future__ import annotations

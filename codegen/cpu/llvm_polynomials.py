@@ -1,6 +1,6 @@
-"""Coefficients of the polynomials in llvm_math.py, constant first.
+"""Coefficients of the polynomials in llvm_math.py, constant term first.
 
-Made by scripts/fit_polynomials.py, which says of which functions and over which intervals.
+Written by scripts/fit_polynomials.py, which names the functions and the intervals.
 """
 
 POLYNOMIALS: dict[tuple[str, str], tuple[float, ...]] = {

@@ -1,8 +1,8 @@
-"""Loads and stores of buffers that LLVM keeps in registers.
+"""Emit loads and stores of buffers that LLVM keeps in registers.
 
-Each is a stack slot of one scalar or vector that is only ever loaded and stored whole, which is
-what lets LLVM turn it into values. Within a basic block they are values from the start: it loads
-and stores a slot once. What the lanes hold that a mask turns off matters to nobody.
+Each buffer is a stack slot of one scalar or vector that is only loaded and stored whole, so LLVM
+promotes it to values. Within a basic block they are values from the start: the block loads and
+stores a slot once. Lanes that a mask turns off hold unspecified values.
 """
 
 from __future__ import annotations

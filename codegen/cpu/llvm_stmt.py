@@ -1,4 +1,4 @@
-"""Statements as LLVM instructions."""
+"""Emit statements as LLVM instructions."""
 
 from __future__ import annotations
 

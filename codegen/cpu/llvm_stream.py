@@ -1,7 +1,7 @@
-"""Stores past the caches: non-temporal ones, of whole vectors.
+"""Emit non-temporal stores of whole vectors, which bypass the caches.
 
-On x86 they must be aligned, and memory that comes from numpy is so to 16 bytes; where it is not,
-the store is a plain one. They are ordered by a fence at the end of the function.
+On x86 their addresses must be aligned. numpy aligns memory to 16 bytes; where an address is not
+aligned, the store is a plain one. A fence at the end of the function orders them.
 """
 
 from __future__ import annotations

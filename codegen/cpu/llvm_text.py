@@ -1,9 +1,9 @@
 """LLVM IR as text: types, constants, and a builder that appends instructions to basic blocks.
 
-Text is used instead of `llvmlite.ir` because it is several times faster to produce and has all of
-LLVM's language. A value is the text of an operand; its type is that of the expression it is for.
+Text is several times faster to produce than `llvmlite.ir` and covers all of LLVM's language. A
+value is the text of an operand; its type is that of the expression it stands for.
 
-bfloat16, float8 and float16 values are held as their bits in integers, bool as i1 (i8 in memory).
+bfloat16, float8 and float16 values are held as bits in integers, bool as i1 (i8 in memory).
 """
 
 from __future__ import annotations

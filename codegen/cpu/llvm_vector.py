@@ -1,4 +1,4 @@
-"""Operands with operators, to write numeric code for LLVM in the way of formulas."""
+"""Operands with Python operators, so that numeric code for LLVM reads like formulas."""
 
 from __future__ import annotations
 

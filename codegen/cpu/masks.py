@@ -1,4 +1,4 @@
-"""What masks of vectors tell of their lanes."""
+"""The condition that a vector mask puts on its first lane."""
 
 from __future__ import annotations
 

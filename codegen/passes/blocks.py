@@ -1,4 +1,4 @@
-"""Blocks become plain statements: their variables are replaced by the values they are bound to."""
+"""Replace blocks by plain statements: substitute the bindings of their iteration variables."""
 
 from __future__ import annotations
 

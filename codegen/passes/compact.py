@@ -1,4 +1,4 @@
-"""Internal buffers shrink to what is alive at once, and are made where they are used."""
+"""Shrink internal buffers to what is live at once, and allocate them where they are used."""
 
 from __future__ import annotations
 

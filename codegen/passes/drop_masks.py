@@ -1,4 +1,4 @@
-"""Masks that keep nothing from being seen."""
+"""Remove masks whose disabled lanes are unobservable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accesses get one index: the offset in elements from the start of their buffer."""
+"""Flatten accesses to one index: the offset in elements from the start of the buffer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions that loops run under: comparisons of indices, and where they hold in a loop."""
+"""Guards of loops: comparisons of indices, and the iterations in which they hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is the same in all iterations of a loop is computed before it."""
+"""Hoist loop-invariant computations out of loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiles that run as instructions are written as those."""
+"""Replace tensorized tiles by the implementation of their instruction."""
 
 from __future__ import annotations
 

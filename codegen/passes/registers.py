@@ -1,4 +1,4 @@
-"""Buffers in registers: each element, or vector of elements, becomes a buffer of its own."""
+"""Split buffers in registers: each element, or vector of elements, becomes a buffer of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passes share: ranges of loop variables, fresh copies, and rewriting of statements."""
+"""Helpers of passes: ranges of loop variables, fresh copies, and rewriting of statements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops that a condition cuts short get a version without the condition, for most iterations."""
+"""Split guarded loops: a version without the guard for most iterations, and a guarded tail."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Columns of vectors, by steps that each exchange blocks between pairs of vectors.
+"""Transpose squares of vectors by networks of shuffles between pairs of vectors.
 
-The k-th step swaps the blocks off the diagonal of each square of 2 by 2 blocks of 2^k elements, so
-that a square of n vectors of n lanes takes log2(n) shuffles for each vector, not n: the recursive
-transposition of Eklundh, "A Fast Computer Method for Matrix Transposing", IEEE Transactions on
-Computers C-21, 1972. Columns share most of their shuffles. Fewer vectors than lanes are squares
-beside each other, which are turned at once.
+Step k swaps the off-diagonal blocks of each square of 2 by 2 blocks of 2^k elements. A square of n
+vectors of n lanes takes log2(n) shuffles per vector instead of n: the recursive transposition of
+Eklundh, "A Fast Computer Method for Matrix Transposing", IEEE Transactions on Computers C-21, 1972.
+Columns share most of their shuffles. Where there are fewer vectors than lanes, they form squares
+side by side, which are transposed at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sums over the lanes of a vector in registers go by halves."""
+"""Reduce the lanes of a vector in registers by halves, as a tree."""
 
 from __future__ import annotations
 

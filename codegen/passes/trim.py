@@ -1,4 +1,4 @@
-"""Loops end where nothing new happens any more."""
+"""Shrink loops past the point where every guard is false."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops to be unrolled become sequences of copies of their bodies."""
+"""Unroll loops into sequences of copies of their bodies."""
 
 from __future__ import annotations
 

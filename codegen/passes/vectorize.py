@@ -1,4 +1,4 @@
-"""Vectorized loops become vector expressions."""
+"""Turn vectorized loops into vector expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schedule primitives, a family of them per file. Importing them registers them."""
+"""The schedule primitives, one family per file. Importing them registers them."""
 
 from .ahead import compute_ahead
 from .annotate import annotate, bind, parallel, serial, set_scope, unannotate, unroll, vectorize

@@ -1,4 +1,4 @@
-"""What is computed of one input alone, before it is used: `compute_ahead`."""
+"""Transforming an input ahead of its use: `compute_ahead`."""
 
 from __future__ import annotations
 

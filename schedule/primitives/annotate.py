@@ -1,5 +1,5 @@
-"""How loops run, and notes: `parallel`, `vectorize`, `unroll`, `serial`, `bind`, `annotate`,
-`unannotate`, `set_scope`.
+"""Loop kinds, annotations and scopes: `parallel`, `vectorize`, `unroll`, `serial`, `bind`,
+`annotate`, `unannotate`, `set_scope`.
 """
 
 from __future__ import annotations

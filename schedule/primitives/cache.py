@@ -1,4 +1,4 @@
-"""Copies of buffers: `cache_read` and `cache_write`."""
+"""Cached copies of inputs and outputs: `cache_read` and `cache_write`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Uses of one buffer, told apart: `distinguish_reads`, `distinguish_updates`."""
+"""Separating uses of one buffer: `distinguish_reads`, `distinguish_updates`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of products over padded domains: `pad_einsum`."""
+"""Padding sums of products: `pad_einsum`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of exponentials relative to a maximum: what they are of, and that it is one."""
+"""Recognise sums of exponentials relative to a maximum."""
 
 from __future__ import annotations
 

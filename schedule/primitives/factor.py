@@ -1,4 +1,4 @@
-"""Factors of sums: `hoist_factor`."""
+"""Factoring a common factor out of a sum: `hoist_factor`."""
 
 from __future__ import annotations
 

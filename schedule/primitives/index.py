@@ -1,4 +1,4 @@
-"""Indices computed ahead: `cache_index`."""
+"""Precomputed indices: `cache_index`."""
 
 from __future__ import annotations
 

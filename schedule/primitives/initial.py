@@ -1,4 +1,4 @@
-"""Inits put back into their reductions: `merge_reduction`."""
+"""Merging an init into its reduction: `merge_reduction`."""
 
 from __future__ import annotations
 

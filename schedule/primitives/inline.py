@@ -1,4 +1,4 @@
-"""Blocks put into other blocks: `compute_inline` and `reverse_compute_inline`."""
+"""Inlining: `compute_inline` and `reverse_compute_inline`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The iterations of a block: `reorder_block_iter_var`, `transform_block_layout`."""
+"""Iteration variables of a block: `reorder_block_iter_var`, `transform_block_layout`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exponentials that a block keeps for several sums, in pieces: a part of `online_softmax`."""
+"""Stored exponentials that several sums share, computed in pieces: a part of `online_softmax`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nests side by side: `merge`, `fission`, `add_unit_loop`."""
+"""Merging and splitting loop nests: `merge`, `fission`, `add_unit_loop`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of exponentials together with their maximum: `online_softmax`."""
+"""Online softmax: `online_softmax`."""
 
 from __future__ import annotations
 

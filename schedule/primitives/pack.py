@@ -1,4 +1,4 @@
-"""Layouts: `pack` (a cached copy in a named layout) and `transform_layout`."""
+"""Packing and layouts: `pack` (a copy in a named layout) and `transform_layout`."""
 
 from __future__ import annotations
 

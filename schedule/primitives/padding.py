@@ -1,4 +1,4 @@
-"""Padding taken apart: `decompose_padding`."""
+"""Decomposing padding: `decompose_padding`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions in parts that are computed at once: `split_reduction`."""
+"""Parallel reductions: `split_reduction`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops cut in two: `loop_partition`."""
+"""Loop partitioning: `loop_partition`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A statistic of a row and a sum that needs it, both of the same elements, in pieces."""
+"""A statistic of a row and a sum that depends on it, computed piece by piece."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Iterations that overlap: `pipeline`, `double_buffer`."""
+"""Software pipelining: `pipeline`, `double_buffer`."""
 
 from __future__ import annotations
 

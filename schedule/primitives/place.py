@@ -1,4 +1,4 @@
-"""Where a block computes: `compute_at` and `reverse_compute_at`."""
+"""Compute location: `compute_at` and `reverse_compute_at`."""
 
 from __future__ import annotations
 

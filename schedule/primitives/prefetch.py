@@ -1,4 +1,4 @@
-"""Hints about memory: `prefetch`."""
+"""Prefetching: `prefetch`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding one's way: `work_on`, `get_block`, `get_loops`, `get_producers`, `get_consumers`."""
+"""Queries: `work_on`, `get_block`, `get_loops`, `get_producers`, `get_consumers`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions taken apart: `decompose_reduction`, `rfactor`, `fuse_reduction_epilogue`."""
+"""Decomposing reductions: `decompose_reduction`, `rfactor`, `fuse_reduction_epilogue`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies in the order of iterations: `reindex`, `reindex_cache_read`, `reindex_cache_write`."""
+"""Copies in iteration order: `reindex`, `reindex_cache_read`, `reindex_cache_write`."""
 
 from __future__ import annotations
 

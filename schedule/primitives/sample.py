@@ -1,5 +1,5 @@
-"""Decisions: `sample_perfect_tile`, `sample_partitioned_tile`, `sample_tile`, `sample_categorical`,
-`sample_compute_location`.
+"""Sampling decisions: `sample_perfect_tile`, `sample_partitioned_tile`, `sample_tile`,
+`sample_categorical`, `sample_compute_location`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Copies made in a loop: `read_at`, `write_at`."""
+"""Copies inside a loop: `read_at`, `write_at`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain statements as blocks: `make_blocks`."""
+"""Turning plain statements into blocks: `make_blocks`."""
 
 from __future__ import annotations
 

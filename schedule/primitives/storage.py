@@ -1,4 +1,4 @@
-"""Where the elements of buffers lie: `storage_align`."""
+"""Aligned strides: `storage_align`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results that no cache is to hold: `stream`."""
+"""Non-temporal stores: `stream`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layouts that keep rows of a buffer out of each other's way: `swizzle`."""
+"""Swizzled layouts: `swizzle`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiles as units: `blockize`, `tensorize`."""
+"""Tensorization: `blockize`, `tensorize`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of what is updated: `cache_inplace`."""
+"""Cached copies of updated buffers: `cache_inplace`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of squared distances from a mean together with that: `online_variance`."""
+"""Online variance: `online_variance`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buffers that keep a window of what is computed: `rolling_buffer`."""
+"""Rolling buffers: `rolling_buffer`."""
 
 from __future__ import annotations
 

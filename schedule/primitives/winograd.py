@@ -1,4 +1,4 @@
-"""Convolutions by Winograd's minimal filtering algorithms: `winograd`."""
+"""Winograd convolution: `winograd`."""
 
 from __future__ import annotations
 
