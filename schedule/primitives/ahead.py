@@ -26,16 +26,16 @@ from .cache import (
 
 @primitive
 def compute_ahead(fn: Func, block: Label, read_buffer_index: int) -> tuple[Func, Label]:
-    """Compute what `block` makes of each element of one input in a nest before it.
+    """Compute what `block` derives from each element of one input in a nest before it.
 
         for i, j, k: C[i, j] += max(A[i, k], 0) * B[k, j]
           ->  for c0, c1: A_ahead[c0, c1] = max(A[c0, c1], 0)
               for i, j, k: C[i, j] += A_ahead[i, k] * B[k, j]
 
-    The largest expression of an element and numbers alone, which must be the same at all places
-    where the block reads the input. `compute_inline` of the new block undoes it, or moves the work
-    to where a copy is made, after `pack` or `cache_read`. `read_buffer_index` counts the buffers
-    that the block reads, without those it writes. Gives the label of the new block.
+    This is the largest expression of one element and constants; it must be the same wherever the
+    block reads the input. `compute_inline` of the new block undoes the step, or, after `pack` or
+    `cache_read`, moves the work to where the copy is made. `read_buffer_index` counts the buffers
+    that the block reads and does not write. Returns the label of the new block.
     """
     found = find_block(fn, block)
     buffer = input_at(found, read_buffer_index)

@@ -30,9 +30,9 @@ def parallel(fn: Func, loop: Var) -> tuple[Func, None]:
 
         for i in 64: A[i] = 0   ->   for i in parallel(64): A[i] = 0
 
-    No iteration may depend on another: the loop feeds only spatial iteration variables, and what
-    one iteration writes no other one touches, unless the buffer is used nowhere else and each
-    iteration writes itself what it reads of it.
+    Iterations must be independent: the loop feeds only spatial iteration variables, and no
+    iteration touches what another one writes. A buffer that is used only in the loop may be shared
+    if each iteration writes every element that it reads.
     """
     path, old = _serial_loop(fn, loop, "parallel")
     for s in path[:-1]:
@@ -60,7 +60,7 @@ def vectorize(fn: Func, loop: Var) -> tuple[Func, None]:
 
         for i in 64: A[i] = 0   ->   for i in vectorized(64): A[i] = 0
 
-    No iteration may depend on another, and below it only unrolled loops may stand.
+    Iterations must be independent. Below the loop there may only be unrolled loops.
     """
     path, old = _serial_loop(fn, loop, "vectorized")
     for inner in loops_in(old.body):
@@ -87,11 +87,11 @@ def vectorize(fn: Func, loop: Var) -> tuple[Func, None]:
 
 @primitive
 def unroll(fn: Func, loop: Var) -> tuple[Func, None]:
-    """Write the iterations of a loop out one after the other, at most 4096 statements in all.
+    """Unroll a loop into at most 4096 statements.
 
         for i in 4: A[i] = 0   ->   for i in unrolled(4): A[i] = 0
 
-    They are written out when the program is compiled.
+    The iterations are written out when the program is compiled.
     """
     path, old = _serial_loop(fn, loop, "unrolled")
     unrolled = _of_kind(old, ForKind.UNROLL)
@@ -112,13 +112,12 @@ def unroll(fn: Func, loop: Var) -> tuple[Func, None]:
 
 @primitive
 def serial(fn: Func, loop: Var) -> tuple[Func, None]:
-    """Run the iterations of a loop one after the other again.
+    """Make a parallel, vectorized or unrolled loop serial again.
 
         for i in parallel(64): A[i] = 0   ->   for i in 64: A[i] = 0
 
-    It may be parallel, vectorized or unrolled, by a step or as the program was written. An unrolled
-    or vectorized loop whose variable indexes a buffer in registers is refused: the index would not
-    be constant any more. So is one that is bound to a thread axis.
+    An unrolled or vectorized loop whose variable indexes a buffer in registers is refused, because
+    the index would not be constant. So is a loop that is bound to a thread axis.
     """
     path, old = loop_path(fn, loop)
     require(old.kind is not ForKind.SERIAL, "loop {0} is serial already", loop.name, at=loop)
@@ -154,12 +153,12 @@ def serial(fn: Func, loop: Var) -> tuple[Func, None]:
 
 @primitive
 def bind(fn: Func, loop: Var, thread_axis: str) -> tuple[Func, None]:
-    """Let the iterations of a loop run on the threads or thread blocks along a hardware axis.
+    """Bind a loop to a hardware axis of threads or thread blocks.
 
         for i in 64: A[i] = 0   ->   for i in thread("threadIdx.x", 64): A[i] = 0
 
-    No iteration may depend on another. An axis is bound once on the way to a block, and has one
-    extent in all of a kernel.
+    Iterations must be independent. An axis may be bound once on the path to a block, and has one
+    extent in the whole kernel.
     """
     require(
         thread_axis in THREAD_AXES,
@@ -237,7 +236,7 @@ def annotate(fn: Func, target: Var | Label, key: str, value: Any) -> tuple[Func,
 
 @primitive
 def unannotate(fn: Func, target: Var | Label, key: str) -> tuple[Func, None]:
-    """Remove what `annotate` has attached to a loop or block under `key`.
+    """Remove the annotation `key` from a loop or block.
 
     for i in serial(64, annotations={key: value}): A[i] = 0   ->   for i in 64: A[i] = 0
     """
@@ -260,14 +259,14 @@ def unannotate(fn: Func, target: Var | Label, key: str) -> tuple[Func, None]:
 def set_scope(
     fn: Func, block: Label, write_buffer_index: int, storage_scope: str
 ) -> tuple[Func, None]:
-    """Choose where a buffer that a block writes lives: global, shared, local or register.
+    """Set the storage scope of a buffer that a block writes: global, shared, local or register.
 
         B = alloc((64,), "float32")   ->   B = alloc((64,), "float32", scope="local")
 
     The buffer must be internal to the function. On processors all scopes but `register` are plain
-    memory, each thread's own where iterations of a parallel loop share nothing; what is to live in
-    registers needs indices that are constant once loops are unrolled and vectorized, or does not
-    compile.
+    memory, private to each thread if the iterations of a parallel loop share nothing. Indices of a
+    buffer in registers must be constant once loops are unrolled and vectorized; otherwise the
+    program does not compile.
     """
     written = list(dict.fromkeys(r.buffer for r in find_block(fn, block).writes))
     require(

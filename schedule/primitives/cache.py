@@ -324,13 +324,13 @@ def cache_read(
     storage_scope: str,
     consumers: Sequence[Label] | None = None,
 ) -> tuple[Func, Label]:
-    """Let `block` read a copy of its input; the copy is made at the top level, before its nest.
+    """Let `block` read a copy of an input; a new nest before the block's nest makes the copy.
 
         for i: B[i] = A[i] * 2   ->   for c0: A_local[c0] = A[c0]
                                       for i: B[i] = A_local[i] * 2
 
-    `read_buffer_index` counts the buffers that the block reads, without those it writes.
-    `consumers` are further blocks that read the copy. Gives the label of the copying block.
+    `read_buffer_index` counts the buffers that the block reads and does not write. `consumers` are
+    further blocks that read the copy. Returns the label of the copying block.
     """
     require_scope(storage_scope)
     found = find_block(fn, block)
@@ -350,12 +350,12 @@ def cache_read(
 def cache_write(
     fn: Func, block: Label, write_buffer_index: int, storage_scope: str
 ) -> tuple[Func, Label]:
-    """Let `block` compute into an internal buffer, which a new nest copies to the output after it.
+    """Let `block` compute into an internal buffer, which a new nest after it copies to the output.
 
         for i: B[i] = A[i] * 2   ->   for i: B_local[i] = A[i] * 2
                                       for c0: B[c0] = B_local[c0]
 
-    Gives the label of the copying block.
+    Returns the label of the copying block.
     """
     require_scope(storage_scope)
     found = find_block(fn, block)

@@ -32,15 +32,15 @@ from .update import filled_before
 def distinguish_reads(
     fn: Func, block: Label, read_buffer_index: int
 ) -> tuple[Func, tuple[Label, ...]]:
-    """Let `block` read a copy of its input at each place but the first; nests before it copy.
+    """Let `block` read a separate copy of an input at each place but the first.
 
         for i, j, k: C[i, j] += A[k, i] * A[k, j]
           ->  for c0, c1: A_copy[c0, c1] = A[c0, c1]
               for i, j, k: C[i, j] += A[k, i] * A_copy[k, j]
 
-    Steps that are about one input, such as `pack`, are then about one place. `compute_inline` of a
-    copying block undoes it. `read_buffer_index` counts the buffers that the block reads, without
-    those it writes. Gives the labels of the copying blocks.
+    Steps on one input, such as `pack`, then affect one place. `compute_inline` of a copying block
+    undoes it. `read_buffer_index` counts the buffers that the block reads and does not write.
+    Returns the labels of the copying blocks.
     """
     found = find_block(fn, block)
     buffer = input_at(found, read_buffer_index)
@@ -80,14 +80,15 @@ def distinguish_reads(
 
 @primitive
 def distinguish_updates(fn: Func, block: Label, read_buffer_index: int) -> tuple[Func, None]:
-    """Let what is stored before `block` updates each element be a buffer of its own.
+    """Give the values that `block` updates a buffer of their own.
 
         for i: Z[i] = A[i] + 1            for i: Z_before[i] = A[i] + 1
         for i: Z[i] = Z[i] * 2      ->    for i: Z[i] = Z_before[i] * 2
 
-    Both are then computed as if nothing was updated, and steps such as `reverse_compute_at` apply.
-    `read_buffer_index` counts the buffers that the block both reads and writes. It reads what it
-    writes alone, all of the buffer, in a nest that nothing else that uses the buffer is in.
+    Neither nest then updates in place, and steps such as `reverse_compute_at` apply.
+    `read_buffer_index` counts the buffers that the block both reads and writes. The block must read
+    exactly the element that it writes, cover the whole buffer, and share its nest with no other
+    user of the buffer.
     """
     found = find_block(fn, block)
     written = region_buffers(found.writes)

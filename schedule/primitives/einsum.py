@@ -63,7 +63,7 @@ PADDING = 64
 
 @primitive
 def pad_einsum(fn: Func, block: Label, padding: Sequence[Dim]) -> tuple[Func, tuple[Label, ...]]:
-    """Round the extents of a sum of products up to multiples of `padding`, by copies with zeros.
+    """Pad the extents of a sum of products to multiples of `padding`, by copies with zeros.
 
         pad_einsum(block, [1, 1, 4]):
         for i, j, k in 10: C[i, j] += A[i, k] * B[k, j]
@@ -71,11 +71,11 @@ def pad_einsum(fn: Func, block: Label, padding: Sequence[Dim]) -> tuple[Func, tu
               for k in 12, j: B_pad[k, j] = select(k < 10, B[k, j], 0)
               for i, j, k in 12: C[i, j] += A_pad[i, k] * B_pad[k, j]
 
-    `padding` has a number for each iteration variable of the block, in order; 1 leaves it alone.
-    What is padded must be indexed by plain iteration variables, but for windows: an input indexed
-    by `x + k` is padded by as many elements as `x` is, if that is no variable of the sum. Where
-    dimensions of the result are padded the block computes into an internal buffer, whose part
-    within is copied out. Gives the labels of the copying blocks, that of the result last.
+    `padding` has a number for each iteration variable of the block, in order; 1 means no padding.
+    Padded dimensions must be indexed by plain iteration variables, except for windows: an input
+    indexed by `x + k` grows by as many elements as `x`, unless `x` is a reduce variable. If
+    dimensions of the result are padded, the block computes into an internal buffer, and the
+    unpadded part is copied out. Returns the labels of the copying blocks, that of the result last.
     """
     found = find_block(fn, block)
     position = top_position(fn, block)

@@ -45,16 +45,16 @@ SUMS = ("float32", "float64")
 
 @primitive
 def hoist_factor(fn: Func, block: Label) -> tuple[Func, Label]:
-    """Multiply a sum in the place of its terms, by what the reduction does not move.
+    """Hoist a factor that does not depend on the reduction out of a sum.
 
         for i, k: C[i] += A[i, k] * W[i]   ->   for i, k: C_sum[i] += A[i, k]
                                                 for i: C[i] = C_sum[i] * W[i]
 
-    Divisors are factors as well. For sums of float32 and float64 that start from zero. Results are
-    rounded once for all terms in the place of once for each. Where they come near the largest
-    number they may overflow without their factor, or no longer do; a factor that is infinite gives
-    NaN where the sum is zero, in the place of where a term is. Gives the label of the block that
-    multiplies; the handle `block` stays with the sum.
+    Divisors count as factors. For sums of float32 and float64 that start from zero. The product is
+    rounded once per sum instead of once per term. Near the largest number, a sum may overflow
+    without its factor, or no longer overflow. An infinite factor gives NaN where the sum is zero
+    (before: where a term is). Returns the label of the block that multiplies; the handle `block`
+    stays with the sum.
     """
     found = find_block(fn, block)
     require_unit(fn, found)

@@ -46,14 +46,14 @@ NARROW = 1 << 31
 def cache_index(
     fn: Func, block: Label, storage_scope: str, cse_thresh: int = 0
 ) -> tuple[Func, tuple[Label, ...]]:
-    """Compute the indices at which `block` reads in nests of their own before it, once each.
+    """Precompute the indices at which `block` reads, in nests before it.
 
         for i, j: B[i, j] = A[i * 3 // 7, j]   ->   for c0: index[c0] = c0 * 3 // 7
                                                     for i, j: B[i, j] = A[index[i], j]
 
-    An index is computed ahead if it is more than a variable, occurs more than `cse_thresh` times in
+    An index is precomputed if it is more than a variable, occurs more than `cse_thresh` times in
     the block, depends on iteration variables only, and is known to be within a buffer that was
-    written before. Gives the labels of the blocks that compute them.
+    written before. Returns the labels of the blocks that compute the indices.
     """
     require_scope(storage_scope)
     require(cse_thresh >= 0, "cse_thresh is {0}; expected at least 0", cse_thresh, at=block)

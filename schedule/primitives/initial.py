@@ -46,16 +46,17 @@ from ..require import certain, require
 
 @primitive
 def merge_reduction(fn: Func, init: Label, block: Label) -> tuple[Func, None]:
-    """Let a reduction store itself what it starts from, and drop the block that did.
+    """Merge the block `init` into the reduction that starts from its values.
 
         for i: C[i] = 0                            for i, k:
         for i, k: C[i] = C[i] + A[i, k]     ->       with init: C[i] = 0
                                                      C[i] = C[i] + A[i, k]
 
-    The inverse of `decompose_reduction`, and for programs that were written like that. Both blocks
-    store to the same elements of one buffer, at plain iteration variables and without guards; what
-    is in between does not touch them, nor change what `init` reads. The reduction visits each
-    element with all its reduce variables at zero first. The handle `block` stays with it.
+    The inverse of `decompose_reduction`, and for programs that were written in this form. Both
+    blocks store to the same elements of one buffer, at plain iteration variables and without
+    guards. No statement in between may touch these elements or change what `init` reads. The
+    reduction must visit each element first with all its reduce variables at zero. The handle
+    `block` stays with it.
     """
     first, update = find_block(fn, init), find_block(fn, block)
     mapping = _matched(first, update)

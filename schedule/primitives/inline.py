@@ -51,13 +51,13 @@ MAX_SIZE = 4096
 
 @primitive
 def compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
-    """Compute the elements of `block` where they are read, and drop its buffer.
+    """Inline `block` into its consumers, and drop its buffer.
 
         for i: B[i] = A[i] + 1   ->   for i: C[i] = (A[i] + 1) * 2
         for i: C[i] = B[i] * 2
 
-    The block must be spatial, and store at its plain iteration variables to an internal buffer, or
-    to several.
+    The block must be spatial, and store to one or several internal buffers at its plain iteration
+    variables.
     """
     producer = find_block(fn, block)
     require_unit(fn, producer)
@@ -134,14 +134,14 @@ def _require_moderate(body: Stmt, label: Label) -> None:
 
 @primitive
 def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
-    """Let the producer of what `block` reads store `block`'s result instead, and drop the buffer.
+    """Inline `block` into its producer, which then stores the block's result.
 
         for i: B[i] = A[i] + 1   ->   for i: C[i] = (A[i] + 1) * 2
         for i: C[i] = B[i] * 2
 
-    The block must be spatial and read one internal buffer, once per element, at its plain
-    iteration variables; the buffer's only producer must be spatial too, and store at its own or at
-    numbers of two of them (`h * 8 + l`).
+    The buffer between them is dropped. The block must be spatial and read one internal buffer, once
+    per element, at its plain iteration variables. The buffer's only producer must be spatial too,
+    and store at its own iteration variables or at fused pairs of them (`h * 8 + l`).
     """
     consumer = find_block(fn, block)
     require_unit(fn, consumer)

@@ -35,14 +35,14 @@ from .loops import MAX_DEPTH
 
 @primitive
 def reorder_block_iter_var(fn: Func, block: Label, new_order: Sequence[int]) -> tuple[Func, None]:
-    """Put the iteration variables of a block in another order.
+    """Reorder the iteration variables of a block.
 
         reorder_block_iter_var(block, (1, 0)):
         vi, vj = axis.remap("SS", [i, j])   ->   vj, vi = axis.remap("SS", [j, i])
 
-    `new_order` has the positions that they have now. It is the order in which `compute_at` and
-    `reverse_compute_at` nest the loops that they make for the block, and the one of the indices
-    that `transform_block_layout` takes; loops that are there stay as they are.
+    `new_order` lists their current positions. The order determines how `compute_at` and
+    `reverse_compute_at` nest the loops that they create for the block, and the order of the indices
+    of `transform_block_layout`. Existing loops do not change.
     """
     old = find_block(fn, block)
     require(
@@ -63,16 +63,16 @@ def reorder_block_iter_var(fn: Func, block: Label, new_order: Sequence[int]) -> 
 def transform_block_layout(
     fn: Func, block: Label, index_map: IndexMap | Callable[..., Any]
 ) -> tuple[Func, tuple[Var, ...]]:
-    """Let a block iterate over other indices, in a nest of loops of its own for them.
+    """Give a block new iteration variables by an index map, and a new loop nest over them.
 
         transform_block_layout(block, lambda i, j: (i * 8 + j,)):
         for i in 4: for j in 8: B[i, j] = ..   ->   for ax0 in 32: B[ax0 // 8, ax0 % 8] = ..
 
-    The map takes the block's iteration variables, and is one to one onto the new ones: it fuses
-    indices (i * 8 + j), splits them (i // 4, i % 4) and permutes them. None of its results mixes
-    spatial and reduction indices. The loops right above the block must run it once for each value
-    of its iteration variables, none of them under a guard. With a map that changes nothing, a nest
-    that was split and fused by hand is one of plain loops again. Gives the new loops.
+    The map takes the block's iteration variables and must be a bijection onto the new ones: it
+    fuses indices (i * 8 + j), splits them (i // 4, i % 4) and permutes them. No result may mix
+    spatial and reduce indices. The loops right above the block must run it once for each value of
+    its iteration variables, without guards. The identity map turns a nest that was split and fused
+    by hand into plain loops again. Returns the new loops.
     """
     path = path_to(fn, block)
     old = last_block(path)

@@ -45,8 +45,8 @@ def split(
 
         for i in 16: A[i]   ->   for i_0 in 4: for i_1 in 4: A[i_0 * 4 + i_1]
 
-    One factor may be `None` and is inferred. Where the factors cover more than the extent, the
-    blocks below get the predicate that the index is within it; `perfect=True` refuses that.
+    One factor may be `None` and is inferred. If the factors cover more than the extent, the blocks
+    below get the predicate that the index is within it; `perfect=True` refuses that.
     """
     path = path_to(fn, loop)
     old = _plain_loop(path, "split")
@@ -179,7 +179,7 @@ def fuse(fn: Func, *loops: Var) -> tuple[Func, Var]:
 
 @primitive
 def reorder(fn: Func, *loops: Var) -> tuple[Func, None]:
-    """Put loops of one perfectly nested chain in the order given; others keep their positions.
+    """Reorder loops of one perfectly nested chain; loops that are not given keep their positions.
 
     for i: for j: for k: ...   --reorder(k, i)-->   for k: for j: for i: ...
     """
@@ -207,12 +207,12 @@ def reorder(fn: Func, *loops: Var) -> tuple[Func, None]:
 def tile(
     fn: Func, target: Label | Sequence[Var], factors: Sequence[Dim]
 ) -> tuple[Func, tuple[Var, ...]]:
-    """Split nested loops by `factors` and put the tiles' loops inside; the loops after reorder.
+    """Split nested loops by `factors` and reorder the tiles' loops inside.
 
         tile((i, j), (8, 64)):   for i: for j: ...   ->   for i_0: for j_0: for i_1: for j_1: ...
 
     `target` is as many perfectly nested loops as there are factors, or a block, whose outermost
-    loops are taken.
+    loops are tiled.
     """
     if isinstance(target, Label):
         above = [s.var for s in path_to(fn, target) if type(s) is For]

@@ -21,16 +21,16 @@ from .loops import MAX_DEPTH, height
 
 @primitive
 def merge(fn: Func, *loops: Var) -> tuple[Func, Var]:
-    """Run the bodies of loops of consecutive nests in one loop, one body after the other.
+    """Merge loops of consecutive nests into one loop that runs their bodies one after the other.
 
         for i in 16: B[i] = A[i] * 2         for i in 16:
         for j in 16: C[j] = B[j] + 1    ->     B[i] = A[i] * 2
                                                C[i] = B[i] + 1
 
-    The loops are equally deep in nests that follow each other, with nothing but loops around them
-    there; those are merged too. All have the same extents and run in the same way. What an
-    iteration of a later nest touches must be done with by the same iteration of the earlier ones.
-    Loops of the first nest keep their variables; gives the innermost of them.
+    The loops must be equally deep in adjacent nests, with nothing but loops around them there;
+    those are merged too. All must have the same extents and the same kind. What an iteration of a
+    later nest touches must be complete after the same iteration of the earlier ones. The loops of
+    the first nest keep their variables. Returns the innermost merged loop.
     """
     require(len(loops) >= 2, "merge takes at least two loops, found {0}", len(loops))
     require(
@@ -65,15 +65,15 @@ def merge(fn: Func, *loops: Var) -> tuple[Func, Var]:
 def fission(
     fn: Func, loop: Var, after: Sequence[Label] | None = None
 ) -> tuple[Func, tuple[Var, ...]]:
-    """Split a loop over several statements into a loop for each of them, one after the other.
+    """Split a loop over several statements into one loop per statement.
 
         for i in 16:                         for i in 16: B[i] = A[i] * 2
           B[i] = A[i] * 2               ->   for i_1 in 16: C[i_1] = B[i_1] + 1
           C[i] = B[i] + 1
 
-    With `after` the loop is cut only behind the statements that contain these blocks. What an
+    With `after`, the loop is cut only behind the statements that contain these blocks. What an
     iteration of a later loop touches must not be touched by later iterations of an earlier one.
-    Gives the loops; the first keeps its variable.
+    Returns the loops; the first keeps its variable.
     """
     path, old = loop_path(fn, loop)
     _require_plain(old, "fission")
@@ -107,8 +107,8 @@ def add_unit_loop(fn: Func, block_or_loop: Var | Label) -> tuple[Func, Var]:
 
         for i in 16: A[i]   ->   for u in 1: for i in 16: A[i]
 
-    It stands where a later step wants a loop: to `bind` a block that is in none, or to compute
-    something else at.
+    Use it where a later step needs a loop: to `bind` a block without loops, or as a location for
+    `compute_at`.
     """
     path = path_to(fn, block_or_loop)
     for s in path[:-1]:

@@ -35,7 +35,7 @@ from .reduction import sole_block
 def online_softmax(
     fn: Func, loop: Var, others: Sequence[Var] = ()
 ) -> tuple[Func, tuple[Label, ...]]:
-    """Sum exponentials relative to the maximum of each piece of a row, and find that with it.
+    """Compute a maximum and a sum of exponentials relative to it piece by piece, in one pass.
 
         online_softmax(k_0):
         for k: M[] = max(M[], X[k])
@@ -45,15 +45,15 @@ def online_softmax(
               for k_0, k_1: S_rf[k_0] += exp(X[k_0 * 8 + k_1] - M_rf[k_0])
               for k_0: S[] += select(M_rf[k_0] == -inf, 1, S_rf[k_0]) * exp(M_rf[k_0] - M[])
 
-    `loop` is one of the sum's, and counts the pieces. The sum no longer waits for the maximum of
-    the row: `reverse_compute_at` moves that of a piece to where its maximum is found, so that a
-    row is read once. Both nests must be apart from other blocks; the maximum gets the loops of the
-    sum. A piece that is -inf throughout counts as nothing, or as NaN where the row is that. Gives
-    the labels of the blocks of the pieces, the maximum first; the old handles stay with the
+    `loop` is a loop of the sum and counts the pieces. The sum no longer waits for the maximum of
+    the row: `reverse_compute_at` moves the sum of a piece to where its maximum is computed, so that
+    a row is read once. Both nests must be separate from other blocks; the maximum gets the loops of
+    the sum. A piece that is -inf throughout counts as zero, or as NaN if the whole row is -inf.
+    Returns the labels of the blocks of the pieces, the maximum first; the old handles stay with the
     combinations. Milakov & Gimelshein, arXiv:1805.02867.
 
-    Where a block E keeps the exponentials for sums, some of which may multiply them with something
-    else, `others` are the loops of the other ones, and pieces are kept as well:
+    If a block E stores the exponentials for several sums, which may multiply them by something
+    else, `others` are the loops of the other sums, and their pieces are stored as well:
 
         online_softmax(k_0, [j_0]):
         for k: E[k] = exp(X[k] - M[])
@@ -66,10 +66,9 @@ def online_softmax(
               for d, j_0, j_1: O_rf[j_0, d] += E_rf[j_0, j_1] * V[j_0 * 8 + j_1, d]
               for d, j_0: O[d] += O_rf[j_0, d] * M_scale[j_0]
 
-    Gives the labels of the blocks of the maximum, of the scale, and of each sum. Of a piece that is
-    -inf throughout E_rf is zero, as E is. Where products with exponentials come near the largest
-    number, those of a piece may overflow, which its scale does not mend. Dao et al.,
-    arXiv:2205.14135.
+    Returns the labels of the blocks of the maximum, of the scale, and of each sum. E_rf of a piece
+    that is -inf throughout is zero, as E is. Products with exponentials near the largest number may
+    overflow within a piece, and the scale does not repair that. Dao et al., arXiv:2205.14135.
     """
     block = sole_block(find_loop(fn, loop))
     kept = kept_exponentials(fn, block)

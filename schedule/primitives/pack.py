@@ -66,17 +66,18 @@ def pack(
     factors: Sequence[Dim],
     storage_scope: str = "global",
 ) -> tuple[Func, Label]:
-    """Let `block` read a copy of its input in another layout, made at the top level before it.
+    """Let `block` read a packed copy of an input; a nest before the block's nest packs it.
 
         pack(block, 1, "BAb", [16]):
         for i, j, k: C[i, j] += A[i, k] * B[k, j]
           ->  for o, k, l: B_packed[o, k, l] = B[k, o * 16 + l]
               for i, j, k: C[i, j] += A[i, k] * B_packed[j // 16, k, j % 16]
 
-    Capital letters are the buffer's dimensions in order (A the first), small letters the inner
-    parts of the dimension of the same letter, of the sizes `factors` in their order. Each capital
-    letter occurs once. Where a factor does not divide the extent the copy is padded with zeros, or
-    with what its `value_range` has nearest to zero. Gives the label of the copying block.
+    Capital letters are the buffer's dimensions in order (A the first). Small letters are inner
+    parts of the dimension of the same letter; `factors` are their sizes, in order. Each capital
+    letter occurs once. If a factor does not divide the extent, the copy is padded with zeros, or
+    with the value of the buffer's `value_range` that is nearest to zero. Returns the label of the
+    copying block.
     """
     require_scope(storage_scope)
     found = find_block(fn, block)

@@ -49,14 +49,14 @@ from .reduction import sole_block
 
 @primitive
 def decompose_padding(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]:
-    """Fill what a block pads right before `loop`, so that the block only copies what is inside.
+    """Fill padding with its constant before `loop`, so that the block copies only the interior.
 
         for i in 10:                                  for i in 10: B[i] = 0
           B[i] = select(1 <= i < 9, A[i - 1], 0)  ->  for i in 8: B[i + 1] = A[i]
 
-    The block stores a constant where a condition fails that bounds single iteration variables;
-    `loop` must contain nothing else. Serial loops shrink to what is inside, others get predicates.
-    Gives the label of the block that fills; the handle `block` stays with the copy.
+    The block must store a constant where a condition fails that bounds single iteration variables;
+    `loop` must contain nothing else. Serial loops shrink to the interior, others get predicates.
+    Returns the label of the block that fills; the handle `block` stays with the copy.
     """
     found = find_block(fn, block)
     require_unit(fn, found)

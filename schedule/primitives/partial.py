@@ -16,17 +16,17 @@ from .reduction import rfactor, sole_block
 def split_reduction(
     fn: Func, loop: Var, parts: Dim, factor_axis: int = 0, *, tree: bool = False
 ) -> tuple[Func, tuple[Label, Var]]:
-    """Reduce `parts` stretches of a reduction's `loop` on several threads, then combine them.
+    """Reduce `parts` contiguous parts of a reduction's `loop` in parallel, then combine them.
 
         for i, k in 64: C[i] += A[i, k]
           ->  for k_0 in parallel(4): for i: for k_1 in 16: C_rf[k_0, i] += A[i, k_0 * 16 + k_1]
               for i: for k_0 in 4: C[i] += C_rf[k_0, i]
 
-    For long reductions into few elements, whose own loops give threads nothing to share. The
-    partial results have their new dimension at `factor_axis`. With `tree` they are combined in
-    pairs, then these, so that errors of rounding grow with the logarithm of `parts`. Gives the
-    label of the block that computes the partial results, and the parallel loop; the block's old
-    handle stays with the last combination.
+    For long reductions into few elements, whose own loops have no parallelism. The partial results
+    have their new dimension at `factor_axis`. With `tree` they are combined in pairs, as a tree, so
+    that rounding errors grow with the logarithm of `parts`. Returns the label of the block that
+    computes the partial results, and the parallel loop; the block's old handle stays with the last
+    combination.
     """
     require(parts >= 2, "{0} parts; expected at least 2", parts, at=loop)
     require(

@@ -44,17 +44,16 @@ MAX_BLOCKS = 256
 def loop_partition(
     fn: Func, loop: Var, at: Dim | None = None
 ) -> tuple[Func, tuple[Var, tuple[Label, ...]]]:
-    """Cut a loop in two at iteration `at`, and drop the predicates that hold in each part.
+    """Cut a loop in two at iteration `at`, and drop the predicates that always hold in each part.
 
         for i in 13: for j in 8:           ->   for i in 12: for j in 8: A[i * 8 + j]
           where i * 8 + j < 100: A[..]          for i_tail in 1: for j_tail in 8:
                                                     where j_tail < 4: A[96 + j_tail]
 
-    By default `at` is where the first predicate begins to fail. The blocks of the first part keep
-    their labels, and the loop its variable; buffers that hold nothing between iterations are the
-    tail's own. Loops inside the tail keep their extents, which may be decisions: lowering ends them
-    where their predicates do.
-    Returns the tail's loop and the labels of its blocks.
+    By default `at` is where the first predicate begins to fail. The first part keeps the loop's
+    variable and the labels of its blocks. The tail gets its own copies of buffers that hold nothing
+    between iterations. Loops inside the tail keep their extents, which may be decisions; lowering
+    trims them to their predicates. Returns the tail's loop and the labels of its blocks.
     """
     path, old = loop_path(fn, loop)
     require(

@@ -37,7 +37,7 @@ MAX_STAGES = 8
 def pipeline(
     fn: Func, loop: Var, stages: Sequence[int], order: Sequence[int] | None = None
 ) -> tuple[Func, tuple[Label, ...]]:
-    """Let each statement in a loop work on an iteration of its own, later stages on earlier ones.
+    """Pipeline a loop: later stages work on earlier iterations at the same time.
 
         pipeline(i, [0, 1]):                    B_stages[0] = A[0]
         for i in 8:                             for i in 7:
@@ -45,13 +45,13 @@ def pipeline(
           C[i] = B[i] * 2                         C[i] = B_stages[i % 2] * 2
                                                 C[7] = B_stages[1] * 2
 
-    `stages` has a number from 0 on for each statement in the loop's body: one of stage s works on
-    iteration i when one of stage 0 works on iteration i + s. `order` has the position of each
-    statement among those that then run together; by default they stay in order. What a statement
-    makes for a later stage is kept in as many versions as are alive at once, of what one iteration
-    writes; buffers of which iterations use different elements, and whose elements are used outside
-    of the loop, stay as they are. The loop has fewer iterations then, the first and the last ones
-    stand before and after it. Gives the labels of the blocks there.
+    `stages` has a number from 0 on for each statement in the loop's body: a statement of stage s
+    works on iteration i while one of stage 0 works on iteration i + s. `order` has the position of
+    each statement within the pipelined body; by default they stay in order. A buffer between stages
+    gets as many versions as are live at once, each the size of what one iteration writes. A buffer
+    stays as it is if iterations use different elements and those are used outside of the loop. The
+    loop has fewer iterations; a prologue and an epilogue around it run the first and the last ones.
+    Returns the labels of the blocks in both.
     """
     path, old = loop_path(fn, loop)
     require(
@@ -115,7 +115,7 @@ def pipeline(
 
 @primitive
 def double_buffer(fn: Func, block: Label, loop: Var) -> tuple[Func, tuple[Label, ...]]:
-    """Keep what `block` makes for an iteration of `loop` twice, and make it one iteration ahead.
+    """Double-buffer what `block` computes for an iteration of `loop`, one iteration ahead.
 
         for i in 8:                             B_stages[0] = A[0]
           B[i] = A[i]                           for i in 7:
@@ -123,9 +123,9 @@ def double_buffer(fn: Func, block: Label, loop: Var) -> tuple[Func, tuple[Label,
                                                   C[i] = B_stages[i % 2] * 2
                                                 C[7] = B_stages[1] * 2
 
-    `pipeline` with two stages: the statement of `block` in the first, all others in the second.
-    The buffer must be internal, filled anew in each iteration, and used in this loop alone. Gives
-    the labels of the blocks before and after the loop.
+    This is `pipeline` with two stages: the statement of `block` in the first, all others in the
+    second. The buffer must be internal, filled anew in each iteration, and used in this loop only.
+    Returns the labels of the blocks before and after the loop.
     """
     found = find_block(fn, block)
     path, old = loop_path(fn, loop)

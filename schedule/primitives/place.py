@@ -61,14 +61,14 @@ from ..require import certain, require, require_some
 
 @primitive
 def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
-    """Compute what `loop`'s body needs of `block` inside it, before its first consumer there.
+    """Compute what the body of `loop` needs of `block` inside it, before its first consumer there.
 
         for i: B[i] = A[i] + 1                 for i_0:
         for i_0, i_1: C[..] = B[..] * 2   ->     for ax0: B[i_0 * 8 + ax0] = A[..] + 1
                                                  for i_1: C[..] = B[..] * 2
 
     The block gets new loops, one for each of its iteration variables. All its consumers must be
-    inside `loop`, and what it writes must be internal.
+    inside `loop`, and the buffer that it writes must be internal.
     """
     producer = find_block(fn, block)
     target = find_loop(fn, loop)
@@ -175,16 +175,16 @@ def _alike(a: Range, b: Range) -> bool:
 
 @primitive
 def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
-    """Let the consumer `block` compute inside `loop` what the loop's body has just produced.
+    """Compute the consumer `block` inside `loop`, on what the loop's body has just produced.
 
         for i_0, i_1: B[..] = A[..] + 1        for i_0:
         for i: C[i] = B[i] * 2            ->     for i_1: B[..] = A[..] + 1
                                                  for ax0: C[i_0 * 8 + ax0] = B[i_0 * 8 + ax0] * 2
 
-    The block must index what one producer there writes by plain iteration variables, as that one
-    does, and all that it reads must be written by then; so the loop must lie outside of the
-    producers' reductions. A block that is itself a reduction (of partial results from `rfactor`)
-    is moved only where each of its points is visited once.
+    The block must index the buffer of one producer there by plain iteration variables, as that
+    producer does. Everything that it reads must be written by then, so the loop must lie outside of
+    the producers' reductions. A block that is itself a reduction (of partial results from
+    `rfactor`) moves only to where each of its points is visited once.
     """
     consumer = find_block(fn, block)
     target = find_loop(fn, loop)

@@ -47,15 +47,15 @@ def prefetch(
     ahead_of: Var | None = None,
     offset: Dim = 1,
 ) -> tuple[Func, Label]:
-    """Ask in each iteration of `loop` for what `block` reads there `offset` iterations later.
+    """In each iteration of `loop`, prefetch what `block` will read there `offset` iterations later.
 
         for i: for j: B[i, j] = A[i, j] * 2
           ->  for i: for j: prefetch A[i + 1, j]; B[i, j] = A[i, j] * 2     (ahead_of=i, loop=j)
 
-    `read_buffer_index` counts the buffers that the block reads, without those it writes. `offset`
-    counts iterations of `ahead_of`, which is `loop` itself or a loop around it. One hint is given
-    for each cache line. A hint changes nothing, and never faults where it points beyond the buffer.
-    Gives the label of the block that asks.
+    `read_buffer_index` counts the buffers that the block reads and does not write. `offset` counts
+    iterations of `ahead_of`, which is `loop` itself or a loop around it. There is one prefetch for
+    each cache line. Prefetching changes no result and never faults beyond the buffer. Returns the
+    label of the prefetching block.
     """
     found = find_block(fn, block)
     buffer = input_at(found, read_buffer_index)

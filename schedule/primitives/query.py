@@ -14,12 +14,12 @@ from ..require import require
 
 @primitive
 def work_on(funcs: Mapping[str, Func], function: str | int) -> tuple[Func, None]:
-    """Apply the steps that follow to the function of that name, or at that position, from 0.
+    """Apply the following steps to another function, given by name or by position from 0.
 
         sch = Schedule({"a": f, "b": g})   ->   sch.work_on("b"): steps act on g
 
-    For a schedule of several functions; it starts with the first. A handle is valid for the
-    function that it is of, while that is worked on. Raises `ScheduleError` where there is no such
+    For a schedule of several functions; it starts with the first. A handle belongs to one function
+    and is valid while that function is worked on. Raises `ScheduleError` if there is no such
     function.
     """
     names = list(funcs)
@@ -38,9 +38,9 @@ def work_on(funcs: Mapping[str, Func], function: str | int) -> tuple[Func, None]
 
 @primitive
 def get_block(fn: Func, block: str | int) -> tuple[Func, Label]:
-    """The block of that name, or at that position in program order, counted from 0.
+    """Returns the block of that name, or at that position in program order, from 0.
 
-    Raises `ScheduleError` where there is none, or where several have the name.
+    Raises `ScheduleError` if there is none, or if several have the name.
     """
     blocks = list(blocks_in(fn.body))
     if isinstance(block, str):
@@ -81,20 +81,20 @@ def _positions(blocks: list[Block], name: str) -> str:
 
 @primitive
 def get_loops(fn: Func, block: Label) -> tuple[Func, tuple[Var, ...]]:
-    """The loops around a block, outermost first."""
+    """Returns the loops around a block, outermost first."""
     return fn, tuple([s.var for s in path_to(fn, block) if type(s) is For])
 
 
 @primitive
 def get_producers(fn: Func, block: Label) -> tuple[Func, tuple[Label, ...]]:
-    """The other blocks that write what a block reads, in program order."""
+    """Returns the other blocks that write what a block reads, in program order."""
     wanted = region_buffers(find_block(fn, block).reads)
     return fn, tuple(b.label for b in _writers(fn, wanted) if b.label is not block)
 
 
 @primitive
 def get_consumers(fn: Func, block: Label) -> tuple[Func, tuple[Label, ...]]:
-    """The other blocks that read what a block writes, in program order."""
+    """Returns the other blocks that read what a block writes, in program order."""
     written = region_buffers(find_block(fn, block).writes)
     return fn, tuple(b.label for b in readers_of(fn, written, but=block))
 

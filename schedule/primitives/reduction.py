@@ -66,13 +66,13 @@ _NAMES = tuple(COMBINERS)
 
 @primitive
 def decompose_reduction(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]:
-    """Give the init of a reduction a nest of its own, right before `loop`.
+    """Move the init of a reduction into a nest of its own, right before `loop`.
 
         for i, k:                              for i:
           with init: C[i] = 0             ->     C[i] = 0
           C[i] = C[i] + A[i, k]                  for k: C[i] = C[i] + A[i, k]
 
-    No loop around `loop` may be part of the reduction. Gives the label of the init's block; the
+    No loop around `loop` may be part of the reduction. Returns the label of the init's block; the
     handle `block` stays with the update.
     """
     found = find_block(fn, block)
@@ -137,15 +137,15 @@ def _loop_position(loops: tuple[For, ...], loop: Var, block: Label) -> int:
 
 @primitive
 def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
-    """Keep a partial result for each iteration of a reduction's `loop`, and combine them after.
+    """Keep a partial result for each iteration of a reduction's `loop`; combine them afterwards.
 
         for k_0, k_1: C[] += A[k_0 * 8 + k_1]   ->   for k_0, k_1: C_rf[k_1] += A[k_0 * 8 + k_1]
                                                      for k_1: C[] += C_rf[k_1]
 
-    The partial results are an internal buffer with a new dimension at `factor_axis`, or one for
-    each result that is reduced. Gives the label of the block that computes them; the block's old
-    handle stays with the combination. For sum, prod, min, max, argmin and argmax, which gives the
-    first of equal elements as before.
+    The partial results are an internal buffer with a new dimension at `factor_axis`, one for each
+    reduced result. Returns the label of the block that computes them; the block's old handle stays
+    with the combination. For sum, prod, min, max, argmin and argmax, which return the first of
+    equal elements as before.
     """
     target = find_loop(fn, loop)
     block = sole_block(target)
@@ -367,13 +367,14 @@ def _combined(
 
 @primitive
 def fuse_reduction_epilogue(fn: Func, reduction: Label, epilogue: Label) -> tuple[Func, None]:
-    """Let a sum start from what its consumer adds to it, and drop the consumer.
+    """Fuse an epilogue that adds to a sum into the sum's init, and drop the epilogue's block.
 
         for i, k: with init: C[i] = 0            for i, k: with init: D[i] = E[i]
                   C[i] = C[i] + A[i, k]     ->             D[i] = D[i] + A[i, k]
         for i: D[i] = C[i] + E[i]
 
-    The consumer must be spatial and add one term, free of the sum, at plain iteration variables.
+    The epilogue must be spatial and add one term, independent of the sum, at plain iteration
+    variables.
     """
     block = find_block(fn, reduction)
     consumer = find_block(fn, epilogue)

@@ -42,15 +42,15 @@ from .cache import (
 
 @primitive
 def reindex(fn: Func, block: Label, buffer: tuple[str, int]) -> tuple[Func, Label]:
-    """Give `block` a copy of a buffer that it accesses at its plain iteration variables.
+    """Let `block` access a copy of a buffer at its plain iteration variables.
 
         reindex(block, ("read", 0)):
         for i, j: B[i, j] = A[j * 2, i] * 2   ->   for c0, c1: A_reindex[c0, c1] = A[c1 * 2, c0]
                                                    for i, j: B[i, j] = A_reindex[i, j] * 2
 
-    `buffer` is ("read", n), counted without the buffers that the block writes, or ("write", n). The
-    copy has a dimension for each iteration variable in the access, in their order. Gives the label
-    of the copying block.
+    `buffer` is ("write", n) or ("read", n); reads count the buffers that the block does not write.
+    The copy has one dimension for each iteration variable in the access, in their order. Returns
+    the label of the copying block.
     """
     kind, index = buffer
     require(
@@ -78,15 +78,15 @@ def reindex_cache_read(
     storage_scope: str,
     index_map: IndexMap | Callable[..., Any],
 ) -> tuple[Func, Label]:
-    """Let `block` read a copy of its input in which an iteration reads the place that a map says.
+    """Let `block` read a copy of an input, with its elements at places given by an index map.
 
         reindex_cache_read(block, 0, "local", lambda i, j: (i // 4, j, i % 4)):
         for i, j: B[i, j] = A[j, i]
           ->  for c0, c1: A_local[c0 // 4, c1, c0 % 4] = A[c1, c0]
               for i, j: B[i, j] = A_local[i // 4, j, i % 4]
 
-    The map takes the block's iteration variables. Iterations that read different elements must be
-    sent to different places. Gives the label of the copying block.
+    The map takes the block's iteration variables. Iterations that read different elements must map
+    to different places. Returns the label of the copying block.
     """
     require_scope(storage_scope)
     found = find_block(fn, block)
@@ -103,14 +103,14 @@ def reindex_cache_write(
     storage_scope: str,
     index_map: IndexMap | Callable[..., Any],
 ) -> tuple[Func, Label]:
-    """Let `block` compute into a buffer at the places that a map says; a nest after it copies.
+    """Let `block` compute into a buffer at places given by an index map; a nest after it copies.
 
         reindex_cache_write(block, 0, "local", lambda i, j: (j, i)):
         for i, j: B[i, j] = A[i, j] * 2   ->   for i, j: B_local[j, i] = A[i, j] * 2
                                                for c0, c1: B[c0, c1] = B_local[c1, c0]
 
-    The map takes the block's iteration variables, and depends on spatial ones only. Gives the label
-    of the copying block.
+    The map takes the block's iteration variables and depends on spatial ones only. Returns the
+    label of the copying block.
     """
     require_scope(storage_scope)
     found = find_block(fn, block)

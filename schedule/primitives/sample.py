@@ -26,11 +26,11 @@ MAX_CANDIDATES = 4096
 def sample_perfect_tile(
     fn: Func, choose: Choose, loop: Var, n: int, max_innermost_factor: int = 16
 ) -> tuple[Func, tuple[Dim, ...]]:
-    """`n` factors whose product is the extent of `loop`, the innermost at most the maximum.
+    """Sample `n` factors of the extent of `loop`, with the innermost at most the maximum.
 
         sch.sample_perfect_tile(i, n=3)   ->   (16, 8, 8) for an extent of 1024
 
-    The decision has the inner `n - 1` factors, innermost first; the outermost follows.
+    The decision has the inner `n - 1` factors, innermost first; the outermost follows from them.
     """
     extent = _require_parts(fn, loop, n, max_innermost_factor)
     factors: tuple[Dim, ...] = ()
@@ -54,13 +54,13 @@ def sample_partitioned_tile(
     partition_pos: int = 0,
     innerpart_factor: int = 1,
 ) -> tuple[Func, tuple[Dim, ...]]:
-    """`n` factors whose product is the extent of `loop`, the inner part a multiple of a factor.
+    """Sample `n` factors of the extent of `loop`, with the inner part a multiple of a factor.
 
         sch.sample_partitioned_tile(i, n=3, partition_pos=1, innerpart_factor=16)   ->   (4, 2, 8)
 
     The product of the factors from `partition_pos` on, here 2 * 8, is a multiple of
-    `innerpart_factor`, such as the side of the tile that an instruction takes. The decision has the
-    inner `n - 1` factors, innermost first; the outermost follows.
+    `innerpart_factor`, such as the tile size of an instruction. The decision has the inner `n - 1`
+    factors, innermost first; the outermost follows from them.
     """
     extent = _require_parts(fn, loop, n, innerpart_factor)
     require(
@@ -101,12 +101,12 @@ def sample_partitioned_tile(
 def sample_tile(
     fn: Func, choose: Choose, loop: Var, n: int, max_factor: int = 64
 ) -> tuple[Func, tuple[Dim, ...]]:
-    """`n` factors whose product covers the extent of `loop`, dividing it or not.
+    """Sample `n` factors whose product covers the extent of `loop` and need not divide it.
 
         sch.sample_tile(i, n=2)   ->   (9, 12) for an extent of 97
 
     The decision has the inner `n - 1` factors, innermost first, each at most `max_factor`; their
-    product is at most the extent. The outermost is what it takes to cover the extent.
+    product is at most the extent. The outermost is the smallest that covers the extent.
     """
     extent = _require_parts(fn, loop, n, max_factor)
     factors: tuple[Dim, ...] = ()
@@ -120,7 +120,7 @@ def sample_tile(
 def sample_categorical(
     fn: Func, choose: Choose, candidates: Sequence[int], probs: Sequence[float] | None = None
 ) -> tuple[Func, Dim]:
-    """One of the integers `candidates`, with probabilities `probs` (equal ones by default).
+    """Sample one of the integers `candidates`, with probabilities `probs` (uniform by default).
 
     sch.sample_categorical([0, 16, 64])   ->   16
     """
@@ -150,14 +150,14 @@ def sample_categorical(
 
 @primitive
 def sample_compute_location(fn: Func, choose: Choose, block: Label) -> tuple[Func, Var]:
-    """A loop at which `compute_at` can compute a block.
+    """Sample a loop at which `compute_at` can compute a block.
 
         sch.compute_at(b, sch.sample_compute_location(b))   ->   one of the loops of b's consumer
 
     The decision has the position of the loop among those around the first consumer, outermost
-    first. A block that can be computed at none of them is refused, with the reason that the
-    outermost one gives. To leave a block where it is, or to inline it, is a choice to be made
-    before, for instance by `sample_categorical`.
+    first. A block that fits at none of them is refused, with the reason for the outermost one.
+    Leaving a block where it is, or inlining it, is a separate choice, for instance by
+    `sample_categorical`.
     """
     require(
         current_space() is None,

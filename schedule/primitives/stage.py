@@ -14,13 +14,13 @@ from .place import compute_at, reverse_compute_at
 def read_at(
     fn: Func, loop: Var, block: Label, read_buffer_index: int, storage_scope: str
 ) -> tuple[Func, Label]:
-    """Let `block` read a copy of its input, of which each iteration of `loop` makes what it needs.
+    """Let `block` read a copy of an input; each iteration of `loop` copies the part that it needs.
 
         for i:                                for i:
           for j: B[i, j] = A[i, j] * 2   ->     for ax0: A_local[i, ax0] = A[i, ax0]
                                                 for j: B[i, j] = A_local[i, j] * 2
 
-    This is `cache_read` and `compute_at` in one step. Gives the label of the copying block.
+    This is `cache_read` and `compute_at` in one step. Returns the label of the copying block.
     """
     _require_inside(fn, loop, block)
     fn, copy = cache_read(fn, block, read_buffer_index, storage_scope)
@@ -38,8 +38,8 @@ def write_at(
           for j: B[i, j] = A[i, j] * 2   ->     for j: B_local[i, j] = A[i, j] * 2
                                                 for ax0: B[i, ax0] = B_local[i, ax0]
 
-    This is `cache_write` and `reverse_compute_at` in one step: what an iteration of `loop` computes
-    must be finished in it. Gives the label of the copying block.
+    This is `cache_write` and `reverse_compute_at` in one step: each iteration of `loop` must finish
+    what it computes. Returns the label of the copying block.
     """
     _require_inside(fn, loop, block)
     fn, copy = cache_write(fn, block, write_buffer_index, storage_scope)

@@ -40,16 +40,16 @@ UPDATES = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX, Op.AND, Op.OR, Op.XOR})
 
 @primitive
 def make_blocks(fn: Func) -> tuple[Func, tuple[Label, ...]]:
-    """Make a block of each statement that is in no block yet.
+    """Turn each statement outside of blocks into a block.
 
         for i: for k: B[i] = B[i] + A[i, k]
           ->  for i: for k: block B: vi, vk = spatial(i), reduce(k): B[vi] = B[vi] + A[vi, vk]
 
-    The block gets an iteration variable for each loop around the statement. It is spatial if it
-    tells by itself what the statement touches of what it stores to. It is one of a reduction, whose
-    order is free from then on, if the statement updates elements that it does not choose, by an
-    associative and commutative operator. Otherwise it is opaque: its iterations run in order.
-    Conditions and vectorized loops become part of a block. Gives the labels of the blocks.
+    The block gets an iteration variable for each loop around the statement. The variable is spatial
+    if it alone determines which elements the statement touches in the buffer that it stores to. It
+    is reduce, and its order is free from then on, if the statement updates elements independent of
+    it by an associative and commutative operator. Otherwise it is opaque: its iterations run in
+    order. Conditions and vectorized loops become part of a block. Returns the labels of the blocks.
     """
     found = list(loose_statements(fn.body))
     require(bool(found), "all statements of {0} are in blocks", fn.name)

@@ -22,10 +22,10 @@ def storage_align(
 
         B = alloc((64, 64), "float32")   ->   B = alloc((64, 64), "float32", align=((0, 32, 1),))
 
-    The stride is the one of `axis` (negative: from the end), which is not the last: 65 elements
-    from row to row here, so that the elements of a column are in different banks or cache sets.
-    The buffer must be internal to the function; when it is made smaller, as for the part that one
-    iteration of a loop needs, its strides are aligned anew.
+    `axis` is the dimension whose stride is padded (negative: from the end), not the last. Here rows
+    are 65 elements apart, so that the elements of a column are in different banks or cache sets.
+    The buffer must be internal to the function. When it shrinks, as to the part that one iteration
+    of a loop needs, its strides are aligned anew.
     """
     found = find_block(fn, block)
     old = stored_at(fn, found, buffer_index)

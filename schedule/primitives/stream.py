@@ -14,14 +14,14 @@ from .cache import region_at
 
 @primitive
 def stream(fn: Func, block: Label, write_buffer_index: int) -> tuple[Func, None]:
-    """Write a result of the function past the caches, which then need not read its lines before.
+    """Write a result of the function by non-temporal stores, which bypass the caches.
 
         def relu(A, C): ...   ->   def relu(A, C): T.func_attr({"stream": [1]}) ...
 
-    For results that are too large to be in a cache when somebody reads them. It is whole vectors
-    that are written so, by non-temporal stores (Intel, "64 and IA-32 Architectures Optimization
-    Reference Manual", chapter 9), where their memory is aligned to 16 bytes, as numpy's is. The
-    function must not read the result.
+    For results that are too large to be in a cache when they are read: their lines need not be read
+    before they are written. Whole vectors are stored so if their address is aligned to 16 bytes, as
+    numpy's memory is (Intel, "64 and IA-32 Architectures Optimization Reference Manual", chapter
+    9). The function must not read the result.
     """
     found = find_block(fn, block)
     result = region_at(found, found.writes, write_buffer_index, "write")

@@ -19,16 +19,16 @@ MAX_PLACES = 1 << 12
 def swizzle(
     fn: Func, block: Label, buffer_index: int, axis: int, by: int, rows: int, width: int = 1
 ) -> tuple[Func, None]:
-    """Put the parts of each row of a buffer that a block writes in an order of the row's own.
+    """Permute the parts of each row of a buffer that a block writes, differently from row to row.
 
         B = alloc((64, 32), "float32")
           ->  B = alloc((64, 32), "float32", swizzle=(1, 0, 8, 4))   (axis=1, by=0, rows=8, width=4)
 
-    The part of `width` elements that is number p along `axis` is stored as number `p ^ (b % rows)`,
-    where b is the index along `by` and `rows` a power of two: what `rows` neighbours have at one
-    index is then in as many banks or cache sets, and no memory is lost where `rows * width` divides
-    the dimension. Negative axes count from the end. Indices stay as they are. The buffer must be
-    internal to the function; vectors along `axis` stay whole where they fit into a part.
+    Part p of `width` elements along `axis` is stored as part `p ^ (b % rows)`, where b is the index
+    along `by` and `rows` is a power of two. Elements at the same index in `rows` neighbouring rows
+    are then in as many banks or cache sets. No memory is lost if `rows * width` divides the
+    dimension. Negative axes count from the end. Indices in the program do not change. The buffer
+    must be internal to the function. Vectors along `axis` stay whole if they fit into a part.
     """
     found = find_block(fn, block)
     old = stored_at(fn, found, buffer_index)

@@ -44,16 +44,16 @@ from .reduction import sole_block
 
 @primitive
 def blockize(fn: Func, loop: Var) -> tuple[Func, Label]:
-    """Make one block of a loop and all below it; steps after it see the tile as a unit.
+    """Turn a loop and everything below it into one block; later steps see the tile as a unit.
 
         for i_0 in 4:                           for i_0 in 4:
           for i_1 in 4:                           vi = i_0
             vi = i_0 * 4 + i_1             ->     for i_1 in 4: B[vi * 4 + i_1] = A[vi * 4 + i_1]
             B[vi] = A[vi]
 
-    The loop must be around one block, perfectly nested, and the tile's loops must sweep whole,
-    aligned parts of the block's iterations, of sizes that are known. Gives the block's label, which
-    stays the same.
+    The loop must be around one block, perfectly nested. The tile's loops must sweep whole, aligned
+    parts of the block's iterations, of known sizes. Returns the block's label, which stays the
+    same.
     """
     path, outermost = loop_path(fn, loop)
     block = sole_block(outermost)
@@ -242,20 +242,24 @@ def _outer_condition(c: Expr, sizes: Mapping[Var, Dim], block: Block, s: Simplif
 
 @primitive
 def tensorize(fn: Func, target: Var | Label, intrin: str) -> tuple[Func, None]:
-    """Run a tile as an instruction: that of a loop and all below it, or a block from `blockize`.
+    """Run a tile as an instruction. The tile is a loop with everything below it, or a block.
 
         tensorize(j_1, "dot_16x4_vnni"):
         for j_1 in 16: for k_1 in 4: C[..] += A[..] * B[..]   ->   C[..] += dot_16x4_vnni(A, B)
 
-    The tile's loops and what they compute must be those of the instruction's semantics, without an
-    init, and each vector that it takes must lie in one piece in memory, as must each row of 64
-    bytes of a matrix. The block keeps its meaning in the program; its annotation lets lowering
-    write the instruction. There are `dot_16x4_vnni` and `dot_8x4_vnni` (uint8 times int8, added to
-    int32), `dot_16x2_bf16` and `dot_8x2_bf16`, `outer_4x16_fma` and `outer_4x8_fma`; for tiles of
-    16 rows and columns `matmul_u8s8_amx`, `matmul_s8u8_amx`, `matmul_s8s8_amx` and
-    `matmul_u8u8_amx` of 64 steps and `matmul_bf16_amx` of 32, with `zero_int32_amx` or
-    `zero_float32_amx` for their init and `copy_int32_amx` or `copy_float32_amx` from registers to
-    memory; `tw.register_intrin` declares others.
+    The tile's loops and arithmetic must match the instruction's semantics, without an init. A block
+    comes from `blockize`. Each vector operand must be contiguous in memory, as must each 64-byte
+    row of a matrix. The program keeps the block's meaning; an annotation makes lowering emit the
+    instruction. Instructions:
+
+    - `dot_16x4_vnni`, `dot_8x4_vnni`: uint8 times int8, added to int32
+    - `dot_16x2_bf16`, `dot_8x2_bf16`, `outer_4x16_fma`, `outer_4x8_fma`
+    - tiles of 16 rows and columns and 64 steps: `matmul_u8s8_amx`, `matmul_s8u8_amx`,
+      `matmul_s8s8_amx`, `matmul_u8u8_amx`; of 32 steps: `matmul_bf16_amx`
+    - for the init of such a tile `zero_int32_amx`, `zero_float32_amx`, and from registers to memory
+      `copy_int32_amx`, `copy_float32_amx`
+
+    `tw.register_intrin` declares others.
     """
     known = require_some(
         find_intrin(intrin),

@@ -27,15 +27,15 @@ from .cache import (
 def cache_inplace(
     fn: Func, block: Label, read_buffer_index: int, storage_scope: str
 ) -> tuple[Func, tuple[Label, Label]]:
-    """Let `block` update a copy of a buffer that it reads and writes; nests copy it in and out.
+    """Let `block` update a copy of a buffer that it reads and writes; new nests copy it in and out.
 
         for i: X[i] = X[i] + 1   ->   for c0: X_local[c0] = X[c0]
                                       for i: X_local[i] = X_local[i] + 1
                                       for c0: X[c0] = X_local[c0]
 
     `read_buffer_index` counts the buffers that the block both reads and writes. All of the buffer
-    must have values before: it is updated in place, or an earlier nest writes it. Gives the labels
-    of the two copying blocks.
+    must have values before: it is updated in place, or an earlier nest writes it. Returns the
+    labels of the two copying blocks.
     """
     require_scope(storage_scope)
     found = find_block(fn, block)

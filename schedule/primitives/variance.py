@@ -43,7 +43,7 @@ from .reduction import sole_block
 
 @primitive
 def online_variance(fn: Func, loop: Var) -> tuple[Func, tuple[Label, Label]]:
-    """Sum squared distances from the mean of each piece of a row, and find that with it.
+    """Compute a mean and a sum of squared distances from it piece by piece, in one pass.
 
         online_variance(k_0):
         for k: T[] += X[k]
@@ -55,13 +55,14 @@ def online_variance(fn: Func, loop: Var) -> tuple[Func, tuple[Label, Label]]:
               for k_0, k_1: d = X[k_0 * 8 + k_1] - T_rf[k_0] / 8; S_rf[k_0] += d * d
               for k_0: d = T_rf[k_0] / 8 - M[]; S[] += S_rf[k_0] + d * d * 8
 
-    `loop` is one of the squares', and counts the pieces, of which the last may be short. The
-    squares no longer wait for the mean of the row: `reverse_compute_at` moves those of a piece to
-    where its sum is found, so that a row is read once. The mean is a block of its own, or inlined
-    into the squares. Both nests must be apart from other blocks; the sum gets the loops of the
-    squares. Where sums of floats overflow, what was infinite may be NaN. Gives the labels of the
-    blocks of the pieces, the sum first; the old handles stay with the combinations. Chan, Golub &
-    LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1982.
+    `loop` is a loop of the sum of squares and counts the pieces; the last may be shorter. The
+    squares no longer wait for the mean of the row: `reverse_compute_at` moves the squares of a
+    piece to where its sum is computed, so that a row is read once. The mean is a block of its own,
+    or inlined into the squares. Both nests must be separate from other blocks; the sum gets the
+    loops of the squares. Where sums of floats overflow, an infinite result may become NaN. Returns
+    the labels of the blocks of the pieces, the sum first; the old handles stay with the
+    combinations. Chan, Golub & LeVeque, "Updating formulae and a pairwise algorithm for computing
+    sample variances", 1982.
     """
     counted = find_loop(fn, loop)
     block = sole_block(counted)

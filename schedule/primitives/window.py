@@ -51,16 +51,16 @@ _IN_ORDER = (ForKind.SERIAL, ForKind.UNROLL)
 
 @primitive
 def rolling_buffer(fn: Func, block: Label, write_buffer_index: int) -> tuple[Func, None]:
-    """Let iterations of a loop keep what they share of a buffer, and compute only what is new.
+    """Keep the overlap between loop iterations in a circular buffer, and compute only new elements.
 
         for i:                                      for i:
           for a in 3: B[i + a] = A[i + a] * 2   ->    for a in 3: if i == 0 or a >= 2:
           C[i] = B[i] + B[i + 1] + B[i + 2]             B[(i + a) % 3] = A[i + a] * 2
                                                       C[i] = B[i % 3] + B[(i + 1) % 3] + ..
 
-    The loop is the innermost one that the block shares with all readers of the buffer, where
-    `compute_at` has put it. It must move the block's window along one dimension, by less than the
-    window is wide; that dimension shrinks to the window. The block must then run in order.
+    The loop is the innermost one that the block shares with all readers of the buffer, after
+    `compute_at`. It must move the block's window along one dimension, by less than the window's
+    size; that dimension shrinks to the window. The block must then run in order.
     """
     found = find_block(fn, block)
     require_unit(fn, found)

@@ -47,7 +47,7 @@ from .cache import replace_top, top_position, top_statements
 
 @primitive
 def winograd(fn: Func, block: Label, tile: int) -> tuple[Func, tuple[Label, ...]]:
-    """Compute a convolution with 3 by 3 kernels in output tiles of `tile` by `tile`, 2 or 4.
+    """Compute a 3 by 3 convolution by Winograd's algorithm, in square output tiles of 2 or 4.
 
         winograd(block, 4):
         for y, x, c, ry, rx: Y[y, x] += X[c, y + ry, x + rx] * W[c, ry, rx]
@@ -59,11 +59,11 @@ def winograd(fn: Func, block: Label, tile: int) -> tuple[Func, tuple[Label, ...]
               for i in 4, j in 6, ty, tx: Y_rows[i, j, ty, tx] = (At Y_tiles[0..5, j, ty, tx])[i]
               for y, x: Y[y, x] = (At Y_rows[y % 4, 0..5, y // 4, x // 4])[x % 4]
 
-    This takes (tile + 2)^2 products of numbers for each tile, in the place of 9 tile^2. Dimensions
-    may have any order; padding may be a stage of its own or a guard. The result is the same over
-    the reals; floats are rounded otherwise, and what is no finite number spreads over its tile.
-    Gives the labels of the blocks before the last, in this order; the handle `block` stays with the
-    last. Lavin & Gray, arXiv:1509.09308.
+    A tile takes (tile + 2)^2 multiplications instead of 9 tile^2. Dimensions may have any order;
+    padding may be a stage of its own or a guard. The result is the same over the reals. Floats are
+    rounded differently, and non-finite values spread over their tile. Returns the labels of all
+    blocks but the last, in this order; the handle `block` stays with the last. Lavin & Gray,
+    arXiv:1509.09308.
     """
     found = find_block(fn, block)
     require(
