@@ -10,7 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .errors import BuildError, DatabaseError, NotTunedError, ScheduleError, TilewrightError
+from .errors import (
+    BuildError,
+    DatabaseError,
+    NotTunedError,
+    ScheduleError,
+    TilewrightError,
+    similar,
+)
 from .runtime.module import Origin
 from .target import Target
 
@@ -117,6 +124,12 @@ def build_library(
             path,
             hint="name the library matmul.so, for instance, or the object file matmul.o",
         )
+    if path.suffix == ".o" and not object_file:
+        raise BuildError(
+            "{0} has the name of an object file, and a shared library is asked for",
+            path,
+            hint="add object_file=True (--object), or name the library matmul.so, for instance",
+        )
     resolved = resolve(target)
     choice, compiled = _compiled(program, resolved, database, allow, tolerance, strict_fp=strict_fp)
     code = _described(compiled)
@@ -207,10 +220,19 @@ def choose(
     from .tir.ir import Func
     from .tir.verify import verify
 
+    if isinstance(allow, str) or not isinstance(allow, Sequence):
+        raise BuildError(
+            "allow: expected a list of policies, found {0!r}",
+            allow,
+            hint=f"allow=[{allow!r}]" if allow in POLICIES else f"some of {', '.join(POLICIES)}",
+        )
     unknown = [a for a in allow if a not in POLICIES]
     if unknown:
         raise BuildError(
-            "unknown policy {0!r}; expected some of {1}", unknown[0], ", ".join(POLICIES)
+            "unknown policy {0!r}; expected some of {1}",
+            unknown[0],
+            ", ".join(POLICIES),
+            hint=similar(str(unknown[0]), POLICIES),
         )
     if isinstance(program, Schedule):
         if program.space is not None:

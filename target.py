@@ -332,7 +332,7 @@ def _parse(text: str) -> Target:
                 word,
                 text,
                 ", ".join(f"-{o}=" for o in _OPTIONS),
-                hint=similar(name, _OPTIONS),
+                hint=f"did you mean -mcpu={word}?" if word in CPUS else similar(name, _OPTIONS),
             )
         if name in values:
             raise TargetError("target option -{0} is given twice in {1!r}", name, text)

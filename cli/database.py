@@ -63,7 +63,7 @@ def list_measurements(
         ]
         for m in found
     ]
-    columns = ("id", "~workload", "~target", "outcome", ">time", "algebra", "session", "created")
+    columns = ("id", "~workload", "~target", "outcome", ">time", "?algebra", "?session", "?created")
     print_table(columns, rows, f"no measurements in {db}")
 
 
@@ -116,7 +116,7 @@ def best(db: Database = "tuning.db", tolerance: Tolerance = None, as_json: AsJso
         for best in found
     ]
     columns = (
-        "~workload", "~target", "compiler", ">time", ">GFLOP/s", "how", "algebra", "measurement",
+        "~workload", "~target", "?compiler", ">time", ">GFLOP/s", "?how", "?algebra", "measurement",
     )  # fmt: skip
     print_table(columns, rows, f"nothing usable in {db}")
 

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from ..autotune.search.replay import Replays
     from ..tuning_db import Best, Measurement, ScheduleRecord, TuningDatabase, Workload
 
-_WIDEST = 1000
+_CUT = 16
+"""Characters that a column keeps which may be cut."""
+_GAP = 3
+"""Characters between columns of a table."""
 
 
 def names(database: TuningDatabase) -> Mapping[str, str]:
@@ -206,9 +209,11 @@ def print_new(new: Mapping[str, int], as_json: bool) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], otherwise: str) -> None:
-    """A table of one line a row, or a sentence where there is none.
+    """Print a table of one line per row, or the sentence `otherwise` if there are no rows.
 
-    Before the name of a column `>` sets it to the right, `~` lets it be cut where room is short.
+    The name of a column may begin with `>` (align to the right), `~` (may be cut where room is
+    short, to `_CUT` characters) or `?` (left out, the last first, where room is still short).
+    Columns without any text are left out.
     """
     if not rows:
         typer.echo(otherwise)
@@ -218,17 +223,28 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], otherwise
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in columns:
-        right = name.startswith(">")
-        cut = name.startswith("~")
-        table.add_column(name.lstrip(">~"), justify="right" if right else "left", no_wrap=not cut)
-    for row in rows:
-        table.add_row(*(Text(printable(t), no_wrap=True, overflow="ellipsis") for t in row))
+    rows = [[printable(text) for text in row] for row in rows]
+    widest = [max(map(len, texts)) for texts in zip(columns, *rows, strict=True)]
+    shown = [k for k in range(len(columns)) if any(row[k] for row in rows)]
     console = Console()
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _WIDEST  # nothing to fit into: nothing is cut
-        console.width = console.measure(table).maximum
+        console.width = sum(widest) + _GAP * len(columns)  # nothing to fit into: nothing is cut
+    least = [min(_CUT, w) if c.startswith("~") else w for c, w in zip(columns, widest, strict=True)]
+    for k in reversed(shown):
+        if columns[k].startswith("?") and sum(least[j] + _GAP for j in shown) > console.width:
+            shown.remove(k)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for k in shown:
+        name, cut = columns[k], columns[k].startswith("~")
+        table.add_column(
+            name.lstrip(">~?"),
+            justify="right" if name.startswith(">") else "left",
+            no_wrap=not cut,
+            min_width=least[k] if cut else None,
+        )
+    for row in rows:
+        texts = (Text(row[k], no_wrap=True, overflow="ellipsis") for k in shown)
+        table.add_row(*texts)
     console.print(table)
 
 

@@ -87,9 +87,15 @@ def resolve(target: Target | str) -> Target:
 
     Threads default to the processors that this process may use. Where the processor is this
     machine's, caches, cores and model are the detected ones, otherwise those of the table. Raises
-    `TargetError` for a text that is no target.
+    `TargetError` for a text that is no target, and for what is neither text nor `Target`.
     """
     wanted = Target.parse(target) if isinstance(target, str) else target
+    if not isinstance(wanted, Target):
+        raise TargetError(
+            "target: expected a text or a tw.Target, found {0!r}",
+            target,
+            hint='"cpu" is this machine',
+        )
     if wanted.kind != "cpu":
         raise TargetError("no machine of kind {0!r} can be detected", wanted.kind)
     host = host_target()

@@ -25,12 +25,19 @@ def host_limit() -> Target | None:
         limit = Target.parse(f"cpu {text}")
     except TargetError as error:
         raise TargetError("{0}={1!r}: {2}", HOST, text, error) from error
-    if limit.mcpu == NATIVE or "-mtriple" in text:
+    if limit.mcpu == NATIVE:
         raise TargetError(
-            "{0}={1!r}: expected a processor of this architecture, and at most -mattr and -threads",
+            "{0}={1!r} names no processor; expected -mcpu=NAME, and at most -mattr and -threads",
             HOST,
             text,
-            hint=f'{HOST}="-mcpu=x86-64-v3", for instance',
+            hint=f'{HOST}="-mcpu=x86-64-v3", for instance; threads alone are an option of the '
+            'target: "cpu -threads=1"',
+        )
+    if "-mtriple" in text:
+        raise TargetError(
+            "{0}={1!r}: the machine's own system and architecture stay; leave out -mtriple",
+            HOST,
+            text,
         )
     return limit
 

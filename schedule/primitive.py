@@ -67,6 +67,15 @@ class Primitive:
     @cached_property
     def checks(self) -> dict[str, Check]:
         """For each parameter, whether an argument as a trace holds it is of its type."""
+        for name in self.names:
+            if name not in self.types:
+                raise ScheduleError(
+                    "parameter {0} of primitive {1} has no type; traces check arguments by it",
+                    name,
+                    self.name,
+                    hint="a loop is a Var, a block a Label, a size a Dim: "
+                    f"def {self.name}(fn: Func, {name}: Var) -> tuple[Func, None]",
+                )
         checks = {name: checker(self.types[name]) for name in self.names}
         if self.variadic is not None:
             one = checks[self.variadic]
@@ -177,6 +186,12 @@ def primitive(
     of its former self. Raises `ScheduleError` where the name is taken otherwise, where a parameter
     is of a type that no trace can hold, and where the result is not `tuple[Func, ...]`.
     """
+    if not inspect.isfunction(function):
+        raise ScheduleError(
+            "expected a function to register as a primitive, found {0!r}",
+            function,
+            hint="write @tw.primitive above its definition",
+        )
     name = function.__name__
     former = PRIMITIVES.get(name)
     again = former is not None and former.home is not None and _same_place(former, function)

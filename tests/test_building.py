@@ -304,6 +304,10 @@ def test_without_a_database_there_is_no_record(func: tw.Func) -> None:
 def test_unknown_policy(func: tw.Func) -> None:
     with pytest.raises(tw.BuildError, match="unknown policy 'guess'; expected some of record"):
         tw.build(func, SERIAL, allow=["record", "guess"])
+    with pytest.raises(tw.BuildError, match=r"found 'record'\n  hint: allow=\['record'\]"):
+        tw.build(func, SERIAL, allow="record")
+    with pytest.raises(tw.BuildError, match="allow: expected a list of policies, found None"):
+        tw.build(func, SERIAL, allow=None)  # type: ignore[arg-type]
 
 
 # Records that do not apply
@@ -429,6 +433,8 @@ def test_strict_fp_is_passed_on(func: tw.Func) -> None:
 def test_unknown_target(func: tw.Func) -> None:
     with pytest.raises(tw.TargetError, match="gpu"):
         tw.build(func, "gpu")
+    with pytest.raises(tw.TargetError, match='expected a text or a tw.Target, found None\n.*"cpu"'):
+        tw.build(func, target=None)  # type: ignore[arg-type]
 
 
 def test_kernels_come_from_the_cache(
@@ -602,6 +608,12 @@ def test_an_object_file_for_another_machine(func: tw.Func, tmp_path: Path) -> No
     made = build_library(tw.Schedule(func), tmp_path / "m.o", OTHER, object_file=True)
     machine = int.from_bytes(made.files[0].read_bytes()[18:20], "little")
     assert machine == 183  # EM_AARCH64
+
+
+def test_an_object_file_is_asked_for_by_name_and_option(func: tw.Func, tmp_path: Path) -> None:
+    with pytest.raises(tw.BuildError, match=r"object_file=True \(--object\)"):
+        tw.build_library(func, tmp_path / "matmul.o", SERIAL)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_library_that_cannot_be_written(func: tw.Func, tmp_path: Path) -> None:

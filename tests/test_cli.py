@@ -285,7 +285,9 @@ def test_build_without_a_record_says_so(run: Run, matmul: str, db: Path, tmp_pat
     assert "from transfer" in result.out
     assert output.read_bytes()[:4] == b"\x7fELF"
 
-    refused = run("build", matmul, *sizes, "--db", db, "-o", output, "--allow", "record")
+    refused = run(
+        "build", matmul, *sizes, "--db", db, "-o", output, "--object", "--allow", "record"
+    )
     assert refused.code == 1
     assert "near shapes of matmul" in refused.err
 
@@ -318,6 +320,24 @@ def test_list_of_an_empty_database(run: Run, tmp_path: Path) -> None:
     tw.TuningDatabase(tmp_path / "new.db").close()
     assert run("db", "list", "--db", tmp_path / "new.db", "--json").json == []
     assert "no measurements" in run("db", "list", "--db", tmp_path / "new.db").out
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120])
+@pytest.mark.parametrize("command", ["list", "best"])
+def test_tables_fit_and_have_no_empty_columns(
+    run: Run, db: Path, command: str, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = [line for line in run("db", command, "--db", db).out.splitlines() if line.strip()]
+    assert max(map(len, lines)) <= columns
+    headings = lines[0].split()
+    assert {"workload", "target", "time"} <= set(headings)
+    assert "algebra" not in headings  # no schedule here has one
+    assert ("created" in headings) == (command == "list" and columns == 120)
+    for row in lines[2:]:
+        assert len(re.split(r" {2,}", row.strip())) == len(headings)
+        assert "matmul A:float" in row
+        assert "cpu -mcpu=" in row
 
 
 def test_list_fits_into_a_terminal(db: Path) -> None:
@@ -457,6 +477,7 @@ def test_target(run: Run) -> None:
         ("build MATMUL -o x.so --allow guess -p n=2", "unknown policy 'guess'"),
         ("build MATMUL -o x.so -p n=2 --target tpu", "unknown target kind 'tpu'"),
         ("build MATMUL -o x.so -p dtype=float7", "float7"),
+        ("build MATMUL -o x.o -p n=2", "(--object)"),
         ("tune MATMUL --seconds 0 -p n=2", "is no budget"),
     ],
 )

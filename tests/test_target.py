@@ -61,6 +61,7 @@ def test_other_spellings_are_the_same_target(text: str, canonical: str) -> None:
         ("cpu -mcpu=cascadlake", ["cascadlake", "haswell", "did you mean cascadelake"]),
         ("cpu -mpcu=haswell", ["-mpcu=haswell", "-threads=", "did you mean mcpu?"]),
         ("cpu mcpu=haswell", ["'mcpu=haswell'", "-mcpu="]),
+        ("cpu haswell", ["'haswell'", "did you mean -mcpu=haswell?"]),
         ("cpu -mcpu", ["'-mcpu'"]),
         ("cpu -mcpu=", ["'-mcpu='"]),
         ("cpu -threads=0", ["-threads=0", "from 1 to"]),

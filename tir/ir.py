@@ -100,6 +100,18 @@ FUNCTIONS = FLOAT_FUNCTIONS | {"abs": 1, "neg": 1, "not": 1}
 """All intrinsic functions; `neg` and `abs` take any number, `not` bool (logical) or integers."""
 
 
+_NUMPY_OPERATORS = {
+    "add": Op.ADD, "subtract": Op.SUB, "multiply": Op.MUL, "divide": Op.DIV,
+    "floor_divide": Op.FLOORDIV, "remainder": Op.MOD,
+    "bitwise_and": Op.AND, "bitwise_or": Op.OR, "bitwise_xor": Op.XOR,
+    "left_shift": Op.SHL, "right_shift": Op.SHR,
+    "equal": Op.EQ, "not_equal": Op.NE,
+    "less": Op.LT, "less_equal": Op.LE, "greater": Op.GT, "greater_equal": Op.GE,
+}  # fmt: skip
+"""The operators by numpy's names of them."""
+_NUMPY_FUNCTIONS = {"absolute": "abs", "power": "pow", "fmax": "maximum", "fmin": "minimum"}
+
+
 class ForKind(StrEnum):
     SERIAL = "serial"
     PARALLEL = "parallel"
@@ -218,6 +230,20 @@ class Expr:
     def __pow__(self, other: Operand) -> Expr:
         a, b = unify(self, other)
         return call("pow", a, b)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Expr:
+        """The operators, for a numpy scalar on the left. Other functions of numpy are refused."""
+        name = ufunc.__name__
+        if name in _NUMPY_OPERATORS and method == "__call__" and not kwargs:
+            scalars = (x[()] if isinstance(x, np.ndarray) and not x.ndim else x for x in inputs)
+            return binary(_NUMPY_OPERATORS[name], *scalars)
+        own = _NUMPY_FUNCTIONS.get(name, name)
+        known = own in FUNCTIONS or own in {"maximum", "minimum"}
+        raise IRError(
+            "numpy.{0} computes numbers; this is an expression of a program",
+            name,
+            hint=f"write te.{own}(...)" if known else "the functions of te take expressions",
+        )
 
     def __repr__(self) -> str:
         from .printer import expr_text

@@ -15,12 +15,12 @@ from __future__ import annotations
 import inspect
 import keyword
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
 from .. import dtypes
-from ..errors import IRError
+from ..errors import IRError, similar
 from . import ir
 from .ir import Expr, Func, Op, Operand, Var, const, select
 from .program import program, unique
@@ -69,6 +69,29 @@ __all__ = [
 
 Axes: TypeAlias = Axis | Sequence[Axis]
 
+_ELSEWHERE = {
+    "clip": "te.minimum(te.maximum(x, low), high)",
+    "if_then_else": "te.select(condition, a, b)",
+    "matmul": "tilewright.ops.matmul(a, b)",
+    "mean": "te.sum(x, axis=r) / extent",
+    "power": "te.pow(x, y)",
+    "relu": "te.maximum(x, 0.0)",
+    "softmax": "tilewright.ops.softmax(x)",
+    "var": "te.scalar(dtype, name)",
+    "where": "te.select(condition, a, b)",
+}
+"""What to write instead of names that other libraries have."""
+
+
+if not TYPE_CHECKING:  # type checkers then still know which names there are
+
+    def __getattr__(name: str) -> Any:
+        hint = _ELSEWHERE.get(name)
+        hint = f"write {hint}" if hint else similar(name, __all__)
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}" + (f"; {hint}" if hint else "")
+        )
+
 
 def placeholder(
     shape: Sequence[int],
@@ -99,6 +122,13 @@ def placeholder(
     if value_range is not None:
         if not dtypes.is_integer(_dtype(dtype)):
             raise IRError("{0}: value_range is for integers, found {1}", name, dtype)
+        if not isinstance(value_range, (tuple, list)) or len(value_range) != 2:
+            raise IRError(
+                "{0}: value_range is {1!r}; expected (low, high), high exclusive",
+                name,
+                value_range,
+                hint="value_range=(0, 10) for indices from 0 to 9",
+            )
         low, high = (_integer(name, "value_range", v) for v in value_range)
         if low >= high:
             raise IRError("{0}: value_range ({1}, {2}) holds no value", name, low, high)
@@ -339,13 +369,14 @@ def _arg(combiner: str, value: Operand, axis: Axes) -> tuple[Expr, Expr]:
 
 
 def _axes(combiner: str, axis: Axes) -> tuple[Axis, ...]:
-    given: tuple[Any, ...] = (axis,) if isinstance(axis, Expr) else tuple(axis)
+    given: tuple[Any, ...] = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     axes: tuple[Axis, ...] = given
     for position, a in enumerate(given):
         if not isinstance(a, Axis) or not a.reduce:
             raise IRError(
                 "{0}: {1!r} is no reduce axis", combiner, getattr(a, "name", a),
-                hint="make one with te.reduce_axis(extent, name=...)",
+                hint=f"for two values: te.{combiner}imum(a, b)" if combiner in {"max", "min"} else
+                "make one with te.reduce_axis(extent, name=...)",
             )  # fmt: skip
         if any(a is b for b in axes[:position]):
             raise IRError("{0}: reduce axis {1} is listed twice", combiner, a.name)

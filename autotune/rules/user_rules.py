@@ -29,6 +29,12 @@ def sketch_rule(function: SketchRule) -> SketchRule:
     of its former self. Raises `TuningError` where another one has its name, and for a function that
     does not take a draft alone.
     """
+    if not inspect.isfunction(function):
+        raise TuningError(
+            "expected a function to register as a sketch rule, found {0!r}",
+            function,
+            hint="write @tw.sketch_rule above its definition",
+        )
     name = function.__name__
     parameters = list(inspect.signature(function).parameters)
     if len(parameters) != 1:

@@ -107,6 +107,11 @@ def test_a_rule_of_the_name_of_one_of_ours_is_another() -> None:
     assert {"rows", f"{rows.__module__}.rows"} <= set(generators)
 
 
+def test_a_rule_is_a_function() -> None:
+    with pytest.raises(TuningError, match="expected a function .*, found 'x'"):
+        sketch_rule("x")  # type: ignore[arg-type]
+
+
 def test_a_rule_takes_a_draft_alone() -> None:
     exec("def two(sch, target): ...", elsewhere := {"__name__": "elsewhere"})
     with pytest.raises(TuningError, match=r"sketch rule two takes \(sch, target\); expected one"):

@@ -232,6 +232,10 @@ def no_program(fn: Func, loop: Var) -> tuple[Var, Func]:
     return loop, fn
 
 
+def no_types(fn, loop):  # type: ignore[no-untyped-def]
+    return fn, None
+
+
 def no_result(fn: Func, loop: Var):  # type: ignore[no-untyped-def]
     return fn, None
 
@@ -252,6 +256,10 @@ def unknown_type(fn: Func, buffer: Buffer) -> tuple[Func, None]:
         (three_results, "primitive three_results returns tuple.*expected tuple"),
         (no_program, "primitive no_program returns tuple.*expected tuple"),
         (no_result, "primitive no_result returns nothing that is declared"),
+        (
+            no_types,
+            r"parameter loop of primitive no_types has no type(.|\n)*Var.*Label.*loop: Var\)",
+        ),
         (not_for_traces, "a parameter of type .*bytes.*, which no trace can hold"),
         (unknown_type, "the types of primitive unknown_type cannot be looked up.*'Buffer'"),
     ],
@@ -260,3 +268,8 @@ def test_types_are_read_when_it_is_registered(function, says: str) -> None:  # t
     with pytest.raises(ScheduleError, match=says):
         tw.primitive(function)
     assert function.__name__ not in PRIMITIVES
+
+
+def test_only_functions_are_registered() -> None:
+    with pytest.raises(ScheduleError, match="expected a function .*, found 'x'"):
+        tw.primitive("x")  # type: ignore[arg-type]

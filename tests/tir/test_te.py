@@ -8,6 +8,7 @@ import pytest
 
 from tilewright import IRError
 from tilewright.tir import te
+from tilewright.tir.equality import structural_equal
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Block, Buffer, For, Func, IterKind, Let, Load, Var
 from tilewright.tir.visit import walk
@@ -394,6 +395,22 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "condition": (lambda: te.select(I8[0], 1.0, 2.0), "must be bool"),
     "arithmetic on bool": (lambda: (I8[0] > 1) + (I8[0] > 2), "takes numbers"),
     "logic on floats": (lambda: A[0, 0] & A[0, 1], "takes integers or bool"),
+    "max of two": (lambda: te.max(A[0, 0], 0.0), r"0\.0 is no reduce axis\n.*te\.maximum\(a, b\)"),  # type: ignore[arg-type]
+    "min of two": (lambda: te.min(A[0, 0], A[0, 1]), r"no reduce axis\n.*te\.minimum\(a, b\)"),  # type: ignore[arg-type]
+    "sum over a name": (lambda: te.sum(A[0, 0], "r"), r"'r' is no reduce axis\n.*te\.reduce_axis"),  # type: ignore[arg-type]
+    "value_range of one": (
+        lambda: te.placeholder((4,), "int32", value_range=10),  # type: ignore[arg-type]
+        r"value_range is 10; expected \(low, high\)",
+    ),
+    "value_range of three": (
+        lambda: te.placeholder((4,), "int32", value_range=(0, 1, 2)),  # type: ignore[arg-type]
+        r"value_range is \(0, 1, 2\); expected \(low, high\)",
+    ),
+    "numpy's exp": (lambda: np.exp(A[0, 0]), r"numpy\.exp computes numbers.*\n.*te\.exp\("),  # type: ignore[call-overload]
+    "numpy's abs": (lambda: np.absolute(A[0, 0]), r"numpy\.absolute .*\n.*te\.abs\("),  # type: ignore[call-overload]
+    "numpy's maximum": (lambda: np.maximum(A[0, 0], 0), r"\n.*te\.maximum\("),  # type: ignore[call-overload]
+    "numpy's sin": (lambda: np.sin(A[0, 0]), r"numpy\.sin .*\n.*functions of te"),  # type: ignore[call-overload]
+    "an array": (lambda: np.ones(3) * A[0, 0], "of type ndarray is no expression"),
     "constant": (lambda: I8[0] + 300, "300 does not fit int8"),
 }
 
@@ -417,3 +434,16 @@ def test_numbers_of_numpy_keep_their_dtype(dtype: str) -> None:
     wanted = np.promote_types(dtype, "float32").name
     assert te.compute((4,), lambda i: x[i] * value).dtype == wanted
     assert te.compute((4,), lambda i: te.maximum(value, x[i])).dtype == wanted
+    assert te.compute((4,), lambda i: value * x[i]).dtype == wanted
+    assert te.compute((4,), lambda i: value / x[i]).dtype == wanted
+    assert structural_equal(value < x[0], te.const(3, dtype) < x[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("where", r"te\.select\(condition"), ("clip", r"te\.minimum\("), ("sigmoidd", "mean sigmoid")],
+)
+def test_a_name_that_te_does_not_have_comes_with_a_hint(name: str, hint: str) -> None:
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'; .*{hint}"):
+        getattr(te, name)
+    assert not hasattr(te, name)
