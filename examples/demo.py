@@ -112,9 +112,9 @@ def build_and_compare(size: int, database: str) -> None:
 
 
 def timed(rows: Sequence[Row]) -> list[Timing]:
-    """Times taken in turns, so that whatever disturbs the machine disturbs all of them.
+    """Interleaved timings, so that a disturbance of the machine affects all rows alike.
 
-    What takes a second or more is timed in a single round.
+    Rows that take a second or more are timed in a single round.
     """
     once = time_interleaved([row.run for row in rows], rounds=1)
     fast = [k for k, timing in enumerate(once) if timing.median < SLOW_SECONDS]
@@ -143,7 +143,7 @@ def show(rows: Sequence[Row], timings: Sequence[Timing], exact: np.ndarray, *, f
             style="bold green" if row.name == "tuned" else None,
         )
     Console().print(table)
-    print("Whole calls from Python, timed in turns; errors are against the product in float64.")
+    print("Whole calls from Python, interleaved; errors are against the product in float64.")
 
 
 def indented(text: str) -> str:

@@ -119,13 +119,12 @@ def time_interleaved(
     before_turn: Callable[[], object] | None = None,
     clock: Clock = time.perf_counter,
 ) -> tuple[Timing, ...]:
-    """Time several functions in turns, one sample of each per round, so that drift hits all alike.
+    """Time several functions interleaved: one sample of each per round, so that drift affects all alike.
 
-    A turn begins with a call that is not timed, as samples taken one after the other follow calls:
-    what the others left in the caches is no matter of the function's. Functions that have always
-    taken 16 times `min_sample_seconds` or longer are not called twice for that. `before_turn` is
-    called first of all, for instance to wait until threads that another function left busy are not
-    any more. Only ratios of medians within one such run compare them.
+    A turn begins with an untimed call, so that the caches hold the function's own data and not that
+    of the others. Functions that have always taken 16 times `min_sample_seconds` or longer skip
+    that call. `before_turn` is called first of all, for instance to wait until another function's
+    threads are idle. Only ratios of medians within one such run are comparable.
     """
     plans, spent, fastest = [], list[float](), list[float]()
     most = _FAR * min_sample_seconds

@@ -122,14 +122,15 @@ def placeholder(
     if value_range is not None:
         if not dtypes.is_integer(_dtype(dtype)):
             raise IRError("{0}: value_range is for integers, found {1}", name, dtype)
-        if not isinstance(value_range, (tuple, list)) or len(value_range) != 2:
+        bounds: Any = value_range
+        if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
             raise IRError(
                 "{0}: value_range is {1!r}; expected (low, high), high exclusive",
                 name,
                 value_range,
                 hint="value_range=(0, 10) for indices from 0 to 9",
             )
-        low, high = (_integer(name, "value_range", v) for v in value_range)
+        low, high = (_integer(name, "value_range", v) for v in bounds)
         if low >= high:
             raise IRError("{0}: value_range ({1}, {2}) holds no value", name, low, high)
         value_range = low, high
