@@ -119,7 +119,7 @@ def time_interleaved(
     before_turn: Callable[[], object] | None = None,
     clock: Clock = time.perf_counter,
 ) -> tuple[Timing, ...]:
-    """Time several functions interleaved: one sample of each per round, so that drift affects all alike.
+    """Time functions interleaved: one sample of each per round, so that drift affects all alike.
 
     A turn begins with an untimed call, so that the caches hold the function's own data and not that
     of the others. Functions that have always taken 16 times `min_sample_seconds` or longer skip

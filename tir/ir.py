@@ -235,8 +235,10 @@ class Expr:
         """The operators, for a numpy scalar on the left. Other functions of numpy are refused."""
         name = ufunc.__name__
         if name in _NUMPY_OPERATORS and method == "__call__" and not kwargs:
-            a, b = (x[()] if isinstance(x, np.ndarray) and not x.ndim else x for x in inputs)
-            return binary(_NUMPY_OPERATORS[name], a, b)
+            scalars: list[Any] = [
+                x[()] if isinstance(x, np.ndarray) and not x.ndim else x for x in inputs
+            ]
+            return binary(_NUMPY_OPERATORS[name], *scalars)
         own = _NUMPY_FUNCTIONS.get(name, name)
         known = own in FUNCTIONS or own in {"maximum", "minimum"}
         raise IRError(
