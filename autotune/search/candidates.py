@@ -141,7 +141,10 @@ class Rowspace:
         mask: npt.NDArray[np.bool_] = np.ones((1,) * len(self.variables), dtype=np.bool_)
         for condition in conditions:
             asked = variables(condition)
-            grid = [v if var in asked else v[:1] for var, v in zip(self.variables, self.values, strict=True)]
+            grid = [
+                v if var in asked else v[:1]
+                for var, v in zip(self.variables, self.values, strict=True)
+            ]
             columns = [column.ravel() for column in np.meshgrid(*grid, indexing="ij")]
             holds = evaluate(condition, dict(zip(self.variables, columns, strict=True))) != 0
             mask = mask & holds.reshape([len(v) for v in grid])
