@@ -202,7 +202,11 @@ class ArgumentError(TilewrightError):
 
 
 class KernelError(TilewrightError):
-    """A compiled kernel that could not finish: no memory for its internal buffers."""
+    """A compiled kernel that could not run."""
+
+
+class OutOfMemoryError(KernelError, MemoryError):
+    """There is no memory for the workspace of a kernel."""
 
 
 class ArtifactError(TilewrightError):

@@ -17,7 +17,7 @@ from .cpu.glue import make_glue
 from .cpu.jit import load_object
 from .detect import check_runnable, resolve
 from .lower import Trace, check_concrete, lower
-from .signature import signature_of
+from .signature import signature_of, sized
 
 OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 """The functions of OpenMP's runtime that parallel kernels call."""
@@ -25,8 +25,6 @@ OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 
 _CALLED = frozenset(
     {
-        "aligned_alloc",
-        "free",
         "memset",
         "memcpy",
         "memmove",
@@ -94,19 +92,18 @@ def compile_func(
         emitted = []
         for part, called in zip((kernel, *packers), (signature, *signature.packers), strict=True):
             lowered = lower(part, target, strict_fp=strict_fp, trace=trace)
-            text, parallel = llvm.emit(
-                lowered, called, target, strict_fp=strict_fp, kernel=signature
-            )
-            emitted.append((lowered, text, parallel))
+            text = llvm.emit(lowered, called, target, strict_fp=strict_fp, kernel=signature)
+            emitted.append((lowered, text))
+        signature = sized(signature, [text.workspace_bytes for _, text in emitted])
     except RecursionError as error:
         raise _too_deep(func) from error
     module, *others = [
-        llvm.optimise(text, target, thorough=accumulates_in_memory(lowered))
-        for lowered, text, _ in emitted
+        llvm.optimise(text.text, target, thorough=accumulates_in_memory(lowered))
+        for lowered, text in emitted
     ]
     for other in others:
         module.link_in(other)
-    parallel = any(p for *_, p in emitted)
+    parallel = any(text.parallel for _, text in emitted)
     if parallel:  # of one definition now: to a weak one, linkers for ARM make a copy relocation
         module.get_global_variable(signature.teams_symbol).linkage = "external"
     optimised = str(module)  # before machine code is made of it, which rewrites it
@@ -114,7 +111,7 @@ def compile_func(
     if safe != optimised:
         module, optimised = llvm.parse(safe), safe
     code = llvm.object_code(module, target)
-    programs = tuple(lowered for lowered, _, _ in emitted)
+    programs = tuple(lowered for lowered, _ in emitted)
     return Compiled(signature, target, programs, optimised, code, parallel)
 
 
@@ -127,7 +124,8 @@ def compiled_target(target: Target | str) -> Target:
 
 
 def compiled_signature(func: Func) -> Signature:
-    """The signature of what `compile_func` makes of a scheduled function. Raises `BuildError`."""
+    """The signature of what `compile_func` makes of a scheduled function, but for the workspaces,
+    of which lowering decides. Raises `BuildError`."""
     _check_name(func.name)
     try:
         check_concrete(func)

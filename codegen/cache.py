@@ -4,8 +4,9 @@ The key is a digest of everything that goes into a kernel: the scheduled program
 names, which appear in signatures and errors), the target, the floating-point rules, the compiler's
 versions and the sources of the code generator. `disk_cache.py` keeps the files.
 
-An entry holds the object code and texts for people. Signature and target come from the program that
-is asked for, and the object code has to match them.
+An entry holds the object code, the sizes of its workspaces and texts for people. The rest of the
+signature and the target come from the program that is asked for, and the object code has to match
+them.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from .build import OPENMP, Compiled, compile_func, compiled_signature, compiled_
 from .cpu.elf import ELF_MARK, read_object
 from .cpu.llvm import llvm_version, llvmlite_version
 from .disk_cache import DiskCache, location, sources_digest
+from .signature import sized
 
 KIND = "kernel"
 LIMIT_BYTES = 512 << 20
 MAX_ENTRY_BYTES = 64 << 20
 MAX_TEXT_BYTES = 64 << 20  # of a part, decompressed
-_VERSION = 2
+_VERSION = 3
 _LENGTHS = struct.Struct("<III")  # of the two texts, compressed, and of the object code
 _SOURCES = ("codegen/**/*.py", "tir/**/*.py", "dtypes.py", "target.py", "runtime/signature.py")
 """What of this package takes part in making machine code of a program."""
@@ -106,8 +108,9 @@ def encode(compiled: Compiled) -> bytes:
     """A kernel as bytes, which `decode` reads."""
     texts = (compiled.tir, compiled.llvm_text)
     tir, llvm = (zlib.compress(text.encode(), level=1) for text in texts)
-    code = compiled.object_code
-    return _LENGTHS.pack(len(tir), len(llvm), len(code)) + tir + llvm + code
+    code, sizes = compiled.object_code, compiled.signature.workspaces
+    lengths = _LENGTHS.pack(len(tir), len(llvm), len(code))
+    return lengths + _sizes(len(sizes)).pack(*sizes) + tir + llvm + code
 
 
 def decode(body: bytes, func: Func, target: Target) -> Compiled:
@@ -118,12 +121,15 @@ def decode(body: bytes, func: Func, target: Target) -> Compiled:
     if len(body) < _LENGTHS.size:
         raise ArtifactError("it ends after {0} bytes", len(body))
     lengths = _LENGTHS.unpack_from(body)
-    if _LENGTHS.size + sum(lengths) != len(body):
+    signature = compiled_signature(func)
+    sizes = _sizes(len(signature.symbols))
+    tir_start = _LENGTHS.size + sizes.size
+    if tir_start + sum(lengths) != len(body):
         raise ArtifactError("parts of {0} bytes in {1} bytes", lengths, len(body))
-    tir_end = _LENGTHS.size + lengths[0]
+    tir_end = tir_start + lengths[0]
     llvm_end = tir_end + lengths[1]
     code = body[llvm_end:]
-    found, signature = read_object(code), compiled_signature(func)
+    found = read_object(code)
     parallel = not found.undefined.isdisjoint(OPENMP)
     wanted = [*signature.symbols, *([signature.teams_symbol] if parallel else [])]
     missing = [symbol for symbol in wanted if symbol not in found.defined]
@@ -132,9 +138,9 @@ def decode(body: bytes, func: Func, target: Target) -> Compiled:
     if missing:
         raise ArtifactError("its code does not define {0}", ", ".join(missing))
     return Compiled(
-        signature,
+        sized(signature, sizes.unpack_from(body, _LENGTHS.size)),
         target,
-        _text(body[_LENGTHS.size : tir_end]),
+        _text(body[tir_start:tir_end]),
         _text(body[tir_end:llvm_end]),
         code,
         parallel=parallel,
@@ -146,6 +152,11 @@ def _is_storable(compiled: Compiled) -> bool:
     texts = (compiled.tir, compiled.llvm_text)
     largest = max(*(len(text.encode()) for text in texts), len(compiled.object_code))
     return largest <= MAX_TEXT_BYTES and compiled.object_code.startswith(ELF_MARK)
+
+
+def _sizes(symbols: int) -> struct.Struct:
+    """The bytes of the workspaces of so many functions."""
+    return struct.Struct(f"<{symbols}Q")
 
 
 def _text(compressed: bytes) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -44,7 +44,18 @@ def signature_of(
             arguments[n] = replace(
                 arguments[n], name=packing.operand.name, constant=True, packing=packing
             )
-    signature = Signature(func.name if name is None else name, tuple(arguments))
+    return _within_limits(Signature(func.name if name is None else name, tuple(arguments)))
+
+
+def sized(signature: Signature, workspaces: Sequence[int]) -> Signature:
+    """`signature` with the workspaces of its symbols, in bytes.
+
+    Raises `BuildError` where no call can pass them.
+    """
+    return _within_limits(signature.with_workspaces(workspaces))
+
+
+def _within_limits(signature: Signature) -> Signature:
     beyond = limit_exceeded(signature)
     if beyond is not None:
         raise BuildError(

@@ -2,6 +2,7 @@
 
 from .artifact import write_artifact
 from .loader import load
+from .memory import keep_freed_memory
 from .module import Module, Origin
 from .signature import Argument, Signature
 from .timer import Timing, time_calls, time_interleaved
@@ -12,6 +13,7 @@ __all__ = [
     "Origin",
     "Signature",
     "Timing",
+    "keep_freed_memory",
     "load",
     "time_calls",
     "time_interleaved",

@@ -51,10 +51,11 @@ _OVERLAP_WORK = 10_000
 
 
 def ctypes_parameters(signature: Signature) -> list[type[Any]]:
-    """The ctypes parameter types of a kernel."""
-    return [
+    """The ctypes parameter types of a kernel, its workspace the last."""
+    types = [
         ctypes.c_void_p if a.kind == "tensor" else C_SCALARS[a.dtype] for a in signature.arguments
     ]
+    return [*types, ctypes.c_void_p] if signature.workspace_bytes else types
 
 
 def make_binder(signature: Signature) -> Binder:
@@ -126,12 +127,12 @@ def _tensor_binder(argument: Argument) -> OneBinder:
         return bind_any(value, owners)
 
     def bind_any(value: Any, owners: list[Any]) -> int:
-        view = _view(value, name)
+        view = array_view(value, name)
         if view.dtype != dtype:
             raise _dtype_error(argument, view.dtype)
         if view.shape != shape:
             raise _shape_error(argument, view.shape)
-        found = _strides(view)
+        found = byte_strides(view)
         if any(found[i] != strides[i] for i in wide):
             raise _stride_error(argument, found)
         if view.pointer & mask and argument.size:
@@ -158,7 +159,8 @@ def _plain(value: Any) -> np.ndarray[Any, Any]:
     return plain
 
 
-def _view(value: Any, name: str) -> View:
+def array_view(value: Any, name: str) -> View:
+    """The memory of an array. Raises `ArgumentError`, of the argument `name`, for what is none."""
     if _is_array(value):
         if issubclass(type(value), np.ma.MaskedArray):
             raise ArgumentError(
@@ -188,7 +190,8 @@ def _dtype_text(array: np.ndarray[Any, Any]) -> str:
     return dtype.name if dtype.isnative else f"{dtype.name} of foreign byte order"
 
 
-def _strides(view: View) -> tuple[int, ...]:
+def byte_strides(view: View) -> tuple[int, ...]:
+    """The strides of an array in bytes, compact ones spelled out."""
     if view.strides is not None:
         return view.strides
     itemsize = dtypes.nbytes(view.dtype)

@@ -23,7 +23,7 @@ from .header import c_header
 from .module import Origin, OriginKind
 from .signature import ABI_VERSION, Signature, show
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 MAX_LIBRARY_BYTES = 256 << 20
 _MAX_MANIFEST_BYTES = 1 << 20
 _MARK = b"tilewright kernel: "

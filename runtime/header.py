@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from .signature import OK, OUT_OF_MEMORY, Argument, Signature
+from .signature import OK, UNUSABLE_WORKSPACE, WORKSPACE_ALIGNMENT, Argument, Signature
 
 
 def c_header(signature: Signature) -> str:
     """A C header that declares the kernel and what packs for it, and says what arguments are."""
     guard = f"TILEWRIGHT_{signature.name.upper()}_H"
     lines = [_describe(a).replace("*/", "* /") for a in signature.arguments]
+    functions = (signature, *signature.packers)
+    in_workspace = [f for f in functions if f.workspace_bytes]
     return "\n".join(
         [
             f"#ifndef {guard}",
@@ -23,12 +25,12 @@ def c_header(signature: Signature) -> str:
             "/*",
             *(f" * {line}" for line in lines),
             " *",
-            f" * Returns {OK}, or {OUT_OF_MEMORY} if an internal buffer could not be allocated.",
+            *(_WORKSPACE_NOTE if in_workspace else [f" * Returns {OK}."]),
             " * Outputs must not overlap with any other argument. Calls are thread-safe.",
             *_range_note(signature),
             " */",
-            f"{signature.c_declaration()};",
-            *(f"{packer.c_declaration()};" for packer in signature.packers),
+            *(f"#define {_size_name(f)} {f.workspace_bytes}" for f in in_workspace),
+            *(f"{f.c_declaration()};" for f in functions),
             "",
             "#ifdef __cplusplus",
             "}",
@@ -38,6 +40,20 @@ def c_header(signature: Signature) -> str:
             "",
         ]
     )
+
+
+_WORKSPACE_NOTE = [
+    " * A workspace is memory for one call at a time. It has as many bytes as the constant of its",
+    f" * function says, at an address that is a multiple of {WORKSPACE_ALIGNMENT}. What it holds",
+    " * before and after has no meaning, and it may overlap with no argument.",
+    " *",
+    f" * Returns {OK}, or {UNUSABLE_WORKSPACE} if a workspace is null or not aligned.",
+]
+
+
+def _size_name(function: Signature) -> str:
+    """The C constant that is the bytes of a function's workspace."""
+    return f"{function.name.upper()}_WORKSPACE_BYTES"
 
 
 def _range_note(signature: Signature) -> list[str]:

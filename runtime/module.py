@@ -17,20 +17,21 @@ from ..forks import TEAMS, UNANNOUNCED
 from ..target import Target
 from . import openmp
 from .arguments import ctypes_parameters, make_binder
-from .memory import keep_freed_memory
+from .ndarray import address_reader
 from .ranges import make_range_check, trusting
-from .signature import OUT_OF_MEMORY, Argument, Signature
+from .signature import Argument, Signature
 from .timer import Clock, Timing, time_calls, wait_for_threads
+from .workspace import Pool, aligned_bytes, shared_pool, workspace_binder
 
-_LINE = 64
 _PLAIN = (np.ndarray, bool, int, float)
 OriginKind = Literal["record", "transfer", "model", "default", "schedule"]
 GlueFactory = Callable[
-    [int, Signature, Callable[..., None], Callable[[int], None], bool], Callable[..., None] | None
+    [int, Signature, Callable[..., None], Callable[[int], None], bool, Pool | None],
+    Callable[..., None] | None,
 ]
 """Makes a fast entry of: the kernel's address, its signature, the checked entry to hand over to
-where it cannot go on, what to call with a status other than 0, and whether the kernel runs in
-parallel. `None` if it makes none."""
+where it cannot go on, what to call with a status other than 0, whether the kernel runs in parallel,
+and the workspaces that it may take if it needs one. `None` if it makes none."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,9 @@ class Module:
     that are read and have a `value_range` are checked by each call, one pass over their memory;
     another thread must not write them meanwhile. Calls release the GIL and may run at the same time
     in several threads.
+
+    A kernel with large internal buffers computes in a workspace: memory that the process keeps from
+    call to call (`runtime.workspace`), or the caller's, which one call at a time may use.
     """
 
     def __init__(
@@ -83,7 +87,6 @@ class Module:
         `parallel` says that they call OpenMP's runtime, `trust_indices` that the caller vouches for
         the values of tensors with a `value_range`: they are not checked.
         """
-        keep_freed_memory()
         self.signature = signature
         self.target = target
         self.origin = origin
@@ -91,20 +94,37 @@ class Module:
         address, *others = addresses
         self._packings = {a.name: p for a in signature.arguments if (p := a.packing) is not None}
         checked = trusting(signature) if trust_indices else signature
+        pool = shared_pool() if any(signature.workspaces) else None
         self._packers = {
-            packer.arguments[0].name: _Kernel(packer, at, owner, parallel)
+            packer.arguments[0].name: _Kernel(packer, at, owner, parallel, pool)
             for packer, at in zip(checked.packers, others, strict=True)
         }
         self._owner = owner
-        self._kernel = _Kernel(checked, address, owner, parallel)
+        self._kernel = _Kernel(checked, address, owner, parallel, pool)
         self._entry: Callable[..., None] = self._kernel
         if glue is not None:
-            fast = glue(address, checked, self._kernel, self._kernel.fail, parallel)
+            fast = glue(address, checked, self._kernel, self._kernel.fail, parallel, pool)
             self._entry = self._kernel if fast is None else fast
 
-    def __call__(self, *arguments: Any) -> None:
-        """Run the kernel. Raises `ArgumentError`, or `KernelError` if it cannot finish."""
-        self._entry(*arguments)
+    def __call__(self, *arguments: Any, workspace: Any = None) -> None:
+        """Run the kernel, in `workspace` if that is given: see `workspace_bytes`.
+
+        Raises `ArgumentError`, and `OutOfMemoryError` where there is no memory for a workspace.
+        """
+        if workspace is None:
+            self._entry(*arguments)
+        else:
+            self._kernel.bind(arguments, workspace)()
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes of memory that a call computes in, beside its arguments; 0 if it needs none.
+
+        A compact array of at least so many bytes (uint8), at an address that is a multiple of 64,
+        may be given to a call: `module(a, b, c, workspace=memory)`. What it holds before and after
+        has no meaning. It may overlap with no argument.
+        """
+        return self.signature.workspace_bytes
 
     def time(
         self,
@@ -135,12 +155,15 @@ class Module:
             clock=clock,
         )
 
-    def bind(self, *arguments: Any) -> Callable[[], None]:
+    def bind(self, *arguments: Any, workspace: Any = None) -> Callable[[], None]:
         """The call with these arguments, checked now, as a function without parameters.
 
-        Values that have a `value_range` are checked by each call, since they may change.
+        Values that have a `value_range` are checked by each call, since they may change. All calls
+        compute in the same `workspace`, if that is given: one at a time.
         """
-        checked = self._kernel.bind(arguments)
+        checked = self._kernel.bind(arguments, workspace)
+        if workspace is not None:
+            return checked
         if self._entry is self._kernel or not all(type(a) in _PLAIN for a in arguments):
             return checked
         return partial(self._entry, *arguments)
@@ -193,56 +216,77 @@ class Module:
 class _Kernel:
     """The checked entry: converts arguments in Python and calls through ctypes."""
 
-    def __init__(self, signature: Signature, address: int, owner: object, parallel: bool) -> None:
-        prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *ctypes_parameters(signature))
+    def __init__(
+        self, signature: Signature, address: int, owner: object, parallel: bool, pool: Pool | None
+    ) -> None:
+        self.types = ctypes_parameters(signature)
         self.name = signature.name
         self.signature = signature
-        self.function = prototype(address)
+        self.function = ctypes.CFUNCTYPE(ctypes.c_int32, *self.types)(address)
         self.binder = make_binder(signature)
+        self.workspace_binder = workspace_binder(signature)
         self.check_ranges = make_range_check(signature)
         self.owner = owner
         self.parallel = parallel
+        self.invoke: Callable[..., int] = self.function
+        if signature.workspace_bytes:
+            assert pool is not None, "a kernel that takes a workspace has where to take it from"
+            self.invoke = _in_pool(signature, self.function, pool)
 
     def __call__(self, *arguments: Any) -> None:
         values, owners = self.binder(arguments)
-        self.run(values, values, owners)
+        self.run(self.invoke, values, values, owners)
 
-    def bind(self, arguments: tuple[Any, ...]) -> Callable[[], None]:
+    def bind(self, arguments: tuple[Any, ...], workspace: Any = None) -> Callable[[], None]:
         values, owners = self.binder(arguments)
         if self.check_ranges is not None:
             self.check_ranges(values)
-        converted = [
-            make(value) for make, value in zip(self.function.argtypes, values, strict=True)
-        ]
-        return partial(self.run, values, converted, owners)
+        converted = [make(value) for make, value in zip(self.types, values, strict=False)]
+        invoke = self.invoke
+        if workspace is not None:
+            pointer = self.workspace_binder(workspace, values, owners)
+            if self.signature.workspace_bytes:
+                converted.append(ctypes.c_void_p(pointer))
+                invoke = self.function
+        return partial(self.run, invoke, values, converted, owners)
 
-    def run(self, values: list[Any], converted: list[Any], _owners: list[Any]) -> None:
+    def run(
+        self,
+        invoke: Callable[..., int],
+        values: list[Any],
+        converted: list[Any],
+        _owners: list[Any],
+    ) -> None:
         if self.check_ranges is not None:
             self.check_ranges(values)
         if self.parallel and TEAMS.value == UNANNOUNCED:
             openmp.announce_serial()
-        status = self.function(*converted)
+        status = invoke(*converted)
         if status:
             self.fail(status)
 
     def fail(self, status: int) -> None:
-        if status == OUT_OF_MEMORY:
-            raise KernelError(
-                "{0}: no memory for its internal buffers",
-                self.name,
-                hint="free some memory, or build with a schedule that caches less",
-                status=status,
-            )
         raise KernelError("{0}: stopped with status {1}", self.name, status, status=status)
+
+
+def _in_pool(signature: Signature, function: Callable[..., int], pool: Pool) -> Callable[..., int]:
+    """`function`, called with a workspace of the pool."""
+    address = address_reader()
+
+    def invoke(*values: Any) -> int:
+        workspace = pool.take(signature)
+        try:
+            return function(*values, address(workspace))
+        finally:
+            pool.append(workspace)
+
+    return invoke
 
 
 def _aligned(argument: Argument) -> np.ndarray[Any, Any]:
     """An array for an argument, at the start of a cache line."""
-    size = argument.size * argument.itemsize
-    memory = np.empty(size + _LINE, np.uint8)
-    start = -memory.ctypes.data % _LINE
-    dtype = dtypes.to_numpy(argument.dtype)
-    return memory[start : start + size].view(dtype).reshape(argument.shape)
+    memory = aligned_bytes(argument.size * argument.itemsize)
+    return memory.view(dtypes.to_numpy(argument.dtype)).reshape(argument.shape)
 
 
 def cache_flusher(target: Target) -> Callable[[], object]:

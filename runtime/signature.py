@@ -7,15 +7,22 @@ The calling convention, version `ABI_VERSION`: a kernel is a C function
 with one parameter for each argument, in order. Tensors are pointers to their first element, inputs
 never alias outputs, and a pointer is aligned to its element only. Scalars are passed by value in
 the C type of `C_TYPES`: bool as uint8, and float16, bfloat16 and float8 as their bits in an
-unsigned integer. The result is `OK`, `OUT_OF_MEMORY` if an internal buffer could not be allocated,
-or another number for an internal error. Tensors of size zero may have any pointer.
+unsigned integer. Tensors of size zero may have any pointer.
+
+A kernel whose internal buffers do not fit on the stack has one more parameter, the last one,
+`void *workspace`: `workspace_bytes` bytes for this call alone, at an address that is a multiple of
+`WORKSPACE_ALIGNMENT`. What they hold before and after the call has no meaning. A kernel allocates
+nothing itself.
+
+The result is `OK`, or `UNUSABLE_WORKSPACE` where the workspace is null or not aligned: nothing was
+computed then.
 """
 
 from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -23,9 +30,11 @@ from typing import Any, Literal, get_args
 from .. import dtypes
 from ..errors import ArtifactError
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 OK = 0
-OUT_OF_MEMORY = 1
+UNUSABLE_WORKSPACE = 1
+WORKSPACE_ALIGNMENT = 64
+"""Bytes: a line of the cache, and the widest vector."""
 
 MAX_ARGUMENTS = 1024
 """Arguments of a kernel: ctypes passes no more."""
@@ -120,7 +129,8 @@ class Argument:
         if self.packing is None:
             return None
         packed = replace(self, name=f"{self.name}_packed", role="out", constant=False, packing=None)
-        return Signature(self.packing.packer, (self.packing.operand, packed))
+        arguments = (self.packing.operand, packed)
+        return Signature(self.packing.packer, arguments, self.packing.workspace_bytes)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -161,15 +171,22 @@ class Packing:
     """How a constant operand is prepared before the calls.
 
     The function `packer`, in the code beside the kernel, takes the `operand` as the caller has it
-    and writes what the kernel takes in its place. `layout` says for people what that is.
+    and writes what the kernel takes in its place; it needs a workspace of `workspace_bytes`.
+    `layout` says for people what it writes.
     """
 
     packer: str
     operand: Argument
     layout: str
+    workspace_bytes: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        return {"packer": self.packer, "operand": self.operand.to_json(), "layout": self.layout}
+        return {
+            "packer": self.packer,
+            "operand": self.operand.to_json(),
+            "layout": self.layout,
+            "workspace_bytes": self.workspace_bytes,
+        }
 
     @staticmethod
     def from_json(data: object) -> Packing:
@@ -179,16 +196,24 @@ class Packing:
         if operand.get("packing") is not None:
             raise ArtifactError("packing: its operand is packed too")
         return Packing(
-            _c_name(fields, "packer"), Argument.from_json(operand), _text(fields, "layout")
+            _c_name(fields, "packer"),
+            Argument.from_json(operand),
+            _text(fields, "layout"),
+            _workspace_bytes(fields),
         )
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The symbol of a kernel and its parameters in order."""
+    """The symbol of a kernel, its parameters in order, and the bytes of its workspace.
+
+    The workspace is that of one call, with all of the threads that the kernel is compiled for. A
+    kernel of 0 bytes has no parameter for it.
+    """
 
     name: str
     arguments: tuple[Argument, ...]
+    workspace_bytes: int = 0
 
     @property
     def packers(self) -> tuple[Signature, ...]:
@@ -201,12 +226,33 @@ class Signature:
         return (self.name, *(p.name for p in self.packers))
 
     @property
+    def workspaces(self) -> tuple[int, ...]:
+        """The bytes of the workspaces of `symbols`."""
+        return (self.workspace_bytes, *(p.workspace_bytes for p in self.packers))
+
+    def with_workspaces(self, sizes: Sequence[int]) -> Signature:
+        """This signature with the workspaces of `symbols` in bytes."""
+        own, *others = sizes
+        pending = iter(others)
+        arguments = tuple(
+            a
+            if a.packing is None
+            else replace(a, packing=replace(a.packing, workspace_bytes=next(pending)))
+            for a in self.arguments
+        )
+        return replace(self, arguments=arguments, workspace_bytes=own)
+
+    @property
     def teams_symbol(self) -> str:
         """The variable in parallel code that `openmp.connect` sets. No name in C is like it."""
         return f"{self.name}.teams"
 
     def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "arguments": [a.to_json() for a in self.arguments]}
+        return {
+            "name": self.name,
+            "arguments": [a.to_json() for a in self.arguments],
+            "workspace_bytes": self.workspace_bytes,
+        }
 
     @staticmethod
     def from_json(data: object) -> Signature:
@@ -217,30 +263,52 @@ class Signature:
             raise ArtifactError(
                 "signature: expected a list of arguments, found {0}", show(arguments)
             )
-        name = _c_name(fields, "name")
-        if len(arguments) > MAX_ARGUMENTS:
-            raise ArtifactError(_TOO_MANY_ARGUMENTS.format(name, len(arguments), MAX_ARGUMENTS))
-        signature = Signature(name, tuple(Argument.from_json(a) for a in arguments))
+        name, workspace_bytes = _c_name(fields, "name"), _workspace_bytes(fields)
+        beyond = _limit_of_call(name, len(arguments), workspace_bytes)
+        if beyond is not None:
+            raise ArtifactError("{0}", beyond)
+        signature = Signature(
+            name, tuple(Argument.from_json(a) for a in arguments), workspace_bytes
+        )
         if len(set(signature.symbols)) < len(signature.symbols):
             raise ArtifactError("signature: one function twice in {0}", show(signature.symbols))
         return signature
 
     def c_declaration(self) -> str:
         """The C prototype, without a semicolon."""
-        parameters = ", ".join(_c_parameter(i, a) for i, a in enumerate(self.arguments))
-        return f"int32_t {self.name}({parameters or 'void'})"
+        parameters = [_c_parameter(i, a) for i, a in enumerate(self.arguments)]
+        if self.workspace_bytes:
+            parameters.append(f"void *{self.workspace_name}")
+        return f"int32_t {self.name}({', '.join(parameters) or 'void'})"
 
-
-_TOO_MANY_ARGUMENTS = "{0} has {1} arguments, and a call takes at most {2}"
+    @property
+    def workspace_name(self) -> str:
+        """The C name of the workspace: no argument has it."""
+        name, taken = "workspace", {a.name for a in self.arguments}
+        while name in taken:
+            name += "_"
+        return name
 
 
 def limit_exceeded(signature: Signature) -> str | None:
     """What of a signature is beyond the limits of a call, as a sentence; `None` if nothing is."""
-    count = len(signature.arguments)
-    if count > MAX_ARGUMENTS:
-        return _TOO_MANY_ARGUMENTS.format(signature.name, count, MAX_ARGUMENTS)
+    size = signature.workspace_bytes
+    beyond = _limit_of_call(signature.name, len(signature.arguments), size)
+    if beyond is not None:
+        return beyond
     sentences = (_limit_of_argument(a) for a in signature.arguments)
     return next((sentence for sentence in sentences if sentence is not None), None)
+
+
+def _limit_of_call(name: str, count: int, workspace_bytes: int) -> str | None:
+    found, beside = count, ""
+    if workspace_bytes:
+        found, beside = count + 1, ", its workspace included"
+    if found > MAX_ARGUMENTS:
+        return f"{name} has {found} arguments{beside}, and a call takes at most {MAX_ARGUMENTS}"
+    if workspace_bytes > MAX_BYTES - WORKSPACE_ALIGNMENT:
+        return f"the internal buffers of {name} need {workspace_bytes} bytes"
+    return None
 
 
 def _limit_of_argument(argument: Argument) -> str | None:
@@ -350,6 +418,18 @@ def _choice(fields: Mapping[str, Any], key: str, choices: tuple[Any, ...]) -> An
     value = fields.get(key)
     if value not in choices or isinstance(value, bool) is not isinstance(choices[0], bool):
         raise ArtifactError("{0}: expected one of {1}, found {2}", key, choices, show(value))
+    return value
+
+
+def _workspace_bytes(fields: Mapping[str, Any]) -> int:
+    value = fields.get("workspace_bytes")
+    if type(value) is not int or not 0 <= value <= MAX_BYTES or value % WORKSPACE_ALIGNMENT:
+        raise ArtifactError(
+            "workspace_bytes: expected a multiple of {0} up to {1}, found {2}",
+            WORKSPACE_ALIGNMENT,
+            MAX_BYTES,
+            show(value),
+        )
     return value
 
 

@@ -1,8 +1,9 @@
 """Kernels for 64-bit ARM, called by a C program that an emulator runs.
 
 One program calls many kernels: it reads their arguments from one file and writes what they computed
-to another. Arrays are aligned to their elements alone and lie between margins, which must not
-change; constant operands are packed by the kernel's own functions first.
+to another. Arrays are aligned to their elements alone, workspaces to what the header says, and all
+lie between margins, which must not change; constant operands are packed by the kernel's own
+functions first.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import pytest
 from tilewright.codegen.build import Compiled
 from tilewright.dtypes import to_numpy
 from tilewright.runtime.header import c_header
-from tilewright.runtime.signature import C_TYPES, Argument
+from tilewright.runtime.signature import C_TYPES, Argument, Signature
 
 Array = Any
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
@@ -138,7 +139,18 @@ def _function(n: int, call: Call) -> list[str]:
     """The C function that reads the arguments of call `n`, calls it and writes its outputs."""
     signature = call.compiled.signature
     lines = [f"static void run{n}(void) {{"]
-    checks = []
+    checks = list[tuple[str, int]]()
+
+    def called(function: Signature, *arguments: str) -> str:
+        """The call of a function, with a workspace if it takes one."""
+        given = list(arguments)
+        if function.workspace_bytes:
+            given.append(f"w{len(checks)}")
+            size = f"{function.name.upper()}_WORKSPACE_BYTES"
+            lines.append(f"    void *{given[-1]} = space({size}, 0);")
+            checks.append((given[-1], function.workspace_bytes))
+        return f"{function.name}({', '.join(given)})"
+
     for k, a in enumerate(signature.arguments):
         own, c_type = _given(a), C_TYPES[a.dtype]
         if a.kind == "scalar":
@@ -146,16 +158,17 @@ def _function(n: int, call: Call) -> list[str]:
             lines.append(f'    if (fread(&a{k}, sizeof a{k}, 1, in) != 1) fail({n}, "no scalar");')
             continue
         lines.append(f"    void *a{k} = given({_bytes(own)}, {own.itemsize});")
-        checks.append((k, _bytes(own)))
-        if a.packing is not None:
+        checks.append((f"a{k}", _bytes(own)))
+        if a.packer is not None:
             lines.append(f"    void *o{k} = a{k};")
             lines.append(f"    a{k} = space({_bytes(a)}, {a.itemsize});")
-            lines.append(f'    if ({a.packing.packer}(o{k}, a{k})) fail({n}, "packing");')
-            checks[-1] = (k, _bytes(a))
+            checks[-1] = (f"a{k}", _bytes(a))
+            packing = called(a.packer, f"o{k}", f"a{k}")
+            lines.append(f'    if ({packing}) fail({n}, "packing");')
             lines.append(f"    kept({n}, o{k}, {_bytes(own)});")
-    names = ", ".join(f"a{k}" for k in range(len(signature.arguments)))
-    lines.append(f'    if ({signature.name}({names})) fail({n}, "an error code");')
-    lines += [f"    kept({n}, a{k}, {size});" for k, size in checks]
+    call_of_kernel = called(signature, *(f"a{k}" for k in range(len(signature.arguments))))
+    lines.append(f'    if ({call_of_kernel}) fail({n}, "an error code");')
+    lines += [f"    kept({n}, {name}, {size});" for name, size in checks]
     lines += [
         f'    if (fwrite(a{k}, 1, {_bytes(a)}, out) != {_bytes(a)}) fail({n}, "no space left");'
         for k, a in enumerate(signature.arguments)

@@ -7,6 +7,7 @@ process. What was not made by this machine, or is not for it, is therefore compi
 from __future__ import annotations
 
 from ...codegen.build import Compiled, compile_func, compiled_signature, compiled_target
+from ...codegen.signature import sized
 from ...errors import BuildError, TuningError
 from ...target import Target
 from ...tir.ir import Func
@@ -26,7 +27,11 @@ class Compiler:
         func, strict_fp = parse_program(fields), fields["strict_fp"]
         compiled = compile_func(func, fields["target"], strict_fp=strict_fp)
         texts = [compiled.tir.encode(), compiled.llvm_text.encode()]
-        answer = {"parallel": compiled.parallel, "lengths": [len(text) for text in texts]}
+        answer = {
+            "parallel": compiled.parallel,
+            "workspaces": compiled.signature.workspaces,
+            "lengths": [len(text) for text in texts],
+        }
         return Message(answer, b"".join(texts) + compiled.object_code)
 
 
@@ -54,7 +59,7 @@ def compile_apart(func: Func, target: Target | str, *, strict_fp: bool = False) 
     tir_end, length = answer.fields["lengths"]
     llvm_end = tir_end + length
     return Compiled(
-        compiled_signature(func),
+        sized(compiled_signature(func), answer.fields["workspaces"]),
         target,
         answer.data[:tir_end].decode(),
         answer.data[tir_end:llvm_end].decode(),

@@ -10,9 +10,9 @@ from typing import Any
 from ...codegen.build import Compiled, compile_func, to_module
 from ...codegen.detect import resolve
 from ...codegen.signature import signature_of
-from ...errors import BuildError, KernelError
+from ...errors import BuildError, KernelError, OutOfMemoryError
 from ...runtime.module import Module
-from ...runtime.signature import OUT_OF_MEMORY, Signature
+from ...runtime.signature import Signature
 from ...runtime.timer import time_calls, time_interleaved
 from ...target import Target
 from ...tir.ir import Func
@@ -51,7 +51,7 @@ class Runner:
         try:
             return self._answers[message.fields["do"]](message.fields, message.data)
         except KernelError as error:
-            memory = error.data.get("status") == OUT_OF_MEMORY
+            memory = isinstance(error, OutOfMemoryError)
             return _failed(Outcome.OUT_OF_MEMORY if memory else Outcome.CRASH, error)
         except MemoryError:
             return _failed(Outcome.OUT_OF_MEMORY, "no memory to load or run it")

@@ -8,6 +8,9 @@ The glue accepts exact matches only. Any other call goes, with its arguments, to
 in Python, which accepts it (DLPack, a subclass, memory that only seems to overlap) or raises the
 error that explains it.
 
+A workspace is taken from the end of the pool's list, and put back there after the call, both while
+the GIL is held. If the list is empty, or the workspace too small, Python makes one.
+
 There is no glue where numpy's array object has an unexpected layout (see `runtime.ndarray`).
 """
 
@@ -40,6 +43,7 @@ from ...runtime.ndarray import (
 )
 from ...runtime.ranges import checked_limits
 from ...runtime.signature import Argument, Signature
+from ...runtime.workspace import Pool
 from ..detect import host_target
 from .glue_range import range_function
 
@@ -57,21 +61,25 @@ def make_glue(
     fallback: Callable[..., None],
     fail: Callable[[int], None],
     parallel: bool = False,
+    pool: Pool | None = None,
 ) -> Callable[..., None] | None:
     """A builtin function that calls the kernel at `kernel_address`.
 
     It calls `fallback` with the arguments where they are not plainly those of `signature`, and
     `fail` with the status if the kernel returns one that is not 0. That a `parallel` kernel runs on
-    one thread in a forked process is for `fallback` to say. The caller keeps the kernel's code
+    one thread in a forked process is for `fallback` to say. `pool` has the workspaces for a kernel
+    that needs one. The caller keeps the kernel's code
     alive (by what `fallback` refers to). `None` for scalars of narrow floats, and where
     the interpreter's or numpy's objects are laid out in a way that is not known.
     """
     if not layout_is_known() or any(_is_narrow_scalar(a) for a in signature.arguments):
         return None
-    code = _compile(tuple(replace(a, name="") for a in signature.arguments), parallel)
+    arguments = tuple(replace(a, name="") for a in signature.arguments)
+    code = _compile(arguments, signature.workspace_bytes, parallel)
     name = ctypes.c_char_p(signature.name.encode())
     method = _MethodDef(name, code.address, _METH_FASTCALL, None)
-    state = (fallback, fail, kernel_address.to_bytes(8, sys.byteorder), code, method, name)
+    address = kernel_address.to_bytes(8, sys.byteorder)
+    state = (fallback, fail, address, pool, code, method, name)
     return _new_builtin(ctypes.addressof(method), state, None)  # type: ignore[no-any-return]
 
 
@@ -102,7 +110,7 @@ def _is_narrow_scalar(argument: Argument) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _compile(arguments: tuple[Argument, ...], parallel: bool) -> _Code:
+def _compile(arguments: tuple[Argument, ...], workspace_bytes: int, parallel: bool) -> _Code:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -112,7 +120,7 @@ def _compile(arguments: tuple[Argument, ...], parallel: bool) -> _Code:
         cpu=host.mcpu, features=host.llvm_features, opt=1
     )
     engine = llvm.create_mcjit_compiler(
-        llvm.parse_assembly(_Emitter().text(arguments, parallel)), machine
+        llvm.parse_assembly(_Emitter(workspace_bytes).text(arguments, parallel)), machine
     )
     engine.finalize_object()
     kept = (engine, [dtypes.to_numpy(a.dtype) for a in arguments])
@@ -122,7 +130,8 @@ def _compile(arguments: tuple[Argument, ...], parallel: bool) -> _Code:
 class _Emitter:
     """Writes the function as LLVM text; every check that fails goes to the block `slow`."""
 
-    def __init__(self) -> None:
+    def __init__(self, workspace_bytes: int) -> None:
+        self.workspace_bytes = workspace_bytes
         self.lines: list[str] = []
         self.above: dict[str, None] = {}
         self.count = 0
@@ -138,19 +147,22 @@ class _Emitter:
         ]
         self.overlaps(arguments, values)
         types = ["ptr" if a.kind == "tensor" else _llvm_type(a.dtype) for a in arguments]
-        parameters = ", ".join(f"{t} {v}" for t, v in zip(types, values, strict=True))
+        parameters = [f"{t} {v}" for t, v in zip(types, values, strict=True)]
         item, payload = tuple.__basicsize__, bytes.__basicsize__ - 1
         self.lines += [
             f"%box.p = getelementptr i8, ptr %self, i64 {item + 16}",
             "%box = load ptr, ptr %box.p",
             f"%kernel.p = getelementptr i8, ptr %box, i64 {payload}",
             "%kernel = load ptr, ptr %kernel.p, align 1",
-            f"%state = call ptr {_symbol('PyEval_SaveThread')}()",
         ]
+        if self.workspace_bytes:
+            parameters.append(f"ptr {self.take(item + 24)}")
+        self.lines.append(f"%state = call ptr {_symbol('PyEval_SaveThread')}()")
         self.ranges(arguments, values)
         self.lines += [
-            f"%status = call i32 %kernel({parameters})",
+            f"%status = call i32 %kernel({', '.join(parameters)})",
             f"call void {_symbol('PyEval_RestoreThread')}(ptr %state)",
+            *self.give(),
             "%ok = icmp eq i32 %status, 0",
             "br i1 %ok, label %done, label %failed",
             "done:",
@@ -173,6 +185,7 @@ class _Emitter:
             "ret ptr null",
             "outside:",
             f"call void {_symbol('PyEval_RestoreThread')}(ptr %state)",
+            *self.give(),
             "br label %slow",
             "slow:",
             f"%fallback.p = getelementptr i8, ptr %self, i64 {item}",
@@ -262,6 +275,35 @@ class _Emitter:
                 before = self.let(f"icmp ule ptr {x_end}, {y}")
                 after = self.let(f"icmp ule ptr {y_end}, {x}")
                 self.require(f"or i1 {before}, {after}")
+
+    def take(self, place: int) -> str:
+        """Take a workspace off the pool, which is at `place` of the state; its address."""
+        self.lines += [
+            f"%pool.p = getelementptr i8, ptr %self, i64 {place}",
+            "%pool = load ptr, ptr %pool.p",
+        ]
+        count = self.let(f"call i64 {_symbol('PyList_Size')}(ptr %pool)")
+        self.require(f"icmp sgt i64 {count}, 0")
+        last = self.let(f"sub i64 {count}, 1")
+        item = f"call ptr {_symbol('PyList_GetItem')}(ptr %pool, i64 {last})"
+        self.lines.append(f"%workspace = {item}")
+        found = self.load("i64", self.load("ptr", "%workspace", DIMENSIONS), 0)
+        self.require(f"icmp sge i64 {found}, {self.workspace_bytes}")
+        self.lines.append(f"call void {_symbol('Py_IncRef')}(ptr %workspace)")
+        cut = f"call i32 {_symbol('PyList_SetSlice')}"
+        removed = self.let(f"{cut}(ptr %pool, i64 {last}, i64 {count}, ptr null)")
+        self.require(f"icmp eq i32 {removed}, 0", "error")
+        return self.load("ptr", "%workspace", DATA)
+
+    def give(self) -> list[str]:
+        """Put the workspace back. Where the list cannot grow, it goes with its last reference."""
+        if not self.workspace_bytes:
+            return []
+        return [
+            f"call i32 {_symbol('PyList_Append')}(ptr %pool, ptr %workspace)",
+            f"call void {_symbol('PyErr_Clear')}()",
+            f"call void {_symbol('Py_DecRef')}(ptr %workspace)",
+        ]
 
     def ranges(self, arguments: tuple[Argument, ...], values: list[str]) -> None:
         """Look at the values of index arrays, without the GIL: that takes as long as they are."""

@@ -3,22 +3,48 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite
 from llvmlite import binding
 
 from ... import dtypes
 from ...errors import BuildError
-from ...runtime.signature import Signature
+from ...runtime.signature import OK, UNUSABLE_WORKSPACE, Signature
 from ...target import Target
 from ...tir.ir import STREAM, Buffer, Func, Var
 from . import llvm_expr as _expressions  # noqa: F401  fills the table of expressions
 from . import llvm_stmt as _statements  # noqa: F401  fills the table of statements
 from .llvm_loop import stmt
-from .llvm_memory import allocate, finish, local_buffers, stored_buffers
+from .llvm_memory import (
+    finish,
+    slot_parameters,
+    slot_pointers,
+    stored_buffers,
+    unusable,
+)
 from .llvm_text import Builder, Module, value_type
+
+
+class Emitted(NamedTuple):
+    """The text of a module, whether it needs OpenMP, and the bytes of the kernel's workspace."""
+
+    text: str
+    parallel: bool
+    workspace_bytes: int
+
+
+class _Parameter(NamedTuple):
+    """A parameter: its type as in a call, what is known of it, and its name."""
+
+    type: str
+    facts: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.facts} {self.name}"
 
 
 def emit(
@@ -28,8 +54,8 @@ def emit(
     *,
     strict_fp: bool = False,
     kernel: Signature | None = None,
-) -> tuple[str, bool]:
-    """The LLVM module of a lowered function, not optimised, and whether it needs OpenMP.
+) -> Emitted:
+    """The LLVM module of a lowered function, not optimised.
 
     `kernel` is the signature of the kernel that it belongs to where it is a packer.
     """
@@ -40,33 +66,54 @@ def emit(
     arrays = {n: p for n, p in enumerate(func.params) if type(p) is Buffer}
     module.streamed = frozenset(arrays[n] for n in dict(func.annotations).get(STREAM, ()))
     b = Builder(module)
-    parameters = []
+    parameters = list[_Parameter]()
     for number, (p, argument) in enumerate(zip(func.params, signature.arguments, strict=True)):
         operand = f"%a{number}"
         if isinstance(p, Var):
-            parameters.append(_scalar(b, p, operand))
+            parameters.append(_Parameter(_scalar(b, p, operand), "", operand))
             continue
         b.pointers[p] = operand
-        facts = ["ptr noalias captures(none)"]
+        facts = ["noalias captures(none)"]
         if p in module.inputs:
             facts.append("readonly")
         if argument.size:
             facts += [f"nonnull align {argument.itemsize} dereferenceable({argument.span_bytes})"]
-        parameters.append(f"{' '.join(facts)} {operand}")
-    heap = allocate(b, local_buffers(func.body, into_parallel=target.threads == 1))
+        parameters.append(_Parameter("ptr", " ".join(facts), operand))
     stmt(b, func.body)
-    finish(b, heap)
-    main = f"define i32 @{signature.name}({', '.join(parameters)}) #0 {{\n{b.text()}\n}}"
     parts = [
         f'target triple = "{target.triple}"',
         *module.declarations.values(),
         *module.functions,
-        main,
+        *_functions(b, parameters),
         f"attributes #0 = {{ {_attributes(target)} }}",
         "!0 = !{}",
         "!1 = !{i32 1}",
     ]
-    return "\n\n".join(parts) + "\n", module.parallel
+    return Emitted("\n\n".join(parts) + "\n", module.parallel, sum(b.slots))
+
+
+def _functions(b: Builder, parameters: Sequence[_Parameter]) -> list[str]:
+    """The kernel as C calls it. With a workspace it is two functions: the first checks it and calls
+    the other with pointers into it that are known not to alias."""
+    name, declared = b.module.name, ", ".join(map(str, parameters))
+    if not b.slots:
+        finish(b, f"ret i32 {OK}")
+        return [f"define i32 @{name}({declared}) #0 {{\n{b.text()}\n}}"]
+    finish(b, "ret void")
+    inner = ", ".join([*map(str, parameters), *slot_parameters(b.slots)])
+    body = f"define internal void @{name}.body({inner}) noinline #0 {{\n{b.text()}\n}}"
+    entry = Builder(b.module)
+    refused, usable = entry.new_block("refused"), entry.new_block("usable")
+    entry.branch(unusable(entry, "%workspace"), refused, usable)
+    entry.start(refused)
+    entry.block.end = f"ret i32 {UNUSABLE_WORKSPACE}"
+    entry.start(usable)
+    given = [f"{p.type} {p.name}" for p in parameters]
+    given += slot_pointers(entry, b.slots, "%workspace")
+    entry.do(f"call void @{name}.body({', '.join(given)})")
+    entry.block.end = f"ret i32 {OK}"
+    declared = ", ".join([*map(str, parameters), "ptr noalias %workspace"])
+    return [body, f"define i32 @{name}({declared}) #0 {{\n{entry.text()}\n}}"]
 
 
 def optimise(text: str, target: Target, *, thorough: bool = False) -> binding.ModuleRef:
@@ -183,16 +230,16 @@ def llvmlite_version() -> str:
 
 
 def _scalar(b: Builder, p: Var, operand: str) -> str:
-    """A parameter by value: bool as a byte, narrow floats as their bits."""
+    """The type of a parameter by value: bool as a byte, narrow floats as their bits."""
     if dtypes.is_bool(p.dtype):
         b.values[p] = (b.op(f"icmp ne i8 {operand}, 0"), 0)
-        return f"i8 zeroext {operand}"
+        return "i8 zeroext"
     b.values[p] = (operand, 0)
     facts = dtypes.info(p.dtype)
     extension = ""
     if facts.bits < 32:
         extension = " signext" if facts.kind == "int" else " zeroext"
-    return f"{value_type(p.dtype)}{extension} {operand}"
+    return f"{value_type(p.dtype)}{extension}"
 
 
 def _attributes(target: Target) -> str:

@@ -1,33 +1,31 @@
-"""Allocate internal buffers: small ones on the stack, others from the C library."""
+"""Place internal buffers: small ones on the stack, others in the caller's workspace.
+
+A function receives its part of the workspace as *slots*: parameters that LLVM may assume do not
+alias. Buffers with disjoint lifetimes share a slot, so a function has as many slots as it has
+buffers that live at once:
+
+    alloc A: {...; alloc B: ...}; alloc C: ...   ->   slot 0: A, then C; slot 1: B
+
+A parallel loop receives one slot. Each thread has as many bytes of it as its function needs.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from ... import dtypes
 from ...errors import BuildError
-from ...tir.ir import Alloc, Buffer, For, ForKind, Stmt, Store
+from ...runtime.signature import WORKSPACE_ALIGNMENT
+from ...tir.ir import Buffer, Stmt, Store
 from ...tir.visit import nested
 from .llvm_stream import fence
-from .llvm_text import Builder, Level, memory_type, value_type
+from .llvm_text import Builder, memory_type, value_type
 
-ALIGNMENT = 64
 STACK_BUFFER_BYTES = 16 * 1024
 STACK_BYTES = 128 * 1024
 MAX_BYTES = 1 << 46
-
-
-def local_buffers(body: Stmt, *, into_parallel: bool) -> Iterator[Buffer]:
-    """The buffers that `Alloc` statements in `body` make, those of parallel loops if asked for."""
-    pending = [body]
-    while pending:
-        s = pending.pop()
-        if type(s) is Alloc:
-            yield s.buffer
-        if not into_parallel and type(s) is For and s.kind is ForKind.PARALLEL:
-            continue
-        pending.extend(reversed(nested(s)))
 
 
 def stored_buffers(body: Stmt) -> set[Buffer]:
@@ -53,51 +51,65 @@ def nbytes(buffer: Buffer) -> int:
     return size
 
 
-def allocate(b: Builder, buffers: Iterable[Buffer]) -> list[str]:
-    """Give memory to `buffers`, at the start of a function; fail if there is none.
-
-    Returns the pointers that have to be freed in any case, those that are null included. Index
-    values are computed after this.
-    """
-    stack, heap = 0, list[str]()
-    for buffer in dict.fromkeys(buffers):
-        size = nbytes(buffer)
-        if buffer.scope == "register":
-            lanes = size // dtypes.nbytes(buffer.dtype)
-            whole = value_type(dtypes.vector(buffer.dtype, lanes))
-            b.pointers[buffer] = b.alloca(whole, 1, ALIGNMENT)
-        elif size <= STACK_BUFFER_BYTES and stack + size <= STACK_BYTES:
-            stack += size
-            count = max(size // dtypes.nbytes(buffer.dtype), 1)
-            b.pointers[buffer] = b.alloca(memory_type(buffer.dtype), count, ALIGNMENT)
-        else:
-            size = -(-size // ALIGNMENT) * ALIGNMENT
-            pointer = b.op(f"call noalias ptr @aligned_alloc(i64 {ALIGNMENT}, i64 {size})")
-            b.pointers[buffer] = pointer
-            heap.append(pointer)
-    if heap:
-        b.module.declare("aligned_alloc", "declare noalias ptr @aligned_alloc(i64 allocalign, i64)")
-        b.module.declare("free", "declare void @free(ptr captures(none))")
-        missing = [b.op(f"icmp eq ptr {pointer}, null") for pointer in heap]
-        refused = missing[0]
-        for other in missing[1:]:
-            refused = b.op(f"or i1 {refused}, {other}")
-        allocated = b.new_block("allocated")
-        b.branch(refused, b.failed, allocated)
-        b.start(allocated)
-        b.levels[0] = Level(allocated)
-    return heap
+def allocate(b: Builder, buffer: Buffer) -> bool:
+    """Give memory to a buffer. Returns whether that is a slot, to be released after its scope."""
+    if buffer in b.stacked:
+        b.pointers[buffer] = b.stacked[buffer]
+        return False
+    size = nbytes(buffer)
+    on_stack = size <= STACK_BUFFER_BYTES and b.stack_bytes + size <= STACK_BYTES
+    if not on_stack and buffer.scope != "register":
+        b.pointers[buffer] = take_slot(b, size)
+        return True
+    count = max(size // dtypes.nbytes(buffer.dtype), 1)
+    if buffer.scope == "register":
+        kind, count = value_type(dtypes.vector(buffer.dtype, count)), 1
+    else:
+        kind = memory_type(buffer.dtype)
+        b.stack_bytes += size
+    b.pointers[buffer] = b.stacked[buffer] = b.alloca(kind, count, WORKSPACE_ALIGNMENT)
+    return False
 
 
-def finish(b: Builder, heap: list[str]) -> None:
-    """Free what `allocate` took and return the status."""
+def take_slot(b: Builder, size: int) -> str:
+    """A pointer to `size` bytes of the workspace, which are nobody else's until `release_slot`."""
+    number = b.slots_in_use
+    if number == len(b.slots):
+        b.slots.append(0)
+    whole = -(-size // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
+    b.slots[number] = max(b.slots[number], whole)
+    b.slots_in_use += 1
+    return f"%slot{number}"
+
+
+def release_slot(b: Builder) -> None:
+    """End the use of the slot that was taken last."""
+    b.slots_in_use -= 1
+
+
+def slot_parameters(slots: Sequence[int]) -> Iterator[str]:
+    """The parameters of a function that uses slots of these sizes."""
+    for number, size in enumerate(slots):
+        facts = f"noalias nonnull align {WORKSPACE_ALIGNMENT} dereferenceable({size})"
+        yield f"ptr {facts} %slot{number}"
+
+
+def slot_pointers(b: Builder, slots: Sequence[int], start: str) -> Iterator[str]:
+    """The arguments for these parameters: the slots lie one behind the other, from `start` on."""
+    for end, size in zip(accumulate(slots), slots, strict=True):
+        yield f"ptr {b.op(f'getelementptr i8, ptr {start}, i64 {end - size}')}"
+
+
+def unusable(b: Builder, workspace: str) -> str:
+    """Whether a workspace is null or not aligned."""
+    address = b.op(f"ptrtoint ptr {workspace} to i64")
+    low = b.op(f"and i64 {address}, {WORKSPACE_ALIGNMENT - 1}")
+    misaligned = b.op(f"icmp ne i64 {low}, 0")
+    return b.op(f"or i1 {misaligned}, {b.op(f'icmp eq i64 {address}, 0')}")
+
+
+def finish(b: Builder, end: str) -> None:
+    """End a function with the terminator `end`."""
     if b.streams:
         fence(b)
-    for pointer in heap:
-        b.do(f"call void @free(ptr {pointer})")
-    b.block.end = "ret i32 0"
-    if b.may_fail:
-        b.start(b.failed)
-        for pointer in heap:
-            b.do(f"call void @free(ptr {pointer})")
-        b.block.end = "ret i32 1"
+    b.block.end = end

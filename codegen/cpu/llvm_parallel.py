@@ -2,7 +2,8 @@
 
 The caller stores what the body needs in a context on its stack and calls `GOMP_parallel`. Each
 thread runs `.region`, which calls `.body` with pointers that are known not to alias. A parallel
-loop inside a parallel loop is serial.
+loop inside a parallel loop is serial. If the body has buffers that do not fit on the stack, the
+context has memory for all threads, of which thread 1 takes the second part.
 
 Each thread has a contiguous share of the iterations and takes a few at a time. A thread that has
 finished its share takes iterations from the next one's. A slow or preempted processor therefore
@@ -11,16 +12,18 @@ loop, as with static scheduling.
 
 The object file has a variable, a pointer to an integer, that the loader may set
 (`runtime.openmp.connect`). If the integer is not 0, the process has no thread team: the caller
-runs `.region` itself, without OpenMP's runtime, as the only thread.
+runs `.body` itself as the only thread, without OpenMP's runtime.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from ...errors import BuildError
 from ...tir.ir import Buffer, For, Var
 from ...tir.visit import distinct
 from .llvm_loop import loop
-from .llvm_memory import allocate, finish, local_buffers
+from .llvm_memory import finish, release_slot, slot_parameters, slot_pointers, take_slot
 from .llvm_text import Builder, value_type
 
 _CHUNKS = 8
@@ -39,35 +42,34 @@ def parallel(b: Builder, s: For) -> None:
     name = f"{b.module.name}.parallel{len(b.module.functions)}"
     types = [*["ptr"] * len(buffers), *(value_type(v.dtype) for v in variables)]
     threads = min(b.module.target.threads, s.extent)
-    context_type = f"{{ {', '.join(['i32', 'ptr', *types])} }}"
-    body, may_fail = _body(b, s, name, buffers, variables, max(1, s.extent // (threads * _CHUNKS)))
-    b.module.functions += [body, _region(b, name, context_type, types)]
+    body, slots = _body(b, s, name, buffers, variables, max(1, s.extent // (threads * _CHUNKS)))
+    b.module.functions += [body, _region(b, name, types, slots)]
     b.module.parallel = True
 
-    context = b.alloca(context_type, 1, 8)
     counters = b.alloca("i8", threads * _LINE, _LINE)
     for number in range(threads):
         b.do(f"store i64 0, ptr {b.op(f'getelementptr i8, ptr {counters}, i64 {number * _LINE}')}")
     captured = [*(b.pointers[x] for x in buffers), *(b.values[v][0] for v in variables)]
-    fields = zip(["i32", "ptr", *types], ["0", counters, *captured], strict=True)
-    for number, (t, operand) in enumerate(fields):
-        b.do(f"store {t} {operand}, ptr {_field(b, context_type, context, number)}")
+    workspace = [take_slot(b, threads * sum(slots))] if slots else []
     b.module.declare("GOMP_parallel", "declare void @GOMP_parallel(ptr, ptr, i32, i32)")
     team, alone = b.new_block("team"), b.new_block("alone")
     going_on = b.new_block("joined")  # knows nothing of what memory held before
     b.branch(b.op(f"icmp eq i32 {_refused(b)}, 0"), team, alone)
+
     b.start(team)
+    fields = _fields(types, slots)
+    context = b.alloca(_struct(fields), 1, 8)
+    for number, operand in enumerate([counters, *captured, *workspace]):
+        b.do(f"store {fields[number]} {operand}, ptr {_field(b, fields, context, number)}")
     b.do(f"call void @GOMP_parallel(ptr @{name}.region, ptr {context}, i32 {threads}, i32 0)")
     b.jump(going_on)
+
     b.start(alone)
-    b.do(f"call void @{name}.region(ptr {context})")
+    _call(b, name, counters, ("0", "1"), _typed(types, captured), slots, workspace)
     b.jump(going_on)
     b.start(going_on)
-    if may_fail:
-        status = b.op(f"load i32, ptr {context}")
-        succeeded = b.new_block("succeeded")
-        b.branch(b.op(f"icmp ne i32 {status}, 0"), b.failed, succeeded)
-        b.start(succeeded)
+    if slots:
+        release_slot(b)
 
 
 def _refused(b: Builder) -> str:
@@ -90,8 +92,8 @@ def _captured(b: Builder, s: For) -> tuple[list[Buffer], list[Var]]:
 
 def _body(
     b: Builder, s: For, name: str, buffers: list[Buffer], variables: list[Var], portion: int
-) -> tuple[str, bool]:
-    """The function of thread `number` of `count`, and whether it may run out of memory."""
+) -> tuple[str, list[int]]:
+    """The function of thread `number` of `count`, and the slots of the workspace that it takes."""
     inner = Builder(b.module, in_parallel=True)
     parameters = ["ptr %counters", "i64 %number", "i64 %count"]
     for number, buffer in enumerate(buffers):
@@ -101,11 +103,11 @@ def _body(
     for number, v in enumerate(variables):
         parameters.append(f"{value_type(v.dtype)} %x{number}")
         inner.values[v] = (f"%x{number}", 0)
-    heap = allocate(inner, local_buffers(s.body, into_parallel=True))
     _iterations(inner, s, portion)
-    finish(inner, heap)
-    head = f"define internal i32 @{name}.body({', '.join(parameters)}) noinline #0"
-    return f"{head} {{\n{inner.text()}\n}}", inner.may_fail
+    finish(inner, "ret void")
+    parameters += slot_parameters(inner.slots)
+    head = f"define internal void @{name}.body({', '.join(parameters)}) noinline #0"
+    return f"{head} {{\n{inner.text()}\n}}", inner.slots
 
 
 def _iterations(b: Builder, s: For, portion: int) -> None:
@@ -148,28 +150,55 @@ def _iterations(b: Builder, s: For, portion: int) -> None:
     b.start(joined)
 
 
-def _region(b: Builder, name: str, context_type: str, types: list[str]) -> str:
+def _region(b: Builder, name: str, types: Sequence[str], slots: Sequence[int]) -> str:
     """The function that each thread runs."""
     for function in ("omp_get_thread_num", "omp_get_num_threads"):
         b.module.declare(function, f"declare i32 @{function}()")
     r = Builder(b.module, in_parallel=True)
     number = r.op(f"sext i32 {r.op('call i32 @omp_get_thread_num()')} to i64")
     count = r.op(f"sext i32 {r.op('call i32 @omp_get_num_threads()')} to i64")
-    counters = r.op(f"load ptr, ptr {_field(r, context_type, '%context', 1)}")
-    arguments = [f"ptr {counters}", f"i64 {number}", f"i64 {count}"]
-    for place, t in enumerate(types, 2):
-        where = _field(r, context_type, "%context", place)
-        arguments.append(f"{t} {r.op(f'load {t}, ptr {where}')}")
-    status = r.op(f"call i32 @{name}.body({', '.join(arguments)})")
-    failed, done = r.new_block("failed"), r.new_block("done")
-    r.branch(r.op(f"icmp ne i32 {status}, 0"), failed, done)
-    r.start(failed)
-    r.do(f"store atomic i32 {status}, ptr %context monotonic, align 4")
-    r.jump(done)
-    r.start(done)
+    fields = _fields(types, slots)
+    counters, *rest = [
+        r.op(f"load {t}, ptr {_field(r, fields, '%context', place)}")
+        for place, t in enumerate(fields)
+    ]
+    captured, workspace = rest[: len(types)], rest[len(types) :]
+    if slots:
+        before = r.op(f"mul i64 {number}, {sum(slots)}")
+        workspace = [r.op(f"getelementptr i8, ptr {workspace[0]}, i64 {before}")]
+    _call(r, name, counters, (number, count), _typed(types, captured), slots, workspace)
     r.block.end = "ret void"
     return f"define internal void @{name}.region(ptr %context) #0 {{\n{r.text()}\n}}"
 
 
-def _field(b: Builder, context_type: str, context: str, number: int) -> str:
-    return b.op(f"getelementptr {context_type}, ptr {context}, i32 0, i32 {number}")
+def _call(
+    b: Builder,
+    name: str,
+    counters: str,
+    thread: tuple[str, str],
+    captured: Sequence[str],
+    slots: Sequence[int],
+    workspace: Sequence[str],
+) -> None:
+    """Call the body as thread `number` of `count`, which has the workspace for itself if any."""
+    arguments = [f"ptr {counters}", *(f"i64 {n}" for n in thread), *captured]
+    for start in workspace:
+        arguments += slot_pointers(b, slots, start)
+    b.do(f"call void @{name}.body({', '.join(arguments)})")
+
+
+def _typed(types: Sequence[str], operands: Sequence[str]) -> list[str]:
+    return [f"{t} {operand}" for t, operand in zip(types, operands, strict=True)]
+
+
+def _fields(types: Sequence[str], slots: Sequence[int]) -> list[str]:
+    """The types in a context: the counters, what the body needs from outside, the workspace."""
+    return ["ptr", *types, *(["ptr"] if slots else [])]
+
+
+def _struct(fields: Sequence[str]) -> str:
+    return f"{{ {', '.join(fields)} }}"
+
+
+def _field(b: Builder, fields: Sequence[str], context: str, number: int) -> str:
+    return b.op(f"getelementptr {_struct(fields)}, ptr {context}, i32 0, i32 {number}")

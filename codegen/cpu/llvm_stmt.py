@@ -12,6 +12,7 @@ from .llvm_index import HERE, index, value
 from .llvm_load import prefetch, store
 from .llvm_loop import STMT, loop, stmt
 from .llvm_matmul import store_rows
+from .llvm_memory import allocate, release_slot
 from .llvm_parallel import parallel
 from .llvm_text import Builder
 
@@ -45,9 +46,10 @@ def _let(b: Builder, s: Let) -> None:
 
 
 def _alloc(b: Builder, s: Alloc) -> None:
-    if s.buffer not in b.pointers:
-        raise BuildError("the internal buffer {0} has no memory", s.buffer.name)
+    in_slot = allocate(b, s.buffer)
     stmt(b, s.body)
+    if in_slot:
+        release_slot(b)
 
 
 def _store(b: Builder, s: Store) -> None:

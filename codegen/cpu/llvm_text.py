@@ -149,7 +149,9 @@ class Module:
 class Builder:
     """One function in the making: its blocks, the block that is appended to, and open loops.
 
-    `tiles` are the buffers in registers that a unit for matrices adds to.
+    `tiles` are the buffers in registers that a unit for matrices adds to. `slots` are the bytes of
+    the parts of the workspace that it takes, `slots_in_use` how many are taken at this point;
+    `stacked` the buffers on its stack, of `stack_bytes`.
     """
 
     def __init__(self, module: Module, *, in_parallel: bool = False) -> None:
@@ -158,11 +160,14 @@ class Builder:
         self.streams = False
         self.blocks: list[BasicBlock] = []
         self.levels: list[Level] = []
-        self._failed: BasicBlock | None = None
         self._stack: list[str] = []
         self.values: dict[Var, tuple[str, int]] = {}
         self.pointers: dict[Buffer, str] = {}
         self.tiles: set[Buffer] = set()
+        self.slots: list[int] = []
+        self.slots_in_use = 0
+        self.stacked: dict[Buffer, str] = {}
+        self.stack_bytes = 0
         self._count = 0
         self.block = self.start(self.new_block("entry"))
         self.levels.append(Level(self.block))
@@ -171,17 +176,6 @@ class Builder:
     def depth(self) -> int:
         """The number of loops that are open."""
         return len(self.levels) - 1
-
-    @property
-    def failed(self) -> BasicBlock:
-        """Where to jump when memory runs out."""
-        if self._failed is None:
-            self._failed = self.new_block("failed")
-        return self._failed
-
-    @property
-    def may_fail(self) -> bool:
-        return self._failed is not None
 
     def value_of(self, var: Var) -> tuple[str, int]:
         """The operand that holds a variable, and the depth of the loop that it changes in."""

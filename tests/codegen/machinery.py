@@ -10,6 +10,7 @@ from tilewright import dtypes
 from tilewright.codegen.build import Compiled, compile_func, to_module
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
+from tilewright.runtime.signature import WORKSPACE_ALIGNMENT
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Buffer, Func, Var
 
@@ -59,14 +60,26 @@ def runnable(func: Func, compiled: Compiled, *, strict_fp: bool = False) -> Comp
 
 
 def run(compiled: Compiled, arguments: list[Any]) -> list[Any]:
-    """The arguments after a call; outputs lie between margins that must not change."""
+    """The arguments after a call; they and the workspace lie between margins that must not change.
+
+    The workspace holds what makes numbers that are read before they are written show.
+    """
     guarded = [guard(a) if isinstance(a, np.ndarray) else (a, None) for a in arguments]
-    to_module(compiled)(*(a for a, _ in guarded))
-    for _, margins in guarded:
+    workspace, around = guarded_workspace(compiled.signature.workspace_bytes)
+    to_module(compiled)(*(a for a, _ in guarded), workspace=workspace)
+    for _, margins in [*guarded, (workspace, around)]:
         if margins is not None:
             assert (margins[:MARGIN] == 0xA5).all(), "written before the start"
             assert (margins[-MARGIN:] == 0xA5).all(), "written behind the end"
     return [a for a, _ in guarded]
+
+
+def guarded_workspace(size: int) -> tuple[Array, Array]:
+    """A workspace of that size with margins around it, and the bytes of all of it."""
+    space = np.full(size + 2 * MARGIN + WORKSPACE_ALIGNMENT, 0xA5, np.uint8)
+    start = -space.ctypes.data % WORKSPACE_ALIGNMENT
+    space = space[start : start + size + 2 * MARGIN]
+    return space[MARGIN:-MARGIN], space
 
 
 def guard(a: Array) -> tuple[Array, Array | None]:

@@ -109,7 +109,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "emptied": lambda content: b"",
     "cut in the middle": lambda content: content[: len(content) // 2],
     "one byte short": lambda content: content[:-1],
-    "another version": lambda content: content.replace(b"kernel 2", b"kernel 9", 1),
+    "another version": lambda content: content.replace(b"kernel 3", b"kernel 9", 1),
     "a digit in the digest": lambda content: content[:25] + bytes([content[25] ^ 1]) + content[26:],
     "a bit in the lengths": lambda content: content[:54] + bytes([content[54] ^ 8]) + content[55:],
     "a bit of the code": lambda content: content[:-9] + bytes([content[-9] ^ 64]) + content[-8:],

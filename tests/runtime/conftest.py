@@ -16,10 +16,12 @@ from tilewright.target import Target
 class Probe:
     """A module around a kernel that notes the values it is called with and returns `status`."""
 
-    def __init__(self, *arguments: Argument, trust_indices: bool = False) -> None:
+    def __init__(
+        self, *arguments: Argument, trust_indices: bool = False, workspace_bytes: int = 0
+    ) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.status = 0
-        signature = Signature("probe", arguments)
+        signature = Signature("probe", arguments, workspace_bytes)
         self.function = ctypes.CFUNCTYPE(ctypes.c_int32, *ctypes_parameters(signature))(self.kernel)
         address = ctypes.cast(self.function, ctypes.c_void_p).value
         assert address is not None

@@ -149,8 +149,10 @@ def argument(**changes: Any) -> dict[str, Any]:
     return {**SIGNATURE.arguments[0].to_json(), **changes}
 
 
-def sign(*arguments: dict[str, Any], name: str = "ilogb") -> dict[str, Any]:
-    return {"name": name, "arguments": list(arguments)}
+def sign(
+    *arguments: dict[str, Any], name: str = "ilogb", workspace_bytes: int | None = 0
+) -> dict[str, Any]:
+    return {"name": name, "arguments": list(arguments), "workspace_bytes": workspace_bytes}
 
 
 def for_an_unknown_processor(path: Path) -> None:
@@ -177,11 +179,12 @@ DAMAGE: list[tuple[Callable[[Path], object], str]] = [
     (lambda p: manifest_path(p).write_text("[]"), "expected a manifest as a JSON object"),
     (lambda p: manifest_path(p).write_text(" " * (2 << 20)), "more than 1048576 bytes"),
     (lambda p: os.truncate(manifest_path(p), 1 << 40), "more than 1048576 bytes"),
-    (lambda p: edit(p, format=4), "format version 4 is newer than 3"),
-    (lambda p: edit(p, format=2), "format version 2 is not supported any more, expected 3"),
+    (lambda p: edit(p, format=5), "format version 5 is newer than 4"),
+    (lambda p: edit(p, format=3), "format version 3 is not supported any more, expected 4"),
     (lambda p: edit(p, format=nested()), "expected a version of its format, found "),
-    (lambda p: edit(p, abi=7), "abi version 7 is newer than 1"),
-    (lambda p: edit(p, abi=10**4000), "abi version 1000.* is newer than 1"),
+    (lambda p: edit(p, abi=7), "abi version 7 is newer than 2"),
+    (lambda p: edit(p, abi=10**4000), "abi version 1000.* is newer than 2"),
+    (lambda p: edit(p, abi=1), "abi version 1 is not supported any more, expected 2"),
     (lambda p: edit(p, abi="1"), "expected a version of its abi, found '1'"),
     (lambda p: edit(p, abi=True), "expected a version of its abi, found True"),
     (lambda p: edit(p, abi=0), "expected a version of its abi, found 0"),
@@ -199,6 +202,12 @@ DAMAGE: list[tuple[Callable[[Path], object], str]] = [
     (lambda p: edit(p, origin=nested()), "origin: expected dict, found"),
     (lambda p: edit(p, toolchain={"llvm": nested()}), "llvm: expected str, found"),
     (lambda p: edit(p, signature=sign()), "does not carry the description"),
+    (lambda p: edit(p, signature=sign(argument(), workspace_bytes=64)), "does not carry the desc"),
+    (
+        lambda p: edit(p, signature=sign(argument(), workspace_bytes=63)),
+        "expected a multiple of 64",
+    ),
+    (lambda p: edit(p, signature=sign(argument(), workspace_bytes=None)), "expected a multiple of"),
     (lambda p: edit(p, signature=sign(argument(**TENSOR))), "does not carry the description"),
     (lambda p: edit(p, signature=sign(argument(dtype="int64"))), "does not carry the description"),
     (lambda p: edit(p, signature=sign(argument(), name="logb")), "does not carry the description"),
@@ -260,6 +269,7 @@ FIELDS = Signature(
         replace(CONSTANT, shape=(6,), packing=Packing("logb", CONSTANT, "BA")),
         Argument("out", "float32", (5,), role="out"),
     ),
+    workspace_bytes=192,
 )
 
 
@@ -549,7 +559,7 @@ extern "C" {
  * s: in scalar int32
  * c: out tensor float32[2][3]
  *
- * Returns 0, or 1 if an internal buffer could not be allocated.
+ * Returns 0.
  * Outputs must not overlap with any other argument. Calls are thread-safe.
  */
 int32_t add(const float *a, int32_t s, float *c);

@@ -32,9 +32,11 @@ SIGNATURE = Signature(
     ),
 )
 OPERAND = Argument("W", "float32", (3, 2), constant=True)
-PACKING = Packing("f_pack_W", OPERAND, "BA")
+PACKING = Packing("f_pack_W", OPERAND, "BA", 192)
 PACKED = Signature(
-    "f", (Argument("W", "bfloat16", (2, 3), constant=True, packing=PACKING), Argument("x", "int8"))
+    "f",
+    (Argument("W", "bfloat16", (2, 3), constant=True, packing=PACKING), Argument("x", "int8")),
+    128,
 )
 
 
@@ -46,10 +48,15 @@ def test_json_round_trip(signature: Signature) -> None:
 
 def test_what_packs_an_operand_is_a_function_too() -> None:
     (packer,) = PACKED.packers
-    assert packer.c_declaration() == "int32_t f_pack_W(const float *W, uint16_t *W_packed)"
+    assert packer.c_declaration() == (
+        "int32_t f_pack_W(const float *W, uint16_t *W_packed, void *workspace)"
+    )
     assert packer.arguments[0] == OPERAND
     assert packer.arguments[1].shape == (2, 3)
     assert PACKED.symbols == ("f", "f_pack_W")
+    assert PACKED.workspaces == (128, 192)
+    assert PACKED.with_workspaces([0, 64]).workspaces == (0, 64)
+    assert PACKED.with_workspaces([0, 0]).with_workspaces([128, 192]) == PACKED
 
 
 def test_c_prototype() -> None:
@@ -63,6 +70,11 @@ def test_c_prototype() -> None:
         "int8_t argument4)"
     )
     assert Signature("nothing", ()).c_declaration() == "int32_t nothing(void)"
+    assert Signature("large", (), 64).c_declaration() == "int32_t large(void *workspace)"
+    taken = (Argument("workspace", "int8", kind="scalar"),)
+    assert Signature("f", taken, 64).c_declaration() == (
+        "int32_t f(int8_t workspace, void *workspace_)"
+    )
 
 
 def test_every_dtype_has_a_c_type() -> None:
@@ -81,6 +93,10 @@ def test_spans() -> None:
 
 def argument(**changes: Any) -> dict[str, Any]:
     return {**Argument("a", "float32", (2,)).to_json(), **changes}
+
+
+def function(*arguments: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {"name": "f", "arguments": list(arguments), "workspace_bytes": 0, **changes}
 
 
 @pytest.mark.parametrize(
@@ -118,7 +134,7 @@ def argument(**changes: Any) -> dict[str, Any]:
 )
 def test_malformed_arguments_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ArtifactError, match=message):
-        Signature.from_json({"name": "f", "arguments": [argument(**changes)]})
+        Signature.from_json(function(argument(**changes)))
 
 
 @pytest.mark.parametrize("key", Argument("a", "float32", (2,)).to_json())
@@ -128,23 +144,26 @@ def test_any_field_that_is_nested_deeply_is_refused(key: str) -> None:
     for _ in range(depth):
         nested = [nested]
     with pytest.raises(ArtifactError) as caught:
-        Signature.from_json({"name": "f", "arguments": [argument(**{key: nested})]})
+        Signature.from_json(function(argument(**{key: nested})))
     assert len(str(caught.value)) < 500
 
 
 def test_the_largest_tensor_is_accepted() -> None:
     largest = {"dtype": "int8", "shape": [2**62, 1], "strides": [2, 1]}
-    data = {"name": "f", "arguments": [argument(**largest)]}
-    assert Signature.from_json(data).arguments[0].span_bytes == 2**63 - 1
+    found = Signature.from_json(function(argument(**largest)))
+    assert found.arguments[0].span_bytes == 2**63 - 1
 
 
 def test_a_signature_has_as_many_arguments_as_a_call() -> None:
     arguments = [argument(name=f"a{n}") for n in range(MAX_ARGUMENTS + 1)]
-    most = Signature.from_json({"name": "f", "arguments": arguments[:-1]})
+    most = Signature.from_json(function(*arguments[:-1]))
     make_binder(most)
     ctypes.CFUNCTYPE(ctypes.c_int32, *ctypes_parameters(most))
     with pytest.raises(ArtifactError, match="f has 1025 arguments, and a call takes at most 1024"):
-        Signature.from_json({"name": "f", "arguments": arguments})
+        Signature.from_json(function(*arguments))
+    assert Signature.from_json(function(*arguments[:-2], workspace_bytes=64)).workspace_bytes == 64
+    with pytest.raises(ArtifactError, match="f has 1025 arguments, its workspace included"):
+        Signature.from_json(function(*arguments[:-1], workspace_bytes=64))
 
 
 def test_a_function_is_named_once() -> None:
@@ -159,6 +178,8 @@ def test_a_function_is_named_once() -> None:
     [
         ({"packer": "f g"}, "'f g' is not the name of a C function"),
         ({"layout": 3}, "layout: expected a text"),
+        ({"workspace_bytes": None}, "workspace_bytes: expected a multiple of 64 up to .* None"),
+        ({"workspace_bytes": 100}, "workspace_bytes: expected a multiple of 64 up to .* 100"),
         ({"operand": None}, "expected an argument as a JSON object"),
         ({"operand": argument()}, "argument W is packed of a"),
         ({"operand": argument(name="W", role="out")}, "what is packed is a tensor, read only"),
@@ -178,9 +199,16 @@ def test_malformed_packings_are_refused(changes: dict[str, Any], message: str) -
         [],
         {},
         {"name": "f"},
-        {"name": "f g", "arguments": []},
-        {"name": "int", "arguments": []},
-        {"arguments": [], "name": 1},
+        {"name": "f", "workspace_bytes": 0},
+        {"name": "f", "arguments": []},
+        function(name="f g"),
+        function(name="int"),
+        function(name=1),
+        function(workspace_bytes=True),
+        function(workspace_bytes=64.0),
+        function(workspace_bytes=-64),
+        function(workspace_bytes=96),
+        function(workspace_bytes=2**63),
     ],
 )
 def test_malformed_signatures_are_refused(data: object) -> None:

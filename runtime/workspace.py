@@ -1,0 +1,122 @@
+"""Workspaces: the memory that kernels with large internal buffers take from their caller.
+
+A `Module` that is called without one takes it from a pool of the process and gives it back after
+the call. A call has its workspace for itself, so there are as many as calls that ran at the same
+time; each is as large as the largest that was asked of it. The next kernel finds the same memory
+again, which needs no page faults and may still be in the caches. The pool goes with the last
+module that needs one.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, OutOfMemoryError
+from .arguments import array_view, byte_strides
+from .dlpack import View
+from .signature import WORKSPACE_ALIGNMENT, Signature, compact_strides
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Binder = Callable[[Any, Sequence[Any], list[Any]], int]
+
+
+class Pool(list[Bytes]):
+    """Workspaces that no call has now, the one that was used last at the end.
+
+    `pop` and `append` are atomic: threads need no lock, and the call glue does the same to the list
+    in machine code. Items are compact arrays of bytes, aligned as a workspace is.
+    """
+
+    def take(self, signature: Signature) -> Bytes:
+        """A workspace for a call of the kernel, to be given back by `append`.
+
+        Raises `OutOfMemoryError` where there is no memory.
+        """
+        try:
+            found = self.pop()
+        except IndexError:
+            found = None
+        if found is not None and found.size >= signature.workspace_bytes:
+            return found
+        del found  # too small: what it takes is free for the new one
+        try:
+            return aligned_bytes(signature.workspace_bytes)
+        except MemoryError as error:
+            raise OutOfMemoryError(
+                "{0}: no memory for its workspace of {1} bytes",
+                signature.name,
+                signature.workspace_bytes,
+                hint="free some memory, or build with a schedule that caches less",
+            ) from error
+
+
+_pools: weakref.WeakValueDictionary[str, Pool] = weakref.WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def shared_pool() -> Pool:
+    """The pool of this process, which lives as long as somebody holds it."""
+    with _lock:
+        return _pools.setdefault("shared", Pool())
+
+
+def aligned_bytes(size: int) -> Bytes:
+    """New memory, not initialised, at an address that any vector may be loaded from."""
+    memory = np.empty(size + WORKSPACE_ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % WORKSPACE_ALIGNMENT
+    return memory[start : start + size]
+
+
+def workspace_binder(signature: Signature) -> Binder:
+    """A function from a caller's workspace, and the values for the kernel, to its address.
+
+    What has to be held while the kernel runs is added to a list. Raises `ArgumentError` where it is
+    no compact array of bytes that may be written, too small or not aligned, and where it overlaps
+    with an argument.
+    """
+    needed = signature.workspace_bytes
+    tensors = [(i, a) for i, a in enumerate(signature.arguments) if a.kind == "tensor" and a.size]
+    hint = f"take {needed} bytes at an address that is a multiple of {WORKSPACE_ALIGNMENT}"
+
+    def bind(workspace: Any, values: Sequence[Any], owners: list[Any]) -> int:
+        view = array_view(workspace, "workspace")
+        if view.dtype != "uint8":
+            raise _error("bytes (dtype uint8)", f"dtype {view.dtype}", "pass .view(numpy.uint8)")
+        if not _is_compact(view):
+            raise _error("a compact array", f"strides of {byte_strides(view)} bytes", hint)
+        if view.read_only:
+            raise _error("memory to write to", "a read-only array", hint)
+        found = math.prod(view.shape)
+        if found < needed:
+            raise _error(f"at least {needed} bytes for {signature.name}", f"{found}", hint)
+        pointer = view.pointer
+        if needed and pointer % WORKSPACE_ALIGNMENT:
+            multiple = f"an address that is a multiple of {WORKSPACE_ALIGNMENT}"
+            raise _error(multiple, f"{pointer:#x}", hint)
+        for i, argument in tensors:
+            if values[i] < pointer + needed and pointer < values[i] + argument.span_bytes:
+                raise ArgumentError(
+                    "workspace: its memory overlaps with argument {0}",
+                    argument.name,
+                    hint="give a call a workspace of its own: it is overwritten",
+                )
+        owners.append(view.owner)
+        return pointer
+
+    return bind
+
+
+def _error(expected: str, found: str, hint: str) -> ArgumentError:
+    return ArgumentError("workspace: expected {0}, found {1}", expected, found, hint=hint)
+
+
+def _is_compact(view: View) -> bool:
+    compact = compact_strides(view.shape)
+    steps = zip(view.shape, byte_strides(view), compact, strict=True)
+    return 0 in view.shape or all(n == 1 or step == wanted for n, step, wanted in steps)
