@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .target import Target
     from .tir import language as T
     from .tir import te
-    from .tir.intrinsics import register_intrin
+    from .tir.instruction_set import register_intrin
     from .tir.ir import Func
     from .tir.script import script
     from .tuning_db import TuningDatabase
@@ -100,7 +100,7 @@ _HOMES = {
     "load": ".runtime",
     "primitive": ".schedule.primitive",
     "require": ".schedule.require",
-    "register_intrin": ".tir.intrinsics",
+    "register_intrin": ".tir.instruction_set",
     "script": ".tir.script",
     "Draft": ".autotune.rules.draft",
     "sketch_rule": ".autotune.rules.user_rules",

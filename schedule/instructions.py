@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ..tir.instruction import KEY, Mismatch, Operand, TensorIntrin, accesses, match, offsets
-from ..tir.intrinsics import find_intrin
+from ..tir.instruction import KEY, Instruction
+from ..tir.instruction_match import Mismatch, Operand, accesses, match, offsets
+from ..tir.instruction_set import find_instruction
 from ..tir.ir import Block, Buffer, Dim, ForKind, Func, product
 from .blocks import loop_ranges
 from .find import blocks_in, loops_above
@@ -25,19 +26,19 @@ def require_instructions(fn: Func) -> None:
     for block in blocks_in(fn.body):
         name = instruction_of(block) if block.annotations else None
         if name is not None:
-            intrin = require_some(
-                find_intrin(name), "there is no instruction {0!r}", name, at=block.label
+            instruction = require_some(
+                find_instruction(name), "there is no instruction {0!r}", name, at=block.label
             )
-            operands_of(fn, block, intrin)
+            operands_of(fn, block, instruction)
 
 
-def operands_of(fn: Func, block: Block, intrin: TensorIntrin) -> dict[Buffer, Operand]:
-    """What `block` uses for the buffers of `intrin`; required to be all that it computes."""
+def operands_of(fn: Func, block: Block, instruction: Instruction) -> dict[Buffer, Operand]:
+    """What `block` uses for the buffers of `instruction`; required to be all that it computes."""
     require(
         block.init is None,
         "block {0} has an init, which instruction {1} does not do",
         block.label.name,
-        intrin.name,
+        instruction.name,
         at=block.label,
         hint="use decompose_reduction before tensorize",
     )
@@ -46,14 +47,14 @@ def operands_of(fn: Func, block: Block, intrin: TensorIntrin) -> dict[Buffer, Op
             loop.kind is not ForKind.VECTOR,
             "block {0} runs as instruction {1}, which cannot be in the vectorized loop {2}",
             block.label.name,
-            intrin.name,
+            instruction.name,
             loop.var.name,
             at=loop.var,
         )
     ranges = loop_ranges(())
     for i in block.iters:
         ranges[i.var] = (0, i.extent - 1)
-    found = match(block.body, intrin, ranges)
+    found = match(block.body, instruction, ranges)
     if isinstance(found, Mismatch):
         reason, arguments = found
         shifted = reason.replace("{1}", "{3}").replace("{0}", "{2}")
@@ -61,7 +62,7 @@ def operands_of(fn: Func, block: Block, intrin: TensorIntrin) -> dict[Buffer, Op
             False,
             "block {0} is not what instruction {1} computes: " + shifted,
             block.label.name,
-            intrin.name,
+            instruction.name,
             *arguments,
             at=block.label,
         )
@@ -71,15 +72,17 @@ def operands_of(fn: Func, block: Block, intrin: TensorIntrin) -> dict[Buffer, Op
             operand.buffer.swizzle is None,
             "the layout of {0}, of which instruction {1} takes elements, is swizzled",
             operand.buffer.name,
-            intrin.name,
+            instruction.name,
             at=block.label,
         )
     return dict(found)
 
 
-def require_contiguous(block: Block, intrin: TensorIntrin, found: dict[Buffer, Operand]) -> None:
+def require_contiguous(
+    block: Block, instruction: Instruction, found: dict[Buffer, Operand]
+) -> None:
     """Require that each vector of the implementation is one run of elements in memory."""
-    for param, which in accesses(intrin):
+    for param, which in accesses(instruction):
         operand = found[param]
         strides = _strides(operand.buffer)
         steps: list[int] = []
@@ -92,7 +95,7 @@ def require_contiguous(block: Block, intrin: TensorIntrin, found: dict[Buffer, O
                 "it is not known how far apart elements of {0} are that instruction {1} takes "
                 "together",
                 operand.buffer.name,
-                intrin.name,
+                instruction.name,
                 at=block.label,
             )
             steps.append(distance)
@@ -100,7 +103,7 @@ def require_contiguous(block: Block, intrin: TensorIntrin, found: dict[Buffer, O
         require(
             at == list(range(at[0], at[0] + len(at))),
             "instruction {0} takes {1} elements as one vector, which lie {2} apart in {3}",
-            intrin.name,
+            instruction.name,
             len(at),
             lambda at=at: ", ".join(sorted({str(b - a) for a, b in pairwise(at)})),
             operand.buffer.name,

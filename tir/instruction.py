@@ -1,464 +1,172 @@
-"""Instructions as pairs of small programs: their semantics and their implementation.
+"""Instructions: one record each, which schedules, rules, estimates and emitters read.
 
-The `semantics` is a loop nest around one store; its buffers stand for regions of other buffers. The
-`implementation` does the same in straight-line vector code. A block is an instance of the
-instruction if its loops and its store are those of the semantics (`match`). Lowering then replaces
-it by the implementation (`written`).
+A pair of small programs says what an instruction computes. The `semantics` is a loop nest around
+one store; its buffers stand for regions of other buffers. The `implementation` does the same in
+straight-line vector code. A block is an instance of the instruction if its loops and its store are
+those of the semantics (`instruction_match`). Lowering then replaces it by the implementation.
+
+The other fields say what it multiplies, which features it requires, what it costs, and how it is
+emitted. `instruction_set` is the registry.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import product
-from typing import Any, NamedTuple, TypeAlias
-
-import numpy as np
+from functools import cached_property
+from typing import TypeAlias
 
 from .. import dtypes
-from ..errors import IRError
-from .interpreter import interpret
-from .ir import (
-    INDEX,
-    Binary,
-    Block,
-    Broadcast,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    For,
-    Func,
-    Load,
-    Op,
-    Ramp,
-    Select,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    binary,
-    const,
-    integers,
-    seq,
-)
-from .linear import linear
-from .polynomial import Ranges
-from .simplify import NO_RANGES, Simplifier
-from .structure import same
-from .verify import verify
-from .visit import rewrite_children, substitute, walk
+from ..target import Target
+from .ir import Buffer, Dot, Func, Matmul, Store, integers, matrices
 
 KEY = "tensor_intrin"
 """The annotation of a block that is an instruction, with its name."""
-MAX_ELEMENTS = 4096
-"""Of a buffer of an instruction."""
-ROW_BYTES = 64
-"""What is wider than this is a matrix, of rows of as much that may lie apart."""
+
+Programs: TypeAlias = tuple[Func, Func]
+"""The semantics and the implementation of an instruction."""
 
 
-class Tile(NamedTuple):
-    """Loops, outermost first, with their extents, around one store."""
+@dataclass(frozen=True)
+class Product:
+    """A product of matrices that is added to sums: acc[i, j] += x[i, k, s] * y[k, j, s].
 
-    loops: tuple[tuple[Var, int], ...]
-    store: Store
+    Dtypes are in the order of the operands of `Dot` and `Matmul`. `rows`, `columns`, `depth` and
+    `group` are the extents of i, j, k and s. A `Dot` has one row, which all columns share, and a
+    depth of one.
+    """
+
+    acc: str
+    x: str
+    y: str
+    rows: int
+    columns: int
+    depth: int
+    group: int
+
+    @property
+    def dtypes(self) -> tuple[str, str, str]:
+        return self.acc, self.x, self.y
+
+    @property
+    def steps(self) -> int:
+        """The products that are added to each sum."""
+        return self.depth * self.group
+
+    @property
+    def count(self) -> int:
+        """All its products."""
+        return self.rows * self.columns * self.steps
 
 
-@dataclass(frozen=True, eq=False)
-class TensorIntrin:
-    """An instruction; both programs have the same buffers as parameters, up to their shapes.
+@dataclass(frozen=True)
+class Unit:
+    """What executes instructions in targets of a kind, and the registers that they share.
 
-    Raises `IRError` where a program is not of the form that the module describes, or the two do not
-    compute the same on random numbers.
+    A register has `rows` of `row_bytes`, which may lie apart in memory; vectors have one, whose
+    bytes are those of the widest. There are as many registers as the target has for vectors, or
+    `registers`. `emitter` is the key of what writes the unit's instructions in the table of the
+    code generator.
     """
 
     name: str
-    semantics: Func
-    implementation: Func
+    emitter: str
+    rows: int
+    row_bytes: int
+    registers: int | None = None
+    kind: str = "cpu"
 
-    def __post_init__(self) -> None:
-        _check_semantics(self)
-        _check_implementation(self)
-        _check_values(self)
+    def registers_of(self, target: Target) -> int:
+        return target.vector_registers if self.registers is None else self.registers
+
+
+VECTORS = Unit("vectors", "intrinsic", rows=1, row_bytes=64)
+"""Vector instructions, called as LLVM intrinsics."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an instruction takes on one core.
+
+    One can begin every `cycles`, and its result may be added to after `latency` cycles. Each run of
+    memory that an operand lies in takes as long as `run_loads` loads of vectors.
+    """
+
+    cycles: float
+    latency: float
+    run_loads: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Instruction:
+    """An instruction.
+
+    `programs` returns its semantics and implementation, whose buffers are the same parameters, up
+    to their shapes. `product` is what it computes, if that is one.
+
+    Targets of the unit's kind have it if they have all features of one of the alternatives that it
+    `requires`, or if it requires none. Rules and estimates use those that have a `cost`. `code` is
+    what the unit's emitter writes for its product, an LLVM intrinsic for instance; without it, code
+    is made of its implementation. `init` and `write` are the names of the instructions that set its
+    sums to zero and copy them to memory.
+    """
+
+    name: str
+    programs: Callable[[], Programs]
+    product: Product | None = None
+    unit: Unit = VECTORS
+    requires: tuple[tuple[str, ...], ...] = ()
+    cost: Cost | None = None
+    code: str = ""
+    init: str = ""
+    write: str = ""
+
+    @cached_property
+    def _programs(self) -> Programs:
+        return self.programs()
 
     @property
-    def tile(self) -> Tile:
-        """The loops and the store of the semantics."""
-        found = tile_of(self.semantics.body)
-        assert found is not None
-        return found
+    def semantics(self) -> Func:
+        return self._programs[0]
+
+    @property
+    def implementation(self) -> Func:
+        return self._programs[1]
+
+    def runs_on(self, target: Target) -> bool:
+        """Whether the target has all that it requires."""
+        if self.unit.kind != target.kind:
+            return False
+        present = frozenset(target.features)
+        return not self.requires or any(present.issuperset(names) for names in self.requires)
 
 
-def tile_of(stmt: Stmt) -> Tile | None:
-    """`stmt` as loops around one store, blocks among them undone; `None` where it is not that."""
-    loops: list[tuple[Var, int]] = []
-    values: dict[Any, Any] = {}
-    while isinstance(stmt, (For, Block)):
-        if isinstance(stmt, Block):
-            if stmt.init is not None or stmt.predicate is not None:
-                return None
-            values |= {i.var: substitute(i.value, values) for i in stmt.iters}
-        elif isinstance(stmt.extent, int):
-            loops.append((stmt.var, stmt.extent))
-        else:
+def product_of(e: Dot | Matmul) -> Product | None:
+    """The product that an expression of vectors is; `None` where lanes do not go together."""
+    acc, x, y = (dtypes.info(p.dtype) for p in (e.acc, e.x, e.y))
+    if isinstance(e, Dot):
+        size = 1, acc.lanes, 1, max(x.lanes, y.lanes) // acc.lanes
+    else:
+        inner = matrices(e.acc, e.x, e.y, e.rows, e.group)
+        if inner is None:
             return None
-        stmt = stmt.body
-    if type(stmt) is not Store:
-        return None
-    return Tile(tuple(loops), substitute(stmt, values))
+        size = e.rows, *inner, e.group
+    return Product(acc.scalar, x.scalar, y.scalar, *size)
 
 
-def _check_semantics(intrin: TensorIntrin) -> None:
-    func = intrin.semantics
-    tile = tile_of(func.body)
-    if tile is None or any(n < 2 for _, n in tile.loops) or func.allocs:
-        raise IRError(
-            "{0}: the semantics must be loops of two iterations or more around one store",
-            intrin.name,
-        )
-    extents = dict(tile.loops)
-    for n in walk(tile.store):
-        if type(n) is not Load and type(n) is not Store:
-            continue
-        fits = [
-            type(e) is Var and extents.get(e) == size
-            for e, size in zip(n.indices, n.buffer.shape, strict=True)
-        ]
-        if not all(fits) or len(set(n.indices)) < len(n.indices) or n.mask is not None:
-            raise IRError(
-                "{0}: the semantics must use each dimension of {1} by a loop of its own, over all "
-                "of it", intrin.name, n.buffer.name,
-            )  # fmt: skip
-    verify(func)
-
-
-def _check_implementation(intrin: TensorIntrin) -> None:
-    func, params = intrin.implementation, intrin.semantics.params
-    mine = [p for p in func.params if isinstance(p, Buffer)]
-    theirs = [p for p in params if isinstance(p, Buffer)]
-    if (
-        len(mine) != len(params)
-        or len(mine) != len(func.params)
-        or any(
-            a.dtype != b.dtype or elements(a) != elements(b)
-            for a, b in zip(mine, theirs, strict=True)
-        )
-        or any(elements(a) > MAX_ELEMENTS for a in mine)
-    ):
-        raise IRError(
-            "{0}: the implementation must have the buffers of the semantics as parameters, with the"
-            " same dtypes and numbers of elements, at most {1}", intrin.name, MAX_ELEMENTS,
-        )  # fmt: skip
-    for s in _stores(intrin, func.body):
-        for n in walk(s):
-            if type(n) is Var or (type(n) in (Load, Store) and n.mask is not None):
-                raise IRError(
-                    "{0}: the implementation must be straight code without masks, at constant "
-                    "indices", intrin.name,
-                )  # fmt: skip
-    verify(func)
+def product_in(implementation: Func) -> Product | None:
+    """The product that an implementation is, if it is one alone whose columns share its rows."""
+    body = implementation.body
+    e = body.value if type(body) is Store else None
+    if type(e) is Dot:
+        x, y, columns = (dtypes.info(p.dtype).lanes for p in (e.x, e.y, e.acc))
+        if x == y and columns > 1:
+            return None
+        return product_of(e if x <= y else Dot(e.acc, e.y, e.x, e.dtype))
+    return product_of(e) if type(e) is Matmul else None
 
 
 def elements(b: Buffer) -> int:
     """The elements of a buffer of an instruction."""
     return math.prod(integers(b.shape))
-
-
-def _stores(intrin: TensorIntrin, stmt: Stmt) -> Iterator[Store]:
-    for s in stmt.stmts if type(stmt) is Seq else (stmt,):
-        if type(s) is not Store:
-            raise IRError(
-                "{0}: the implementation must be stores one after the other, found {1}",
-                intrin.name, type(s).__name__,
-            )  # fmt: skip
-        yield s
-
-
-def _check_values(intrin: TensorIntrin) -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(2):
-        given = [_random(p, rng) for p in intrin.semantics.params if isinstance(p, Buffer)]
-        expected = [a.copy() for a in given]
-        found = [
-            a.copy().reshape(p.shape)  # type: ignore[union-attr]
-            for a, p in zip(given, intrin.implementation.params, strict=True)
-        ]
-        interpret(intrin.semantics, *expected)
-        interpret(intrin.implementation, *found)
-        for want, have, p in zip(expected, found, intrin.semantics.params, strict=True):
-            if not _close(want.reshape(-1), have.reshape(-1)):
-                raise IRError(
-                    "{0}: semantics and implementation compute different values of {1}",
-                    intrin.name, p.name,
-                )  # fmt: skip
-
-
-def _random(b: Buffer, rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    facts = dtypes.info(b.dtype)
-    shape = integers(b.shape)
-    if facts.kind == "float":
-        values: np.ndarray[Any, Any] = rng.uniform(-1, 1, shape)
-    elif facts.kind == "bool":
-        values = rng.integers(0, 2, shape)
-    else:
-        low, high = dtypes.int_limits(b.dtype)
-        values = rng.integers(max(low, -(1 << 40)), min(high, 1 << 40), shape, endpoint=True)
-    return values.astype(dtypes.to_numpy(b.dtype))
-
-
-def _close(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
-    if not dtypes.is_float(dtypes.from_numpy(a.dtype)):
-        return bool((a == b).all())
-    error = 2.0 ** -(dtypes.info(dtypes.from_numpy(a.dtype)).mantissa - 3)
-    x, y = a.astype(np.float64), b.astype(np.float64)
-    return bool(np.allclose(x, y, rtol=error, atol=error))
-
-
-class Operand(NamedTuple):
-    """A region in the place of a parameter: its first element, and what one step along each of the
-    parameter's dimensions adds to each index."""
-
-    buffer: Buffer
-    first: tuple[Expr, ...]
-    steps: tuple[tuple[int, ...], ...]
-
-
-class Mismatch(NamedTuple):
-    """Why a tile is not what an instruction computes: a template and its arguments."""
-
-    message: str
-    arguments: tuple[Any, ...]
-
-
-Operands: TypeAlias = Mapping[Buffer, Operand]
-
-
-def match(stmt: Stmt, intrin: TensorIntrin, ranges: Ranges = NO_RANGES) -> Operands | Mismatch:
-    """The regions that `stmt` uses for the buffers of the semantics, if it computes just that."""
-    tile, wanted = tile_of(stmt), intrin.tile
-    sizes = [n for _, n in wanted.loops]
-    if tile is None:
-        return Mismatch("it is no nest of loops around a single store", ())
-    if [n for _, n in tile.loops] != sizes:
-        return Mismatch(
-            "its loops have the extents {0}, those of the instruction {1}",
-            ([n for _, n in tile.loops], sizes),
-        )
-    matcher = _Matcher(wanted, tile, ranges)
-    if not matcher.stores():
-        return matcher.reason or Mismatch(
-            "it computes {0}, the instruction {1}", (tile.store, wanted.store)
-        )
-    return matcher.operands
-
-
-class _Matcher:
-    """Walks two stores side by side and notes which region stands for which buffer."""
-
-    def __init__(self, wanted: Tile, found: Tile, ranges: Ranges) -> None:
-        self.wanted, self.found = wanted, found
-        self.ranges = {**ranges, **{v: (0, n - 1) for v, n in found.loops}}
-        own = [v for v, _ in found.loops]
-        self.own = own
-        self.places = {v: own[k] for k, (v, _) in enumerate(wanted.loops)}
-        self.operands: dict[Buffer, Operand] = {}
-        self.reason: Mismatch | None = None
-
-    def stores(self) -> bool:
-        a, b = self.wanted.store, self.found.store
-        if b.mask is not None or not self.access(a, b) or not self.values(a.value, b.value):
-            return False
-        return self.apart(a.buffer)
-
-    def apart(self, output: Buffer) -> bool:
-        """Whether different elements of the output are different ones of its region, and no input
-        may share them."""
-        written = self.operands[output]
-        sharing = [p.name for p, o in self.operands.items() if o.buffer is written.buffer]
-        if len(sharing) > 1:
-            self.reason = Mismatch(
-                "{0} stands for {1} of the instruction", (written.buffer.name, ", ".join(sharing))
-            )
-            return False
-        places = {
-            tuple(
-                sum(i * step[x] for i, step in zip(at, written.steps, strict=True))
-                for x in range(len(written.first))
-            )
-            for at in product(*map(range, integers(output.shape)))
-        }
-        if len(places) < elements(output):
-            self.reason = Mismatch(
-                "it stores {0} values to {1} elements of {2}",
-                (elements(output), len(places), written.buffer.name),
-            )
-        return self.reason is None
-
-    def values(self, a: Expr, b: Expr) -> bool:
-        if a.dtype != b.dtype:
-            return False
-        match a, b:
-            case Load(), Load():
-                return b.mask is None and self.access(a, b)
-            case Binary(), Binary():
-                return self.binary(a, b)
-            case Const(), Const():
-                return same(a, b)
-            case Cast(), Cast():
-                return self.values(a.value, b.value)
-            case Call(), Call():
-                return a.fn == b.fn and self.all(a.args, b.args)
-            case Select(), Select():
-                return self.all((a.cond, a.then, a.other), (b.cond, b.then, b.other))
-            case _:
-                return False
-
-    def all(self, xs: tuple[Expr, ...], ys: tuple[Expr, ...]) -> bool:
-        return all(self.values(x, y) for x, y in zip(xs, ys, strict=True))
-
-    def binary(self, a: Binary, b: Binary) -> bool:
-        if a.op is not b.op:
-            return False
-        before, reason = dict(self.operands), self.reason
-        if self.all((a.a, a.b), (b.a, b.b)):
-            return True
-        if a.op not in _COMMUTATIVE:
-            return False
-        first, self.reason = self.reason, reason
-        self.operands = before
-        if self.all((a.a, a.b), (b.b, b.a)):
-            return True
-        self.reason = self.reason or first
-        return False
-
-    def access(self, a: Load | Store, b: Load | Store) -> bool:
-        if a.buffer.dtype != b.buffer.dtype:
-            return False
-        first: list[Expr] = []
-        columns: list[Mapping[Var, Any]] = []
-        for e in b.indices:
-            parts = linear(e, self.own, self.ranges)
-            if parts is None or not all(isinstance(c, int) for c in parts.coefficients.values()):
-                self.reason = Mismatch(
-                    "an index of {0}, {1}, is not linear in the loops", (b.buffer.name, e)
-                )
-                return False
-            first.append(parts.constant)
-            columns.append(parts.coefficients)
-        used = [self.places[v] for v in a.indices]  # type: ignore[index]
-        moving = [v for v in self.own if v not in set(used) and any(v in c for c in columns)]
-        if moving:
-            return False
-        steps = tuple(tuple(c.get(v, 0) for c in columns) for v in used)
-        new = Operand(b.buffer, tuple(first), steps)
-        old = self.operands.setdefault(a.buffer, new)
-        return (
-            old.buffer is new.buffer
-            and old.steps == new.steps
-            and all(map(self.equal, old.first, new.first))
-        )
-
-    def equal(self, a: Expr, b: Expr) -> bool:
-        return not Simplifier(self.ranges).poly(binary(Op.SUB, a, b))
-
-
-_COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX, Op.AND, Op.OR, Op.XOR})
-
-
-def accesses(intrin: TensorIntrin) -> Iterator[tuple[Buffer, tuple[int, ...]]]:
-    """The elements (counted in order of the buffer) that the implementation takes in one piece,
-    with the parameter of the semantics: those of a vector, or of a row of a matrix."""
-    params = dict(zip(intrin.implementation.params, intrin.semantics.params, strict=True))
-    for n in walk(intrin.implementation.body):
-        if type(n) is Load or type(n) is Store:
-            param = params[n.buffer]
-            assert isinstance(param, Buffer)
-            found, size = _elements(n), ROW_BYTES // dtypes.nbytes(n.buffer.dtype)
-            yield from ((param, found[k : k + size]) for k in range(0, len(found), size))
-
-
-def offsets(param: Buffer, which: tuple[int, ...], steps: tuple[int, ...]) -> list[int]:
-    """How far elements of a parameter are from its first one, by a step for each dimension."""
-    found = [0] * len(which)
-    below = elements(param)
-    for size, step in zip(param.shape, steps, strict=True):
-        assert isinstance(size, int)
-        below //= size
-        found = [at + e // below % size * step for at, e in zip(found, which, strict=True)]
-    return found
-
-
-def _elements(n: Load | Store) -> tuple[int, ...]:
-    """The elements of an access at constant indices, lane by lane."""
-    lanes = max((dtypes.info(i.dtype).lanes for i in n.indices), default=1)
-    found = [0] * lanes
-    for e, size in zip(n.indices, n.buffer.shape, strict=True):
-        assert isinstance(size, int)
-        found = [at * size + i for at, i in zip(found, _lanes(e, lanes), strict=True)]
-    return tuple(found)
-
-
-def _lanes(e: Expr, lanes: int) -> list[int]:
-    match e:
-        case Const():
-            return [int(e.value)] * lanes
-        case Ramp(base=Const(value=first), stride=Const(value=step)):
-            return [int(first) + int(step) * k for k in range(lanes)]
-        case _:
-            raise IRError("the index {0} of an instruction is neither a number nor a ramp", e)
-
-
-def written(intrin: TensorIntrin, operands: Operands) -> Stmt:
-    """The implementation on `operands`, whose buffers have one dimension."""
-    params = dict(zip(intrin.implementation.params, intrin.semantics.params, strict=True))
-
-    def place(n: Load | Store) -> tuple[Buffer, tuple[Expr, ...]]:
-        param = params[n.buffer]
-        assert isinstance(param, Buffer)
-        operand = operands[param]
-        return operand.buffer, (_index(param, _elements(n), operand),)
-
-    def visit(n: Any) -> Any:
-        if type(n) is Load:
-            return Load(*place(n), n.dtype)
-        if type(n) is Store:
-            return Store(*place(n), visit(n.value))
-        return n if type(n) is Buffer else rewrite_children(n, visit)
-
-    return seq(*(visit(s) for s in _stores(intrin, intrin.implementation.body)))
-
-
-def _index(param: Buffer, which: tuple[int, ...], operand: Operand) -> Expr:
-    (first,) = operand.first
-    found = offsets(param, which, tuple(s for (s,) in operand.steps))
-    start = first + found[0]
-    lanes = len(found)
-    if lanes == 1:
-        return start
-    many = dtypes.vector(INDEX, lanes)
-    step = found[1] - found[0]
-    if all(at == found[0] + step * k for k, at in enumerate(found)):
-        return Ramp(start, const(step), lanes, many)
-    return _scattered(param, which, operand, many)
-
-
-def _scattered(param: Buffer, which: tuple[int, ...], operand: Operand, many: str) -> Expr:
-    """An index for lanes that are not evenly spaced: each dimension's digit times its step."""
-    lanes = len(which)
-    step = which[1] - which[0]
-    number = Ramp(const(which[0]), const(step), lanes, many)
-
-    def spread(value: int) -> Expr:
-        return Broadcast(const(value), lanes, many)
-
-    total: Expr = Broadcast(operand.first[0], lanes, many)
-    below = elements(param)
-    for size, (by,) in zip(param.shape, operand.steps, strict=True):
-        assert isinstance(size, int)
-        below //= size
-        digit = Binary(Op.FLOORDIV, number, spread(below), many)
-        digit = Binary(Op.MOD, digit, spread(size), many)
-        total = Binary(Op.ADD, total, Binary(Op.MUL, digit, spread(by), many), many)
-    return total

@@ -20,12 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ... import dtypes
-from ...codegen.cpu.llvm_load import NEAR
 from ...target import Target
+from ...tir.cpu_instructions import MAX_SHUFFLE_STRIDE
+from ...tir.instruction import Cost
 from ...tir.ir import ForKind
 from .columns import Floats, Number, Program, Tape, absolute, ceil, equal, maximum, minimum, where
 from .footprints import Evaluated, Numbers
-from .profile import Ints, Profile, straight_code
+from .profile import Ints, Profile, Visit, straight_code
 from .traffic import Cache, at_capacity, traffic
 
 FEATURES = (
@@ -57,8 +58,6 @@ class Machine:
     memory_bytes_per_cycle: float
     fork_seconds: float
     expensive_cycles: float
-    matmul_cycles: float
-    matmul_latency: float
 
 
 DEFAULT = Machine(
@@ -72,8 +71,6 @@ DEFAULT = Machine(
     memory_bytes_per_cycle=4.0,
     fork_seconds=1.5e-6,
     expensive_cycles=14.0,
-    matmul_cycles=16.0,
-    matmul_latency=52.0,
 )
 
 
@@ -86,9 +83,6 @@ APART_CYCLES = 2.5
 where microcode keeps gathers from speculating."""
 SHUFFLE_LOADS = 2.0
 """What a shuffle takes, in loads: one can begin in a cycle, and two loads."""
-RUN_LOADS = 6.0
-"""What each run of memory in a tile of a matrix takes, in loads: nothing fetches 16 rows ahead.
-int8 1024^3 with rows packed takes 0.8 to 1.1 ms, with rows that lie apart 1.0 to 1.8."""
 
 
 class Estimate:
@@ -184,6 +178,7 @@ class _Block:
         self._footprints = [data.footprints(a, len(n.extents)) for a in self._accesses]
         self.native = max(1, target.vector_bits // dtypes.info(n.visit.dtype).bits)
         self.tile = straight_code(n.visit.kinds)
+        self.cost = _cost(n.visit, target)
         self._count_loops()
         self._time_ports()
         self._time_arithmetic()
@@ -210,7 +205,7 @@ class _Block:
         spatial_tile = n.product(
             lambda i: visit.kinds[i] is ForKind.UNROLL and not visit.reduces[i]
         )
-        self.accumulators = spatial_tile * (1.0 if visit.matrices else self.vectors)
+        self.accumulators = spatial_tile * (self.vectors if self.cost is None else 1.0)
         self.k_trip = n.product(lambda i: visit.reduces[i])
         self.inner_trip = n.extents[self.tile - 1] if self.tile > 0 else 1.0
         self.bodies = self.visits / n.product(lambda i: i >= self.tile)
@@ -228,9 +223,9 @@ class _Block:
         instructions = steps * max(1.0, visit.instructions - visit.accumulates)
         cycles = (instructions + self.bodies * self.converting) / machine.fma_per_cycle
         chains = machine.fma_latency * machine.fma_per_cycle
-        if visit.matrices:
-            cycles = self.visits / self.lanes * machine.matmul_cycles
-            chains = machine.matmul_latency / machine.matmul_cycles
+        if self.cost is not None:
+            cycles = self.visits / self.lanes * self.cost.cycles
+            chains = self.cost.latency / self.cost.cycles
         if visit.accumulates:
             cycles = cycles * maximum(1.0, chains / maximum(self.accumulators, 1.0))
         cycles = cycles + self.visits / self.lanes * self._n.shuffles
@@ -252,7 +247,7 @@ class _Block:
             if moving:
                 stride = self._data.stride(a, moving[0])
                 step = absolute(stride.step)
-                picked = (step > 1) * (step <= NEAR) * (not a.stores)
+                picked = (step > 1) * (step <= MAX_SHUFFLE_STRIDE) * (not a.stores)
                 near = maximum(equal(step, 1.0), picked) * stride.even
                 lanes = functools.reduce(mul, (self._n.extents[n] for n in moving))
                 loads = elements / minimum(lanes, self.native)
@@ -265,8 +260,8 @@ class _Block:
                 # What all lanes share is no operand from memory then: it is broadcast.
                 shared = where(equal(vectors_read, elements), elements, 0.0)
                 self.converting = self.converting + float(converted) * vectors_read + shared
-            if self._n.visit.matrices:
-                cost = cost + RUN_LOADS * footprints[self.tile].runs
+            if self.cost is not None and self.cost.run_loads:
+                cost = cost + self.cost.run_loads * footprints[self.tile].runs
             self.tile_bytes = self.tile_bytes + elements * dtypes.nbytes(a.buffer.dtype)
             if a.stores:
                 self.stores = self.stores + cost
@@ -297,3 +292,9 @@ class _Block:
         self.middle_bytes = levels[max(0, self.tile - 1)].needed[0]
         outer = sum(k is ForKind.PARALLEL for k in self._n.visit.kinds)
         self.outer_bytes = levels[outer].needed[0]
+
+
+def _cost(visit: Visit, target: Target) -> Cost | None:
+    """What the instruction takes that a block runs as, where the target has it."""
+    found = visit.instruction
+    return found.cost if found is not None and found.runs_on(target) else None

@@ -22,7 +22,8 @@ from ...schedule.blocks import region_buffers
 from ...schedule.find import blocks_in, find_path
 from ...schedule.instructions import instruction_of
 from ...tir.evaluate import ANY, compile_columns
-from ...tir.intrinsics import multiplies_matrices
+from ...tir.instruction import Instruction
+from ...tir.instruction_set import find_instruction
 from ...tir.ir import (
     COMPARISONS,
     INDEX,
@@ -108,7 +109,7 @@ class Visit:
     `domains` are those of variables that several loops count. `operations` are those of the
     program, and `instructions` what they take, but for those on what one access reads alone: they
     are in `converted`, by its number, since they take place once for each vector that it reads.
-    `matrices` says that one iteration of the loops above the vectors is a product of matrices.
+    One iteration of the loops above the vectors is one `instruction`, where it runs as one.
     """
 
     name: str
@@ -123,7 +124,7 @@ class Visit:
     expensive: int
     accumulates: bool
     dtype: str
-    matrices: bool = False
+    instruction: Instruction | None = None
 
 
 @dataclass(frozen=True)
@@ -285,7 +286,7 @@ def _visit(
         expensive,
         accumulates,
         dtype,
-        instruction is not None and multiplies_matrices(instruction),
+        None if instruction is None else find_instruction(instruction),
     )
 
 

@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from math import prod
 
 from ... import dtypes
-from ...codegen.cpu.llvm_dot import instruction as dot_instruction
-from ...codegen.cpu.llvm_matmul import TILE_ROWS
-from ...codegen.cpu.llvm_matmul import instruction as matmul_instruction
 from ...runtime.timer import format_seconds
 from ...target import Target
+from ...tir.instruction_set import products_of
 from ...tir.ir import Buffer, Func
 from .estimate import DEFAULT, USABLE, Machine
 from .profile import Visit, profile
@@ -48,7 +46,7 @@ def roofline(func: Func, target: Target, machine: Machine = DEFAULT) -> Roofline
         count = prod(n for n in visit.extents if isinstance(n, int))
         lanes = max(1, target.vector_bits // dtypes.info(visit.dtype).bits)
         each = visit.operations / (2.0 * lanes * machine.fma_per_cycle)
-        cycles += count * min([each, *_products(visit, target, machine)])
+        cycles += count * min([each, *_products(visit, target)])
     size = sum(
         prod(n for n in p.shape if isinstance(n, int)) * dtypes.nbytes(p.dtype)
         for p in func.params
@@ -58,19 +56,15 @@ def roofline(func: Func, target: Target, machine: Machine = DEFAULT) -> Roofline
     return Roofline(cycles / (machine.hertz * cores), size / rate if rate else 0.0)
 
 
-def _products(visit: Visit, target: Target, machine: Machine) -> Iterator[float]:
-    """Cycles of one product and its sum, by each instruction that the target has for groups."""
+def _products(visit: Visit, target: Target) -> Iterator[float]:
+    """Cycles of one product and its sum, by each instruction that the target has for such."""
     sums = {a.buffer for a in visit.accesses if a.stores}
     factors = [a.buffer.dtype for a in visit.accesses if a.buffer not in sums]
     if not visit.accumulates or len(factors) != 2:
         return
-    kinds = (visit.dtype, *factors)
-    group = dtypes.nbytes(visit.dtype) // dtypes.nbytes(factors[0])
-    if matmul_instruction(target, kinds) is not None:
-        yield machine.matmul_cycles / (TILE_ROWS**3 * group)
-    for lanes in (8, 16):
-        if dot_instruction(target, kinds, lanes, group) is not None:
-            yield 1.0 / (lanes * group * machine.fma_per_cycle)
+    for _, product, cost in products_of(target):
+        if product.dtypes == (visit.dtype, *factors):
+            yield cost.cycles / product.count
 
 
 def _rate(size: int, cores: int, target: Target, machine: Machine) -> float | None:

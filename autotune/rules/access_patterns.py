@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...codegen.cpu.llvm_load import NEAR
 from ...schedule.blocks import free_vars, has_reduction, readers_of, region_buffers
 from ...schedule.find import blocks_in
 from ...schedule.reductions import match_reduction
+from ...tir.cpu_instructions import MAX_SHUFFLE_STRIDE
 from ...tir.ir import (
     Binary,
     Block,
@@ -307,7 +307,7 @@ def is_near(source: Input, var: Var) -> bool:
     row = source.at.shape[-1]
     if not isinstance(row, int):
         return False
-    return stride == 1 or 1 < stride <= min(NEAR, row - 1)
+    return stride == 1 or 1 < stride <= min(MAX_SHUFFLE_STRIDE, row - 1)
 
 
 def worth_packing(block: Block, source: Input) -> bool:

@@ -18,15 +18,14 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ...codegen.cpu.llvm_matmul import TILE_REGISTERS, TILE_ROWS, instruction
 from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...tir.ir import Block, Buffer, Dim, Label, Var
-from .access_patterns import extents, inputs_of, matched, output_of, reduced, spatial, worth_packing
+from .access_patterns import extents, inputs_of, output_of, reduced, spatial, worth_packing
 from .common import attempt, lanes_for, powers, widest
-from .dot_product import Dot, Plan, find_plan, layout, place_pads, schedule_groups, schedule_packed
 from .draft import Draft, RuleChoice
 from .elementwise import input_along, runs_across, schedule_elementwise, schedule_following
+from .products import Plan, layout, pad, place_pads, plans, schedule_groups, schedule_packed
 from .register_transpose import turn_in_squares
 from .rule import Group, GroupKind, Variant
 from .tiles import MAX_MIDDLE, RegisterTile, tile_variables
@@ -35,37 +34,6 @@ RULE = "tile_unit"
 MAX_PADDED = 8.0
 """At most how many times as many products padding may make. Where it makes 4.6 times as many, an
 int8 product of 40x40x20, a call with the unit takes half the time of one with vectors, in turns."""
-UNITS = (
-    Dot("matmul_u8s8_amx", ("int32", "uint8", "int8"), TILE_ROWS, 4),
-    Dot("matmul_s8u8_amx", ("int32", "int8", "uint8"), TILE_ROWS, 4),
-    Dot("matmul_s8s8_amx", ("int32", "int8", "int8"), TILE_ROWS, 4),
-    Dot("matmul_u8u8_amx", ("int32", "uint8", "uint8"), TILE_ROWS, 4),
-    Dot("matmul_bf16_amx", ("float32", "bfloat16", "bfloat16"), TILE_ROWS, 2),
-)
-
-
-@dataclass(frozen=True)
-class Matrices:
-    """What a contraction multiplies: `plan` says which columns and steps, `rows` which rows.
-
-    `packs` says whether the operand that has the rows is packed.
-    """
-
-    plan: Plan
-    rows: Var
-    packs: bool = False
-
-    def on(self, block: Block) -> Matrices:
-        """The same of `block`, which iterates as the planned one does."""
-        rows = matched(self.plan.planned, block)[self.rows]
-        return replace(self, plan=self.plan.on(block), rows=rows)
-
-    @property
-    def sizes(self) -> dict[Var, int]:
-        """What a tile has of each variable."""
-        plan = self.plan
-        steps = TILE_ROWS * plan.dot.group
-        return {self.rows: TILE_ROWS, plan.vector: TILE_ROWS, plan.deep: steps}
 
 
 def tile_unit_variants(draft: Draft, group: Group) -> Iterator[Variant]:
@@ -76,53 +44,49 @@ def tile_unit_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     if group.kind is not GroupKind.CONTRACTION:
         return
     main = group.members[0]
-    for dot in UNITS:
-        if instruction(draft.target, dot.dtypes) is None:
-            continue
-        plan = find_plan(main, dot)
-        rows = None if plan is None else _rows(main, plan)
-        if plan is None or rows is None:
-            continue
-        apply = functools.partial(schedule_matrices, labels=group.labels)
-        if plan.shared.strides.get(plan.deep) == 1:
-            read = functools.partial(apply, matrices=Matrices(plan, rows))
-            choice = RuleChoice.of(RULE, instruction=dot.intrin, pack=False)
-            yield Variant(choice, dot.intrin, (read,))
-        if {rows, plan.deep} <= plan.shared.plain.keys() and worth_packing(main, plan.shared):
-            packed = functools.partial(apply, matrices=Matrices(plan, rows, packs=True))
-            choice = RuleChoice.of(RULE, instruction=dot.intrin, pack=True)
-            yield Variant(choice, f"{dot.intrin}_pack{plan.shared.buffer.name}", (packed,))
+    apply = functools.partial(schedule_matrices, labels=group.labels)
+    units = [plan for plan in plans(main, draft.target) if plan.instruction.unit.rows > 1]
+    for plan in filter(None, (_with_rows(main, plan) for plan in units)):
+        name, shared = plan.instruction.name, plan.shared
+        if shared.strides.get(plan.deep) == 1:
+            choice = RuleChoice.of(RULE, instruction=name, pack=False)
+            yield Variant(choice, name, (functools.partial(apply, plan=plan),))
+        if {plan.rows, plan.deep} <= shared.plain.keys() and worth_packing(main, shared):
+            packed = functools.partial(apply, plan=replace(plan, packs=True))
+            choice = RuleChoice.of(RULE, instruction=name, pack=True)
+            yield Variant(choice, f"{name}_pack{shared.buffer.name}", (packed,))
 
 
-def _rows(main: Block, plan: Plan) -> Var | None:
-    """The variable whose values are the rows of tiles."""
+def _with_rows(main: Block, plan: Plan) -> Plan | None:
+    """The plan with the variable whose values are the rows of tiles, where padding is little."""
     sizes, out = extents(main), output_of(main)
     assert out is not None
     for v in tile_variables(main, plan.vector):
         if v in plan.packed.used or v not in plan.shared.used or v not in out.plain:
             continue
-        padded = 1.0
-        for along, size in Matrices(plan, v).sizes.items():
+        found, padded = replace(plan, rows=v), 1.0
+        for along, size in found.sizes.items():
             padded *= -(-sizes[along] // size) * size / sizes[along]
         if padded <= MAX_PADDED:
-            return v
+            return found
     return None
 
 
-def schedule_matrices(draft: Draft, matrices: Matrices, labels: Sequence[Label]) -> None:
+def schedule_matrices(draft: Draft, plan: Plan, labels: Sequence[Label]) -> None:
     """Compute the first block by the unit, and the one that follows it, if any."""
     sch, main = draft.schedule, draft.handle(labels[0])
-    pads, crop = _pad(sch, main, matrices.on(find_block(sch.func, main)))
+    pads, crop = pad(sch, main, plan.on(find_block(sch.func, main)))
     block = find_block(sch.func, main)
-    matrices = matrices.on(block)
-    plan, kind = matrices.plan, matrices.plan.dot.dtypes[0]
-    tiles = _decide_tile(draft, block, matrices)
-    packed, pad = _pack(draft, main, matrices, pads)
+    plan = plan.on(block)
+    tiles = _decide_tile(draft, block, plan)
+    packed, padded = _pack(draft, main, plan, pads)
     write = sch.cache_write(main, 0, "register")
     last = _last(draft, crop, [draft.handle(label) for label in labels[1:]])
     stored = find_block(sch.func, write).writes[0].buffer
-    across = None if last is None else _copied_across(sch, last, stored)
+    square = plan.product.rows == plan.product.columns
+    across = _copied_across(sch, last, stored) if last is not None and square else None
 
+    instruction, sizes = plan.instruction, plan.sizes
     loops = dict(zip([i.var for i in block.iters], sch.get_loops(main), strict=True))
     units: list[Var] = []
     outer: list[Var] = []
@@ -131,7 +95,7 @@ def schedule_matrices(draft: Draft, matrices: Matrices, labels: Sequence[Label])
     tile: dict[Var, Var] = {}
     for v in spatial(block):
         if v in tiles.inner:
-            count, tile[v] = sch.split(loops[v], factors=[None, TILE_ROWS], perfect=True)
+            count, tile[v] = sch.split(loops[v], factors=[None, sizes[v]], perfect=True)
             a, b, c = sch.split(count, factors=[None, tiles.middle[v], tiles.inner[v]])
             outer.append(a)
             middle.insert(0 if v is plan.vector else len(middle), b)
@@ -140,50 +104,49 @@ def schedule_matrices(draft: Draft, matrices: Matrices, labels: Sequence[Label])
             outer.append(loops[v])
         else:
             units.append(loops[v])
-    steps, *of_tile = sch.split(loops[plan.deep], factors=[None, TILE_ROWS, plan.dot.group])
+    in_tile = [plan.product.depth, plan.product.group]
+    steps, *of_tile = sch.split(loops[plan.deep], factors=[None, *in_tile])
     reduction = [*(loops[v] for v in reduced(block)[:-1]), steps]
-    rows, columns = tile[matrices.rows], tile[plan.vector]
+    rows, columns = tile[_rows(plan)], tile[plan.vector]
     sch.reorder(*units, *outer, *middle, *reduction, *inner, rows, columns, *of_tile)
     draft.map_outer(*outer)
     sch.reverse_compute_at(write, middle[-1])
     if last is not None:
-        _follow(draft, last, across, middle[-1])
+        _follow(draft, plan, last, across, middle[-1])
     for loop in inner:
         sch.unroll(loop)
-    sch.tensorize(_as_tiles(sch, write, main, matrices), f"copy_{kind}_amx")
+    copied = _as_tiles(sch, write, main, plan)
+    if instruction.write:
+        sch.tensorize(copied, instruction.write)
     init = sch.decompose_reduction(main, reduction[0])
-    sch.tensorize(sch.get_loops(init)[-2], f"zero_{kind}_amx")
-    sch.tensorize(rows, plan.dot.intrin)
-    schedule_packed(draft, packed, plan, pad)
+    if instruction.init:
+        sch.tensorize(sch.get_loops(init)[-2], instruction.init)
+    sch.tensorize(rows, instruction.name)
+    schedule_packed(draft, packed, plan, padded)
 
 
-def _pad(sch: Schedule, main: Label, matrices: Matrices) -> tuple[list[Label], Label | None]:
-    """Pad what does not divide. The copies of the operands, and the one that crops the result."""
-    sizes = extents(find_block(sch.func, main))
-    labels = list(sch.pad_einsum(main, [matrices.sizes.get(v, 1) for v in sizes]))
-    crops = any(sizes[v] % TILE_ROWS for v in (matrices.plan.vector, matrices.rows))
-    return (labels[:-1], labels[-1]) if crops else (labels, None)
+def _rows(plan: Plan) -> Var:
+    assert plan.rows is not None
+    return plan.rows
 
 
-def _pack(
-    draft: Draft, main: Label, matrices: Matrices, pads: list[Label]
-) -> tuple[Label, Label | None]:
+def _pack(draft: Draft, main: Label, plan: Plan, pads: list[Label]) -> tuple[Label, Label | None]:
     """Pack the operand that the columns differ in, and the other one if wanted.
 
     The first copy, and the block that pads what it reads.
     """
-    sch, plan, group = draft.schedule, matrices.plan, matrices.plan.dot.group
+    sch, product = draft.schedule, plan.product
     inputs = inputs_of(find_block(sch.func, main))
     order = layout(inputs[plan.index], plan.vector, plan.deep)
-    packed = sch.pack(main, plan.index, order, [TILE_ROWS, group])
+    packed = sch.pack(main, plan.index, order, [product.columns, product.group])
     copy = None
-    if matrices.packs:
-        order = layout(inputs[1 - plan.index], matrices.rows, plan.deep)
-        copy = sch.pack(main, 1 - plan.index, order, [TILE_ROWS, TILE_ROWS * group])
-    pad = place_pads(draft, pads, main, packed)
+    if plan.packs:
+        order = layout(inputs[1 - plan.index], _rows(plan), plan.deep)
+        copy = sch.pack(main, 1 - plan.index, order, [product.rows, product.steps])
+    padded = place_pads(draft, pads, main, packed)
     if copy is not None:
         schedule_groups(draft, copy)
-    return packed, pad
+    return packed, padded
 
 
 def _last(draft: Draft, crop: Label | None, following: list[Label]) -> Label | None:
@@ -215,25 +178,25 @@ def _copied_across(sch: Schedule, last: Label, tiles: Buffer) -> _Across | None:
     return _Across(index, *across, sch.cache_read(last, index, "register"))
 
 
-def _follow(draft: Draft, last: Label, across: _Across | None, loop: Var) -> None:
+def _follow(draft: Draft, plan: Plan, last: Label, across: _Across | None, loop: Var) -> None:
     """Compute a block from tiles while those are in cache, or by itself where that cannot be."""
-    sch = draft.schedule
+    sch, wide = draft.schedule, plan.product.columns
     if across is not None:
         sch.reverse_compute_at(across.copy, loop)
         sch.reverse_compute_at(last, loop)
         along, other = across.along, across.other
-        turn_in_squares(sch, last, across.index, along, other, (1, 1), TILE_ROWS, across.copy)
+        turn_in_squares(sch, last, across.index, along, other, (1, 1), wide, across.copy)
         return
     if not attempt(sch.reverse_compute_at, last, loop):
         schedule_elementwise(draft, last)
         return
-    lanes = lanes_for(draft.target, widest(find_block(sch.func, last)), TILE_ROWS)
+    lanes = lanes_for(draft.target, widest(find_block(sch.func, last)), wide)
     vectors, lane = sch.split(sch.get_loops(last)[-1], factors=[None, lanes])
     sch.vectorize(lane)
     sch.unroll(vectors)
 
 
-def _as_tiles(sch: Schedule, write: Label, main: Label, matrices: Matrices) -> Var:
+def _as_tiles(sch: Schedule, write: Label, main: Label, plan: Plan) -> Var:
     """Unroll the copy of the tiles to memory; the loop that is around one of them."""
     out = output_of(find_block(sch.func, main))
     assert out is not None
@@ -243,8 +206,8 @@ def _as_tiles(sch: Schedule, write: Label, main: Label, matrices: Matrices) -> V
     loops = sch.get_loops(write)[-len(copy.iters) :]
     by_place = dict(zip(at, loops, strict=True))
     cut = [
-        sch.split(by_place.pop(out.plain[v]), factors=[None, TILE_ROWS], perfect=True)
-        for v in (matrices.rows, matrices.plan.vector)
+        sch.split(by_place.pop(out.plain[v]), factors=[None, plan.sizes[v]], perfect=True)
+        for v in (_rows(plan), plan.vector)
     ]
     tiles = [count for count, _ in cut]
     rows, columns = (lane for _, lane in cut)
@@ -254,18 +217,18 @@ def _as_tiles(sch: Schedule, write: Label, main: Label, matrices: Matrices) -> V
     return rows
 
 
-def _decide_tile(draft: Draft, block: Block, matrices: Matrices) -> RegisterTile:
+def _decide_tile(draft: Draft, block: Block, plan: Plan) -> RegisterTile:
     """Decide how many of the unit's tiles are in registers, and how many of those in cache."""
     sch, sizes = draft.schedule, extents(block)
     inner: dict[Var, Dim] = {}
     middle: dict[Var, Dim] = {}
-    for v in (matrices.plan.vector, matrices.rows):
-        count = sizes[v] // TILE_ROWS
+    for v in (plan.vector, _rows(plan)):
+        count = sizes[v] // plan.sizes[v]
         inner[v] = sch.sample_categorical([n for n in (1, 2, 3) if n <= count])
-        middle[v] = sch.sample_categorical(powers(min(MAX_MIDDLE // TILE_ROWS, count)))
+        middle[v] = sch.sample_categorical(powers(min(MAX_MIDDLE // plan.sizes[v], count)))
     across, down = inner.values()
     draft.limit(
         "the tiles and their operands fit the registers",
-        across * down + across + down <= TILE_REGISTERS,
+        across * down + across + down <= plan.instruction.unit.registers_of(draft.target),
     )
-    return RegisterTile(matrices.plan.vector, TILE_ROWS, inner, middle)
+    return RegisterTile(plan.vector, plan.product.columns, inner, middle)

@@ -16,10 +16,11 @@ import numpy as np
 import tilewright as tw
 from tilewright.codegen.cpu import llvm
 from tilewright.codegen.cpu.jit import load_object
-from tilewright.codegen.cpu.llvm_dot import instruction
 from tilewright.codegen.detect import resolve
 from tilewright.runtime import openmp
 from tilewright.target import Target
+from tilewright.tir.instruction import Product
+from tilewright.tir.instruction_set import instruction_for
 
 from .. import suite
 from ..suite import Array, Case
@@ -53,10 +54,10 @@ def arithmetic(operations: float, where: Target, *, dots: bool = False) -> Calla
     vector = f"<{lanes} x {kind}>"
     name = f"llvm.fma.v{lanes}f32"
     if dots:
-        found = instruction(where, ("int32", "uint8", "int8"), lanes, group)
+        found = instruction_for(where, Product("int32", "uint8", "int8", 1, lanes, 1, group))
         if found is None:
             raise RuntimeError(f"{where} has no instruction for products of int8")
-        name = found
+        name = found.code
     order = "{acc}, {x}, {x}" if dots else "{x}, {x}, {acc}"
     phis, steps = [], []
     for k in range(CHAINS):

@@ -1,55 +1,36 @@
-"""Dot products of groups of lanes: one instruction if the target has it, else sums of lanes.
-
-The instructions are `vpdpbusd` (four products of uint8 and int8, added to an int32) and `vdpbf16ps`
-(two products of bfloat16, added to a float32); Intel, "Intrinsics Guide".
-"""
+"""Dot products of groups of lanes: by an LLVM intrinsic for one, or as sums of lanes."""
 
 from __future__ import annotations
 
 from ... import dtypes
-from ...target import Target
-from ...tir.ir import Dot, Expr
+from ...tir.instruction import Instruction
+from ...tir.ir import Dot, Expr, Matmul
 from .llvm_cast import convert
 from .llvm_index import value
 from .llvm_text import Builder, lanes_of, value_type
 
-
-def dot(b: Builder, e: Dot) -> str:
-    """The operand of a dot product."""
-    lanes = dtypes.info(e.dtype).lanes
-    group = max(dtypes.info(p.dtype).lanes for p in (e.x, e.y)) // lanes
-    x, y = e.x, e.y
-    kinds = tuple(dtypes.info(p.dtype).scalar for p in (e.acc, x, y))
-    if kinds == ("int32", "int8", "uint8"):
-        x, y, kinds = y, x, ("int32", "uint8", "int8")
-    name = instruction(b.module.target, kinds, lanes, group)
-    acc = value(b, e.acc)
-    reorders = dtypes.is_float(e.dtype)
-    if name is None or (reorders and not b.module.fast):
-        return _summed(b, e, acc, lanes, group)
-    # LLVM's own bfloat has the bits that values of this dtype are held as.
-    element = "bfloat" if kinds[1] == "bfloat16" else "i8"
-    t, wide = value_type(e.dtype), lanes_of(element, lanes * group)
-    operands = [_repeated(b, p, lanes, group, wide) for p in (x, y)]
-    b.module.declare(name, f"declare {t} @{name}({t}, {wide}, {wide})")
-    return b.op(f"call {t} @{name}({t} {acc}, {wide} {operands[0]}, {wide} {operands[1]})")
+_ELEMENTS = {"bfloat16": "bfloat", "float16": "half"}
+"""LLVM's own types, which have the bits that values of these dtypes are held as."""
 
 
-def instruction(target: Target, kinds: tuple[str, ...], lanes: int, group: int) -> str | None:
-    """LLVM's name of the instruction for a sum of `group` products in each of `lanes` lanes.
-
-    `kinds` are the dtypes of the sum and the factors. `None` where the target has none.
-    """
-    bits, features = 32 * lanes, set(target.features)
-    if (kinds, group) == (("int32", "uint8", "int8"), 4):
-        base, name = "avx512vnni", f"llvm.x86.avx512.vpdpbusd.{bits}"
-    elif (kinds, group) == (("float32", "bfloat16", "bfloat16"), 2):
-        base, name = "avx512bf16", f"llvm.x86.avx512bf16.dpbf16ps.{bits}"
-    else:
-        return None
-    narrow = {base, "avx512vl"} <= features or (base == "avx512vnni" and "avxvnni" in features)
-    found = base in features if bits == 512 else narrow and bits in (128, 256)
-    return name if found else None
+def intrinsic(b: Builder, e: Dot | Matmul, instruction: Instruction) -> str:
+    """A product as a call of the LLVM intrinsic of an instruction, on the operands as vectors."""
+    name, what = instruction.code, instruction.product
+    assert what is not None
+    acc, t = value(b, e.acc), value_type(e.dtype)
+    operands = []
+    for p in (e.x, e.y):
+        scalar = dtypes.info(p.dtype).scalar
+        element = _ELEMENTS.get(scalar, value_type(scalar))
+        if isinstance(e, Dot):
+            wide = lanes_of(element, what.columns * what.group)
+            operands.append(f"{wide} {_repeated(b, p, what.columns, what.group, wide)}")
+        else:
+            wide = lanes_of(element, dtypes.info(p.dtype).lanes)
+            operands.append(f"{wide} {_as(b, value(b, p), value_type(p.dtype), wide)}")
+    types = ", ".join([t, *(text.rpartition(" ")[0] for text in operands)])
+    b.module.declare(name, f"declare {t} @{name}({types})")
+    return b.op(f"call {t} @{name}({t} {acc}, {', '.join(operands)})")
 
 
 def _repeated(b: Builder, e: Expr, lanes: int, group: int, wide: str) -> str:
@@ -64,12 +45,19 @@ def _repeated(b: Builder, e: Expr, lanes: int, group: int, wide: str) -> str:
         zeros = lanes_of("i32", lanes)
         text = b.op(f"shufflevector {many} {first}, {many} poison, {zeros} zeroinitializer")
         t = many
+    return _as(b, text, t, wide)
+
+
+def _as(b: Builder, text: str, t: str, wide: str) -> str:
+    """An operand of type `t` as one of type `wide`, which has the same bits."""
     return text if t == wide else b.op(f"bitcast {t} {text} to {wide}")
 
 
-def _summed(b: Builder, e: Dot, total: str, lanes: int, group: int) -> str:
+def summed(b: Builder, e: Dot) -> str:
     """The sum of products one lane of each group after the other."""
-    t = value_type(e.dtype)
+    t, lanes = value_type(e.dtype), dtypes.info(e.dtype).lanes
+    group = max(dtypes.info(p.dtype).lanes for p in (e.x, e.y)) // lanes
+    total = value(b, e.acc)
     factors = [(value(b, p), p.dtype) for p in (e.x, e.y)]
     fast = b.module.fast.rstrip()
     add, mul = (f"fadd {fast}", f"fmul {fast}") if dtypes.is_float(e.dtype) else ("add", "mul")

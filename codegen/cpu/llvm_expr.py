@@ -24,11 +24,10 @@ from ...tir.ir import (
 from ...tir.visit import walk
 from . import llvm_lanes, llvm_math
 from .llvm_cast import convert
-from .llvm_dot import dot
 from .llvm_float import computed_in, operand, result
 from .llvm_index import VALUE, index, value
 from .llvm_load import load, spread
-from .llvm_matmul import matmul
+from .llvm_product import product
 from .llvm_text import NARROW, Builder, call, constant, operand_type, value_type
 
 
@@ -296,8 +295,8 @@ VALUE.update(
         Load: load,
         Ramp: _ramp,
         Broadcast: _broadcast,
-        Dot: dot,
-        Matmul: matmul,
+        Dot: product,
+        Matmul: product,
         Shuffle: _shuffle,
     }
 )

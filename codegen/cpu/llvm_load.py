@@ -1,21 +1,19 @@
 """Emit loads and stores: addresses, contiguous and strided vectors, masks, gather and scatter.
 
 Programs are flat here: an access has one index, an offset in elements. A `Ramp` of stride 1 is a
-vector in memory, of stride -1 a reversed one. A stride up to `NEAR` is shuffled out of a few
-vectors. A `Broadcast` loads one element. Everything else is a gather or scatter.
+vector in memory, of stride -1 a reversed one. A stride up to `MAX_SHUFFLE_STRIDE` is shuffled
+out of a few vectors. A `Broadcast` loads one element. Everything else is a gather or scatter.
 """
 
 from __future__ import annotations
 
 from ... import dtypes
 from ...errors import BuildError
+from ...tir.cpu_instructions import MAX_SHUFFLE_STRIDE
 from ...tir.ir import Broadcast, Buffer, Const, Expr, Load, Prefetch, Ramp, Select, Store
 from . import llvm_lanes, llvm_register, llvm_stream
 from .llvm_index import affine, emit, value, variable_part
 from .llvm_text import Builder, lanes_of, memory_type, value_type
-
-NEAR = 4
-"""Up to which stride a vector is picked out of that many: beyond it a gather is no slower."""
 
 
 def load(b: Builder, e: Load) -> str:
@@ -43,7 +41,7 @@ def load(b: Builder, e: Load) -> str:
             text = text if step == 1 else _reverse(b, text, memory, facts.lanes)
         else:
             text = _masked_load(b, e, where, align)
-    elif step is not None and 1 < step <= min(NEAR, facts.lanes):
+    elif step is not None and 1 < step <= min(MAX_SHUFFLE_STRIDE, facts.lanes):
         text = _picked(b, e, step, align)
     else:
         text = _gather(b, e, offset, align)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import dtypes
 from ...errors import BuildError
-from ...tir.instruction import ROW_BYTES
 from ...tir.ir import Alloc, Const, For, ForKind, If, Let, Prefetch, Seq, Store
+from .llvm_amx import store_rows
 from .llvm_index import HERE, index, value
 from .llvm_load import prefetch, store
 from .llvm_loop import STMT, loop, stmt
-from .llvm_matmul import store_rows
 from .llvm_memory import allocate, release_slot
 from .llvm_parallel import parallel
 from .llvm_text import Builder
@@ -53,8 +51,7 @@ def _alloc(b: Builder, s: Alloc) -> None:
 
 
 def _store(b: Builder, s: Store) -> None:
-    wide = dtypes.nbytes(s.value.dtype) > ROW_BYTES and s.buffer.scope != "register"
-    if not (wide and store_rows(b, s)):
+    if not store_rows(b, s):
         store(b, s)
 
 

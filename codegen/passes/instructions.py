@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ...errors import BuildError
 from ...target import Target
-from ...tir.instruction import KEY, Mismatch, match, written
-from ...tir.intrinsics import find_intrin
+from ...tir.instruction import KEY
+from ...tir.instruction_match import Mismatch, match, written
+from ...tir.instruction_set import find_instruction
 from ...tir.ir import For, Func, Stmt
 from ...tir.polynomial import Ranges
 from ...tir.visit import with_func_body
@@ -33,16 +34,16 @@ def instructions(func: Func, target: Target) -> Func:
 
 
 def _instruction(loop: For, name: str, ranges: Ranges) -> Stmt:
-    intrin = find_intrin(name)
-    if intrin is None:
+    instruction = find_instruction(name)
+    if instruction is None:
         raise BuildError(
             "the program uses the instruction {0!r}, which is not known", name,
             hint="register it before building",
         )  # fmt: skip
-    operands = match(loop, intrin, ranges)
+    operands = match(loop, instruction, ranges)
     if isinstance(operands, Mismatch):
         raise BuildError(
             "the loops marked as the instruction {0} compute something else:\n{1}", name, loop,
             hint="use tensorize, which checks this",
         )  # fmt: skip
-    return written(intrin, operands)
+    return written(instruction, operands)

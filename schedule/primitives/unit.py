@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import similar
 from ...tir.conditions import conjunction, conjuncts
 from ...tir.instruction import KEY
-from ...tir.intrinsics import find_intrin, intrin_names
+from ...tir.instruction_set import find_instruction, instruction_names
 from ...tir.ir import (
     Binary,
     Block,
@@ -252,8 +252,8 @@ def tensorize(fn: Func, target: Var | Label, intrin: str) -> tuple[Func, None]:
     row of a matrix. The program keeps the block's meaning; an annotation makes lowering emit the
     instruction. Instructions:
 
-    - `dot_16x4_vnni`, `dot_8x4_vnni`: uint8 times int8, added to int32
-    - `dot_16x2_bf16`, `dot_8x2_bf16`, `outer_4x16_fma`, `outer_4x8_fma`
+    - `dot_16x4_vnni`, `dot_8x4_vnni`, `dot_4x4_vnni`: uint8 times int8, added to int32
+    - `dot_16x2_bf16`, `dot_8x2_bf16`, `dot_4x2_bf16`, `outer_4x16_fma`, `outer_4x8_fma`
     - tiles of 16 rows and columns and 64 steps: `matmul_u8s8_amx`, `matmul_s8u8_amx`,
       `matmul_s8s8_amx`, `matmul_u8u8_amx`; of 32 steps: `matmul_bf16_amx`
     - for the init of such a tile `zero_int32_amx`, `zero_float32_amx`, and from registers to memory
@@ -262,14 +262,14 @@ def tensorize(fn: Func, target: Var | Label, intrin: str) -> tuple[Func, None]:
     `tw.register_intrin` declares others.
     """
     known = require_some(
-        find_intrin(intrin),
+        find_instruction(intrin),
         "there is no instruction {0!r}; there are {1}",
         intrin,
-        lambda: ", ".join(intrin_names()),
+        lambda: ", ".join(instruction_names()),
         at=target,
-        hint=lambda: similar(intrin, intrin_names()),
+        hint=lambda: similar(intrin, instruction_names()),
         found=intrin,
-        alternatives=intrin_names,
+        alternatives=instruction_names,
     )
     if isinstance(target, Label):
         label = target

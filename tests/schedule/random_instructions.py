@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.tir.intrinsics import register_intrin
+from tilewright.tir.instruction_set import register_intrin
 from tilewright.tir.parser import parse
 
 

@@ -14,7 +14,7 @@ from tilewright.errors import ScheduleError
 from tilewright.schedule import IndexMap, Schedule
 from tilewright.schedule.blocks import feeding, has_reduction, writers_of
 from tilewright.schedule.find import blocks_in, find_block, find_loop, loops_above
-from tilewright.tir.intrinsics import intrin_names
+from tilewright.tir.instruction_set import instruction_names
 from tilewright.tir.ir import Block, Dim, Expr, ForKind, IterKind, Label, Seq, Var
 
 from .random_instructions import SMALL
@@ -653,7 +653,7 @@ def is_tiled(sch: Schedule, block: Block) -> bool:
 def tensorize(sch: Schedule, pick: Pick) -> None:
     """Mostly a tile of two by two that is made for it."""
     if sometimes(pick, 4):
-        name = one_of(pick, ("none", *intrin_names()))
+        name = one_of(pick, ("none", *instruction_names()))
         sch.tensorize(a_loop(sch, pick) if pick(2) else a_block(sch, pick), name)
         return
     block = a_block(sch, pick, is_tiled)

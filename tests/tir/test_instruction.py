@@ -5,11 +5,20 @@ from __future__ import annotations
 import pytest
 
 from tilewright.errors import IRError
-from tilewright.tir.instruction import Mismatch, TensorIntrin, match
-from tilewright.tir.intrinsics import find_intrin, intrin_names, register_intrin
+from tilewright.target import Target
+from tilewright.tir.instruction import Instruction, product_in
+from tilewright.tir.instruction_check import check_instruction
+from tilewright.tir.instruction_match import Mismatch, match
+from tilewright.tir.instruction_set import (
+    TABLES,
+    find_instruction,
+    instruction_names,
+    instructions_of,
+    products_of,
+    register_intrin,
+)
 from tilewright.tir.ir import Stmt
 from tilewright.tir.parser import parse
-from tilewright.tir.verify import verify
 
 SEMANTICS = """
 def scale(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
@@ -25,24 +34,56 @@ def scale(A: T.Buffer((2, 2), "float32"), B: T.Buffer((4,), "float32")):
 """
 
 
-def declared(semantics: str = SEMANTICS, implementation: str = IMPLEMENTATION) -> TensorIntrin:
-    return TensorIntrin("scale", parse(semantics), parse(implementation))
+def declared(semantics: str = SEMANTICS, implementation: str = IMPLEMENTATION) -> Instruction:
+    programs = parse(semantics), parse(implementation)
+    made = Instruction("scale", lambda: programs, product_in(programs[1]))
+    check_instruction(made)
+    return made
 
 
-@pytest.mark.parametrize("name", intrin_names())
+@pytest.mark.parametrize("name", [i.name for table in TABLES.values() for i in table])
 def test_those_of_this_package(name: str) -> None:
-    found = find_intrin(name)
+    found = find_instruction(name)
     assert found is not None
-    assert found is find_intrin(name)
-    verify(found.semantics)
-    verify(found.implementation)
+    check_instruction(found)
     assert not isinstance(match(found.semantics.body, found), Mismatch)
+    for other in filter(None, (found.init, found.write)):
+        assert find_instruction(other) is not None
+
+
+def test_tables_are_of_their_kind_and_names_are_unique() -> None:
+    for kind, table in TABLES.items():
+        assert {i.unit.kind for i in table} == {kind}
+    named = [i.name for table in TABLES.values() for i in table]
+    assert len(set(named)) == len(named)
+    assert set(named) <= set(instruction_names())
+
+
+@pytest.mark.parametrize(
+    ("cpu", "names"),
+    [
+        ("haswell", ""),
+        ("neoverse-n1", ""),
+        ("alderlake", "dot_8x4_vnni"),
+        ("cascadelake", "dot_16x4_vnni dot_8x4_vnni"),
+        ("cooperlake", "dot_16x4_vnni dot_8x4_vnni dot_16x2_bf16 dot_8x2_bf16"),
+        ("cooperlake -mattr=-avx512vl", "dot_16x4_vnni dot_16x2_bf16"),
+        (
+            "sapphirerapids -mattr=-amx-int8,-avx512bf16",
+            "matmul_bf16_amx dot_16x4_vnni dot_8x4_vnni",
+        ),
+    ],
+)
+def test_what_targets_have_for_products(cpu: str, names: str) -> None:
+    target = Target.parse(f"cpu -mcpu={cpu} -threads=1")
+    assert " ".join(i.name for i, _, _ in products_of(target)) == names
+    assert {i.name for i, _, _ in products_of(target)} <= {i.name for i in instructions_of(target)}
 
 
 def test_a_name_is_given_once() -> None:
-    assert find_intrin("scale_for_a_test") is None
+    assert find_instruction("scale_for_a_test") is None
     found = register_intrin("scale_for_a_test", parse(SEMANTICS), parse(IMPLEMENTATION))
-    assert find_intrin("scale_for_a_test") is found
+    assert find_instruction("scale_for_a_test") is found
     for name in ("scale_for_a_test", "dot_16x4_vnni"):
         with pytest.raises(IRError, match="an instruction named .* exists already"):
             register_intrin(name, parse(SEMANTICS), parse(IMPLEMENTATION))

@@ -1,0 +1,197 @@
+"""Contractions by instructions for products: which ones fit, how operands are padded and packed.
+
+The instruction takes steps of the reduction in groups: the operand that its columns differ in is
+packed so that those lie together, the other one, which has the rows, is read as it is or packed by
+rows. Sizes that do not divide are padded with zeros, on the way into the packed operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ...schedule import Schedule
+from ...schedule.find import find_block
+from ...schedule.reductions import match_reduction
+from ...target import Target
+from ...tir.instruction import Instruction, Product
+from ...tir.instruction_set import products_of
+from ...tir.ir import Binary, Block, Buffer, Cast, Expr, Label, Load, Op, Var
+from .access_patterns import (
+    Input,
+    extents,
+    inputs_of,
+    low_digits,
+    matched,
+    output_of,
+    reduced,
+    vector_choices,
+)
+from .draft import Draft
+from .elementwise import schedule_elementwise
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which instruction computes a block, along which variables, and which inputs are packed.
+
+    The variables and inputs are those of `planned`: the columns are along `vector`, the steps along
+    `deep`. `packed` is the input that the columns differ in, `shared` the other one. `rows` is the
+    variable along which `shared` has rows, where a rule says so, and `packs` that it is packed.
+    """
+
+    planned: Block
+    instruction: Instruction
+    product: Product
+    vector: Var
+    deep: Var
+    index: int
+    packed: Input
+    shared: Input
+    rows: Var | None = None
+    packs: bool = False
+
+    def on(self, block: Block) -> Plan:
+        """The plan on `block`, which iterates as `planned` does."""
+        its, inputs = matched(self.planned, block), inputs_of(block)
+        return replace(
+            self,
+            planned=block,
+            vector=its[self.vector],
+            deep=its[self.deep],
+            packed=inputs[self.index],
+            shared=inputs[1 - self.index],
+            rows=None if self.rows is None else its[self.rows],
+        )
+
+    @property
+    def sizes(self) -> dict[Var, int]:
+        """How much of each variable one instruction takes."""
+        sizes = {self.vector: self.product.columns, self.deep: self.product.steps}
+        return sizes if self.rows is None else {self.rows: self.product.rows, **sizes}
+
+
+def plans(main: Block, target: Target) -> Iterator[Plan]:
+    """How a block is computed by each instruction of the target that can do it."""
+    for instruction, product, _ in products_of(target):
+        plan = _plan(main, instruction, product)
+        if plan is not None:
+            yield plan
+
+
+def _plan(main: Block, instruction: Instruction, product: Product) -> Plan | None:
+    found = match_reduction(main)
+    if low_digits(main):
+        return None  # tiles of instructions have none of them whole
+    if found is None or found.combiner.name != "sum" or found.buffer.dtype != product.acc:
+        return None
+    factors = _factors(found.value)
+    inputs = inputs_of(main)
+    if factors is None or len(inputs) != 2:
+        return None
+    deep = reduced(main)[-1]
+    out = output_of(main)
+    for vector in vector_choices(main):
+        along = [n for n, i in enumerate(inputs) if vector in i.used]
+        if len(along) != 1 or out is None or out.strides.get(vector) != 1:
+            continue
+        packed, shared = inputs[along[0]], inputs[1 - along[0]]
+        if (
+            (shared.buffer.dtype, packed.buffer.dtype) == (product.x, product.y)
+            and {shared.buffer, packed.buffer} == set(factors)
+            and {vector, deep} <= packed.plain.keys()
+        ):
+            return Plan(main, instruction, product, vector, deep, along[0], packed, shared)
+    return None
+
+
+def _factors(value: Expr) -> tuple[Buffer, Buffer] | None:
+    """The buffers of a product of two elements, each cast to the dtype of the sum."""
+    if type(value) is not Binary or value.op is not Op.MUL:
+        return None
+    loads = [p.value for p in (value.a, value.b) if type(p) is Cast]
+    buffers = [p.buffer for p in loads if type(p) is Load]
+    return (buffers[0], buffers[1]) if len(buffers) == 2 else None
+
+
+def pad(sch: Schedule, main: Label, plan: Plan) -> tuple[list[Label], Label | None]:
+    """Pad what does not divide. The copies of the operands, and the one that crops the result."""
+    sizes = extents(find_block(sch.func, main))
+    labels = list(sch.pad_einsum(main, [plan.sizes.get(v, 1) for v in sizes]))
+    crops = any(sizes[v] % n for v, n in plan.sizes.items() if v is not plan.deep)
+    return (labels[:-1], labels[-1]) if crops else (labels, None)
+
+
+def place_pads(draft: Draft, pads: list[Label], main: Label, packed: Label) -> Label | None:
+    """Pad what the contraction reads as it is before it, and the rest where it is packed.
+
+    Returns the block that pads what `packed` reads, which is left to the caller.
+    """
+    sch, found = draft.schedule, None
+    for pad in pads:
+        readers = sch.get_consumers(pad)
+        if readers == (packed,):
+            found = pad
+        elif readers == (main,):
+            schedule_elementwise(draft, pad)
+        else:
+            sch.compute_inline(pad)
+    return found
+
+
+def schedule_packed(draft: Draft, packed: Label, plan: Plan, pad: Label | None) -> None:
+    """Run the copy that packs what lanes differ in, of rows that `pad` makes if there is one.
+
+    What is packed ahead of the calls is packed in one step, whose layout can be told.
+    """
+    sch = draft.schedule
+    ahead = pad is not None and inputs_of(find_block(sch.func, pad))[0].buffer.constant
+    if plan.packed.strides.get(plan.vector) == 1 and not ahead:
+        interleave_groups(draft, packed, pad)
+        return
+    if pad is not None:
+        sch.compute_inline(pad)
+    schedule_groups(draft, packed)
+
+
+def schedule_groups(draft: Draft, label: Label) -> None:
+    """Run a packing copy in parallel, a group at a time; scattered vectors are no faster."""
+    sch = draft.schedule
+    first, *_, last = sch.get_loops(label)
+    block = find_block(sch.func, label)
+    if inputs_of(block)[0].strides.get(block.iters[-1].var) == 1:
+        sch.vectorize(last)
+    else:
+        sch.unroll(last)
+    draft.map_outer(first)
+
+
+def interleave_groups(draft: Draft, label: Label, pad: Label | None) -> None:
+    """Run a packing copy in parallel: the rows of a group as vectors, lane after lane.
+
+    `pad` is the block that makes the rows, if one does. They are read from end to end, and what is
+    written of each panel is a whole line.
+    """
+    sch = draft.schedule
+    *outer, panel, group, lane, step = sch.get_loops(label)
+    sch.reorder(group, panel)
+    if pad is None:
+        rows = sch.cache_read(label, 0, "register")
+    else:
+        rows = pad
+        sch.set_scope(rows, 0, "register")
+    sch.compute_at(rows, panel)
+    row, vector = sch.get_loops(rows)[-2:]
+    sch.unroll(row)
+    sch.vectorize(vector)
+    sch.vectorize(sch.fuse(lane, step))
+    draft.map_outer(outer[0] if outer else group)
+
+
+def layout(source: Input, by: Var, deep_by: Var) -> str:
+    """The packed order: other dimensions, panels, groups of steps, then what a panel holds of one
+    group: for each of its elements `by` the steps."""
+    place, deep = (chr(ord("A") + source.plain[v]) for v in (by, deep_by))
+    others = [chr(ord("A") + d) for d in range(len(source.buffer.shape))]
+    front = "".join(c for c in others if c not in (place, deep))
+    return front + place + deep + place.lower() + deep.lower()

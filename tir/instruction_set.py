@@ -1,0 +1,87 @@
+"""The registry of instructions: those of this package and those that users register."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ..errors import IRError
+from ..target import Target
+from . import cpu_instructions
+from .instruction import VECTORS, Cost, Instruction, Product, Unit, product_in
+from .instruction_check import check_instruction
+from .ir import Func
+
+TABLES: dict[str, tuple[Instruction, ...]] = {"cpu": cpu_instructions.INSTRUCTIONS}
+"""The instructions of this package by the kind of target."""
+
+_known = {i.name: i for table in TABLES.values() for i in table}
+
+
+def register_intrin(
+    name: str,
+    semantics: Func,
+    implementation: Func,
+    *,
+    unit: Unit = VECTORS,
+    requires: tuple[tuple[str, ...], ...] = (),
+    cost: Cost | None = None,
+    code: str = "",
+    init: str = "",
+    write: str = "",
+) -> Instruction:
+    """Make an instruction known, to `tensorize` and where its target has it to the rest.
+
+    The two programs say what it computes and how that is written on vectors; the other arguments
+    are the fields of `Instruction`. If the implementation is `T.dot` or `T.matmul` alone, rules use
+    one that has a `cost` for such products, and `code` is the LLVM intrinsic that is called for it
+    with the operands as vectors, or what else the unit's emitter takes.
+
+    Raises `IRError` where the name is taken, the programs are not of that form or do not compute
+    the same on random numbers, or the facts do not fit them.
+    """
+    if name in _known:
+        raise IRError("an instruction named {0} exists already", name)
+    for other in (init, write):
+        if other and other not in _known:
+            raise IRError("{0} names {1}, which is no instruction that is known", name, other)
+    made = Instruction(
+        name, lambda: (semantics, implementation), product_in(implementation), unit, requires, cost,
+        code, init, write,
+    )  # fmt: skip
+    check_instruction(made)
+    _known[name] = made
+    for query in (instructions_of, products_of, instruction_for):
+        query.cache_clear()
+    return made
+
+
+def find_instruction(name: str) -> Instruction | None:
+    """The instruction of that name."""
+    return _known.get(name)
+
+
+def instruction_names() -> tuple[str, ...]:
+    """The names of all instructions."""
+    return tuple(sorted(_known))
+
+
+@cache
+def instructions_of(target: Target) -> tuple[Instruction, ...]:
+    """What the target has, in the order of the tables; users' own come last."""
+    return tuple(i for i in _known.values() if i.runs_on(target))
+
+
+@cache
+def products_of(target: Target) -> tuple[tuple[Instruction, Product, Cost], ...]:
+    """What the target has to compute products by, with what it computes and takes."""
+    return tuple(
+        (i, i.product, i.cost)
+        for i in instructions_of(target)
+        if i.product is not None and i.cost is not None
+    )
+
+
+@cache
+def instruction_for(target: Target, product: Product) -> Instruction | None:
+    """The instruction of the target whose code computes a product."""
+    return next((i for i in instructions_of(target) if i.code and i.product == product), None)
