@@ -10,6 +10,7 @@ from ..errors import TuningError
 from ..schedule import Schedule
 from ..target import Target
 from ..tir.equality import structural_equal
+from ..tir.instruction_set import users_digest
 from ..tir.ir import Func
 from .rules.user_rules import SKETCH_RULES
 from .search.sketch import Sketch, sketches
@@ -40,7 +41,7 @@ def made_ahead(task: Task, target: Target, *, algebra: bool) -> Sequence[Sketch]
 
     Raises `TuningError` for steps that builders cannot import.
     """
-    if task.own is not None or not SKETCH_RULES:
+    if task.own is not None or not (SKETCH_RULES or users_digest()):
         return task.own
     made = sketches(task.func, target, algebra=algebra)
     for sketch in made:
@@ -96,8 +97,8 @@ def _own(func: Any) -> list[Sketch]:
 def _require_importable(sketch: Sketch) -> None:
     if "__main__" in sketch.modules:
         raise TuningError(
-            "{0} takes steps that this script or notebook defines, which the processes that "
-            "build cannot import",
+            "{0} takes steps or instructions that this script or notebook defines, which the "
+            "processes that build cannot import",
             sketch.name,
-            hint="put the primitives into a module, and import that here",
+            hint="put them into a module, and import that here",
         )

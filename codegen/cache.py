@@ -2,7 +2,8 @@
 
 The key is a digest of everything that goes into a kernel: the scheduled program as text (including
 names, which appear in signatures and errors), the target, the floating-point rules, the compiler's
-versions and the sources of the code generator. `disk_cache.py` keeps the files.
+versions, the sources of the code generator and the user's instructions. `disk_cache.py` keeps the
+files.
 
 An entry holds the object code, the sizes of its workspaces and texts for people. The rest of the
 signature and the target come from the program that is asked for, and the object code has to match
@@ -21,6 +22,7 @@ from typing import Protocol
 
 from ..errors import ArtifactError
 from ..target import Target
+from ..tir.instruction_set import users_digest
 from ..tir.ir import Func
 from .build import OPENMP, Compiled, compile_func, compiled_signature, compiled_target
 from .cpu.elf import ELF_MARK, read_object
@@ -66,7 +68,7 @@ def compile_cached(
 
 def key(func: Func, target: Target, *, strict_fp: bool) -> str:
     """The digest (SHA-256, hex) of what determines the compiled code of a scheduled program."""
-    parts = [repr(func), str(target), str(strict_fp), _compiler()]
+    parts = [repr(func), str(target), str(strict_fp), _compiler(), users_digest()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -109,7 +109,7 @@ class Instruction:
     `requires`, or if it requires none. Rules and estimates use those that have a `cost`. `code` is
     what the unit's emitter writes for its product, an LLVM intrinsic for instance; without it, code
     is made of its implementation. `init` and `write` are the names of the instructions that set its
-    sums to zero and copy them to memory.
+    sums to zero and copy them to memory. `home` is the module of the user's that registered it.
     """
 
     name: str
@@ -121,6 +121,7 @@ class Instruction:
     code: str = ""
     init: str = ""
     write: str = ""
+    home: str | None = None
 
     @cached_property
     def _programs(self) -> Programs:
@@ -133,6 +134,12 @@ class Instruction:
     @property
     def implementation(self) -> Func:
         return self._programs[1]
+
+    @cached_property
+    def text(self) -> str:
+        """All of it but its home, for digests."""
+        facts = self.unit, self.requires, self.cost, self.code, self.init, self.write
+        return "\0".join([self.name, *map(repr, self._programs), *map(repr, facts)])
 
     def runs_on(self, target: Target) -> bool:
         """Whether the target has all that it requires."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import sys
 from functools import cache
 
 from ..errors import IRError
@@ -46,18 +48,29 @@ def register_intrin(
             raise IRError("{0} names {1}, which is no instruction that is known", name, other)
     made = Instruction(
         name, lambda: (semantics, implementation), product_in(implementation), unit, requires, cost,
-        code, init, write,
+        code, init, write, home=sys._getframe(1).f_globals.get("__name__", "__main__"),
     )  # fmt: skip
     check_instruction(made)
     _known[name] = made
+    forget_queries()
+    return made
+
+
+def forget_queries() -> None:
+    """Answer queries by target anew."""
     for query in (instructions_of, products_of, instruction_for):
         query.cache_clear()
-    return made
 
 
 def find_instruction(name: str) -> Instruction | None:
     """The instruction of that name."""
     return _known.get(name)
+
+
+def users_digest() -> str:
+    """A digest of all instructions that users registered; empty where there are none."""
+    texts = sorted(i.text for i in _known.values() if i.home is not None)
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest() if texts else ""
 
 
 def instruction_names() -> tuple[str, ...]:

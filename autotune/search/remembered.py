@@ -2,9 +2,9 @@
 
 Making the sketches of a program and scoring them takes longer than compiling the one that is
 chosen. The name of a choice is the digest of all that it depends on: the program up to names, the
-target with its caches, the sources of the rules and of the search, the cost model, and the
-libraries that draw and score. Rules of the user's own may depend on anything: while there are any,
-nothing is remembered.
+target with its caches, the sources of the rules and of the search, the cost model, the libraries
+that draw and score, and the user's instructions. Rules of the user's own may depend on anything:
+while there are any, nothing is remembered.
 
 An entry holds a trace as JSON. It is believed no more than one of a database: it is replayed with
 all checks, and one that does not apply is chosen again.
@@ -26,6 +26,7 @@ from ...schedule import Schedule, Trace
 from ...schedule.trace import MAX_JSON
 from ...target import Target
 from ...tir.equality import structural_hash
+from ...tir.instruction_set import users_digest
 from ...tir.ir import Func
 from ...tuning_db.values import ALGEBRA
 from ..model import boosting
@@ -73,7 +74,7 @@ def chosen(func: Func, target: Target, way: Way) -> Schedule:
 
 def key(func: Func, target: Target, way: Way) -> str:
     """The digest (SHA-256, hex) of what determines a choice."""
-    parts = [structural_hash(func), repr(target), way, _chooser(), _libraries()]
+    parts = [structural_hash(func), repr(target), way, _chooser(), _libraries(), users_digest()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

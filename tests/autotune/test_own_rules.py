@@ -177,7 +177,7 @@ def test_steps_of_a_script_cannot_be_built(monkeypatch: pytest.MonkeyPatch) -> N
     exec(STRANGER, {"__name__": "__main__"})
     with (
         TuningDatabase("sqlite://") as db,
-        pytest.raises(TuningError, match="halved takes steps that this script or notebook"),
+        pytest.raises(TuningError, match="halved takes steps or instructions that this"),
     ):
         tune(matmul(), "cpu -threads=1", database=db, trials=2, config=QUICK)
 

@@ -118,7 +118,7 @@ def test_a_script_is_no_module(db: TuningDatabase) -> None:
     before = dict(PRIMITIVES)
     try:
         exec(STRANGER, {"__name__": "__main__"})
-        with pytest.raises(TuningError, match="own0 takes steps that this script or notebook"):
+        with pytest.raises(TuningError, match="own0 takes steps or instructions that this"):
             run(db, [stranger()])
     finally:
         PRIMITIVES.clear()

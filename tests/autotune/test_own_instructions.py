@@ -1,0 +1,239 @@
+"""Instructions that are added from outside: one row each, from rules to machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import Target, ops
+from tilewright.autotune.model.estimate import estimate
+from tilewright.autotune.model.profile import profile
+from tilewright.autotune.model.roofline import roofline
+from tilewright.autotune.search import remembered
+from tilewright.autotune.search.candidates import Rowspace
+from tilewright.autotune.search.sketch import Sketch, sketches
+from tilewright.autotune.tasks import made_ahead, tasks
+from tilewright.codegen import cache
+from tilewright.codegen.build import compile_func
+from tilewright.errors import BuildError, IRError
+from tilewright.schedule import Trace
+from tilewright.tir import te
+from tilewright.tir.cpu_instructions import AMX
+from tilewright.tir.instruction import Cost, Instruction, Product, Unit
+from tilewright.tir.instruction_programs import product
+from tilewright.tir.instruction_set import find_instruction
+from tilewright.tir.ir import Func
+
+from ..emulator import Call, emulated
+from ..emulator import run as run_emulated
+from ..instruction_sets import forgotten
+from .checking import arguments, expected, planned, run
+
+ARM = Target.parse("cpu -mcpu=neoverse-n1 -threads=1")
+OLD_ARM = Target.parse("cpu -mcpu=neoverse-n1 -mattr=-dotprod -threads=1")
+GRANITE = Target.parse("cpu -mcpu=graniterapids -threads=1")
+SDOT, TDP = "dot_4x4_sdot", "matmul_f16_amx"
+
+
+@pytest.fixture(autouse=True)
+def none_left() -> Iterator[None]:
+    with forgotten():
+        yield
+
+
+def sdot(cycles: float = 0.5) -> Instruction:
+    """ARM's products of four int8 each, added to four int32."""
+    return tw.register_intrin(
+        SDOT,
+        *product(SDOT, Product("int32", "int8", "int8", rows=1, columns=4, depth=1, group=4)),
+        requires=(("dotprod",),),
+        cost=Cost(cycles, latency=3.0),
+        code="llvm.aarch64.neon.sdot.v4i32.v16i8",
+    )
+
+
+def float16_tiles() -> Instruction:
+    """AMX's products of tiles of float16, of which Granite Rapids is the first to have any."""
+    return tw.register_intrin(
+        TDP,
+        *product(TDP, Product("float32", "float16", "float16", 16, 16, 16, 2)),
+        unit=AMX,
+        requires=(("amx-fp16",),),
+        cost=Cost(cycles=16.0, latency=52.0, run_loads=6.0),
+        code="llvm.x86.tdpfp16ps.internal",
+        init="zero_float32_amx",
+        write="copy_float32_amx",
+    )
+
+
+def int8_matmul() -> Func:
+    return ops.matmul_func(12, 20, 24, "int8")
+
+
+def float16_matmul() -> Func:
+    a, b = (
+        te.placeholder((40, 64), "float16", name="A"),
+        te.placeholder((64, 48), "float16", name="B"),
+    )
+    k = te.reduce_axis(64, name="k")
+    c = te.compute(
+        (40, 48),
+        lambda i, j: te.sum(te.cast(a[i, k], "float32") * te.cast(b[k, j], "float32"), axis=k),
+        name="C",
+    )
+    return te.func([a, b, c], name="matmul")
+
+
+def made(sketch: Sketch, func: Func, count: int = 2) -> list[Func]:
+    """The first rows of a sketch, scheduled by traces as text."""
+    rows = Rowspace(sketch).sample(np.random.default_rng(0), count)
+    assert len(rows)
+    texts = [sketch.trace.with_row(row.tolist()).to_json() for row in rows]
+    return [Trace.from_json(text).apply(func).func for text in texts]
+
+
+def seconds(sketch: Sketch, target: Target) -> float:
+    read = profile(sketch.func, sketch.variables, sketch.space.bounds)
+    rows = Rowspace(sketch).sample(np.random.default_rng(0), 20)
+    return float(estimate(read, rows, target).seconds.min())
+
+
+@emulated
+def test_a_vector_instruction(tmp_path: Path) -> None:
+    """ARM's `sdot`: rules find it, the estimate and the roofline read its cost, code has it."""
+    func = int8_matmul()
+    before, others, least = planned(func, ARM), planned(func, OLD_ARM), roofline(func, ARM)
+    assert not any("dot" in name for name in before)
+    sdot()
+    after = planned(func, ARM)
+    rest = [name for name in after if SDOT not in name]
+    assert rest == before[: len(rest)]
+    assert len(rest) < len(after)
+    assert planned(func, OLD_ARM) == others
+    assert roofline(func, ARM).compute < least.compute
+    first, *_, last = sketches(func, ARM)
+    assert (first.name, dict(first.choices[0].options)["instruction"]) == (f"{SDOT}_packA", SDOT)
+    assert first.modules == (__name__,)
+    assert seconds(first, ARM) < seconds(last, ARM)
+    scheduled = made(first, func)
+    compiled = [compile_func(f, ARM, name=f"matmul{n}") for n, f in enumerate(scheduled)]
+    assert all("sdot\tv" in c.assembly() for c in compiled)
+    assert "sdot\tv" not in compile_func(scheduled[0], OLD_ARM).assembly()
+    calls = [Call(c, arguments(func, 1)) for c in compiled]
+    for found in run_emulated(calls, "neoverse-n1", tmp_path):
+        np.testing.assert_array_equal(found[-1], expected(func, 1)[-1])
+
+
+def test_a_unit_for_matrices() -> None:
+    """Tiles of float16 have the registers, the init and the copies of the unit's other products."""
+    func = float16_matmul()
+    assert not any("amx" in name for name in planned(func, GRANITE))
+    float16_tiles()
+    assert planned(func, GRANITE)[0] == TDP
+    assert not any("amx" in n for n in planned(func, Target.parse("cpu -mcpu=sapphirerapids")))
+    first = sketches(func, GRANITE)[0]
+    for scheduled in made(first, func):
+        code = compile_func(scheduled, GRANITE).assembly()
+        assert "tdpfp16ps" in code
+        assert "tilestored" in code
+        found = arguments(func, 1)
+        run(scheduled, "cpu -threads=1", found)
+        np.testing.assert_allclose(found[-1], expected(func, 1)[-1], rtol=1e-4, atol=1e-4)
+
+
+def test_costs_are_those_of_the_row() -> None:
+    func = int8_matmul()
+    times = []
+    for cycles in (0.5, 64.0):
+        with forgotten():
+            sdot(cycles)
+            (sketch,) = (s for s in sketches(func, ARM) if s.name == SDOT)
+            times.append((seconds(sketch, ARM), roofline(func, ARM).compute))
+    (fast, bound), (slow, other) = times
+    assert slow > 4 * fast
+    assert bound < other
+
+
+def test_what_costs_nothing_known_is_for_schedules_by_hand() -> None:
+    """Without a cost rules leave it out; `tensorize` takes it, and code has it."""
+    func, before = int8_matmul(), planned(int8_matmul(), ARM)
+    programs = product(SDOT, Product("int32", "int8", "int8", 1, 4, 1, 4))
+    code = "llvm.aarch64.neon.sdot.v4i32.v16i8"
+    tw.register_intrin(SDOT, *programs, requires=(("dotprod",),), code=code)
+    assert planned(func, ARM) == before
+    sch = tw.Schedule(func)
+    block = sch.get_block("C")
+    sch.pack(block, 1, "BAba", [4, 4])
+    i, j, k = sch.get_loops(block)
+    j0, j1 = sch.split(j, factors=[None, 4], perfect=True)
+    k0, k1 = sch.split(k, factors=[None, 4], perfect=True)
+    sch.reorder(i, j0, k0, j1, k1)
+    sch.decompose_reduction(block, k0)
+    sch.tensorize(j1, SDOT)
+    assert "sdot\tv" in compile_func(sch.func, ARM).assembly()
+
+
+def test_caches_know_which_instructions_there_are() -> None:
+    func = int8_matmul()
+
+    def keys() -> tuple[str, str]:
+        return remembered.key(func, ARM, "model"), cache.key(func, ARM, strict_fp=False)
+
+    plain = keys()
+    with forgotten():
+        sdot()
+        one = keys()
+    assert keys() == plain
+    sdot(1.0)
+    assert len({*plain, *one, *keys()}) == 6
+
+
+def test_builders_import_the_module_that_registers_it() -> None:
+    func = int8_matmul()
+    sdot()
+    (task,), _ = tasks(func)
+    assert {name for s in sketches(func, ARM) for name in s.modules} == {__name__}
+    record = find_instruction(SDOT)
+    assert record is not None
+    object.__setattr__(record, "home", "__main__")
+    with pytest.raises(tw.TuningError, match="instructions that this script or notebook defines"):
+        made_ahead(task, ARM, algebra=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"requires": (("dotprods",),)}, "requires the feature 'dotprods', which no target has"),
+        ({"init": "zero_int16_amx"}, "names zero_int16_amx, which is no instruction"),
+        ({"unit": Unit("x", "x", 1, 64, kind="gpu")}, "of 'gpu', which is no kind of target"),
+    ],
+)
+def test_facts_that_do_not_fit(options: dict[str, object], message: str) -> None:
+    programs = product(SDOT, Product("int32", "int8", "int8", 1, 4, 1, 4))
+    with pytest.raises(IRError, match=message):
+        tw.register_intrin(SDOT, *programs, **options)  # type: ignore[arg-type]
+    assert find_instruction(SDOT) is None
+
+
+def test_code_is_for_products() -> None:
+    record = find_instruction("outer_4x8_fma")
+    assert record is not None
+    with pytest.raises(
+        IRError, match="is to be written as x, and its implementation is no product"
+    ):
+        tw.register_intrin("mine", record.semantics, record.implementation, code="x")
+
+
+def test_an_emitter_that_there_is_none_of() -> None:
+    programs = product(SDOT, Product("int32", "int8", "int8", 1, 4, 1, 4))
+    unit = Unit("vectors", "intrinsics", 1, 16)
+    tw.register_intrin(SDOT, *programs, unit=unit, cost=Cost(0.5, 3.0), code="x")
+    (scheduled,) = made(sketches(int8_matmul(), OLD_ARM)[0], int8_matmul(), 1)
+    with pytest.raises(
+        BuildError, match="to be written by 'intrinsics'; the emitters .* intrinsic,"
+    ):
+        compile_func(scheduled, OLD_ARM)
