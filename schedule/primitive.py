@@ -10,6 +10,9 @@ other parameters are annotated with types that a trace can hold: `Var` (a loop),
 `Dim` (an integer or a sampled one), `int`, `float`, `bool`, `str`, `None`, `IndexMap`, `Any` (a
 JSON value), and unions and sequences of these.
 
+A primitive keeps every result, but for the order of sums. One whose result is equal over the reals
+alone is registered with `inexact`: how many times the error that reordering explains it may have.
+
 Users may register more: once their module is imported, schedules have the primitive as a method and
 traces can name it. A trace records the module.
 """
@@ -17,11 +20,23 @@ traces can name it. A trace records the module.
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Concatenate, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Concatenate,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 from ..errors import ScheduleError, similar
 from ..tir.ir import Func
@@ -31,11 +46,16 @@ from .instructions import require_instructions
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", Func, Mapping[str, Func])
+ErrorFactor: TypeAlias = float | Callable[[Mapping[str, Any]], float]
+"""A factor of more than 1, or a function of a step's arguments by name that returns one."""
 
 
 @dataclass(frozen=True)
 class Primitive:
-    """A registered primitive. `names` are its parameters after the function and the chooser."""
+    """A registered primitive. `names` are its parameters after the function and the chooser.
+
+    `inexact` is `None` for a primitive that keeps every result, but for the order of sums.
+    """
 
     name: str
     function: Callable[..., tuple[Func, Any]]
@@ -44,6 +64,18 @@ class Primitive:
     keyword_only: frozenset[str]
     variadic: str | None
     samples: bool
+    inexact: ErrorFactor | None = None
+
+    def error_factor(self, arguments: Mapping[str, Any]) -> float:
+        """How many times the error that reordering explains a step may have; 1 if it is exact.
+
+        Raises `ScheduleError` where `inexact` gives no factor of more than 1.
+        """
+        if self.inexact is None:
+            return 1.0
+        factor = self.inexact(arguments) if callable(self.inexact) else self.inexact
+        _check_factor(self.name, factor)
+        return float(factor)
 
     @property
     def home(self) -> str | None:
@@ -177,15 +209,39 @@ def reserve(names: Iterable[str]) -> None:
     _taken.update(names)
 
 
+@overload
 def primitive(
     function: Callable[Concatenate[S, P], tuple[Func, R]],
-) -> Callable[Concatenate[S, P], tuple[Func, R]]:
+) -> Callable[Concatenate[S, P], tuple[Func, R]]: ...
+@overload
+def primitive(
+    *, inexact: ErrorFactor
+) -> Callable[
+    [Callable[Concatenate[S, P], tuple[Func, R]]], Callable[Concatenate[S, P], tuple[Func, R]]
+]: ...
+def primitive(
+    function: Callable[..., tuple[Func, Any]] | None = None, *, inexact: ErrorFactor | None = None
+) -> Any:
     """Register `function` under its name: schedules have it as a method from now on.
+
+    `@primitive(inexact=8.0)` registers one whose result equals the program's over the reals alone:
+    its errors may be 8 times those that the order of sums explains. A function of the step's
+    arguments may return that factor. Schedules with such a step are searched and built only where
+    the user gives a `tolerance`.
 
     A function that is defined again, as in a cell of a notebook that is run twice, takes the place
     of its former self. Raises `ScheduleError` where the name is taken otherwise, where a parameter
-    is of a type that no trace can hold, and where the result is not `tuple[Func, ...]`.
+    is of a type that no trace can hold, where the result is not `tuple[Func, ...]`, and for a
+    factor that is not more than 1.
     """
+    if function is None:
+        return partial(_register, inexact=inexact)
+    return _register(function, inexact)
+
+
+def _register(
+    function: Callable[..., tuple[Func, Any]], inexact: ErrorFactor | None
+) -> Callable[..., tuple[Func, Any]]:
     if not inspect.isfunction(function):
         raise ScheduleError(
             "expected a function to register as a primitive, found {0!r}",
@@ -193,6 +249,8 @@ def primitive(
             hint="write @tw.primitive above its definition",
         )
     name = function.__name__
+    if inexact is not None and not callable(inexact):
+        _check_factor(name, inexact)
     former = PRIMITIVES.get(name)
     again = former is not None and former.home is not None and _same_place(former, function)
     if name in _taken or name.startswith("_") or not (former is None or again):
@@ -215,11 +273,20 @@ def primitive(
         keyword_only=frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY),
         variadic=variadic[0] if variadic else None,
         samples=samples,
+        inexact=inexact,
     )
     if registered.home is not None:
         _check_outsider(registered)
     PRIMITIVES[name] = registered
     return function
+
+
+def _check_factor(name: str, factor: object) -> None:
+    number = isinstance(factor, (int, float)) and not isinstance(factor, bool)
+    if not (number and 1 < cast(float, factor) < math.inf):
+        raise ScheduleError(
+            "primitive {0} is inexact={1!r}; expected a finite factor of more than 1", name, factor
+        )
 
 
 def _same_place(former: Primitive, function: Callable[..., Any]) -> bool:

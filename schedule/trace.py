@@ -115,8 +115,27 @@ class Trace:
             raise ScheduleError("the trace takes {0} decisions, found {1}", start, len(row))
         return self.with_decisions(decisions)
 
+    @property
+    def inexact(self) -> tuple[str, ...]:
+        """The primitives by which it equals its program over the reals alone, each once."""
+        inexact = (s.op for s in self.steps if find_primitive(s.op).inexact is not None)
+        return tuple(dict.fromkeys(inexact))
+
+    @property
+    def error_factor(self) -> float:
+        """How many times the error that the order of sums explains it may have; 1 if it is exact.
+
+        Raises `ScheduleError` where a primitive gives no such factor.
+        """
+        factors = (find_primitive(s.op).error_factor(dict(s.arguments)) for s in self.steps)
+        return max(factors, default=1.0)
+
     def to_json(self, *, notes: bool = True) -> str:
         """The trace as JSON text. Without `notes` it says nothing but what is done."""
+        return json.dumps(self.to_data(notes=notes), separators=(",", ":"))
+
+    def to_data(self, *, notes: bool = True) -> dict[str, Any]:
+        """The trace as a JSON value, as `to_json` writes it."""
         steps: list[dict[str, Any]] = []
         count = 0
         for step in self.steps:
@@ -133,7 +152,7 @@ class Trace:
             if notes and step.note is not None:
                 data["note"] = step.note
             steps.append(data)
-        return json.dumps({"version": VERSION, "steps": steps}, separators=(",", ":"))
+        return {"version": VERSION, "steps": steps}
 
     @staticmethod
     def from_json(text: str) -> Trace:

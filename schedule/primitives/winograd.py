@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import NamedTuple
 
@@ -44,8 +44,11 @@ from ..reductions import Reduction, match_reduction
 from ..require import certain, require
 from .cache import replace_top, top_position, top_statements
 
+ERROR_FACTORS: Mapping[int, float] = {2: 4.0, 4: 32.0}
+"""By the size of tiles: a few times the errors that `docs/tuning.md` lists."""
 
-@primitive
+
+@primitive(inexact=lambda arguments: ERROR_FACTORS[arguments["tile"]])
 def winograd(fn: Func, block: Label, tile: int) -> tuple[Func, tuple[Label, ...]]:
     """Compute a 3 by 3 convolution by Winograd's algorithm, in square output tiles of 2 or 4.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -273,3 +273,45 @@ def test_types_are_read_when_it_is_registered(function, says: str) -> None:  # t
 def test_only_functions_are_registered() -> None:
     with pytest.raises(ScheduleError, match="expected a function .*, found 'x'"):
         tw.primitive("x")  # type: ignore[arg-type]
+
+
+def register_inexact() -> None:
+    @tw.primitive(inexact=8.0)
+    def approximate(fn: Func, block: Label) -> tuple[Func, None]:
+        """Says that it rounds otherwise, and changes nothing."""
+        del block
+        return fn, None
+
+    @tw.primitive(inexact=lambda arguments: arguments["growth"])
+    def spoil(fn: Func, block: Label, growth: float) -> tuple[Func, None]:
+        """Says how much it rounds otherwise."""
+        del block, growth
+        return fn, None
+
+
+def test_inexact_steps_are_those_that_say_so() -> None:
+    register_inexact()
+    sch = Schedule(chain())
+    assert (sch.trace.inexact, sch.trace.error_factor) == ((), 1.0)
+    block = sch.get_block("B")
+    for growth in (2.0, 3.0):
+        sch.spoil(block, growth=growth)
+    assert (sch.trace.inexact, sch.trace.error_factor) == (("spoil",), 3.0)
+    sch.approximate(block)
+    read = Trace.from_json(sch.trace.to_json())
+    assert (read.inexact, read.error_factor) == (("spoil", "approximate"), 8.0)
+
+
+@pytest.mark.parametrize("factor", [1, 0.5, True, "8", float("inf"), float("nan")])
+def test_an_error_factor_is_a_number_above_one(factor: Any) -> None:
+    def wrong(fn: Func, loop: Var) -> tuple[Func, None]:
+        del loop
+        return fn, None
+
+    with pytest.raises(ScheduleError, match=r"wrong is inexact=.*; expected a finite factor"):
+        tw.primitive(inexact=factor)(wrong)
+    assert "wrong" not in PRIMITIVES
+    register_inexact()
+    step = PRIMITIVES["spoil"]
+    with pytest.raises(ScheduleError, match=r"spoil is inexact=.*; expected a finite factor"):
+        step.error_factor({"growth": factor})

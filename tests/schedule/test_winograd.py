@@ -269,3 +269,13 @@ def test_what_is_guarded_or_no_sum_from_zero(old: str, new: str, message: str) -
     sch = Schedule(parse(text))
     with pytest.raises(ScheduleError, match=message):
         sch.winograd(sch.get_block("Y"), 2)
+
+
+def test_larger_tiles_round_more() -> None:
+    two = Schedule(ops.conv2d_func(1, 2, 4, 4, 2))
+    assert (two.trace.inexact, two.trace.error_factor) == ((), 1.0)
+    four = two.copy()
+    for sch, tile in ((two, 2), (four, 4)):
+        sch.winograd(sch.get_block("Y"), tile)
+        assert sch.trace.inexact == ("winograd",)
+    assert 1 < two.trace.error_factor < four.trace.error_factor
