@@ -53,10 +53,9 @@ def build(
     best of other sizes of the program there, re-fitted to these; `model`, the one that the cost
     model prefers; `default`, the one that the analytic estimate prefers. `module.origin` says which
     it was, and what it expects to lose where that is known. `strict_fp` forbids contracting
-    multiplications and additions. `tolerance` allows records that compute by other algebra
-    (convolutions by Winograd's) whose errors were no larger, in the measure of `autotune.verify`;
-    without it none is used but a pinned one. What was chosen without a record or compiled before
-    comes from a cache on disk.
+    multiplications and additions. `tolerance` allows records with inexact steps whose errors were
+    no larger, in the measure of `autotune.measure.comparison`; without it none is used but a pinned
+    one. What was chosen without a record or compiled before comes from a cache on disk.
 
     A record whose schedule does not apply to the program (it is of a newer version, say, or names a
     primitive that is not there) or does not compile is set aside with a warning, and the next best

@@ -6,6 +6,7 @@ import statistics
 from typing import NamedTuple
 
 from ..schedule import Trace
+from ..tuning_db.values import ScheduleRecord
 from .measure.measured import Kernel
 from .measure.measurer import Measurer
 
@@ -14,13 +15,13 @@ _KEPT = 32
 
 
 class Contender(NamedTuple):
-    """A candidate that ran, with its code to time it again; `schedule` is an id.
+    """A candidate that ran, with its code to time it again.
 
     `checked` says that its results were compared.
     """
 
     seconds: float
-    schedule: str
+    schedule: ScheduleRecord
     trace: Trace
     kernel: Kernel
     checked: bool
@@ -43,7 +44,7 @@ class Contenders:
 
     def of(self, schedule: str) -> Contender | None:
         """The contender with that schedule (id)."""
-        return next((c for c in self._ranked if c.schedule == schedule), None)
+        return next((c for c in self._ranked if c.schedule.id == schedule), None)
 
     def finalists(self, most: int, margin: float) -> list[Contender]:
         """The `most` fastest within `margin` times the first; one alone is no contest, and none."""

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from ..schedule.trace import VERSION, Trace
 from ..tuning_db import TuningDatabase
 from ..tuning_db.interleaved_comparison import rank
 from ..tuning_db.values import (
@@ -66,9 +65,9 @@ class Recorder:
         self._database = database
         self._last_beat = time.monotonic()
 
-    def trial(self, candidate: Candidate, generator: str, measured: Measured) -> Measurement:
-        """Record what became of a candidate, its check if there was one, and what made it."""
-        schedule = _schedule(candidate.trace, generator)
+    def trial(self, candidate: Candidate, measured: Measured) -> Measurement:
+        """Record a candidate, what became of it, and its check if there was one."""
+        schedule = candidate.schedule
         measurement = self._measurement(
             schedule.id,
             measured.outcome,
@@ -88,12 +87,11 @@ class Recorder:
         """Record that the results of a schedule (id) were compared."""
         self._database.put(self._verification(schedule, result))
 
-    def contest(self, timed: Sequence[tuple[Trace, tuple[float, ...]]]) -> list[Standing]:
+    def contest(self, timed: Sequence[tuple[ScheduleRecord, tuple[float, ...]]]) -> list[Standing]:
         """Record that schedules were timed in turns; how they compare, see `contest`."""
         now = utc_now()
         entries = []
-        for trace, samples in timed:
-            schedule = _schedule(trace)
+        for schedule, samples in timed:
             median = statistics.median(samples)
             measurement = self._measurement(schedule.id, Outcome.OK, median, samples, now)
             entries.append((measurement, schedule))
@@ -151,7 +149,3 @@ class Recorder:
             features=features or None,
             feature_version=CostModel.feature_version if features else None,
         )
-
-
-def _schedule(trace: Trace, generator: str = "") -> ScheduleRecord:
-    return ScheduleRecord(trace.to_json(notes=False), VERSION, generator=generator)

@@ -1,4 +1,4 @@
-"""Programs, targets and tools as the records of the tuning database."""
+"""Programs, targets, tools and traces as the records of the tuning database."""
 
 from __future__ import annotations
 
@@ -10,11 +10,20 @@ from math import prod
 
 from .. import dtypes
 from ..codegen.detect import host_target, usable_memory, usable_processors
+from ..schedule.primitive import PRIMITIVES
+from ..schedule.trace import VERSION, Trace
 from ..target import Target
 from ..tir.equality import structural_hash
 from ..tir.family import family_hash
 from ..tir.ir import Buffer, Func, Var
-from ..tuning_db.values import Environment, TargetRecord, Toolchain, Workload
+from ..tuning_db.values import (
+    Environment,
+    ScheduleRecord,
+    TargetRecord,
+    Toolchain,
+    Workload,
+    parse_trace,
+)
 from .model.profile import profile
 
 
@@ -45,6 +54,24 @@ def flops(func: Func) -> int:
         (v.operations + v.expensive) * prod(n for n in v.extents if isinstance(n, int))
         for v in profile(func).visits
     )
+
+
+def schedule_record(trace: Trace, generator: str = "") -> ScheduleRecord:
+    """The record of a trace, which is written as JSON here and nowhere else on its way."""
+    data = trace.to_data(notes=False)
+    return ScheduleRecord.of(data, VERSION, generator, ", ".join(trace.inexact))
+
+
+def inexact_steps(trace: str) -> str:
+    """The inexact steps of a trace as JSON text, as its record names them.
+
+    Steps that nobody has registered here cannot be applied here, and count as exact.
+    """
+    data = parse_trace(trace)
+    steps = data.get("steps") if isinstance(data, dict) else None
+    names = [s.get("op") for s in steps if isinstance(s, dict)] if isinstance(steps, list) else []
+    known = (PRIMITIVES.get(name) for name in names if isinstance(name, str))
+    return ", ".join(dict.fromkeys(p.name for p in known if p and p.inexact is not None))
 
 
 def target_record(target: Target) -> TargetRecord:

@@ -24,14 +24,13 @@ from .config import MIN_FINALISTS, TuneConfig
 from .contenders import Contender, Contenders, Sentinel
 from .finals import Race
 from .gain import Progress
-from .measure.measured import Measured
+from .measure.measured import BuildRequest, Measured
 from .measure.measurer import Measurer
 from .model.roofline import Roofline
 from .progress import Batch, Callback, Drift, Ended, Event, Final, Started, Trial, Waiting
 from .recorder import Recorder
 from .result import BestResult, Spent, TuneResult
 from .search.search import Candidate, Observation
-from .search.sketch import Sketch
 
 _log = logging.getLogger(__name__)
 _SILENCE = 1.0
@@ -40,7 +39,6 @@ _SILENCE = 1.0
 class Proposals(Protocol):
     """What a session needs of a search."""
 
-    sketches: tuple[Sketch, ...]
     seconds_in_model: float
 
     def ask(self, count: int) -> list[Candidate]: ...
@@ -230,22 +228,17 @@ class Tuning:
             yield
 
     def _measure(self, candidates: Sequence[Candidate]) -> None:
-        traces = [c.trace for c in candidates]
+        requests = [BuildRequest(c.schedule.trace, c.trace.error_factor) for c in candidates]
         last = self._meter.trials_left == len(candidates)
-        results = self._measurer.measure(traces, self.best_seconds, () if last else self._explore())
+        results = self._measurer.measure(
+            requests, self.best_seconds, () if last else self._explore()
+        )
         observed = []
         for candidate, measured in zip(candidates, results, strict=True):
-            generator = self._search.sketches[candidate.sketch].generator
-            written = self._recorder.trial(candidate, generator, measured)
+            written = self._recorder.trial(candidate, measured)
             self._conclude(candidate, measured, written)
             observed.append(
-                Observation(
-                    candidate.key,
-                    candidate.trace,
-                    candidate.features,
-                    measured.outcome,
-                    min(measured.samples) if measured.samples else None,
-                )
+                candidate.observed(measured.outcome, min(measured.samples, default=None))
             )
         began = time.monotonic()
         self._search.learn(observed)
@@ -264,7 +257,7 @@ class Tuning:
                 self._contenders.add(
                     Contender(
                         measured.seconds,
-                        written.schedule,
+                        candidate.schedule,
                         candidate.trace,
                         measured.kernel,
                         checked,
@@ -331,7 +324,7 @@ class Tuning:
     def _passes(self, contender: Contender) -> bool:
         """Whether the results of a candidate are right that was not the best before."""
         result = self._measurer.verify(contender.kernel)
-        self._recorder.check(contender.schedule, result)
+        self._recorder.check(contender.schedule.id, result)
         return result.passed and contender.kernel.allows(result, self._setting.tolerance)
 
     def _race(self, finalists: Sequence[Contender], seconds: float) -> Race:
@@ -346,7 +339,7 @@ class Tuning:
             race.run(self._measurer.interleave)
         finally:
             if any(race.samples):
-                timed = zip((c.trace for c in finalists), race.samples, strict=True)
+                timed = zip((c.schedule for c in finalists), race.samples, strict=True)
                 standings = self._recorder.contest(list(timed))
         return standings
 

@@ -39,8 +39,18 @@ def tasks(given: Any) -> tuple[list[Task], bool]:
 def made_ahead(task: Task, target: Target, *, algebra: bool) -> Sequence[Sketch] | None:
     """The sketches of a task that may take steps of the user's own; `None` where none can.
 
-    Raises `TuningError` for steps that builders cannot import.
+    Raises `TuningError` for steps that builders cannot import, and for the user's own sketches with
+    inexact steps unless `algebra` allows them.
     """
+    if task.own is not None:
+        for sketch in task.own:
+            if sketch.trace.inexact and not algebra:
+                raise TuningError(
+                    "{0} has inexact steps ({1}), and no tolerance was given",
+                    sketch.name,
+                    ", ".join(sketch.trace.inexact),
+                    hint="say what error is accepted: tune(..., tolerance=1e-3)",
+                )
     if task.own is not None or not (SKETCH_RULES or users_digest()):
         return task.own
     made = sketches(task.func, target, algebra=algebra)

@@ -20,8 +20,8 @@ from .options import (
     reading,
 )
 from .report import (
-    algebra_of,
     best_rows,
+    inexact_of,
     measurement_row,
     names,
     print_facts,
@@ -46,9 +46,9 @@ def list_measurements(
     with reading(db) as database:
         found = database.measurements(limit=limit)
         named = names(database)
-        algebra = algebra_of(database)
+        inexact = inexact_of(database)
     if as_json:
-        print_json([measurement_row(m, named, algebra) for m in found])
+        print_json([measurement_row(m, named, inexact) for m in found])
         return
     rows = [
         [
@@ -57,13 +57,13 @@ def list_measurements(
             named.get(m.target, m.target[:12]),
             m.outcome.value,
             time_text(m.seconds),
-            algebra.get(m.schedule, ""),
+            inexact.get(m.schedule, ""),
             m.session[:8],
             f"{m.created:%Y-%m-%d %H:%M}",
         ]
         for m in found
     ]
-    columns = ("id", "~workload", "~target", "outcome", ">time", "?algebra", "?session", "?created")
+    columns = ("id", "~workload", "~target", "outcome", ">time", "?inexact", "?session", "?created")
     print_table(columns, rows, f"no measurements in {db}")
 
 
@@ -110,13 +110,13 @@ def best(db: Database = "tuning.db", tolerance: Tolerance = None, as_json: AsJso
             time_text(best["seconds"]),
             "" if best["gflops"] is None else f"{best['gflops']:.4g}",
             "pinned" if best["pinned"] else "verified",
-            best["algebra"],
+            best["inexact"],
             (best["measurement"] or "")[:12],
         ]
         for best in found
     ]
     columns = (
-        "~workload", "~target", "?compiler", ">time", ">GFLOP/s", "?how", "?algebra", "measurement",
+        "~workload", "~target", "?compiler", ">time", ">GFLOP/s", "?how", "?inexact", "measurement",
     )  # fmt: skip
     print_table(columns, rows, f"nothing usable in {db}")
 
@@ -138,8 +138,11 @@ def import_records(
     as_json: AsJson = False,
 ) -> None:
     """Take over the records of an export; nothing that is there changes."""
+    from ..autotune.records import inexact_steps
+
     with open_database(db, create=True) as database:
-        new = database.import_lines(sys.stdin if file == "-" else file)
+        lines = sys.stdin if file == "-" else file
+        new = database.import_lines(lines, inexact=inexact_steps)
     print_new(new, as_json)
 
 

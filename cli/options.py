@@ -44,7 +44,7 @@ TargetText = Annotated[
 ]
 Tolerance = Annotated[
     float | None,
-    typer.Option(help="The largest error of schedules that compute by other algebra (Winograd's)."),
+    typer.Option(help="The largest error that is accepted of schedules with inexact steps."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 

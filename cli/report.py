@@ -34,15 +34,15 @@ def names(database: TuningDatabase) -> Mapping[str, str]:
     return found | {t.id: t.text for t in database.records(TargetRecord)}
 
 
-def algebra_of(database: TuningDatabase) -> Mapping[str, str]:
-    """By what other algebra schedules compute, by their ids; those that do not are left out."""
+def inexact_of(database: TuningDatabase) -> Mapping[str, str]:
+    """The inexact steps of schedules, by their ids; exact ones are left out."""
     from ..tuning_db import ScheduleRecord
 
-    return {s.id: s.algebra for s in database.records(ScheduleRecord) if s.algebra}
+    return {s.id: s.inexact for s in database.records(ScheduleRecord) if s.inexact}
 
 
 def measurement_row(
-    m: Measurement, named: Mapping[str, str], algebra: Mapping[str, str]
+    m: Measurement, named: Mapping[str, str], inexact: Mapping[str, str]
 ) -> dict[str, Any]:
     from ..tuning_db import to_plain
 
@@ -52,7 +52,7 @@ def measurement_row(
         "workload_name": named.get(m.workload, m.workload[:12]),
         "target_text": named.get(m.target, m.target[:12]),
     }
-    return {"id": m.id, **plain, **names, "algebra": algebra.get(m.schedule, "")}
+    return {"id": m.id, **plain, **names, "inexact": inexact.get(m.schedule, "")}
 
 
 def best_rows(database: TuningDatabase, tolerance: float | None) -> Iterator[dict[str, Any]]:
@@ -93,7 +93,7 @@ def _best(workload: Workload, found: Best) -> dict[str, Any]:
         "seconds": found.seconds,
         "gflops": _rate(workload.flops, found.seconds),
         "pinned": found.pinned,
-        "algebra": found.schedule.algebra,
+        "inexact": found.schedule.inexact,
         "schedule": found.schedule.id,
         "measurement": None if found.measurement is None else found.measurement.id,
         "layer": found.layer,

@@ -7,6 +7,7 @@ import json
 from tilewright.autotune.model.cost_model import CostModel
 from tilewright.autotune.records import (
     environment_record,
+    inexact_steps,
     target_record,
     toolchain_record,
     workload_record,
@@ -40,7 +41,7 @@ def put_measured(
     """
     workload, where, toolchain = workload_record(func), target_record(target), toolchain_record()
     environment = environment_record(target)
-    schedule = ScheduleRecord(trace, json.loads(trace)["version"], generator=generator)
+    schedule = ScheduleRecord(trace, json.loads(trace)["version"], generator, inexact_steps(trace))
     db.put(workload, where, toolchain, environment, schedule)
     session = db.start_session(
         workload.id, where.id, trials=1, seconds=None, seed=0, search={}, model={}

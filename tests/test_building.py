@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from tilewright.autotune.records import (
     workload_record,
 )
 from tilewright.autotune.search.search import default_trace
-from tilewright.building import build_library
+from tilewright.building import build_library, choose
 from tilewright.codegen import cache as compiling
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
@@ -238,7 +239,7 @@ def test_a_schedule_may_come_from_a_layer(func: tw.Func, tmp_path: Path) -> None
 # The policy
 
 
-def test_other_algebra_is_built_where_its_error_is_tolerated(db: tw.TuningDatabase) -> None:
+def test_an_inexact_schedule_is_built_where_its_error_is_tolerated(db: tw.TuningDatabase) -> None:
     func = ops.conv2d_func(1, 2, 5, 6, 3)
     sch = tw.Schedule(func)
     exact = sch.trace.to_json()
@@ -257,7 +258,7 @@ def test_other_algebra_is_built_where_its_error_is_tolerated(db: tw.TuningDataba
     assert "Y_tiles" in built(None)
 
 
-def test_other_algebra_alone_is_no_record(db: tw.TuningDatabase) -> None:
+def test_an_inexact_schedule_alone_is_no_record(db: tw.TuningDatabase) -> None:
     func = ops.conv2d_func(1, 2, 5, 6, 3)
     sch = tw.Schedule(func)
     sch.winograd(sch.get_block("Y"), 2)
@@ -266,6 +267,30 @@ def test_other_algebra_alone_is_no_record(db: tw.TuningDatabase) -> None:
         tw.build(func, SERIAL, db, ("record",))
     with pytest.raises(tw.BuildError, match="tolerance=0: expected an error"):
         tw.build(func, SERIAL, db, tolerance=0)
+
+
+@pytest.mark.parametrize("tolerance", [None, 1e-2])
+def test_a_record_that_hides_its_inexact_steps_is_set_aside(
+    tmp_path: Path, tolerance: float | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The database takes a record's word; who applies its trace does not."""
+    func = ops.conv2d_func(1, 2, 5, 6, 3)
+    sch = tw.Schedule(func)
+    exact = sch.trace.to_json()
+    sch.winograd(sch.get_block("Y"), 2)
+    with tw.TuningDatabase(tmp_path / "tuning.db") as db:
+        slow, _ = record(db, func, exact, seconds=1.0)
+        record(db, func, sch.trace.to_json(), seconds=0.5)
+    with sqlite3.connect(tmp_path / "tuning.db") as raw:
+        raw.execute("UPDATE schedule SET inexact = ''")
+    raw.close()
+    with tw.TuningDatabase(tmp_path / "tuning.db") as db:
+        choice = choose(func, SERIAL, db, ("record",), tolerance)
+        story = tw.explain(func, SERIAL, db, tolerance=tolerance)
+    reason = "it has inexact steps (winograd), which its record does not name"
+    assert choice.schedule_id == slow
+    assert reason in caplog.text
+    assert [g.detail for g in story.refused] == [reason]
 
 
 def test_only_what_is_allowed(func: tw.Func, db: tw.TuningDatabase) -> None:

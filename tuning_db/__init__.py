@@ -17,7 +17,7 @@
     done = db.trials(session.id)                                # of its budget: schedules measured
     known = db.history(workload=workload.id, target=target)     # [(Measurement, ScheduleRecord)]
 
-    schedule = ScheduleRecord(trace=json_text, trace_version=1, parent=None, generator="tiling")
+    schedule = ScheduleRecord(trace=json_text, trace_version=1, generator="tiling")
     db.put(schedule, Measurement(                               # durable when it returns
         session=session.id, schedule=schedule.id, workload=workload.id, target=target.id,
         toolchain=toolchain.id, environment=environment.id, outcome=Outcome.OK,
@@ -60,7 +60,6 @@ from typing import TYPE_CHECKING
 from .values import (
     AnyRecord,
     Best,
-    CostModelRecord,
     Environment,
     Json,
     Measurement,
@@ -88,7 +87,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AnyRecord",
     "Best",
-    "CostModelRecord",
     "Environment",
     "Explanation",
     "Json",

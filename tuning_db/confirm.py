@@ -1,13 +1,13 @@
 """What a lookup takes on trust: nothing. A row is checked, and so is what was derived of others.
 
-`verified` and `comparable` are columns that make a lookup one seek, `algebra` too, and anybody may
-have written them. What a lookup is about to take is therefore compared with the records that they
-are derived from.
+`verified` and `comparable` are columns that make a lookup one seek, and anybody may have written
+them. What a lookup is about to take is therefore compared with the records that they are derived
+from. Which steps of a schedule are inexact only those know who apply it: `applies` compares that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -93,18 +93,16 @@ def _first_line(error: DatabaseError) -> str:
 
 def confirmed(connection: Connection, entry: Entry, wanted: Wanted) -> bool:
     """Whether a measurement is what the columns say that were derived of other records."""
-    measured, schedule = entry
+    measured, _ = entry
 
     def check() -> bool:
-        _require_confirmed(connection, measured, schedule, wanted)
+        _require_confirmed(connection, measured, wanted)
         return True
 
     return wanted.damage.or_none(connection, check) is True
 
 
-def _require_confirmed(
-    connection: Connection, measured: Measurement, schedule: ScheduleRecord, wanted: Wanted
-) -> None:
+def _require_confirmed(connection: Connection, measured: Measurement, wanted: Wanted) -> None:
     """Raise `DatabaseError` unless target, toolchain and checks bear a measurement out."""
 
     def refuse(reason: str) -> DatabaseError:
@@ -128,9 +126,6 @@ def _require_confirmed(
     checks = _checks(connection, measured, wanted.damage)
     if not checks or not all(c.passed for c in checks):
         raise refuse("it is marked as verified, and no intact check says so")
-    exact = not schedule.algebra or wanted.schedule is not None
-    if not exact and not _tolerated(checks, wanted.tolerance):
-        raise refuse(f"it computes by {schedule.algebra}, which its row does not say")
 
 
 def _checks(connection: Connection, measured: Measurement, damage: Damage) -> list[Verification]:
@@ -138,9 +133,3 @@ def _checks(connection: Connection, measured: Measurement, damage: Damage) -> li
     rows = connection.execute(_OF_SCHEDULE, {name: getattr(measured, name) for name in same})
     read = (damage.or_none(connection, partial(known, Verification, tuple(row))) for row in rows)
     return [check for check in read if check is not None]
-
-
-def _tolerated(checks: Iterable[Verification], tolerance: float | None) -> bool:
-    return tolerance is not None and all(
-        c.max_error is None or c.max_error <= tolerance for c in checks
-    )

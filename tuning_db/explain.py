@@ -67,7 +67,7 @@ class Reason(StrEnum):
     DAMAGED = "it is damaged"
     CHECK_FAILED = "a numeric check of its schedule failed"
     NOT_VERIFIED = "not verified: no numeric check of its schedule passed"
-    OTHER_ALGEBRA = "it computes by other algebra, and its error is not tolerated"
+    INEXACT = "it has inexact steps, and their error is not tolerated"
     NOT_APPLICABLE = "its schedule does not apply to the program"
     SUPERSEDED = "its schedule was measured again later"
     OUTDATED = "its session timed others in turns later"
@@ -191,7 +191,7 @@ def _numbered(
             failed.label("failed"),
             SUPERSEDED.label("superseded"),
             outdated.label("outdated"),
-            schedule.c.algebra,
+            schedule.c.inexact,
             within(tolerance).label("within"),
         )
         .join_from(measurement, schedule, measurement.c.schedule == schedule.c.id)
@@ -201,7 +201,7 @@ def _numbered(
         .subquery()
     )
     fate = (
-        "target", "toolchain", "outcome", "verified", "failed", "superseded", "outdated", "algebra",
+        "target", "toolchain", "outcome", "verified", "failed", "superseded", "outdated", "inexact",
         "within", "aside", "in_range",
     )  # fmt: skip
     group = [rows.c[name] for name in fate]
@@ -302,7 +302,7 @@ def _judge(
         return Reason.NOT_VERIFIED, ""
     if not row.within:
         limit = "no tolerance was given" if tolerance is None else f"tolerance {tolerance:g}"
-        return Reason.OTHER_ALGEBRA, f"{row.algebra}, {limit}"
+        return Reason.INEXACT, f"{row.inexact}, {limit}"
     if row.aside:
         return Reason.NOT_APPLICABLE, wanted.refused[row.aside]
     if row.superseded:
@@ -311,7 +311,7 @@ def _judge(
 
 
 def _near(connection: Connection, layer: str, known: Workload, goal: TargetRecord) -> list[Near]:
-    # Of other sizes, schedules that compute by other algebra are not transferred.
+    # Of other sizes, schedules with inexact steps are not transferred.
     usable = and_(
         measurement.c.schedule.in_(select(schedule.c.id).where(EXACT)),
         measurement.c.workload == workload.c.id,
@@ -381,11 +381,11 @@ def _best_line(found: Best | None) -> str:
     if found is None:
         return "found: nothing usable"
     how = "pinned" if found.pinned else "fastest verified"
-    algebra = f" ({found.schedule.algebra})" if found.schedule.algebra else ""
+    inexact = f" ({found.schedule.inexact})" if found.schedule.inexact else ""
     if found.contest and found.contest[0].verdict is not Verdict.FASTEST:
         how = "ties with the fastest verified"
     time = "not measured here" if found.seconds is None else f"{found.seconds * 1e3:.6g} ms"
-    return f"found: schedule {found.schedule.id[:12]}{algebra}, {how}, {time}, from {found.layer}"
+    return f"found: schedule {found.schedule.id[:12]}{inexact}, {how}, {time}, from {found.layer}"
 
 
 def _contest_lines(found: Best | None) -> Iterator[str]:

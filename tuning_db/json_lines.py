@@ -1,6 +1,6 @@
 """Records as JSON lines, out and in.
 
-    {"format": "tilewright-tuning-records", "version": 2}
+    {"format": "tilewright-tuning-records", "version": 3}
     {"kind": "workload", "id": "5e88...", "value": {...}}       one line a record, parents first
     {"end": 1234}                                               how many there were
 
@@ -10,8 +10,9 @@ digests are checked, and one bad line refuses the whole file. Nothing in it is e
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -21,12 +22,27 @@ from sqlalchemy import Connection
 from ..errors import DatabaseError
 from .codec import LONGEST_LINE, from_plain
 from .read import scan
-from .values import KINDS, AnyRecord, Json, Workload, canonical_json, parse_json, to_plain
+from .values import (
+    KINDS,
+    AnyRecord,
+    Json,
+    ScheduleRecord,
+    Workload,
+    canonical_json,
+    parse_json,
+    to_plain,
+)
 from .write import BATCH, write
 
 FORMAT = "tilewright-tuning-records"
-VERSION = 2
-"""Of the format. Files of version 1, which are read as well, say nothing of families."""
+VERSION = 3
+"""Of the format. Files of versions 1 and 2 are read as well, see `_upgraded`."""
+_FORGOTTEN = "cost_model"
+"""A kind of records in files before version 3, which nothing read."""
+Inexact = Callable[[str], str]
+"""The inexact steps of a trace (JSON text), as a schedule's record names them."""
+
+_log = logging.getLogger(__name__)
 
 
 def export(connection: Connection, file: str | os.PathLike[str] | IO[str]) -> int:
@@ -55,16 +71,22 @@ def export(connection: Connection, file: str | os.PathLike[str] | IO[str]) -> in
     return count
 
 
-def import_lines(connection: Connection, file: str | os.PathLike[str] | IO[str]) -> dict[str, int]:
+def import_lines(
+    connection: Connection,
+    file: str | os.PathLike[str] | IO[str],
+    inexact: Inexact | None = None,
+) -> dict[str, int]:
     """Write the records of an export inside the connection's transaction.
+
+    `inexact` is for files of versions 1 and 2, whose schedules do not name their inexact steps.
 
     Returns how many of each kind were new. Raises `DatabaseError` that names the line.
     """
     if not isinstance(file, str | os.PathLike):
-        return _read_lines(connection, file, str(getattr(file, "name", "the export")))
+        return _read_lines(connection, file, str(getattr(file, "name", "the export")), inexact)
     try:
         with Path(file).open(encoding="utf-8", newline="\n") as lines:
-            return _read_lines(connection, lines, str(file))
+            return _read_lines(connection, lines, str(file), inexact)
     except OSError as error:
         raise DatabaseError("import of {0} failed: {1}", file, error) from error
 
@@ -86,16 +108,23 @@ def _write_lines(connection: Connection, lines: IO[str]) -> int:
     return count
 
 
-def _read_lines(connection: Connection, lines: IO[str], name: str) -> dict[str, int]:
-    reader = _Reader(lines, name)
+def _read_lines(
+    connection: Connection, lines: IO[str], name: str, inexact: Inexact | None
+) -> dict[str, int]:
+    reader = _Reader(lines, name, inexact)
     with reader.naming_the_line():
-        return write(connection, reader.records(), repin=False)
+        counts = write(connection, reader.records(), repin=False)
+    if reader.forgotten:
+        _log.warning("%s: skipped %d cost models, which nothing reads", name, reader.forgotten)
+    return counts
 
 
 class _Reader:
     """The records of an export, and the line that an error is about."""
 
-    def __init__(self, lines: IO[str], name: str) -> None:
+    def __init__(self, lines: IO[str], name: str, inexact: Inexact | None) -> None:
+        self.forgotten = 0
+        self._inexact = inexact
         self._lines = lines
         self._name = name
         self._number = 0
@@ -119,15 +148,15 @@ class _Reader:
         while "end" not in (line := self._next()):
             count += 1
             kind = line.get("kind")
+            if self._version < 3 and kind == _FORGOTTEN:
+                self.forgotten += 1
+                continue
             fields = {"kind", "id", "value"}
             if not isinstance(kind, str) or kind not in KINDS or line.keys() != fields:
                 raise DatabaseError(
                     "expected an object with kind (one of {0}), id and value", ", ".join(KINDS)
                 )
-            value = line["value"]
-            if self._version == 1 and kind == Workload.kind and isinstance(value, dict):
-                value = {"family": "", **value}
-            record = _checked(KINDS[kind], line["id"], value)
+            record = _checked(KINDS[kind], line["id"], self._upgraded(kind, line["value"]))
             if len(self._pending) > 2 * BATCH:
                 del self._pending[next(iter(self._pending))]
             self._pending[record.id] = self._number
@@ -136,6 +165,23 @@ class _Reader:
             raise DatabaseError("found {0} records, expected {1!r:.80}", count, line["end"])
         if self._lines.readline(1):
             raise DatabaseError("there is more after the end")
+
+    def _upgraded(self, kind: str, value: Json) -> Json:
+        """The fields of a record as this version has them.
+
+        In version 1 workloads say nothing of families. Before version 3 schedules have a parent,
+        which is no part of their id, and do not name their inexact steps.
+        """
+        if not isinstance(value, dict):
+            return value
+        if self._version == 1 and kind == Workload.kind:
+            return {"family": "", **value}
+        if self._version < 3 and kind == ScheduleRecord.kind and "parent" in value:
+            kept = {name: field for name, field in value.items() if name != "parent"}
+            trace = kept.get("trace")
+            inexact = self._inexact(trace) if self._inexact and isinstance(trace, str) else ""
+            return {"inexact": inexact, **kept}
+        return value
 
     def _header(self, line: dict[str, Json]) -> None:
         if line.get("format") != FORMAT:

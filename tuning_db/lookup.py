@@ -9,8 +9,8 @@ one that `contest` takes of them: it ties with the fastest. A pin wins over that
 What a session measured before it timed the fastest in turns lost to these, and does not win later
 because the machine was slower then, or caches held more kernels: the last contest speaks for it.
 
-A schedule that computes by other algebra (Winograd's) is usable where the caller says what error he
-tolerates, and no check has found a larger one; a pin is the user's word for it as well.
+A schedule with inexact steps is usable where the caller says what error he tolerates, and no check
+has found a larger one; a pin is the user's word for it as well.
 
 A database may come from elsewhere. What a lookup takes is therefore checked as an imported record
 is, `verified` and `comparable` against the records that they are derived from; a damaged record is
@@ -53,16 +53,13 @@ from .interleaved_comparison import rank
 from .models import TABLES
 from .read import (
     COLUMNS,
-    Damage,
     get,
     raw,
-    records,
     to_record,
     with_schedule,
 )
 from .values import (
     Best,
-    CostModelRecord,
     Measurement,
     Outcome,
     Pin,
@@ -87,8 +84,6 @@ Moments = dict[str, datetime]
 MOST_REFUSED = 100
 """Schedules that are found not to apply before a lookup gives up: each takes a while to try."""
 _LARGEST_PAGE = 1000
-_MODELS = 8
-"""Models that are read to find one that is not damaged."""
 # A time that no call takes is not usable; in SQLite a text, say, is larger than any number.
 IN_RANGE = measurement.c.seconds.between(
     literal_column(f"{SHORTEST!r}"), literal_column(f"{LONGEST!r}")
@@ -113,7 +108,7 @@ def _superseded() -> ColumnElement[bool]:
 SUPERSEDED = _superseded()
 
 
-EXACT = schedules.c.algebra == ""
+EXACT = schedules.c.inexact == ""
 
 
 def within(tolerance: float | BindParameter[float] | None) -> ColumnElement[bool]:
@@ -388,19 +383,3 @@ def _of_pin(layers: Layers, location: str, choice: Pin, wanted: Wanted) -> Best 
         if found is not None and _time(found[0]) < _time(measured):
             measured = found[0]
     return None if schedule is None else Best(schedule, measured, True, location)
-
-
-def newest_model(
-    connection: Connection, comparable: str, feature_version: str, damage: Damage
-) -> CostModelRecord | None:
-    """The newest cost model of one database for comparable targets and a version of features."""
-    model = TABLES["cost_model"]
-    wanted = (
-        select(*COLUMNS["cost_model"])
-        .join(target, model.c.target == target.c.id)
-        .where(target.c.comparable == comparable, model.c.feature_version == feature_version)
-        .order_by(model.c.created.desc(), model.c.id)
-        .limit(_MODELS)
-    )
-    rows = connection.execute(wanted).mappings()
-    return next(records(connection, CostModelRecord, rows, damage), None)

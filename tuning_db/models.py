@@ -2,7 +2,7 @@
 
 A column has the name and meaning of the field of the record in `values.py`; what is said here is
 only what the records do not have: `comparable` and `verified`, which the store derives when it
-writes and which make the lookup of the best measurement one seek in one index, and `algebra`.
+writes and which make the lookup of the best measurement one seek in one index.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sqlalchemy.types import TypeEngine
 from .values import Json, Outcome, SessionStatus, canonical_json, parse_json
 
 VERSION_TABLE = "tuning_db_revision"
-HEAD = "0003"
+HEAD = "0004"
 
 
 class Instant(TypeDecorator[datetime]):
@@ -143,9 +143,8 @@ class ScheduleRow(Base):
     id: Mapped[str] = _id()
     trace: Mapped[str]
     trace_version: Mapped[int]
-    parent: Mapped[str | None] = mapped_column(String(64))
     generator: Mapped[str]
-    algebra: Mapped[str] = mapped_column(String(64))
+    inexact: Mapped[str] = mapped_column(Text)
 
 
 class SessionRow(Base):
@@ -206,17 +205,6 @@ class MeasurementRow(Base):
         Index(None, "session"),
         Index(None, "created"),
     )
-
-
-class CostModelRow(Base):
-    __tablename__ = "cost_model"
-    id: Mapped[str] = _id()
-    target: Mapped[str] = _reference("target")
-    feature_version: Mapped[str]
-    model: Mapped[str]
-    rows: Mapped[int]
-    created: Mapped[datetime]
-    __table_args__ = (Index(None, "target", "feature_version", "created"),)
 
 
 class PinRow(Base):

@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 measurement = TABLES["measurement"]
 schedule = TABLES["schedule"]
-_DERIVED = frozenset({"comparable", "verified", "algebra"})
+_DERIVED = frozenset({"comparable", "verified"})
 NAMES = {
     kind: [c.name for c in table.columns if c.name not in _DERIVED]
     for kind, table in TABLES.items()

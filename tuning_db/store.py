@@ -43,7 +43,6 @@ from .schema import prepare
 from .values import (
     AnyRecord,
     Best,
-    CostModelRecord,
     Json,
     Measurement,
     Outcome,
@@ -341,21 +340,6 @@ class TuningDatabase:
         with self._layers[0].reading() as connection:
             return trials(connection, session)
 
-    def cost_model(self, target: TargetRecord, feature_version: str) -> CostModelRecord | None:
-        """The newest cost model for comparable targets and these features, else None.
-
-        Of the uppermost layer that has one.
-        """
-        with _leaving_out() as damage:
-            for layer in self._layers:
-                with layer.reading() as connection:
-                    found = lookup.newest_model(
-                        connection, target.comparable, feature_version, damage
-                    )
-                if found is not None:
-                    return found
-        return None
-
     # Looking up
 
     def best(
@@ -377,8 +361,8 @@ class TuningDatabase:
         Where the fastest was timed in turns with others, the simplest of those that tie with it is
         the choice (see `contest`).
 
-        Schedules that compute by other algebra (Winograd's) count where `tolerance` is given, and
-        no check has found a larger error; a pinned one always does.
+        Schedules with inexact steps count where `tolerance` is given, and no check has found a
+        larger error; a pinned one always does.
 
         A damaged record counts for nothing, with a warning; a damaged pin raises `DatabaseError`.
         `applies` is asked about the schedule of the choice, unless that is pinned: it says why the
@@ -477,13 +461,23 @@ class TuningDatabase:
         with self._layers[0].reading() as connection:
             return json_lines.export(connection, file)
 
-    def import_lines(self, file: str | os.PathLike[str] | IO[str]) -> dict[str, int]:
+    def import_lines(
+        self,
+        file: str | os.PathLike[str] | IO[str],
+        *,
+        inexact: Callable[[str], str] | None = None,
+    ) -> dict[str, int]:
         """Take over the records of an export, in one transaction, as `merge` does.
+
+        Schedules in files of versions 1 and 2 of the format do not name their inexact steps:
+        `inexact` returns these for a trace (`autotune.records.inexact_steps`). Without it they name
+        none, and builds set aside those that have some. Cost models in such files are skipped, with
+        a warning.
 
         Raises `DatabaseError` that names the line for anything else, and has then written nothing.
         """
         with self._layers[0].writing() as connection:
-            return json_lines.import_lines(connection, file)
+            return json_lines.import_lines(connection, file, inexact)
 
     @contextmanager
     def _connections(self) -> Iterator[list[tuple[str, Connection]]]:

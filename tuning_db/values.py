@@ -28,9 +28,6 @@ from ..errors import DatabaseError
 Json = Any
 
 ERROR_LIMIT = 16_000
-ALGEBRA = ("winograd",)
-"""Steps of schedules that compute what is equal over the reals but rounded otherwise, by more than
-the order of sums."""
 
 
 class Outcome(StrEnum):
@@ -176,29 +173,31 @@ class ScheduleRecord(Digested):
     """A schedule: a trace as JSON text.
 
     The id is of the trace (as parsed JSON, so white space does not matter) and its format version.
-    `parent` is the id of the schedule it was mutated from; `generator` says what made it
-    ("multi_level_tiling/evolution"). Of two records with one id the first put stays.
+    `generator` says what made it ("multi_level_tiling/evolution"). `inexact` names the steps by
+    which it equals its program over the reals alone, separated by commas; it is empty for a
+    schedule that changes the order of sums at most. The database takes the caller's word for both:
+    of two records with one id the first put stays, but for one that names inexact steps where the
+    other names none.
     """
 
     kind: ClassVar[str] = "schedule"
+    outside_id: ClassVar[frozenset[str]] = frozenset({"generator", "inexact"})
     trace: str
     trace_version: int
-    parent: str | None = None
     generator: str = ""
+    inexact: str = ""
+
+    @staticmethod
+    def of(trace: Json, trace_version: int, generator: str, inexact: str) -> ScheduleRecord:
+        """The record of a trace as a JSON value, which is written once, for its text and its id."""
+        record = ScheduleRecord(canonical_json(trace), trace_version, generator, inexact)
+        record.__dict__["id"] = _schedule_id(record.trace, trace_version)
+        return record
 
     @cached_property
     def id(self) -> str:
         """Digest of the parsed trace and its version. Raises `DatabaseError` if it is not JSON."""
-        return digest({"trace": parse_trace(self.trace), "trace_version": self.trace_version})
-
-    @cached_property
-    def algebra(self) -> str:
-        """The steps by which it is the program over the reals alone (`ALGEBRA`); mostly none."""
-        trace = parse_trace(self.trace)
-        steps = trace.get("steps") if isinstance(trace, dict) else None
-        listed = steps if isinstance(steps, list) else ()
-        used = [s.get("op") for s in listed if isinstance(s, dict)]
-        return ", ".join(name for name in ALGEBRA if name in used)
+        return _schedule_id(canonical_json(parse_trace(self.trace)), self.trace_version)
 
 
 @dataclass(frozen=True)
@@ -259,21 +258,6 @@ class Verification(Digested):
 
 
 @dataclass(frozen=True)
-class CostModelRecord(Digested):
-    """A trained cost model as text (xgboost's JSON), for the features of `feature_version`.
-
-    `rows` is the number of measurements it was trained on.
-    """
-
-    kind: ClassVar[str] = "cost_model"
-    target: str
-    feature_version: str
-    model: str
-    rows: int
-    created: datetime
-
-
-@dataclass(frozen=True)
 class Pin(Digested):
     """The user's choice of a schedule for a workload and target; it wins over any measurement."""
 
@@ -294,7 +278,6 @@ AnyRecord = (
     | ScheduleRecord
     | Measurement
     | Verification
-    | CostModelRecord
     | Pin
 )
 
@@ -310,7 +293,6 @@ KINDS: dict[str, type[AnyRecord]] = {
         Session,
         Verification,
         Measurement,
-        CostModelRecord,
         Pin,
     )
 }
@@ -419,6 +401,12 @@ def parse_trace(text: str) -> Json:
 def digest(value: object) -> str:
     """SHA-256 hex digest of the canonical JSON of `value`."""
     return hashlib.sha256(canonical_json(value).encode("ascii")).hexdigest()
+
+
+def _schedule_id(canonical_trace: str, trace_version: int) -> str:
+    """`digest` of the trace and its version as an object, of a trace that is canonical JSON."""
+    content = f'{{"trace":{canonical_trace},"trace_version":{trace_version}}}'
+    return hashlib.sha256(content.encode("ascii")).hexdigest()
 
 
 def to_plain(record: Any) -> dict[str, Json]:

@@ -1,8 +1,9 @@
 """Writing records, one or a million of them: what `put`, `merge` and `import` have in common.
 
-A record whose id is there already is left as it is, but for three kinds: of two states of one
-session the one with the later heartbeat stays, of two pins the one put later where `repin` says so,
-and a workload whose family was unknown takes that of the one put later.
+A record whose id is there already is left as it is, but for four kinds: of two states of one
+session the one with the later heartbeat stays, of two pins the one put later where `repin` says so;
+a workload whose family was unknown takes that of the one put later, and a schedule that named no
+inexact steps those of the one put later.
 """
 
 from __future__ import annotations
@@ -33,7 +34,16 @@ from ..errors import DatabaseError
 from .codec import check
 from .models import TABLES
 from .read import LOCATION
-from .values import KINDS, AnyRecord, Measurement, Pin, Session, Verification, Workload
+from .values import (
+    KINDS,
+    AnyRecord,
+    Measurement,
+    Pin,
+    ScheduleRecord,
+    Session,
+    Verification,
+    Workload,
+)
 
 BATCH = 500
 _INSERT: dict[str, Callable[[Table], Any]] = {
@@ -153,6 +163,12 @@ def _insert(dialect: str, kind: str, repin: bool) -> Any:
             index_elements=["id"],
             set_={"family": new.family},
             where=and_(table.c.family == "", new.family != ""),
+        )
+    if kind == ScheduleRecord.kind:
+        return statement.on_conflict_do_update(
+            index_elements=["id"],
+            set_={"inexact": new.inexact},
+            where=and_(table.c.inexact == "", new.inexact != ""),
         )
     if kind == Pin.kind and repin:
         return statement.on_conflict_do_update(

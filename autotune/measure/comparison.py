@@ -13,24 +13,18 @@ walk, with the square root of the number of terms; what is tolerated is a few ti
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ... import dtypes
 from ...errors import TilewrightError
-from ...schedule import Trace
 from ...tir.ir import Block, Buffer, Func, IterKind, Load, Store
 from ...tir.visit import walk
 from .measured import VerifyResult
 
 Array = np.ndarray[Any, Any]
-SLACK: Mapping[tuple[str, Any], float] = {("winograd", 2): 4.0, ("winograd", 4): 32.0}
-"""By how much steps of other algebra, with their tiles, enlarge the error that rounding explains.
-
-`docs/tuning.md` has what was measured; these are a few times that.
-"""
 _CHUNK = 1 << 20
 
 
@@ -48,12 +42,6 @@ def tolerance_of(func: Func) -> float:
             accumulated = max(accumulated, epsilon)
             length += terms
     return 8 * rounded + accumulated * (16 + 4 * math.sqrt(length))
-
-
-def slack_of(trace: Trace) -> float:
-    """How many times `tolerance_of` rounding explains of a schedule; 1 unless it has a `SLACK`."""
-    tiles = [(step.op, dict(step.arguments).get("tile")) for step in trace]
-    return max((SLACK[key] for key in tiles if key in SLACK), default=1.0)
 
 
 def require_tolerance(tolerance: float | None, error: type[TilewrightError]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...errors import TuningError
+from ...schedule import Trace
 from ...tuning_db.values import Outcome
 
 MIB = 1 << 20
@@ -74,21 +75,32 @@ class VerifyResult:
     error: str | None = None
 
 
+class BuildRequest(NamedTuple):
+    """A schedule to build: its trace as JSON, written once, and as `Trace.error_factor` has it."""
+
+    trace: str
+    error_factor: float = 1.0
+
+    @staticmethod
+    def of(trace: Trace) -> BuildRequest:
+        return BuildRequest(trace.to_json(notes=False), trace.error_factor)
+
+
 class Kernel(NamedTuple):
     """Object code of a candidate, whether it calls OpenMP's runtime, and its signature as JSON.
 
-    The signature may want packed operands; without one it is that of the program. `slack` is what
-    its algebra multiplies the errors by that rounding explains.
+    The signature may want packed operands; without one it is that of the program. `error_factor` is
+    that of its `BuildRequest`.
     """
 
     code: bytes
     parallel: bool
     signature: str | None = None
-    slack: float = 1.0
+    error_factor: float = 1.0
 
     def allows(self, check: VerifyResult, tolerance: float | None) -> bool:
-        """Whether its errors are accepted; of other algebra those up to `tolerance` are."""
-        return self.slack == 1.0 or (tolerance is not None and check.max_error <= tolerance)
+        """Whether its errors are accepted; of an inexact schedule those up to `tolerance` are."""
+        return self.error_factor == 1.0 or (tolerance is not None and check.max_error <= tolerance)
 
 
 @dataclass(frozen=True)

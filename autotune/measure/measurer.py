@@ -21,12 +21,10 @@ from typing import NamedTuple, Self, TypeGuard
 from ...codegen.detect import usable_memory
 from ...codegen.signature import signature_of
 from ...errors import TuningError
-from ...schedule import Trace
 from ...target import Target
 from ...tir.ir import Func
 from ...tuning_db.values import Outcome
-from .comparison import slack_of
-from .measured import Kernel, MeasureConfig, Measured, VerifyResult
+from .measured import BuildRequest, Kernel, MeasureConfig, Measured, VerifyResult
 from .program_text import program_fields
 from .protocol import Message
 from .reference import new_memory
@@ -119,7 +117,7 @@ class Measurer:
 
     def measure(
         self,
-        traces: Sequence[Trace],
+        requests: Sequence[BuildRequest],
         best_seconds: float | None,
         meanwhile: Iterable[None] = (),
     ) -> Iterator[Measured]:
@@ -129,7 +127,7 @@ class Measurer:
         with the unscheduled program. `meanwhile` is work for this process, in short steps, while
         builders are at theirs; all of it is done before anything is timed.
         """
-        for built in self.build(traces, meanwhile):
+        for built in self.build(requests, meanwhile):
             if isinstance(built, Measured):
                 yield built
                 continue
@@ -139,23 +137,23 @@ class Measurer:
                 best_seconds = measured.seconds
 
     def build(
-        self, traces: Sequence[Trace], meanwhile: Iterable[None] = ()
+        self, requests: Sequence[BuildRequest], meanwhile: Iterable[None] = ()
     ) -> list[Built | Measured]:
         """Compile schedules, as many at a time as there are builders."""
         began = time.monotonic()
         work = _Work(meanwhile)
         self._runner.take_up(self._handshakes_of_runner)
-        waiting = deque(range(len(traces)))
+        waiting = deque(range(len(requests)))
         results: dict[int, Built | Measured] = {}
         requeued: set[int] = set()
         at_work: dict[Worker, tuple[SupervisedWorker, int]] = {}
         free = list(self._workers.builders)
-        while len(results) < len(traces):
+        while len(results) < len(requests):
             while free and waiting:
                 supervised, number = free.pop(), waiting.popleft()
-                request = {"do": "build", "trace": traces[number].to_json(notes=False)}
+                message = Message({"do": "build", "trace": requests[number].trace})
                 supervised.take_up(self._handshakes_of_builder)
-                worker = supervised.ask(Message(request), self._build_timeout())
+                worker = supervised.ask(message, self._build_timeout())
                 at_work[worker] = (supervised, number)
             for worker, event in turn(list(at_work), self.tick, work.step):
                 if worker not in at_work:
@@ -173,12 +171,12 @@ class Measurer:
                     requeued.add(number)
                     waiting.appendleft(number)
                 else:
-                    results[number] = built = _built(answer, slack_of(traces[number]))
+                    results[number] = built = _built(answer, requests[number].error_factor)
                     if isinstance(built, Built):
                         self._build_seconds.append(built.seconds)
         work.finish()
         self.seconds_building += time.monotonic() - began - work.seconds
-        return [results[n] for n in range(len(traces))]
+        return [results[n] for n in range(len(requests))]
 
     def run(self, built: Built, best_seconds: float | None = None) -> Measured:
         """Time a compiled candidate, and check it if it beats `best_seconds`."""
@@ -271,7 +269,7 @@ class Measurer:
             "do": "check",
             "parallel": kernel.parallel,
             "signature": kernel.signature,
-            "slack": kernel.slack,
+            "error_factor": kernel.error_factor,
         }
         answer = self._ask_runner(Message(fields, kernel.code), self.config.run_timeout)
         if not _is_ok(answer):
@@ -376,11 +374,11 @@ def _is_ok(event: Event) -> TypeGuard[Message]:
     return isinstance(event, Message) and event.fields.get("outcome") == Outcome.OK
 
 
-def _built(answer: Event, slack: float) -> Built | Measured:
+def _built(answer: Event, error_factor: float) -> Built | Measured:
     if not _is_ok(answer):
         return _failed(answer, Outcome.BUILD_TIMEOUT, "building it")
     fields = answer.fields
-    kernel = Kernel(answer.data, fields["parallel"], fields["signature"], slack)
+    kernel = Kernel(answer.data, fields["parallel"], fields["signature"], error_factor)
     return Built(kernel, answer.fields["seconds"])
 
 

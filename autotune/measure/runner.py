@@ -116,7 +116,7 @@ class Runner:
             arguments.outputs,
             read_outputs(program.memory, program.signature),
             [a.name for a in program.signature.arguments if a.written],
-            program.tolerance * fields["slack"],
+            program.tolerance * fields["error_factor"],
         )
         stray = arguments.stray_write()
         if stray is not None:

@@ -24,7 +24,7 @@ from ..model.cost_model import CostModel
 from ..model.estimate import FEATURES
 from ..result import BestResult
 from .replay import Replays
-from .search import Observation, trace_key
+from .search import Known
 
 _log = logging.getLogger(__name__)
 _OCTAVES = 100.0
@@ -37,8 +37,8 @@ def known(
     target: TargetRecord,
     toolchain: Toolchain,
     without: Collection[str] = (),
-) -> list[Observation]:
-    """One observation for each schedule that was measured before, with its fastest sample if any.
+) -> list[Known]:
+    """Every schedule that was measured before, with its fastest sample if any.
 
     Of comparable targets and toolchains. Schedules that cannot be read are left out with a warning,
     and so are those (ids) in `without`, which were found not to apply.
@@ -49,7 +49,7 @@ def known(
         generation = generations.get(measured.toolchain)
         if generation == toolchain.generation and schedule.id not in without:
             groups.setdefault(schedule.id, (schedule, []))[1].append(measured)
-    return list(_observations(groups.values()))
+    return list(_known(groups.values()))
 
 
 def best_known(
@@ -69,7 +69,7 @@ def best_known(
     replays.warn(database.location)
     if best is None or best.measurement is None or best.seconds is None or best.pinned:
         return None
-    trace = Trace.from_json(best.schedule.trace)
+    trace = replays.schedule(best.schedule).trace
     return BestResult(best.seconds, trace, best.schedule.id, best.measurement.id, best.contest)
 
 
@@ -101,9 +101,7 @@ def used(database: TuningDatabase, sessions: Sequence[Session]) -> tuple[int, fl
     return trials, running(times)
 
 
-def _observations(
-    groups: Iterable[tuple[ScheduleRecord, list[Measurement]]],
-) -> Iterator[Observation]:
+def _known(groups: Iterable[tuple[ScheduleRecord, list[Measurement]]]) -> Iterator[Known]:
     for schedule, measurements in groups:
         try:
             trace = Trace.from_json(schedule.trace)
@@ -118,4 +116,4 @@ def _observations(
         seconds = min((s for m in ran for s in m.samples), default=None)
         rows = map(features_of, measurements)
         features = next((row for row in rows if row), ())
-        yield Observation(trace_key(trace), trace, features, outcome, seconds)
+        yield Known(schedule.id, trace, features, outcome, seconds)

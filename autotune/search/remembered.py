@@ -28,7 +28,6 @@ from ...target import Target
 from ...tir.equality import structural_hash
 from ...tir.instruction_set import users_digest
 from ...tir.ir import Func
-from ...tuning_db.values import ALGEBRA
 from ..model import boosting
 from ..rules.user_rules import SKETCH_RULES
 from .replay import brief
@@ -96,9 +95,8 @@ def _replayed(content: bytes, func: Func) -> Schedule:
     """The program, scheduled as an entry says. Raises `ArtifactError` where it does not apply."""
     try:
         trace = Trace.from_json(content.decode())
-        inexact = [step.op for step in trace if step.op in ALGEBRA]
-        if inexact:
-            raise ScheduleError("{0} is the program over the reals alone", inexact[0])
+        if trace.inexact:
+            raise ScheduleError("it has inexact steps ({0})", ", ".join(trace.inexact))
         if any(None in decision for decision in trace.decisions.values()):
             raise ScheduleError("it leaves decisions open")
         return trace.apply(func)

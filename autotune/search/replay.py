@@ -38,9 +38,12 @@ class Replays:
         reason = self._unfit.get(record.id)
         if reason is None:
             try:
-                self.schedule(record)
+                inexact = ", ".join(self.schedule(record).trace.inexact)
             except ScheduleError as error:
                 reason = brief(error)
+            else:
+                if inexact and not record.inexact:
+                    reason = f"it has inexact steps ({inexact}), which its record does not name"
         if reason is not None:
             self.refused[record.id] = reason
         return reason

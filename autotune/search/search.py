@@ -7,24 +7,24 @@ measured after every batch.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from ...schedule import Trace
 from ...target import Target
 from ...tir.ir import Func
-from ...tuning_db.values import Outcome
+from ...tuning_db.values import Outcome, ScheduleRecord
 from ..garbage import collected_later
 from ..model.base_model import SHIPPED, named
 from ..model.cost_model import CostModel, Measured
 from ..model.estimate import FEATURES, Estimator
 from ..model.profile import Visit, profile
+from ..records import schedule_record
 from .candidates import Rows, Rowspace, decided, row_keys
 from .sketch import Sketch, sketches
 
@@ -36,25 +36,45 @@ ELITE = 256
 
 @dataclass(frozen=True)
 class Candidate:
-    """A schedule to measure. `predicted` is log2 of seconds; `key` identifies the trace."""
+    """A schedule to measure: a row of a sketch (its position), and their trace.
+
+    `schedule` is its record, whose id identifies it from here to the database. `predicted` is log2
+    of seconds.
+    """
 
     sketch: int
     row: tuple[int, ...]
     trace: Trace
+    schedule: ScheduleRecord
     features: tuple[float, ...]
     predicted: float
-    key: str
+
+    def observed(self, outcome: Outcome, seconds: float | None) -> Observation:
+        """What became of it."""
+        return Observation(self.schedule.id, self.sketch, self.row, self.features, outcome, seconds)
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What became of a schedule. `features` may be empty: then the models do not learn from it.
+    """What became of a schedule (id). Without `features` the models do not learn from it.
 
+    `sketch` and `row` are those of the candidate; `None` and empty for a schedule of no sketch.
     `seconds` is its fastest sample: what disturbs a sample makes it slower, and schedules that
     could not win have few.
     """
 
-    key: str
+    schedule: str
+    sketch: int | None
+    row: tuple[int, ...]
+    features: tuple[float, ...]
+    outcome: Outcome
+    seconds: float | None
+
+
+class Known(NamedTuple):
+    """A schedule (id) that was measured before the search began; the rest as in `Observation`."""
+
+    schedule: str
     trace: Trace
     features: tuple[float, ...]
     outcome: Outcome
@@ -124,7 +144,7 @@ class Search:
         seed: int = 0,
         config: SearchConfig | None = None,
         made: Sequence[Sketch] | None = None,
-        known: Sequence[Observation] = (),
+        known: Sequence[Known] = (),
         algebra: bool = False,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -158,7 +178,7 @@ class Search:
         for pool in self._pools:
             self._add(pool, pool.space.sample(self._rng, self._share))
         if known:
-            self.tell(known)
+            self.tell([self._recognised(k) for k in known])
 
     @property
     def best(self) -> Observation | None:
@@ -249,10 +269,10 @@ class Search:
     def learn(self, observations: Sequence[Observation]) -> None:
         """Learn from outcomes, when there is something to ask again."""
         for o in observations:
-            self._asked.add(o.key)
+            self._asked.add(o.schedule)
             if o.features:
                 seconds = o.seconds if o.outcome is Outcome.OK else None
-                self._told.append((*o.features, *self._decided(o.trace)))
+                self._told.append((*o.features, *self._decided(o)))
                 self._seconds.append(math.inf if seconds is None else seconds)
         self._observed.extend(observations)
         self._fitted = False
@@ -295,18 +315,24 @@ class Search:
                 pool.predicted, pool.scores = predicted[own], scores[own]
         self.seconds_in_model += self._clock() - start
 
-    @cached_property
-    def _opened(self) -> dict[str, int]:
-        """The sketches by the keys of their traces."""
-        return {trace_key(s.trace): n for n, s in enumerate(self.sketches)}
+    def _recognised(self, known: Known) -> Observation:
+        """What is known of a schedule, with the sketch whose open trace its trace has."""
+        opened = known.trace.opened()
+        sketch = next((n for n, s in enumerate(self.sketches) if s.trace == opened), None)
+        row: list[int] = []
+        if sketch is not None:
+            decisions = known.trace.decisions.values()
+            row = [v for decision in decisions for v in decision if v is not None]
+        return Observation(
+            known.schedule, sketch, tuple(row), known.features, known.outcome, known.seconds
+        )
 
-    def _decided(self, trace: Trace) -> tuple[float, ...]:
-        """A trace as `decided` has it; nothing is known of one that is of no sketch."""
-        sketch = self._opened.get(trace_key(trace.opened()))
-        if sketch is None:
+    def _decided(self, observed: Observation) -> tuple[float, ...]:
+        """The columns of `decided`; nothing is known of a schedule that is of no sketch."""
+        if observed.sketch is None:
             return (math.nan,) * self._width
-        row = [v for decision in trace.decisions.values() for v in decision]
-        return tuple(decided(sketch, np.array([row], dtype=np.int64), self._width)[0].tolist())
+        rows = np.array([observed.row], dtype=np.int64)
+        return tuple(decided(observed.sketch, rows, self._width)[0].tolist())
 
     def _take(self, batch: list[Candidate], taken: dict[int, list[int]], s: int, r: int) -> None:
         pool = self._pools[s]
@@ -314,13 +340,13 @@ class Search:
             return
         row = tuple(int(v) for v in pool.rows[r])
         trace = self.sketches[s].trace.with_row(row)
-        key = trace_key(trace)
+        schedule = schedule_record(trace, self.sketches[s].generator)
         taken.setdefault(s, []).append(r)
-        if key in self._asked:
+        if schedule.id in self._asked:
             return
-        self._asked.add(key)
+        self._asked.add(schedule.id)
         features = tuple(float(v) for v in pool.features[r, : len(FEATURES)])
-        batch.append(Candidate(s, row, trace, features, float(pool.predicted[r]), key))
+        batch.append(Candidate(s, row, trace, schedule, features, float(pool.predicted[r])))
 
     def _add(self, pool: _Pool, rows: Rows) -> None:
         """Put new rows into a pool."""
@@ -376,11 +402,6 @@ def _smallest(scores: np.ndarray, count: int) -> np.ndarray:
     below = np.flatnonzero(scores < limit)
     equal = np.flatnonzero(scores == limit)[: count - len(below)]
     return np.sort(np.concatenate([below, equal]))
-
-
-def trace_key(trace: Trace) -> str:
-    """A digest of what a trace does."""
-    return hashlib.sha256(trace.to_json(notes=False).encode()).hexdigest()
 
 
 @collected_later()

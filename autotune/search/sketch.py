@@ -108,7 +108,8 @@ def sketches(
         sketch = Sketch.of(draft.schedule, plan.name)
         made.append(replace(sketch, choices=plan.choices, prune=tuple(draft.prune)))
     for choice, draft in drafts_by_own_rules(original):
-        if only is None or only(str(choice)):
+        allowed = algebra or not draft.schedule.trace.inexact
+        if allowed and (only is None or only(str(choice))):
             sketch = Sketch.of(draft.schedule, choice.rule.rpartition(".")[2])
             made.append(replace(sketch, choices=(choice,), prune=tuple(draft.prune)))
     if not made and only is None:

@@ -93,7 +93,7 @@ def require_true(record: AnyRecord, true: dict[str, AnyRecord]) -> None:
     written = true.get(record.id)
     require(written is not None, f"a {record.kind} that was never put: {record!r:.500}")
     assert written is not None
-    outside = type(record).outside_id | {"generator", "parent"}
+    outside = type(record).outside_id
     found, want = to_plain(record), to_plain(written)
     differ = [f for f in want if f not in outside and found[f] != want[f]]
     if record.kind == "schedule" and differ == ["trace"]:

@@ -9,7 +9,6 @@ from functools import cache, partial
 
 import numpy as np
 
-from tilewright.autotune.model.cost_model import CostModel
 from tilewright.autotune.records import target_record, toolchain_record, workload_record
 from tilewright.autotune.search.search import default_trace, model_trace
 from tilewright.codegen.detect import resolve
@@ -17,7 +16,6 @@ from tilewright.schedule import Schedule
 from tilewright.tir.ir import Func
 from tilewright.tuning_db import (
     AnyRecord,
-    CostModelRecord,
     Environment,
     Measurement,
     Outcome,
@@ -75,7 +73,6 @@ def history() -> tuple[AnyRecord, ...]:
     found: list[AnyRecord] = [target, toolchain, HOST]
     for number, name in enumerate(TUNED):
         found += session_of(name, number)
-    found.append(CostModelRecord(target.id, CostModel.feature_version, '{"learner":{}}', 64, NOON))
     affine = workload_record(subjects()["affine"].func)
     found.append(Pin(affine.id, target.id, ScheduleRecord(traces("affine")[-1], 1).id, NOON))
     return tuple(found)

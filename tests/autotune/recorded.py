@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
-from tilewright import Trace
-from tilewright.autotune.measure.measured import Kernel, Measured, VerifyResult
+from tilewright.autotune.measure.measured import BuildRequest, Kernel, Measured, VerifyResult
 from tilewright.tuning_db import Outcome
 
 PASSED = VerifyResult(True, 1e-7, 1e-5)
@@ -45,10 +44,10 @@ class Recorded:
         self.closed = True
 
     def measure(
-        self, traces: Sequence[Trace], best: float | None, meanwhile: Iterable[None] = ()
+        self, requests: Sequence[BuildRequest], best: float | None, meanwhile: Iterable[None] = ()
     ) -> Iterator[Measured]:
         deque(meanwhile, 0)
-        for _ in traces:
+        for _ in requests:
             self.tick()
             found = self._measured[0]
             del self._measured[: len(self._measured) > 1]

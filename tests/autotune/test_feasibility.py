@@ -16,7 +16,7 @@ from tilewright.autotune.model.estimate import FEATURES
 from tilewright.autotune.model.feasibility import CERTAIN, Feasibility
 from tilewright.autotune.records import target_record, toolchain_record, workload_record
 from tilewright.autotune.search import history
-from tilewright.autotune.search.search import Candidate, Observation
+from tilewright.autotune.search.search import Candidate, Known, Observation
 from tilewright.autotune.search.transfer import learned, model_of, refit, warm
 from tilewright.tuning_db import Outcome, TuningDatabase
 
@@ -105,13 +105,13 @@ def too_large(c: Candidate) -> bool:
 
 def observed(c: Candidate, fails: Callable[[Candidate], bool], knows: bool = True) -> Observation:
     """What became of a candidate; a search that does not know is told without the features."""
-    if fails(c):
-        features = c.features if knows else ()
-        return Observation(c.key, c.trace, features, Outcome.BUILD_TIMEOUT, None)
-    return Observation(c.key, c.trace, c.features, Outcome.OK, true_seconds(c))
+    if not fails(c):
+        return c.observed(Outcome.OK, true_seconds(c))
+    failed = c.observed(Outcome.BUILD_TIMEOUT, None)
+    return failed if knows else dataclasses.replace(failed, features=())
 
 
-def failures(knows: bool, seed: int, known: list[Observation] | None = None) -> list[int]:
+def failures(knows: bool, seed: int, known: list[Known] | None = None) -> list[int]:
     """How many of each eight candidates fail, of 64."""
     search = search_of(OTHER, TARGET, seed=seed, config=SMALL, known=known or ())
     counts = []
@@ -133,7 +133,12 @@ def test_a_search_asks_for_less_of_what_fails() -> None:
 
 def test_what_failed_in_earlier_sessions_is_known() -> None:
     search = search_of(OTHER, TARGET, seed=9, config=SMALL)
-    known = [observed(c, too_large) for _ in range(4) for c in search.ask(8)]
+    asked = [c for _ in range(4) for c in search.ask(8)]
+    told = [observed(c, too_large) for c in asked]
+    known = [
+        Known(o.schedule, c.trace, o.features, o.outcome, o.seconds)
+        for c, o in zip(asked, told, strict=True)
+    ]
     assert 4 < sum(o.outcome is not Outcome.OK for o in known) < 32
     first, again = failures(True, 0)[0], failures(True, 0, known)[0]
     assert again < first
@@ -148,7 +153,9 @@ def test_predictions_are_of_what_runs() -> None:
     held_back = [p.scores - p.predicted for p in pools if len(p.rows)]
     assert max(map(np.max, held_back)) > 1.0
     for c in search.ask(64):
-        columns = np.array([(*c.features, *search._decided(c.trace))], dtype=np.float32)
+        columns = np.array(
+            [(*c.features, *search._decided(c.observed(Outcome.OK, 1.0)))], dtype=np.float32
+        )
         assert c.predicted == pytest.approx(search.model.predict(columns)[0], abs=1e-5)
 
 
@@ -175,8 +182,8 @@ def test_failures_in_a_database_are_learned_from(db: TuningDatabase) -> None:
     warm(warmed, db, *SUBJECT)
     assert sum(map(too_large, warmed.ask(16))) < before
     own = history.known(db, workload_record(OTHER), *SUBJECT[1:])
-    assert {o.key for o in own if o.outcome is Outcome.CRASH} == {
-        c.key for c in asked if too_large(c)
+    assert {o.schedule for o in own if o.outcome is Outcome.CRASH} == {
+        c.schedule.id for c in asked if too_large(c)
     }
 
 

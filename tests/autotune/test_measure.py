@@ -12,9 +12,9 @@ from typing import Any
 import psutil
 import pytest
 
-from tilewright import Schedule, Trace, TuningError
+from tilewright import Schedule, TuningError
 from tilewright.autotune.measure import measurer as measuring
-from tilewright.autotune.measure.measured import MeasureConfig
+from tilewright.autotune.measure.measured import BuildRequest, MeasureConfig
 from tilewright.autotune.measure.measurer import Built, Measurer
 from tilewright.autotune.measure.supervised_worker import SupervisedWorker
 from tilewright.autotune.measure.worker_process import Died, Worker, turn
@@ -181,7 +181,7 @@ def test_verify_is_about_the_kernel_it_is_given_whatever_ran_last(measurer: Meas
     assert measurer.verify(kernel("right").kernel).passed
 
 
-def schedules() -> list[Trace]:
+def requests() -> list[BuildRequest]:
     """A legal schedule, one of another program, and another legal one."""
     split = Schedule(matmul())
     i, _, _ = split.get_loops(split.get_block("C"))
@@ -189,12 +189,13 @@ def schedules() -> list[Trace]:
     foreign = Schedule(affine())
     (x,) = foreign.get_loops(foreign.get_block("B"))
     foreign.vectorize(x)
-    return [Schedule(matmul()).trace, foreign.trace, split.trace]
+    traces = (Schedule(matmul()).trace, foreign.trace, split.trace)
+    return [BuildRequest.of(trace) for trace in traces]
 
 
 def test_schedules_are_built_replayed_and_measured_in_order() -> None:
     with Measurer(matmul(), resolve("cpu -threads=1"), replace(QUICK, builders=2)) as opened:
-        found = list(opened.measure(schedules(), None))
+        found = list(opened.measure(requests(), None))
         assert [m.outcome for m in found] == [Outcome.OK, Outcome.ILLEGAL, Outcome.OK]
         assert found[0].check is not None
         assert "get_loops gives 3 outputs, the trace says 1" in str(found[1].error)
@@ -202,19 +203,19 @@ def test_schedules_are_built_replayed_and_measured_in_order() -> None:
         workers = opened.processes
         os.kill(workers[1], signal.SIGKILL)
         assert gone(workers[1])
-        (again,) = opened.build(schedules()[:1])
+        (again,) = opened.build(requests()[:1])
         assert isinstance(again, Built)
     assert all(gone(pid) for pid in workers)
 
 
 def test_a_build_that_takes_too_long_or_too_much_costs_the_candidate() -> None:
-    plain = [Schedule(matmul()).trace]
+    plain = [BuildRequest.of(Schedule(matmul()).trace)]
     slow = replace(QUICK, build_timeout=1e-4)
     long = Schedule(matmul())  # for processors whose time is told in hundredths of a second
     for loop in long.get_loops(long.get_block("C")):
         long.unroll(loop)
     with Measurer(matmul(), resolve("cpu -threads=1"), slow) as opened:
-        (found,) = opened.build([long.trace])
+        (found,) = opened.build([BuildRequest.of(long.trace)])
         assert not isinstance(found, Built)
         assert found.outcome is Outcome.BUILD_TIMEOUT
         assert "not done within 0.00" in str(found.error)
@@ -231,7 +232,7 @@ def test_workers_that_cannot_start_end_the_session(monkeypatch: pytest.MonkeyPat
         pytest.raises(TuningError, match="starting a builder failed: the process ended with exit"),
         Measurer(matmul(), resolve("cpu -threads=1"), QUICK) as opened,
     ):
-        opened.build([Schedule(matmul()).trace])
+        opened.build([BuildRequest.of(Schedule(matmul()).trace)])
 
 
 def test_an_unscheduled_program_that_takes_too_long_ends_the_session() -> None:
@@ -256,9 +257,9 @@ def test_a_builder_that_is_killed_at_work_costs_the_candidate_the_second_time(
     for loop in slow.get_loops(slow.get_block("C"))[:2]:
         slow.unroll(loop)
     with Measurer(matmul(), resolve("cpu -threads=1"), QUICK) as opened:
-        (before,) = opened.build(schedules()[:1])
+        (before,) = opened.build(requests()[:1])
         opened.tick, killed = killer(opened._workers.builders[0], times)
-        found, *rest = opened.build([slow.trace, *schedules()[:1]])
+        found, *rest = opened.build([BuildRequest.of(slow.trace), *requests()[:1]])
         assert len(killed) == times
         assert isinstance(before, Built)
         if isinstance(found, Built):

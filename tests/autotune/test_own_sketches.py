@@ -123,3 +123,12 @@ def test_a_script_is_no_module(db: TuningDatabase) -> None:
     finally:
         PRIMITIVES.clear()
         PRIMITIVES.update(before)
+
+
+def test_inexact_sketches_of_ones_own_need_a_tolerance(db: TuningDatabase, recorded: None) -> None:
+    sch = Schedule(ops.conv2d_func(1, 2, 5, 6, 3), symbolic=True)
+    sch.winograd(sch.get_block("Y"), 2)
+    with pytest.raises(TuningError, match=r"own0 has inexact steps \(winograd\), and no tolerance"):
+        tune([sch], "cpu -threads=1", database=db, trials=1, config=QUICK)
+    tune([sch], "cpu -threads=1", database=db, trials=1, config=QUICK, tolerance=1e-3)
+    assert [s.inexact for s in db.records(ScheduleRecord)] == ["winograd"]

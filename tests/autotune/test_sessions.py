@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tilewright import Trace, TuningDatabase, TuningError, build, tune
+from tilewright import TuningDatabase, TuningError, build, tune
 from tilewright.autotune import tune as tuning
-from tilewright.autotune.measure.measured import Measured
+from tilewright.autotune.measure.measured import BuildRequest, Measured
 from tilewright.autotune.measure.measurer import Built, Measurer
 from tilewright.autotune.progress import Event, Trial
 from tilewright.autotune.search.search import Search
@@ -140,9 +140,9 @@ class Faulty(Measurer):
     faults = ("null", "wrong", "hang", "right")
 
     def build(
-        self, traces: Sequence[Trace], meanwhile: Iterable[None] = ()
+        self, requests: Sequence[BuildRequest], meanwhile: Iterable[None] = ()
     ) -> list[Built | Measured]:
-        made = super().build(traces, meanwhile)
+        made = super().build(requests, meanwhile)
         return [kernel(kind) for kind, _ in zip(self.faults, made, strict=True)]
 
 
@@ -172,10 +172,10 @@ def test_programs_share_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
     class Counted(Measurer):
         def build(
-            self, traces: Sequence[Trace], meanwhile: Iterable[None] = ()
+            self, requests: Sequence[BuildRequest], meanwhile: Iterable[None] = ()
         ) -> list[Built | Measured]:
             started.extend(self.processes)
-            return super().build(traces, meanwhile)
+            return super().build(requests, meanwhile)
 
     monkeypatch.setattr(tuning, "Measurer", Counted)
     db = TuningDatabase("sqlite://")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tilewright import ops
-from tilewright.autotune.measure.comparison import compare, slack_of, tolerance_of
+from tilewright.autotune.measure.comparison import compare, tolerance_of
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.rules.access_patterns import extents, in_order
 from tilewright.autotune.rules.digits import separate_all_digits
@@ -253,7 +253,7 @@ def test_candidates_of_other_algebra(case: int) -> None:
             constant = options.get("constant_w", False)
             assert ("W" in module.layouts) is constant
             assert ("W_tiles" in visited) is not constant
-            check = compare(found[-1:], wanted[-1:], ["Y"], limit * slack_of(schedule.trace))
+            check = compare(found[-1:], wanted[-1:], ["Y"], limit * schedule.trace.error_factor)
             assert check.passed, f"{sketch.name} {row.tolist()}: {check.error}"
 
 

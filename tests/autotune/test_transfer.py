@@ -250,7 +250,7 @@ def test_a_search_begins_with_what_was_good_for_other_sizes(db: TuningDatabase) 
     batch = search.ask(8)
     assert len(batch) == 8
     assert [(c.sketch, c.row) for c in batch[:4]] == [(r.sketch, r.row) for r in refitted[:4]]
-    assert len({c.key for c in batch + search.ask(8)}) == 16, "nothing is asked for twice"
+    assert len({c.schedule.id for c in batch + search.ask(8)}) == 16, "nothing is asked for twice"
 
 
 def test_a_search_learns_from_other_operators(db: TuningDatabase) -> None:
@@ -274,4 +274,4 @@ def test_a_search_without_relatives_is_as_it_was(db: TuningDatabase) -> None:
     subject = workload_record(MINE), target_record(TARGET), toolchain_record()
     plain, warmed = (search_of(MINE, TARGET, config=SMALL) for _ in range(2))
     warm(warmed, db, *subject)
-    assert [c.key for c in plain.ask(8)] == [c.key for c in warmed.ask(8)]
+    assert [c.schedule.id for c in plain.ask(8)] == [c.schedule.id for c in warmed.ask(8)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,7 @@ from tilewright.autotune.search import history, search
 from tilewright.autotune.search.search import Search
 from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.codegen.detect import resolve
+from tilewright.schedule import Trace
 from tilewright.tuning_db import (
     Outcome,
     ScheduleRecord,
@@ -34,6 +36,7 @@ from tilewright.tuning_db import (
     Toolchain,
     Verdict,
     Verification,
+    values,
 )
 from tilewright.tuning_db.interleaved_comparison import simplicity
 
@@ -132,6 +135,41 @@ def test_a_session_names_the_model_it_began_with(
         None,
         None,
     ]
+
+
+def test_a_trace_is_written_once_and_never_read_back(
+    db: TuningDatabase, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On its way from the search to the workers and the database, and back to the search."""
+    calls: Counter[str] = Counter()
+    traces = values._TRACES
+
+    def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def count(*args: Any, **options: Any) -> Any:
+            calls[name] += name != "parsed" or args[0] is traces
+            return function(*args, **options)
+
+        return count
+
+    def trials(event: Event) -> None:
+        if isinstance(event, Trial):
+            told.append(calls.copy())
+
+    monkeypatch.setattr(Trace, "to_data", counted("written", Trace.to_data))
+    monkeypatch.setattr(values, "_parse", counted("parsed", values._parse))
+    monkeypatch.setattr(Trace, "from_json", staticmethod(counted("read", Trace.from_json)))
+    play(ok(2.0), ok(1.0), FAILED)
+    told: list[Counter[str]] = []
+    run(db, trials)
+    assert +told[-1] == {"written": 8}
+    records = db.records(ScheduleRecord)
+    assert len(records) == 8
+    calls.clear()
+    told.clear()
+    run(db, trials, seed=1)
+    first, last = ({name: c[name] for name in ("parsed", "read")} for c in (told[0], told[-1]))
+    assert last == first, "what is known is read once, before the first trial"
+    assert first["read"] == 8 + 1, "and the best of it for the result"
 
 
 def test_a_measurement_is_in_the_database_before_it_is_told(db: TuningDatabase, play: Play) -> None:

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 
 from tilewright.tuning_db import (
     AnyRecord,
-    CostModelRecord,
     Environment,
     Measurement,
     Outcome,
@@ -68,7 +67,7 @@ class Clock:
 
 
 def schedule(tile: int) -> ScheduleRecord:
-    return ScheduleRecord(json.dumps([{"step": "split", "factor": tile}]), 1, None, "tiling/random")
+    return ScheduleRecord(json.dumps([{"step": "split", "factor": tile}]), 1, "tiling/random")
 
 
 def measurement(
@@ -139,9 +138,9 @@ def verified(
 def winograd(
     tile: int, seconds: float, max_error: float
 ) -> tuple[ScheduleRecord, Measurement, Verification]:
-    """A schedule that computes by other algebra, its measurement and its check."""
+    """A schedule with an inexact step, its measurement and its check."""
     steps = [{"op": "winograd", "args": {"block": "b0", "tile": tile}}]
-    made = ScheduleRecord(json.dumps({"version": 1, "steps": steps}), 1)
+    made = ScheduleRecord(json.dumps({"version": 1, "steps": steps}), 1, inexact="winograd")
     return (
         made,
         replace(measurement(tile, seconds), schedule=made.id),
@@ -154,7 +153,6 @@ ONE_OF_EACH: tuple[AnyRecord, ...] = (
     schedule(8),
     measurement(8, 0.125),
     verification(8),
-    CostModelRecord(CPU.id, "1", '{"learner":{}}', 64, NOON),
     Pin(MATMUL.id, CPU.id, schedule(8).id, NOON),
 )
 

@@ -47,7 +47,6 @@ from .samples import (
     schedule,
     verification,
     verified,
-    winograd,
 )
 from .test_faults import child, said
 
@@ -201,16 +200,6 @@ def test_a_target_that_is_not_what_its_id_says(two: TuningDatabase) -> None:
     assert two.best(MATMUL.id, CPU) is None
     with pytest.raises(DatabaseError, match="target .* is damaged"):
         two.get(TargetRecord, CPU.id)
-
-
-def test_other_algebra_is_found_where_its_row_hides_it(db: TuningDatabase) -> None:
-    fast = winograd(16, 1.0, 1e-3)
-    db.put(*verified(8, 2.0), *fast)
-    execute(db, "UPDATE schedule SET algebra = ''")
-    for tolerance, expected in ((None, GOOD), (1e-6, GOOD), (1e-2, fast[1])):
-        best = db.best(MATMUL.id, CPU, tolerance=tolerance)
-        assert best is not None
-        assert best.measurement == expected
 
 
 def test_many_damaged_records_do_not_hide_the_others(

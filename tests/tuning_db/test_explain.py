@@ -62,14 +62,14 @@ def test_reasons_are_told(db: TuningDatabase) -> None:
     )
     assert groups[Reason.OTHER_GENERATION].detail == "measured with llvm 21, wanted llvm 22"
     assert groups[Reason.NOT_OK].detail == "run_timeout"
-    assert groups[Reason.OTHER_ALGEBRA].detail == "winograd, no tolerance was given"
+    assert groups[Reason.INEXACT].detail == "winograd, no tolerance was given"
     assert groups[Reason.NOT_CHOSEN].examples == (measurement(8, 0.8).id,)
 
 
-def test_other_algebra_is_told(db: TuningDatabase) -> None:
+def test_inexact_steps_are_told(db: TuningDatabase) -> None:
     db.put(*verified(8, 1.0), *winograd(9, 0.5, 1e-5))
     (refused,) = db.explain(MATMUL, CPU, LLVM, tolerance=1e-6).refused
-    assert refused.reason is Reason.OTHER_ALGEBRA
+    assert refused.reason is Reason.INEXACT
     assert refused.detail == "winograd, tolerance 1e-06"
     text = str(db.explain(MATMUL, CPU, LLVM, tolerance=1e-4))
     assert "(winograd), fastest verified, 500 ms" in text

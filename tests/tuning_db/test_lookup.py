@@ -280,7 +280,7 @@ def test_a_layer_that_is_not_there(new_place: Place) -> None:
 @pytest.mark.parametrize(
     ("tolerance", "expected"), [(None, 2.0), (1e-6, 2.0), (1e-5, 1.0), (1e-3, 1.0)]
 )
-def test_other_algebra_needs_to_be_tolerated(
+def test_inexact_schedules_need_to_be_tolerated(
     db: TuningDatabase, tolerance: float | None, expected: float
 ) -> None:
     db.put(*verified(8, 2.0), *winograd(9, 1.0, 1e-5))
@@ -306,7 +306,7 @@ def test_a_contest_is_among_what_is_tolerated(db: TuningDatabase) -> None:
     assert (both.seconds, len(both.contest)) == (1.0, 2)
 
 
-def test_other_algebra_of_other_sizes_needs_to_be_tolerated(db: TuningDatabase) -> None:
+def test_inexact_schedules_of_other_sizes_need_to_be_tolerated(db: TuningDatabase) -> None:
     db.put(dataclasses.replace(MATMUL, family="f" * 64))
     db.put(*winograd(9, 1.0, 1e-5))
     wanted = dataclasses.replace(WIDER, family="f" * 64)
@@ -314,7 +314,7 @@ def test_other_algebra_of_other_sizes_needs_to_be_tolerated(db: TuningDatabase) 
     assert len(db.relatives(wanted, CPU, tolerance=1e-4)) == 1
 
 
-def test_a_pin_is_a_word_for_other_algebra_too(db: TuningDatabase) -> None:
+def test_a_pin_is_a_word_for_inexact_schedules_too(db: TuningDatabase) -> None:
     made, measured, check = winograd(9, 1.0, 1e-5)
     db.put(*verified(8, 0.5), made, measured, check)
     db.pin(MATMUL.id, CPU, made.id)

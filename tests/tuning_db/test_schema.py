@@ -43,7 +43,6 @@ def test_migrations_make_what_the_models_say(db: TuningDatabase) -> None:
 def test_every_kind_has_a_table_with_its_fields() -> None:
     derived = {
         "target": {"comparable"},
-        "schedule": {"algebra"},
         "measurement": {"comparable", "verified"},
     }
     assert set(TABLES) == set(KINDS)

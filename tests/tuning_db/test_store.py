@@ -11,13 +11,11 @@ import pytest
 from tilewright.errors import DatabaseError
 from tilewright.tuning_db import (
     AnyRecord,
-    CostModelRecord,
     Measurement,
     Outcome,
     Reason,
     ScheduleRecord,
     Session,
-    TargetRecord,
     TuningDatabase,
     Workload,
 )
@@ -31,7 +29,6 @@ from .samples import (
     HOST,
     LLVM,
     MATMUL,
-    NOON,
     ONE_OF_EACH,
     SAME_CPU,
     SESSION,
@@ -154,17 +151,6 @@ def test_find_by_the_first_digits_of_an_id(db: TuningDatabase) -> None:
         DatabaseError, match="aaaa may be any of workload aaaaaaaa, workload aaaaaaaa"
     ):
         db.find("aaaa")
-
-
-def test_the_newest_cost_model_of_comparable_targets(db: TuningDatabase) -> None:
-    def model(version: str, target: TargetRecord, day: int) -> CostModelRecord:
-        return CostModelRecord(target.id, version, f'"{day}"', day, NOON.replace(day=day))
-
-    old, new = model("1", CPU, 1), model("1", SAME_CPU, 2)
-    db.put(new, old, model("1", ARM, 3), model("2", CPU, 4))
-    assert db.cost_model(CPU, "1") == new
-    assert db.cost_model(SLOW_CPU, "1") is None
-    assert db.cost_model(CPU, "3") is None
 
 
 def test_two_databases_do_not_see_each_other(new_place: Callable[[], str]) -> None:

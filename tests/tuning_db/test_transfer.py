@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import io
 import json
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tilewright.autotune.records import inexact_steps
 from tilewright.errors import DatabaseError
 from tilewright.tuning_db import (
     Measurement,
@@ -37,11 +39,12 @@ from .samples import (
     schedule,
     verification,
     verified,
+    winograd,
 )
 
 Place = Callable[[], str]
 Line = dict[str, Any]
-HEADER = '{"format":"tilewright-tuning-records","version":2}'
+HEADER = '{"format":"tilewright-tuning-records","version":3}'
 
 
 def dump(db: TuningDatabase) -> str:
@@ -77,7 +80,7 @@ def full(full_text: str) -> list[Line]:
 
 
 def test_the_format(full: list[Line]) -> None:
-    assert full[0] == {"format": "tilewright-tuning-records", "version": 2}
+    assert full[0] == {"format": "tilewright-tuning-records", "version": 3}
     assert full[-1] == {"end": len(ONE_OF_EACH)}
     assert [line["kind"] for line in full[1:-1]] == list(KINDS)
 
@@ -100,24 +103,66 @@ def test_an_import_of_an_export_is_the_same_database(
     file = tmp_path / "records.jsonl"
     count = db.export_lines(file)
     assert count == len(file.read_text().splitlines()) - 2
-    with TuningDatabase(new_place()) as copy:
-        assert sum(copy.import_lines(file).values()) == count
-        assert dump(copy) == dump(db)
+    with TuningDatabase(new_place()) as twin:
+        assert sum(twin.import_lines(file).values()) == count
+        assert dump(twin) == dump(db)
         best = db.best(MATMUL.id, CPU)
         assert best is not None
-        assert copy.best(MATMUL.id, CPU) == dataclasses.replace(best, layer=copy.location)
-        assert sum(copy.import_lines(file).values()) == 0
-        assert dump(copy) == dump(db)
+        assert twin.best(MATMUL.id, CPU) == dataclasses.replace(best, layer=twin.location)
+        assert sum(twin.import_lines(file).values()) == 0
+        assert dump(twin) == dump(db)
     assert [path.name for path in tmp_path.glob("records*")] == ["records.jsonl"]
 
 
 def test_a_file_of_the_first_version_is_read(full: list[Line], memory: TuningDatabase) -> None:
-    full[0]["version"] = 1
-    del full[1]["value"]["family"]
-    load(memory, full)
+    load(memory, as_before(full, 1))
     assert memory.get(Workload, MATMUL.id) == MATMUL
-    load(memory, [{**full[0], "version": 2}, *related(full[1:])])
+    load(memory, [full[0], *related(full[1:])])
     assert memory.get(Workload, MATMUL.id).family == "f" * 64
+
+
+def as_before(lines: list[Line], version: int) -> list[Line]:
+    """The lines of an export as versions 1 and 2 wrote them."""
+    lines = copy.deepcopy(lines)
+    lines[0]["version"] = version
+    for line in lines[1:-1]:
+        if line["kind"] == "workload" and version == 1:
+            del line["value"]["family"]
+        if line["kind"] == "schedule":
+            del line["value"]["inexact"]
+            line["value"]["parent"] = None
+    return lines
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_nothing_reads_is_skipped_in_older_files(
+    version: int, full: list[Line], memory: TuningDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = as_before(full, version)
+    next(line for line in old[1:] if line["kind"] == "schedule")["value"]["parent"] = "e" * 64
+    model = {"feature_version": "1", "model": "{}", "rows": 64, "target": CPU.id}
+    cost_model = {"kind": "cost_model", "id": "d" * 64, "value": model}
+    load(memory, [*old[:-1], cost_model, {"end": old[-1]["end"] + 1}])
+    for record in ONE_OF_EACH:
+        assert memory.get(type(record), record.id) == record
+    assert "skipped 1 cost models" in caplog.text
+    with pytest.raises(DatabaseError, match=f"line {len(full)}: expected an object with kind"):
+        load(memory, [*full[:-1], cost_model, {"end": full[-1]["end"] + 1}])
+
+
+def test_inexact_steps_of_older_files_are_told(memory: TuningDatabase) -> None:
+    fast, exact = winograd(2, 1.0, 1e-3), schedule(8)
+    with TuningDatabase("sqlite://") as db:
+        db.put(*BASE, *fast, exact)
+        lines = as_before([json.loads(line) for line in dump(db).splitlines()], 2)
+    content = "".join(canonical_json(line) + "\n" for line in lines)
+    load(memory, content)
+    assert memory.get(ScheduleRecord, fast[0].id).inexact == ""
+    memory.import_lines(io.StringIO(content), inexact=inexact_steps)
+    assert memory.get(ScheduleRecord, fast[0].id) == fast[0], "what it names now is taken over"
+    assert memory.get(ScheduleRecord, exact.id) == exact
+    load(memory, content)
+    assert memory.get(ScheduleRecord, fast[0].id) == fast[0]
 
 
 def related(lines: list[Line]) -> list[Line]:
@@ -208,7 +253,7 @@ def test_a_pin_that_is_here_stays(new_place: Place, clock: Clock) -> None:
 def test_a_failed_import_writes_nothing(db: TuningDatabase, full: list[Line]) -> None:
     before = dump(db)
     full[-2]["value"]["schedule"] = "0" * 64
-    with pytest.raises(DatabaseError, match="line 11"):
+    with pytest.raises(DatabaseError, match="line 10"):
         load(db, full)
     assert dump(db) == before
     assert sum(load(db, [*full[:-2], {"end": len(full) - 3}]).values()) > 0
@@ -226,11 +271,11 @@ def corrupt(content: list[Line], kind: str, **changes: object) -> list[Line]:
     [
         (lambda c: c[1:], "line 1: not an export of tuning records"),
         (lambda _: [], "line 1: the file ends here, expected an end line"),
-        (lambda c: [c[0] | {"version": 3}, *c[1:]], "line 1: written in version 3 of the format"),
+        (lambda c: [c[0] | {"version": 4}, *c[1:]], "line 1: written in version 4 of the format"),
         (lambda c: [c[0] | {"version": "1"}, *c[1:]], "line 1: written in version '1'"),
-        (lambda c: c[:-1], "line 12: the file ends here, expected an end line"),
-        (lambda c: [*c[:9], *c[10:]], "line 11: found 9 records, expected 10"),
-        (lambda c: [*c, c[1]], "line 12: there is more after the end"),
+        (lambda c: c[:-1], "line 11: the file ends here, expected an end line"),
+        (lambda c: [*c[:8], *c[9:]], "line 10: found 8 records, expected 9"),
+        (lambda c: [*c, c[1]], "line 11: there is more after the end"),
         (lambda c: [c[0], c[1] | {"kind": "pickle"}], "line 2: expected an object with kind"),
         (lambda c: [c[0], c[1] | {"kind": ["workload"]}], "line 2: expected an object with kind"),
         (lambda c: [c[0], c[1] | {"more": 1}], "line 2: expected an object with kind"),
