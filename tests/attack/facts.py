@@ -111,7 +111,7 @@ def measured(
 ) -> tuple[ScheduleRecord, Measurement, Verification]:
     """A schedule that took so long and was found right."""
     target, toolchain = here()
-    schedule = ScheduleRecord(trace, 1, None, "by/hand")
+    schedule = ScheduleRecord(trace, 1, "by/hand")
     measurement = Measurement(
         session=session.id,
         schedule=schedule.id,

@@ -272,7 +272,7 @@ def test_types_are_read_when_it_is_registered(function, says: str) -> None:  # t
 
 def test_only_functions_are_registered() -> None:
     with pytest.raises(ScheduleError, match="expected a function .*, found 'x'"):
-        tw.primitive("x")  # type: ignore[arg-type]
+        tw.primitive("x")  # type: ignore[call-overload]
 
 
 def register_inexact() -> None:
