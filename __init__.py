@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .autotune.rules.draft import Draft
     from .autotune.rules.user_rules import sketch_rule
     from .autotune.tune import tune
-    from .building import build, build_library, explain
+    from .building import build, build_all, build_library, explain
     from .runtime import Module, load
     from .schedule import Schedule, Trace
     from .schedule.primitive import primitive
@@ -72,6 +72,7 @@ __all__ = [
     "TuningError",
     "VerifyError",
     "build",
+    "build_all",
     "build_library",
     "errors",
     "explain",
@@ -95,6 +96,7 @@ _HOMES = {
     "Trace": ".schedule",
     "TuningDatabase": ".tuning_db",
     "build": ".building",
+    "build_all": ".building",
     "build_library": ".building",
     "explain": ".building",
     "load": ".runtime",

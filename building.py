@@ -16,12 +16,15 @@ from .errors import (
     NotTunedError,
     ScheduleError,
     TilewrightError,
+    TuningError,
     similar,
 )
 from .runtime.module import Origin
 from .target import Target
 
 if TYPE_CHECKING:
+    from .autotune.measure.build_ahead import Task
+    from .autotune.search.remembered import Way
     from .autotune.search.replay import Replays
     from .codegen.build import Compiled
     from .runtime import Module
@@ -80,6 +83,84 @@ def build(
     resolved = resolve(target)
     choice, compiled = _compiled(program, resolved, database, allow, tolerance, strict_fp=strict_fp)
     return to_module(compiled, choice.origin, trust_indices=trust_indices)
+
+
+def build_all(
+    programs: Sequence[Func | Schedule],
+    target: Target | str = "cpu",
+    database: TuningDatabase | None = None,
+    allow: Sequence[str] = POLICIES,
+    *,
+    jobs: int | None = None,
+    strict_fp: bool = False,
+    tolerance: float | None = None,
+    trust_indices: bool = False,
+) -> list[Module]:
+    """Build several kernels in parallel: the same modules as of `build` of each program, in order.
+
+    Programs that have to be searched or compiled are built in `jobs` child processes, by default
+    one for each processor that may be used. Their results come through the caches on disk: where
+    `TILEWRIGHT_CACHE_DIR` is set to nothing, all is built here, one after the other. Programs that
+    are searched by sketch rules of your own are built here, too.
+
+    Raises what `build` raises, for the first program that cannot be built, and `BuildError` where
+    no process can be started.
+    """
+    from .autotune.measure.build_ahead import build_ahead
+    from .codegen.detect import resolve, usable_processors
+
+    if jobs is not None and jobs < 1:
+        raise BuildError("jobs={0!r}: expected at least 1, or None for all processors", jobs)
+    resolved = resolve(target)
+    jobs = usable_processors() if jobs is None else jobs
+    if jobs > 1 and len(programs) > 1:
+        tasks: dict[object, Task] = {}
+        for program in programs:
+            found = _without_search(program, resolved, database, allow, tolerance, None)
+            tasks |= _tasks(found, resolved, strict_fp=strict_fp)
+        if len(tasks) > 1:
+            try:
+                build_ahead(list(tasks.values()), resolved, jobs, strict_fp=strict_fp)
+            except TuningError as error:
+                raise BuildError(
+                    "cannot build in child processes: {0}", error, hint="build here: jobs=1"
+                ) from error
+    return [
+        build(
+            program,
+            resolved,
+            database,
+            allow,
+            strict_fp=strict_fp,
+            tolerance=tolerance,
+            trust_indices=trust_indices,
+        )
+        for program in programs
+    ]
+
+
+def _tasks(
+    found: Choice | tuple[Func, Way], target: Target, *, strict_fp: bool
+) -> dict[object, Task]:
+    """What a child process would have to do, by what tells it apart; nothing where it is cached."""
+    from .autotune.measure.build_ahead import Task
+    from .autotune.search.remembered import recalled, remembers
+    from .codegen.cache import is_cached
+    from .tir.equality import structural_hash
+
+    if isinstance(found, Choice):
+        scheduled = found.func
+    else:
+        func, way = found
+        if not remembers():
+            return {}
+        schedule = recalled(func, target, way)
+        if schedule is None:
+            return {(structural_hash(func), way): Task(func, way)}
+        scheduled = schedule.func
+    if is_cached(scheduled, target, strict_fp=strict_fp):
+        return {}
+    return {repr(scheduled): Task(scheduled, None)}
 
 
 def build_library(
@@ -214,6 +295,24 @@ def choose(
 
     `unfit` are schedules of records (ids) that do not compile, and why.
     """
+    from .autotune.search.remembered import chosen
+
+    found = _without_search(program, target, database, allow, tolerance, unfit)
+    if isinstance(found, Choice):
+        return found
+    func, way = found
+    return Choice(chosen(func, target, way).func, Origin(way, None, _WHY[way]))
+
+
+def _without_search(
+    program: Func | Schedule,
+    target: Target,
+    database: TuningDatabase | None,
+    allow: Sequence[str],
+    tolerance: float | None,
+    unfit: Mapping[str, str] | None,
+) -> Choice | tuple[Func, Way]:
+    """The choice, or the program with who has to choose by searching."""
     from .autotune.measure.comparison import require_tolerance
     from .schedule import Schedule
     from .tir.ir import Func
@@ -269,21 +368,16 @@ def choose(
         found = _transferred(program, target, database)
         if found is not None:
             return found
-    if "model" in allow:
-        from .autotune.search.remembered import chosen
-
-        return Choice(chosen(program, target, "model").func, Origin("model", None, _WHY_MODEL))
-    if "default" in allow:
-        from .autotune.search.remembered import chosen
-
-        return Choice(
-            chosen(program, target, "default").func, Origin("default", None, _WHY_DEFAULT)
-        )
+    for way in _WHY:
+        if way in allow:
+            return program, way
     raise _not_tuned(program, target, database, allow, tolerance, unfit or {})
 
 
-_WHY_MODEL = "chosen by the cost model, nothing was measured"
-_WHY_DEFAULT = "chosen by the analytic model"
+_WHY: dict[Way, str] = {
+    "model": "chosen by the cost model, nothing was measured",
+    "default": "chosen by the analytic model",
+}
 
 
 def _lookup(

@@ -66,6 +66,13 @@ def compile_cached(
     return compiled
 
 
+def is_cached(func: Func, target: Target | str, *, strict_fp: bool = False) -> bool:
+    """Whether `compile_cached` need not compile; true as well where nothing is cached."""
+    target = compiled_target(target)
+    folder = location(os.environ, KIND)
+    return folder is None or _shared(folder).entries.has(key(func, target, strict_fp=strict_fp))
+
+
 def key(func: Func, target: Target, *, strict_fp: bool) -> str:
     """The digest (SHA-256, hex) of what determines the compiled code of a scheduled program."""
     parts = [repr(func), str(target), str(strict_fp), _compiler(), users_digest()]

@@ -107,6 +107,10 @@ class DiskCache:
             self._warn(error)
         return None
 
+    def has(self, name: str) -> bool:
+        """Whether there is an entry of that name, whatever is in it."""
+        return (self.folder / f"{name}.{self._kind}").exists()
+
     def put(self, name: str, content: bytes) -> None:
         """Keep `content` as the entry of that name, in the place of one that has it.
 

@@ -20,10 +20,14 @@ _PATIENCE = 600.0
 
 
 class Compiler:
-    """What the child does: it answers `compile`."""
+    """What the child does: it answers `compile`, and `build` (`build_ahead.py`)."""
 
     def answer(self, message: Message) -> Message:
         fields = message.fields
+        if fields["do"] == "build":
+            from .build_ahead import answer
+
+            return answer(fields)
         func, strict_fp = parse_program(fields), fields["strict_fp"]
         compiled = compile_func(func, fields["target"], strict_fp=strict_fp)
         texts = [compiled.tir.encode(), compiled.llvm_text.encode()]

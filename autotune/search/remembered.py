@@ -58,17 +58,27 @@ def chosen(func: Func, target: Target, way: Way) -> Schedule:
 
     The schedule comes from the disk where the same was chosen before.
     """
-    choices = None if SKETCH_RULES else _choices(location(os.environ, KIND))
-    if choices is None:
-        return _choose(func, target, way).apply(func)
-    name = key(func, target, way)
-    schedule = choices.get(name, lambda content: _replayed(content, func))
+    schedule = recalled(func, target, way)
     if schedule is None:
         trace = _choose(func, target, way)
         schedule = trace.apply(func)
-        if _is_whole(way):
-            choices.put(name, trace.to_json().encode())
+        choices = _choices()
+        if choices is not None and _is_whole(way):
+            choices.put(key(func, target, way), trace.to_json().encode())
     return schedule
+
+
+def recalled(func: Func, target: Target, way: Way) -> Schedule | None:
+    """What `chosen` gives, if it is remembered."""
+    choices = _choices()
+    if choices is None:
+        return None
+    return choices.get(key(func, target, way), lambda content: _replayed(content, func))
+
+
+def remembers() -> bool:
+    """Whether choices are remembered at all."""
+    return _choices() is not None
 
 
 def key(func: Func, target: Target, way: Way) -> str:
@@ -104,10 +114,13 @@ def _replayed(content: bytes, func: Func) -> Schedule:
         raise ArtifactError("{0}: {1}", type(error).__name__, brief(error)) from error
 
 
+def _choices() -> DiskCache | None:
+    folder = None if SKETCH_RULES else location(os.environ, KIND)
+    return None if folder is None else _shared(folder)
+
+
 @cache
-def _choices(folder: Path | None) -> DiskCache | None:
-    if folder is None:
-        return None
+def _shared(folder: Path) -> DiskCache:
     return DiskCache(folder, KIND, _VERSION, LIMIT_BYTES, _ENTRY_BYTES)
 
 

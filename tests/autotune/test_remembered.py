@@ -200,8 +200,7 @@ def test_a_forged_entry_is_chosen_anew_and_replaced(
     expected = chosen(PROGRAM, TARGET, "default").trace
     (entry,) = entries(folder)
     whole = entry.read_bytes()
-    choices = remembered._choices(folder)
-    assert choices is not None
+    choices = remembered._shared(folder)
     choices.put(entry.stem, forged(how))
     assert entry.read_bytes() != whole
     assert chosen(PROGRAM, TARGET, "default").trace == expected
@@ -253,12 +252,12 @@ def test_the_folder_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     (first,) = entries(folder)
     os.utime(first, (1000, 1000))
     monkeypatch.setattr(remembered, "LIMIT_BYTES", first.stat().st_size + 10)
-    remembered._choices.cache_clear()
+    remembered._shared.cache_clear()
     try:
         chosen(ops.add_relu_func(9), TARGET, "default")
         (left,) = entries(folder)
     finally:
-        remembered._choices.cache_clear()
+        remembered._shared.cache_clear()
     assert left != first
 
 

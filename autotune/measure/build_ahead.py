@@ -1,0 +1,74 @@
+"""Builds in child processes, which leave their results in the caches on disk.
+
+Python runs one thread of a process at a time, and so does the binding to LLVM: what is to be built
+in parallel takes processes. They take a third of a second to start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ...codegen.cache import compile_cached
+from ...target import Target
+from ...tir.ir import Func
+from ..search.remembered import Way, chosen
+from .program_text import parse_program, program_fields
+from .protocol import Message
+from .supervised_worker import describe
+from .worker_process import Worker, turn
+
+_log = logging.getLogger(__name__)
+_PATIENCE = 600.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """A program to compile, whose schedule is chosen first by `way`, or is there where it is none."""
+
+    func: Func
+    way: Way | None
+
+
+def build_ahead(tasks: Sequence[Task], target: Target, jobs: int, *, strict_fp: bool) -> None:
+    """Choose and compile in at most `jobs` child processes.
+
+    A task that fails is logged: whoever builds that program next has the error. Raises
+    `TuningError` where no process can be started.
+    """
+    waiting = deque(_request(task, target, strict_fp=strict_fp) for task in tasks)
+    workers = list[Worker]()
+    try:
+        for _ in range(min(jobs, len(tasks))):
+            workers.append(Worker(["compiler"], {}))
+            workers[-1].send(waiting.popleft(), _PATIENCE)
+        while busy := [w for w in workers if not w.dead and not w.idle]:
+            for worker, event in turn(busy, lambda: None):
+                if not isinstance(event, Message):
+                    _log.warning("a build in a child process failed: %s", describe(event))
+                elif "error" in event.fields:
+                    _log.info("a build in a child process failed: %s", event.fields["error"])
+                if waiting and not worker.dead:
+                    worker.send(waiting.popleft(), _PATIENCE)
+    finally:
+        for worker in workers:
+            worker.kill()
+
+
+def answer(fields: dict[str, Any]) -> Message:
+    """What the child does."""
+    func, way = parse_program(fields), fields["way"]
+    facts = fields["facts"]
+    target = Target(**{**facts, "features": tuple(facts["features"])})
+    if way is not None:
+        func = chosen(func, target, way).func
+    compile_cached(func, target, strict_fp=fields["strict_fp"])
+    return Message({})
+
+
+def _request(task: Task, target: Target, *, strict_fp: bool) -> Message:
+    fields = {"do": "build", "way": task.way, "facts": asdict(target), "strict_fp": strict_fp}
+    return Message({**fields, **program_fields(task.func)})

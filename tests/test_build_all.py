@@ -1,0 +1,147 @@
+"""`build_all`: several programs at once, in child processes, with the modules of `build`."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import ops
+from tilewright.autotune.measure import build_ahead
+from tilewright.autotune.rules.user_rules import SKETCH_RULES
+from tilewright.autotune.search import search
+from tilewright.codegen import cache as compiling
+from tilewright.codegen.disk_cache import LOCATION
+
+SERIAL = "cpu -threads=1"
+PROGRAMS = (ops.matmul_func(6, 8, 5), ops.softmax_func(3, 20), ops.add_relu_func(33))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(LOCATION, str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def own_rule() -> Iterator[None]:
+    def in_rows(draft: tw.Draft) -> None:
+        draft.schedule.parallel(draft.schedule.get_loops(draft.schedule.get_block(0))[0])
+
+    tw.sketch_rule(in_rows)
+    yield
+    del SKETCH_RULES["in_rows"]
+
+
+def nothing_is_made_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("made in this process")
+
+    monkeypatch.setattr(search, "model_trace", refuse)
+    monkeypatch.setattr(search, "default_trace", refuse)
+    monkeypatch.setattr(compiling, "compile_func", refuse)
+
+
+def no_process_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a process is started")
+
+    monkeypatch.setattr(build_ahead, "Worker", refuse)
+
+
+def text(module: tw.Module) -> str:
+    return str(module.source("asm"))
+
+
+def test_the_modules_are_those_of_single_builds(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv(LOCATION, "")
+        expected = [tw.build(program, SERIAL) for program in PROGRAMS]
+    scheduled = tw.Schedule(PROGRAMS[2])
+    scheduled.vectorize(scheduled.split(scheduled.get_loops(scheduled.get_block("C"))[0], factors=[None, 8])[1])
+    nothing_is_made_here(monkeypatch)
+    *found, by_hand = tw.build_all([*PROGRAMS, scheduled], SERIAL, jobs=2)
+    for one, other in zip(found, expected, strict=True):
+        assert one.origin == other.origin
+        assert text(one) == text(other)
+    assert by_hand.origin.kind == "schedule"
+    assert caplog.records == []
+    a, b = np.ones((6, 5), np.float32), np.full((5, 8), 2, np.float32)
+    c = np.empty((6, 8), np.float32)
+    found[0](a, b, c)
+    np.testing.assert_array_equal(c, np.full((6, 8), 10, np.float32))
+
+
+def test_what_is_cached_needs_no_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = [tw.build(program, SERIAL) for program in PROGRAMS]
+    no_process_is_started(monkeypatch)
+    nothing_is_made_here(monkeypatch)
+    again = tw.build_all(PROGRAMS, SERIAL, jobs=2)
+    assert [text(m) for m in again] == [text(m) for m in first]
+
+
+def test_a_program_that_is_there_twice_is_built_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_process_is_started(monkeypatch)  # for one kernel it is not worth it
+    one, other = tw.build_all([PROGRAMS[0], ops.matmul_func(6, 8, 5)], SERIAL, jobs=2)
+    assert text(one) == text(other)
+
+
+@pytest.mark.parametrize("why", ["no cache", "one job", "own rules"])
+def test_without_processes_all_is_built_here(
+    folder: Path, why: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    no_process_is_started(monkeypatch)
+    if why == "no cache":
+        monkeypatch.setenv(LOCATION, "")
+    elif why == "own rules":
+        request.getfixturevalue("own_rule")
+    modules = tw.build_all(
+        PROGRAMS[1:], SERIAL, allow=("default",), jobs=1 if why == "one job" else 2
+    )
+    assert [m.origin.kind for m in modules] == ["default", "default"]
+
+
+def test_a_child_that_dies_costs_a_warning(
+    folder: Path, aborting_llvm: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    modules = tw.build_all(PROGRAMS, SERIAL, jobs=2)
+    assert [m.origin.kind for m in modules] == ["model"] * 3
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
+    assert "a build in a child process failed: the process ended with" in caplog.text
+
+
+def test_errors_are_those_of_single_builds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(tw.BuildError, match="expected a program"):
+        tw.build_all([*PROGRAMS, ops.matmul_func], SERIAL, jobs=2)  # type: ignore[list-item]
+    with pytest.raises(tw.NotTunedError, match="matmul"):
+        tw.build_all(PROGRAMS, SERIAL, allow=("record",), jobs=2)
+    with pytest.raises(tw.BuildError, match="jobs=0"):
+        tw.build_all(PROGRAMS, SERIAL, jobs=0)
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    with pytest.raises(tw.BuildError, match="cannot build in child processes") as caught:
+        tw.build_all(PROGRAMS, SERIAL, jobs=2)
+    assert "jobs=1" in str(caught.value)
+
+
+def test_an_empty_list_is_no_error() -> None:
+    assert tw.build_all([], SERIAL) == []
+
+
+def test_threads_may_build_at_the_same_time(folder: Path) -> None:
+    """They wait for each other's turns in Python and in LLVM, and nothing else is shared."""
+    programs = [*PROGRAMS, *(ops.matmul_func(n, 4, 4) for n in (2, 3))]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda p: tw.build(p, SERIAL), [*programs, *programs]))
+    assert gc.isenabled()
+    expected = [text(tw.build(program, SERIAL)) for program in programs]
+    assert [text(module) for module in found] == [*expected, *expected]
