@@ -7,14 +7,13 @@ from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
-from ...schedule.find import loops_in
+from ...errors import TargetError
+from ...target import Target
 from ...tir.ir import Label
 from . import cpu
-from .access_patterns import in_order
-from .canonicalise import is_plain, needs_nests, separate_nests
-from .digits import separate_all_digits
+from .canonicalise import needs_nests
 from .draft import Draft, RuleChoice, Step
-from .fusion_groups import Partition, partition
+from .fusion_groups import Partition, fusion_groups, never_runs, partition, prepared
 from .rule import Group, RuleSet, Variant
 
 MAX_SKETCHES = 12
@@ -23,7 +22,19 @@ MAX_OTHER = 4
 RULE_SETS = {"cpu": cpu.RULES}
 """The rules by the kind of target."""
 
-__all__ = ["MAX_SKETCHES", "plans"]
+__all__ = ["MAX_SKETCHES", "fusion_groups", "plans", "rules_of"]
+
+
+def rules_of(target: Target) -> RuleSet:
+    """The rules for a kind of target. Raises `TargetError` where there are none."""
+    rules = RULE_SETS.get(target.kind)
+    if rules is None:
+        raise TargetError(
+            "no sketch rules for targets of kind {0!r}; expected {1}",
+            target.kind,
+            " or ".join(RULE_SETS),
+        )
+    return rules
 
 
 class Plan(NamedTuple):
@@ -46,16 +57,11 @@ def plans(original: Draft, *, algebra: bool = False) -> Iterator[Plan]:
     it is, and one that was scheduled by hand may stay so; so do its blocks that cannot have plain
     nests.
     """
-    if any(loop.extent == 0 for loop in loops_in(original.func.body)):
+    if never_runs(original.func):
         yield Plan("nothing", (RuleChoice("nothing"),), original)
         return
-    by_hand = needs_nests(original.func)
-    plain = original.copy()
-    if by_hand:
-        separate_nests(plain.schedule)
-    plain = separate_all_digits(plain)
-    kept = {b.label for b in in_order(plain.func) if not is_plain(plain.func, b)}
-    rules = RULE_SETS[original.target.kind]
+    plain, kept = prepared(original)
+    rules = rules_of(original.target)
     inexact = rules.inexact if algebra else ()
     others = [
         *(other for make in inexact for other in make(plain)),
@@ -75,7 +81,7 @@ def plans(original: Draft, *, algebra: bool = False) -> Iterator[Plan]:
     parted = partition(plain, kept, rules.instructions)
     for variants in _combined(_ways(parted, rules), MAX_SKETCHES):
         yield _plan(parted.draft, variants)
-    if by_hand:
+    if needs_nests(original.func):
         yield Plan("written", (RuleChoice("written"),), original)
 
 

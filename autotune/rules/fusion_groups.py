@@ -3,6 +3,10 @@
 Spatial blocks that cost little are computed where they are read. What is left is taken apart into
 groups, each with an anchor: a contraction with the spatial block that follows it, a chain that
 shares its rows (softmax, layer_norm), a spatial block alone.
+
+`fusion_groups` is that decision for a program and a target: what one kernel is worth being made of,
+where a program of many operators is divided into kernels. The sketch rules make the same decision
+for the blocks of one kernel (`partition`).
 """
 
 from __future__ import annotations
@@ -12,8 +16,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...errors import ScheduleError
+from ...schedule import Schedule
 from ...schedule.blocks import has_reduction, region_buffers
-from ...schedule.find import find_block
+from ...schedule.find import find_block, loops_in
+from ...target import Target
 from ...tir.ir import Block, Func, Label, Var
 from .access_patterns import (
     consumers,
@@ -29,11 +35,99 @@ from .access_patterns import (
     reuses,
     vector_choices,
 )
+from .canonicalise import is_plain, needs_nests, separate_nests
+from .digits import separate_all_digits
 from .draft import Draft
 from .fused_attention import find_band
 from .joining import join
 from .rows import row_dimensions
 from .rule import Group, GroupKind, Rule, any_variant
+
+
+@dataclass(frozen=True)
+class FusionGroup:
+    """Blocks that are computed together.
+
+    `members`, in program order, share loops; the `anchor` is the one that decides how these are
+    tiled. `inlined` are the blocks whose elements are computed where the members read them, again
+    in each group that does.
+    """
+
+    kind: GroupKind
+    anchor: Label
+    members: tuple[Label, ...]
+    inlined: tuple[Label, ...]
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """How a program is divided: `groups` in the order in which they can run.
+
+    `func` is the program with a nest of loops for each block, which labels are of: that of the
+    caller where it was written so. The blocks `kept` cannot be brought to that form, or never run,
+    and stay as they are written.
+    """
+
+    func: Func
+    groups: tuple[FusionGroup, ...]
+    kept: tuple[Label, ...]
+
+
+def fusion_groups(func: Func, target: Target) -> Fusion:
+    """Decide which blocks of a program are computed together, without scheduling any of them.
+
+    Cheap spatial blocks are inlined where they are read. A contraction takes the spatial block that
+    alone reads it, rows take what shares them, and an attention is one group. Each block is a
+    member of one group, inlined in some, or kept. The decision depends on no size of a cache; the
+    target says which rules there are.
+
+    The program is a verified one, and the target a resolved one. Raises `TargetError` for a kind of
+    target that has no rules.
+    """
+    from . import rules_of
+
+    rules = rules_of(target)
+    original = Draft(Schedule(func, symbolic=True), target)
+    if never_runs(func):
+        return Fusion(func, (), tuple(b.label for b in in_order(func)))
+    plain, kept = prepared(original)
+    parted = partition(plain, kept, rules.instructions)
+    groups = parted.ways[0]
+    home = {label: n for n, group in enumerate(groups) for label in group.labels}
+    readers = dict[Label, set[int]]()
+    blocks = in_order(plain.func)
+    for block in reversed(blocks):
+        own = home.get(block.label)
+        readers[block.label] = {own} if own is not None else set()
+        if own is None and block.label not in kept:
+            for reader in consumers(plain.func, block):
+                readers[block.label] |= readers[reader.label]
+    place = {block.label: n for n, block in enumerate(blocks)}
+    found = [
+        FusionGroup(
+            group.kind,
+            group.anchor.label,
+            tuple(group.labels),
+            tuple(b.label for b in blocks if b.label not in home and n in readers[b.label]),
+        )
+        for n, group in enumerate(groups)
+    ]
+    found.sort(key=lambda group: place[group.members[-1]])
+    return Fusion(plain.func, tuple(found), tuple(b.label for b in blocks if b.label in kept))
+
+
+def never_runs(func: Func) -> bool:
+    """Whether a loop has no iterations; then no rule is for the program."""
+    return any(loop.extent == 0 for loop in loops_in(func.body))
+
+
+def prepared(original: Draft) -> tuple[Draft, set[Label]]:
+    """The draft with a plain nest for each block, and the blocks that cannot have one."""
+    plain = original.copy()
+    if needs_nests(original.func):
+        separate_nests(plain.schedule)
+    plain = separate_all_digits(plain)
+    return plain, {b.label for b in in_order(plain.func) if not is_plain(plain.func, b)}
 
 
 @dataclass(frozen=True)
@@ -72,11 +166,11 @@ def partition(
 
 
 def _group(members: list[Block]) -> Group:
-    anchor = members[0] if _is_contraction(members[0]) else members[-1]
+    first, last = members[0], members[-1]
     kind = GroupKind.ELEMENTWISE
-    if is_ordered(anchor):
+    if is_ordered(first if _is_contraction(first) else last):
         kind = GroupKind.ORDERED
-    elif _is_contraction(anchor):
+    elif _is_contraction(first):
         kind = GroupKind.CONTRACTION
     elif any(map(has_reduction, members)):
         kind = GroupKind.ROWS

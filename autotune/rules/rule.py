@@ -31,6 +31,11 @@ class Group:
     def labels(self) -> list[Label]:
         return [b.label for b in self.members]
 
+    @property
+    def anchor(self) -> Block:
+        """The block whose loops are tiled, and which the others are computed for."""
+        return self.members[0] if self.kind is GroupKind.CONTRACTION else self.members[-1]
+
 
 @dataclass(frozen=True)
 class Variant:

@@ -1,0 +1,127 @@
+"""Which blocks of a program are computed together, asked of a program alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tilewright import TargetError, ops, te
+from tilewright.autotune.rules import fusion_groups
+from tilewright.autotune.rules.rule import GroupKind
+from tilewright.codegen.detect import resolve
+from tilewright.schedule.find import blocks_in
+from tilewright.tir.ir import Func
+
+from .formulas import FORMULAS
+from .selection import OPERATORS
+
+TARGET = resolve("cpu -mcpu=cascadelake -threads=2")
+Told = list[tuple[str, str, list[str], list[str]]]
+
+
+def told(func: Func) -> Told:
+    """The groups by the names of their blocks."""
+    return [
+        (g.kind.name, g.anchor.name, [m.name for m in g.members], [b.name for b in g.inlined])
+        for g in fusion_groups(func, TARGET).groups
+    ]
+
+
+def tensor(name: str, *shape: int) -> te.Tensor:
+    return te.placeholder(shape, "float32", name=name)
+
+
+def product(a: te.Tensor, b: te.Tensor, name: str) -> te.Tensor:
+    k = te.reduce_axis(int(a.shape[1]), name="k")
+    shape = (int(a.shape[0]), int(b.shape[1]))
+    return te.compute(shape, lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name=name)
+
+
+def test_a_contraction_takes_what_follows_it() -> None:
+    func = ops.matmul_func(64, 64, 64, bias=True, epilogue="relu")
+    assert told(func) == [("CONTRACTION", "C_sum", ["C_sum", "C"], [])]
+
+
+def test_what_is_expensive_to_repeat_is_a_group_of_its_own() -> None:
+    assert told(ops.conv2d_func(c=8, h=9, w=9, o=8, bias=True)) == [
+        ("ELEMENTWISE", "Y_pad", ["Y_pad"], []),
+        ("CONTRACTION", "Y_sum", ["Y_sum", "Y"], []),
+    ]
+
+
+def test_rows_are_one_group() -> None:
+    members = ["Y_max", "Y_exp", "Y_sum", "Y"]
+    assert told(ops.softmax_func(64, 128)) == [("ROWS", "Y", members, [])]
+    assert told(ops.layer_norm_func(64, 128)) == [
+        ("ROWS", "Y", ["Y_sum", "Y_square", "Y"], ["Y_mean", "Y_scale"])
+    ]
+
+
+def test_attention_is_one_group() -> None:
+    ((kind, anchor, members, inlined),) = told(ops.attention_func(1, 2, 64, 16, causal=True))
+    assert (kind, anchor, inlined) == ("ATTENTION", "Y", ["Y_masked"])
+    assert (members[0], members[-1]) == ("Y_scores", "Y")
+
+
+@pytest.mark.parametrize("expensive", [False, True])
+def test_a_network_is_divided_into_kernels_that_can_run_in_order(expensive: bool) -> None:
+    x, w, v = tensor("X", 32, 48), tensor("W", 48, 64), tensor("V", 64, 40)
+    doubled = te.compute((32, 48), lambda i, j: x[i, j] * 2.0, name="doubled")
+    hidden = product(doubled, w, "hidden")
+    relu = te.compute((32, 64), lambda i, j: te.maximum(hidden[i, j], 0.0), name="relu")
+    gate = te.compute((32, 64), lambda i, j: te.exp(hidden[i, j]), name="gate")
+    out = product(gate if expensive else relu, v, "out")
+    moved = te.compute((32, 40), lambda i, j: out[i, j] + x[i, j], name="moved")
+    first, inlined = (["hidden", "gate"], []) if expensive else (["hidden"], ["relu"])
+    assert told(te.func([x, w, v, moved], name="network")) == [
+        ("CONTRACTION", "hidden", first, ["doubled"]),
+        ("CONTRACTION", "out", ["out", "moved"], inlined),
+    ]
+
+
+def test_what_several_groups_read_is_inlined_in_each() -> None:
+    x, w, v = tensor("X", 32, 48), tensor("W", 48, 64), tensor("V", 48, 40)
+    doubled = te.compute((32, 48), lambda i, j: x[i, j] * 2.0, name="doubled")
+    left, right = product(doubled, w, "left"), product(doubled, v, "right")
+    assert told(te.func([x, w, v, left, right], name="two")) == [
+        ("CONTRACTION", "left", ["left"], ["doubled"]),
+        ("CONTRACTION", "right", ["right"], ["doubled"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "func",
+    [
+        *(getattr(ops, name)(**options) for name, options in OPERATORS),
+        *(make() for make in FORMULAS.values()),
+    ],
+    ids=lambda func: func.name,
+)
+def test_each_block_has_one_place(func: Func) -> None:
+    fusion = fusion_groups(func, TARGET)
+    members = [label for group in fusion.groups for label in group.members]
+    inlined = {label for group in fusion.groups for label in group.inlined}
+    assert len(set(members)) == len(members)
+    places = [set(members), inlined, set(fusion.kept)]
+    labels = {block.label for block in blocks_in(fusion.func.body)}
+    assert set.union(*places) == labels
+    assert sum(map(len, places)) == len(labels)
+    order = {block.label: n for n, block in enumerate(blocks_in(fusion.func.body))}
+    for group in fusion.groups:
+        assert group.anchor in group.members
+        assert sorted(group.members, key=order.__getitem__) == list(group.members)
+        assert len(group.members) > 1 or group.kind is not GroupKind.ATTENTION
+
+
+def test_a_program_that_never_runs_is_kept() -> None:
+    func = ops.matmul_func(0, 4, 3)
+    fusion = fusion_groups(func, TARGET)
+    assert fusion.func is func
+    assert fusion.groups == ()
+    assert len(fusion.kept) == len(list(blocks_in(func.body)))
+
+
+def test_a_kind_of_target_without_rules_is_refused() -> None:
+    with pytest.raises(TargetError, match="no sketch rules for targets of kind 'abacus'"):
+        fusion_groups(ops.add_relu_func(4), replace(TARGET, kind="abacus"))
