@@ -50,6 +50,7 @@ from tilewright.autotune.search.search import default_trace
 from tilewright.autotune.search.sketch import sketches
 from tilewright.codegen.cpu import llvm
 from tilewright.codegen.detect import resolve
+from tilewright.codegen.disk_cache import LOCATION
 from tilewright.codegen.lower import lower
 from tilewright.codegen.signature import signature_of
 from tilewright.errors import ScheduleError
@@ -509,6 +510,45 @@ def importing(settings: Settings) -> Iterator[Line]:
     )
 
 
+def zero_trials(settings: Settings) -> Iterator[Line]:
+    """Processor time of builds without a record: of a new process, and of one that has built before.
+
+    The second of two new processes finds what the first one has left in the caches.
+    """
+    size, channels = settings.size, settings.size // 16
+    programs = {
+        f"matmul {size}^3": f"ops.matmul_func({size}, {size}, {size})",
+        f"conv2d {channels}x56x56": f"ops.conv2d_func(1, {channels}, 56, 56, {channels})",
+        f"softmax {size}x{size}": f"ops.softmax_func({size}, {size})",
+    }
+    start = "import time, tilewright as tw; from tilewright import ops; began = 0.0; "
+    other = "tw.build(ops.add_relu_func(8)); began = time.process_time(); "
+    for name, program in programs.items():
+        end = f"tw.build({program}); print(time.process_time() - began)"
+        cold, warm, same = list[float](), list[float](), list[float]()
+        for _ in range(max(1, settings.repeats // 3)):
+            with tempfile.TemporaryDirectory() as folder:
+                cold.append(_printed(start + end, folder))
+                warm.append(_printed(start + end, folder))
+            with tempfile.TemporaryDirectory() as folder:
+                same.append(_printed(start + other + end, folder))
+        for what, budget, seconds in (
+            ("in a new process, cold", 1.5, cold),
+            ("in a new process, warm", 0.7, warm),
+            ("in the same process, cold", 0.3, same),
+        ):
+            yield Line(f"build {name} {what}", budget, statistics.median(seconds), "s", "Python")
+
+
+def _printed(code: str, caches: str) -> float:
+    """The number that a new process prints, whose caches are in that folder."""
+    environment = {**os.environ, LOCATION: caches}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, env=environment
+    )
+    return float(done.stdout)
+
+
 BUDGETS: dict[str, Callable[[Settings], Iterator[Line]]] = {
     "replay": replay,
     "verify": verifying,
@@ -521,6 +561,7 @@ BUDGETS: dict[str, Callable[[Settings], Iterator[Line]]] = {
     "call": call,
     "indices": index_check,
     "import": importing,
+    "build": zero_trials,
     "session": session,
     "growth": growth,
 }
