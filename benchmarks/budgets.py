@@ -523,6 +523,7 @@ def zero_trials(settings: Settings) -> Iterator[Line]:
     }
     start = "import time, tilewright as tw; from tilewright import ops; began = 0.0; "
     other = "tw.build(ops.add_relu_func(8)); began = time.process_time(); "
+    _printed(f"{start}{other}print(0)", "")
     for name, program in programs.items():
         end = f"tw.build({program}); print(time.process_time() - began)"
         cold, warm, same = list[float](), list[float](), list[float]()
@@ -541,8 +542,12 @@ def zero_trials(settings: Settings) -> Iterator[Line]:
 
 
 def _printed(code: str, caches: str) -> float:
-    """The number that a new process prints, whose caches are in that folder."""
+    """The number that a new process prints, whose caches are in that folder.
+
+    Python keeps what it compiled of its modules, as it does where the package is installed.
+    """
     environment = {**os.environ, LOCATION: caches}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, check=True, env=environment
     )
