@@ -416,9 +416,12 @@ class Schedule:
                 tuple(self._steps),
                 tuple(self._outputs),
             )
-            if refusal is error:
-                raise
-            raise refusal from error
+            try:
+                if refusal is error:
+                    raise
+                raise refusal from error
+            finally:
+                del refusal  # else it keeps this frame, and the frame keeps it
 
     def _sampled(self, value: Any, index: int) -> Any:
         """What a sampling step hands out for a number, loop, or decision that is left open."""

@@ -26,8 +26,8 @@ def nonnegative(context: Context, p: Poly) -> bool:
     if not context.symbolic and not any(_has_structure(context, k) for k in p):
         return False  # the interval is tight
     if context.points is None:
-        context.points = Points(context)
-    if context.points.refute(p):
+        context.points = Points()
+    if context.points.refute(context, p):
         return False
     return _combined(context, p, context.facts, [BUDGET // 2]) or _search(
         context, p, context.facts, [BUDGET], DEPTH

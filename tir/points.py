@@ -24,56 +24,60 @@ class _NoPoint(Exception):
 
 
 class Points:
-    """Values for the atoms of a context, chosen as they are asked for, that its facts allow."""
+    """Values for the atoms of a context, chosen as they are asked for, that its facts allow.
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    The context, which keeps them, comes with each question.
+    """
+
+    def __init__(self) -> None:
         self._points: list[tuple[int, dict[Expr, int]]] = [(n, {}) for n in range(POINTS)]
         self._facts = 0
 
-    def refute(self, p: Poly) -> bool:
+    def refute(self, context: Context, p: Poly) -> bool:
         """Whether `p` is negative at one of the points."""
-        facts = self._context.facts
+        facts = context.facts
         for fact in facts[self._facts :]:
-            self._points = [at for at in self._points if (self._at(fact, at) or 0) >= 0]
+            self._points = [at for at in self._points if (_at(context, fact, at) or 0) >= 0]
         self._facts = len(facts)
-        values = (self._at(p, at) for at in self._points)
+        values = (_at(context, p, at) for at in self._points)
         return any(value is not None and value < 0 for value in values)
 
-    def _at(self, p: Poly, at: tuple[int, dict[Expr, int]]) -> int | None:
-        """The value of `p` at a point; `None` where there is none."""
-        try:
-            return self._value(p, *at)
-        except _NoPoint:
-            return None
 
-    def _value(self, p: Poly, n: int, point: dict[Expr, int]) -> int:
-        total = 0
-        for k, c in p.items():
-            for atom in k if isinstance(k, tuple) else (k,):
-                known = point.get(atom)
-                c *= self._atom(atom, n, point) if known is None else known
-            total += c
-        return total
+def _at(context: Context, p: Poly, at: tuple[int, dict[Expr, int]]) -> int | None:
+    """The value of `p` at a point; `None` where there is none."""
+    try:
+        return _value(context, p, *at)
+    except _NoPoint:
+        return None
 
-    def _atom(self, atom: Expr, n: int, point: dict[Expr, int]) -> int:
-        context = self._context
-        definition = context.definitions.get(atom)
-        if definition is not None:
-            op, x, y = definition[0], *(self._value(p, n, point) for p in definition[1:])
-            if y == 0 and op in (Op.FLOORDIV, Op.MOD):
-                raise _NoPoint
-            value = _OPERATIONS[op](x, y)
+
+def _value(context: Context, p: Poly, n: int, point: dict[Expr, int]) -> int:
+    total = 0
+    for k, c in p.items():
+        for atom in k if isinstance(k, tuple) else (k,):
+            known = point.get(atom)
+            c *= _atom(context, atom, n, point) if known is None else known
+        total += c
+    return total
+
+
+def _atom(context: Context, atom: Expr, n: int, point: dict[Expr, int]) -> int:
+    definition = context.definitions.get(atom)
+    if definition is not None:
+        op, x, y = definition[0], *(_value(context, p, n, point) for p in definition[1:])
+        if y == 0 and op in (Op.FLOORDIV, Op.MOD):
+            raise _NoPoint
+        value = _OPERATIONS[op](x, y)
+    else:
+        if type(atom) is Var and context.bounded_symbolically(atom):
+            low, high = (_value(context, p, n, point) for p in context.symbolic_ends(atom))
         else:
-            if type(atom) is Var and context.bounded_symbolically(atom):
-                low, high = (self._value(p, n, point) for p in context.symbolic_ends(atom))
-            else:
-                low, high = context.ends(atom)
-            if low > high:
-                raise _NoPoint
-            value = low + _place(n, len(point), high - low)
-        point[atom] = value
-        return value
+            low, high = context.ends(atom)
+        if low > high:
+            raise _NoPoint
+        value = low + _place(n, len(point), high - low)
+    point[atom] = value
+    return value
 
 
 def _place(n: int, number: int, span: int) -> int:

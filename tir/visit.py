@@ -353,7 +353,9 @@ def substitute(root: T, mapping: Mapping[Any, Any]) -> T:
             return n
         return CHILDREN[kind](n, visit)
 
-    return visit(root)  # type: ignore[no-any-return]
+    new: T = visit(root)
+    del visit  # else it is in a cycle with itself, which the collector would have to find
+    return new
 
 
 def substitute_func(func: Func, mapping: Mapping[Any, Any]) -> Func:
@@ -374,6 +376,7 @@ def substitute_func(func: Func, mapping: Mapping[Any, Any]) -> Func:
             if new is not b:
                 buffers[b] = new
     body = visit(func.body)
+    del visit  # as in `substitute`
     allocs = map_tuple(func.allocs, lambda b: buffers.get(b, b))
     if body is func.body and allocs is func.allocs:
         return func

@@ -38,6 +38,11 @@ class Tape:
         self.inputs.append(column)
         return low if low == high else column
 
+    def forget(self) -> None:
+        """Let go of all columns, when programs are made of them: they hold the tape."""
+        self.inputs.clear()
+        self.known.clear()
+
 
 class Column:
     """A number of each candidate between `low` and `high`, equal to another only if it is it."""

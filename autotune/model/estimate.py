@@ -104,6 +104,7 @@ class Estimator:
         results = [getattr(block, name) for block in blocks for name in _OF_BLOCK]
         self._blocks = len(blocks)
         self._program = Program(tape, results)
+        tape.forget()
 
     def __call__(self, rows: Ints) -> Estimate:
         """Estimate the rows (rows, variables) of a sketch, or the one empty row of a program."""

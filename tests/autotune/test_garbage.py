@@ -6,7 +6,11 @@ import gc
 
 import pytest
 
+from tilewright import ops
 from tilewright.autotune.garbage import collected_later
+from tilewright.autotune.search.search import model_trace
+from tilewright.target import Target
+from tilewright.tir.ir import Func
 
 
 def test_nothing_is_collected_meanwhile_and_also_after_errors() -> None:
@@ -27,3 +31,18 @@ def test_it_stays_off_where_it_was_off() -> None:
         assert not gc.isenabled()
     assert not inner()
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("func", [ops.matmul_func(48, 64, 32), ops.softmax_func(8, 64)])
+def test_a_choice_leaves_next_to_nothing_to_collect(func: Func) -> None:
+    """Cycles would keep all sketches until the collector has visited each of their objects."""
+    target = Target.parse("cpu -mcpu=cascadelake -threads=2")
+    model_trace(func, target)
+    gc.collect()
+    gc.disable()
+    try:
+        trace = model_trace(func, target)
+        assert len(trace) > 0
+        assert gc.collect() < 100
+    finally:
+        gc.enable()
