@@ -49,33 +49,34 @@ def build(
     tolerance: float | None = None,
     trust_indices: bool = False,
 ) -> Module:
-    """Compile one kernel; nothing is measured or tuned.
+    """Compile one kernel. Nothing is measured or tuned.
 
-    A `Schedule` is compiled as it is. A `Func` gets the first schedule that `allow` permits and
-    that there is, in this order: `record`, the best verified one in `database`; `transfer`, the
-    best of other sizes of the program there, re-fitted to these; `model`, the one that the cost
-    model prefers; `default`, the one that the analytic estimate prefers. `module.origin` says which
-    it was, and what it expects to lose where that is known. `strict_fp` forbids contracting
-    multiplications and additions. `tolerance` allows records with inexact steps whose errors were
-    no larger, in the measure of `autotune.measure.comparison`; without it none is used but a pinned
-    one. What was chosen without a record or compiled before comes from a cache on disk.
+    A `Schedule` is compiled as it is. A `Func` gets the first available schedule that `allow`
+    permits, in this order: `record`, the best verified one in `database`; `transfer`, the best one
+    of other sizes of the program there, re-fitted to these; `model`, the one that the cost model
+    predicts to be fastest; `default`, the same by the analytic estimate. `module.origin` says which
+    it was, and the expected loss if it is known.
 
-    A record whose schedule does not apply to the program (it is of a newer version, say, or names a
-    primitive that is not there) or does not compile is set aside with a warning, and the next best
-    takes its place; `explain` has the reasons. A pinned schedule that does not is an error: nothing
-    else was asked for.
+    `strict_fp` forbids contracting multiplications and additions. `tolerance` permits records with
+    inexact steps and errors up to it, as measured by `autotune.measure.comparison`; without it, only
+    a pinned one is used. Choices that were made without a record, and compiled kernels, come from a
+    cache on disk.
 
-    Calls check the values of integer tensors that have a `value_range`, one pass over their memory.
-    With `trust_indices` they do not, and a value out of its range makes the kernel read or write
-    other memory.
+    A record whose schedule does not apply to the program (for example, it is of a newer version or
+    names an unknown primitive) or does not compile is skipped with a warning, and the next best is
+    used; `explain` has the reasons. A pinned schedule that fails is an error.
 
-    LLVM may end a process instead of refusing a program. A schedule that comes from elsewhere (no
-    session on this host measured it, as its record says) and code for another processor than this
-    machine's are therefore compiled in a child process.
+    Calls check the values of integer tensors that have a `value_range`, in one pass over their
+    memory. `trust_indices` omits the check; a value out of its range then makes the kernel read or
+    write other memory.
 
-    Raises `NotTunedError` with the explanation of the lookup (also `error.data["explanation"]`)
-    where no permitted way gives a schedule, `VerifyError` for a program that breaks a rule (reads
-    out of bounds, say), and `BuildError` where lowering or compiling fails.
+    LLVM may end a process instead of refusing a program. Foreign schedules (no session on this host
+    has measured them) and code for another processor are therefore compiled in a child process.
+
+    Raises `NotTunedError` with the explanation of the lookup (also `error.data["explanation"]`) if
+    no permitted policy has a schedule, `TargetError` for an invalid target, `VerifyError` for a
+    program that breaks a rule (reads out of bounds, say), and `BuildError` if lowering or compiling
+    fails.
     """
     from .codegen.build import to_module
     from .codegen.detect import resolve
@@ -176,15 +177,15 @@ def build_library(
 ) -> Library:
     """Compile one kernel, chosen as by `build`, into files.
 
-    They are a shared library at `path`, its manifest (`<path>.json`) and a C header beside it;
-    `tilewright.runtime.load(path)` gives the module, on machines that have only the runtime and
-    numpy. With `object_file` they are an object file at `path` and the header: that takes no
-    linker. The target may be another machine than this one. The code carries a description of
-    itself, the text `<kernel>.description`.
+    They are a shared library at `path`, its manifest (`<path>.json`) and a C header.
+    `tilewright.runtime.load(path)` returns the module, on machines that have only the runtime and
+    numpy. With `object_file` they are an object file at `path` and the header, which needs no
+    linker. The target may be another machine. The code contains a description of itself, the text
+    `<kernel>.description`.
 
-    The files are written all or none: where that fails, those that were there before still are.
+    All files are written or none: after a failure, the old ones are still there.
 
-    Raises what `build` raises, and `BuildError` where the files cannot be written or there is no
+    Raises what `build` raises, and `BuildError` if the files cannot be written or there is no
     linker.
     """
     from .codegen.cpu.link import link
@@ -241,7 +242,7 @@ def build_library(
 
 @dataclass(frozen=True)
 class Library:
-    """The files that were written, the code first, and where the schedule comes from."""
+    """The written files, the code first, and the origin of the schedule."""
 
     files: tuple[Path, ...]
     target: Target
@@ -250,10 +251,9 @@ class Library:
 
 @dataclass(frozen=True)
 class Choice:
-    """A scheduled program, where its schedule comes from, and the ids of the records it is of.
+    """A scheduled program, the origin of its schedule, and the ids of its records.
 
-    `foreign` says that the schedule is from elsewhere: nothing of it was measured on this host.
-    `pinned` says that it is the user's choice.
+    `foreign`: the schedule was not measured on this host. `pinned`: the user has fixed it.
     """
 
     func: Func
@@ -273,10 +273,10 @@ def explain(
 ) -> Explanation:
     """Say which records a build of a program would consider, take and refuse, and why.
 
-    As `TuningDatabase.explain`, and schedules are applied to the program as `build` does: those
-    that do not apply are told with their reason. Nothing is compiled.
+    Like `TuningDatabase.explain`, and schedules are applied to the program as in `build`: those
+    that do not apply are listed with the reason. Nothing is compiled.
 
-    Raises `DatabaseError`, and `TargetError` for a target that is none.
+    Raises `DatabaseError`, and `TargetError` for an invalid target.
     """
     from .codegen.detect import resolve
 
@@ -291,9 +291,9 @@ def choose(
     tolerance: float | None = None,
     unfit: Mapping[str, str] | None = None,
 ) -> Choice:
-    """The schedule that the policy gives for a program on a resolved target; see `build`.
+    """Returns the schedule that the policy selects for a program on a resolved target; see `build`.
 
-    `unfit` are schedules of records (ids) that do not compile, and why.
+    `unfit` maps the ids of recorded schedules that do not compile to the reason.
     """
     from .autotune.search.remembered import chosen
 
@@ -387,7 +387,7 @@ def _lookup(
     tolerance: float | None,
     unfit: Mapping[str, str],
 ) -> Choice | None:
-    """The best recorded schedule that applies; `None` where the database has none."""
+    """Returns the best recorded schedule that applies, or `None`."""
     from .autotune.records import target_record, toolchain_record, workload_record
     from .autotune.search.replay import Replays
 
@@ -418,7 +418,7 @@ def _lookup(
 
 
 def _transferred(func: Func, target: Target, database: TuningDatabase) -> Choice | None:
-    """The best schedule of other sizes, re-fitted; `None` where the database has none that fits."""
+    """Returns the best schedule of other sizes, re-fitted, or `None` if none fits."""
     from .autotune.records import target_record, toolchain_record, workload_record
     from .autotune.search.transfer import transferred
     from .runtime.timer import format_seconds
@@ -445,7 +445,7 @@ def _transferred(func: Func, target: Target, database: TuningDatabase) -> Choice
 
 
 def _measured_here(best: Best, database: TuningDatabase) -> bool:
-    """Whether a session on this host measured it; if not, it was pinned, imported or merged."""
+    """Whether a session on this host measured it; otherwise it was pinned, imported or merged."""
     from .tuning_db import Session
 
     if best.measurement is None:
@@ -522,7 +522,7 @@ def _compiled(
     *,
     strict_fp: bool,
 ) -> tuple[Choice, Compiled]:
-    """The choice of the policy that compiles; records that do not are set aside with a warning."""
+    """Returns the choice of the policy that compiles; records that do not are skipped with a warning."""
     from .autotune.search.replay import brief
 
     unfit: dict[str, str] = {}
@@ -564,7 +564,7 @@ def _compile(choice: Choice, target: Target, *, strict_fp: bool) -> Compiled:
 
 
 def _described(compiled: Compiled) -> bytes:
-    """The object code with the description of its kernel in it."""
+    """The object code with the description of its kernel embedded."""
     from .codegen.cpu.elf import takes_constants, with_constant
     from .runtime.artifact import description
 

@@ -16,7 +16,7 @@ NOISE = (1.0, 1.01, 0.99, 1.04, 0.97, 1.0, 0.98, 1.02, 1.05)
 
 
 class Turns:
-    """Gives out samples of each kernel by its code, noise that takes it in turns, and counts."""
+    """Hands out samples of each kernel by its code, with alternating noise, and counts them."""
 
     def __init__(self, fails_at: int = 99, **times: float) -> None:
         self.heats: list[tuple[str, int]] = []

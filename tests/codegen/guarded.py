@@ -225,7 +225,7 @@ def in_vectors(func: Func, width: int | None) -> Func:
 
 
 def check(seed: int) -> int:
-    """Require that compiled code, the interpreter and numpy agree. Gives the number refused."""
+    """Require that compiled code, the interpreter and numpy agree. Returns the number refused."""
     func, expressions, refused = drawn(seed)
     cases = []
     for zeros in (False, True):

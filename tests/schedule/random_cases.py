@@ -180,7 +180,7 @@ MOST_VISITS = 1 << 14
 def apply_random_steps(
     sch: Schedule, pick: Pick, count: int, tally: Tally, choices: Sequence[Step] = STEPS
 ) -> tuple[Schedule, list[ScheduleError]]:
-    """Try `count` of the steps `choices` on a copy of `sch`. Gives that, and the refusals.
+    """Try `count` of the steps `choices` on a copy of `sch`. Returns it and the refusals.
 
     Steps that make too large a program are left out.
     """

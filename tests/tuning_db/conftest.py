@@ -53,7 +53,7 @@ def postgres(postgres_url: str) -> Iterator[Engine]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """Gives the URL of a new, empty database at each call."""
+    """Returns the URL of a new, empty database at each call."""
     if request.param == "sqlite":
         yield lambda: f"sqlite:///{tmp_path}/tuning{next(_NUMBER)}.db"
         return

@@ -1,0 +1,110 @@
+"""Files and modules that the documentation and docstrings name exist; ARCHITECTURE.md is short."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [
+    *sorted((ROOT / "docs").glob("*.md")),
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
+]
+ROOMS = ("autotune", "cli", "codegen", "ops", "runtime", "schedule", "tir", "tuning_db")
+SOURCES = [
+    path
+    for path in sorted(ROOT.rglob("*.py"))
+    if path.relative_to(ROOT).parts[0] in {*ROOMS, "tests", "benchmarks", "scripts", "examples"}
+    or path.parent == ROOT
+]
+ELSEWHERE = {"s_tir/meta_schedule/cost_model/xgb_model.py", "migrations/versions/NNNN_what.py"}
+"""A file of TVM, and a pattern."""
+
+_FILE = re.compile(r"(?<![\w./-])((?:[\w-]+/)*[\w-]+\.py)\b(?!:)")
+_FOLDER = re.compile(rf"`((?:{'|'.join(ROOMS)}|tests|docs|benchmarks|scripts)/[\w/-]*)`")
+_MODULE = re.compile(rf"`(?:tilewright\.)?((?:{'|'.join(ROOMS)})(?:\.[a-z_]+)+)\b")
+
+
+def files_named(text: str) -> Iterator[str]:
+    """Names of files, as whole paths or their last parts."""
+    yield from (m[1] for m in _FILE.finditer(text) if m[1] not in ELSEWHERE)
+
+
+def is_file(name: str) -> bool:
+    return any(path.as_posix().endswith(f"/{name.removeprefix('tilewright/')}") for path in SOURCES)
+
+
+def is_module(dotted: str) -> bool:
+    """Whether `room.module` or `room.module.name` is there."""
+    room, *parts = dotted.split(".")
+    place = ROOT / room
+    for n, part in enumerate(parts):
+        if (place / part).is_dir():
+            place /= part
+        elif (place / f"{part}.py").is_file():
+            return n >= len(parts) - 3  # what follows is a name in it
+        else:
+            init = (place / "__init__.py").read_text(encoding="utf-8")
+            return n == len(parts) - 1 and re.search(rf"\b{part}\b", init) is not None
+    return True
+
+
+def wrong_names(text: str) -> list[str]:
+    """What a text names that does not exist."""
+    wrong = [name for name in files_named(text) if not is_file(name)]
+    wrong += [m[1] for m in _FOLDER.finditer(text) if not (ROOT / m[1]).exists()]
+    return wrong + [m[1] for m in _MODULE.finditer(text) if not is_module(m[1])]
+
+
+def docstrings(path: Path) -> Iterator[str]:
+    """The docstrings of a file, and the strings below attributes."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_pages_name_what_there_is(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert wrong_names(text) == []
+
+
+@pytest.mark.parametrize("room", [*ROOMS, ""])
+def test_docstrings_name_what_there_is(room: str) -> None:
+    paths = (ROOT / room).rglob("*.py") if room else ROOT.glob("*.py")
+    wrong = {
+        str(path.relative_to(ROOT)): names
+        for path in paths
+        if (names := [name for text in docstrings(path) for name in wrong_names(text)])
+    }
+    assert wrong == {}
+
+
+def test_no_docstring_says_gives() -> None:
+    """Functions return; the first word of a docstring says so."""
+    odd = [
+        str(path.relative_to(ROOT))
+        for path in SOURCES
+        for text in docstrings(path)
+        if re.match(r"\s*Gives\b", text)
+    ]
+    assert odd == []
+
+
+def test_architecture_is_short() -> None:
+    lines = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 150
+    assert [n for n, line in enumerate(lines, 1) if len(line) > 120] == []
+
+
+def test_wrong_names_are_found() -> None:
+    text = "`tir/gone.py` and gone.py, `tir/nothing/`, `codegen.gone.resolve`, `autotune.verify`"
+    found = ["tir/gone.py", "gone.py", "tir/nothing/", "codegen.gone.resolve", "autotune.verify"]
+    assert wrong_names(text) == found
+    good = "`tir/ir.py`, `lower.py`, `tir/`, `codegen.detect.resolve`, `tilewright.runtime.load`"
+    assert wrong_names(good) == []
