@@ -522,7 +522,7 @@ def _compiled(
     *,
     strict_fp: bool,
 ) -> tuple[Choice, Compiled]:
-    """Returns the choice of the policy that compiles; records that do not are skipped with a warning."""
+    """Returns the first choice that compiles; records that do not are skipped with a warning."""
     from .autotune.search.replay import brief
 
     unfit: dict[str, str] = {}

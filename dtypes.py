@@ -19,7 +19,7 @@ Kind = Literal["float", "int", "uint", "bool"]
 
 
 class Info(NamedTuple):
-    """What there is to know of a dtype; `bits` and `mantissa` (explicit bits) are of one lane."""
+    """Facts about a dtype; `bits` and `mantissa` (explicit bits) are per lane."""
 
     scalar: str
     kind: Kind
@@ -56,7 +56,7 @@ ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 @cache
 def info(dtype: str) -> Info:
-    """The facts of a dtype. Raises `IRError` for a name that is none."""
+    """Returns the facts about a dtype. Raises `IRError` for an unknown name."""
     if dtype in _SCALARS:
         return _SCALARS[dtype]
     scalar, _, lanes = dtype.rpartition("x")
@@ -67,7 +67,7 @@ def info(dtype: str) -> Info:
 
 @cache
 def vector(dtype: str, lanes: int) -> str:
-    """The dtype of `lanes` lanes of the scalar of `dtype`."""
+    """The dtype with `lanes` lanes of the scalar of `dtype`."""
     scalar = info(dtype).scalar
     return scalar if lanes == 1 else f"{scalar}x{lanes}"
 
@@ -89,7 +89,7 @@ def is_bool(dtype: str) -> bool:
 
 @cache
 def nbytes(dtype: str) -> int:
-    """Bytes that a value takes in memory, all lanes together."""
+    """Bytes of a value in memory, over all lanes."""
     facts = info(dtype)
     return facts.bits // 8 * facts.lanes
 
@@ -119,7 +119,7 @@ def to_numpy(dtype: str) -> np.dtype:
 
 
 def from_numpy(dtype: object) -> str:
-    """The name of anything that `numpy.dtype` takes. Raises `IRError` for a dtype not supported."""
+    """The name of anything that `numpy.dtype` takes. Raises `IRError` for unsupported dtypes."""
     name = np.dtype(dtype).name  # type: ignore[call-overload]
     if name not in _SCALARS:
         raise IRError("dtype {0} is not supported; expected one of {1}", name, ", ".join(SCALARS))
@@ -130,7 +130,7 @@ def from_numpy(dtype: object) -> str:
 def promote(a: str, b: str) -> str:
     """The common dtype of two scalar dtypes by numpy 2's rules.
 
-    Raises `IRError` where there is none (float8 with another float8, say).
+    Raises `IRError` if there is none (float8 with another float8, say).
     """
     if a == b:
         return a

@@ -17,9 +17,9 @@ class TilewrightError(Exception):
     """Base of all errors of this package.
 
     `message` is a `str.format` template for the positional `arguments`; a callable argument is
-    called for its text when the error is read. `hint` says what to do about it, `example` shows a
-    case of it where one is found. Further keyword arguments are kept in `data`. `detail`, set by
-    whoever knows more of the circumstances, gives lines about the error that are shown below.
+    called when the error is read. `hint` says what to do, `example` shows a case in which it
+    occurs. Further keyword arguments are kept in `data`. `detail`, set by callers that know the
+    context, returns more lines, which are shown below.
     """
 
     detail: Callable[[Any], str] | None = None
@@ -54,11 +54,11 @@ class TilewrightError(Exception):
 
 
 class IRError(TilewrightError):
-    """A node or expression that has no meaning: mismatched dtypes, a wrong number of indices."""
+    """A node or expression without a meaning: mismatched dtypes, a wrong number of indices."""
 
 
 class ParseError(TilewrightError):
-    """Program text that does not parse; `data` has `line` and `column` where they are known."""
+    """Program text that does not parse; `data` has `line` and `column` if they are known."""
 
 
 class VerifyError(TilewrightError):
@@ -66,9 +66,9 @@ class VerifyError(TilewrightError):
 
 
 class ScheduleError(TilewrightError):
-    """A schedule step that was refused because a condition for its safety does not hold.
+    """A refused schedule step: a condition for its safety does not hold.
 
-    What its text says can be asked for one by one; what is not known is `None` or empty.
+    The parts of its text are properties; unknown ones are `None` or empty.
     """
 
     about: Callable[[], Mapping[str, Any]] | None = None
@@ -76,17 +76,17 @@ class ScheduleError(TilewrightError):
 
     @property
     def condition(self) -> str:
-        """What does not hold: the first line of the text."""
+        """The condition that does not hold: the first line of the text."""
         return self._text()
 
     @property
     def found(self) -> Any:
-        """The value that does not meet the condition."""
+        """The value that fails the condition."""
         return self._part("found")
 
     @property
     def expected(self) -> Any:
-        """What the condition asks for instead."""
+        """What the condition expects instead."""
         return self._part("expected")
 
     @property
@@ -101,12 +101,12 @@ class ScheduleError(TilewrightError):
 
     @property
     def asked(self) -> str | None:
-        """The step as it is written in Python."""
+        """The step as Python text."""
         return self._part("asked")  # type: ignore[no-any-return]
 
     @property
     def given(self) -> dict[str, Any]:
-        """What it was given, by name, as a trace holds it."""
+        """The arguments of the step by name, as a trace holds them."""
         return dict(self._part("given") or ())
 
     @property
@@ -121,7 +121,7 @@ class ScheduleError(TilewrightError):
 
     @property
     def func(self) -> Any:
-        """The program that the step was asked of."""
+        """The program to which the step was applied."""
         return self._part("func")
 
     @property
@@ -131,12 +131,12 @@ class ScheduleError(TilewrightError):
 
     @property
     def ended(self) -> str | None:
-        """Where a handle that is there no more was made, and which step it did not survive."""
+        """For an expired handle: where it was created, and which step consumed it."""
         return self._part("ended")  # type: ignore[no-any-return]
 
     @property
     def alternatives(self) -> list[Any]:
-        """What would be legal in place of what was given: numbers, loops, names."""
+        """Legal values in place of the given one: numbers, loops, names."""
         return list(self._part("alternatives") or ())
 
     def as_data(self) -> dict[str, Any]:
@@ -166,7 +166,7 @@ class ScheduleError(TilewrightError):
 
 
 def similar(word: str, known: Iterable[str]) -> str | None:
-    """The hint for a misspelt word: those of `known` that are close to it."""
+    """The hint for a misspelt word: the words of `known` that are close to it, or `None`."""
     from difflib import get_close_matches
 
     near = get_close_matches(word, list(known), n=3)
@@ -186,7 +186,7 @@ def _plain(value: Any) -> Any:
 
 
 class TargetError(TilewrightError):
-    """A target text that is unknown, malformed, or asks for what this machine does not have."""
+    """A target that is unknown, malformed, or needs what this machine does not have."""
 
 
 class BuildError(TilewrightError):
@@ -194,7 +194,7 @@ class BuildError(TilewrightError):
 
 
 class NotTunedError(BuildError):
-    """The policy of `build` leaves no way to choose a schedule; carries the lookup's reasons."""
+    """No policy that `build` permits has a schedule; carries the reasons of the lookup."""
 
 
 class ArgumentError(TilewrightError):
@@ -218,4 +218,4 @@ class DatabaseError(TilewrightError):
 
 
 class TuningError(TilewrightError):
-    """A tuning session that cannot start or go on."""
+    """A tuning session that cannot start or continue."""

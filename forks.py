@@ -27,7 +27,7 @@ _alone = False
 
 
 def mapped_runtimes() -> list[str]:
-    """The files of libgomp that this process has loaded. Raises `OSError` where nothing tells."""
+    """The libgomp files that this process has loaded. Raises `OSError` if that is not known."""
     maps = _MAPS.read_text(encoding="utf-8", errors="surrogateescape")
     paths = {f"/{line.partition('/')[2]}" for line in maps.splitlines()}
     return sorted(path for path in paths if path.rpartition("/")[2].startswith("libgomp"))

@@ -42,7 +42,7 @@ def list_measurements(
     limit: Annotated[int | None, typer.Option(help="At most so many.", min=1)] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Every measurement, the newest first."""
+    """List measurements, the newest first."""
     with reading(db) as database:
         found = database.measurements(limit=limit)
         named = names(database)
@@ -73,7 +73,7 @@ def show(
     db: Database = "tuning.db",
     as_json: AsJson = False,
 ) -> None:
-    """Everything that is known of a record; of a schedule also its steps."""
+    """Show a record; for schedules and measurements also the steps."""
     from ..tuning_db import Measurement, ScheduleRecord, to_plain
 
     with reading(db) as database:
@@ -96,7 +96,7 @@ def show(
 
 @app.command()
 def best(db: Database = "tuning.db", tolerance: Tolerance = None, as_json: AsJson = False) -> None:
-    """The schedule that `build` takes, of each workload on each target and compiler."""
+    """Show the schedule that `build` takes for each workload, target and compiler."""
     with reading(db) as database:
         found = list(best_rows(database, tolerance))
     if as_json:
@@ -137,7 +137,7 @@ def import_records(
     db: Database = "tuning.db",
     as_json: AsJson = False,
 ) -> None:
-    """Take over the records of an export; nothing that is there changes."""
+    """Import the records of an export; existing ones do not change."""
     from ..autotune.records import inexact_steps
 
     with open_database(db, create=True) as database:
@@ -152,7 +152,7 @@ def merge(
     db: Database = "tuning.db",
     as_json: AsJson = False,
 ) -> None:
-    """Take over the records of another database; nothing that is there changes."""
+    """Copy the records of another database; existing ones do not change."""
     with open_database(db, create=True) as database:
         new = database.merge(other)
     print_new(new, as_json)

@@ -24,7 +24,7 @@ def train(
     shipped: Shipped = True,
     as_json: AsJson = False,
 ) -> None:
-    """Train the model that a search begins with; `SearchConfig(base=FILE)` uses it."""
+    """Train the base model that a search starts from; `SearchConfig(base=FILE)` uses it."""
     from ..autotune.model import base_model, samples
 
     sweeps = samples.merged(sweeps_of(db), samples.read(base_model.TABLE) if shipped else ())
@@ -49,10 +49,10 @@ def model_report(
     folds: Annotated[int, typer.Option(help="Base models trained.", min=2)] = 8,
     as_json: AsJson = False,
 ) -> None:
-    """Say what models are worth on measured programs that they did not see.
+    """Evaluate models on measured programs that they were not trained on.
 
-    The programs of the databases are judged, or those that come with the package where none is
-    given; each by a base model that was trained on all others.
+    Each program of the databases, or of the shipped table if none is given, is evaluated by a base
+    model that was trained on all others.
     """
     from ..autotune.model import assess, base_model, samples
 

@@ -51,7 +51,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines."
 
 @contextmanager
 def open_database(location: str | None, *, create: bool = False) -> Iterator[Any]:
-    """The database at a path or URL, `None` where there is no location."""
+    """Open the database at a path or URL; `None` for no location."""
     if location is None:
         yield None
         return
@@ -68,7 +68,7 @@ def reading(location: str) -> Iterator[TuningDatabase]:
 
 
 def sweeps_of(locations: Sequence[str] | None) -> list[Sweep]:
-    """What several databases have to learn from."""
+    """The measurements of several databases, as training data."""
     from ..autotune.model import samples
 
     found: list[Sweep] = []
@@ -79,7 +79,7 @@ def sweeps_of(locations: Sequence[str] | None) -> list[Sweep]:
 
 
 def load_func(name: str, parameters: Sequence[str] | None) -> Func:
-    """The program of `FILE.py:FUNCTION` with `NAME=VALUE` parameters."""
+    """Returns the program of `FILE.py:FUNCTION` with `NAME=VALUE` parameters."""
     from .program_file import UsageError, load_program
 
     try:

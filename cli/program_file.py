@@ -14,16 +14,16 @@ from ..tir.ir import Func
 
 
 class UsageError(Exception):
-    """A name or parameter that was not understood; its text says what was expected."""
+    """An invalid name or parameter; the text says what was expected."""
 
 
 def load_program(name: str, parameters: Iterable[str] = ()) -> Func:
-    """The program that the function of `FILE.py:FUNCTION` makes.
+    """Returns the program that the function of `FILE.py:FUNCTION` makes.
 
-    The file is run as Python runs a module that is imported, and finds what lies beside it.
-    `parameters` are texts such as `n=512`, read by the annotations of the function: int, float,
-    bool, str, a union of them (with None), a `Literal`. Raises `UsageError` for anything that does
-    not fit; what the file itself raises is passed on.
+    The file is run like an imported Python module, and can import its neighbours. `parameters` are
+    texts such as `n=512`, converted by the annotations of the function: int, float, bool, str, a
+    union of them (with None), a `Literal`. Raises `UsageError` for anything that does not fit;
+    errors of the file itself are passed on.
     """
     file, _, function = name.rpartition(":")
     if not file or not function.isidentifier():
@@ -92,7 +92,7 @@ def _kind(parameter: inspect.Parameter) -> Any:
 
 
 def _value(text: str, kind: Any) -> Any:
-    """The value of a text. Raises `ValueError` that says what was expected."""
+    """Convert a text to a value. Raises `ValueError` that says what was expected."""
     if get_origin(kind) is Literal:
         choices = {str(choice): choice for choice in get_args(kind)}
         if text not in choices:

@@ -49,8 +49,7 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
 ) -> None:
     """Find a fast schedule by measuring candidates; several programs share the budget.
 
-    Every measurement is in the database as soon as it is made; Ctrl-C keeps the best so far, and so
-    do SIGTERM and a terminal that is closed.
+    Every measurement is stored at once; Ctrl-C, SIGTERM and a closed terminal keep the best so far.
     """
     from ..autotune.records import flops
     from ..autotune.tune import tune as run
@@ -146,7 +145,7 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
 def target(
     text: Annotated[str, typer.Argument(metavar="[TARGET]")] = "cpu", as_json: AsJson = False
 ) -> None:
-    """Show what a target, or this machine, is."""
+    """Show a target, or this machine, with all its facts."""
     from ..codegen.cpu.llvm import llvm_version
     from ..codegen.detect import resolve, usable_memory
     from ..runtime import openmp

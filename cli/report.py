@@ -27,7 +27,7 @@ _GAP = 3
 
 
 def names(database: TuningDatabase) -> Mapping[str, str]:
-    """What to call the workloads and targets of a database, by id."""
+    """Display names of the workloads and targets of a database, by id."""
     from ..tuning_db import TargetRecord, Workload
 
     found = {w.id: f"{w.name} {w.shape}" for w in database.records(Workload)}
@@ -35,7 +35,7 @@ def names(database: TuningDatabase) -> Mapping[str, str]:
 
 
 def inexact_of(database: TuningDatabase) -> Mapping[str, str]:
-    """The inexact steps of schedules, by their ids; exact ones are left out."""
+    """The inexact steps of schedules, by their ids; exact schedules are left out."""
     from ..tuning_db import ScheduleRecord
 
     return {s.id: s.inexact for s in database.records(ScheduleRecord) if s.inexact}
@@ -73,7 +73,7 @@ def best_rows(database: TuningDatabase, tolerance: float | None) -> Iterator[dic
 
 
 def _replays(workload: Workload) -> Replays | None:
-    """Which schedules apply to the program of a record, `None` where that cannot be read."""
+    """Checks which schedules apply to the program of a record; `None` if that cannot be read."""
     from ..autotune.search.replay import Replays
     from ..tir.parser import parse
 
@@ -140,7 +140,7 @@ def steps(schedule: ScheduleRecord) -> str:
 
 
 def _rate(flops: int, seconds: float | None) -> float | None:
-    """GFLOP/s, where there is a time and something to count."""
+    """GFLOP/s, if there is a time and arithmetic to count."""
     return flops / seconds / 1e9 if flops and seconds else None
 
 
@@ -149,7 +149,7 @@ def print_json(value: object) -> None:
 
 
 def print_results(results: Sequence[tuple[str, int, TuneResult]]) -> None:
-    """What tuning programs (name, floating-point operations) found, and where the time went."""
+    """Print tuning results of programs (name, floating-point operations, result)."""
     for n, (name, flops, result) in enumerate(results):
         if len(results) > 1:
             typer.echo(f"{name}" if n == 0 else f"\n{name}")
@@ -191,7 +191,7 @@ def _print_result(result: TuneResult, flops: int) -> None:
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:
-    """Names and values, those that there are."""
+    """Print names and values, without those that are `None`."""
     width = max(map(len, facts))
     for name, value in facts.items():
         if value is None:
@@ -249,7 +249,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], otherwise
 
 
 def print_assessment(report: Report) -> None:
-    """What models are worth: a table of the tasks, and two of all methods over all tasks."""
+    """Print the evaluation of models: a table of tasks, and two of all methods over all tasks."""
     from ..autotune.model.assess import SECONDS, TOPS, TRIALS
 
     if not report.tasks:
@@ -301,5 +301,5 @@ def time_text(seconds: float | None) -> str:
 
 
 def printable(text: str) -> str:
-    """Text of a database, which may be anybody's, without what moves a terminal's cursor."""
+    """Text from a database, which may be foreign, without terminal control characters."""
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)

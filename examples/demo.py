@@ -81,7 +81,7 @@ class Row:
 
 
 def build_and_compare(size: int, database: str) -> None:
-    """In a process of its own: build from the database, and time what came out."""
+    """In a separate process: build from the database, and time the result."""
     func = matmul(size, size, size)
     with tw.TuningDatabase(database, create=False) as db:
         before = len(db.measurements())

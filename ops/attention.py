@@ -26,10 +26,10 @@ def attention(
 ) -> Tensor:
     """softmax(q @ k^T * scale + mask) @ v; q: (.., s, d), k: (.., t, d), v: (.., t, e).
 
-    The result is (.., s, e) in the dtype of `q`, scores and weights are in float32 for narrower
-    ones. `scale` is 1 / sqrt(d) by default. `mask` broadcasts to (.., s, t): where it is bool,
-    true takes part; otherwise it is added. `causal` lets row i see columns up to i. A row that
-    sees nothing gives NaN.
+    The result is (.., s, e) in the dtype of `q`; scores and weights are in float32 for narrower
+    dtypes. `scale` is 1 / sqrt(d) by default. `mask` broadcasts to (.., s, t): a bool mask selects
+    the elements that take part, any other is added. With `causal` row i sees columns up to i. A row
+    that sees nothing returns NaN.
     """
     for t in (q, k, v):
         if t.ndim < 2 or not dtypes.is_float(t.dtype):

@@ -11,7 +11,7 @@ Shape = tuple[int, ...]
 
 
 def shape(name: str, *shapes: Shape) -> Shape:
-    """The common shape by numpy's rules. Raises `IRError` where there is none."""
+    """The common shape by numpy's rules. Raises `IRError` if there is none."""
     rank = max((len(s) for s in shapes), default=0)
     padded = [(1,) * (rank - len(s)) + s for s in shapes]
     result: list[int] = []
@@ -27,13 +27,13 @@ def shape(name: str, *shapes: Shape) -> Shape:
 
 
 def element(tensor: Tensor, indices: Sequence[Expr]) -> Expr:
-    """The element of `tensor` that stands at `indices` of a shape that it stretches to."""
+    """The element of `tensor` at `indices` of a shape that it broadcasts to."""
     own = indices[len(indices) - tensor.ndim :]
     return tensor[tuple(0 if e == 1 else i for e, i in zip(tensor.extents, own, strict=True))]
 
 
 def axis(name: str, value: int, rank: int) -> int:
-    """`value` counted from the front. Raises `IRError` where it is out of [-rank, rank)."""
+    """`value` counted from the front. Raises `IRError` if it is not in [-rank, rank)."""
     if not -rank <= value < rank:
         raise IRError("{0}: axis {1} is out of range of {2} dimensions", name, value, rank)
     return value % rank

@@ -28,9 +28,9 @@ def conv2d(
     """`epilogue(conv(x, w) + bias)`, without flipping the kernel.
 
     NCHW: x (n, c, h, w), w (o, c / groups, kh, kw). NHWC: x (n, h, w, c), w (kh, kw, c / groups,
-    o). bias (o,). Precision is that of `matmul`. Padding, where there is some, is a stage
-    `<name>_pad`; the convolution is `<name>_sum` where something follows it. Groups of a single
-    channel are not looped over. Raises `IRError` for shapes that do not go together.
+    o). bias (o,). Precision is that of `matmul`. Padding is a stage `<name>_pad`; the convolution
+    is `<name>_sum` if an epilogue or bias follows. Groups of a single channel have no loop. Raises
+    `IRError` for mismatched shapes.
     """
     for t in (x, w):
         if t.ndim != 4:

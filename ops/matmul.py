@@ -24,11 +24,10 @@ def matmul(
 ) -> Tensor:
     """`epilogue(a @ b + bias)`; a: (.., n, k), b: (.., k, m), bias: (m,), result: (.., n, m).
 
-    Leading dimensions broadcast. `transpose_a` takes a as (.., k, n), `transpose_b` b as
-    (.., m, k). Products, bias and epilogue are in float32 (int32) for narrower operands; the
-    result is in `dtype`, by default that of float operands, and of the sum for integers. The
-    product is a stage of its own, `<name>_sum`, where something follows it. Raises `IRError` for
-    shapes that do not go together.
+    Leading dimensions broadcast. `transpose_a` takes a as (.., k, n), `transpose_b` b as (.., m,
+    k). Products, bias and epilogue are in float32 (int32) for narrower operands. The result is in
+    `dtype`, by default that of float operands, and of the sum for integers. The product is a stage
+    `<name>_sum` if an epilogue or bias follows. Raises `IRError` for mismatched shapes.
     """
     for t in (a, b):
         if t.ndim < 2:

@@ -28,7 +28,7 @@ def max_pool2d(
 ) -> Tensor:
     """The largest element of each window; NaN if there is one. `stride` is `kernel` by default.
 
-    Padding never wins. With `ceil_mode` a last window that only starts inside counts too.
+    Padding never wins. With `ceil_mode`, a last window that only starts inside counts too.
     """
     declared = _windows(name, x, kernel, stride, padding, dilation, layout)
     pair = _ceil(declared) if ceil_mode else declared
@@ -138,7 +138,7 @@ def _ceil(pair: Pairs) -> Pairs:
 
 
 def _count(reached: Window, given: Window, include_pad: bool, output: Expr) -> Operand:
-    """How many elements of a window count: those of the input, or of the input and its padding."""
+    """How many elements of a window count: those of the input, or also those of its padding."""
     low = 0 if include_pad else given.before
     high = given.before + given.extent + (given.after if include_pad else 0)
     start = output * given.stride

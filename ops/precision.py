@@ -16,10 +16,10 @@ def accumulator(dtype: str) -> str:
 
 
 def result_dtype(dtype: str) -> str:
-    """What a contraction of operands of `dtype` gives: floats their own, integers the sum's."""
+    """The result dtype of a contraction of `dtype`: floats their own, integers the sum's."""
     return dtype if dtypes.is_float(dtype) else accumulator(dtype)
 
 
 def widened(value: Expr) -> Expr:
-    """`value` in the dtype that it is computed in."""
+    """`value` cast to the dtype that it is computed in."""
     return te.cast(value, accumulator(value.dtype))

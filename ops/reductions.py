@@ -40,7 +40,7 @@ def prod(
 
 
 def mean(x: Tensor, axis: AxesLike = None, *, keepdims: bool = False, name: str = "mean") -> Tensor:
-    """The mean: of floats in their own dtype, of integers in float64. Of no element it is NaN."""
+    """The mean: of floats in their own dtype, of integers in float64. NaN over no element."""
 
     def value(element: Expr, axes: list[Axis]) -> Expr:
         count = float(math.prod(a.extent for a in axes))
@@ -64,14 +64,14 @@ def min(x: Tensor, axis: AxesLike = None, *, keepdims: bool = False, name: str =
 def argmax(
     x: Tensor, axis: AxesLike = None, *, keepdims: bool = False, name: str = "argmax"
 ) -> Tensor:
-    """Where the largest element stands (int64); the first of equal ones; NaN counts as largest."""
+    """The index (int64) of the largest element; the first of equal ones; NaN counts as largest."""
     return _reduce(x, axis, keepdims, lambda e, axes: te.argmax(e, axes)[0], name)
 
 
 def argmin(
     x: Tensor, axis: AxesLike = None, *, keepdims: bool = False, name: str = "argmin"
 ) -> Tensor:
-    """Where the smallest element stands; otherwise as `argmax`."""
+    """The index of the smallest element; otherwise as `argmax`."""
     return _reduce(x, axis, keepdims, lambda e, axes: te.argmin(e, axes)[0], name)
 
 

@@ -14,7 +14,7 @@ def softmax(x: Tensor, *, axis: int = -1, name: str = "softmax") -> Tensor:
     """exp(x - max) / sum(exp(x - max)) of floats along `axis`, in the dtype of `x`.
 
     Four stages: `<name>_max`, `<name>_exp`, `<name>_sum` (in float32 for narrower dtypes) and the
-    share of each. A row that is -inf throughout gives NaN.
+    quotient. A row that is -inf throughout returns NaN.
     """
     if not dtypes.is_float(x.dtype):
         raise IRError("{0} takes floats, found {1}", name, x.dtype, hint="cast the input")

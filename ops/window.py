@@ -49,7 +49,7 @@ def windows(
     padding: Padding,
     dilation: Pair = 1,
 ) -> tuple[Window, Window]:
-    """The windows along height and width. Raises `IRError` where a window does not fit."""
+    """The windows along height and width. Raises `IRError` if a window does not fit."""
     kernels, strides, dilations = _pair(kernel), _pair(stride), _pair(dilation)
     made: list[Window] = []
     for d in (0, 1):
@@ -70,7 +70,7 @@ def windows(
 
 
 def spatial_axes(layout: Layout) -> tuple[int, int]:
-    """Which dimensions of an image are height and width."""
+    """The dimensions of an image that are height and width."""
     if layout not in ("NCHW", "NHWC"):
         raise IRError("unknown layout {0!r}; expected NCHW or NHWC", layout)
     return (2, 3) if layout == "NCHW" else (1, 2)
@@ -81,7 +81,7 @@ def pad(
 ) -> Tensor:
     """`x` with `value` around it: a stage of its own, which schedules can inline.
 
-    Where there is nothing to pad it is `x` itself, and there is no stage.
+    Without padding it is `x` itself, and there is no stage.
     """
     windows_of = dict(zip(spatial, pair, strict=True))
     if not any(w.before or w.after for w in pair):

@@ -59,9 +59,10 @@ def ctypes_parameters(signature: Signature) -> list[type[Any]]:
 
 
 def make_binder(signature: Signature) -> Binder:
-    """A function from the arguments of a call to the values for the kernel, and their owners.
+    """Returns a function that converts the arguments of a call to kernel values and their owners.
 
-    The owners must be held while the kernel runs. Raises `ArgumentError` for a wrong argument.
+    The owners must be held while the kernel runs. The function raises `ArgumentError` for a wrong
+    argument.
     """
     binders = [
         _tensor_binder(a) if a.kind == "tensor" else _scalar_binder(a) for a in signature.arguments
@@ -154,7 +155,7 @@ def _is_array(value: object) -> bool:
 
 
 def _plain(value: Any) -> np.ndarray[Any, Any]:
-    """The array without its subclass: its attributes are those of numpy."""
+    """The array as a plain `ndarray`, with numpy's own attributes."""
     plain: np.ndarray[Any, Any] = np.ndarray.view(value, np.ndarray)
     return plain
 
@@ -340,9 +341,9 @@ def _scalar_binder(argument: Argument) -> OneBinder:
 
 
 def _item(value: Any, argument: Argument) -> bool | int | float:
-    """The number in a Python number, a numpy scalar, a 0-d array or what has `__index__`.
+    """The number in a Python number, a numpy scalar, a 0-d array or an object with `__index__`.
 
-    What a subclass makes of its number does not count.
+    Overrides in subclasses have no effect.
     """
     item, kind = value, type(value)
     try:
@@ -364,7 +365,7 @@ def _item(value: Any, argument: Argument) -> bool | int | float:
 
 
 def _float_bits(number: float, argument: Argument) -> Any:
-    """The float, or the bits of a narrow one. Refuses what is finite and would not stay so."""
+    """The float, or the bits of a narrow one. Refuses finite values that would become infinite."""
     if argument.dtype == "float64":
         return number
     with np.errstate(over="ignore"):

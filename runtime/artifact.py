@@ -33,11 +33,12 @@ _KINDS = get_args(OriginKind)
 
 @dataclass(frozen=True)
 class Manifest:
-    """What is known of a shared library.
+    """The description of a shared library.
 
     `target` is a target's text and `features` the instruction set extensions that its code uses
-    (LLVM's names); `openmp` whether it calls OpenMP's runtime; `toolchain` versions by name, and
-    `schedule_id` and `measurement_id` digests in the tuning database that it was built from.
+    (LLVM's names). `openmp` says whether it calls OpenMP's runtime. `toolchain` has versions by
+    name. `schedule_id` and `measurement_id` are the records in the tuning database that it was
+    built from.
     """
 
     signature: Signature
@@ -54,7 +55,7 @@ class Manifest:
 
     @property
     def description(self) -> bytes:
-        """What the library has to carry inside; see `description`."""
+        """The description that the library has to contain; see `description`."""
         return _description(self.signature, self.target, self.features, self.openmp)
 
     def to_json(self) -> dict[str, Any]:
@@ -81,9 +82,9 @@ class Manifest:
 
     @staticmethod
     def from_json(data: object, digest: str) -> Manifest:
-        """The manifest of its JSON form, whose content has that digest.
+        """Returns the manifest of a JSON text; `digest` is that of the text.
 
-        Raises `ArtifactError` for a version that is not known and for anything malformed.
+        Raises `ArtifactError` for an unknown version and for malformed content.
         """
         if not isinstance(data, dict):
             raise ArtifactError(
@@ -114,15 +115,16 @@ class Manifest:
 
 
 def manifest_path(library: Path) -> Path:
-    """Where the manifest of a library is: `matmul.so.json` beside `matmul.so`."""
+    """The path of a library's manifest: `matmul.so.json` beside `matmul.so`."""
     return library.with_name(library.name + ".json")
 
 
 def description(signature: Signature, target: Target, *, openmp: bool) -> bytes:
-    """What a library carries inside: a NUL-terminated text of all that a safe call depends on.
+    """The embedded description: a NUL-terminated text of all that a safe call depends on.
 
-    It is a constant `<kernel>.description` of the library: `_MARK`, and the calling convention, the
-    signature, the target, the features it needs and whether it calls OpenMP's runtime, as JSON.
+    It is the constant `<kernel>.description` of the library: `_MARK`, then as JSON the calling
+    convention, the signature, the target, the required features and whether the code calls OpenMP's
+    runtime.
     """
     return _description(signature, str(target), target.features, openmp)
 
@@ -139,11 +141,11 @@ def artifact_files(
     measurement_id: str | None = None,
     toolchain: Mapping[str, str] | None = None,
 ) -> tuple[File, File, File]:
-    """The library, with the content `code`, its C header and its manifest, for `replace_files`.
+    """Returns the library with content `code`, its C header and manifest, for `replace_files`.
 
-    The manifest is the last: while the three are replaced, no manifest is beside a library or a
-    header that are older than it. Raises `ArtifactError` for what could not be read back: a name
-    that is none in C for instance, or code that does not carry its `description`.
+    The manifest comes last: while the three are replaced, no manifest is newer than its library or
+    header. Raises `ArtifactError` for what could not be read back, for instance a name that is not
+    valid in C, or code without its `description`.
     """
     manifest = Manifest(
         signature=signature,
@@ -183,8 +185,8 @@ def write_artifact(
 ) -> None:
     """Write the C header and the manifest of an existing shared library beside it.
 
-    The library has to carry its `description`. Raises `ArtifactError` where it does not, for what
-    could not be read back, and where the files cannot be written: there is nothing new then.
+    The library must contain its `description`. Raises `ArtifactError` if it does not, for what
+    could not be read back, and if the files cannot be written; nothing new exists then.
     """
     _, header, manifest = artifact_files(
         library,
@@ -206,10 +208,9 @@ def write_artifact(
 
 
 def read_artifact(library: Path) -> tuple[Manifest, bytes]:
-    """The manifest of a library and the code that it describes, checked against each other.
+    """Returns the manifest of a library and its code, checked against each other.
 
-    What is checked are the bytes that are returned, whatever becomes of the files. Raises
-    `ArtifactError`.
+    The returned bytes are the checked ones, whatever happens to the files. Raises `ArtifactError`.
     """
     manifest = read_manifest(library)
     code = _read_code(library, manifest.size)
@@ -218,7 +219,7 @@ def read_artifact(library: Path) -> tuple[Manifest, bytes]:
 
 
 def read_manifest(library: Path) -> Manifest:
-    """The manifest of a library, checked for form. Raises `ArtifactError`."""
+    """Returns the manifest of a library, checked for form. Raises `ArtifactError`."""
     if not library.name:
         raise ArtifactError("{0} is a folder; expected the path of a shared library", library)
     path = manifest_path(library)
@@ -238,7 +239,7 @@ def read_manifest(library: Path) -> Manifest:
 
 
 def parse_manifest(content: bytes, path: Path) -> Manifest:
-    """The manifest of a file's content. Raises `ArtifactError`."""
+    """Returns the manifest in a file's content. Raises `ArtifactError`."""
     if len(content) > _MAX_MANIFEST_BYTES:
         raise ArtifactError("{0}: more than {1} bytes is no manifest", path, _MAX_MANIFEST_BYTES)
     try:
@@ -252,10 +253,10 @@ def parse_manifest(content: bytes, path: Path) -> Manifest:
 
 
 def check_code(library: Path, code: bytes, manifest: Manifest) -> None:
-    """Raise `ArtifactError` unless the code of a library is what the manifest was written for.
+    """Raise `ArtifactError` unless the manifest was written for this library.
 
-    It is so by its digest, and by the description that it carries. That is looked for in the bytes
-    of the file, not asked from the loaded library: loading may run code.
+    Compares the digest and the embedded description. The description is read from the bytes of the
+    file, not from the loaded library, because loading may run code.
     """
     digest = hashlib.sha256(code).hexdigest()
     if digest != manifest.sha256:
@@ -286,7 +287,7 @@ def _carried(code: bytes) -> str:
 
 
 def _read_code(library: Path, expected: int | None) -> bytes:
-    """The content of a library, of `expected` bytes where that is known."""
+    """The content of a library, of `expected` bytes if that is known."""
     try:
         with open_regular(library) as (file, size):
             if expected not in (None, size):
@@ -326,13 +327,13 @@ def _description(
 
 
 def _digest(data: object) -> str:
-    """The digest (SHA-256, hex) of a manifest's JSON form, but for the digest itself."""
+    """The SHA-256 (hex) of a manifest's JSON form without the digest field."""
     covered = {k: v for k, v in data.items() if k != "digest"} if isinstance(data, dict) else data
     return hashlib.sha256(_canonical(covered)).hexdigest()
 
 
 def _canonical(data: object) -> bytes:
-    """The one text of JSON data: keys in order, no spaces, ASCII."""
+    """The canonical text of JSON data: sorted keys, no spaces, ASCII."""
     return json.dumps(data, sort_keys=True, separators=(",", ":")).encode()
 
 

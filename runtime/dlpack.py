@@ -44,8 +44,8 @@ _MAX_DIMENSIONS = 64
 class View(NamedTuple):
     """An array in memory: `strides` in bytes, or `None` for compact row-major.
 
-    The memory is valid as long as `owner` is held. `dtype` is the name of a dtype, or what to call
-    one that is not supported.
+    The memory is valid as long as `owner` is held. `dtype` is the name of a dtype, or a description
+    of one that is not supported.
     """
 
     pointer: int
@@ -87,11 +87,11 @@ Match = Callable[[Any], tuple[int, object] | None]
 
 
 def matcher(dtype: str, shape: Sequence[int], strides: Sequence[int], written: bool) -> Match:
-    """A function from an object to its address and an owner of the memory.
+    """Returns a function from an object to its address and the owner of its memory.
 
-    It gives `None` unless the object exports, by the versioned protocol, exactly this: `shape` and
-    `strides` count elements. `view` takes more, and says what is wrong with the rest; this says
-    yes in half the time.
+    The function returns `None` unless the object exports exactly this tensor by the versioned
+    protocol; `shape` and `strides` count elements. `view` accepts more and explains the rest; this
+    fast path takes half the time.
     """
     rank = len(shape)
     words = f"={len(shape)}q"
@@ -127,15 +127,15 @@ def device_name(device: tuple[int, int]) -> str:
 
 
 def class_name(value: object) -> str:
-    """The name of an object's class, which its metaclass has no say in."""
+    """The name of an object's class, independent of its metaclass."""
     return str(type.__dict__["__name__"].__get__(type(value)))
 
 
 def view(value: Any, name: str) -> View | None:
-    """The memory of an object that has `__dlpack__`; `None` of one that has not.
+    """The memory of an object with `__dlpack__`, or `None` if it has none.
 
-    `name` is the argument to blame in the `ArgumentError` that is raised for memory that is not on
-    the CPU, for an object that does not export itself and for a tensor that cannot be.
+    `name` is the argument named in the `ArgumentError`, which is raised for memory that is not on
+    the CPU, for an object that fails to export itself, and for an impossible tensor.
     """
     try:
         if not (hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__")):
@@ -261,7 +261,7 @@ def _view(address: int, read_only: bool, capsule: object, name: str) -> View:
 
 
 def _highest_address(dtype: str, shape: Sequence[int], strides: Sequence[int] | None) -> int:
-    """Where a tensor may begin at most so that its elements have addresses."""
+    """The highest address at which a tensor may begin so that all its elements have addresses."""
     steps = compact_strides(tuple(shape)) if strides is None else strides
     reach = sum(abs((n - 1) * s) for n, s in zip(shape, steps, strict=True))
     itemsize = _CODES[dtype][1] // 8

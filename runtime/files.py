@@ -21,7 +21,7 @@ _TEMPORARY = re.compile(r"\.tilewright-[0-9a-f]{16}-\d+\.(new|old)")
 
 
 class File(NamedTuple):
-    """A file to write. `mode` are its permissions before the umask."""
+    """A file to write. `mode` has its permissions before the umask."""
 
     path: Path
     content: bytes
@@ -30,11 +30,11 @@ class File(NamedTuple):
 
 @contextmanager
 def open_regular(path: Path) -> Iterator[tuple[BinaryIO, int]]:
-    """A regular file, opened for reading, and its size in bytes.
+    """Open a regular file for reading; returns it and its size in bytes.
 
-    Symbolic links are followed. Whatever else the path names is refused, not waited for: opening
-    and reading a pipe may take for ever, and a device may have no end. Raises `FileNotFoundError`
-    where there is none, and `ArtifactError`.
+    Symbolic links are followed. Anything else is refused without waiting: reading a pipe may block
+    for ever, and a device may have no end. Raises `FileNotFoundError` if there is no file, and
+    `ArtifactError`.
     """
     try:
         descriptor = os.open(path, _OPEN)
@@ -56,9 +56,9 @@ def open_regular(path: Path) -> Iterator[tuple[BinaryIO, int]]:
 
 
 def read_some(file: BinaryIO, size: int) -> bytes:
-    """Up to `size` bytes of a file from `open_regular`.
+    """Read up to `size` bytes of a file from `open_regular`.
 
-    A file of the system, such as /proc/kmsg, may have nothing to read yet: that is no byte.
+    Returns nothing if a system file, such as /proc/kmsg, has nothing to read yet.
     """
     return file.read(size) or b""
 
@@ -78,13 +78,13 @@ _KINDS = {
 
 
 def replace_files(files: Sequence[File]) -> None:
-    """Write the files, which are of one folder, or replace them: all of them or none.
+    """Write or replace files of one folder: all of them or none.
 
-    Their content is on the disk under other names before the first one appears, in the order
-    given. Writers of one folder wait for each other. If anything fails, what was there before is
-    there again. A process that is killed leaves each file old or new, and temporary ones that the
-    next writer removes. Raises `OSError`, also where something is there that is neither a regular
-    file nor a link to one or to nothing: a device is not replaced by a file.
+    Their content is on disk under temporary names before the first one appears, in the given order.
+    Writers of one folder wait for each other. After a failure, the old files are back. A killed
+    process leaves each file old or new, and temporary ones that the next writer removes. Raises
+    `OSError`, also if the path names neither a regular file nor a link to one or to nothing: a file
+    does not replace a device.
     """
     folder = files[0].path.parent
     for file in files:
@@ -127,7 +127,7 @@ def _require_replaceable(path: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[tuple[int, bool]]:
-    """A descriptor of the folder, and whether it keeps other writers out until it is closed."""
+    """A descriptor of the folder that locks out other writers until it is closed, if it can."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         exclusive = False
@@ -140,7 +140,7 @@ def _locked(folder: Path) -> Iterator[tuple[int, bool]]:
 
 
 def _remove_temporaries(folder: Path) -> None:
-    """Remove what writers left that were killed."""
+    """Remove temporary files of killed writers."""
     for name in os.listdir(folder):
         if _TEMPORARY.fullmatch(name):
             (folder / name).unlink(missing_ok=True)
@@ -155,7 +155,7 @@ def _write(path: Path, file: File) -> None:
 
 
 def _keep(path: Path, kept: Path) -> None:
-    """Give what is at `path`, if anything, another name too: in the end it is there again."""
+    """Keep whatever is at `path` under another name while the body runs; restore it at the end."""
     try:
         os.link(path, kept, follow_symlinks=False)
     except FileNotFoundError:

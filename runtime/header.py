@@ -6,7 +6,7 @@ from .signature import OK, UNUSABLE_WORKSPACE, WORKSPACE_ALIGNMENT, Argument, Si
 
 
 def c_header(signature: Signature) -> str:
-    """A C header that declares the kernel and what packs for it, and says what arguments are."""
+    """The C header: declares the kernel and its packing functions, documents the arguments."""
     guard = f"TILEWRIGHT_{signature.name.upper()}_H"
     lines = [_describe(a).replace("*/", "* /") for a in signature.arguments]
     functions = (signature, *signature.packers)

@@ -13,9 +13,9 @@ CPUINFO = Path("/proc/cpuinfo")
 
 
 def host_limit() -> Target | None:
-    """The lesser processor that `TILEWRIGHT_HOST` takes this machine for; `None` if it is unset.
+    """The lesser processor that `TILEWRIGHT_HOST` names, or `None` if it is unset.
 
-    The variable holds the options of a target, `-mcpu=x86-64-v3` for instance, and child processes
+    The variable holds the options of a target, `-mcpu=x86-64-v3` for instance; child processes
     inherit it. Raises `TargetError` if it names no processor.
     """
     text = os.environ.get(HOST, "").strip()
@@ -43,7 +43,7 @@ def host_limit() -> Target | None:
 
 
 def cpu_flags(cpuinfo: Path = CPUINFO) -> frozenset[str] | None:
-    """The processor's feature flags as the system tells them, or `None`."""
+    """The processor's feature flags as the system reports them, or `None`."""
     try:
         text = cpuinfo.read_text(encoding="utf-8", errors="replace")
     except OSError:

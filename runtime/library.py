@@ -24,11 +24,11 @@ _opened: dict[str, ctypes.CDLL] = {}
 
 
 def open_library(code: bytes, name: str) -> ctypes.CDLL:
-    """The shared library with this content, opened once in a process and never closed.
+    """Open the shared library with this content, once in a process; it is never closed.
 
-    `name` is for people: it is shown in /proc/self/maps. The library finds others by the system's
-    rules only, not beside a file of its own. Any number of threads may call this. Raises `OSError`
-    for what is no library, and where there is no place for it.
+    `name` is shown in /proc/self/maps, for people. The library finds others by the system's rules
+    only, not beside its file. Thread-safe. Raises `OSError` if it is not a library, and if there is
+    no place for it.
     """
     digest = hashlib.sha256(code).hexdigest()
     found = _opened.get(digest)
@@ -46,7 +46,7 @@ def open_library(code: bytes, name: str) -> ctypes.CDLL:
 
 @contextmanager
 def _in_memory(code: bytes, name: str) -> Iterator[str]:
-    """The path of a file in memory that is sealed: nobody can write to it or change its size."""
+    """The path of a sealed file in memory: nobody can write to it or change its size."""
     descriptor = os.memfd_create(f"tilewright-{name}"[:200], os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         with open(descriptor, "wb", closefd=False) as file:
@@ -61,8 +61,8 @@ def _in_memory(code: bytes, name: str) -> Iterator[str]:
 def _new_path(descriptor: int) -> str:
     """A path of the descriptor that this process has not used before.
 
-    Numbers of descriptors are used again, and glibc takes what it has loaded from an equal path for
-    the same library. A count in binary, `/` for 0 and `/.` for 1, makes all paths different.
+    Descriptor numbers are reused, and glibc returns the library that it loaded from an equal path.
+    A counter in binary, `/` for 0 and `/.` for 1, makes all paths different.
     """
     bits = f"{next(_numbers):b}".replace("0", "/").replace("1", "/.")
     return f"/proc/self/fd{bits}/{descriptor}"
@@ -70,7 +70,7 @@ def _new_path(descriptor: int) -> str:
 
 @contextmanager
 def _in_folder(code: bytes, name: str) -> Iterator[str]:
-    """The path of a file in a private folder, which is removed again: what is loaded stays."""
+    """The path of a file in a private folder; its removal does not affect the loaded library."""
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         path = Path(folder, f"{name[:100]}-{next(_numbers)}.so")
         path.write_bytes(code)

@@ -26,14 +26,14 @@ _REPLACING_SECONDS = 0.05
 
 
 def load(path: str | os.PathLike[str], *, trust_indices: bool = False) -> Module:
-    """The module in a shared library, `matmul.so`, that has its manifest beside it.
+    """Load the module in a shared library, `matmul.so`, with its manifest beside it.
 
-    The file is read once: these bytes are checked and opened, whatever becomes of the path. A
-    content that this process has loaded already is not opened again; the code stays for as long as
-    the process. Any number of threads may load.
+    The file is read once; these bytes are checked and opened, whatever happens to the path. Content
+    that this process has loaded before is not opened again; code stays loaded until the process
+    ends. Thread-safe.
 
-    Calls check the values of integer tensors that have a `value_range`; with `trust_indices` they
-    do not, and a value out of its range makes the kernel read or write other memory.
+    Calls check the values of integer tensors that have a `value_range`. `trust_indices` omits the
+    check; a value out of its range then makes the kernel read or write other memory.
 
     Raises `ArtifactError` for a library or manifest that is missing, damaged, of another version,
     or for a machine with instructions that this one does not have.
@@ -67,7 +67,7 @@ def load(path: str | os.PathLike[str], *, trust_indices: bool = False) -> Module
 
 
 def _read(library: Path) -> tuple[Manifest, bytes]:
-    """The artifact, looked at once more if the files do not fit: they may be being replaced."""
+    """Read the artifact; retry once if the files do not match, since they may be being replaced."""
     with suppress(ArtifactError):
         return read_artifact(library)
     time.sleep(_REPLACING_SECONDS)
@@ -75,10 +75,9 @@ def _read(library: Path) -> tuple[Manifest, bytes]:
 
 
 def check_machine(manifest: Manifest, flags: frozenset[str] | None) -> None:
-    """Raise `ArtifactError` if the processor lacks an extension that the code uses, or the system
-    does not allow it.
+    """Raise `ArtifactError` if the processor lacks a required extension, or the system forbids it.
 
-    `flags` are those of /proc/cpuinfo; without them there is nothing to check by, which is logged.
+    `flags` are those of /proc/cpuinfo; without them nothing can be checked, which is logged.
     """
     limit = host_limit()
     beyond = [] if limit is None else [n for n in manifest.features if n not in limit.features]

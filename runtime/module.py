@@ -38,10 +38,10 @@ and the workspaces that it may take if it needs one. `None` if it makes none."""
 class Origin:
     """Where the schedule of a module comes from.
 
-    `record` is a measurement of this program in the database, which `record_id` names; `transfer`
-    one of another program; `model` a prediction; `default` the schedule that is used where nothing
-    is known; `schedule` the caller's own. `detail` is a sentence for people. `loss` is the share of
-    speed that is expected to be lost beside what `detail` compares with, where that is known.
+    `record`: a measurement of this program in the database, `record_id`. `transfer`: one of other
+    sizes. `model`: the cost model's prediction. `default`: the analytic estimate's. `schedule`: the
+    caller's own. `detail` is a sentence for people. `loss` is the expected share of speed lost
+    relative to what `detail` compares with, if known.
     """
 
     kind: OriginKind
@@ -57,12 +57,11 @@ class Origin:
 class Module:
     """A compiled kernel.
 
-    Call it with the arguments of its `signature`, outputs included: numpy arrays, or anything on
-    the CPU that has `__dlpack__`; ml_dtypes arrays for bfloat16 and float8; numbers for scalars.
-    Nothing is copied: an argument that does not fit is refused with an `ArgumentError`. Integers
-    that are read and have a `value_range` are checked by each call, one pass over their memory;
-    another thread must not write them meanwhile. Calls release the GIL and may run at the same time
-    in several threads.
+    Call it with the arguments of its `signature`, outputs included: numpy arrays, or CPU objects
+    with `__dlpack__`; ml_dtypes arrays for bfloat16 and float8; numbers for scalars. Nothing is
+    copied: an argument that does not match raises `ArgumentError`. Each call checks integer inputs
+    that have a `value_range`, in one pass over their memory; no other thread may write them
+    meanwhile. Calls release the GIL and may run concurrently in several threads.
 
     A kernel with large internal buffers computes in a workspace: memory that the process keeps from
     call to call (`runtime.workspace`), or the caller's, which one call at a time may use.
@@ -83,9 +82,9 @@ class Module:
     ) -> None:
         """A module of the functions `signature.symbols` at `addresses`.
 
-        Their code lives as long as `owner` is held. `sources` are texts made when asked for.
-        `parallel` says that they call OpenMP's runtime, `trust_indices` that the caller vouches for
-        the values of tensors with a `value_range`: they are not checked.
+        Their code lives as long as `owner` is held. `sources` are texts created on demand.
+        `parallel`: they call OpenMP's runtime. `trust_indices`: values of tensors with a
+        `value_range` are not checked.
         """
         self.signature = signature
         self.target = target
@@ -140,7 +139,7 @@ class Module:
         """Time calls with these arguments, once no other thread computes; see `time_calls`.
 
         Outputs are overwritten, `inout` arguments again by every call. With `flush_cache` each
-        sample is one call after the caches have been filled with something else.
+        sample is one call after the caches have been filled with other data.
         """
         run = self.bind(*arguments)
         wait_for_threads()
@@ -156,7 +155,7 @@ class Module:
         )
 
     def bind(self, *arguments: Any, workspace: Any = None) -> Callable[[], None]:
-        """The call with these arguments, checked now, as a function without parameters.
+        """Check these arguments now; returns the call as a function without parameters.
 
         Values that have a `value_range` are checked by each call, since they may change. All calls
         compute in the same `workspace`, if that is given: one at a time.
@@ -169,7 +168,7 @@ class Module:
         return partial(self._entry, *arguments)
 
     def source(self, kind: str) -> str:
-        """The text of the code: `tir`, `llvm` or `asm`."""
+        """The text of the code: `kind` is `tir`, `llvm` or `asm`."""
         if kind not in self._sources:
             raise ArgumentError(
                 "{0}: no source {1!r}; there is {2}",
@@ -181,18 +180,18 @@ class Module:
 
     @property
     def layouts(self) -> dict[str, str]:
-        """What the kernel takes in the place of constant operands, as texts; see `pack`.
+        """The expected form of packed constant operands, as texts; see `pack`.
 
-        A copy in another layout is described as `Schedule.pack` names it: `BAb, b = 48`.
+        A copy in another layout is described as in `Schedule.pack`: `BAb, b = 48`.
         """
         return {name: packing.layout for name, packing in self._packings.items()}
 
     def pack(self, name: str, array: Any) -> np.ndarray[Any, Any]:
-        """What the kernel takes in the place of the constant operand `name`: `layouts[name]`.
+        """Pack the constant operand `name` into the form `layouts[name]` that the kernel takes.
 
-        It is made once, and passed to every call. The array may have any strides unless the program
-        says which. Raises `ArgumentError` if the kernel reads that operand as it is, or for a wrong
-        array, and `KernelError` where there is no memory.
+        Pack once and pass the result to every call. The array may have any strides unless the
+        program declares them. Raises `ArgumentError` if the kernel does not pack that operand or
+        the array is wrong, and `KernelError` if there is no memory.
         """
         packer = self._packers.get(name)
         if packer is None:
@@ -290,6 +289,6 @@ def _aligned(argument: Argument) -> np.ndarray[Any, Any]:
 
 
 def cache_flusher(target: Target) -> Callable[[], object]:
-    """A function that leaves nothing of the caller's data in the caches of `target`."""
+    """Returns a function that evicts the caller's data from the caches of `target`."""
     size = 2 * max(target.l3_bytes, target.l2_bytes * target.cores)
     return np.zeros(size, np.uint8).sum

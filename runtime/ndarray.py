@@ -29,7 +29,7 @@ Array = np.ndarray[Any, Any]
 
 @cache
 def layout_is_known() -> bool:
-    """Whether the fields are where they are expected; if not it is logged."""
+    """Whether the fields are at their expected offsets; a mismatch is logged."""
     known = sys.implementation.name == "cpython" and ctypes.sizeof(ctypes.c_void_p) == 8
     known = known and all(_reads_back(array) for array in _probes())
     if not known:
@@ -38,7 +38,7 @@ def layout_is_known() -> bool:
 
 
 def address_reader() -> Callable[[Array], int]:
-    """A function from an array to the address of its first element."""
+    """Returns a function from an array to the address of its first element."""
     if not layout_is_known():
         return _asked_address
     word = ctypes.c_uint64.from_address

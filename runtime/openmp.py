@@ -30,7 +30,7 @@ _CARRIERS = ("xgboost-cpu", "xgboost", "scikit-learn", "torch", "lightgbm", "fai
 
 @dataclass(frozen=True)
 class OpenMP:
-    """A loaded OpenMP runtime: its file and the handle that `dlopen` gave."""
+    """A loaded OpenMP runtime: its file and the handle that `dlopen` returned."""
 
     path: str
     library: ctypes.CDLL
@@ -38,7 +38,7 @@ class OpenMP:
     def symbol_address(self, name: str) -> int:
         """The address of a function of the runtime, `GOMP_parallel` for instance.
 
-        Raises `AttributeError` if it has no such function.
+        Raises `AttributeError` if there is no such function.
         """
         address = ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value
         assert address is not None
@@ -49,7 +49,7 @@ class OpenMP:
 def load() -> OpenMP | None:
     """The OpenMP runtime of this process, loaded by the first call.
 
-    `None` where there is none: kernels then have to be built serial, which is logged as a warning.
+    `None` if there is none: kernels then have to be built serial, which is logged as a warning.
     """
     found = first_usable(candidates())
     if found is None:
@@ -63,18 +63,18 @@ def load() -> OpenMP | None:
 
 
 def connect(variable: int) -> None:
-    """Let the code whose variable `Signature.teams_symbol` is at this address know of forks.
+    """Connect code to fork detection: its variable `Signature.teams_symbol` is at this address.
 
-    The variable is a pointer to an integer; parallel loops run on one thread where that is not 0.
+    The variable is a pointer to an integer; parallel loops run on one thread unless that is 0.
     """
     ctypes.c_void_p.from_address(variable).value = ctypes.addressof(TEAMS)
 
 
 def compute_alone() -> None:
-    """Have this thread enter parallel regions of any library alone, where it has no team.
+    """Make this thread run parallel regions of any library alone, if it has no thread team.
 
-    For calls of libraries that have parallel regions of their own, xgboost for instance: in a
-    forked process these would wait for the team of its parent.
+    For calls of libraries with parallel regions of their own, such as xgboost: in a forked process
+    these would wait for the parent's team.
     """
     if TEAMS.value != ALLOWED and not getattr(_thread, "alone", False):
         for path in mapped_runtimes():
@@ -83,7 +83,7 @@ def compute_alone() -> None:
 
 
 def announce_serial() -> None:
-    """Log, once in a process, that parallel kernels run on one thread here, where they do."""
+    """Log, once in a process, that parallel kernels run on one thread here, if they do."""
     if TEAMS.value == UNANNOUNCED:
         TEAMS.value = REFUSED
         _log.warning(
@@ -107,7 +107,7 @@ def first_usable(paths: Iterator[str]) -> OpenMP | None:
 
 
 def candidates() -> Iterator[str]:
-    """Where an OpenMP runtime may be, best first. None of the packages is imported."""
+    """Paths where an OpenMP runtime may be, best first. No package is imported."""
     yield from _mapped()
     yield "libgomp.so.1"  # the dynamic loader knows where the system keeps it
     for package in _CARRIERS:
@@ -115,7 +115,7 @@ def candidates() -> Iterator[str]:
 
 
 def carried(package: str) -> Iterator[str]:
-    """The libgomp files that an installed package carries."""
+    """The libgomp files inside an installed package."""
     from importlib import metadata  # it loads an email parser, and is seldom needed
 
     try:
@@ -130,7 +130,7 @@ def carried(package: str) -> Iterator[str]:
 
 
 def _mapped() -> Iterator[str]:
-    """A libgomp that this process has loaded already: two would each start their own threads."""
+    """A libgomp that this process has already loaded; two would each start their own threads."""
     try:
         yield from mapped_runtimes()
     except OSError:

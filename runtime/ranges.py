@@ -22,10 +22,9 @@ RangeCheck = Callable[[Sequence[Any]], None]
 
 
 def checked_limits(argument: Argument) -> tuple[int, int] | None:
-    """The least and the greatest number that may be in a tensor that is read.
+    """The smallest and largest value allowed in a tensor that is read; `None` if any will do.
 
-    They are within what its dtype holds, the first above the second where no number will do. `None`
-    where there is nothing to look at, or any number will do.
+    They are within the range of its dtype; the first exceeds the second if no value is allowed.
     """
     if argument.value_range is None or argument.kind != "tensor" or argument.role == "out":
         return None
@@ -55,9 +54,9 @@ def _trusting_packing(argument: Argument) -> Packing | None:
 
 
 def make_range_check(signature: Signature) -> RangeCheck | None:
-    """The check of a call's addresses; `None` where no argument has a range to look at.
+    """Returns the check of a call's addresses, or `None` if no argument has a range to check.
 
-    It raises `ArgumentError` for the first value that is out of its range.
+    The check raises `ArgumentError` for the first value that is out of its range.
     """
     checks = [
         (number, argument, limits)

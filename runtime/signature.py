@@ -81,9 +81,9 @@ class Argument:
     """One parameter of a kernel.
 
     `strides` are in elements, `None` is compact row-major. `role` says who writes: an `inout`
-    tensor is read and overwritten. What is computed of a `constant` operand alone may be computed
-    ahead of the calls: `packing` says how, and the kernel takes the result, which is what `dtype`
-    and `shape` are of. `value_range` is (low, high), high exclusive, of the integers that it holds.
+    tensor is read and overwritten. `value_range` is (low, high), high exclusive, of the integers
+    that it holds. If a `constant` operand is packed ahead of the calls, `packing` says how, and
+    `dtype` and `shape` are those of the packed operand.
     """
 
     name: str
@@ -125,7 +125,7 @@ class Argument:
 
     @property
     def packer(self) -> Signature | None:
-        """The function that packs it: of the operand as it is, and of the packed one."""
+        """The function that packs it: from the original operand to the packed one."""
         if self.packing is None:
             return None
         packed = replace(self, name=f"{self.name}_packed", role="out", constant=False, packing=None)
@@ -147,7 +147,7 @@ class Argument:
 
     @staticmethod
     def from_json(data: object) -> Argument:
-        """The argument of its JSON form. Raises `ArtifactError` if that is malformed."""
+        """Returns the argument of its JSON form. Raises `ArtifactError` if that is malformed."""
         fields = _object(data, "an argument")
         value_range = fields.get("value_range")
         strides = fields.get("strides")
@@ -170,9 +170,9 @@ class Argument:
 class Packing:
     """How a constant operand is prepared before the calls.
 
-    The function `packer`, in the code beside the kernel, takes the `operand` as the caller has it
-    and writes what the kernel takes in its place; it needs a workspace of `workspace_bytes`.
-    `layout` says for people what it writes.
+    The function `packer`, in the code beside the kernel, reads the `operand` as the caller has it
+    and writes the packed operand. It needs a workspace of `workspace_bytes`. `layout` describes the
+    packed operand for people.
     """
 
     packer: str
@@ -190,7 +190,7 @@ class Packing:
 
     @staticmethod
     def from_json(data: object) -> Packing:
-        """The packing of its JSON form. Raises `ArtifactError` if that is malformed."""
+        """Returns the packing of its JSON form. Raises `ArtifactError` if that is malformed."""
         fields = _object(data, "how an operand is packed")
         operand = _object(fields.get("operand"), "an argument")
         if operand.get("packing") is not None:
@@ -244,7 +244,7 @@ class Signature:
 
     @property
     def teams_symbol(self) -> str:
-        """The variable in parallel code that `openmp.connect` sets. No name in C is like it."""
+        """The variable in parallel code that `openmp.connect` sets; it is not a valid C name."""
         return f"{self.name}.teams"
 
     def to_json(self) -> dict[str, Any]:
@@ -256,7 +256,7 @@ class Signature:
 
     @staticmethod
     def from_json(data: object) -> Signature:
-        """The signature of its JSON form. Raises `ArtifactError` if that is malformed."""
+        """Returns the signature of its JSON form. Raises `ArtifactError` if that is malformed."""
         fields = _object(data, "a signature")
         arguments = fields.get("arguments")
         if not isinstance(arguments, list):
@@ -291,7 +291,7 @@ class Signature:
 
 
 def limit_exceeded(signature: Signature) -> str | None:
-    """What of a signature is beyond the limits of a call, as a sentence; `None` if nothing is."""
+    """The first limit of calls that a signature exceeds, as a sentence; `None` if none."""
     size = signature.workspace_bytes
     beyond = _limit_of_call(signature.name, len(signature.arguments), size)
     if beyond is not None:

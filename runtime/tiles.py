@@ -15,9 +15,9 @@ _TILE_DATA = 18
 
 @cache
 def request_tiles() -> bool:
-    """Ask for the tile registers, for all threads of this process; whether it has them.
+    """Ask for tile registers for all threads of this process; returns whether they are granted.
 
-    Without them the first instruction that uses one ends the process.
+    Without permission, the first instruction that uses one ends the process.
     """
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return False

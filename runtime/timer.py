@@ -31,11 +31,11 @@ _IDLE = 0.2
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds that a call takes.
+    """Seconds per call.
 
-    `samples` are seconds per call in the order taken, each the mean of `repeats` calls in a row,
-    or of fewer where these took far longer than planned. `seconds` is what measuring cost in all.
-    `stopped` says that measuring was cut short because the candidate could not win.
+    `samples` are seconds per call in the order taken, each the mean of `repeats` consecutive calls,
+    or of fewer if these took far longer than planned. `seconds` is the total time of measuring.
+    `stopped`: measuring was cut short because the candidate could not win.
     """
 
     samples: tuple[float, ...]
@@ -53,7 +53,7 @@ class Timing:
 
     @property
     def spread(self) -> float:
-        """Median distance from the median, as a fraction of it: how noisy the samples are."""
+        """Median distance from the median, as a fraction of it: the noise of the samples."""
         median = self.median
         if median == 0:
             return 0.0
@@ -78,17 +78,17 @@ def time_calls(
 ) -> Timing:
     """Time `fn`.
 
-    One call warms up; calls per sample are then chosen so that a sample takes at least
-    `min_sample_seconds`; one that takes 16 times as long ends early. `min_samples` are taken in any
-    case, more up to `max_samples` as long as `budget_seconds` (warm-up included) are not spent. A
-    warm-up that spends the whole budget is the only sample.
+    One call warms up. Calls per sample are then chosen so that a sample takes at least
+    `min_sample_seconds`; a sample that takes 16 times as long ends early. At least `min_samples`
+    are taken, and up to `max_samples` while `budget_seconds` (warm-up included) last. A warm-up
+    that spends the whole budget is the only sample.
 
-    A candidate that cannot win is dropped earlier: `stop_above` is the time to beat, in seconds,
-    with whatever slack for noise the caller grants. Measuring stops as soon as the fastest of two
-    samples is above it, after one sample if that is far above, and after the warm-up alone (which
-    is then the only sample) if even a cold start, of 5 ms at most, does not explain it.
+    A candidate that cannot win is dropped earlier. `stop_above` is the time to beat, in seconds,
+    including the caller's allowance for noise. Measuring stops once the fastest of two samples is
+    above it, after one sample if that is far above, and after the warm-up alone (then the only
+    sample) if even a cold start, of 5 ms at most, does not explain it.
 
-    With `before_sample`, to flush caches for instance, each sample is a single call after it.
+    With `before_sample`, for instance to flush caches, each sample is a single call after it.
     """
     began = clock()
     cold = _sample(fn, 1, 0.0, clock)
@@ -162,11 +162,11 @@ def wait_for_threads(
     busy: Clock = time.process_time,
     sleep: Callable[[float], object] = time.sleep,
 ) -> bool:
-    """Wait until no thread of this process computes, for at most `seconds`; whether that came.
+    """Wait at most `seconds` until no thread of this process computes; returns whether none does.
 
-    The threads of other libraries, such as numpy's BLAS, stay awake for a while after a call. They
-    keep processors that a kernel's threads wait for: calls then take a thousand times as long. Five
-    ticks of the system's account of them (4 ms each) tell.
+    Threads of other libraries, such as numpy's BLAS, spin for a while after a call. They occupy
+    processors that a kernel's threads need, and calls then take a thousand times as long. Idle
+    means five ticks (4 ms each) of the system's accounting without progress.
     """
     end = clock() + seconds
     while clock() < end:
@@ -178,13 +178,13 @@ def wait_for_threads(
 
 
 def turn_seconds(seconds: float, min_sample_seconds: float) -> float:
-    """About how long a turn of `time_interleaved` takes whose calls take `seconds`."""
+    """The approximate time of a turn of `time_interleaved` whose calls take `seconds`."""
     warm = seconds if seconds < _FAR * min_sample_seconds else 0.0
     return warm + max(seconds, min_sample_seconds)
 
 
 def format_seconds(seconds: float) -> str:
-    """Seconds for people, with three digits: `8.86 ms`."""
+    """Seconds as text with three digits and a unit: `8.86 ms`."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"
@@ -192,10 +192,10 @@ def format_seconds(seconds: float) -> str:
 
 
 def _sample(fn: Callable[[], object], repeats: int, most: float, clock: Clock) -> float:
-    """Seconds per call, over `repeats` calls or those that were made when `most` seconds are over.
+    """Seconds per call, over `repeats` calls or those made within `most` seconds.
 
-    Between looks at the clock are an eighth of the calls at most, fewer at the start: neither
-    calls that are slow from the first nor those that become slow on the way are many.
+    The clock is read after an eighth of the calls at most, and more often at the start, so that few
+    slow calls run before the sample ends early.
     """
     many = repeats // _LOOKS + 1
     began = clock()
@@ -212,7 +212,7 @@ def _sample(fn: Callable[[], object], repeats: int, most: float, clock: Clock) -
 def _calibrate(
     fn: Callable[[], object], cold: float, min_sample_seconds: float, clock: Clock
 ) -> tuple[int, list[float]]:
-    """Calls per sample, and the samples that finding out has already given."""
+    """Calls per sample, and the samples that calibration has produced."""
     if cold >= 2 * min_sample_seconds:
         return 1, []
     repeats = 1

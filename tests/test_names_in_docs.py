@@ -63,8 +63,9 @@ def wrong_names(text: str) -> list[str]:
 def docstrings(path: Path) -> Iterator[str]:
     """The docstrings of a file, and the strings below attributes."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        match node:
-            case ast.Expr(value=ast.Constant(value=str(text))):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            text = node.value.value
+            if isinstance(text, str):
                 yield text
 
 
