@@ -84,10 +84,10 @@ _EXPR_OPERATORS = {op: symbol for symbol in OPERATORS for op in [Op(symbol)]}
 
 
 class Sampled(int):
-    """An integer that was sampled, or computed from sampled ones; it knows where it came from.
+    """An integer that was sampled, or computed from sampled ones, with its source.
 
-    A step that takes it is recorded with the reference instead of the number, so that the trace
-    can be replayed with other decisions.
+    A step that takes it is recorded with the reference instead of the number, so that the trace can
+    be replayed with other decisions.
     """
 
     source: Ref | Derived
@@ -113,8 +113,8 @@ class Sampled(int):
 class SampledLoop(Var):
     """A handle of the loop that a sampling step chose; `loop` is its variable in the program.
 
-    A step that takes it is recorded with the reference to that step, not with the one by which the
-    loop was known before, so that the trace can be replayed with other decisions.
+    A step that takes it is recorded with the reference to that step instead of the loop's earlier
+    reference, so that the trace can be replayed with other decisions.
     """
 
     __slots__ = ("loop", "source")
@@ -138,7 +138,7 @@ _tracing: ContextVar[bool] = ContextVar("tilewright_tracing", default=False)
 
 @contextmanager
 def all_traced() -> Iterator[None]:
-    """Raise `ScheduleError` where a sampled integer is taken for its value while this lasts."""
+    """Raise `ScheduleError` in this context if a sampled integer is converted to a plain one."""
     token = _tracing.set(True)
     try:
         yield
@@ -167,7 +167,7 @@ for _symbol, _name in [("+", "add"), ("-", "sub"), ("*", "mul"), ("//", "floordi
 
 
 def evaluate(derived: Derived, value: Callable[[Ref], Operand]) -> Any:
-    """The integer or expression that `derived` stands for, given the values of references."""
+    """The integer or expression of `derived`, given the values of references."""
     args = [
         a if type(a) is int else value(a) if type(a) is Ref else evaluate(a, value)
         for a in derived.args
@@ -181,7 +181,7 @@ def evaluate(derived: Derived, value: Callable[[Ref], Operand]) -> Any:
 
 
 def expr_parts(e: Expr) -> tuple[str, Expr, Expr] | None:
-    """Symbol and operands of an expression that a `Derived` can write down."""
+    """Symbol and operands of an expression that a `Derived` can represent."""
     if type(e) is not Binary or e.op not in _EXPR_OPERATORS:
         return None
     return _EXPR_OPERATORS[e.op], e.a, e.b
@@ -242,7 +242,7 @@ def _is_union(hint: Any) -> bool:
 
 
 def checker(hint: Any) -> Check:
-    """Whether an argument is of the type `hint`. Raises `ScheduleError` for an unknown type."""
+    """A check whether an argument has the type `hint`. Raises `ScheduleError` for an unknown type."""
     if hint in _SIMPLE:
         return _SIMPLE[hint]
     if _is_callable(hint):
@@ -303,9 +303,9 @@ def to_json(v: Argument) -> Any:
 
 
 def from_json(data: Any, outputs: str, depth: int = 0) -> Argument:
-    """The argument that JSON data writes down; `outputs` are the kinds of the outputs so far.
+    """Returns the argument in JSON data; `outputs` are the kinds of the outputs so far.
 
-    Raises `ScheduleError` for anything else, and for sizes that make no sense.
+    Raises `ScheduleError` for anything else, and for senseless sizes.
     """
     if depth > MAX_DEPTH:
         raise ScheduleError("an argument is nested more than {0} deep", MAX_DEPTH)
@@ -340,7 +340,7 @@ def from_json(data: Any, outputs: str, depth: int = 0) -> Argument:
 
 
 def parse_ref(name: str, outputs: str) -> Ref:
-    """The reference called `name`. Raises `ScheduleError` where no such output exists yet."""
+    """The reference called `name`. Raises `ScheduleError` if no such output exists yet."""
     number = name[1:]
     if (
         number.isascii()

@@ -57,12 +57,12 @@ _AT_ONCE = {
 
 
 def require_available(fn: Func, label: Label, settled: Collection[Buffer] = ()) -> None:
-    """Require that each element that a block reads has its value when the block runs.
+    """Require that each element that a block reads is written before the block runs.
 
-    Producers in loops of their own, before the block, are done by then; where they leave elements
-    out, having been moved before, the block must not read these. Of producers that share loops with
-    the block, one must write all that is read in the same iteration of the shared loops. Of the
-    buffers `settled` this is known.
+    Producers in separate loops before the block are complete by then; elements that they omit,
+    because they were moved, must not be read. Of producers that share loops with the block, one
+    must write everything that is read in the same iteration of the shared loops. Buffers in
+    `settled` are known to be complete.
     """
     path = path_to(fn, label)
     block = last_block(path)
@@ -99,9 +99,9 @@ def require_available(fn: Func, label: Label, settled: Collection[Buffer] = ()) 
 
 
 def _complete(fn: Func, writers: Sequence[Sequence[Stmt]]) -> bool:
-    """Whether the blocks at the ends of these paths store at all points of their domains.
+    """Whether the blocks at the ends of these paths together store at all points of their domain.
 
-    Blocks of one domain, such as those of a loop that was cut in two, do it together.
+    Blocks of one domain arise from a loop that was cut in two, for instance.
     """
     domains: dict[object, list[tuple[Block, list[Iter]]]] = {}
     for path in writers:
@@ -113,7 +113,7 @@ def _complete(fn: Func, writers: Sequence[Sequence[Stmt]]) -> bool:
 
 
 def is_rolling(block: Block, buffer: Buffer) -> bool:
-    """Whether `block` overwrites elements of `buffer` as it goes on, so that few of them stay."""
+    """Whether `block` overwrites elements of `buffer` on its way, so that only few remain."""
     opaque = {i.var for i in block.iters if i.kind is IterKind.OPAQUE}
     return bool(opaque) and any(
         type(r.min) is not Var and not opaque.isdisjoint(free_vars(r.min))
@@ -124,10 +124,10 @@ def is_rolling(block: Block, buffer: Buffer) -> bool:
 
 
 def _in_window(path: Sequence[Stmt], buffer: Buffer, other: Sequence[Stmt]) -> bool:
-    """Whether what a block reads of a circular buffer is what its writer at `other` has there.
+    """Whether a block reads from a circular buffer only what its writer at `other` has there.
 
-    Both index the buffer modulo its size: in an iteration of the loops around both, the writer
-    passes over no more than that, and the reader not beyond it.
+    Both index the buffer modulo its size. In an iteration of their common loops, the writer covers
+    at most that many elements, and the reader stays within them.
     """
     reader, writer = last_block(path), last_block(other)
     shared = _shared(other, path)
@@ -182,9 +182,9 @@ def require_readers_served(fn: Func, label: Label) -> None:
 
 
 def require_still_concurrent(fn: Func, places: Iterable[Label | Var]) -> None:
-    """Require that the concurrent loops around (or at) `places` may still run as they do.
+    """Require that the concurrent loops around (or at) `places` still have no dependences.
 
-    Places that are not in the program any more are passed over.
+    Places that are no longer in the program are skipped.
     """
     checked: set[Var] = set()
     for place in places:
@@ -197,12 +197,12 @@ def require_still_concurrent(fn: Func, places: Iterable[Label | Var]) -> None:
 
 
 def concurrent_loops(path: Sequence[Stmt]) -> list[Var]:
-    """The loops of `path` whose iterations run at once."""
+    """The loops of `path` whose iterations run concurrently."""
     return [s.var for s in path if type(s) is For and s.kind in _AT_ONCE]
 
 
 def require_left_behind(fn: Func, label: Label, loops: Iterable[Var]) -> None:
-    """`require_still_concurrent` for those of `loops` that a block was in and is not in now."""
+    """`require_still_concurrent` for those of `loops` that a block has left."""
     around = {s.var for s in path_to(fn, label) if type(s) is For}
     require_still_concurrent(fn, [v for v in loops if v not in around])
 
@@ -250,9 +250,9 @@ def _require_one_covers(
 
 
 def _served(path: Sequence[Stmt], buffer: Buffer, writers: Sequence[Sequence[Stmt]]) -> Finding:
-    """Whether one of `writers` is known, exactly, to write all that the block of `path` reads.
+    """Whether one of `writers` is shown to write everything that the block of `path` reads.
 
-    In one iteration of the loops that both are in, if any. An example is one for the last of them.
+    In one iteration of their common loops, if any. An example is for the last of them.
     """
     reader = last_block(path)
     found = Finding(False)

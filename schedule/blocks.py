@@ -56,7 +56,7 @@ def writers_of(fn: Func, buffer: Buffer) -> list[Block]:
 
 
 def readers_of(fn: Func, buffers: set[Buffer], but: Label | None = None) -> list[Block]:
-    """The blocks that load from one of `buffers`, in program order, the block `but` left out."""
+    """The blocks that load from one of `buffers`, in program order, except the block `but`."""
     return [
         b
         for b in blocks_in(fn.body)
@@ -69,9 +69,10 @@ def has_reduction(block: Block) -> bool:
 
 
 def require_unit(fn: Func, block: Block) -> None:
-    """Require that `block` is a whole computation: spatial, or a reduction with its init.
+    """Require that `block` is a complete computation: spatial, or a reduction with its init.
 
-    It must be the only writer of its outputs, and read none of them but for the reduction's update.
+    It must be the only writer of its outputs, and read none of them except in the reduction's
+    update.
     """
     for b in sorted(region_buffers(block.writes), key=lambda b: b.name):
         others = [w.label.name for w in writers_of(fn, b) if w.label is not block.label]
@@ -109,7 +110,7 @@ def require_unit(fn: Func, block: Block) -> None:
 
 
 def require_not_inplace(fn: Func, buffer: Buffer, at: Label) -> None:
-    """The contents of a buffer at entry are no part of the computation."""
+    """Require that the computation does not depend on the contents of a buffer at entry."""
     require(
         buffer not in fn.inplace,
         "{0} is updated in place; its first contents are part of the computation",
@@ -144,10 +145,10 @@ def require_whole_domain(block: Block, variables: Sequence[Var], buffer: Buffer)
 
 
 def with_regions(block: Block) -> Block:
-    """`block` with its declared regions read off its body and then its init, one for each access.
+    """`block` with its declared regions taken from its body and then its init, one for each access.
 
-    That is a point, or where the body has loops of its own, what they sweep. An index that is read
-    from a buffer, or bound in the body, may be anything in the dimension.
+    A region is a point, or what the loops of the body sweep. An index that is read from a buffer,
+    or bound in the body, covers the whole dimension.
     """
     reads: dict[object, Region] = {}
     writes: dict[object, Region] = {}
@@ -234,15 +235,15 @@ def feeding(block: Block, kind: IterKind | None = None) -> set[Var]:
 
 
 def domain_conditions(value: Expr, extent: Dim, s: Simplifier) -> list[Expr]:
-    """What must be checked for 0 <= `value` < `extent` beyond what is known to `s`."""
+    """The conditions for 0 <= `value` < `extent` that `s` does not already imply."""
     both = (binary(Op.GE, value, const(0)), binary(Op.LT, value, as_expr(extent)))
     return [c for c in both if truth(s, c) is not True]
 
 
 def bound_regions(block: Block, regions: Iterable[Region], buffer: Buffer) -> list[Region]:
-    """Those of `regions` on `buffer`, in terms of the loops around `block`.
+    """The `regions` on `buffer`, in terms of the loops around `block`.
 
-    An index that depends on data is in no such terms, and may be anything in its dimension.
+    An index that depends on data covers its whole dimension.
     """
     values = {i.var: i.value for i in block.iters}
     return [
@@ -272,9 +273,9 @@ def covering(regions: Sequence[Region], inner: Mapping[Var, Dim], ranges: Ranges
 def hulls(regions: Sequence[Region], inner: Mapping[Var, Dim], ranges: Ranges) -> list[Range]:
     """The hull per dimension of `regions` on one buffer while the loops `inner` sweep.
 
-    It may reach beyond the buffer. A dimension whose hull is not known relative to the outer loops
-    is taken whole; so is one whose hull has no value in some of their iterations, where the block
-    itself does not run.
+    It may reach beyond the buffer. A dimension is taken whole if its hull is not known relative to
+    the outer loops, or has no value in some of their iterations, where the block itself does not
+    run.
     """
     shape = regions[0].buffer.shape
     result = []
@@ -389,14 +390,14 @@ def loop_name(v: Var) -> str:
 
 
 def without_block(fn: Func, label: Label) -> Func:
-    """`fn` without a block, which is not its only one, and the loops that it leaves empty."""
+    """`fn` without a block, which is not its only one, and without the loops that become empty."""
     body = _without(fn.body, label)
     assert body is not None
     return with_func_body(fn, body)
 
 
 def _without(root: Stmt, label: Label) -> Stmt | None:
-    """`root` without a block; `None` if nothing is left."""
+    """`root` without a block, or `None` if nothing remains."""
     if type(root) is Block:
         return None if root.label is label else root
     below = nested(root)
@@ -413,21 +414,21 @@ def _without(root: Stmt, label: Label) -> Stmt | None:
 
 
 def without_buffers(fn: Func, buffers: Collection[Buffer]) -> Func:
-    """`fn` without internal buffers that nothing uses any more, and without prefetches of them."""
+    """`fn` without unused internal buffers, and without prefetches of them."""
     for b in [b for b in blocks_in(fn.body) if not prefetched(b).isdisjoint(buffers)]:
         fn = without_block(fn, b.label)
     return _replace(fn, allocs=tuple([b for b in fn.allocs if b not in buffers]))
 
 
 def prefetched(block: Block) -> set[Buffer]:
-    """The buffers that a block, which does nothing else, prefetches."""
+    """The buffers that a pure prefetching block prefetches."""
     if block.reads or block.writes:
         return set()
     return {n.buffer for n in walk(block.body) if type(n) is Prefetch}
 
 
 def require_not_prefetched(fn: Func, buffers: Collection[Buffer]) -> None:
-    """Require that no block prefetches what will lie elsewhere."""
+    """Require that no block prefetches a buffer whose elements will move."""
     for b in blocks_in(fn.body):
         moved = prefetched(b).intersection(buffers)
         require(

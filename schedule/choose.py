@@ -33,7 +33,7 @@ class Choose(Protocol):
 
 
 def as_decision(given: object) -> tuple[int | None, ...]:
-    """The choices `given` for one step, as a trace has them. Raises `ScheduleError`."""
+    """The choices `given` for one step, as a trace holds them. Raises `ScheduleError`."""
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise ScheduleError("a decision is a list of choices, such as [8]; found {0!r}", given)
     try:
@@ -45,7 +45,7 @@ def as_decision(given: object) -> tuple[int | None, ...]:
 
 @dataclass
 class Decide:
-    """Takes the decisions that are given, and draws those that are open from `rng`."""
+    """Uses given decisions, and draws open ones from `rng`."""
 
     given: Sequence[int | None]
     rng: Callable[[], np.random.Generator]
@@ -89,7 +89,7 @@ class Decide:
 
     @property
     def decision(self) -> tuple[int | None, ...]:
-        """What was decided. Raises `ScheduleError` where more was given than there is to decide."""
+        """The decisions taken. Raises `ScheduleError` if more were given than needed."""
         if len(self.given) > len(self.taken):
             raise ScheduleError(
                 "{0} decisions given, the step takes {1}", len(self.given), len(self.taken)
@@ -99,7 +99,7 @@ class Decide:
 
 @dataclass
 class Declare:
-    """Leaves each decision open: it becomes a variable of the `space`."""
+    """Leaves each decision open, as a variable of the `space`."""
 
     space: Space
     declared: int = 0

@@ -20,7 +20,7 @@ from .require import current_space
 
 
 class Use(NamedTuple):
-    """What a block reads or writes of a buffer, in terms of the loops around it."""
+    """A read or write of a buffer by a block, in terms of the loops around it."""
 
     block: Block
     buffer: Buffer
@@ -29,7 +29,7 @@ class Use(NamedTuple):
 
     @property
     def verb(self) -> str:
-        """What it does to an element. A region of several says only what may be touched."""
+        """The verb for an element; a region of several only says what may be touched."""
         if all(r.extent == 1 for r in self.access.ranges):
             return "writes" if self.writes else "reads"
         return "may write" if self.writes else "may read"
@@ -37,7 +37,7 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """What is known of the uses of a buffer: they are `apart`, or two of them clash, or nothing."""
+    """The result for the uses of a buffer: they are `apart`, two conflict, or it is unknown."""
 
     apart: bool
     first: Use | None = None
@@ -45,9 +45,9 @@ class Finding:
     verdict: Verdict = dependence.UNKNOWN
 
     def example(self, visits: str | None = None) -> str | None:
-        """Two iterations that clash, as text; `None` where none is known.
+        """Two conflicting iterations as text, or `None` if none is known.
 
-        `visits` is the word for what both do, if that is not to read or write.
+        `visits` is the verb for both, if they do not read or write.
         """
         found = self.verdict.example
         if found is None or self.first is None:
@@ -80,7 +80,7 @@ def uses_of(block: Block, buffer: Buffer, body: Stmt) -> list[Use]:
 
 
 def pairs_of(uses: Sequence[Use]) -> list[tuple[Use, Use]]:
-    """All pairs, in either order, of which one writes."""
+    """All pairs, in either order, with at least one write."""
     return [(a, b) for a in uses for b in uses if a.writes or b.writes]
 
 
@@ -108,7 +108,7 @@ def conflicts(
 
 
 def served(reads: Sequence[Use], writes: Sequence[Use], shared: Sequence[For]) -> Finding:
-    """Whether all that `reads` touch in an iteration of `shared` is written by `writes` in it."""
+    """Whether `writes` write everything that `reads` touch in the same iteration of `shared`."""
     if current_space() is not None:
         return Finding(False)
     written = [w.access for w in writes]

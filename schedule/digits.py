@@ -34,9 +34,9 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Bijection:
-    """A map that is one to one between two boxes.
+    """A bijection between two boxes.
 
-    `extents` are those of the outputs, `sources` the inputs that each output is made of.
+    `extents` are those of the outputs, `sources` the inputs of each output.
     """
 
     extents: tuple[int, ...]
@@ -64,9 +64,9 @@ class _Cut(Exception):
 
 
 def bijection(mapping: IndexMap, extents: Mapping[Var, int]) -> Bijection:
-    """`mapping` on the box of `extents`, which are positive.
+    """Returns `mapping` on the box of `extents`, which are positive, as a `Bijection`.
 
-    Raises `ScheduleError` where it is not one to one onto a box, or not shown to be.
+    Raises `ScheduleError` if it is not one to one onto a box, or not shown to be.
     """
     digits, outputs = _taken_apart(mapping, extents)
     sizes = [_size(e, terms) for e, terms in zip(mapping.outputs, outputs, strict=True)]
@@ -93,7 +93,7 @@ def _digit_text(digit: Digit, extent: int) -> str:
 def _taken_apart(
     mapping: IndexMap, extents: Mapping[Var, int]
 ) -> tuple[dict[Var, list[Digit]], list[list[Term]]]:
-    """Digits of the inputs, cut until each output is a sum of them; smaller scales first."""
+    """Digits of the inputs, split until each output is a sum of them; smaller scales first."""
     cuts: dict[Var, set[int]] = {v: set() for v in mapping.inputs}
     while True:
         digits = {v: _digits(v, extents[v], cuts[v]) for v in mapping.inputs}

@@ -21,9 +21,9 @@ from .require import certain, current_space
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """`scale` times `atom`, which takes values from 0 to `span`, or any where that is `None`.
+    """`scale` times `atom`, with values from 0 to `span`, or any if that is `None`.
 
-    Without an atom it is a slack of that span: what accesses differ by.
+    Without an atom it is a slack of that span: the difference between accesses.
     """
 
     atom: Expr | None
@@ -76,7 +76,7 @@ class _Ends:
 
 
 def gapless(r: Range, inner: Mapping[Var, Dim], ranges: Ranges) -> Range | None:
-    """All that `r` passes over while the loops `inner` sweep, if that leaves no gaps."""
+    """The range that `r` covers while the loops `inner` sweep, if it has no gaps."""
     terms, rest = _terms(r.min, _Ends(ranges))
     moving = [t for t in terms if t.atom is not None and not free_vars(t.atom).isdisjoint(inner)]
     low: Expr = as_expr(rest)
@@ -138,7 +138,7 @@ def _common(accesses: Sequence[Access], d: int, ends: _Ends) -> list[Term] | Non
 
 
 def _reach(terms: Mapping[object, Swept], guards: Sequence[Expr], ends: _Ends) -> Dim:
-    """What `terms` add up to at most, where a guard may keep some of them together."""
+    """The largest sum of `terms`, which a guard may limit."""
     free = sum((t.scale * t.span for t in terms.values()), start=0)
     variables = {v for t in terms.values() for v in free_vars(t.atom)}
     for guard in guards if len(terms) > 1 else ():
@@ -203,7 +203,7 @@ def _is_size(e: Expr) -> bool:
 
 
 def _determine(sums: Iterable[list[Term]], wanted: set[Var], ends: _Ends) -> bool:
-    """Whether the values of `sums`, no more of which are made than are needed, tell `wanted`."""
+    """Whether the values of `sums` determine `wanted`; no more sums are built than needed."""
     missing = set(wanted)
     quotients: dict[object, tuple[Expr, list[tuple[Dim, Dim | None]]]] = {}
     if not missing:
@@ -229,7 +229,7 @@ def _determine(sums: Iterable[list[Term]], wanted: set[Var], ends: _Ends) -> boo
 def _mixed_radix(terms: list[Term], wanted: set[Var]) -> list[Expr]:
     """The atoms that the sum of `terms` determines; those free of `wanted` are known anyway.
 
-    What counts down tells as much as what counts up.
+    Descending terms determine as much as ascending ones.
     """
     moving = [
         replace(t, scale=0 - t.scale) if certain(t.scale < 0) else t

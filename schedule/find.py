@@ -29,7 +29,7 @@ def find_path(root: Stmt, wanted: Var | Label) -> tuple[Stmt, ...] | None:
 
 
 def path_to(fn: Func, wanted: Var | Label) -> tuple[Stmt, ...]:
-    """`find_path` in a function. Raises `ScheduleError` where the handle is dead or foreign."""
+    """`find_path` in a function. Raises `ScheduleError` if the handle is expired or foreign."""
     path = find_path(fn.body, wanted)
     if path is None:
         what = "loop" if type(wanted) is Var else "block"
@@ -60,17 +60,17 @@ def last_block(path: Sequence[Stmt]) -> Block:
 
 
 def find_loop(fn: Func, loop: Var) -> For:
-    """The loop over `loop`. Raises `ScheduleError` where there is none."""
+    """The loop over `loop`. Raises `ScheduleError` if there is none."""
     return last_loop(path_to(fn, loop))
 
 
 def find_block(fn: Func, label: Label) -> Block:
-    """The block with `label`. Raises `ScheduleError` where there is none."""
+    """The block with `label`. Raises `ScheduleError` if there is none."""
     return last_block(path_to(fn, label))
 
 
 def loops_above(fn: Func, label: Label | Var) -> tuple[For, ...]:
-    """The loops around a block or loop, outermost first, the loop itself not included."""
+    """The loops around a block or loop, outermost first, without the loop itself."""
     return tuple(s for s in path_to(fn, label)[:-1] if isinstance(s, For))
 
 
@@ -115,7 +115,7 @@ def with_children(stmt: Stmt, children: tuple[Stmt, ...]) -> Stmt:
 
 
 def rebuild(fn: Func, path: tuple[Stmt, ...], new: Stmt) -> Func:
-    """`fn` with the last statement of `path` (as `path_to` gives it) replaced by `new`."""
+    """`fn` with the last statement of `path` (from `path_to`) replaced by `new`."""
     child = path[-1]
     for parent in reversed(path[:-1]):
         if type(parent) is For:

@@ -43,7 +43,7 @@ class IndexMap:
     def of(function: Callable[..., Any]) -> IndexMap:
         """The map that a Python function of index variables computes.
 
-        Raises `ScheduleError` where it takes a variable number of arguments, or gives no indices.
+        Raises `ScheduleError` if it takes a variable number of arguments or returns no indices.
         """
         parameters = inspect.signature(function).parameters.values()
         if any(p.kind not in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters):
@@ -84,9 +84,10 @@ class IndexMap:
 
 
 def with_captured(function: Callable[..., Any], f: Callable[[Any], Any]) -> Callable[..., Any]:
-    """`function` with `f` applied to what it captures: variables around it and globals.
+    """`function` with `f` applied to the values that it captures: enclosing variables and globals.
 
-    What is in tuples and lists counts. Other callables than plain functions come back as they are.
+    This includes values in tuples and lists. Callables other than plain functions are returned as
+    they are.
     """
     if not isinstance(function, types.FunctionType):
         return function
@@ -111,9 +112,9 @@ def _mapped_cell(cell: types.CellType, f: Callable[[Any], Any]) -> types.CellTyp
 
 
 def parse_index_map(text: str, sizes: Mapping[str, Dim] | None = None) -> IndexMap:
-    """The map that `text` writes down; `sizes` are the names it may use beside its parameters.
+    """The map in `text`; `sizes` are further names that it may use.
 
-    Raises `ScheduleError` where the text is anything but a lambda over index arithmetic.
+    Raises `ScheduleError` if the text is anything but a lambda over index arithmetic.
     """
     parameters, body = _lambda(text)
     inputs = tuple(Var(p) for p in parameters)

@@ -15,9 +15,9 @@ WINDOW = 3
 
 
 class Transform(NamedTuple):
-    """A matrix, and groups of its columns that several rows have in common up to a factor.
+    """A matrix, and groups of columns that several rows share up to a factor.
 
-    What a group gives is written alike in all these rows, so that it is computed once.
+    The sum of a group is written alike in all these rows, so that it is computed once.
     """
 
     rows: tuple[tuple[float, ...], ...]
@@ -73,9 +73,9 @@ ALGORITHMS: Mapping[int, Algorithm] = {
 
 
 def product_row(transform: Transform, row: Expr, element: Callable[[int], Expr]) -> Expr:
-    """The element `row` of a transform times the vector of `element(0)`, `element(1)`, ..
+    """Element `row` of a transform times the vector of `element(0)`, `element(1)`, ..
 
-    There is a sum for each row, of which the value of `row` chooses.
+    There is one sum per row; the value of `row` selects it.
     """
     *others, chosen = [_sum(r, transform.groups, element) for r in transform.rows]
     for n, value in reversed(list(enumerate(others))):

@@ -24,10 +24,10 @@ from .require import certain, require
 def require_interleaving(
     above: Sequence[For], chain: Sequence[For], parts: Sequence[Stmt], what: str
 ) -> None:
-    """Require that `parts` do the same in one nest of loops `chain` as in a nest for each of them.
+    """Require that `parts` mean the same in one nest of loops `chain` and in a separate nest each.
 
-    `chain` are perfectly nested loops, `parts` are what is in them, in order, and `above` the loops
-    around them.
+    `chain` are perfectly nested loops, `parts` the statements in them, in order, and `above` the
+    loops around them.
     """
     ranges = loop_ranges((*above, *chain))
     uses = [_uses(part) for part in parts]
@@ -75,9 +75,9 @@ def _ordered(a: Access, b: Access, chain: Sequence[For], ranges: Ranges) -> bool
 
 
 def _apart(a: Access, b: Access, loops: Sequence[For], level: int, ranges: Ranges) -> bool:
-    """Whether `a` and `b` touch different elements where the loop at `level` is ahead in `a`.
+    """Whether `a` and `b` touch different elements if the loop at `level` is ahead in `a`.
 
-    Loops outside of it are at the same iteration for both, those inside at any.
+    Outer loops are at the same iteration for both, inner loops at any.
     """
     ahead = loops[level]
     by = Var(f"{ahead.var.name}_ahead")

@@ -22,10 +22,10 @@ from .require import current_space, require_some
 
 
 def placed(block: Block, needed: Mapping[Var, Range], outer: Ranges, old: Ranges) -> Stmt:
-    """`block` in new loops over `needed`, its other iteration variables over their domains.
+    """`block` in new loops over `needed`, and over the domains of its other iteration variables.
 
     `outer` are the ranges of the loops that will be around it, `old` of those around it so far.
-    Raises `ScheduleError` where its predicate says more than iteration variables can.
+    Raises `ScheduleError` if its predicate cannot be expressed by iteration variables.
     """
     extents = [needed[i.var].extent if i.var in needed else i.extent for i in block.iters]
     loops = [(Var(f"ax{n}"), extent) for n, extent in enumerate(extents)]
@@ -44,7 +44,7 @@ def placed(block: Block, needed: Mapping[Var, Range], outer: Ranges, old: Ranges
 
 
 def _kept_conditions(block: Block, moved: Sequence[Iter], old: Ranges) -> list[Expr]:
-    """What the predicate of `block` says beyond the extents of its iterations, moved along.
+    """The conditions of `block`'s predicate beyond the extents of its iterations, moved along.
 
     `moved` are the iterations with their new values.
     """

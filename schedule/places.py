@@ -49,7 +49,7 @@ SPREAD = 4096
 
 
 def place_of(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
-    """Where a block accesses a buffer, if that is one place."""
+    """The indices at which a block accesses a buffer, if they are the same everywhere."""
     accesses = [
         n
         for root in (block.body, block.init)
@@ -134,7 +134,7 @@ def require_inside(buffer: Buffer, indices: Sequence[Expr], ranges: Ranges, at: 
 
 
 def always_read(block: Block, buffer: Buffer) -> bool:
-    """Whether each visit of a block reads an element of `buffer`, whatever the data are."""
+    """Whether each visit of a block reads an element of `buffer`, independent of data."""
 
     def visit(n: Any) -> bool:
         if type(n) is Load and n.buffer is buffer and n.mask is None:
@@ -158,7 +158,7 @@ def always_read(block: Block, buffer: Buffer) -> bool:
 def require_apart(
     iters: Sequence[Iter], places: Sequence[Expr], message: str, buffer: Buffer, at: Label
 ) -> None:
-    """Require that different values of `iters` give different `places`."""
+    """Require that different values of `iters` have different `places`."""
     loops = [For(i.var, i.extent, Seq(())) for i in iters]
     access = Access(tuple(Range(e, 1) for e in places), {})
     require(
@@ -171,7 +171,7 @@ def require_apart(
 
 
 def extent_of(e: Expr, ranges: Ranges, at: Label) -> Dim:
-    """How many values from zero on hold all of an index."""
+    """The smallest extent that contains all values of an index."""
     low, high = bound(e, ranges)
     known = low is not None and high is not None and low >= 0
     require(known, "the new index {0} has no known range from zero on", e, at=at)
@@ -218,7 +218,7 @@ def copy_nest(
 
 
 def redirected(fn: Func, block: Block, old: Buffer, new: Buffer, places: tuple[Expr, ...]) -> Func:
-    """`fn` in which `block` accesses `new` at `places` where it accessed `old`."""
+    """`fn` with `block` accessing `new` at `places` instead of `old`."""
 
     def visit(n: Any) -> Any:
         if type(n) is Load and n.buffer is old:

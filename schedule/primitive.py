@@ -115,7 +115,7 @@ class Primitive:
         return checks
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Arguments by name. Raises `ScheduleError` where they do not fit the signature."""
+        """Arguments by name. Raises `ScheduleError` if they do not fit the signature."""
         if self.variadic is not None:
             bound = {self.variadic: args}
         else:
@@ -134,7 +134,7 @@ class Primitive:
         return bound
 
     def check_names(self, bound: dict[str, Any]) -> None:
-        """Raise `ScheduleError` where a parameter is missing or unknown."""
+        """Raise `ScheduleError` if a parameter is missing or unknown."""
         missing = self.required.difference(bound)
         if missing or not bound.keys() <= set(self.names):
             raise ScheduleError(
@@ -142,7 +142,7 @@ class Primitive:
             )
 
     def check_types(self, bound: dict[str, Any]) -> None:
-        """Raise `ScheduleError` where an argument, as a trace holds it, is of a wrong type."""
+        """Raise `ScheduleError` if an argument, as a trace holds it, has the wrong type."""
         checks = self.checks
         for name, value in bound.items():
             if not checks[name](value):
@@ -169,7 +169,7 @@ class Primitive:
         return after, result
 
     def _usage(self, wanted: str, value: Any) -> str:
-        """What to write, where `value` was written for something else."""
+        """The hint for a value of the wrong kind."""
         if isinstance(value, str) and ("loop" in wanted or "block" in wanted):
             return "get_block gives a block by its name, get_loops the loops around it"
         return f"{self.name} takes {self.signature()}"
@@ -205,7 +205,7 @@ _MODULES = re.compile(r"\b(?:\w+\.)+(?=\w)")
 
 
 def reserve(names: Iterable[str]) -> None:
-    """Let no primitive be registered under `names`: they mean something else on a schedule."""
+    """Forbid primitives with these `names`, which mean something else on a schedule."""
     _taken.update(names)
 
 
@@ -222,17 +222,16 @@ def primitive(
 def primitive(
     function: Callable[..., tuple[Func, Any]] | None = None, *, inexact: ErrorFactor | None = None
 ) -> Any:
-    """Register `function` under its name: schedules have it as a method from now on.
+    """Register `function` under its name, as a method of schedules.
 
-    `@primitive(inexact=8.0)` registers one whose result equals the program's over the reals alone:
+    `@primitive(inexact=8.0)` registers one whose result equals the program's over the reals only:
     its errors may be 8 times those that the order of sums explains. A function of the step's
-    arguments may return that factor. Schedules with such a step are searched and built only where
-    the user gives a `tolerance`.
+    arguments may return that factor. Schedules with such a step are searched and built only if the
+    user gives a `tolerance`.
 
-    A function that is defined again, as in a cell of a notebook that is run twice, takes the place
-    of its former self. Raises `ScheduleError` where the name is taken otherwise, where a parameter
-    is of a type that no trace can hold, where the result is not `tuple[Func, ...]`, and for a
-    factor that is not more than 1.
+    Defining a function again, as by running a notebook cell twice, replaces the earlier one. Raises
+    `ScheduleError` if the name is taken otherwise, if a parameter has no type or one that no trace
+    can hold, if the result is not `tuple[Func, ...]`, and for a factor of 1 or less.
     """
     if function is None:
         return partial(_register, inexact=inexact)
@@ -295,7 +294,7 @@ def _same_place(former: Primitive, function: Callable[..., Any]) -> bool:
 
 
 def _check_outsider(registered: Primitive) -> None:
-    """Read the types now, where the author is there to see what is wrong with them."""
+    """Read the types at registration, so that the author sees errors in them."""
     _ = registered.checks
     result = registered.types.get("return")
     if get_origin(result) is not tuple or len(get_args(result)) != 2 or get_args(result)[0] != Func:
@@ -307,9 +306,9 @@ def _check_outsider(registered: Primitive) -> None:
 
 
 def find_primitive(name: str, home: str | None = None) -> Primitive:
-    """The primitive of that name. Raises `ScheduleError` where there is none.
+    """The primitive of that name. Raises `ScheduleError` if there is none.
 
-    `home` is the module that it came from, where that is known.
+    `home` is the module that registered it, if known.
     """
     found = PRIMITIVES.get(name)
     if found is not None:
@@ -332,7 +331,7 @@ def find_primitive(name: str, home: str | None = None) -> Primitive:
 
 
 def misspelt(name: str) -> str:
-    """What to do about the name of a primitive that there is not."""
+    """The hint for the name of an unknown primitive."""
     return similar(name, PRIMITIVES) or (
         "one of another package is there once the module that registers it is imported"
     )

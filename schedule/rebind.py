@@ -17,7 +17,7 @@ MAX_SIZE = 1000
 def rebound(
     stmt: Stmt, values: Mapping[Var, Expr], guard: Expr | None, ranges: dict[Var, tuple[Dim, Dim]]
 ) -> Stmt:
-    """`stmt` with loop variables replaced in what blocks are bound to, and a condition added.
+    """`stmt` with loop variables replaced in the bindings of blocks, and a condition added.
 
     `ranges` are those of the loops around `stmt`.
     """
@@ -73,7 +73,7 @@ def _condition(e: Expr, values: Mapping[Var, Expr], s: Simplifier) -> Expr | Non
 
 
 def rebound_value(e: Expr, values: Mapping[Var, Expr], s: Simplifier) -> Expr:
-    """`e` with variables replaced; what quotients and remainders are in it is simplified."""
+    """`e` with variables replaced, and new quotients and remainders simplified."""
     new = values.get(e, e) if type(e) is Var else substitute(e, values)
     if new is not e and _has_quotient(new):
         if size(new) > MAX_SIZE:

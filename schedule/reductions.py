@@ -35,7 +35,7 @@ class Update(NamedTuple):
 
 
 class Updates(NamedTuple):
-    """What a block updates. The values may use `bindings`, which come before all updates."""
+    """The updates of a block. Their values may use `bindings`, which come before all updates."""
 
     bindings: tuple[tuple[Var, Expr], ...]
     updates: tuple[Update, ...]

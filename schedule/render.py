@@ -25,10 +25,10 @@ def explain(
     steps: tuple[Step, ...],
     outputs: tuple[Any, ...],
 ) -> None:
-    """Give `error` what its rendering needs; nothing is formatted before it is read.
+    """Attach to `error` what its rendering needs; nothing is formatted before it is read.
 
-    `at` is the position of the program that the step was asked of, `outputs` are what the `steps`
-    before it gave.
+    `at` is the position of the program to which the step was applied, `outputs` are the results of
+    the earlier `steps`.
     """
     error.about = partial(_about, error.data, step, history, at, steps, outputs)
     error.detail = _details
@@ -73,7 +73,7 @@ def _details(error: ScheduleError) -> str:
 
 
 def _names(step: Step, outputs: Sequence[Any]) -> dict[str, str]:
-    """What the references of a step stand for: the names of loops and blocks, and integers."""
+    """The names of loops and blocks, and the integers, that references of a step stand for."""
     refs = dict.fromkeys(ref for _, value in step.arguments for ref in _references(value))
     known = [ref for ref in refs if ref.index < len(outputs)]
     return {repr(r): str(getattr(outputs[r.index], "name", outputs[r.index])) for r in known}
@@ -94,7 +94,7 @@ def _references(value: Argument) -> Iterator[Ref]:
 
 
 def _end_of(handle: Var | Label, programs: tuple[Func, ...], steps: tuple[Step, ...]) -> str:
-    """Which step made a handle, which one it did not survive, and what that one made of it."""
+    """The step that created a handle, the step that consumed it, and the replacements."""
     what = f"{'loop' if type(handle) is Var else 'block'} {handle.name}"
     there = _programs_with(handle, programs)
     if not there:
@@ -109,7 +109,7 @@ def _end_of(handle: Var | Label, programs: tuple[Func, ...], steps: tuple[Step, 
 
 
 def _end_of_name(name: str, programs: tuple[Func, ...], steps: tuple[Step, ...]) -> str | None:
-    """The same of the last block that was called so, if there was one."""
+    """The same for the last block of that name, if there was one."""
     for func in reversed(programs):
         for block in blocks_in(func.body):
             if block.label.name == name:
@@ -118,7 +118,7 @@ def _end_of_name(name: str, programs: tuple[Func, ...], steps: tuple[Step, ...])
 
 
 def _heirs(handle: Var | Label, programs: tuple[Func, ...]) -> list[Var | Label]:
-    """What is still there of what the step that ended `handle` made."""
+    """The remaining results of the step that consumed `handle`."""
     there = _programs_with(handle, programs)
     if not there or there[-1] == len(programs) - 1:
         return []

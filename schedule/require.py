@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Constraint:
-    """A condition on decisions that could not be decided, with the message of its refusal."""
+    """An undecided condition on decisions, with the message of its refusal."""
 
     condition: Expr
     message: str
@@ -51,7 +51,7 @@ class Space:
         return self.declare_among(name, range(low, high + 1))
 
     def declare_among(self, name: str, values: Sequence[int]) -> Var:
-        """A new decision variable that takes one of `values`, which ascend."""
+        """A new decision variable that takes one of `values`, which are ascending."""
         var = Var(name)
         self.bounds[var] = (values[0], values[-1])
         self.values[var] = values
@@ -70,11 +70,11 @@ class Space:
         return decided
 
     def copy(self) -> Space:
-        """A space that grows on its own, with the same variables."""
+        """An independent copy of the space, with the same variables."""
         return Space(dict(self.bounds), dict(self.values), list(self.constraints), list(self.facts))
 
     def mark(self) -> tuple[int, int, int]:
-        """What `rollback` takes to come back to this state."""
+        """A state to which `rollback` can return."""
         return len(self.bounds), len(self.constraints), len(self.facts)
 
     def rollback(self, mark: tuple[int, int, int]) -> None:
@@ -112,11 +112,11 @@ def require(
     example: Text | None = None,
     **data: Any,
 ) -> None:
-    """Go on only if `condition` holds, else raise `ScheduleError` (formatted when read).
+    """Raise `ScheduleError` (formatted when read) unless `condition` holds.
 
     `at` is the loop or block that the error marks in the program, `hint` says what to do, `example`
-    shows where the condition fails. `data` is for programs that read the error: `found`,
-    `expected` and legal `alternatives`, values or functions that give them.
+    shows where the condition fails. `data` is for programs that read the error: `found`, `expected`
+    and legal `alternatives`, values or functions that return them.
     """
     if condition is True:
         return
@@ -156,7 +156,7 @@ def certain(condition: bool | Expr) -> bool:
 
 
 def imply(condition: bool | Expr) -> None:
-    """Note what follows from the constraints, where `prove` would not find it by itself."""
+    """Record a consequence of the constraints that `prove` would not find by itself."""
     space = _space.get()
     if space is not None and isinstance(condition, Expr):
         space.facts.append(condition)

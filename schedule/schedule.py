@@ -41,7 +41,7 @@ Decision = Sequence[SupportsIndex | None]
 def method(
     function: Callable[Concatenate[Func, P], tuple[Func, R]],
 ) -> Callable[Concatenate[Schedule, P], R]:
-    """The method of `Schedule` for a primitive: the same parameters, the result alone."""
+    """The method of `Schedule` for a primitive: same parameters, returns the result alone."""
     primitive = PRIMITIVES[function.__name__]
 
     def call(self: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -59,11 +59,11 @@ def method(
 class Schedule:
     """Applies primitives to a program one after the other, and records them.
 
-    Given several programs by name, it works on the first, until `work_on` names another.
+    Given several programs by name, it works on the first until `work_on` selects another.
 
     Handles are the `Var` of a loop and the `Label` of a block; a step that consumes a loop returns
-    the new ones. A step either preserves the meaning of the program or raises `ScheduleError` and
-    leaves the schedule as it was.
+    the new ones. A step either preserves the meaning of the program, or raises `ScheduleError` and
+    leaves the schedule unchanged.
 
     `seed` is for sampling. With `symbolic=True` sampled integers are variables of `space`, which
     collects the conditions on them.
@@ -87,17 +87,17 @@ class Schedule:
 
     @property
     def func(self) -> Func:
-        """The program as it is now; of several, the one that steps are applied to."""
+        """The current program; of several, the one that steps are applied to."""
         return self._history[-1][self._at]
 
     @property
     def funcs(self) -> dict[str, Func]:
-        """All programs by name, as they are now; one that was given without goes by its own."""
+        """All current programs by name; a single program has its own name."""
         return dict(zip(self._names, self._history[-1], strict=True))
 
     @property
     def original(self) -> Func:
-        """What `func` was when the schedule started."""
+        """The program at the start of the schedule."""
         return self._history[0][self._at]
 
     @property
@@ -128,10 +128,10 @@ class Schedule:
     # The primitives; each one that is registered by this package has its line.
 
     def work_on(self, function: str | int) -> None:
-        """Apply the steps that follow to the function of that name, or at that position, from 0.
+        """Apply the following steps to another function, given by name or by position from 0.
 
-        A handle is valid for the function that it is of, while that is worked on. Raises
-        `ScheduleError` where there is no such function.
+        A handle belongs to one function and is valid while that function is worked on. Raises
+        `ScheduleError` if there is no such function.
         """
         place = self._encode(function, "work_on")
         if place in self._names:
@@ -143,9 +143,9 @@ class Schedule:
         self._record(Step("work_on", step, note=self._names[place]), self.func, [])
 
     def get_block(self, block: str | int) -> Label:
-        """The block of that name in the program, or at that position in the original program.
+        """Returns the block of that name, or at that position in the original program.
 
-        Raises `ScheduleError` where there is none, or several of that name.
+        Raises `ScheduleError` if there is none, or several of that name.
         """
         place = self._encode(block, "get_block")
         if isinstance(place, str):

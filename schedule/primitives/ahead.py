@@ -118,14 +118,14 @@ def _is_own(e: Expr, buffer: Buffer) -> bool:
 
 
 def _reads(e: Any) -> bool:
-    """Whether evaluating `e` reads memory; the sides of a select may guard what lies nowhere."""
+    """Whether evaluating `e` reads memory; a select may guard an access out of bounds."""
     if type(e) is Select:
         return _reads(e.cond) or (_reads(e.then) and _reads(e.other))
     return type(e) is Load or any(_reads(c) for c in children(e) if isinstance(c, Expr))
 
 
 def _at(e: Any, buffer: Buffer, element: Expr) -> Any:
-    """`e` with `element` in the place of what it reads of `buffer`."""
+    """`e` with `element` in place of its reads of `buffer`."""
     if type(e) is Load and e.buffer is buffer:
         return element
     return e if type(e) is Buffer else rewrite_children(e, lambda n: _at(n, buffer, element))

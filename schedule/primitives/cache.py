@@ -78,7 +78,7 @@ def insert_top(fn: Func, position: int, new: Stmt) -> Func:
 
 
 def replace_top(fn: Func, label: Label, new: Stmt) -> Func:
-    """`fn` with `new` in the place of the top-level statement that contains a block."""
+    """`fn` with `new` in place of the top-level statement that contains a block."""
     stmts, position = top_statements(fn), top_position(fn, label)
     return _replace(fn, body=seq(*stmts[:position], new, *stmts[position + 1 :]))
 
@@ -101,7 +101,7 @@ def region_at(block: Block, regions: tuple[Region, ...], index: int, what: str) 
 
 
 def stored_at(fn: Func, block: Block, index: int) -> Buffer:
-    """The `index`-th buffer that a block writes, whose place in memory is the function's to say."""
+    """The `index`-th buffer that a block writes and the function may lay out."""
     buffer = region_at(block, block.writes, index, "write")
     require(
         buffer in fn.allocs,
@@ -114,7 +114,7 @@ def stored_at(fn: Func, block: Block, index: int) -> Buffer:
 
 
 def input_at(block: Block, index: int) -> Buffer:
-    """The `index`-th buffer that a block reads, what it writes itself left out."""
+    """The `index`-th buffer that a block reads and does not write."""
     written = {r.buffer for r in block.writes}
     return region_at(block, tuple(r for r in block.reads if r.buffer not in written), index, "read")
 
@@ -128,9 +128,9 @@ class Elements(NamedTuple):
 
 
 def written_elements(fn: Func, buffer: Buffer) -> Elements:
-    """The elements of `buffer` that have values: all of an input, what is stored of another one.
+    """The elements of `buffer` that have values: all of an input, else the stored ones.
 
-    What is updated in place is an input. Raises `ScheduleError` where that is not known.
+    A buffer that is updated in place is an input. Raises `ScheduleError` if that is not known.
     """
     writers = writers_of(fn, buffer)
     if not writers or buffer in fn.inplace:
@@ -265,7 +265,7 @@ def copy_block(name: str, source: Buffer, target: Buffer, elements: Elements) ->
 
 
 def redirect(fn: Func, labels: set[Label], old: Buffer, new: Buffer) -> Func:
-    """`fn` in which the blocks `labels` use `new` in the place of `old`."""
+    """`fn` with the blocks `labels` using `new` instead of `old`."""
     body = fn.body
     for b in list(blocks_in(body)):
         if b.label in labels:

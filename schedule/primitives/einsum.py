@@ -121,7 +121,7 @@ class _Padded(NamedTuple):
 
 
 def _padded_iters(block: Block, loops: Sequence[For], padding: Sequence[Dim]) -> dict[Var, _Padded]:
-    """The iteration variables whose extents are to grow. Their loops must be theirs alone."""
+    """The iteration variables whose extents grow. Their loops must be theirs alone."""
     require(
         len(padding) == len(block.iters),
         "{0} paddings for the {1} iteration variables of block {2} ({3})",
@@ -275,7 +275,7 @@ def _moves(block: Block, padded: Mapping[Var, _Padded]) -> dict[object, _Move]:
 def _grown(
     block: Block, access: Load | Store, d: int, padded: Mapping[Var, _Padded]
 ) -> _Grown | None:
-    """How a dimension is padded that an access indexes."""
+    """How the dimension of an access is padded."""
     e, size = access.indices[d], access.buffer.shape[d]
     if type(e) is Var:
         p = padded.get(e)

@@ -22,7 +22,7 @@ class Exponentials(NamedTuple):
 
 
 def exponentials(fn: Func, block: Block) -> Exponentials:
-    """What `block` sums. Raises `ScheduleError` where that is no exponentials with a maximum."""
+    """Match a sum of exponentials relative to a maximum. Raises `ScheduleError` if it is none."""
     label = block.label
     found = match_reduction(block)
     value = None if found is None else found.value
@@ -64,7 +64,7 @@ def exponentials(fn: Func, block: Block) -> Exponentials:
 
 
 def at_pieces(node: Any, whole: Buffer, pieces: Buffer, piece: Var) -> Any:
-    """`node` with the elements of `pieces` in the place of those of `whole`."""
+    """`node` with the elements of `pieces` in place of those of `whole`."""
     if type(node) is Load and node.buffer is whole:
         return load(pieces, (*node.indices, piece))
     return rewrite_children(node, lambda n: at_pieces(n, whole, pieces, piece))

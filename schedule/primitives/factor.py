@@ -155,7 +155,7 @@ def _taken(e: Expr, reduced: Collection[Var]) -> tuple[Expr | None, list[tuple[O
 def _require_only_here(
     fn: Func, block: Block, buffer: Buffer, factors: Collection[Expr], position: int
 ) -> None:
-    """Require that the result is read after the block alone, whose factors stay as they are."""
+    """Require that the result is read only after the block, and its factors do not change."""
     label = block.label
     require_not_inplace(fn, buffer, label)
     require_read_after(fn, buffer, position, label)

@@ -117,7 +117,7 @@ def cache_index(
 
 
 def _require_no_choice(block: Block) -> None:
-    """What an index is must be known: whether it is more than a variable, and within its buffer."""
+    """Require that decisions do not change whether an index is precomputed and in its buffer."""
     space = current_space()
     if space is None:
         return

@@ -105,7 +105,7 @@ def _chosen(n: Any) -> Any:
 def _require_unchanged(
     fn: Func, first: Block, regions: Iterable[Region], later: Sequence[Block]
 ) -> None:
-    """Require that what `regions` hold at `first` is still there when the blocks `later` run."""
+    """Require that the contents of `regions` at `first` are the same when `later` blocks run."""
     order = order_of(fn)
     last = max(order[b.label] for b in later)
     for buffer in sorted(region_buffers(regions), key=lambda b: b.name):

@@ -60,7 +60,7 @@ from .reduction import rfactor, sole_block
 
 
 class Kept(NamedTuple):
-    """What `block` keeps in `buffer` at `indices`: exp(x - shift), a row of it along `axis`."""
+    """Exponentials that `block` stores in `buffer`[`indices`]: exp(x - shift), rows along `axis`."""
 
     block: Block
     buffer: Buffer
@@ -110,7 +110,7 @@ def kept_exponentials(fn: Func, block: Block) -> Kept | None:
 
 
 def sums_in_pieces(fn: Func, kept: Kept, loops: Sequence[Var]) -> tuple[Func, tuple[Label, ...]]:
-    """Sum what is kept relative to the maximum of each piece; see `online_softmax`."""
+    """Sum stored exponentials relative to the maximum of each piece; see `online_softmax`."""
     blocks = [sole_block(find_loop(fn, v)) for v in loops]
     _require_kept(fn, kept, blocks)
     first = blocks[0]

@@ -39,10 +39,10 @@ class Pieces(NamedTuple):
 
 
 def in_pieces(fn: Func, found: Statistic, block: Block, loop: Var) -> tuple[Func, Pieces]:
-    """A statistic and the sum `block`, both kept for each iteration of `loop` and combined.
+    """Keep a statistic and the sum `block` for each iteration of `loop`, and combine them.
 
-    What the sum takes of the statistic is still that of the row, and the sums of the pieces are
-    added as they are: the caller rewrites both.
+    The sum still uses the statistic of the row, and partial sums are added as they are; the caller
+    rewrites both.
     """
     first = found.block
     for b in (first, block):

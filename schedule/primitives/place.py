@@ -136,7 +136,7 @@ def _require_no_vector(loops: Sequence[For], block: Label) -> None:
 def _needed(
     consumers: Sequence[Block], buffer: Buffer, target: For, outer: Sequence[For]
 ) -> list[Range]:
-    """What the consumers inside `target` read of `buffer` in one of its iterations."""
+    """The part of `buffer` that the consumers inside `target` read in one of its iterations."""
     regions = []
     inner: dict[Var, Dim] = {}
     loops = list(outer)
@@ -399,7 +399,7 @@ def _followed(
 
 
 def require_elsewhere(block: Block, target: For, at_loops: Callable[[], list[Var]]) -> None:
-    """Require that a block is not inside of the loop to move it to; `at_loops` are others."""
+    """Require that a block is not inside the loop that it is moved to; `at_loops` are others."""
     require(
         find_path(target, block.label) is None,
         "block {0} is inside loop {1} already",

@@ -226,7 +226,7 @@ def _write(
 
 
 def all_written(fn: Func, buffer: Buffer) -> bool:
-    """Whether it is known that all elements of a buffer have values once its writers are done."""
+    """Whether all elements of a buffer are known to have values once its writers are done."""
     if buffer in fn.inplace or not writers_of(fn, buffer):
         return buffer not in fn.allocs
     return is_whole(written_elements(fn, buffer), buffer)

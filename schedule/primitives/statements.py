@@ -104,7 +104,7 @@ def _block(label: Label, statement: Stmt, loops: Sequence[For]) -> Block:
 
 
 def _spatial(statement: Stmt, loops: Sequence[For]) -> set[Var]:
-    """The loops no two iterations of which have to do with the same elements of what is stored."""
+    """The loops of which different iterations touch different elements of the stored buffer."""
     around = {s.var for s in loops}
     found = set(around)
     for buffer, indices in {
@@ -124,7 +124,7 @@ def _spatial(statement: Stmt, loops: Sequence[For]) -> set[Var]:
 
 
 def _chosen(statement: Stmt) -> set[Var] | None:
-    """What tells the element that a statement combines with others, in an order that is free.
+    """The indices of the element that a statement combines with others in a free order.
 
     `None` for other statements.
     """

@@ -157,9 +157,10 @@ def _require_order(loop: For, inner: Sequence[For], around: Sequence[For]) -> No
 
 
 def _require_steady(fn: Func, block: Block, loop: For) -> None:
-    """Require that the block computes the same in all iterations in which it computes an element.
+    """Require that a block computes an element the same way in all iterations that compute it.
 
-    What it reads has its values in each iteration, from one block that gives them no others later.
+    Everything that it reads has its values in each iteration, from one block that does not change
+    them later.
     """
     inside = list(blocks_in(loop))
     rolling: set[Buffer] = set()
@@ -266,9 +267,9 @@ def _mentions(p: Poly, variables: set[Var], but: Var | None = None) -> bool:
 def _require_by_place(
     block: Block, window: _Window, loop: For, inner: Sequence[For], ranges: Ranges
 ) -> None:
-    """Require that whether an element is computed does not depend on the iteration it is in.
+    """Require that whether an element is computed does not depend on the iteration.
 
-    So conditions are on iteration variables, and no loop feeds two of them.
+    Conditions are therefore on iteration variables, and no loop feeds two of them.
     """
     s = Simplifier(ranges)
     value = s.poly(window.iter.value)
