@@ -44,9 +44,9 @@ _DEEP = "compute parts of a long expression in stages of their own"
 class Compiled:
     """A compiled kernel as data.
 
-    `object_code` is an object file that defines the functions `signature.symbols`; `parallel` says
-    that it calls OpenMP's runtime. `llvm_text` is the optimised module, `lowered` are the programs
-    it is of, or their text.
+    `object_code` is an object file that defines the functions `signature.symbols`. `parallel`: it
+    calls OpenMP's runtime. `llvm_text` is the optimised module, `lowered` the lowered programs, or
+    their text.
     """
 
     signature: Signature
@@ -78,9 +78,9 @@ def compile_func(
 ) -> Compiled:
     """Compile a scheduled function for `target`.
 
-    What it computes of a constant operand alone is another function, and the signature says so.
+    Work on a constant operand alone becomes a separate function, listed in the signature.
     `strict_fp` forbids fma contraction. `name` is that of the C function, by default the
-    function's. `trace` sees the programs after each lowering pass. Raises `BuildError`.
+    function's. `trace` is called with the programs after each lowering pass. Raises `BuildError`.
     """
     target = compiled_target(target)
     name = func.name if name is None else name
@@ -116,7 +116,7 @@ def compile_func(
 
 
 def compiled_target(target: Target | str) -> Target:
-    """The target that code is compiled for: resolved, and serial where OpenMP has no runtime."""
+    """The target that code is compiled for: resolved, and serial if there is no OpenMP runtime."""
     target = resolve(target)
     if target.threads > 1 and openmp.load() is None:
         target = target.with_threads(1)
@@ -136,7 +136,7 @@ def compiled_signature(func: Func) -> Signature:
 
 
 def _parts(func: Func, name: str) -> tuple[Func, list[Func], dict[Buffer, Packing]]:
-    """The kernel, what packs its constant operands, and the packings of its parameters."""
+    """The kernel, the packers of its constant operands, and the packings of its parameters."""
     ahead = computed_ahead(func)
     packers, packings = list[Func](), dict[Buffer, Packing]()
     places = {p: n for n, p in enumerate(func.params)}

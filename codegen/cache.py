@@ -51,7 +51,7 @@ class Compile(Protocol):
 def compile_cached(
     func: Func, target: Target | str, *, strict_fp: bool = False, compiler: Compile | None = None
 ) -> Compiled:
-    """As `compile_func`, or `compiler`, but from the disk where the same was compiled before."""
+    """Like `compile_func`, or `compiler`, but taken from the disk cache if it is there."""
     compiler = compile_func if compiler is None else compiler
     target = compiled_target(target)
     folder = location(os.environ, KIND)
@@ -114,7 +114,7 @@ def _compiler() -> str:
 
 
 def encode(compiled: Compiled) -> bytes:
-    """A kernel as bytes, which `decode` reads."""
+    """An entry as bytes: a kernel under the key `name`."""
     texts = (compiled.tir, compiled.llvm_text)
     tir, llvm = (zlib.compress(text.encode(), level=1) for text in texts)
     code, sizes = compiled.object_code, compiled.signature.workspaces
@@ -123,9 +123,9 @@ def encode(compiled: Compiled) -> bytes:
 
 
 def decode(body: bytes, func: Func, target: Target) -> Compiled:
-    """The kernel of `func` for `target` in the content of an entry.
+    """The kernel of `func` for `target` in an entry under the key `name`.
 
-    Raises `ArtifactError` where that is malformed, or its code is not of that program.
+    Raises `ArtifactError` if the entry is malformed, or its code is not of that program.
     """
     if len(body) < _LENGTHS.size:
         raise ArtifactError("it ends after {0} bytes", len(body))

@@ -38,7 +38,7 @@ from ..tir.visit import distinct
 
 @dataclass(frozen=True)
 class Ahead:
-    """The statements that compute, of `operand` alone, all that the others need of it: `packed`."""
+    """The statements that compute from `operand` alone all that the others need of it: `packed`."""
 
     operand: Buffer
     packed: Buffer
@@ -60,7 +60,7 @@ class _Stage:
 
 
 def computed_ahead(func: Func) -> list[Ahead]:
-    """What `func` computes of each of its constant operands alone. Sizes may be symbolic."""
+    """What `func` computes from each of its constant operands alone. Sizes may be symbolic."""
     operands = [p for p in func.params if type(p) is Buffer and p.constant]
     if not operands:
         return []
@@ -70,7 +70,7 @@ def computed_ahead(func: Func) -> list[Ahead]:
 
 
 def take_ahead(func: Func, ahead: Sequence[Ahead]) -> Func:
-    """`func` without those statements: it takes what they compute."""
+    """`func` without those statements; their results are parameters."""
     if not ahead:
         return func
     instead = {a.operand: a.packed for a in ahead}
@@ -86,7 +86,7 @@ def take_ahead(func: Func, ahead: Sequence[Ahead]) -> Func:
 
 
 def packer(func: Func, ahead: Ahead, name: str) -> Func:
-    """The program, named so, that takes the operand and computes `ahead.packed`."""
+    """The program `name` from the operand to `ahead.packed`."""
     used = {b for s in ahead.stmts for b in _stage(s).buffers} - {ahead.packed}
     return replace(
         func,
@@ -100,10 +100,10 @@ def packer(func: Func, ahead: Ahead, name: str) -> Func:
 
 
 def layout_of(ahead: Ahead) -> str:
-    """How the packed operand is laid out, for people.
+    """A description of the packed operand, for people.
 
-    A copy is described as `Schedule.pack` names it: `BAb, b = 48` has panels of 48 columns, filled
-    up with zeros. What is more than a copy has the names of its blocks.
+    A copy is described as in `Schedule.pack`: `BAb, b = 48` has panels of 48 columns, padded with
+    zeros. Anything else is listed by the names of its blocks.
     """
     copies: dict[Buffer, Buffer] = {}
     texts = []

@@ -20,11 +20,11 @@ _UNLIMITED = 1 << 60
 
 @cache
 def host_target() -> Target:
-    """This machine with the processors that this process may use, as a resolved target.
+    """This machine, with the processors that this process may use, as a resolved target.
 
-    Where `TILEWRIGHT_HOST` names a lesser processor, this machine is taken for that one: its
-    features, vectors and registers, with the caches, model and processors that are there. Raises
-    `TargetError` if the text is no target, or names what this machine lacks.
+    If `TILEWRIGHT_HOST` names a lesser processor, features, vectors and registers are those of that
+    processor; caches, model and processors are the real ones. Raises `TargetError` if the text is
+    no target, or names features that this machine lacks.
     """
     limit = host_limit()
     machine = _machine(tiles=limit is None or "amx-tile" in limit.features)
@@ -50,8 +50,8 @@ def host_target() -> Target:
 def _machine(*, tiles: bool) -> Target:
     """This machine as it is.
 
-    Its extensions are those that the system knows of too, by which artifacts are checked. Asking
-    for tile registers, as `tiles` does, is what gives them to the process.
+    Its extensions are those that the system also reports, by which artifacts are checked. `tiles`
+    requests the AMX tile registers for the process.
     """
     import llvmlite.binding as llvm
 
@@ -83,11 +83,11 @@ def _machine(*, tiles: bool) -> Target:
 
 
 def resolve(target: Target | str) -> Target:
-    """The target with everything filled in that it leaves to this machine.
+    """The target with everything that it leaves to this machine filled in.
 
-    Threads default to the processors that this process may use. Where the processor is this
-    machine's, caches, cores and model are the detected ones, otherwise those of the table. Raises
-    `TargetError` for a text that is no target, and for what is neither text nor `Target`.
+    Threads default to the processors that this process may use. For this machine's processor,
+    caches, cores and model are the detected ones, otherwise those of the table. Raises
+    `TargetError` for a text that is no target, and for what is neither a text nor a `Target`.
     """
     wanted = Target.parse(target) if isinstance(target, str) else target
     if not isinstance(wanted, Target):
@@ -141,7 +141,7 @@ def usable_memory(root: Path = ROOT) -> int:
 
 
 def model_name(root: Path = ROOT) -> str:
-    """The processor's name for people, empty if it is not told."""
+    """The processor's name for people, empty if it is not known."""
     for line in _read(root / "proc/cpuinfo").splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "model name":

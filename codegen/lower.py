@@ -50,8 +50,7 @@ def lower(
     """`func` without blocks, with one index per access, explicit vectors and unrolled loops.
 
     `strict_fp` leaves out the passes that change the order of floating-point arithmetic. Raises
-    `BuildError` for a program whose extents or shapes are not known, or one that is too
-    large to be unrolled.
+    `BuildError` for a program with unknown extents or shapes, or too large to be unrolled.
     """
     check_concrete(func)
     if trace is not None:

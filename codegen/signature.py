@@ -27,9 +27,8 @@ def signature_of(
 ) -> Signature:
     """The parameters of `func` in order; those that are stored to are outputs.
 
-    `packings` are those of the parameters that are packed operands.
-    Raises `BuildError` where a shape is not a constant, and for what no call can pass: too many
-    arguments, dimensions or bytes.
+    `packings` are those of packed operands. Raises `BuildError` if a shape is not constant, and for
+    more arguments, dimensions or bytes than a call can pass.
     """
     written: set[Buffer] = set()
     for n in walk(func):

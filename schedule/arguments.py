@@ -242,7 +242,7 @@ def _is_union(hint: Any) -> bool:
 
 
 def checker(hint: Any) -> Check:
-    """A check whether an argument has the type `hint`. Raises `ScheduleError` for an unknown type."""
+    """A check that an argument has the type `hint`. Raises `ScheduleError` for an unknown one."""
     if hint in _SIMPLE:
         return _SIMPLE[hint]
     if _is_callable(hint):

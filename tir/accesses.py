@@ -18,7 +18,7 @@ class BufferAccess(NamedTuple):
 
 
 class Accesses:
-    """All accesses in a statement, as functions of loop variables and of what is free in it.
+    """All accesses in a statement, as functions of loop variables and free variables.
 
     Blocks count with their declared regions. `loops` are the extents of the loops inside, `inside`
     the buffers that are allocated there.

@@ -86,10 +86,10 @@ def elements(
 ) -> Elements | None:
     """The map from the variables in `shared` to the elements within `shape` that an access touches.
 
-    With `certain`, only what is surely touched: `None` where that is not quasi-affine. Otherwise
-    all that may be touched: conditions and indices that are not quasi-affine may be anything.
-    What is certain is meant to cover something within these limits, so it does not repeat them:
-    taking away what keeps a limit is a question for each side of the limit.
+    With `certain`, only elements that are certainly touched; `None` if that is not quasi-affine.
+    Otherwise all that may be touched: conditions and indices that are not quasi-affine may be
+    anything. A certain map is used to cover elements within the shape, so it does not repeat those
+    limits: subtracting a set with a limit is a separate query for each side.
     """
     moving = {v: n for v, n in box.extents.items() if v not in set(shared)}
     names = {v: f"v{k}" for k, v in enumerate(box.extents)}
@@ -153,10 +153,10 @@ class Solutions:
 
 
 def solve(extents: Mapping[Var, int | None], conditions: Sequence[Expr]) -> Solutions | None:
-    """The values of variables from zero on, below their extents, under which `conditions` hold.
+    """The values of variables from zero on, below their extents, for which `conditions` hold.
 
     A variable without an extent may be any integer. Conditions that are not quasi-affine are left
-    out. `None` where the question takes too long.
+    out. `None` if the query takes too long.
     """
     names = {v: f"v{k}" for k, v in enumerate(extents)}
     facts = [text(c, names) for c in without_casts(conditions, extents)]
@@ -172,9 +172,9 @@ def solve(extents: Mapping[Var, int | None], conditions: Sequence[Expr]) -> Solu
 
 
 def unsatisfiable(names: Sequence[str], facts: Sequence[str]) -> bool:
-    """Whether no integers for `names` let all `facts` hold, which are in the library's notation.
+    """Whether no integers for `names` satisfy all `facts`, which are in isl notation.
 
-    False where the question takes too long.
+    False if the query takes too long.
     """
     body = " and ".join(facts) or "true"
     text = f"{{ [{', '.join(names)}] : {body} }}"
@@ -236,7 +236,7 @@ def overlap(a: Elements, b: Elements, position: int) -> bool:
 
 
 def _bounded(ask: Callable[[Any, Any], T]) -> T | None:
-    """The answer to a question; `None` where it takes more than `LIMIT` operations."""
+    """The answer to a query, or `None` if it takes more than `LIMIT` operations."""
     isl, context = _library()
     context.reset_operations()
     try:

@@ -9,16 +9,16 @@ from .windows import Sweeper, variables
 
 
 def bound(expr: Dim, ranges: Ranges = NO_RANGES) -> tuple[Dim | None, Dim | None]:
-    """Inclusive ends of the values of an integer expression; `None` where an end is not known.
+    """Inclusive bounds of an integer expression; `None` for an unknown bound.
 
-    Variables that appear in the ranges of others are decisions: ends are expressions over them
-    where that is known, integers otherwise. Tight for sums in which each variable appears once.
+    Variables that appear in the ranges of others are decisions: bounds are expressions over them if
+    known, integers otherwise. Tight for sums in which each variable appears once.
     """
     return (expr, expr) if isinstance(expr, int) else Bounds(ranges)(expr)
 
 
 class Bounds:
-    """`bound` of many expressions over the same ranges, which remembers what it has seen."""
+    """`bound` of many expressions over the same ranges, with a cache."""
 
     def __init__(self, ranges: Ranges) -> None:
         self._ranges = ranges
@@ -50,9 +50,9 @@ class Bounds:
 
 
 def _digit(e: Expr, ranges: Ranges) -> Interval | None:
-    """The ends of `v // m % n` or a part of that, for a variable with integer ends; else `None`.
+    """The bounds of `v // m % n` or a part of it, for a variable with integer bounds; else `None`.
 
-    Loops that were fused leave little else, which is decided here without polynomials.
+    Fused loops create little else, and this is decided without polynomials.
     """
     if type(e) is Var:
         low, high = ranges.get(e, (0, -1))

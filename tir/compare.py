@@ -17,7 +17,7 @@ _HOLDS_OF_EQUALS = frozenset({Op.EQ, Op.LE, Op.GE})
 
 
 def decide(context: Context, op: Op, a: Poly, b: Poly) -> bool | None:
-    """The truth of `a op b` for all values; `None` where it is not the same or not known."""
+    """The truth of `a op b` for all values; `None` if it varies or is not known."""
     difference = add(b, a, -1)
     if not difference:
         return op in _HOLDS_OF_EQUALS
@@ -44,7 +44,7 @@ def decide(context: Context, op: Op, a: Poly, b: Poly) -> bool | None:
 
 
 def compare(s: Simplifier, op: Op, a: Expr, b: Expr, e: Binary) -> Expr:
-    """`a op b` of simplified operands; `e` is given back where it is that."""
+    """`a op b` of simplified operands; returns `e` itself if it is the same."""
     assert op in COMPARISONS
     p, q = s.poly(a), s.poly(b)
     decided = decide(s, op, p, q)

@@ -18,9 +18,9 @@ from .structure import key_of
 
 
 def contradict(conditions: Sequence[Expr], ranges: Ranges) -> bool:
-    """Whether `conditions`, which are scalar, are shown to hold together nowhere.
+    """Whether `conditions`, which are scalar, are shown to be contradictory.
 
-    `ranges` gives inclusive ends of variables. False where it is not known.
+    `ranges` has inclusive bounds of variables. False if it is not known.
     """
     if any(type(c) is Const and not c.value for c in conditions):
         return True

@@ -172,7 +172,7 @@ class Declarations(ExprParser):
         return Buffer(name, dims, scalar, *facts)  # type: ignore[arg-type]
 
     def items(self, node: ast.expr, expected: str) -> list[ast.expr]:
-        """The parts of a tuple, of which the text or the Python around has the value."""
+        """The parts of a tuple, given in the text or in the surrounding Python."""
         if isinstance(node, (ast.Tuple, ast.List)):
             return node.elts
         value = self.lookup(node) if isinstance(node, ast.Name) else None
@@ -189,7 +189,7 @@ class Declarations(ExprParser):
     # -- loops and blocks
 
     def loops(self, node: ast.expr) -> list[Loop]:
-        """The loops that stand behind `in`."""
+        """The loops after `in`."""
         if not isinstance(node, ast.Call):
             raise self.wrong(node, "range(n), T.grid(n, m) or T.parallel(n)")
         if isinstance(node.func, ast.Name) and node.func.id == "range":
@@ -255,7 +255,7 @@ class Declarations(ExprParser):
         return iters
 
     def context(self, node: ast.With) -> tuple[ast.Call, ast.Name | None]:
-        """The call behind `with`, and the name behind `as`."""
+        """The call after `with`, and the name after `as`."""
         item = node.items[0]
         call, name = item.context_expr, item.optional_vars
         if len(node.items) > 1 or not isinstance(call, ast.Call):

@@ -53,7 +53,7 @@ Order: TypeAlias = Callable[[Sequence[Expr], Sequence[Expr]], Expr]
 
 
 class Verdict:
-    """What is known of two accesses: they are `apart`, or `clash`, or neither is shown."""
+    """The result for two accesses: they are `apart`, or `clash`, or neither is shown."""
 
     def __init__(self, apart: bool, find: Callable[[], Conflict | None] | None = None) -> None:
         self.apart = apart
@@ -62,7 +62,7 @@ class Verdict:
 
     @cached_property
     def example(self) -> Conflict | None:
-        """The first conflict, looked for when it is read; `None` where that takes too long."""
+        """The first conflict, searched for when it is read; `None` if that takes too long."""
         return None if self._find is None else self._find()
 
 
@@ -71,7 +71,7 @@ UNKNOWN = Verdict(False)
 
 
 def before(a: Sequence[Expr], b: Sequence[Expr]) -> Expr:
-    """That iteration `a` comes before iteration `b`, outermost loops first."""
+    """The condition that iteration `a` precedes iteration `b`, outermost loops first."""
     result: Expr = as_expr(False)
     for x, y in zip(reversed(a), reversed(b), strict=True):
         same = binary(Op.EQ, x, y)
@@ -86,11 +86,11 @@ def conflict(
     loops: Mapping[Var, Dim],
     order: Order = before,
 ) -> Verdict:
-    """Whether `first` in one iteration of `loops` touches what `second` does in a later one.
+    """Whether `first` in one iteration of `loops` touches what `second` touches in a later one.
 
-    Both are at the same iteration of `outer`. `order` says which pairs of iterations are meant if
-    not the first before the second. Variables that are neither (scalar parameters) may be anything.
-    Nothing is known where sizes are open.
+    Both are at the same iteration of `outer`. `order` selects other pairs of iterations than the
+    first before the second. All other variables (scalar parameters) may have any value. Unknown if
+    sizes are open.
     """
     outer_sizes, sizes = _sizes(outer), _sizes(loops)
     a, b = _copy(first, loops), _copy(second, loops)
@@ -133,10 +133,10 @@ def conflict(
 def beyond(
     read: Access, writes: Sequence[Access], shape: Sequence[Dim], shared: Mapping[Var, Dim]
 ) -> Verdict:
-    """Whether `read` touches, in one iteration of `shared`, only what `writes` touch in the same.
+    """Whether `read` touches only what `writes` touch in the same iteration of `shared`.
 
-    `apart` says that it does. What is not a single element is not decided, and neither is what has
-    open sizes. In an example both iterations are the same.
+    If so, the verdict is `apart`. Accesses of more than one element, or with open sizes, are not
+    decided. Both iterations of an example are the same.
     """
     sizes = _sizes(shared)
     if sizes is None or not all(isinstance(n, int) for n in shape):
@@ -197,7 +197,7 @@ def _copy(access: Access, loops: Iterable[Var]) -> _Copy | None:
 
 
 def _meet(a: Range, b: Range) -> list[Expr]:
-    """That two ranges have an element in common; the first is where the later of them begins."""
+    """The condition that two ranges intersect; the intersection begins where the later one does."""
     if a.extent == 1 and b.extent == 1:
         return [binary(Op.EQ, a.min, b.min)]
     return [

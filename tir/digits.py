@@ -19,7 +19,7 @@ class Digit(NamedTuple):
 
 
 def digit_of(s: Simplifier, atom: Expr) -> Digit | None:
-    """The digit that an atom of `s` is; `None` where it is none of a variable of known range."""
+    """The digit that an atom of `s` is; `None` if it is none of a variable of known range."""
     if type(atom) is Var:
         first, last = s.ranges.get(atom, (None, None))
         return Digit(atom, 1, last + 1) if first == 0 and isinstance(last, int) else None

@@ -51,10 +51,10 @@ VERSION = "tir 1"
 
 
 def structural_equal(a: Node, b: Node, *, match_free: bool = False) -> bool:
-    """Whether two expressions, statements or functions are the same up to names.
+    """Whether two expressions, statements or functions are equal up to names.
 
-    Bound variables and buffers correspond by position. Free ones (the decisions of a function
-    aside) have to be the same objects; with `match_free` they correspond by position too.
+    Bound variables and buffers correspond by position. Free ones (except the decisions of a
+    function) have to be the same objects; with `match_free` they correspond by position too.
     """
     return a is b or _tokens(a, match_free) == _tokens(b, match_free)
 
@@ -62,7 +62,7 @@ def structural_equal(a: Node, b: Node, *, match_free: bool = False) -> bool:
 def structural_hash(func: Func) -> str:
     """The SHA-256 of `func`, in hexadecimal: equal for functions that are `structural_equal`.
 
-    It is the same in every process, on every machine and under every version of Python.
+    It is the same in every process, on every machine and in every version of Python.
     """
     return hashlib.sha256("\n".join(_tokens(func, True)).encode()).hexdigest()
 

@@ -55,7 +55,7 @@ def evaluate(expr: Dim, columns: Mapping[Var, Array | int]) -> Array:
 
 
 class Columns:
-    """Expressions over the columns of a matrix; what `compile_columns` gives."""
+    """Expressions over the columns of a matrix; the result of `compile_columns`."""
 
     def __init__(self, exprs: Sequence[Dim], variables: Sequence[Var]) -> None:
         self._program = _Program(exprs, variables)
@@ -77,20 +77,20 @@ class Columns:
         return result
 
     def intervals(self, inputs: Sequence[Interval]) -> list[Interval]:
-        """Where the values of each int64 expression lie for variables in the intervals given.
+        """The interval of each int64 expression, for variables in the given intervals.
 
-        `ANY` where that is not followed.
+        `ANY` if it is not known.
         """
         known = self._program.intervals(inputs)
         return [known[r] for r in self._program.results]
 
 
 def compile_columns(exprs: Sequence[Dim], variables: Sequence[Var]) -> Columns:
-    """A function of a matrix (rows, variables) that gives the matrix (rows, exprs).
+    """Compile expressions to a function from a matrix (rows, variables) to a matrix (rows, exprs).
 
-    The result is int64, or float64 if one of the expressions is; conditions give 0 and 1. Each of
-    its columns is contiguous in memory. Raises `IRError` for loads, other dtypes, and variables
-    that are not given.
+    The result is int64, or float64 if one of the expressions is; conditions are 0 and 1. Each
+    column of the result is contiguous in memory. Raises `IRError` for loads, other dtypes, and
+    variables that are not given.
     """
     return Columns(exprs, variables)
 
@@ -287,7 +287,7 @@ def _saturated(a: Array) -> Array:
 
 
 def _interval(step: Step, ends: list[Interval]) -> Interval:
-    """Where the values of an int64 step lie; `ANY` where that is not followed."""
+    """The interval of an int64 step; `ANY` if it is not known."""
     if step.dtype != INDEX or not ends:
         return ANY
     (a0, a1), (b0, b1) = ends[0], ends[1] if len(ends) > 1 else (0, 0)

@@ -80,7 +80,7 @@ Value: TypeAlias = Expr | Number
 
 
 class ExprParser:
-    """Parses expressions. `names` has what is in scope; `outside` what the Python around knows."""
+    """Parses expressions. `names` are in scope; `outside` finds names of the surrounding Python."""
 
     def __init__(
         self, source: Source, names: Mapping[str, Any], outside: Callable[[str], Any]
@@ -104,7 +104,7 @@ class ExprParser:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """What is bound inside ends here."""
+        """A scope: names bound inside end with it."""
         before = len(self.names)
         yield
         for name in list(self.names)[before:]:
@@ -129,7 +129,7 @@ class ExprParser:
         raise self.wrong(node, "a buffer")
 
     def wrong(self, node: ast.AST, expected: str, hint: str | None = None) -> ParseError:
-        """What to raise where something else stands than `expected`."""
+        """The error for anything other than `expected`."""
         return self.source.error(
             node, "found {0}, expected {1}", self.source.show(node), expected, hint=hint
         )
@@ -170,7 +170,7 @@ class ExprParser:
         return value.value
 
     def checked(self, node: ast.AST, build: Callable[[], Any]) -> Any:
-        """`build()`, whose complaints are about `node`."""
+        """`build()`, with errors that point at `node`."""
         try:
             return build()
         except ParseError:
@@ -212,7 +212,7 @@ class ExprParser:
                 raise self.wrong(node, "an expression", HINTS.get(kind))
 
     def indices(self, node: ast.Subscript) -> tuple[Expr, ...]:
-        """What stands in the brackets of an access, as integers of any width."""
+        """The indices in the brackets of an access, integers of any width."""
         inside = node.slice
         items = inside.elts if isinstance(inside, ast.Tuple) else [inside]
         for item in items:
@@ -253,7 +253,7 @@ class ExprParser:
     # -- calls
 
     def namespaced(self, node: ast.AST) -> str | None:
-        """What of `T` is named: `axis.spatial` for `T.axis.spatial`; `None` for something else."""
+        """The name after `T.`: `axis.spatial` for `T.axis.spatial`; `None` for anything else."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)

@@ -205,7 +205,7 @@ def typed_const(const: Const) -> str:
 
 
 def access_options(buffer: Buffer, indices: tuple[Expr, ...], dtype: str) -> str:
-    """What `A[i]` leaves unsaid of an access: a dtype, or indices of a narrower integer dtype."""
+    """The parts of an access that `A[i]` does not show: a dtype, or a narrower index dtype."""
     lanes = max((dtypes.info(i.dtype).lanes for i in indices), default=1)
     usual = dtype == dtypes.vector(buffer.dtype, lanes)
     if usual and all(dtypes.info(i.dtype).scalar == INDEX for i in indices):

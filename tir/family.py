@@ -24,11 +24,11 @@ INDEX = "int64"
 
 
 def family_hash(func: Func) -> str:
-    """A SHA-256, in hexadecimal: equal for programs that differ in names and sizes only.
+    """A SHA-256, in hexadecimal: equal for programs that differ only in names and sizes.
 
-    Sizes are the extents of loops, iterations and regions, shapes, the integers of index arithmetic
-    but 0 (they come from paddings, strides and windows), the ranges of values that indices have,
-    and floats that stand for the length of a reduction: it, its root, and their reciprocals.
+    Sizes are the extents of loops, iterations and regions; shapes; the integers of index arithmetic
+    except 0 (from padding, strides and windows); value ranges of indices; and floats that represent
+    the length of a reduction: the length, its root, and their reciprocals.
     """
     encoder = _Blind(func)
     encoder.root(func)

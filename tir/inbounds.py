@@ -46,7 +46,7 @@ class InBounds:
         self.plain = Simplifier(survey.ranges)
 
     def check(self) -> None:
-        """Raise `VerifyError` at the first access, division or binding that is not shown safe."""
+        """Raise `VerifyError` for the first access, division or binding that is not shown safe."""
         for binding in self.survey.bindings:
             self._binding(binding)
         for touch in self.survey.touches:
@@ -71,7 +71,7 @@ class InBounds:
         return self._impossible(outside, place) or self._each_side(e, size, place)
 
     def _each_side(self, e: Expr, size: Dim, place: Place) -> bool:
-        """Whether `e` has a select and is within `size` with each side in the select's place."""
+        """Whether `e` has a select, and is within `size` with either side in its place."""
         chosen = _select_in(e)
         if chosen is None:
             return False

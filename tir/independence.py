@@ -51,9 +51,9 @@ class Independence:
                 )  # fmt: skip
 
     def shared(self, loop: For, outer: Sequence[For]) -> tuple[Buffer, list[Touch]] | None:
-        """A buffer of which iterations of a loop, in one of those around it, may touch one element.
+        """A buffer with an element that different iterations of a loop may touch, and its accesses.
 
-        One of them stores to it. With the accesses to it in the loop.
+        At least one of the accesses stores to it. Loops around are at one iteration.
         """
         for buffer, touches in self.touches.items():
             inside = [t for t in touches if loop in t.place.around]
@@ -79,7 +79,7 @@ class Independence:
                     )  # fmt: skip
 
     def _apart(self, loop: For, outer: Sequence[For], inside: Sequence[Touch]) -> bool:
-        """Whether the digits of the loop that the elements of an iteration tell determine it."""
+        """Whether the digits of the loop that elements determine also determine the iteration."""
         fixed = {f.var for f in outer} | {loop.var}
         sweeper = Sweeper(self.survey.ranges, self.survey.ranges.keys() - fixed, ())
         told: list[Digit] = []
@@ -90,7 +90,7 @@ class Independence:
         return False
 
     def _told(self, sweeper: Sweeper, loop: For, inside: Sequence[Touch], d: int) -> list[Digit]:
-        """The digits that dimension `d` tells: those whose steps are wider than all below them."""
+        """The digits that dimension `d` determines: those with steps larger than all below them."""
         if not any(loop.var in variables(self.survey.resolved(t.indices[d])) for t in inside):
             return []
         first: Poly | None = None
@@ -135,7 +135,7 @@ class Independence:
         )
 
     def example(self, loop: For, outer: Sequence[For], inside: Sequence[Touch]) -> str | None:
-        """Two iterations that touch one element, where that is certain."""
+        """Two iterations that touch one element, if that is certain."""
         fixed = {f.var: self._size(f.var) for f in outer}
         for a in inside:
             for b in inside:

@@ -35,7 +35,7 @@ def nonnegative(context: Context, p: Poly) -> bool:
 
 
 def _combined(context: Context, p: Poly, facts: list[Poly], budget: list[int]) -> bool:
-    """Whether the facts alone, each used once at most, leave something that is plainly so."""
+    """Whether the facts alone, each used at most once, leave a plainly non-negative remainder."""
     budget[0] -= 1
     if budget[0] < 0:
         return False
@@ -53,7 +53,7 @@ def _has_structure(context: Context, k: Key) -> bool:
 
 
 def contradicted(context: Context, fact: Poly) -> bool:
-    """Whether `fact >= 0` cannot hold beside the facts there are, plainly so."""
+    """Whether `fact >= 0` plainly contradicts the known facts."""
     if context.interval(fact)[1] < 0:
         return True
     opposite = shifted(negated(fact), -1)
@@ -114,9 +114,9 @@ def tight(context: Context, p: Poly) -> Poly:
 
 
 def _candidates(context: Context, p: Poly) -> list[Expr]:
-    """The atoms to eliminate, in order: what is defined by other atoms goes before them.
+    """The atoms to eliminate, in order: atoms defined by others come before them.
 
-    Of atoms in no product, of which only numeric ends are known, the interval of `p` says all.
+    Atoms that are in no product and have only numeric bounds are covered by the interval of `p`.
     """
     defined: list[Expr] = []
     bounded: list[Expr] = []

@@ -32,8 +32,8 @@ Regions = tuple[Region, ...]
 def element_regions(body: Stmt, init: Stmt | None) -> tuple[Regions, Regions] | None:
     """(reads, writes) of a body without loops or blocks: one region per distinct access, in order.
 
-    An index that is read from a buffer, or bound in the body, may be anything in the dimension.
-    `None` where the body has loops or blocks. Program text relies on this rule: it is frozen.
+    An index that is read from a buffer, or bound in the body, covers the whole dimension. `None` if
+    the body has loops or blocks. Program text relies on this rule: it is frozen.
     """
     nodes = [*walk(body), *(() if init is None else walk(init))]
     if any(isinstance(n, (Alloc, Block, For)) for n in nodes):

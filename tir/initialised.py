@@ -41,7 +41,7 @@ from .windows import Sweeper, variables
 
 
 class Side(NamedTuple):
-    """One dimension of what is surely written: first and last, within 0 .. limit-1."""
+    """One dimension of a box that is certainly written: first and last, within 0 .. limit-1."""
 
     low: Poly
     high: Poly
@@ -63,13 +63,13 @@ class Initialised:
         self._found: list[Touch] = []
 
     def check(self) -> None:
-        """Raise `VerifyError` at the first read that is not shown to find something."""
+        """Raise `VerifyError` for the first read that is not shown to find a stored element."""
         for t in self.survey.touches:
             if not t.is_write and t.buffer not in self.inputs and not self._finds(t):
                 raise self._missing(t)
 
     def holds(self, buffer: Buffer) -> bool:
-        """Whether all reads of `buffer` are shown to find something that was stored."""
+        """Whether all reads of `buffer` are shown to find stored elements."""
         reads = [t for t in self.survey.touches if not t.is_write and t.buffer is buffer]
         return all(self._finds(t) for t in reads)
 
@@ -254,11 +254,11 @@ def _with_data(e: Any, read: dict[object, tuple[Var, int, int]]) -> Any:
 def stored_before(
     survey: Survey, w: Touch, t: Touch, loops: Sequence[For], depth: int
 ) -> affine.Elements | None:
-    """The elements that `w` surely stores to before `t` runs in one iteration of `loops`.
+    """The elements that `w` certainly stores to before `t` runs in one iteration of `loops`.
 
-    Those are loops around `t`. It is in the same iteration of the first `depth` of them that both
-    are in, and in an earlier one of the next, or comes first within that of all. `None` where that
-    cannot be: iterations of parallel, vectorized and thread loops are in no order.
+    Those are loops around `t`. `w` is in the same iteration of the first `depth` common loops and
+    in an earlier one of the next, or precedes `t` within the same iteration of all. `None` if that
+    is impossible: iterations of parallel, vectorized and thread loops are unordered.
     """
     both = set(shared_loops(w, t))
     shared = [f for f in loops if f in both]
@@ -311,9 +311,9 @@ def _box(
 
 
 def telling_loops(survey: Survey, touches: Sequence[Touch], loops: Sequence[For]) -> list[For]:
-    """Those of `loops` that decide which elements are touched, or when; each costs time.
+    """Those of `loops` that affect which elements are touched, or when; each costs time.
 
-    In an iteration of another loop all is as in its first one, before which there is none.
+    In an iteration of another loop everything is as in its first one.
     """
     used: set[Var] = set()
     for t in touches:

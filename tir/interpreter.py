@@ -68,11 +68,10 @@ def interpret(
 ) -> None:
     """Run `func` on numpy arrays and numbers in the order of its parameters.
 
-    Outputs are written in place. With `order="shuffled"` the iterations of parallel, vectorized
-    and thread loops run in a random order. Raises `ArgumentError` for arguments that do not fit,
-    and `VerifyError` for an access out of bounds, a read of an element that was not written, an
-    integer division by zero, and an iteration variable that leaves its extent; outputs are then
-    as they were.
+    Outputs are written in place. With `order="shuffled"` the iterations of parallel, vectorized and
+    thread loops run in a random order. Raises `ArgumentError` for arguments that do not match, and
+    `VerifyError` for an access out of bounds, a read of an element that was not written, an integer
+    division by zero, and an iteration variable that leaves its extent; outputs are unchanged then.
     """
     outputs = {n.buffer: None for n in walk(func) if type(n) is Store}
     machine = _Machine(np.random.default_rng(seed) if order == "shuffled" else None)

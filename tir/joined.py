@@ -10,9 +10,9 @@ from .structure import same
 
 
 class Joined(NamedTuple):
-    """An access as one to a buffer of fewer dimensions, with its elements in the same order.
+    """An access to a buffer with adjacent dimensions joined; the order of elements is the same.
 
-    `dims` has the dimensions of the buffer that each dimension is made of.
+    `dims` has the dimensions of the buffer that each dimension joins.
     """
 
     shape: tuple[Dim, ...]

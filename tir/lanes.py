@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
 
 def spaced(e: Expr) -> tuple[Expr, tuple[int, ...]] | None:
-    """An index that is one expression plus a number in each lane, which may differ: both of them.
-
-    `None` where it is not known to be that.
-    """
+    """An index as one expression plus a number per lane; `None` if it has no such form."""
     match e:
         case Ramp(base=base, stride=ir.Const(value=step), lanes=lanes):
             return base, tuple([int(step) * k for k in range(lanes)])
@@ -93,7 +90,7 @@ def _make(s: Simplifier, base: Expr, stride: Expr, lanes: int, dtype: str) -> Ex
 
 
 def _divided(s: Simplifier, op: Op, a: Ramp, b: Broadcast, dtype: str) -> Expr | None:
-    """A quotient that is the same in all lanes, and the remainder that goes with it."""
+    """A quotient that is the same in all lanes, and the corresponding remainder."""
     base, stride = s.poly(a.base), constant(s.poly(a.stride))
     scale = constant(s.poly(b.value))
     if stride is None or scale is None or scale <= 0 or not s.fits(base):

@@ -186,7 +186,7 @@ def store(element: Expr, value: Operand, *, mask: Operand = True) -> None:
 
 
 def prefetch(element: Expr) -> None:
-    """A hint that an element of a parameter is wanted soon; it may lie out of bounds."""
+    """A hint that an element of a parameter is needed soon; it may be out of bounds."""
     _unread()
 
 

@@ -18,7 +18,7 @@ def identifier(name: str, default: str = "v") -> str:
 
 
 class Names:
-    """Names of variables and buffers, by identity. What was never bound is free, for good."""
+    """Names of variables and buffers, by identity. A name that was never bound is free for good."""
 
     def __init__(self) -> None:
         self._names: dict[object, str] = {}
@@ -40,6 +40,6 @@ class Names:
         self._used.discard(self._names[thing])
 
     def of(self, thing: object, name: str) -> str:
-        """The name of `thing`, which is taken to be free if it has none yet."""
+        """The name of `thing`, which counts as free if it has no name yet."""
         known = self._names.get(thing)
         return self.bind(thing, name) if known is None else known

@@ -91,7 +91,7 @@ HINTS: dict[type, str] = {
 
 
 def parse(text: str) -> Func:
-    """The program that `text` spells. Raises `ParseError`, which says where and why."""
+    """Returns the program of a text. Raises `ParseError`, which says where and why."""
     source = Source(text)
     module = syntax_tree(source)
     if len(module.body) != 1 or not isinstance(module.body[0], ast.FunctionDef):
@@ -107,7 +107,7 @@ def parse(text: str) -> Func:
 
 
 def parse_expr(text: str, names: Mapping[str, Expr | Buffer | int | float]) -> Expr:
-    """The expression that `text` spells, where `names` are known. Raises `ParseError`."""
+    """Returns the expression of a text, in which `names` are known. Raises `ParseError`."""
     source = Source(text, "<expression>")
     module = syntax_tree(source)
     if len(module.body) != 1 or not isinstance(module.body[0], ast.Expr):
@@ -194,7 +194,7 @@ class _Parser(Declarations):
     # -- statements
 
     def _bound(self, node: ast.Assign) -> tuple[Var | Buffer, Expr | None]:
-        """`x = expr` or `B = T.scratch(..)`: what is bound, and to what."""
+        """`x = expr` or `B = T.scratch(..)`: the name and its value."""
         target = node.targets[0]
         assert isinstance(target, ast.Name)
         if len(node.targets) > 1:

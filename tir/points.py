@@ -20,11 +20,12 @@ POINTS = 8
 
 
 class _NoPoint(Exception):
-    """The values that were chosen go together with none for an atom."""
+    """The chosen values are inconsistent with every value of an atom."""
 
 
 class Points:
-    """Values for the atoms of a context, chosen as they are asked for, that its facts allow.
+    """Values for the atoms of a context that are consistent with its facts, chosen on demand.
+
 
     The context, which keeps them, comes with each question.
     """

@@ -139,7 +139,7 @@ class Context(ABC):
         """The polynomial of an int64 expression."""
 
     def interval(self, p: Poly) -> Interval:
-        """Ends between which the exact value of `p` lies."""
+        """An interval that contains the exact value of `p`."""
         low = high = 0
         known = self.intervals
         for k, c in p.items():
@@ -157,7 +157,7 @@ class Context(ABC):
         return low, high
 
     def fits(self, p: Poly) -> bool:
-        """Whether `p` does not leave int64, so that wrapping arithmetic gives its exact value."""
+        """Whether `p` stays within int64, so that wrapping arithmetic is exact."""
         low, high = self.interval(p)
         return low >= LOW and high <= HIGH
 
@@ -200,7 +200,7 @@ class Context(ABC):
         return number(low), number(high)
 
     def atom(self, key: object, e: Expr, ends: Interval | None = None) -> Expr:
-        """The one expression for `key`: the first that was met."""
+        """The expression that represents `key`: the first one met."""
         found = self.atoms.get(key)
         if found is None:
             self.atoms[key] = found = e

@@ -33,7 +33,7 @@ Buffers = Mapping[object, Buffer]
 
 
 def program(name: str, args: Sequence[Tensor | Var], inplace: Mapping[Tensor, Tensor]) -> Func:
-    """The program that computes the tensors among `args` (and those `inplace`) from the others."""
+    """The program that computes the computed tensors in `args` (and `inplace`) from the others."""
     outputs = [a for a in args if isinstance(a, Tensor) and a.stage is not None]
     outputs += inplace
     order = _in_order([cast(Stage, t.stage) for t in outputs])

@@ -22,7 +22,7 @@ from .windows import variables
 
 
 def check_promises(func: Func, survey: Survey) -> None:
-    """Raise `VerifyError` where spatial iterations of a block may depend on each other."""
+    """Raise `VerifyError` if spatial iterations of a block may depend on each other."""
     parameters = {p for p in func.params if isinstance(p, Buffer)}
     for block, _ in survey.blocks:
         stored = {r.buffer for r in block.writes} & parameters
@@ -31,9 +31,9 @@ def check_promises(func: Func, survey: Survey) -> None:
 
 
 def _at_its_iteration(block: Block) -> bool:
-    """Whether all it does is to store at its spatial iteration variables, and to read just there.
+    """Whether a block only stores at its spatial iteration variables, and reads there alone.
 
-    That is seen at once, and decides nearly all.
+    This is cheap to see and decides nearly all blocks.
     """
     store = block.body
     if type(store) is not Store:

@@ -13,9 +13,9 @@ from .simplify import NO_RANGES, Simplifier
 def prove(
     condition: Expr, ranges: Ranges = NO_RANGES, assuming: Sequence[Expr] = ()
 ) -> bool | None:
-    """True or False where `condition` is so for all values in the ranges, `None` if not known.
+    """True or False if `condition` is so for all values in the ranges, `None` if it is not known.
 
-    `assuming` are conditions taken for granted.
+    `assuming` are conditions that are known to hold.
     """
     if type(condition) is Const:
         return bool(condition.value)

@@ -23,9 +23,9 @@ from .ir import (
 
 
 class Combiner(NamedTuple):
-    """`arity` results are reduced together; `identity` and `combine` take and give that many.
+    """`arity` results are reduced together; `identity` and `combine` take and return that many.
 
-    `identity(dtypes)` gives the neutral constants. `combine(left, right)` combines two partial
+    `identity(dtypes)` returns the neutral constants. `combine(left, right)` combines two partial
     results. It is associative and commutative by definition of the IR.
     """
 
@@ -49,10 +49,10 @@ def update(
     values: Sequence[Expr],
     unique: Callable[[str], str] = str,
 ) -> Stmt:
-    """Store at `places` what `old` and `values` combine to.
+    """Store at `places` the combination of `old` and `values`.
 
-    Several results are all computed before the first of them is stored. `unique` gives the names of
-    what holds them.
+    Several results are all computed before the first of them is stored. `unique` returns the names
+    of the temporaries.
     """
     if combiner.arity == 1:
         (total,) = combiner.combine(tuple(old), tuple(values))
@@ -74,14 +74,14 @@ def update(
 
 
 def lowest(dtype: str) -> Const:
-    """The value that `max` leaves alone."""
+    """The identity of `max`."""
     if dtypes.is_float(dtype):
         return const(float("-inf") if dtype != "float8_e4m3fn" else -448.0, dtype)
     return const(dtypes.int_limits(dtype)[0], dtype)
 
 
 def highest(dtype: str) -> Const:
-    """The value that `min` leaves alone."""
+    """The identity of `min`."""
     if dtypes.is_float(dtype):
         return const(float("inf") if dtype != "float8_e4m3fn" else 448.0, dtype)
     return const(dtypes.int_limits(dtype)[1], dtype)

@@ -21,10 +21,10 @@ NO_SWEEP: Mapping[Var, Dim] = {}
 
 
 def hull(expr: Expr, sweep: Mapping[Var, Dim], ranges: Ranges = NO_RANGES) -> Range | None:
-    """What `expr` covers when each variable of `sweep` runs over 0 .. extent-1.
+    """The hull of `expr` while each variable of `sweep` runs over 0 .. extent-1.
 
-    `ranges` are those of other variables, which stay free. `None` where it depends on data without
-    a `value_range`.
+    `ranges` are those of other variables, which stay free. `None` if it depends on data without a
+    `value_range`.
     """
     sweeper = _Sweeper([expr], sweep, ranges, ())
     window = sweeper.window(sweeper.poly(expr))

@@ -18,7 +18,7 @@ from .source import Source, syntax_tree
 
 
 def script(program: Callable[..., Any] | str) -> Func:
-    """The program that a decorated function, or a text, spells.
+    """Returns the program of a decorated function, or of a text.
 
         @tw.script
         def double(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
@@ -27,8 +27,8 @@ def script(program: Callable[..., Any] | str) -> Func:
                     vi = T.axis.spatial(16, i)
                     B[vi] = A[vi] * 2.0
 
-    `T` is `tilewright.T`. Numbers, strings and tuples may be names of the Python around the
-    function. The grammar stands in `tilewright/tir/parser.py`. Raises `ParseError`.
+    `T` is `tilewright.T`. Numbers, strings and tuples may be names of the surrounding Python. The
+    grammar is in `tilewright/tir/parser.py`. Raises `ParseError`.
     """
     if isinstance(program, str):
         return parse(program)

@@ -59,8 +59,8 @@ NO_RANGES: Ranges = {}
 def simplify(expr: Expr, ranges: Ranges = NO_RANGES, assuming: Sequence[Expr] = ()) -> Expr:
     """`expr` in a simpler form of the same value.
 
-    `ranges` gives inclusive ends of variables, integers or expressions over other variables;
-    `assuming` are conditions known to hold.
+    `ranges` has inclusive bounds of variables, integers or expressions over other variables;
+    `assuming` are conditions that are known to hold.
     """
     kind = type(expr)
     if kind is Var or kind is Const:
@@ -74,7 +74,7 @@ def simplify_dim(dim: Dim, ranges: Ranges = NO_RANGES) -> Dim:
 
 
 class Simplifier(Context):
-    """Simplifies many expressions under the same ranges, and remembers what it has seen."""
+    """Simplifies many expressions under the same ranges, with a cache."""
 
     def __init__(self, ranges: Ranges = NO_RANGES, assuming: Sequence[Expr] = ()) -> None:
         super().__init__(ranges)
@@ -92,7 +92,7 @@ class Simplifier(Context):
             e = new
 
     def assume(self, condition: Expr) -> None:
-        """Take `condition` for granted in what is asked from now on."""
+        """Assume `condition` in all later queries."""
         for told in facts_of(self, condition):
             fact = tight(self, told)  # as what it is asked about will be
             self.impossible = self.impossible or contradicted(self, fact)
@@ -101,7 +101,7 @@ class Simplifier(Context):
             self.symbolic = True
 
     def _of_quotient(self, fact: Poly) -> list[Poly]:
-        """What a fact about `x // n` alone says of `x`."""
+        """The consequence for `x` of a fact about `x // n`."""
         atoms = [k for k in fact if k is not ONE]
         if len(atoms) != 1 or isinstance(atoms[0], tuple):
             return []

@@ -17,9 +17,9 @@ def compute(
 ) -> tuple[Tensor, ...]:
     """The tensors of `results` over `axes`, one for each.
 
-    A reduction inside a larger expression becomes a stage of its own, over those axes that it
-    depends on. Raises `IRError` for an axis that is not in scope, and for a reduction in a branch
-    of a `select`, which would be computed where the branch is not taken.
+    A reduction inside a larger expression becomes a stage over the axes that it depends on. Raises
+    `IRError` for an axis that is not in scope, and for a reduction in a branch of a `select`, which
+    would be computed even if the branch is not taken.
     """
     hoist = _hoister(name)
     if _is_reduction(results):

@@ -41,7 +41,7 @@ from .visit import rewrite_children, substitute, walk
 
 
 class Place(NamedTuple):
-    """Where something is: the statements around it, and the conditions under which it runs."""
+    """The position of an access: the statements around it, and the conditions on its path."""
 
     around: tuple[Stmt, ...]
     conditions: tuple[Expr, ...]
@@ -64,7 +64,7 @@ class Place(NamedTuple):
 
 
 class Touch(NamedTuple):
-    """An access to one element; `order` is later for what runs later in one iteration."""
+    """An access to one element; `order` grows with the order of execution in one iteration."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -99,7 +99,7 @@ class Stored(NamedTuple):
 class Survey:
     """All accesses, divisions and bindings of `func` that can run.
 
-    `ranges` are those of variables, `values` what iteration variables and `Let` stand for.
+    `ranges` are those of variables, `values` the values of iteration variables and `Let`.
     """
 
     def __init__(self, func: Func) -> None:

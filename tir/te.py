@@ -102,12 +102,13 @@ def placeholder(
     constant: bool = False,
     value_range: tuple[int, int] | None = None,
 ) -> Tensor:
-    """An input. `strides` are in elements (`None`: compact row-major).
+    """Returns an input tensor.
 
-    `constant` says that the operand is known ahead of the calls: what is computed of it alone, a
-    packed copy for instance, may be computed once (`Module.pack`).
-    `value_range` (low, high), high exclusive, bounds the integers that it holds: calls check them.
-    Raises `IRError` for what no array has: negative extents, more than 2**63 - 1 bytes.
+    `strides` are in elements (`None`: compact row-major). `constant` declares an operand that is
+    known ahead of the calls, so that work on it alone, such as packing, is done once
+    (`Module.pack`). `value_range` (low, high), high exclusive, bounds the integers that it holds;
+    calls check them. Raises `IRError` for what no array can have: negative extents, more than 2**63
+    - 1 bytes.
     """
     _check_name(name)
     extents = _shape(name, shape)
@@ -139,13 +140,13 @@ def placeholder(
 
 
 def scalar(dtype: str = "float32", name: str = "alpha") -> Var:
-    """A number that is passed at each call."""
+    """Returns a number that is passed at each call."""
     _check_name(name)
     return Var(name, _dtype(dtype))
 
 
 def reduce_axis(extent: int, name: str = "r") -> Axis:
-    """An axis over [0, extent) to reduce over."""
+    """Returns an axis over [0, extent) to reduce over."""
     _check_name(name)
     return Axis(name, extent=_extent(name, extent), reduce=True)
 
@@ -177,11 +178,11 @@ def compute(
     name: str | tuple[str, ...] = "T",
     axes: Sequence[str] | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
-    """The tensor of `shape` whose element at i, j, .. is `fn(i, j, ..)`.
+    """Returns the tensor of `shape` whose element at i, j, .. is `fn(i, j, ..)`.
 
-    Where `fn` returns a tuple, a tuple of tensors that are computed together; `name` may then be
-    a tuple too. Loops are named `axes`, by default after the parameters of `fn`. Raises `IRError`
-    for a wrong number of parameters, a result that is no expression, and an axis that is out of
+    If `fn` returns a tuple, so does `compute`: tensors that are computed together; `name` may then
+    be a tuple too. Loops are named `axes`, by default after the parameters of `fn`. Raises
+    `IRError` for a wrong number of parameters, a result that is no expression, and an axis out of
     its scope.
     """
     own = name if isinstance(name, str) else name[0]
@@ -213,12 +214,12 @@ def func(
     name: str = "main",
     inplace: Mapping[Tensor, Tensor] | None = None,
 ) -> Func:
-    """The program with these arguments, in the order of its calls.
+    """Returns the program with these arguments, in the order of its calls.
 
-    Computed tensors among them are outputs; placeholders and scalars are inputs; other tensors
-    that are needed become internal buffers. `inplace` maps an output that is not listed to the
+    Computed tensors among them are outputs; placeholders and scalars are inputs; other tensors that
+    are needed become internal buffers. `inplace` maps an output that is not listed to the
     placeholder that it overwrites. Raises `IRError` for an argument that is missing, unused or
-    given twice, and where an element would be read after it was overwritten.
+    given twice, and if an element would be read after it was overwritten.
     """
     _check_name(name)
     for a in args:
@@ -254,16 +255,16 @@ def min(value: Operand, axis: Axes) -> Expr:
 
 
 def argmax(value: Operand, axis: Axes) -> tuple[Expr, Expr]:
-    """(index, value) of the largest value; the first of equal ones; NaN counts as largest.
+    """Returns (index, value) of the largest value; the first of equal ones; NaN counts as largest.
 
-    The index is int64; over several axes it counts in row-major order. Raises `IRError` where an
-    axis has no element.
+    The index is int64; over several axes it counts in row-major order. Raises `IRError` if an axis
+    has no element.
     """
     return _arg("argmax", value, axis)
 
 
 def argmin(value: Operand, axis: Axes) -> tuple[Expr, Expr]:
-    """(index, value) of the smallest value; otherwise as `argmax`."""
+    """Returns (index, value) of the smallest value; otherwise like `argmax`."""
     return _arg("argmin", value, axis)
 
 

@@ -20,10 +20,10 @@ from .wellformed import check_structure
 
 
 def verify(func: Func) -> None:
-    """Raise `VerifyError` where `func` breaks a rule of the IR or is not shown to keep it.
+    """Raise `VerifyError` if `func` breaks a rule of the IR, or is not shown to keep it.
 
-    `func` is concrete: symbolic extents are not verified. The error names the place, what was
-    found and what was expected.
+    `func` is concrete: symbolic extents are not verified. The error names the place, what was found
+    and what was expected.
     """
     check_structure(func)
     survey = Survey(func)

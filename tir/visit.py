@@ -291,7 +291,7 @@ def walk(root: Any) -> Iterator[Any]:
 
 
 def distinct(root: Any) -> Iterator[Any]:
-    """What `walk` gives, each object once: copies of a loop's body share much of it."""
+    """The nodes of `walk`, each object once: copies of a loop's body share many."""
     seen: set[Any] = set()
     stack = [root.body if type(root) is Func else root]
     while stack:
@@ -339,8 +339,8 @@ def with_func_body(func: Func, body: Stmt) -> Func:
 def substitute(root: T, mapping: Mapping[Any, Any]) -> T:
     """`root` with variables replaced by expressions and buffers by buffers.
 
-    Only free occurrences are looked for: bound variables are unique objects, so that nothing is
-    captured. The same object comes back where nothing is replaced.
+    Only free occurrences are replaced; bound variables are unique objects, so nothing is captured.
+    Returns the same object if nothing is replaced.
     """
     if not mapping:
         return root

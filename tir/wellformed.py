@@ -50,7 +50,7 @@ from .visit import walk
 
 
 def check_structure(func: Func) -> None:
-    """Raise `VerifyError` where `func` is not well formed."""
+    """Raise `VerifyError` if `func` is not well formed."""
     checker = _Checker(func)
     checker.stmt(func.body, checker.parameters)
 

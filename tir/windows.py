@@ -39,7 +39,7 @@ class Sweeper(Simplifier):
         return any(v in self.swept for v in variables(e))
 
     def window(self, p: Poly) -> Window | None:
-        """The first and last value of `p` over the sweep; `None` where they are not known."""
+        """The first and last value of `p` over the sweep, or `None` if they are not known."""
         low: Poly = {}
         high: Poly = {}
         for k, c in p.items():

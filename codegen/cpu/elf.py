@@ -60,9 +60,9 @@ def takes_constants(code: bytes) -> bool:
 
 
 def with_constant(object_code: bytes, symbol: str, content: bytes) -> bytes:
-    """The object file with `content`, read only, as a global constant of that name.
+    """The object file with `content` added as a read-only global constant of that name.
 
-    `takes_constants` says for which files there is one.
+    Only for files that `takes_constants` accepts.
     """
     header, sections = _read(object_code)
     file = bytearray(object_code)

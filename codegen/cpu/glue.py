@@ -63,14 +63,13 @@ def make_glue(
     parallel: bool = False,
     pool: Pool | None = None,
 ) -> Callable[..., None] | None:
-    """A builtin function that calls the kernel at `kernel_address`.
+    """Returns a builtin function that calls the kernel at `kernel_address`, or `None`.
 
-    It calls `fallback` with the arguments where they are not plainly those of `signature`, and
-    `fail` with the status if the kernel returns one that is not 0. That a `parallel` kernel runs on
-    one thread in a forked process is for `fallback` to say. `pool` has the workspaces for a kernel
-    that needs one. The caller keeps the kernel's code
-    alive (by what `fallback` refers to). `None` for scalars of narrow floats, and where
-    the interpreter's or numpy's objects are laid out in a way that is not known.
+    It calls `fallback` with the arguments unless they exactly match `signature`, and `fail` with
+    the status if the kernel returns one that is not 0. `fallback` also announces that a `parallel`
+    kernel runs on one thread in a forked process. The caller keeps the kernel's code alive (through
+    `fallback`). `None` for scalars of narrow floats, and if the interpreter's or numpy's objects
+    have an unknown layout.
     """
     if not layout_is_known() or any(_is_narrow_scalar(a) for a in signature.arguments):
         return None
@@ -128,7 +127,7 @@ def _compile(arguments: tuple[Argument, ...], workspace_bytes: int, parallel: bo
 
 
 class _Emitter:
-    """Writes the function as LLVM text; every check that fails goes to the block `slow`."""
+    """Emits the function as LLVM text; every check that fails jumps to the block `slow`."""
 
     def __init__(self, workspace_bytes: int) -> None:
         self.workspace_bytes = workspace_bytes
@@ -306,7 +305,7 @@ class _Emitter:
         ]
 
     def ranges(self, arguments: tuple[Argument, ...], values: list[str]) -> None:
-        """Look at the values of index arrays, without the GIL: that takes as long as they are."""
+        """Check the values of index arrays without the GIL, since that takes time."""
         for number, (argument, value) in enumerate(zip(arguments, values, strict=True)):
             limits = checked_limits(argument)
             if limits is None:

@@ -82,7 +82,7 @@ class _RangeFunction:
         )
 
     def dimensions(self, outer: Sequence[Dimension], pointer: str, highest: str) -> str:
-        """Loops over what is around a run; the result is the highest number, lane by lane."""
+        """Loops over the dimensions around a run; the result is the largest value, lane by lane."""
         if not outer:
             return self.elements(pointer, highest)
         (extent, stride), *inner = outer
@@ -90,7 +90,7 @@ class _RangeFunction:
         return self.loop(extent, step, pointer, highest, lambda p, h: self.dimensions(inner, p, h))
 
     def elements(self, pointer: str, highest: str) -> str:
-        """A run of elements side by side."""
+        """A run of adjacent elements."""
         whole, rest = divmod(self.run, self.lanes)
         size = self.lanes * self.itemsize
         highest = self.loop(whole, size, pointer, highest, self.one_vector)

@@ -30,8 +30,8 @@ class Loaded(NamedTuple):
 def load_object(code: bytes, symbols: Sequence[str], imports: Mapping[str, int]) -> Loaded:
     """Link an object file into this process, for the functions `symbols` that it defines.
 
-    `imports` are addresses of functions that the process does not export. Raises `BuildError` if a
-    function that the code calls is not found.
+    `imports` are addresses of functions that the process does not export. Raises `BuildError` for
+    an undefined function.
     """
     name = symbols[0]
     library = binding.JITLibraryBuilder().add_object_img(code).add_current_process()

@@ -18,11 +18,11 @@ Find = Callable[[str], str | None]
 
 
 def link(object_code: bytes, target: Target, *, find: Find = shutil.which) -> bytes:
-    """The shared library of an object file.
+    """Link an object file to a shared library; returns its content.
 
-    Functions of C's libraries and OpenMP's runtime stay open: the process that loads the library
-    has them. Linking happens in a temporary folder of its own. Raises `BuildError` where there is
-    no linker (`find` finds programs), where it fails, and where the folder cannot be written.
+    Functions of the C library and of OpenMP's runtime stay undefined: the process that loads the
+    library has them. Linking happens in a temporary folder. Raises `BuildError` if there is no
+    linker (`find` finds programs), if it fails, and if the folder cannot be written.
     """
     command = linker(find)
     try:
@@ -41,7 +41,7 @@ def link(object_code: bytes, target: Target, *, find: Find = shutil.which) -> by
 
 
 def linker(find: Find = shutil.which) -> list[str]:
-    """The command that links shared libraries, without files. Raises `BuildError` if none is."""
+    """The command, without files, that links shared libraries. Raises `BuildError` if there is none."""
     for name in _COMPILERS:
         program = find(name)
         if program is not None:

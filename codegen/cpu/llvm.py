@@ -117,11 +117,11 @@ def _functions(b: Builder, parameters: Sequence[_Parameter]) -> list[str]:
 
 
 def optimise(text: str, target: Target, *, thorough: bool = False) -> binding.ModuleRef:
-    """The module of a text, verified and optimised; see `parse` for what it raises.
+    """Parse, verify and optimise the text of a module; see `parse` for the errors.
 
-    What is emitted is vectorized, unrolled and hoisted, so that it takes only a few passes to give
-    good code. `thorough` has all that clang -O2 runs on loops that are vectorized: it costs three
-    times as much, and moves accumulators from memory to registers.
+    The emitted code is already vectorized, unrolled and hoisted, so a few passes are enough.
+    `thorough` runs all of clang -O2's passes for vectorized loops: it costs three times as much,
+    and moves accumulators from memory to registers.
     """
     machine = target_machine(target)
     module = parse(text)
@@ -137,8 +137,7 @@ def optimise(text: str, target: Target, *, thorough: bool = False) -> binding.Mo
 
 
 def _few_passes() -> Any:
-    """Functions of vectors go to where they are called, stack slots of registers become values,
-    what that leaves over goes, branches that only choose become selects."""
+    """Inline vector functions, promote slots, remove dead code, turn branches into selects."""
     passes = binding.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.add_sroa_pass()
@@ -148,7 +147,7 @@ def _few_passes() -> Any:
 
 
 def parse(text: str) -> binding.ModuleRef:
-    """The module of a text. Raises `BuildError` where it is none, which is this package's fault."""
+    """Parse the text of a module. Raises `BuildError` if it is invalid, a bug of this package."""
     try:
         module = binding.parse_assembly(text)
         module.verify()
@@ -220,7 +219,7 @@ def initialize() -> None:
 
 
 def llvm_version() -> str:
-    """The LLVM that makes the code, such as `22.1.0`."""
+    """The version of LLVM, such as `22.1.0`."""
     return ".".join(map(str, binding.llvm_version_info))
 
 

@@ -48,7 +48,7 @@ def convert(b: Builder, text: str, source: str, target: str) -> str:
 
 
 def _saturated(x: V, target: str) -> V:
-    """A vector of floats as integers. LLVM's cast that saturates takes vectors apart into lanes."""
+    """A vector of floats as integers. LLVM's saturating cast splits vectors into lanes."""
     low, high = dtypes.int_limits(dtypes.info(target).scalar)
     most = dtypes.to_numpy(x.scalar).type(high)
     if int(most) > high:

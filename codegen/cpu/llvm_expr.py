@@ -32,7 +32,7 @@ from .llvm_text import NARROW, Builder, call, constant, operand_type, value_type
 
 
 def is_lazy(e: Expr) -> bool:
-    """Whether `e` may be evaluated only where it is asked for: it loads, or it may trap."""
+    """Whether `e` may only be evaluated on demand: it loads, or it may trap."""
     for n in walk(e):
         kind = type(n)
         if kind is Load:
@@ -121,7 +121,7 @@ def _float_op(b: Builder, op: Op, dtype: str, x: str, y: str, fast: str) -> str:
 
 
 def _extremum(b: Builder, op: Op, dtype: str, x: str, y: str) -> str:
-    """NaN if one is NaN. The first select is one x86 instruction, which gives x if that is NaN."""
+    """NaN if one operand is. The first select is one x86 instruction, which returns x for NaN."""
     t, i1 = operand_type(dtype), value_type(dtypes.vector("bool", dtypes.info(dtype).lanes))
     beyond = b.op(f"fcmp {'olt' if op is Op.MIN else 'ogt'} {t} {y}, {x}")
     chosen = b.op(f"select {i1} {beyond}, {t} {y}, {t} {x}")

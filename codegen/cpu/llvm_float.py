@@ -42,7 +42,7 @@ _INF = 0x7F800000
 def computed_in(b: Builder, dtype: str, *, native: bool) -> str:
     """The dtype that floats of `dtype` are computed in.
 
-    `native` says that the operation is among those that instructions for float16 have.
+    `native`: the operation is one that float16 instructions have.
     """
     facts = dtypes.info(dtype)
     if facts.scalar not in NARROW or (facts.scalar == "float16" and native and b.module.float16):
@@ -61,9 +61,9 @@ def operand(b: Builder, dtype: str, inner: str, text: str) -> str:
 
 
 def result(b: Builder, dtype: str, inner: str, text: str, *, exact: bool = False) -> str:
-    """The value of `dtype` that a result of the dtype that it is computed in stands for.
+    """Convert a result back from the dtype that it is computed in to `dtype`.
 
-    `exact` says that there is nothing to round.
+    `exact`: no rounding is needed.
     """
     facts = dtypes.info(dtype)
     if facts.scalar not in NARROW:
@@ -159,9 +159,9 @@ def _rounded_to_half(b: Builder, lanes: int, value: str, bits: str) -> str:
 
 
 def round_to_odd(b: Builder, lanes: int, value: str) -> str:
-    """A float64 as float32, truncated, with the last bit set where that is inexact.
+    """A float64 as float32, truncated, with the last bit set if that is inexact.
 
-    Rounding the result to a narrow float gives what rounding the float64 at once does.
+    Rounding the result to a narrow float is then the same as rounding the float64 once.
     """
     f64, f32, i32, i1 = (lanes_of(t, lanes) for t in ("double", "float", "i32", "i1"))
     near = b.op(f"fptrunc {f64} {value} to {f32}")

@@ -99,7 +99,7 @@ def store_vector(b: Builder, buffer: Buffer, first: Expr, text: str, dtype: str)
 
 
 def prefetch(b: Builder, s: Prefetch) -> None:
-    """The instruction that brings a cache line nearer; it never faults, wherever it points."""
+    """A prefetch instruction for a cache line; it never faults."""
     if s.buffer not in b.pointers:
         raise BuildError("{0} is prefetched and is held in registers", s.buffer.name)
     where = address(b, s.buffer, s.indices[0])
@@ -153,7 +153,7 @@ def _scalar(b: Builder, buffer: Buffer, offset: Expr, mask: Expr | None) -> str:
 
 
 def _shared(b: Builder, e: Load, offset: Expr, mask: Expr) -> str:
-    """One element in all lanes, which is read if one of them is on, and else may lie nowhere."""
+    """One element in all lanes; it is read only if a lane is enabled, else it may not exist."""
     facts, t = dtypes.info(e.dtype), value_type(e.dtype)
     bits = lanes_of("i1", facts.lanes)
     name = f"llvm.vector.reduce.or.v{facts.lanes}i1"
@@ -193,7 +193,7 @@ def _masked_off(b: Builder, e: Load, text: str) -> str:
 
 
 def _picked(b: Builder, e: Load, step: int, align: int) -> str:
-    """Every `step`-th element out of `step` vectors in a row, the last of which ends with it."""
+    """Every `step`-th element of `step` consecutive vectors, the last of which ends with it."""
     (offset,) = e.indices
     assert isinstance(offset, Ramp)
     memory, lanes = memory_type(e.dtype), dtypes.info(e.dtype).lanes

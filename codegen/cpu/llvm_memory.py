@@ -52,7 +52,11 @@ def nbytes(buffer: Buffer) -> int:
 
 
 def allocate(b: Builder, buffer: Buffer) -> bool:
-    """Give memory to a buffer. Returns whether that is a slot, to be released after its scope."""
+    """Allocate `buffers` at the start of a function; fail if there is no memory.
+
+    Returns the pointers that have to be freed in any case, including null ones. Index values are
+    computed after this.
+    """
     if buffer in b.stacked:
         b.pointers[buffer] = b.stacked[buffer]
         return False

@@ -45,6 +45,6 @@ def store(b: Builder, dtype: str, text: str, where: str) -> None:
 
 
 def fence(b: Builder) -> None:
-    """What comes after sees what was stored."""
+    """A fence: later reads see the non-temporal stores."""
     b.module.declare(FENCE, f"declare void @{FENCE}()")
     b.do(f"call void @{FENCE}()")

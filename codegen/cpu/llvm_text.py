@@ -37,7 +37,7 @@ def value_type(dtype: str) -> str:
 
 @cache
 def operand_type(dtype: str) -> str:
-    """The type that arithmetic has for a value of `dtype`: half where it computes with float16."""
+    """The type of a value of `dtype` in arithmetic: half if it is computed as float16."""
     facts = dtypes.info(dtype)
     return lanes_of("half", facts.lanes) if facts.scalar == "float16" else value_type(dtype)
 
@@ -85,10 +85,10 @@ def _narrow_bits(value: float, scalar: str) -> int:
 class BasicBlock:
     """A label and its instructions; `end` is the terminator, once it is known.
 
-    An empty line is none. What memory is known to hold, at the point that is reached, is kept here
-    to be used again: `loads` has what was read of a buffer, `held` the operand that a register has,
-    and the number of the line that stored it there (`None`: it was read), `tiles` what was loaded
-    of a buffer as matrices. `pure` has the values of instructions without effects.
+    An empty line is no instruction. The contents of memory that are known at the current point are
+    kept for reuse: `loads` has what was read of a buffer, `held` the operand that a register has
+    and the number of the line that stored it (`None`: it was read), `tiles` what was loaded of a
+    buffer as matrices. `pure` has the values of instructions without effects.
     """
 
     __slots__ = ("end", "held", "label", "lines", "loads", "pure", "tiles")
@@ -110,8 +110,7 @@ class BasicBlock:
 class Level:
     """The body of a loop (or function): its first block, and index values computed in it.
 
-    What is appended to `head` dominates all of the body, so that `known` values can be reused
-    anywhere in it.
+    Instructions in `head` dominate all of the body, so `known` values can be reused anywhere in it.
     """
 
     __slots__ = ("head", "known")
@@ -122,9 +121,9 @@ class Level:
 
 
 class Module:
-    """What the functions of a module share: declarations, helper functions, finished functions.
+    """State shared by the functions of a module: declarations, helpers, finished functions.
 
-    `teams` is the variable that says where parallel loops may have teams of threads.
+    `teams` is the variable that says whether parallel loops may have teams of threads.
     """
 
     def __init__(self, name: str, target: Target, strict_fp: bool, teams: str = "teams") -> None:
@@ -147,11 +146,9 @@ class Module:
 
 
 class Builder:
-    """One function in the making: its blocks, the block that is appended to, and open loops.
+    """A function under construction: its blocks, the current block, and open loops.
 
-    `tiles` are the buffers in registers that a unit for matrices adds to. `slots` are the bytes of
-    the parts of the workspace that it takes, `slots_in_use` how many are taken at this point;
-    `stacked` the buffers on its stack, of `stack_bytes`.
+    `tiles` are the buffers in registers that a matrix unit accumulates into.
     """
 
     def __init__(self, module: Module, *, in_parallel: bool = False) -> None:
@@ -199,7 +196,7 @@ class Builder:
         return block
 
     def op(self, text: str) -> str:
-        """Append an instruction that gives a value."""
+        """Append an instruction with a value."""
         self._count += 1
         value = f"%v{self._count}"
         self.block.lines.append(f"{value} = {text}")

@@ -32,7 +32,7 @@ from .rewrite import fresh, map_exprs, map_stmts, simplifier_of
 
 
 def blocks(func: Func, target: Target) -> Func:
-    """Replace each block by its body, and put its init before the loops that reduce.
+    """Replace each block by its body, and put its init before the reduction loops.
 
     for i in 8:                                     for i in 8:
         for k in 4:                                     C[i] = 0
@@ -41,10 +41,10 @@ def blocks(func: Func, target: Target) -> Func:
                 with init(): C[v] = 0
                 C[v] = C[v] + A[v, r]
 
-    Where the loops that reduce are not around this block alone, the init stays where it is, under
-    the condition that the values of all reduce variables are zero. Loops of one iteration go, and
-    what runs no iteration, with its init. The loops of a block that runs as an instruction keep the
-    note of it.
+    If the reduction loops are not around this block alone, the init stays in place, under the
+    condition that all reduce variables are zero. Loops of one iteration are removed, and so is a
+    block without iterations, with its init. The loops of a block that runs as an instruction keep
+    its annotation.
     """
     del target
     s = simplifier_of(func)

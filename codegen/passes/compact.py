@@ -32,15 +32,16 @@ from .rewrite import simplifier_of
 
 
 def compact(func: Func, target: Target) -> Func:
-    """Give each internal buffer the lowest loop that all its accesses are in, and only the shape
-    that one iteration of it touches.
+    """Move each internal buffer into the innermost loop around all its accesses, and shrink it.
+
+    The new shape is what one iteration of that loop touches.
 
     B of 64 elements                         for i in 8:
     for i in 8:                                  alloc B of 8 elements
         for j in 8: B[i * 8 + j] = ...    ->     for j in 8: B[j] = ...
         for j in 8: C[..] = B[i * 8 + j]         for j in 8: C[..] = B[j]
 
-    A buffer is not moved into a loop whose iterations hand elements of it on to each other, nor
+    A buffer is not moved into a loop whose iterations pass elements of it on to each other, nor
     into a vectorized loop.
     """
     del target
@@ -175,7 +176,7 @@ def _plan(
 
 
 class _Span(NamedTuple):
-    """What is touched of a dimension: `extent` elements from `low` on, in terms of outer loops."""
+    """The touched part of a dimension: `extent` elements from `low` on, in terms of outer loops."""
 
     low: Poly
     extent: int
@@ -224,10 +225,10 @@ def _moving(dims: Sequence[_Span]) -> set[Var]:
 
 
 def _private_depth(around: Sequence[For], dims: Sequence[_Span], s: Simplifier) -> int:
-    """How many of the loops around, from outside, hand no element on to another iteration.
+    """How many of the loops around, from outside, pass no element on to another iteration.
 
-    Iterations of a parallel loop hand nothing on; if the spans do not move with one, neither does
-    any loop outside of it. Others do not where an element tells the iteration that it belongs to.
+    Iterations of a parallel loop pass nothing on; if the spans do not move with one, neither does
+    any loop outside of it. Another loop passes nothing on if an element determines its iteration.
     """
     moving = _moving(dims)
     private = [f.kind is ForKind.PARALLEL for f in around]
@@ -270,8 +271,11 @@ def _is_filled_first(
 
 
 def _conditions(access: _Access, loop: For, s: Simplifier) -> frozenset[object]:
-    """The conditions inside `loop` that an access runs under, said of its indices where they are
-    bounds of one: so that those of a write and of a read can be compared."""
+    """The conditions inside `loop` that an access runs under.
+
+    Bounds of one of its indices are expressed by that index, so that those of a write and of a read
+    are comparable.
+    """
     found: set[object] = set()
     inside = access.path[access.path.index(loop) + 1 :]
     indices = [s.poly(i) for i in access.indices]

@@ -13,12 +13,12 @@ from .rewrite import statements
 
 
 def drop_masks(func: Func, target: Target) -> Func:
-    """Remove the masks of registers where lanes that are off are never seen.
+    """Remove masks of registers whose disabled lanes are unobservable.
 
     store(R, load(R, mask=m) + 1, mask=m); store(C, load(R, mask=m), mask=m)
       ->   R = R + 1; store(C, R, mask=m)
 
-    That is so where all reads of a register have the mask of what is stored to it.
+    That is so if all reads of a register have the mask of its stores.
     """
     del target
     if not any(_is_masked(s) for s in statements(func.body)):
@@ -45,7 +45,7 @@ def _is_masked(s: Stmt) -> bool:
 
 
 class _Masks:
-    """The masks of what is stored to each register that is stored to under one, and of its loads.
+    """The masks of the stores to each register that has masked stores, and of its loads.
 
     A load without a mask has the key `None`.
     """

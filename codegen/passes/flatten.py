@@ -74,7 +74,7 @@ def _stored_shape(b: Buffer) -> tuple[int, ...]:
 
 
 def _placed(b: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """Where along each dimension the element at `indices` is stored."""
+    """The position along each dimension at which the element at `indices` is stored."""
     if b.swizzle is None:
         return indices
     axis, by, rows, width = b.swizzle

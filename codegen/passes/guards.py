@@ -39,7 +39,7 @@ def slack(cond: Expr, s: Simplifier) -> Poly:
 
 
 def holds_before(cond: Expr, var: Var, s: Simplifier) -> int:
-    """How many iterations of `var` from zero on the condition certainly holds for; 0 if unknown."""
+    """How many first iterations of `var` the condition certainly holds for; 0 if unknown."""
     rest = slack(cond, s)
     step = rest.pop(var, 0)
     low, _ = s.interval(rest)

@@ -34,13 +34,13 @@ _WORTH: frozenset[type] = frozenset({Load, Binary, Call, Cast, Select})
 
 
 def hoist(func: Func, target: Target) -> Func:
-    """Give a name to what a serial loop computes in each iteration in the same way.
+    """Hoist expressions out of serial loops whose iterations all compute the same value.
 
     for j in 64: C[j] = A[j] * sqrt(S[0])   ->   s = sqrt(S[0])
                                                  for j in 64: C[j] = A[j] * s
 
-    What only runs under a condition stays where it is: it may read out of bounds or divide by
-    zero. Indices stay as well; code generation places their parts.
+    Conditional expressions stay in place: they may read out of bounds or divide by zero. Indices
+    stay as well; code generation places their parts.
     """
     del target
     return with_func_body(func, _visit(func.body))
@@ -73,7 +73,7 @@ def _bound(s: Stmt) -> Iterator[Var | Buffer]:
 
 
 def _named(stmt: Stmt, changing: set[Var | Buffer], found: dict[object, tuple[Var, Expr]]) -> Stmt:
-    """`stmt` with variables for what does not depend on `changing`, which are put into `found`."""
+    """`stmt` with variables for what is independent of `changing`, which are added to `found`."""
 
     def expr(e: Expr) -> Expr:
         if e.dtype == INDEX or dtypes.info(e.dtype).lanes > 1:

@@ -14,11 +14,11 @@ from .rewrite import map_stmts, simplifier_of
 
 
 def instructions(func: Func, target: Target) -> Func:
-    """Put the implementation of an instruction in the place of the loops that are marked as it.
+    """Replace loops that are marked as an instruction by its implementation.
 
     for j in 16: for k in 4: C[j] += A[k] * B[j * 4 + k]   ->   C[ramp(0, 1, 16)] = dot(..)
 
-    Raises `BuildError` where the instruction is not known, or does not do what the loops do.
+    Raises `BuildError` if the instruction is unknown, or does not compute what the loops compute.
     """
     del target
     ranges = simplifier_of(func).ranges

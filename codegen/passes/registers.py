@@ -37,14 +37,13 @@ Home: TypeAlias = dict[int, tuple[Elements, int]]
 
 
 def registers(func: Func, target: Target) -> Func:
-    """Make a buffer of one value of each value that a buffer of scope `register` holds.
+    """Split each buffer of scope `register` into one buffer per value.
 
     R[ramp(0, 1, 16)] = ...; R[ramp(16, 1, 16)] = ...   ->   R_0[...] = ...; R_16[...] = ...
 
-    A value is as wide as the widest vector that is accessed, narrower accesses are parts of it. Of
-    several vectors columns may be read too, or all of them lane by lane: those are shuffled
-    together from them.
-    Code generation turns such buffers into values. Raises `BuildError` where an index is not a
+    A value is as wide as the widest vector that is accessed; narrower accesses are parts of it.
+    Columns of several vectors may be read too, or all of them lane by lane; those are shuffled
+    together. Code generation turns such buffers into values. Raises `BuildError` if an index is not
     constant.
     """
     del target
@@ -161,7 +160,7 @@ def _slots(func: Func) -> dict[Buffer, _Slots]:
 
 
 def _cut(buffer: Buffer, accesses: dict[Elements, bool]) -> _Slots:
-    """Elements that are accessed together go together, but for what is read across vectors."""
+    """Group elements that are accessed together, except for reads across vectors."""
     home = _homes(accesses)
     loads = [e for e, stores in accesses.items() if not stores and len(e) > 1]
     columns = {e: column for e in loads if (column := _column(e, home)) is not None}
@@ -224,7 +223,7 @@ def _distinct(values: Sequence[Expr]) -> int:
 
 
 def _homes(accesses: dict[Elements, bool]) -> Home:
-    """Where elements are, if they are stored as whole vectors that do not overlap."""
+    """The places of elements, if they are stored as whole vectors that do not overlap."""
     home: Home = {}
     for elements, stores in accesses.items():
         if not stores:

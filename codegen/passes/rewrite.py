@@ -37,7 +37,7 @@ def simplifier_of(func: Func) -> Simplifier:
 
 
 def declare(s: Simplifier, new: Stmt) -> Stmt:
-    """`new`, after telling the simplifier the ranges of its loops, whose variables are new."""
+    """`new`; declares the ranges of its loops, whose variables are new, to the simplifier."""
     s.ranges = {**s.ranges, **ranges_of(new)}
     return new
 
@@ -59,7 +59,7 @@ def map_exprs(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
 
 
 def fresh(s: Stmt) -> Stmt:
-    """A copy of `s` with loops, lets and internal buffers of its own: each has one binder."""
+    """A copy of `s` with its own loops, lets and internal buffers: each has one binder."""
     match s:
         case For() | Let():
             var = Var(s.var.name, s.var.dtype)
@@ -72,7 +72,7 @@ def fresh(s: Stmt) -> Stmt:
 
 
 def decided(s: Stmt) -> Stmt:
-    """`s` without the branches that constant conditions never take, and without empty loops."""
+    """`s` without branches that constant conditions exclude, and without empty loops."""
     match s:
         case If(cond=Const(value=holds)):
             if holds:

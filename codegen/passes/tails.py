@@ -35,15 +35,15 @@ MAX_COPIED_STORES = 1536
 
 
 def tails(func: Func, target: Target) -> Func:
-    """Decide conditions outside of the tile that they cut.
+    """Split loops at tile boundaries so that conditions are decided outside of the tile.
 
     for i in 4:                                for i in 3:
         for j in unrolled(8):                      for j in unrolled(8): A[i * 8 + j] = 0
             if i * 8 + j < 29:          ->     for j in unrolled(5): A[j + 24] = 0
                 A[i * 8 + j] = 0
 
-    A tile is what is unrolled or vectorized, or else the innermost loop. Where its place depends on
-    several loops, a branch in the innermost of them chooses between the two versions.
+    A tile is what is unrolled or vectorized, or else the innermost loop. If its position depends on
+    several loops, a branch in the innermost of them selects one of the two versions.
     """
     if not any(True for _ in guards(func.body)):
         return func
@@ -119,7 +119,7 @@ def _cut(loop: For, s: Simplifier) -> _Cut | None:
 
 
 def _is_tight(loop: For) -> bool:
-    """Whether a branch in each iteration is too dear: there are no loops in it."""
+    """Whether a branch in each iteration is too expensive: the body has no loops."""
     return loop.kind is ForKind.SERIAL and not any(True for _ in loops(loop.body))
 
 

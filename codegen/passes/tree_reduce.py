@@ -39,7 +39,7 @@ def tree_reduce(func: Func, target: Target) -> Func:
     for i in unrolled(4):              T[ramp(0, 1, 2)] = R[ramp(0, 1, 2)] + R[ramp(2, 1, 2)]
         S[0] = S[0] + R[i]      ->     S[0] = S[0] + (T[0] + T[1])
 
-    This changes the order of a reduction, which the IR leaves open.
+    This changes the order of a reduction, which the IR does not specify.
     """
     del target
     s = simplifier_of(func)

@@ -13,15 +13,15 @@ from .rewrite import decided, declare, map_exprs, map_stmts, simplifier_of
 
 
 def trim(func: Func, target: Target) -> Func:
-    """Drop the last iterations of loops if conditions let nothing run in them.
+    """Drop the last iterations of loops if no statement in them has an effect.
 
     for i in 4:                           for i in 2:
         for j in 8:                           for j in 8:
             if i * 8 + j < 13:       ->           if i * 8 + j < 13:
                 A[i * 8 + j] = 0                      A[i * 8 + j] = 0
 
-    What remains in the dropped iterations may only repeat, word for word, what the iteration
-    before them has done with the same data: it computes the same again.
+    Remaining statements in the dropped iterations may only repeat, word for word, what the
+    iteration before them has done with the same data.
     """
     del target
     if not any(True for _ in guards(func.body)):
@@ -30,7 +30,7 @@ def trim(func: Func, target: Target) -> Func:
 
 
 def trimmed(stmt: Stmt, s: Simplifier) -> Stmt:
-    """`stmt` without the iterations in which nothing new happens."""
+    """`stmt` without iterations that have no effect."""
     if type(stmt) is For and isinstance(stmt.extent, int) and not is_register_vector(stmt):
         alive = _alive(stmt, s)
         if alive < stmt.extent:

@@ -43,7 +43,7 @@ def unroll(func: Func, target: Target) -> Func:
 
     for i in unrolled(2): C[i] = A[i]   ->   C[0] = A[0]; C[1] = A[1]
 
-    Raises `BuildError` where that gives more than 8192 stores.
+    Raises `BuildError` if the result has more than 8192 stores.
     """
     del target
     unrolled = {f.var for f in loops(func.body) if f.kind is ForKind.UNROLL}
@@ -89,8 +89,8 @@ Make = Callable[[], Any]
 class _Copier:
     """Turns statements into functions that make their copies.
 
-    The functions are `None` for what is the same in all copies. Indices are polynomials, of which
-    a copy only adds up the constant; equal parts of copies are one object.
+    A function is `None` for a part that is the same in all copies. Indices are polynomials, of
+    which a copy only adds up the constant; equal parts of copies are one object.
     """
 
     def __init__(self, variables: set[Var], s: Simplifier) -> None:
@@ -243,7 +243,7 @@ class _Copier:
         return make
 
     def _generic(self, n: Any) -> Make | None:
-        """A node of any other kind; conditions that become constant decide selects."""
+        """A node of any other type; conditions that become constant decide selects."""
         parts: list[Make | None] = []
 
         def see(c: Any) -> Any:

@@ -54,13 +54,13 @@ LINE_BYTES = 64
 
 
 def vectorize(func: Func, target: Target) -> Func:
-    """Make vector statements of each vectorized loop, in chunks of the target's vector width.
+    """Turn each vectorized loop into vector statements, in chunks of the target's vector width.
 
     for j in vectorized(20): C[j] = A[j]   ->   C[ramp(0, 1, 16)] = A[ramp(0, 1, 16)]
                                                 C[ramp(16, 1, 4)] = A[ramp(16, 1, 4)]
 
-    What is left over is masked where the target has masks, and else done in smaller vectors. A
-    condition that differs between lanes masks the loads and stores below it.
+    The tail is masked if the target has masks, and else uses smaller vectors. A condition that
+    differs between lanes masks the loads and stores below it.
     """
     s = simplifier_of(func)
 
@@ -200,8 +200,10 @@ class _Vectorizer:
         return Store(s.buffer, (offset,), self.wide(value), mask)
 
     def prefetch(self, s: Prefetch, mask: Mask) -> Stmt:
-        """One hint for each cache line of a ramp; none where lanes go their own ways, or where an
-        index is read from memory that a mask may guard."""
+        """One prefetch for each cache line of a ramp.
+
+        None if lanes are unrelated, or if an index is read from memory that a mask may guard.
+        """
         offset = self.expr(s.indices[0], mask)
         first = offset.base if type(offset) is Ramp else offset
         reads = any(type(n) is Load for n in walk(first))
@@ -233,7 +235,7 @@ class _Vectorizer:
         return Let(var, value, self.stmt(s.body, mask))
 
     def expr(self, e: Expr, mask: Mask) -> Expr:
-        """`e` with a value for each lane, or as it is where all lanes agree."""
+        """`e` with a value for each lane, or unchanged if all lanes agree."""
         if e.dtype == INDEX and self.may_run(e, mask):
             ramp = self.linear(e)
             if ramp is not None:
@@ -367,7 +369,7 @@ def _binary(v: _Vectorizer, e: Binary, mask: Mask) -> Expr:
 
 
 def _may_trap(e: Binary) -> bool:
-    """Whether `e` divides integers by what may be zero."""
+    """Whether `e` divides integers by a divisor that may be zero."""
     divides = e.op in (Op.FLOORDIV, Op.MOD) and not dtypes.is_float(e.dtype)
     return divides and not (type(e.b) is Const and e.b.value != 0)
 

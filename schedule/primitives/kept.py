@@ -60,7 +60,7 @@ from .reduction import rfactor, sole_block
 
 
 class Kept(NamedTuple):
-    """Exponentials that `block` stores in `buffer`[`indices`]: exp(x - shift), rows along `axis`."""
+    """Exponentials that `block` stores at `indices`: exp(x - shift), rows along `axis`."""
 
     block: Block
     buffer: Buffer
