@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 Text: TypeAlias = str | Callable[[], str | None]
-"""A text, or what makes it when it is read (`None` where there is nothing to say)."""
+"""A text, or what makes it when it is read (`None` if there is nothing to say)."""
 
 
 class TilewrightError(Exception):

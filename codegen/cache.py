@@ -88,7 +88,7 @@ class KernelCache:
     def get(self, name: str, func: Func, target: Target) -> Compiled | None:
         """The kernel of that key, which is of `func`, compiled for `target`.
 
-        `None` where there is none, or it is malformed (logged).
+        `None` if there is none, or it is malformed (logged).
         """
         return self.entries.get(name, lambda content: decode(content, func, target))
 

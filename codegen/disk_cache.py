@@ -40,7 +40,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 
 def location(environ: Mapping[str, str], kind: str) -> Path | None:
-    """The folder of the entries of a kind; `None` where `TILEWRIGHT_CACHE_DIR` is set to nothing.
+    """The folder of the entries of a kind; `None` if `TILEWRIGHT_CACHE_DIR` is set to nothing.
 
     It is named after the kind (`kernels` for `kernel`) and lies in the folder of that variable,
     else in `tilewright` in `XDG_CACHE_HOME`, else in `~/.cache/tilewright`. A user without a home
@@ -89,7 +89,7 @@ class DiskCache:
     def get(self, name: str, decode: Callable[[bytes], T]) -> T | None:
         """What `decode` makes of the content of the entry of that name.
 
-        `None` where there is no entry. Where it is malformed, or `decode` raises `ArtifactError`,
+        `None` if there is no entry. Where it is malformed, or `decode` raises `ArtifactError`,
         a warning says so.
         """
         try:
@@ -133,7 +133,7 @@ class DiskCache:
         return self._mark + _digest(name, content) + content
 
     def unseal(self, name: str, entry: bytes) -> bytes:
-        """The content of an entry. Raises `ArtifactError` where it is not the one of that name."""
+        """The content of an entry. Raises `ArtifactError` if it is not the one of that name."""
         start = len(self._mark) + _DIGEST_BYTES
         content = entry[start:]
         if not entry.startswith(self._mark):

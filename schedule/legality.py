@@ -411,7 +411,7 @@ def written_box(
     """The box of elements that `block` writes while the loops `inner` sweep, if it has no gaps.
 
     It may reach beyond the domain of the block. `given` are keys of conditions that hold. `None`
-    where a stride or a predicate, other than one that ends a dimension, may leave elements out.
+    if a stride or a predicate, other than one that ends a dimension, may leave elements out.
     """
     own = {**ranges, **{v: (0, e - 1) for v, e in inner.items()}}
     # A point in the buffer is one where all of these hold: what follows from them leaves none out.

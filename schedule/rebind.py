@@ -62,7 +62,7 @@ def _rebound_iter(i: Iter, values: Mapping[Var, Expr], s: Simplifier) -> Iter:
 
 
 def _condition(e: Expr, values: Mapping[Var, Expr], s: Simplifier) -> Expr | None:
-    """`rebound_value` of a condition; `None` where it always holds.
+    """`rebound_value` of a condition; `None` if it always holds.
 
     One that never holds stays as it is, so that it still tells what the block's values are.
     """

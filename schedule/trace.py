@@ -35,7 +35,7 @@ class Step:
     """One call of a primitive.
 
     `outputs` has a letter for each handle or number that came out: `l` loop, `b` block, `t` sampled
-    integer. `decision` has the integers that a sampling step chose, `None` where it is open. `note`
+    integer. `decision` has the integers that a sampling step chose, `None` if it is open. `note`
     is for display only and no part of equality.
     """
 
@@ -85,7 +85,7 @@ class Trace:
     def with_decisions(self, decisions: Mapping[int, Sequence[int | None]]) -> Trace:
         """The trace with other decisions for some of its sampling steps, by number of the step.
 
-        Raises `ScheduleError` where a step takes none, or another number of them.
+        Raises `ScheduleError` if a step takes none, or another number of them.
         """
         steps = list(self.steps)
         for k, decision in decisions.items():

@@ -50,7 +50,7 @@ def versions_of(
 ) -> Versions:
     """`count` versions of what one iteration of `loop`, `box`, has of `buffer`.
 
-    `ranges` are those of `loop` and the loops around it. Raises `ScheduleError` where the buffer
+    `ranges` are those of `loop` and the loops around it. Raises `ScheduleError` if the buffer
     cannot be indexed by the iteration.
     """
     require(

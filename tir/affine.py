@@ -1,7 +1,7 @@
 """Exact queries on quasi-affine accesses, answered by the integer set library (isl).
 
 Used where simple structure does not decide, since a query takes a millisecond. All functions return
-`None` where an expression is not quasi-affine (it depends on data, or multiplies variables).
+`None` if an expression is not quasi-affine (it depends on data, or multiplies variables).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Box(NamedTuple):
 
 
 def text(e: Expr, names: Mapping[Var, str]) -> str | None:
-    """`e` in the notation of the library; `None` where it is not quasi-affine."""
+    """`e` in the notation of the library; `None` if it is not quasi-affine."""
     match e:
         case Var():
             return names.get(e)

@@ -70,7 +70,7 @@ def _reduced(
 ) -> tuple[Op, Expr, Expr] | None:
     """`0 op difference` with common factors taken out, positive terms on either side.
 
-    `None` where that is no gain; `is_tidy` if terms are on either side already.
+    `None` if that is no gain; `is_tidy` if terms are on either side already.
     """
     if op in (Op.GT, Op.GE):
         difference = negated(difference)

@@ -183,7 +183,7 @@ class _Copy(NamedTuple):
 
 
 def _copy(access: Access, loops: Iterable[Var]) -> _Copy | None:
-    """`None` where the access has open sizes."""
+    """`None` if the access has open sizes."""
     inner = _sizes(access.inner)
     if inner is None or not all(isinstance(r.extent, int) for r in access.ranges):
         return None
@@ -207,7 +207,7 @@ def _meet(a: Range, b: Range) -> list[Expr]:
 
 
 def _sizes(extents: Mapping[Var, Dim]) -> dict[Var, int] | None:
-    """The extents as integers; `None` where one is open."""
+    """The extents as integers; `None` if one is open."""
     sizes = {v: n for v, n in extents.items() if isinstance(n, int)}
     return sizes if len(sizes) == len(extents) else None
 

@@ -68,7 +68,7 @@ def structural_hash(func: Func) -> str:
 
 
 def first_difference(a: Node, b: Node, *, match_free: bool = False) -> str | None:
-    """Where two trees first differ, as text for people; `None` where they are equal."""
+    """Where two trees first differ, as text for people; `None` if they are equal."""
     left, right = _Traced(match_free), _Traced(match_free)
     left.root(a)
     right.root(b)

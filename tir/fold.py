@@ -52,7 +52,7 @@ def integer(value: int, dtype: str) -> Const:
 
 
 def fold_binary(op: Op, a: Const, b: Const) -> Const | None:
-    """`a op b`; `None` where it is undefined or not folded."""
+    """`a op b`; `None` if it is undefined or not folded."""
     facts = dtypes.info(a.dtype)
     if facts.lanes != 1:
         return None
@@ -96,7 +96,7 @@ def _constant(value: Any, dtype: str) -> Const:
 
 
 def fold_call(fn: str, args: tuple[Const, ...]) -> Const | None:
-    """An intrinsic function of constants; `None` where it is not exact everywhere."""
+    """An intrinsic function of constants; `None` if it is not exact everywhere."""
     a = args[0]
     facts = dtypes.info(a.dtype)
     if facts.lanes != 1:
@@ -120,7 +120,7 @@ def fold_call(fn: str, args: tuple[Const, ...]) -> Const | None:
 
 
 def fold_cast(a: Const, dtype: str) -> Const | None:
-    """`a` cast to the scalar `dtype`; `None` where rounding could differ between machines."""
+    """`a` cast to the scalar `dtype`; `None` if rounding could differ between machines."""
     source, target = dtypes.info(a.dtype), dtypes.info(dtype)
     if source.lanes != 1 or target.lanes != 1:
         return None

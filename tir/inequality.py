@@ -135,7 +135,7 @@ def _candidates(context: Context, p: Poly) -> list[Expr]:
 def _bounds_below(context: Context, p: Poly, atom: Expr) -> tuple[bool, list[Poly]] | None:
     """Polynomials without `atom`: if all of them (or any) are non-negative then so is `p`.
 
-    `None` where the numeric interval of `atom` is all there is to use, or nothing is known.
+    `None` if the numeric interval of `atom` is all there is to use, or nothing is known.
     """
     parts = context.coefficient(p, atom)
     if parts is None:
@@ -185,7 +185,7 @@ def _quotient_below(
 
 
 def _exact_quotient(q: Poly, bottom: Poly) -> Poly | None:
-    """`q / bottom` for a `bottom` of one term; `None` where there is none."""
+    """`q / bottom` for a `bottom` of one term; `None` if there is none."""
     if len(bottom) != 1:
         return None
     ((part, scale),) = bottom.items()

@@ -657,7 +657,7 @@ def _widen(value: Expr, lanes: int) -> Expr:
 def binary(op: Op, a: Operand, b: Operand) -> Expr:
     """`a op b` with promotion; index arithmetic on constants folds, and so do x+0, x*1, x*0.
 
-    Raises `IRError` where the dtypes do not go with the operator.
+    Raises `IRError` if the dtypes do not go with the operator.
     """
     a, b = unify(a, b)
     if a.dtype != b.dtype:
@@ -683,7 +683,7 @@ def binary(op: Op, a: Operand, b: Operand) -> Expr:
 
 
 def _fold_index(op: Op, a: Expr, b: Expr) -> Expr | None:
-    """Folding of int64 arithmetic that does not overflow; `None` where there is nothing to fold."""
+    """Folding of int64 arithmetic that does not overflow; `None` if there is nothing to fold."""
     if type(b) is Const:
         y = b.value
         if type(a) is Const:
@@ -772,7 +772,7 @@ def select(cond: Operand, then: Operand, other: Operand) -> Expr:
 
 
 def dot(acc: Expr, x: Expr, y: Expr) -> Dot:
-    """`Dot`. Raises `IRError` where the lanes do not go together."""
+    """`Dot`. Raises `IRError` if the lanes do not go together."""
     lanes, *others = (dtypes.info(e.dtype).lanes for e in (acc, x, y))
     group = max(others) // lanes
     if dtypes.info(acc.dtype).scalar not in SUMS:
@@ -787,7 +787,7 @@ def dot(acc: Expr, x: Expr, y: Expr) -> Dot:
 
 
 def matmul(acc: Expr, x: Expr, y: Expr, rows: int, group: int) -> Matmul:
-    """`Matmul`. Raises `IRError` where the lanes do not make matrices that go together."""
+    """`Matmul`. Raises `IRError` if the lanes do not make matrices that go together."""
     if dtypes.info(acc.dtype).scalar not in SUMS:
         raise IRError("a product of matrices cannot be summed in {0}; cast it", acc.dtype)
     if matrices(acc, x, y, rows, group) is None:
@@ -801,7 +801,7 @@ def matmul(acc: Expr, x: Expr, y: Expr, rows: int, group: int) -> Matmul:
 
 
 def matrices(acc: Expr, x: Expr, y: Expr, rows: int, group: int) -> tuple[int, int] | None:
-    """The columns and the steps of a `Matmul`; `None` where the lanes do not go together."""
+    """The columns and the steps of a `Matmul`; `None` if the lanes do not go together."""
     own, left, right = (dtypes.info(e.dtype).lanes for e in (acc, x, y))
     if min(rows, group) < 1 or own % rows or left % (rows * group):
         return None
@@ -810,7 +810,7 @@ def matrices(acc: Expr, x: Expr, y: Expr, rows: int, group: int) -> tuple[int, i
 
 
 def shuffle(a: Expr, b: Expr, order: tuple[int, ...]) -> Shuffle:
-    """`Shuffle`. Raises `IRError` where the operands do not go together or have no such lanes."""
+    """`Shuffle`. Raises `IRError` if the operands do not go together or have no such lanes."""
     lanes = dtypes.info(a.dtype).lanes
     if a.dtype != b.dtype or lanes < 2 or len(order) < 2:
         raise IRError(
@@ -830,7 +830,7 @@ def load(buffer: Buffer, indices: tuple[Operand, ...], mask: Expr | None = None)
 
 
 def store(buffer: Buffer, indices: tuple[Operand, ...], value: Operand) -> Store:
-    """`buffer[indices] = value`. Raises `IRError` where dtypes or number of indices do not fit."""
+    """`buffer[indices] = value`. Raises `IRError` if dtypes or number of indices do not fit."""
     exprs = index_exprs(buffer, indices)
     value = as_expr(value, None if isinstance(value, Expr) else buffer.dtype)
     if dtypes.info(value.dtype).scalar != buffer.dtype:

@@ -47,7 +47,7 @@ _INTEGERS: dict[Op, Callable[[int, int], int]] = {
 
 
 def binary(s: Simplifier, op: Op, a: Expr, b: Expr, dtype: str) -> Expr | None:
-    """`a op b` as one ramp or broadcast, if it is one; `None` where it is not."""
+    """`a op b` as one ramp or broadcast, if it is one; `None` if it is not."""
     lanes = dtypes.info(dtype).lanes
     if type(a) is Broadcast and type(b) is Broadcast:
         scalar = s.visit(Binary(op, a.value, b.value, dtypes.vector(dtype, 1)))

@@ -22,7 +22,7 @@ class Linear(NamedTuple):
 
 
 def linear(expr: Expr, variables: Collection[Var], ranges: Ranges = NO_RANGES) -> Linear | None:
-    """`expr` (int64) as a linear function of `variables`; `None` where it is not one.
+    """`expr` (int64) as a linear function of `variables`; `None` if it is not one.
 
     Coefficients are integers, or expressions where they are products of other variables.
     """

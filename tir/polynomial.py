@@ -98,7 +98,7 @@ def times(p: Poly, q: Poly) -> Poly:
 
 
 def without(k: Key, part: Key) -> Key | None:
-    """`k` with the factors in `part` taken out once; `None` where they are not all in it."""
+    """`k` with the factors in `part` taken out once; `None` if they are not all in it."""
     if part is ONE:
         return k
     if k is part:
@@ -209,7 +209,7 @@ class Context(ABC):
         return found
 
     def coefficient(self, p: Poly, atom: Expr) -> tuple[Poly, Poly] | None:
-        """(q, r) with `p == q * atom + r` and no `atom` in either; `None` where there is none."""
+        """(q, r) with `p == q * atom + r` and no `atom` in either; `None` if there is none."""
         q: Poly = {}
         r: Poly = {}
         for k, c in p.items():
@@ -227,7 +227,7 @@ class Context(ABC):
         return q, r
 
     def replaced(self, p: Poly, atom: Expr, by: Poly) -> Poly | None:
-        """`p` with a polynomial in the place of `atom`; `None` where it has a power of `atom`."""
+        """`p` with a polynomial in the place of `atom`; `None` if it has a power of `atom`."""
         parts = self.coefficient(p, atom)
         return None if parts is None else add(parts[1], times(parts[0], by))
 

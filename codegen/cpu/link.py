@@ -41,7 +41,7 @@ def link(object_code: bytes, target: Target, *, find: Find = shutil.which) -> by
 
 
 def linker(find: Find = shutil.which) -> list[str]:
-    """The command, without files, that links shared libraries. Raises `BuildError` if there is none."""
+    """The command, without files, that links libraries. Raises `BuildError` if there is none."""
     for name in _COMPILERS:
         program = find(name)
         if program is not None:

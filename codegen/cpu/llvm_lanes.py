@@ -29,7 +29,7 @@ class Lanes(NamedTuple):
 
 
 def lanes(b: Builder, e: Expr) -> Lanes | None:
-    """A vector of indices in that form; `None` where it is not known to have it."""
+    """A vector of indices in that form; `None` if it is not known to have it."""
     match e:
         case Ramp(base=base, stride=Const(value=step), lanes=n):
             last = int(step) * (n - 1)
@@ -47,7 +47,7 @@ def lanes(b: Builder, e: Expr) -> Lanes | None:
 
 
 def binary(b: Builder, e: Binary) -> str | None:
-    """The operand of vectors of indices that are divided or compared; `None` where it takes the
+    """The operand of vectors of indices that are divided or compared; `None` if it takes the
     general way."""
     facts = dtypes.info(e.a.dtype)
     if facts.scalar != INDEX or facts.lanes == 1:

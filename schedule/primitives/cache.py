@@ -142,7 +142,7 @@ def written_elements(fn: Func, buffer: Buffer) -> Elements:
 def elements_of(fn: Func, buffer: Buffer, writers: Sequence[Block]) -> Elements:
     """The elements of `buffer` that `writers`, one at least, store together.
 
-    Raises `ScheduleError` where that is not known.
+    Raises `ScheduleError` if that is not known.
     """
     first = _written_by(writers[0], buffer)
     alike = [writers[0]]

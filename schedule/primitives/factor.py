@@ -133,7 +133,7 @@ def hoist_factor(fn: Func, block: Label) -> tuple[Func, Label]:
 def _taken(e: Expr, reduced: Collection[Var]) -> tuple[Expr | None, list[tuple[Op, Expr]]]:
     """What is left of a product without the factors free of `reduced`, and these.
 
-    What is left is `None` where that is all. The factors multiply it, or divide it, in turn.
+    What is left is `None` if that is all. The factors multiply it, or divide it, in turn.
     """
     if free_vars(e).isdisjoint(reduced):
         return None, [(Op.MUL, e)]

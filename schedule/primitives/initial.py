@@ -156,7 +156,7 @@ def _store_of(block: Block) -> Store:
 
 
 def _plain(block: Block, indices: Sequence[Expr]) -> list[Iter | None]:
-    """The spatial iterations by index, `None` where it is none: all that take several values."""
+    """The spatial iterations by index, `None` if it is none: all that take several values."""
     spatial = {i.var: i for i in block.iters if i.kind is IterKind.SPATIAL}
     found = [spatial.pop(e, None) if type(e) is Var else None for e in indices]
     require(

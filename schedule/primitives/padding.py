@@ -136,7 +136,7 @@ def _box(block: Block, condition: Expr) -> Box:
 def _limits(c: Expr, extents: Mapping[Var, int]) -> tuple[Var, int, int] | None:
     """The variable that `c` bounds, the first value for which it holds, and the one after the last.
 
-    `None` where `c` is no such bound, or the extent of the variable is not known.
+    `None` if `c` is no such bound, or the extent of the variable is not known.
     """
     if type(c) is not Binary or c.op not in (Op.LT, Op.LE, Op.GT, Op.GE):
         return None
