@@ -46,5 +46,5 @@ def axes(name: str, value: int | Sequence[int] | None, rank: int) -> Shape:
     given = (value,) if isinstance(value, int) else tuple(value)
     result = sorted({axis(name, a, rank) for a in given})
     if len(result) != len(given):
-        raise IRError("{0}: axes {1} name one twice", name, given)
+        raise IRError("{0}: axes {1} name an axis twice", name, given)
     return tuple(result)

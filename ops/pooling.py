@@ -119,7 +119,7 @@ def _windows(
     for w in pair:
         if max(w.before, w.after) >= w.span:
             raise IRError(
-                "{0}: padding {1} holds a whole window of {2}; expected less",
+                "{0}: padding {1} contains a whole window of {2}; expected less",
                 name, (w.before, w.after), w.span,
             )  # fmt: skip
     return pair

@@ -15,7 +15,7 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None, *, name: str = "tran
     order = range(x.ndim)[::-1] if axes is None else [broadcast.axis(name, a, x.ndim) for a in axes]
     if sorted(order) != list(range(x.ndim)):
         raise IRError(
-            "{0}: axes {1} are no permutation of {2} dimensions", name, tuple(axes or ()), x.ndim
+            "{0}: axes {1} are not a permutation of {2} dimensions", name, tuple(axes or ()), x.ndim
         )
     place = {source: d for d, source in enumerate(order)}
 

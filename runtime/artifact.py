@@ -162,7 +162,7 @@ def artifact_files(
     try:
         text = json.dumps(manifest.to_json(), indent=2, allow_nan=False) + "\n"
     except (TypeError, ValueError) as error:
-        raise ArtifactError("the manifest of {0} is no JSON: {1}", library, error) from error
+        raise ArtifactError("the manifest of {0} is not JSON: {1}", library, error) from error
     parse_manifest(text.encode(), manifest_path(library))
     check_code(library, code, manifest)
     return (
@@ -241,7 +241,9 @@ def read_manifest(library: Path) -> Manifest:
 def parse_manifest(content: bytes, path: Path) -> Manifest:
     """Returns the manifest in a file's content. Raises `ArtifactError`."""
     if len(content) > _MAX_MANIFEST_BYTES:
-        raise ArtifactError("{0}: more than {1} bytes is no manifest", path, _MAX_MANIFEST_BYTES)
+        raise ArtifactError(
+            "{0} has more than {1} bytes; a manifest has fewer", path, _MAX_MANIFEST_BYTES
+        )
     try:
         data = json.loads(
             content.decode(), object_pairs_hook=_without_duplicates, parse_constant=_no_constant
@@ -339,7 +341,7 @@ def _canonical(data: object) -> bytes:
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({key for key, _ in pairs}) < len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key is given twice")
     return dict(pairs)
 
 

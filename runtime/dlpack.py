@@ -189,7 +189,7 @@ def _unversioned(capsule: object, value: object, name: str) -> View:
         address = _get_pointer(capsule, b"dltensor")
     except ValueError:
         raise ArgumentError(
-            "argument {0}: __dlpack__ of {1} gives no tensor",
+            "argument {0}: __dlpack__ of {1} returns no tensor",
             name,
             class_name(value),
             hint="expected a capsule that nobody has taken the tensor of",

@@ -271,7 +271,9 @@ class Signature:
             name, tuple(Argument.from_json(a) for a in arguments), workspace_bytes
         )
         if len(set(signature.symbols)) < len(signature.symbols):
-            raise ArtifactError("signature: one function twice in {0}", show(signature.symbols))
+            raise ArtifactError(
+                "signature: a function is listed twice in {0}", show(signature.symbols)
+            )
         return signature
 
     def c_declaration(self) -> str:
@@ -387,10 +389,10 @@ def _validated(argument: Argument) -> Argument:
         operand = argument.packing.operand
         if any(a.kind == "scalar" or a.written for a in (argument, operand)):
             raise ArtifactError(
-                "argument {0}: what is packed is a tensor, read only", argument.name
+                "argument {0}: only a read-only tensor can be packed", argument.name
             )
         if operand.name != argument.name:
-            raise ArtifactError("argument {0} is packed of {1}", argument.name, operand.name)
+            raise ArtifactError("argument {0} is packed from {1}", argument.name, operand.name)
     return argument
 
 

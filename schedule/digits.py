@@ -76,7 +76,7 @@ def bijection(mapping: IndexMap, extents: Mapping[Var, int]) -> Bijection:
             times = sum(d.var is v and d.place == digit.place for d in used)
             if times != 1:
                 raise ScheduleError(
-                    "the map has {0} {1} times in its results; one to one takes it once",
+                    "the map has {0} {1} times in its results; a one-to-one map has it once",
                     lambda d=digit, n=extents[v]: _digit_text(d, n),
                     times,
                 )
@@ -128,7 +128,7 @@ def _terms(e: Expr, digits: Mapping[Var, list[Digit]]) -> list[Term]:
                 high, low = _divided(e, _terms(a, digits), by)
                 return high if e.op is Op.FLOORDIV else low
     raise ScheduleError(
-        "{0} is no sum of indices, their quotients and remainders by positive numbers",
+        "{0} is not a sum of indices and of their quotients and remainders by positive numbers",
         lambda: repr(e),
     )
 

@@ -57,7 +57,7 @@ class IndexMap:
         try:
             return IndexMap(inputs, tuple(as_expr(r) for r in results))
         except IRError as error:
-            raise ScheduleError("an index map gives indices, found {0!r}", result) from error
+            raise ScheduleError("an index map returns indices, found {0!r}", result) from error
 
     def apply(self, indices: tuple[Expr | int, ...]) -> tuple[Expr, ...]:
         """The outputs at `indices`. Raises `ScheduleError` for a wrong number of them."""
@@ -123,7 +123,7 @@ def parse_index_map(text: str, sizes: Mapping[str, Dim] | None = None) -> IndexM
     try:
         return IndexMap(inputs, tuple(as_expr(_expression(p, names, text)) for p in parts))
     except (IRError, RecursionError, ZeroDivisionError) as error:
-        raise ScheduleError("no index map: {0!r}", text) from error
+        raise ScheduleError("not an index map: {0!r}", text) from error
 
 
 @lru_cache(maxsize=256)
@@ -133,7 +133,7 @@ def _lambda(text: str) -> tuple[tuple[str, ...], ast.expr]:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ScheduleError("no index map: {0!r}", text) from error
+        raise ScheduleError("not an index map: {0!r}", text) from error
     if not isinstance(tree, ast.Lambda):
         raise ScheduleError("an index map is a lambda, found {0!r}", text)
     a = tree.args
@@ -154,7 +154,7 @@ def _expression(tree: ast.expr, names: Mapping[str, Any], text: str) -> Any:
             return 0 - _expression(a, names, text)
         case _:
             raise ScheduleError(
-                "{0!r} has no place in an index map: {1!r}", lambda: ast.unparse(tree), text
+                "{0!r} is not allowed in an index map: {1!r}", lambda: ast.unparse(tree), text
             )
 
 

@@ -36,7 +36,7 @@ def operands_of(fn: Func, block: Block, instruction: Instruction) -> dict[Buffer
     """What `block` uses for the buffers of `instruction`; required to be all that it computes."""
     require(
         block.init is None,
-        "block {0} has an init, which instruction {1} does not do",
+        "block {0} has an init, which instruction {1} does not compute",
         block.label.name,
         instruction.name,
         at=block.label,

@@ -57,7 +57,7 @@ def _kept_conditions(block: Block, moved: Sequence[Iter], old: Ranges) -> list[E
         new = _by_loops(c, block, moved)
         kept.append(require_some(
             _by_values(c, block, moved, old) if new is None else new,
-            "block {0} only runs where {1}, which does not move along",
+            "block {0} runs only where {1}, and this condition cannot move with it",
             block.label.name,
             lambda c=c: repr(c),
             at=block.label,

@@ -232,7 +232,7 @@ def _read_document(text: str) -> list[Any]:
     except (ValueError, RecursionError) as error:
         raise ScheduleError("the trace is not JSON: {0}", error) from error
     if not isinstance(data, dict) or type(data.get("version")) is not int:
-        raise ScheduleError("no trace: expected an object with `version` and `steps`")
+        raise ScheduleError("not a trace: expected an object with `version` and `steps`")
     if data["version"] > VERSION:
         raise ScheduleError(
             "the trace is of version {0}, this program reads up to {1}",
@@ -242,7 +242,7 @@ def _read_document(text: str) -> list[Any]:
         )
     steps = data.get("steps")
     if data["version"] < 1 or set(data) != {"version", "steps"} or not isinstance(steps, list):
-        raise ScheduleError("no trace: expected an object with `version` and `steps`")
+        raise ScheduleError("not a trace: expected an object with `version` and `steps`")
     if len(steps) > MAX_STEPS:
         raise ScheduleError("a trace of {0} steps; at most {1}", len(steps), MAX_STEPS)
     return steps
@@ -261,7 +261,7 @@ def _read_steps(steps: list[Any]) -> Iterator[Step]:
 
 def _read_step(data: Any, outputs: str) -> Step:
     if not isinstance(data, dict) or not data.keys() <= _KEYS:
-        raise ScheduleError("no step: {0!r}", data)
+        raise ScheduleError("not a step: {0!r}", data)
     op, args = data.get("op"), data.get("args")
     if not isinstance(op, str) or not isinstance(args, dict):
         raise ScheduleError("a step has `op`, a text, and `args`, an object")

@@ -88,9 +88,7 @@ class Declarations(ExprParser):
         if isinstance(kind, ast.Call) and self.namespaced(kind.func) == "decision":
             return self.dtype(self.arguments(kind, 1)[0][0])
         if kind is None or self.namespaced(kind) != "decision":
-            raise self.source.error(
-                node, "{0} stands behind *, expected NAME: T.decision", node.arg
-            )
+            raise self.source.error(node, "{0} follows *; expected NAME: T.decision", node.arg)
         return INDEX
 
     def _param(self, node: ast.arg, default: ast.expr | None) -> Buffer | Var:
@@ -343,7 +341,7 @@ class Declarations(ExprParser):
                     if not isinstance(k, ast.Constant) or not isinstance(k.value, str):
                         raise self.wrong(node, "names in quotes before each colon")
                     if k.value in pairs:
-                        raise self.source.error(k, "{0} stands twice", k.value)
+                        raise self.source.error(k, "{0} is given twice", k.value)
                     pairs[k.value] = self._json(v)
                 return pairs
             case _:

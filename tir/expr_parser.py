@@ -296,7 +296,7 @@ class ExprParser:
             return self._as(node, self._dtype(node.func, name), self.arguments(node, 1)[0][0])
         near = difflib.get_close_matches(name, [*_SPECIAL, *FUNCTIONS, *dtypes.SCALARS], 1)
         raise self.source.error(
-            node, "T.{0} is no function of values", name,
+            node, "T.{0} is not a function of values", name,
             hint=f"did you mean T.{near[0]}?" if near else None,
         )  # fmt: skip
 

@@ -603,7 +603,7 @@ def as_expr(value: Operand, dtype: str | None = None) -> Expr:
     if isinstance(value, float):
         return const(value, dtype or "float32")
     raise IRError(
-        "{0!r} of type {1} is no expression; expected an expression or a number",
+        "{0!r} of type {1} is not an expression; expected an expression or a number",
         value,
         type(value).__name__,
     )

@@ -111,7 +111,7 @@ def parse_expr(text: str, names: Mapping[str, Expr | Buffer | int | float]) -> E
     source = Source(text, "<expression>")
     module = syntax_tree(source)
     if len(module.body) != 1 or not isinstance(module.body[0], ast.Expr):
-        raise ParseError("{0!r} is no expression", text[:80])
+        raise ParseError("{0!r} is not an expression", text[:80])
     value = module.body[0].value
     scope = {k: v for k, v in names.items() if isinstance(v, (Expr, Buffer))}
     expr = guarded(source, lambda: ExprParser(source, scope, names.__getitem__).expr(value))
@@ -212,7 +212,7 @@ class _Parser(Declarations):
             return buffer, None
         if call is not None and (call == "alloc" or call.startswith("axis.")):
             where = "at the top of the function" if call == "alloc" else "at the top of a block"
-            raise self.source.error(node, "T.{0} stands only {1}", call, where)
+            raise self.source.error(node, "T.{0} is allowed only {1}", call, where)
         expr = self.expr(value)
         var = Var(target.id, expr.dtype)
         self.bind(node, target.id, var)
@@ -313,7 +313,7 @@ class _Parser(Declarations):
         name = self.namespaced(call.func)
         assert name is not None
         if name in into:
-            raise self.source.error(node, "T.{0} stands twice in the block", name)
+            raise self.source.error(node, "T.{0} is given twice in the block", name)
         match name:
             case "where":
                 into[name] = self.condition(self.arguments(call, 1)[0][0])

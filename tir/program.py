@@ -121,7 +121,7 @@ def _check_arguments(
     for k, needed in used.items():
         if k not in keys:
             raise IRError(
-                "{0}: {1!r} is used but is no argument", name, needed.name,
+                "{0}: {1!r} is used but is not an argument", name, needed.name,
                 hint="add it to the arguments of te.func",
             )  # fmt: skip
     for k, a in keys.items():
@@ -135,7 +135,7 @@ def _check_arguments(
             raise IRError("{0}: {1!r} is in place of {2!r} and an argument too; list only {2!r}",
                           name, output.name, source.name)  # fmt: skip
         if key(source) not in keys:
-            raise IRError("{0}: {1!r} is computed in place of {2!r}, which is no argument; list it",
+            raise IRError("{0}: {1!r} is computed in place of {2!r}, not an argument; list it",
                           name, output.name, source.name)  # fmt: skip
 
 

@@ -65,7 +65,7 @@ def _definition(program: FunctionType) -> tuple[Source, ast.FunctionDef]:
         file = inspect.getsourcefile(program) or "<unknown>"
     except (OSError, TypeError) as e:
         raise ParseError(
-            "the source of {0} is not to be found", program.__qualname__,
+            "the source of {0} cannot be found", program.__qualname__,
             hint="pass the program as text: tw.script(text)",
         ) from e  # fmt: skip
     text = "".join(lines)
@@ -76,7 +76,7 @@ def _definition(program: FunctionType) -> tuple[Source, ast.FunctionDef]:
     definition = module.body[0] if module.body else None
     if not isinstance(definition, ast.FunctionDef):
         raise ParseError(
-            "{0} is no function definition", program.__qualname__,
+            "{0} is not a function definition", program.__qualname__,
             hint="decorate a `def`, or pass the program as text: tw.script(text)",
         )  # fmt: skip
     return source, definition

@@ -77,9 +77,9 @@ def syntax_tree(source: Source) -> ast.Module:
             return ast.parse(source.text)
     except SyntaxError as e:
         line, column = e.lineno or 1, e.offset or 1
-        raise source.error_at(line, column, "this is no Python: {0}", e.msg) from e
+        raise source.error_at(line, column, "not valid Python: {0}", e.msg) from e
     except (ValueError, OverflowError) as e:
-        raise ParseError("{0}: this is no Python: {1}", source.file, str(e)) from e
+        raise ParseError("{0}: not valid Python: {1}", source.file, str(e)) from e
     except (RecursionError, MemoryError) as e:
         raise too_deep(source) from e
 

@@ -376,7 +376,7 @@ def _axes(combiner: str, axis: Axes) -> tuple[Axis, ...]:
     for position, a in enumerate(given):
         if not isinstance(a, Axis) or not a.reduce:
             raise IRError(
-                "{0}: {1!r} is no reduce axis", combiner, getattr(a, "name", a),
+                "{0}: {1!r} is not a reduce axis", combiner, getattr(a, "name", a),
                 hint=f"for two values: te.{combiner}imum(a, b)" if combiner in {"max", "min"} else
                 "make one with te.reduce_axis(extent, name=...)",
             )  # fmt: skip
@@ -414,14 +414,14 @@ def _parameters(
 def _check_argument(name: str, argument: object) -> None:
     if isinstance(argument, Axis) or not isinstance(argument, (Tensor, Var)):
         raise IRError(
-            "{0}: {1} is no argument; expected a tensor or a scalar", name,
+            "{0}: {1} is not an argument; expected a tensor or a scalar", name,
             argument.name if isinstance(argument, Axis) else repr(argument),
         )  # fmt: skip
 
 
 def _check_name(name: object) -> None:
     if not (isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name)):
-        raise IRError("{0!r} is no name; expected a Python identifier", name)
+        raise IRError("{0!r} is not a name; expected a Python identifier", name)
 
 
 def _dtype(dtype: object) -> str:

@@ -205,7 +205,7 @@ def annotate(fn: Func, target: Var | Label, key: str, value: Any) -> tuple[Func,
     assert isinstance(old, (For, Block))
     require(
         0 < len(key) <= 64 and key.isprintable(),
-        "{0!r} is no key: up to 64 characters",
+        "{0!r} is not a key; expected a text of up to 64 characters",
         key,
         at=target,
     )

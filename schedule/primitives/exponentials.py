@@ -50,7 +50,7 @@ def exponentials(fn: Func, block: Block) -> Exponentials:
     matched = match_reduction(writers[0]) if len(writers) == 1 else None
     require(
         matched is not None and matched.combiner.name == "max",
-        "what block {0} subtracts, {1}, is no maximum that one block computes",
+        "block {0} subtracts {1}; expected a maximum that one block computes",
         label.name,
         largest.buffer.name,
         at=label,

@@ -87,7 +87,7 @@ def hoist_factor(fn: Func, block: Label) -> tuple[Func, Label]:
     kept, moved = _taken(matched.value, {i.var for i in reduced})
     require(
         kept is not None and bool(moved),
-        "no factor of what block {0} sums is free of {1}, with others that are not",
+        "no factor of the terms of block {0} is independent of {1} while another depends on it",
         block.name,
         lambda: ", ".join(i.var.name for i in reduced),
         at=block,

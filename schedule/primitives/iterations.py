@@ -47,8 +47,8 @@ def reorder_block_iter_var(fn: Func, block: Label, new_order: Sequence[int]) -> 
     old = find_block(fn, block)
     require(
         sorted(new_order) == list(range(len(old.iters))),
-        "{0} is no order of the {1} iteration variables of block {2}; expected each of 0 to {3} "
-        "once",
+        "{0} is not an order of the {1} iteration variables of block {2}; expected each of "
+        "0 to {3} once",
         lambda: list(new_order),
         len(old.iters),
         block.name,
@@ -224,7 +224,7 @@ def _require_one_to_one(loops: Sequence[For], block: Block) -> None:
     for i, size in zip(block.iters, reached, strict=True):
         require(
             size == i.extent,
-            "the loops of block {0} give {1} {2} values, it has {3}",
+            "the loops of block {0} give {1} {2} values; expected {3}",
             block.label.name,
             i.var.name,
             size,

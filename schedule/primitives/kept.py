@@ -162,7 +162,7 @@ def _require_kept(fn: Func, kept: Kept, sums: Sequence[Block]) -> None:
         and block.predicate is None
         and len(places) == len(variables) == len(variables.intersection(places))
         and type(kept.indices[kept.axis]) is Var,
-        "block {0} does not keep exponentials in an internal buffer, at its plain iteration "
+        "block {0} does not store exponentials in an internal buffer, at its plain iteration "
         "variables",
         block.label.name,
         at=block.label,

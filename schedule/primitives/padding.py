@@ -105,7 +105,7 @@ def _box(block: Block, condition: Expr) -> Box:
     for c in conjuncts(condition):
         limits = require_some(
             _limits(c, extents),
-            "the condition {0} of block {1} is no bound of one iteration variable",
+            "the condition {0} of block {1} is not a bound of a single iteration variable",
             c,
             block.label.name,
             at=block.label,

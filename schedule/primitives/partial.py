@@ -40,7 +40,7 @@ def split_reduction(
     if not (isinstance(parts, int) and isinstance(target.extent, int)):
         require(
             target.extent % parts == 0,
-            "{0} iterations do not make {1} stretches of one length",
+            "{0} iterations cannot be split into {1} parts of equal length",
             target.extent,
             parts,
             at=loop,

@@ -111,8 +111,8 @@ def _require_same_elements(fn: Func, found: Statistic, block: Block) -> None:
     )
     require(
         fits,
-        "block {0} is no {1} of the elements that block {2} sums, over the same iterations in the "
-        "same order",
+        "block {0} is not the {1} of the elements that block {2} sums, over the same "
+        "iterations in the same order",
         first.label.name,
         found.name,
         block.label.name,

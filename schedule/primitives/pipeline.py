@@ -148,7 +148,7 @@ def double_buffer(fn: Func, block: Label, loop: Var) -> tuple[Func, tuple[Label,
     others = [s for n, s in enumerate(statements) if n not in filling]
     require(
         any(not region_buffers(b.reads).isdisjoint(written) for s in others for b in blocks_in(s)),
-        "no other statement in loop {0} uses what block {1} makes",
+        "no other statement in loop {0} uses the result of block {1}",
         loop.name,
         block.name,
         at=block,

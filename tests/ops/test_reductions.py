@@ -98,7 +98,7 @@ def test_refused() -> None:
     x = te.placeholder((2, 3), name="x")
     with pytest.raises(IRError, match="axis 2 is out of range of 2 dimensions"):
         ops.sum(x, 2)
-    with pytest.raises(IRError, match="name one twice"):
+    with pytest.raises(IRError, match="name an axis twice"):
         ops.sum(x, (0, -2))
     with pytest.raises(IRError, match="no element"):
         ops.argmax(te.placeholder((2, 0), name="x"), 1)

@@ -175,7 +175,7 @@ DAMAGE: list[tuple[Callable[[Path], object], str]] = [
     (lambda p: manifest_path(p).write_text("[" * 100_000), "is damaged: not a JSON text"),
     (lambda p: manifest_path(p).write_text("1" * 100_000), "is damaged: not a JSON text"),
     (lambda p: manifest_path(p).write_text('{"a": NaN}'), "NaN is no number"),
-    (lambda p: manifest_path(p).write_text('{"a": 1, "a": 2}'), "a key is there twice"),
+    (lambda p: manifest_path(p).write_text('{"a": 1, "a": 2}'), "a key is given twice"),
     (lambda p: manifest_path(p).write_text("[]"), "expected a manifest as a JSON object"),
     (lambda p: manifest_path(p).write_text(" " * (2 << 20)), "more than 1048576 bytes"),
     (lambda p: os.truncate(manifest_path(p), 1 << 40), "more than 1048576 bytes"),
@@ -368,12 +368,12 @@ def test_the_description_of_another_kernel_is_shown(library: Path) -> None:
 @pytest.mark.parametrize("field", [{"loss": float("nan")}, {"record_id": b"x"}])
 def test_what_is_no_json_is_not_written(library: Path, field: dict[str, Any]) -> None:
     origin = Origin("default", **field)
-    with pytest.raises(ArtifactError, match="the manifest of .* is no JSON"):
+    with pytest.raises(ArtifactError, match="the manifest of .* is not JSON"):
         write(library, origin=origin)
 
 
 def test_a_manifest_that_is_too_large_is_not_written(library: Path) -> None:
-    with pytest.raises(ArtifactError, match="more than 1048576 bytes is no manifest"):
+    with pytest.raises(ArtifactError, match="has more than 1048576 bytes; a manifest has fewer"):
         write(library, toolchain={"llvm": "2" * (1 << 20)})
     assert read_manifest(library).toolchain == {"llvm": "22.1.0"}
 

@@ -206,7 +206,7 @@ def test_an_exporter_of_something_else_is_named(probe: Make) -> None:
         def __dlpack__(self, **options: Any) -> Any:
             return object()
 
-    with pytest.raises(ArgumentError, match="argument a: __dlpack__ of Strange gives no tensor"):
+    with pytest.raises(ArgumentError, match="argument a: __dlpack__ of Strange returns no tensor"):
         probe(A).mod(Strange(np.zeros((3, 4), "f4")))
 
 
@@ -323,6 +323,6 @@ def test_an_object_whose_attributes_raise_is_refused(probe: Make) -> None:
 def test_capsules_of_other_names_are_refused(probe: Make, name: bytes) -> None:
     raw = Raw(2, 32, (3, 4), (4, 1), called=name)
     p = probe(A)
-    with pytest.raises(ArgumentError, match="argument a: __dlpack__ of Raw gives no tensor"):
+    with pytest.raises(ArgumentError, match="argument a: __dlpack__ of Raw returns no tensor"):
         p.mod(raw)
     assert p.calls == []

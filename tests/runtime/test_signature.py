@@ -169,7 +169,7 @@ def test_a_signature_has_as_many_arguments_as_a_call() -> None:
 def test_a_function_is_named_once() -> None:
     data = PACKED.to_json()
     data["arguments"][0]["packing"]["packer"] = "f"
-    with pytest.raises(ArtifactError, match="one function twice in .'f', 'f'"):
+    with pytest.raises(ArtifactError, match="a function is listed twice in .'f', 'f'"):
         Signature.from_json(data)
 
 
@@ -181,8 +181,8 @@ def test_a_function_is_named_once() -> None:
         ({"workspace_bytes": None}, "workspace_bytes: expected a multiple of 64 up to .* None"),
         ({"workspace_bytes": 100}, "workspace_bytes: expected a multiple of 64 up to .* 100"),
         ({"operand": None}, "expected an argument as a JSON object"),
-        ({"operand": argument()}, "argument W is packed of a"),
-        ({"operand": argument(name="W", role="out")}, "what is packed is a tensor, read only"),
+        ({"operand": argument()}, "argument W is packed from a"),
+        ({"operand": argument(name="W", role="out")}, "only a read-only tensor can be packed"),
         ({"operand": argument(packing=PACKING.to_json())}, "its operand is packed too"),
     ],
 )

@@ -83,7 +83,9 @@ def test_a_reduction_in_other_loops_when_compiled() -> None:
 @pytest.mark.parametrize("order", [[0, 0], [0], [0, 1, 2], [1, 2], [-1, 0]])
 def test_orders_are_permutations(order: list[int]) -> None:
     sch = Schedule(elementwise())
-    with pytest.raises(ScheduleError, match="is no order of the 2 iteration variables of block B"):
+    with pytest.raises(
+        ScheduleError, match="is not an order of the 2 iteration variables of block B"
+    ):
         sch.reorder_block_iter_var(sch.get_block("B"), order)
 
 
@@ -93,9 +95,9 @@ def test_orders_are_permutations(order: list[int]) -> None:
         (lambda i: i, "the map takes 1 indices, block B has 2"),
         (lambda i, j: (i,), "the map has j 0 times in its results"),
         (lambda i, j: (i, j, j), "the map has j 2 times in its results"),
-        (lambda i, j: (i + 1, j), "is no sum of indices"),
-        (lambda i, j: (15 - i, j), "is no sum of indices"),
-        (lambda i, j: (i, j * i), "is no sum of indices"),
+        (lambda i, j: (i + 1, j), "is not a sum of indices"),
+        (lambda i, j: (15 - i, j), "is not a sum of indices"),
+        (lambda i, j: (i, j * i), "is not a sum of indices"),
         (lambda i, j: i * 13 + j, r"i \* 13 \+ j leaves out values: i has the factor 13, "),
         (lambda i, j: i * 8 + j, "i has the factor 8, expected 12"),
         (lambda i, j: (i // 5, i % 5, j), "i // 5 cuts i, of 16 values at steps of 1, where 5"),
@@ -183,7 +185,7 @@ def f(A: T.Buffer((4,), "int32")):
             A[vi] = 1
 """
     sch = Schedule(parse(text.format(kind="spatial", extent=3)))
-    with pytest.raises(ScheduleError, match="the loops of block A give vi 4 values, it has 3"):
+    with pytest.raises(ScheduleError, match="the loops of block A give vi 4 values; expected 3"):
         sch.transform_block_layout(sch.get_block("A"), lambda i: (i,))
     sch = Schedule(parse(text.format(kind="opaque", extent=4)))
     with pytest.raises(ScheduleError, match="vi of block A is opaque"):

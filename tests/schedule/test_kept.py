@@ -243,11 +243,11 @@ def test_a_maximum_of_products() -> None:
 def test_exponentials_of_something_else() -> None:
     text = repr(kept())
     for old, new, message in (
-        ("X[vi, vj] - M", "X[vi, vj] * 2.0 - M", "is no maximum of the elements"),
-        ("vj] - M[vi]", "vj] - M[2 - vi]", "is no maximum of the elements"),
+        ("X[vi, vj] - M", "X[vi, vj] * 2.0 - M", "is not the maximum of the elements"),
+        ("vj] - M[vi]", "vj] - M[2 - vi]", "is not the maximum of the elements"),
         ("X[vi, vj] - M", "X[vi, vj] + M", "does not sum elements of exponentials"),
-        ("E[vi, vr]", "E[2 - vi, vr]", "is no maximum of the elements"),
-        ("E[vi, vj] = ", "E[vi, 9 - vj] = ", "does not keep exponentials in an internal buffer"),
+        ("E[vi, vr]", "E[2 - vi, vr]", "is not the maximum of the elements"),
+        ("E[vi, vj] = ", "E[vi, 9 - vj] = ", "does not store exponentials in an internal buffer"),
     ):
         assert old in text
         sch = Schedule(parse(text.replace(old, new)))
@@ -260,14 +260,14 @@ def test_exponentials_that_the_caller_gets() -> None:
     sch = Schedule(
         parse(text.replace("    O: T", '    E: T.Buffer((3, 10), "float64"),\n    O: T'))
     )
-    with pytest.raises(ScheduleError, match="does not keep exponentials in an internal buffer"):
+    with pytest.raises(ScheduleError, match="does not store exponentials in an internal buffer"):
         pieces(sch, 5)
 
 
 def test_exponentials_under_a_guard() -> None:
     sch = Schedule(kept())
     sch.split(loops(sch, "E")[1], factors=[None, 4])
-    with pytest.raises(ScheduleError, match="does not keep exponentials in an internal buffer"):
+    with pytest.raises(ScheduleError, match="does not store exponentials in an internal buffer"):
         pieces(sch, 5)
 
 
@@ -292,7 +292,7 @@ def test_exponentials_that_are_stored_in_another_way(changes: list[tuple[str, st
         assert old in text
         text = text.replace(old, new)
     sch = Schedule(parse(text))
-    with pytest.raises(ScheduleError, match="does not keep exponentials in an internal buffer"):
+    with pytest.raises(ScheduleError, match="does not store exponentials in an internal buffer"):
         pieces(sch, 5)
 
 

@@ -62,7 +62,7 @@ def test_a_key_is_annotated_once() -> None:
 @pytest.mark.parametrize("key", ["", "k" * 65, "new\nline"])
 def test_keys_are_short_and_printable(key: str) -> None:
     sch = Schedule(elementwise())
-    with pytest.raises(ScheduleError, match="is no key"):
+    with pytest.raises(ScheduleError, match="is not a key"):
         sch.annotate(loops(sch, "B")[0], key, 1)
 
 

@@ -186,12 +186,15 @@ def test_errors_are_those_of_other_orders_of_a_sum() -> None:
         (sums(lambda x, m, i, k: te.exp(x[i, k])), "must sum exp"),
         (sums(lambda x, m, i, k: te.exp(x[i, k] + m[i])), "must sum exp"),
         (sums(lambda x, m, i, k: te.exp(x[i, k] - m[i]) * x[i, k]), "must sum exp"),
-        (sums(lambda x, m, i, k: te.exp(m[i] - x[i, k])), "X, is no maximum that one block"),
-        (sums(lambda x, m, i, k: te.exp(x[i, k] - x[i, 0])), "is no maximum that one block"),
-        (sums(plain, largest=te.min), "M, is no maximum that one block"),
-        (sums(lambda x, m, i, k: te.exp(x[i, 9 - k] - m[i])), "is no maximum of the elements"),
-        (sums(lambda x, m, i, k: te.exp(x[i, k] * 2 - m[i])), "is no maximum of the elements"),
-        (sums(lambda x, m, i, k: te.exp(x[i, k] - m[2 - i])), "is no maximum of the elements"),
+        (
+            sums(lambda x, m, i, k: te.exp(m[i] - x[i, k])),
+            "subtracts X; expected a maximum",
+        ),
+        (sums(lambda x, m, i, k: te.exp(x[i, k] - x[i, 0])), "expected a maximum that one block"),
+        (sums(plain, largest=te.min), "subtracts M; expected a maximum"),
+        (sums(lambda x, m, i, k: te.exp(x[i, 9 - k] - m[i])), "is not the maximum of the elements"),
+        (sums(lambda x, m, i, k: te.exp(x[i, k] * 2 - m[i])), "is not the maximum of the elements"),
+        (sums(lambda x, m, i, k: te.exp(x[i, k] - m[2 - i])), "is not the maximum of the elements"),
     ],
 )
 def test_what_is_no_sum_of_exponentials(func: Func, message: str) -> None:

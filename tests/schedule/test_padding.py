@@ -301,7 +301,7 @@ def test_condition_that_never_holds() -> None:
 
 def test_condition_that_is_no_box() -> None:
     sch = Schedule(selected(lambda i: i % 2 < 1))
-    with pytest.raises(ScheduleError, match="is no bound of one iteration variable"):
+    with pytest.raises(ScheduleError, match="is not a bound of a single iteration variable"):
         sch.decompose_padding(sch.get_block("P"), loops(sch, "P")[0])
 
 

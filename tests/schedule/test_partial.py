@@ -49,7 +49,7 @@ def test_an_open_number_of_parts_divides() -> None:
     (constraint,) = sch.space.constraints
     legal = [n for n in (2, 3, 5) if holds(sch.space, [n])]
     assert legal == [2, 3]
-    assert "stretches of one length" in constraint.message
+    assert "parts of equal length" in constraint.message
     for n in legal:
         concrete = sch.trace.with_row([n]).apply(rowsum())
         check_meaning(rowsum(), concrete.func)

@@ -83,7 +83,7 @@ def test_a_guard_that_cannot_move_keeps_its_block_in_place() -> None:
     partial = sch.rfactor(inner, 1)
     _, outer, inner = sch.get_loops(partial)
     sch.split(sch.fuse(outer, inner), factors=[None, 5])
-    with pytest.raises(ScheduleError, match="only runs where .* which does not move along"):
+    with pytest.raises(ScheduleError, match="runs only where .* this condition cannot move"):
         sch.compute_at(partial, sch.get_loops(block)[0])
 
 

@@ -210,8 +210,8 @@ def test_no_rows() -> None:
         (squares(mean=lambda t, i: te.exp(t[i]) / 10.0), "must sum"),
         (squares(mean=lambda t, i: t[i] / 9.0), "is a sum over 9.0, of 10 terms"),
         (squares(total=te.max), "T, whose mean block S subtracts, is no sum"),
-        (squares(lambda x, m, i, k: about(x, m, i, 9 - k)), "is no sum of the elements"),
-        (squares(mean=lambda t, i: t[2 - i] / 10.0), "is no sum of the elements"),
+        (squares(lambda x, m, i, k: about(x, m, i, 9 - k)), "is not the sum of the elements"),
+        (squares(mean=lambda t, i: t[2 - i] / 10.0), "is not the sum of the elements"),
     ],
 )
 def test_what_is_no_sum_of_squares(func: Func, message: str) -> None:

@@ -273,7 +273,7 @@ def test_expressions_know_given_names() -> None:
     assert structural_equal(parse_expr("n - 1", {"n": 4}), const(3))
     with pytest.raises(ParseError, match="j is not known here"):
         parse_expr("i + j", {"i": i})
-    with pytest.raises(ParseError, match="is no expression"):
+    with pytest.raises(ParseError, match="is not an expression"):
         parse_expr("i = 1", {"i": i})
 
 
@@ -327,12 +327,12 @@ ERRORS: list[tuple[tuple[str, ...], int, int, str]] = [
     (("with T.block(4): pass",), 3, 18, "the name of the block, in quotes"),
     (("with T.block(\"b\") as b: pass",), 3, 10, "T.let(value) as x"),
     (("with open(\"b\"): pass",), 3, 10, "expected T.block"),
-    (("v = T.axis.spatial(4, 0)",), 3, 5, "stands only at the top of a block"),
+    (("v = T.axis.spatial(4, 0)",), 3, 5, "is allowed only at the top of a block"),
     (("A[0, 0] = 1.0", "B = T.alloc((4,), \"float32\")"), 4, 5, "only at the top of the function"),
     (("A[0, 0] = 1.0", "T.inplace(A)"), 4, 5, "stands at the top of the function"),
     (("T.where(1 < 2)",), 3, 5, "T.where stands in a block"),
     ((*BLOCK, "    A[v, 0] = 1.0", "    T.where(v < 2)"), 6, 9, "before the first statement"),
-    ((*BLOCK, "    T.where(v < 2)", "    T.where(v < 2)"), 6, 9, "T.where stands twice"),
+    ((*BLOCK, "    T.where(v < 2)", "    T.where(v < 2)"), 6, 9, "T.where is given twice"),
     ((*BLOCK, *["    with T.init(): pass"] * 2), 6, 9, "a block has one T.init"),
     ((*BLOCK, "    T.reads(A)"), 5, 17, "a region such as A[i, 0:16]"),
     ((*BLOCK, "    T.reads(A[v])"), 5, 17, "A has 2 dimensions, found 1 ranges"),
@@ -344,7 +344,7 @@ ERRORS: list[tuple[tuple[str, ...], int, int, str]] = [
     ((*BLOCK, "    w = T.axis.remap(\"X\", [v])"), 5, 13, "1 letters of SRO"),
     ((*BLOCK, "    w = T.axis.other(4, 0)"), 5, 13, "T.axis.spatial"),
     ((*BLOCK, "    T.block_attr({1: 2})"), 5, 22, "names in quotes"),
-    ((*BLOCK, "    T.block_attr({\"a\": 1, \"a\": 2})"), 5, 31, "a stands twice"),
+    ((*BLOCK, "    T.block_attr({\"a\": 1, \"a\": 2})"), 5, 31, "a is given twice"),
     ((*BLOCK, "    T.block_attr({\"a\": v})"), 5, 28, "a JSON value"),
     ((*BLOCK, "    T.block_attr({\"a\": -1e999})"), 5, 28, "a JSON value"),
     ((*BLOCK, "    T.block_attr(1)"), 5, 22, "a dict such as"),
@@ -354,7 +354,7 @@ ERRORS: list[tuple[tuple[str, ...], int, int, str]] = [
     (("B = T.alloc((4,), \"float32\", constant=1)",), 3, 43, "True or False"),
     (("B = T.alloc((4,), \"float32\", size=1)",), 3, 9, "found size by keyword"),
     (("def g(): pass",), 3, 5, "a program is one function"),
-    (("A[0, 0] = 1.0 +",), 3, 20, "this is no Python"),
+    (("A[0, 0] = 1.0 +",), 3, 20, "not valid Python"),
 ]  # fmt: skip
 
 

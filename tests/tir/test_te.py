@@ -314,7 +314,7 @@ class TestInplace:
         with pytest.raises(IRError, match="maps results of"):
             te.func([a], inplace={a: a})
         d = te.placeholder((3,), name="D")
-        with pytest.raises(IRError, match="no argument; list it"):
+        with pytest.raises(IRError, match="not an argument; list it"):
             te.func([a], inplace={c: d})
 
 
@@ -367,7 +367,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "not a reduce axis": (
         lambda: te.compute((2,), lambda i: te.sum(A[i, 0], axis=i)),
-        "is no reduce",
+        "is not a reduce axis",
     ),
     "no axis": (lambda: te.sum(1.0, axis=[]), "no axis is given"),
     "axis twice": (lambda: te.sum(1.0, axis=[R, R]), "listed twice"),
@@ -381,23 +381,29 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: te.compute((2,), lambda i: Load(Buffer("Z", (2,), "float32"), (i,), "float32")),
         "expected a tensor of te",
     ),
-    "missing": (lambda: te.func([C]), "'A' is used but is no argument"),
+    "missing": (lambda: te.func([C]), "'A' is used but is not an argument"),
     "missing scalar": (
         lambda: te.func([I8, te.compute((4,), lambda i: I8[i] * S)]),
-        "'s' is used but is no argument",
+        "'s' is used but is not an argument",
     ),
     "unused": (lambda: te.func([A, I8, C]), "'I' is used by no computation"),
     "unused scalar": (lambda: te.func([A, S, C]), "'s' is used by no computation"),
     "twice": (lambda: te.func([A, C, A]), "'A' is given twice"),
     "no output": (lambda: te.func([A]), "expected at least one output"),
-    "not an argument": (lambda: te.func([A, R, C]), "r is no argument"),
+    "not an argument": (lambda: te.func([A, R, C]), "r is not an argument"),
     "exp of an integer": (lambda: te.exp(I8[0]), "exp does not take int8"),
     "condition": (lambda: te.select(I8[0], 1.0, 2.0), "must be bool"),
     "arithmetic on bool": (lambda: (I8[0] > 1) + (I8[0] > 2), "takes numbers"),
     "logic on floats": (lambda: A[0, 0] & A[0, 1], "takes integers or bool"),
-    "max of two": (lambda: te.max(A[0, 0], 0.0), r"0\.0 is no reduce axis\n.*te\.maximum\(a, b\)"),  # type: ignore[arg-type]
-    "min of two": (lambda: te.min(A[0, 0], A[0, 1]), r"no reduce axis\n.*te\.minimum\(a, b\)"),  # type: ignore[arg-type]
-    "sum over a name": (lambda: te.sum(A[0, 0], "r"), r"'r' is no reduce axis\n.*te\.reduce_axis"),  # type: ignore[arg-type]
+    "max of two": (
+        lambda: te.max(A[0, 0], 0.0),
+        r"0\.0 is not a reduce axis\n.*te\.maximum\(a, b\)",
+    ),  # type: ignore[arg-type]
+    "min of two": (lambda: te.min(A[0, 0], A[0, 1]), r"not a reduce axis\n.*te\.minimum\(a, b\)"),  # type: ignore[arg-type]
+    "sum over a name": (
+        lambda: te.sum(A[0, 0], "r"),
+        r"'r' is not a reduce axis\n.*te\.reduce_axis",
+    ),  # type: ignore[arg-type]
     "value_range of one": (
         lambda: te.placeholder((4,), "int32", value_range=10),  # type: ignore[arg-type]
         r"value_range is 10; expected \(low, high\)",
@@ -410,7 +416,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "numpy's abs": (lambda: np.absolute(A[0, 0]), r"numpy\.absolute .*\n.*te\.abs\("),
     "numpy's maximum": (lambda: np.maximum(A[0, 0], 0), r"\n.*te\.maximum\("),  # type: ignore[call-overload]
     "numpy's sin": (lambda: np.sin(A[0, 0]), r"numpy\.sin .*\n.*functions of te"),
-    "an array": (lambda: np.ones(3) * A[0, 0], "of type ndarray is no expression"),  # type: ignore[operator]
+    "an array": (lambda: np.ones(3) * A[0, 0], "of type ndarray is not an expression"),  # type: ignore[operator]
     "constant": (lambda: I8[0] + 300, "300 does not fit int8"),
 }
 
