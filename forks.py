@@ -16,14 +16,14 @@ from pathlib import Path
 
 ALLOWED, UNANNOUNCED, REFUSED = 0, 1, 2
 TEAMS = ctypes.c_int32(ALLOWED)
-"""`ALLOWED`; or refused by a fork, `UNANNOUNCED` until the first call has logged it."""
+"""`ALLOWED`, or after a fork `UNANNOUNCED` until the first call has logged it, then `REFUSED`."""
 
 _MAPS = Path("/proc/self/maps")
 
 
 _TASKS = "/proc/self/task"
 _alone = False
-"""Whether the process had one thread, and so no team, when it was forked last."""
+"""Whether the process had only one thread, and so no team, at its last fork."""
 
 
 def mapped_runtimes() -> list[str]:
@@ -42,7 +42,7 @@ def _forking() -> None:
 
 
 def _forked() -> None:
-    """What is loaded right after a fork was loaded before it."""
+    """Refuse teams if a runtime was loaded before the fork and there were several threads."""
     try:
         inherited = not _alone and bool(mapped_runtimes())
     except OSError:

@@ -45,7 +45,7 @@ C_SCALARS: dict[str, type[Any]] = {
 
 Binder = Callable[[Sequence[Any]], tuple[list[Any], list[Any]]]
 OneBinder = Callable[[Any, list[Any]], Any]
-"""From one argument to the value for the kernel; what has to be held is added to the list."""
+"""Converts one argument to the value for the kernel; adds the owner of its memory to the list."""
 
 _OVERLAP_WORK = 10_000
 

@@ -18,7 +18,7 @@ from ..errors import ArgumentError
 from .signature import Argument, Packing, Signature
 
 RangeCheck = Callable[[Sequence[Any]], None]
-"""Looks at the memory at the addresses that a kernel is to be called with."""
+"""Checks the index arrays at the addresses of a call."""
 
 
 def checked_limits(argument: Argument) -> tuple[int, int] | None:

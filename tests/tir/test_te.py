@@ -396,14 +396,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "arithmetic on bool": (lambda: (I8[0] > 1) + (I8[0] > 2), "takes numbers"),
     "logic on floats": (lambda: A[0, 0] & A[0, 1], "takes integers or bool"),
     "max of two": (
-        lambda: te.max(A[0, 0], 0.0),
+        lambda: te.max(A[0, 0], 0.0),  # type: ignore[arg-type]
         r"0\.0 is not a reduce axis\n.*te\.maximum\(a, b\)",
-    ),  # type: ignore[arg-type]
-    "min of two": (lambda: te.min(A[0, 0], A[0, 1]), r"not a reduce axis\n.*te\.minimum\(a, b\)"),  # type: ignore[arg-type]
+    ),
+    "min of two": (lambda: te.min(A[0, 0], A[0, 1]), r"not a reduce axis\n.*te\.minimum\(a, b\)"),
     "sum over a name": (
-        lambda: te.sum(A[0, 0], "r"),
+        lambda: te.sum(A[0, 0], "r"),  # type: ignore[arg-type]
         r"'r' is not a reduce axis\n.*te\.reduce_axis",
-    ),  # type: ignore[arg-type]
+    ),
     "value_range of one": (
         lambda: te.placeholder((4,), "int32", value_range=10),  # type: ignore[arg-type]
         r"value_range is 10; expected \(low, high\)",
