@@ -49,7 +49,7 @@ def signature_of(
 def sized(signature: Signature, workspaces: Sequence[int]) -> Signature:
     """`signature` with the workspaces of its symbols, in bytes.
 
-    Raises `BuildError` where no call can pass them.
+    Raises `BuildError` if no call can pass them.
     """
     return _within_limits(signature.with_workspaces(workspaces))
 

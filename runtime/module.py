@@ -29,9 +29,9 @@ GlueFactory = Callable[
     [int, Signature, Callable[..., None], Callable[[int], None], bool, Pool | None],
     Callable[..., None] | None,
 ]
-"""Makes a fast entry of: the kernel's address, its signature, the checked entry to hand over to
-where it cannot go on, what to call with a status other than 0, whether the kernel runs in parallel,
-and the workspaces that it may take if it needs one. `None` if it makes none."""
+"""Returns a fast entry, or `None`, for: the kernel's address, its signature, the checked entry for
+arguments that do not match exactly, the function to call with a status other than 0, whether the
+kernel runs in parallel, and the workspaces that it may take if it needs one."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Pool(list[Bytes]):
     def take(self, signature: Signature) -> Bytes:
         """A workspace for a call of the kernel, to be given back by `append`.
 
-        Raises `OutOfMemoryError` where there is no memory.
+        Raises `OutOfMemoryError` if there is no memory.
         """
         try:
             found = self.pop()
@@ -76,7 +76,7 @@ def aligned_bytes(size: int) -> Bytes:
 def workspace_binder(signature: Signature) -> Binder:
     """A function from a caller's workspace, and the values for the kernel, to its address.
 
-    What has to be held while the kernel runs is added to a list. Raises `ArgumentError` where it is
+    What has to be held while the kernel runs is added to a list. Raises `ArgumentError` if it is
     no compact array of bytes that may be written, too small or not aligned, and where it overlaps
     with an argument.
     """

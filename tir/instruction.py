@@ -150,7 +150,7 @@ class Instruction:
 
 
 def product_of(e: Dot | Matmul) -> Product | None:
-    """The product that an expression of vectors is; `None` where lanes do not go together."""
+    """The product that an expression of vectors is; `None` if lanes do not go together."""
     acc, x, y = (dtypes.info(p.dtype) for p in (e.acc, e.x, e.y))
     if isinstance(e, Dot):
         size = 1, acc.lanes, 1, max(x.lanes, y.lanes) // acc.lanes

@@ -1,4 +1,4 @@
-"""What must hold of the programs of an instruction."""
+"""Check the programs of an instruction: their form, and that both compute the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_ELEMENTS = 4096
 
 
 def check_instruction(instruction: Instruction) -> None:
-    """Raise `IRError` where a program is not of the form that `instruction` describes, where the
+    """Raise `IRError` if a program is not of the form that `instruction` describes, where the
     two do not compute the same on random numbers, or where the facts beside them do not fit."""
     _check_semantics(instruction)
     _check_implementation(instruction)

@@ -1,4 +1,4 @@
-"""Which tiles of a program are an instruction, and how it is written in their place."""
+"""Match tiles of a program to instructions, and instantiate the implementation on their regions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Tile(NamedTuple):
 
 
 def tile_of(stmt: Stmt) -> Tile | None:
-    """`stmt` as loops around one store, blocks among them undone; `None` where it is not that."""
+    """`stmt` as loops around one store, blocks among them undone; `None` if it is not that."""
     loops: list[tuple[Var, int]] = []
     values: dict[Any, Any] = {}
     while isinstance(stmt, (For, Block)):

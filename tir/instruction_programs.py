@@ -1,4 +1,4 @@
-"""The programs of instructions, by what they compute."""
+"""Programs of instructions: semantics and implementation of each family."""
 
 from __future__ import annotations
 

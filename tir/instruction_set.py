@@ -31,15 +31,16 @@ def register_intrin(
     init: str = "",
     write: str = "",
 ) -> Instruction:
-    """Make an instruction known, to `tensorize` and where its target has it to the rest.
+    """Register an instruction for `tensorize`; rules and the estimate use it if the target has it.
 
-    The two programs say what it computes and how that is written on vectors; the other arguments
-    are the fields of `Instruction`. If the implementation is `T.dot` or `T.matmul` alone, rules use
-    one that has a `cost` for such products, and `code` is the LLVM intrinsic that is called for it
-    with the operands as vectors, or what else the unit's emitter takes.
+    `semantics` and `implementation` are programs: what it computes, and the same in vector code.
+    The other arguments are the fields of `Instruction`. If the implementation is a single `T.dot`
+    or `T.matmul` and there is a `cost`, rules use the instruction for such products. `code` is the
+    LLVM intrinsic that is called with the operands as vectors, or another key of the unit's
+    emitter.
 
-    Raises `IRError` where the name is taken, the programs are not of that form or do not compute
-    the same on random numbers, or the facts do not fit them.
+    Raises `IRError` if the name is taken, the programs do not have this form or do not compute the
+    same on random numbers, or the facts do not fit them.
     """
     if name in _known:
         raise IRError("an instruction named {0} exists already", name)
@@ -68,7 +69,7 @@ def find_instruction(name: str) -> Instruction | None:
 
 
 def users_digest() -> str:
-    """A digest of all instructions that users registered; empty where there are none."""
+    """A digest of all instructions that users registered; empty if there are none."""
     texts = sorted(i.text for i in _known.values() if i.home is not None)
     return hashlib.sha256("\0".join(texts).encode()).hexdigest() if texts else ""
 
@@ -80,7 +81,7 @@ def instruction_names() -> tuple[str, ...]:
 
 @cache
 def instructions_of(target: Target) -> tuple[Instruction, ...]:
-    """What the target has, in the order of the tables; users' own come last."""
+    """The instructions of a target, in the order of the tables; those of users come last."""
     return tuple(i for i in _known.values() if i.runs_on(target))
 
 

@@ -67,9 +67,9 @@ def make_glue(
 
     It calls `fallback` with the arguments unless they exactly match `signature`, and `fail` with
     the status if the kernel returns one that is not 0. `fallback` also announces that a `parallel`
-    kernel runs on one thread in a forked process. The caller keeps the kernel's code alive (through
-    `fallback`). `None` for scalars of narrow floats, and if the interpreter's or numpy's objects
-    have an unknown layout.
+    kernel runs on one thread in a forked process. `pool` has the workspaces of a kernel that needs
+    one. The caller keeps the kernel's code alive (through `fallback`). `None` for scalars of narrow
+    floats, and if the interpreter's or numpy's objects have an unknown layout.
     """
     if not layout_is_known() or any(_is_narrow_scalar(a) for a in signature.arguments):
         return None

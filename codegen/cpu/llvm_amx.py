@@ -31,7 +31,7 @@ define internal void @tilewright.request_tiles() nounwind {
 
 
 def amx(b: Builder, e: Dot | Matmul, instruction: Instruction) -> str | None:
-    """A product of tiles; `None` where a factor does not lie in memory by rows."""
+    """A product of tiles; `None` if a factor does not lie in memory by rows."""
     x, y = _loaded(b, e.x), _loaded(b, e.y)
     if x is None or y is None or x == y:  # the instruction takes three registers that differ
         return None
@@ -47,7 +47,7 @@ def amx(b: Builder, e: Dot | Matmul, instruction: Instruction) -> str | None:
 
 
 def store_rows(b: Builder, s: Store) -> bool:
-    """The instructions that store a matrix by rows; `False` where it is none, or lies otherwise."""
+    """The instructions that store a matrix by rows; `False` if it is none, or lies otherwise."""
     if dtypes.nbytes(s.value.dtype) <= AMX.row_bytes or s.buffer.scope == "register":
         return False
     size = AMX.row_bytes // dtypes.nbytes(s.buffer.dtype)

@@ -52,11 +52,7 @@ def nbytes(buffer: Buffer) -> int:
 
 
 def allocate(b: Builder, buffer: Buffer) -> bool:
-    """Allocate `buffers` at the start of a function; fail if there is no memory.
-
-    Returns the pointers that have to be freed in any case, including null ones. Index values are
-    computed after this.
-    """
+    """Allocate a buffer. Returns whether it is a slot, to be released after its scope."""
     if buffer in b.stacked:
         b.pointers[buffer] = b.stacked[buffer]
         return False

@@ -16,7 +16,7 @@ from .llvm_matmul import by_rows
 from .llvm_text import Builder
 
 Emitter: TypeAlias = Callable[[Builder, Dot | Matmul, Instruction], str | None]
-"""Returns the operand of a product by an instruction; `None` where its operands lie otherwise."""
+"""Returns the operand of a product by an instruction; `None` if its operands lie otherwise."""
 
 EMITTERS: dict[str, Emitter] = {"intrinsic": intrinsic, "amx": amx}
 """By the key in the record of a unit."""
