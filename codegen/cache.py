@@ -86,17 +86,17 @@ class KernelCache:
         self.entries = DiskCache(folder, KIND, _VERSION, limit_bytes, MAX_ENTRY_BYTES)
 
     def get(self, name: str, func: Func, target: Target) -> Compiled | None:
-        """The kernel of that key, which is of `func`, compiled for `target`.
+        """Returns the kernel of that key, which is of `func`, compiled for `target`.
 
         `None` if there is none, or it is malformed (logged).
         """
         return self.entries.get(name, lambda content: decode(content, func, target))
 
     def put(self, name: str, compiled: Compiled) -> None:
-        """Keep a kernel, in the place of what has its name.
+        """Store a kernel, replacing an existing one.
 
-        Where that is not possible it is logged, and nothing else happens. A kernel that is larger
-        than the limits, or no ELF file, is not kept.
+        A failure is logged, and nothing else happens. A kernel that is larger than the limits, or
+        not in ELF, is not stored.
         """
         if _is_storable(compiled):
             self.entries.put(name, encode(compiled))
@@ -109,7 +109,7 @@ def _shared(folder: Path) -> KernelCache:
 
 @cache
 def _compiler() -> str:
-    """All that makes machine code of a program: LLVM, and what of this package takes part."""
+    """What determines machine code besides the program: LLVM and sources of this package."""
     return f"{llvm_version()} {llvmlite_version()} {sources_digest(*_SOURCES)}"
 
 

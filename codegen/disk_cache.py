@@ -1,14 +1,13 @@
-"""Entries on disk by content: what was computed once is read the next time.
+"""Disk cache: entries keyed by a digest of everything that determines their content.
 
-The name of an entry is the digest of all that determines it. There is therefore nothing to
-invalidate: entries that are not asked for any more are evicted, least recently used first, once
-their folder exceeds its limit.
+Entries therefore never become stale. The least recently used ones are evicted when their folder
+exceeds its size limit.
 
-Any number of processes may share a folder: an entry appears under its name whole or not at all, and
-holds a digest of its name and content. An entry counts only if it belongs to this user and nobody
-else can write to it, and so does its folder. Both are opened once, without following links, and the
-open descriptors are checked. A malformed entry is computed again and replaced. A folder that cannot
-be used (read-only, full, somebody else's) costs a warning and never a build.
+Any number of processes may share a folder. An entry appears under its name complete or not at all,
+and holds a digest of its name and content. An entry or folder counts only if it belongs to this
+user and nobody else can write to it. Each is opened once, without following links, and the open
+descriptor is checked. A malformed entry is computed again and replaced. A folder that cannot be
+used (read-only, full, somebody else's) causes a warning and never fails a build.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ _ROOT = Path(__file__).resolve().parent.parent
 def location(environ: Mapping[str, str], kind: str) -> Path | None:
     """The folder of the entries of a kind; `None` if `TILEWRIGHT_CACHE_DIR` is set to nothing.
 
-    It is named after the kind (`kernels` for `kernel`) and lies in the folder of that variable,
-    else in `tilewright` in `XDG_CACHE_HOME`, else in `~/.cache/tilewright`. A user without a home
-    directory has no such folder, which is logged once.
+    It is named after the kind (`kernels` for `kernel`), in the folder of that variable, else in
+    `tilewright` in `XDG_CACHE_HOME`, else in `~/.cache/tilewright`. A user without a home directory
+    has no such folder, which is logged once.
     """
     if LOCATION in environ:
         return Path(environ[LOCATION]) / f"{kind}s" if environ[LOCATION] else None
@@ -87,10 +86,10 @@ class DiskCache:
         self._warned = False
 
     def get(self, name: str, decode: Callable[[bytes], T]) -> T | None:
-        """What `decode` makes of the content of the entry of that name.
+        """Returns the content of the entry of that name, decoded by `decode`.
 
-        `None` if there is no entry. Where it is malformed, or `decode` raises `ArtifactError`,
-        a warning says so.
+        `None` if there is no entry. A warning names an entry that is malformed, or for which
+        `decode` raises `ArtifactError`.
         """
         try:
             with self._opened() as folder:
@@ -112,10 +111,10 @@ class DiskCache:
         return (self.folder / f"{name}.{self._kind}").exists()
 
     def put(self, name: str, content: bytes) -> None:
-        """Keep `content` as the entry of that name, in the place of one that has it.
+        """Store `content` as the entry of that name, replacing an existing one.
 
-        Where that is not possible it is logged, and nothing else happens. A content that is larger
-        than the limits is not kept.
+        A failure is logged, and nothing else happens. Content that is larger than the limits is not
+        stored.
         """
         entry = self.seal(name, content)
         if len(entry) > min(self.limit_bytes, self._entry_bytes):
@@ -160,15 +159,15 @@ class DiskCache:
             os.close(folder)
 
     def _warn(self, error: OSError) -> None:
-        """Say once that this folder is of no use."""
+        """Warn once that this folder cannot be used."""
         level = logging.DEBUG if self._warned else logging.WARNING
         self._warned = True
         _log.log(level, "%ss are not cached in %s: %s", self._kind, self.folder, error)
 
     def _evict(self, folder: int, limit: int) -> None:
-        """Remove the least recently used entries, and what writers left that were killed.
+        """Remove the least recently used entries, and temporary files of killed writers.
 
-        Whatever else is in the folder is not counted and not touched.
+        Other files in the folder are not counted and not touched.
         """
         files = []
         with os.scandir(folder) as entries:
@@ -220,9 +219,9 @@ def _make_folder(folder: Path) -> None:
 
 
 def _read_entry(folder: int, name: str, most: int) -> bytes:
-    """The bytes of an entry, at most so many; it becomes the most recently used one.
+    """Read at most `most` bytes of an entry, which becomes the most recently used one.
 
-    Raises `ArtifactError` for what is no file of this user alone, and `OSError`.
+    Raises `ArtifactError` for anything but a file of this user alone, and `OSError`.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -244,7 +243,7 @@ def _read_entry(folder: int, name: str, most: int) -> bytes:
 
 
 def _write_entry(folder: int, name: str, content: bytes) -> None:
-    """Put an entry under its name, whole or not at all. Raises `OSError`."""
+    """Put an entry under its name, complete or not at all. Raises `OSError`."""
     partial = f"{name}.{secrets.token_hex(8)}.partial"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     entry = os.open(partial, flags, 0o600, dir_fd=folder)

@@ -1,10 +1,9 @@
 """Workspaces: the memory that kernels with large internal buffers take from their caller.
 
-A `Module` that is called without one takes it from a pool of the process and gives it back after
-the call. A call has its workspace for itself, so there are as many as calls that ran at the same
-time; each is as large as the largest that was asked of it. The next kernel finds the same memory
-again, which needs no page faults and may still be in the caches. The pool goes with the last
-module that needs one.
+A `Module` that is called without a workspace takes one from a pool of the process and returns it
+after the call. A call has its workspace to itself, so there are as many as concurrent calls, each
+as large as the largest request. The next kernel reuses the same memory, which causes no page faults
+and may still be in the caches. The pool is freed with the last module that needs it.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ Binder = Callable[[Any, Sequence[Any], list[Any]], int]
 
 
 class Pool(list[Bytes]):
-    """Workspaces that no call has now, the one that was used last at the end.
+    """Workspaces that no call uses now, the most recently used one last.
 
     `pop` and `append` are atomic: threads need no lock, and the call glue does the same to the list
-    in machine code. Items are compact arrays of bytes, aligned as a workspace is.
+    in machine code. Items are compact arrays of bytes with the alignment of workspaces.
     """
 
     def take(self, signature: Signature) -> Bytes:
-        """A workspace for a call of the kernel, to be given back by `append`.
+        """Take a workspace for a call of the kernel; return it by `append`.
 
         Raises `OutOfMemoryError` if there is no memory.
         """
@@ -61,24 +60,24 @@ _lock = threading.Lock()
 
 
 def shared_pool() -> Pool:
-    """The pool of this process, which lives as long as somebody holds it."""
+    """The pool of this process, which lives as long as a module holds it."""
     with _lock:
         return _pools.setdefault("shared", Pool())
 
 
 def aligned_bytes(size: int) -> Bytes:
-    """New memory, not initialised, at an address that any vector may be loaded from."""
+    """New uninitialised memory, aligned for any vector load."""
     memory = np.empty(size + WORKSPACE_ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % WORKSPACE_ALIGNMENT
     return memory[start : start + size]
 
 
 def workspace_binder(signature: Signature) -> Binder:
-    """A function from a caller's workspace, and the values for the kernel, to its address.
+    """Returns a function from a caller's workspace and the kernel's values to its address.
 
-    What has to be held while the kernel runs is added to a list. Raises `ArgumentError` if it is
-    no compact array of bytes that may be written, too small or not aligned, and where it overlaps
-    with an argument.
+    The owner of the memory is added to a list, to be held while the kernel runs. Raises
+    `ArgumentError` unless the workspace is a compact, writable array of bytes, large enough,
+    aligned, and disjoint from the arguments.
     """
     needed = signature.workspace_bytes
     tensors = [(i, a) for i, a in enumerate(signature.arguments) if a.kind == "tensor" and a.size]

@@ -1,8 +1,8 @@
 """The instructions of processors: one row each.
 
-What they compute and which extensions have them: Intel, "Intrinsics Guide", and "Architecture
-Instruction Set Extensions Programming Reference", chapter 3 (AMX). Costs hold for a class of
-processors, as the rates of the estimate do.
+Source of semantics and extensions: Intel, "Intrinsics Guide", and "Architecture Instruction Set
+Extensions Programming Reference", chapter 3 (AMX). Costs are typical of a class of processors, like
+the rates of the estimate.
 """
 
 from __future__ import annotations

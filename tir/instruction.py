@@ -30,7 +30,7 @@ Programs: TypeAlias = tuple[Func, Func]
 
 @dataclass(frozen=True)
 class Product:
-    """A product of matrices that is added to sums: acc[i, j] += x[i, k, s] * y[k, j, s].
+    """A matrix product that is added to sums: acc[i, j] += x[i, k, s] * y[k, j, s].
 
     Dtypes are in the order of the operands of `Dot` and `Matmul`. `rows`, `columns`, `depth` and
     `group` are the extents of i, j, k and s. A `Dot` has one row, which all columns share, and a
@@ -51,23 +51,22 @@ class Product:
 
     @property
     def steps(self) -> int:
-        """The products that are added to each sum."""
+        """The number of products added to each sum."""
         return self.depth * self.group
 
     @property
     def count(self) -> int:
-        """All its products."""
+        """The number of all products."""
         return self.rows * self.columns * self.steps
 
 
 @dataclass(frozen=True)
 class Unit:
-    """What executes instructions in targets of a kind, and the registers that they share.
+    """The execution unit of instructions in one kind of target, and its registers.
 
-    A register has `rows` of `row_bytes`, which may lie apart in memory; vectors have one, whose
-    bytes are those of the widest. There are as many registers as the target has for vectors, or
-    `registers`. `emitter` is the key of what writes the unit's instructions in the table of the
-    code generator.
+    A register has `rows` of `row_bytes`, which may be apart in memory. Vector registers have one
+    row, as wide as the target's vectors. There are `registers` of them, or as many as the target
+    has for vectors. `emitter` is the key of the unit's emitter in the code generator.
     """
 
     name: str
@@ -87,10 +86,10 @@ VECTORS = Unit("vectors", "intrinsic", rows=1, row_bytes=64)
 
 @dataclass(frozen=True)
 class Cost:
-    """What an instruction takes on one core.
+    """The cost of an instruction on one core.
 
-    One can begin every `cycles`, and its result may be added to after `latency` cycles. Each run of
-    memory that an operand lies in takes as long as `run_loads` loads of vectors.
+    One can begin every `cycles`, and its result may be added to after `latency` cycles. Each
+    contiguous run of memory of an operand costs `run_loads` vector loads.
     """
 
     cycles: float
@@ -102,14 +101,15 @@ class Cost:
 class Instruction:
     """An instruction.
 
-    `programs` returns its semantics and implementation, whose buffers are the same parameters, up
-    to their shapes. `product` is what it computes, if that is one.
+    `programs` returns its semantics and implementation, which have the same buffers as parameters,
+    up to their shapes. `product` is the product that it computes, if it is one.
 
-    Targets of the unit's kind have it if they have all features of one of the alternatives that it
-    `requires`, or if it requires none. Rules and estimates use those that have a `cost`. `code` is
-    what the unit's emitter writes for its product, an LLVM intrinsic for instance; without it, code
-    is made of its implementation. `init` and `write` are the names of the instructions that set its
-    sums to zero and copy them to memory. `home` is the module of the user's that registered it.
+    A target of the unit's kind has the instruction if it has all features of one of the
+    alternatives in `requires`, or if that is empty. Rules and estimates use instructions with a
+    `cost`. `code` is what the unit's emitter writes for the product, for instance an LLVM
+    intrinsic; without it, code is generated from the implementation. `init` and `write` are the
+    names of the instructions that set its sums to zero and copy them to memory. `home` is the
+    user's module that registered it.
     """
 
     name: str
@@ -137,12 +137,12 @@ class Instruction:
 
     @cached_property
     def text(self) -> str:
-        """All of it but its home, for digests."""
+        """All fields but `home`, for digests."""
         facts = self.unit, self.requires, self.cost, self.code, self.init, self.write
         return "\0".join([self.name, *map(repr, self._programs), *map(repr, facts)])
 
     def runs_on(self, target: Target) -> bool:
-        """Whether the target has all that it requires."""
+        """Whether the target has the required features."""
         if self.unit.kind != target.kind:
             return False
         present = frozenset(target.features)
@@ -150,7 +150,7 @@ class Instruction:
 
 
 def product_of(e: Dot | Matmul) -> Product | None:
-    """The product that an expression of vectors is; `None` if lanes do not go together."""
+    """The product that a vector expression computes; `None` if its lanes do not match."""
     acc, x, y = (dtypes.info(p.dtype) for p in (e.acc, e.x, e.y))
     if isinstance(e, Dot):
         size = 1, acc.lanes, 1, max(x.lanes, y.lanes) // acc.lanes
@@ -163,7 +163,7 @@ def product_of(e: Dot | Matmul) -> Product | None:
 
 
 def product_in(implementation: Func) -> Product | None:
-    """The product that an implementation is, if it is one alone whose columns share its rows."""
+    """The product that an implementation is, if its columns share its rows; else `None`."""
     body = implementation.body
     e = body.value if type(body) is Store else None
     if type(e) is Dot:

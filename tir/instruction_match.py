@@ -76,7 +76,7 @@ class Operand(NamedTuple):
 
 
 class Mismatch(NamedTuple):
-    """Why a tile is not what an instruction computes: a template and its arguments."""
+    """Why a tile does not match an instruction: a template and its arguments."""
 
     message: str
     arguments: tuple[Any, ...]
@@ -282,7 +282,7 @@ def written(instruction: Instruction, operands: Operands) -> Stmt:
 
 
 def stores(instruction: Instruction) -> Iterator[Store]:
-    """The stores that an implementation is. Raises `IRError` for any other statement."""
+    """The stores of an implementation. Raises `IRError` for any other statement."""
     body = instruction.implementation.body
     for s in body.stmts if type(body) is Seq else (body,):
         if type(s) is not Store:

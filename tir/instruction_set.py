@@ -58,7 +58,7 @@ def register_intrin(
 
 
 def forget_queries() -> None:
-    """Answer queries by target anew."""
+    """Clear cached queries by target."""
     for query in (instructions_of, products_of, instruction_for):
         query.cache_clear()
 
@@ -87,7 +87,7 @@ def instructions_of(target: Target) -> tuple[Instruction, ...]:
 
 @cache
 def products_of(target: Target) -> tuple[tuple[Instruction, Product, Cost], ...]:
-    """What the target has to compute products by, with what it computes and takes."""
+    """The target's instructions for products, with the product and cost of each."""
     return tuple(
         (i, i.product, i.cost)
         for i in instructions_of(target)

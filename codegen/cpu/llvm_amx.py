@@ -31,7 +31,7 @@ define internal void @tilewright.request_tiles() nounwind {
 
 
 def amx(b: Builder, e: Dot | Matmul, instruction: Instruction) -> str | None:
-    """A product of tiles; `None` if a factor does not lie in memory by rows."""
+    """Emit a product of tiles; `None` if a factor is not in memory by rows."""
     x, y = _loaded(b, e.x), _loaded(b, e.y)
     if x is None or y is None or x == y:  # the instruction takes three registers that differ
         return None
@@ -47,7 +47,7 @@ def amx(b: Builder, e: Dot | Matmul, instruction: Instruction) -> str | None:
 
 
 def store_rows(b: Builder, s: Store) -> bool:
-    """The instructions that store a matrix by rows; `False` if it is none, or lies otherwise."""
+    """Emit the store of a matrix by rows; `False` if it is not one."""
     if dtypes.nbytes(s.value.dtype) <= AMX.row_bytes or s.buffer.scope == "register":
         return False
     size = AMX.row_bytes // dtypes.nbytes(s.buffer.dtype)
@@ -72,7 +72,7 @@ def store_rows(b: Builder, s: Store) -> bool:
 
 
 def _loaded(b: Builder, e: Expr) -> str | None:
-    """A factor in memory as a tile, loaded once in a block as long as that stays as it is."""
+    """A factor in memory as a tile, loaded once per block while its memory is unchanged."""
     lanes = dtypes.info(e.dtype).lanes // AMX.rows
     at = rows_of(e.buffer, e.indices[0], lanes) if in_memory(e) else None
     if at is None:

@@ -1,4 +1,4 @@
-"""Matrices in memory, by rows."""
+"""Matrices in memory: rows at equal distances."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...tir.lanes import spaced
 
 
 class Rows(NamedTuple):
-    """A matrix in memory: where it begins, and the elements from one of its rows to the next."""
+    """A matrix in memory: its start, and the elements from one row to the next."""
 
     buffer: Buffer
     first: Expr
@@ -17,7 +17,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(buffer: Buffer, index: Expr, size: int) -> Rows | None:
-    """What `index` takes of a buffer as a matrix with rows of `size` elements, if it is one."""
+    """The access `index` as a matrix with rows of `size` elements, if it is one."""
     found = spaced(index)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Products: by the instruction that the target has for one, else as sums of lanes."""
+"""Emit products: by the target's instruction if it has one, else as sums of lanes."""
 
 from __future__ import annotations
 
