@@ -58,9 +58,9 @@ def build(
     it was, and the expected loss if it is known.
 
     `strict_fp` forbids contracting multiplications and additions. `tolerance` permits records with
-    inexact steps and errors up to it, as measured by `autotune.measure.comparison`; without it, only
-    a pinned one is used. Choices that were made without a record, and compiled kernels, come from a
-    cache on disk.
+    inexact steps and errors up to it, as measured by `autotune.measure.comparison`; without it,
+    only a pinned one is used. Choices that were made without a record, and compiled kernels, come
+    from a cache on disk.
 
     A record whose schedule does not apply to the program (for example, it is of a newer version or
     names an unknown primitive) or does not compile is skipped with a warning, and the next best is

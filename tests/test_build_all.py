@@ -66,7 +66,9 @@ def test_the_modules_are_those_of_single_builds(
         patch.setenv(LOCATION, "")
         expected = [tw.build(program, SERIAL) for program in PROGRAMS]
     scheduled = tw.Schedule(PROGRAMS[2])
-    scheduled.vectorize(scheduled.split(scheduled.get_loops(scheduled.get_block("C"))[0], factors=[None, 8])[1])
+    scheduled.vectorize(
+        scheduled.split(scheduled.get_loops(scheduled.get_block("C"))[0], factors=[None, 8])[1]
+    )
     nothing_is_made_here(monkeypatch)
     *found, by_hand = tw.build_all([*PROGRAMS, scheduled], SERIAL, jobs=2)
     for one, other in zip(found, expected, strict=True):
