@@ -253,6 +253,21 @@ def vector_choices(block: Block) -> list[Var]:
     return ordered + [v for _, v in sorted(possible, key=lambda x: x[0])]
 
 
+def is_contraction(block: Block) -> bool:
+    """Whether a block is a reduction that reuses its inputs, or runs in vectors of results."""
+    if not has_reduction(block):
+        return False
+    choices = vector_choices(block)
+    if not choices:
+        return False
+    inputs = inputs_of(block)
+    near = any(is_near(i, v) for i in inputs for v in choices)
+    sizes = extents(block)
+    wide = {i.var for i in block.iters if i.kind is IterKind.SPATIAL and sizes.get(i.var, 2) > 1}
+    missing = sum(1 for i in inputs if wide - i.used)
+    return near or missing >= 2
+
+
 def packed_for(block: Block, var: Var) -> int:
     """How many inputs do not lie side by side along a variable."""
     return sum(1 for i in inputs_of(block) if var in i.used and i.strides[var] != 1)

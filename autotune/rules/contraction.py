@@ -68,7 +68,7 @@ unrolled by 4 as by 8 or not at all, and each step takes as long again to compil
 
 
 @dataclass(frozen=True)
-class Plan:
+class Tiling:
     """Along which variable to vectorise, and which inputs to pack by which variable.
 
     `blocked` cuts the reduction.
@@ -89,40 +89,40 @@ def contraction_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     main, labels = group.members[0], group.labels
     inputs = inputs_of(main)
     vectors = vector_variables(main, draft.target)
-    for plan in _plans(main, vectors):
-        along = [inputs[n] for n, by in plan.packs if by is plan.vector]
+    for tiling in _tilings(main, vectors):
+        along = [inputs[n] for n, by in tiling.packs if by is tiling.vector]
         names = [
-            "blocked" if plan.blocked else "tiled",
-            *(["across"] if plan.vector is not vectors[0] else []),
-            *(f"pack{inputs[n].buffer.name}" for n, _ in plan.packs),
+            "blocked" if tiling.blocked else "tiled",
+            *(["across"] if tiling.vector is not vectors[0] else []),
+            *(f"pack{inputs[n].buffer.name}" for n, _ in tiling.packs),
         ]
-        tiled = functools.partial(tile_contraction, plan=plan, labels=labels)
-        if along and (plan.blocked or not along[0].buffer.constant):
+        tiled = functools.partial(tile_contraction, tiling=tiling, labels=labels)
+        if along and (tiling.blocked or not along[0].buffer.constant):
             placed = functools.partial(place_copies, label=main.label, local=True)
-            choice = _choice(main, plan, local=True)
+            choice = _choice(main, tiling, local=True)
             yield Variant(choice, "_".join([*names, "local"]), (tiled, placed))
-        if not (along and plan.blocked):
+        if not (along and tiling.blocked):
             placed = functools.partial(place_copies, label=main.label, local=False)
-            yield Variant(_choice(main, plan, local=False), "_".join(names), (tiled, placed))
+            yield Variant(_choice(main, tiling, local=False), "_".join(names), (tiled, placed))
 
 
-def _choice(main: Block, plan: Plan, *, local: bool) -> RuleChoice:
+def _choice(main: Block, tiling: Tiling, *, local: bool) -> RuleChoice:
     place = {i.var: n for n, i in enumerate(main.iters)}
     return RuleChoice.of(
         "contraction",
-        vector=place[plan.vector],
-        pack=tuple((n, place[by]) for n, by in plan.packs),
-        blocked=plan.blocked,
+        vector=place[tiling.vector],
+        pack=tuple((n, place[by]) for n, by in tiling.packs),
+        blocked=tiling.blocked,
         local=local,
     )
 
 
-def _plans(main: Block, vectors: list[Var]) -> Iterator[Plan]:
+def _tilings(main: Block, vectors: list[Var]) -> Iterator[Tiling]:
     for vector in vectors:
         for packs in dict.fromkeys(packings(main, vector)):
-            yield Plan(vector, packs)
+            yield Tiling(vector, packs)
             if len(packs) < 2 and _parts(main) and not last_digits(main):
-                yield Plan(vector, packs, blocked=True)
+                yield Tiling(vector, packs, blocked=True)
 
 
 def _parts(main: Block) -> list[int]:
@@ -152,22 +152,22 @@ class _Nest:
 class _Tiled:
     """A contraction in register tiles: `packed` are the blocks that copy inputs, by variable."""
 
-    plan: Plan
+    tiling: Tiling
     tiles: RegisterTile
     packed: dict[Var, Packed]
     nest: _Nest
 
 
-def tile_contraction(draft: Draft, plan: Plan, labels: Sequence[Label]) -> None:
+def tile_contraction(draft: Draft, tiling: Tiling, labels: Sequence[Label]) -> None:
     """Tile the first block and compute the one that follows it, if any; pack its inputs."""
     sch = draft.schedule
     main = draft.handle(labels[0])
     block = find_block(sch.func, main)
-    tiles = decide_tile(draft, block, plan)
-    packed = {by: pack(sch, main, n, by, tiles.width(by)) for n, by in plan.packs}
+    tiles = decide_tile(draft, block, tiling)
+    packed = {by: pack(sch, main, n, by, tiles.width(by)) for n, by in tiling.packs}
     follow = draft.handle(labels[1]) if len(labels) > 1 else None
-    nest = (_blocked if plan.blocked else _whole)(draft, main, block, tiles, follow)
-    draft.handoff[main] = _Tiled(plan, tiles, packed, nest)
+    nest = (_blocked if tiling.blocked else _whole)(draft, main, block, tiles, follow)
+    draft.handoff[main] = _Tiled(tiling, tiles, packed, nest)
 
 
 def place_copies(draft: Draft, label: Label, *, local: bool) -> None:
@@ -177,15 +177,15 @@ def place_copies(draft: Draft, label: Label, *, local: bool) -> None:
     """
     sch = draft.schedule
     tiled: _Tiled = draft.handoff[label]
-    plan, tiles, nest = tiled.plan, tiled.tiles, tiled.nest
+    tiling, tiles, nest = tiled.tiling, tiled.tiles, tiled.nest
     for by, packed in tiled.packed.items():
-        here = local and by is plan.vector
+        here = local and by is tiling.vector
         if here:
             sch.compute_at(packed.label, nest.part)
-        panel = tiles.inner[by] if by is plan.vector and not plan.blocked else None
+        panel = tiles.inner[by] if by is tiling.vector and not tiling.blocked else None
         schedule_copy(draft, packed, tiles.lanes, panel=panel, parallel=not here)
-    for n, by in plan.packs:
-        if by is plan.vector:
+    for n, by in tiling.packs:
+        if by is tiling.vector:
             _ask_ahead(sch, nest, n)
 
 
@@ -347,7 +347,7 @@ def _ask_ahead(sch: Schedule, nest: _Nest, index: int) -> None:
 def decide_tile(
     draft: Draft,
     block: Block,
-    plan: Plan,
+    tiling: Tiling,
     *,
     middle: bool = True,
     given: Mapping[Var, Dim] | None = None,
@@ -358,7 +358,7 @@ def decide_tile(
     """
     sch, target = draft.schedule, draft.target
     sizes = extents(block)
-    vector = plan.vector
+    vector = tiling.vector
     lanes = lanes_for(target, widest(block), sizes[vector])
     vectors = -(-sizes[vector] // lanes)
     tile = sample_tile(sch, block, vector, lanes, vectors, (3, 8), cached=middle, given=given or {})
@@ -371,32 +371,32 @@ def decide_tile(
             draft.limit("the register tile fits the registers", tile.accumulators + held <= room)
     if len(tile.inner) > 1:
         draft.limit("the register tile hides the latency of fma", tile.accumulators >= 4)
-    tile = replace(tile, part=_sampled_part(draft, block, plan))
+    tile = replace(tile, part=_sampled_part(draft, block, tiling))
     unrolls = [u for u in range(1, MAX_STEPS + 1) if sizes[reduced(block)[-1]] % u == 0]
     if len(unrolls) == 1:
         return tile
     tile = replace(tile, unroll=sch.sample_categorical(unrolls))
-    tile = replace(tile, rows=_sampled_rows(draft, block, plan))
+    tile = replace(tile, rows=_sampled_rows(draft, block, tiling))
     _limit_unrolling(draft, block, tile, held, room)
     return tile
 
 
-def _sampled_part(draft: Draft, block: Block, plan: Plan) -> Dim | None:
+def _sampled_part(draft: Draft, block: Block, tiling: Tiling) -> Dim | None:
     """How long a part of a blocked reduction is; `None` where it is not cut."""
-    parts = _parts(block) if plan.blocked else []
-    if _pages_apart(block, plan, draft.target):
+    parts = _parts(block) if tiling.blocked else []
+    if _pages_apart(block, tiling, draft.target):
         parts = [n for n in parts if n <= PREFETCHED_PAGES] or parts[:1]
     return draft.schedule.sample_categorical(parts) if parts else None
 
 
-def _sampled_rows(draft: Draft, block: Block, plan: Plan) -> Dim | None:
+def _sampled_rows(draft: Draft, block: Block, tiling: Tiling) -> Dim | None:
     """How many rows of a window to take at once, where the window is the whole reduction.
 
     Rows of the register tile share most rows of their windows, which are read once then.
     """
     window, sizes = reduced(block), extents(block)
     small = len(window) == 2 and math.prod(sizes[v] for v in window) <= MAX_UNROLLED
-    if plan.blocked or not small or not _windows(block, window[0]):
+    if tiling.blocked or not small or not _windows(block, window[0]):
         return None
     rows = sizes[window[0]]
     return draft.schedule.sample_categorical([1, rows]) if rows > 1 else None
@@ -430,11 +430,11 @@ def _window_values(tile: RegisterTile, window: Input, step: Var) -> Dim:
     return total
 
 
-def _pages_apart(block: Block, plan: Plan, target: Target) -> bool:
+def _pages_apart(block: Block, tiling: Tiling, target: Target) -> bool:
     """Whether each step of the reduction reads another page of what comes from memory unpacked."""
-    if len(reduced(block)) > 1 or plan.vector in {by for _, by in plan.packs}:
+    if len(reduced(block)) > 1 or tiling.vector in {by for _, by in tiling.packs}:
         return False
-    along = [i for i in inputs_of(block) if plan.vector in i.used]
+    along = [i for i in inputs_of(block) if tiling.vector in i.used]
     return any(
         nbytes(i.buffer) > target.l2_bytes
         and abs(i.strides[reduced(block)[0]] or 0) * dtypes.nbytes(i.buffer.dtype) >= PAGE

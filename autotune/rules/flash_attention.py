@@ -1,4 +1,4 @@
-"""Attention whose keys are taken in pieces: bands of rows where a cache holds no whole rows.
+"""Flash attention: bands of rows that take the keys in pieces, where a cache holds no whole rows.
 
     for bands of rows (parallel):
       for pieces of the keys:
@@ -7,35 +7,38 @@
         the exponentials times the values of the piece, in register tiles
       for each row: maximum, sum and result from those of the pieces, which are scaled
 
-What a band keeps of the scores is that of one piece, and stays in a cache of its core. What the
-pieces give is independent of each other (Dao et al., arXiv:2205.14135; the split form).
+A band keeps the scores of one piece, which stay in a cache of its core. The pieces do not depend on
+each other (Dao et al., arXiv:2205.14135; the split form).
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...errors import ScheduleError
 from ...schedule import Schedule
-from ...schedule.blocks import has_reduction
+from ...schedule.blocks import has_reduction, region_buffers
 from ...schedule.find import find_block
-from ...tir.ir import Dim, Label, Var
-from .access_patterns import extents, reduced, spatial
-from .common import fused, lanes_for, widest
-from .contraction import Plan
+from ...tir.ir import Block, Dim, Label, Var
+from .access_patterns import extents, reduced
+from .attention import Attention, attention_of, element_above
+from .common import lanes_for, widest
+from .contraction import Tiling
 from .draft import Draft, RuleChoice
 from .fused_attention import (
     MAX_BAND,
-    Band,
-    band_of,
-    band_plans,
+    attention_tilings,
+    block_loops,
     contract,
-    ends_of,
-    row_above,
+    cut_bands,
     row_bytes,
+    row_elements,
+    tile_contractions,
 )
+from .joining import places
 from .rows import schedule_reduction, schedule_spatial
 from .rule import Group, Variant
 from .tiles import MAX_VECTORS
@@ -46,48 +49,19 @@ SHORTEST = 8
 """Pieces are multiples of so many vectors of keys: steps along a row take up to so many."""
 
 
-def flash_attention_variants(draft: Draft, group: Group) -> Iterator[Variant]:
-    """The chain in bands by pieces of the keys, where the second cache holds no full band of rows.
+@dataclass(frozen=True)
+class _Softmax:
+    """The blocks of a chain that is a softmax, or the part of one before the division.
 
-    There must be pieces of whole vectors that make up a row.
+    `scores` are what is computed of the first contraction before all others. `normalised` is what
+    the second contraction reads, where that is no longer the exponentials.
     """
-    band = band_of(draft, group)
-    if band is None:
-        return
-    if row_bytes(band) * MAX_BAND <= draft.target.l2_bytes or not _takes_pieces(draft, band):
-        return
-    exps = band.chain[1]
-    key = row_above(band.first, (exps,), len(exps.iters))
-    keys = extents(exps)[exps.iters[-1].var]
-    name, plans = band_plans(band)
-    counts = _counts(keys, lanes_for(draft.target, widest(band.first), keys))
-    if plans[0].vector is key and counts:
-        apply = functools.partial(_apply, band=band, plans=plans, counts=counts)
-        choice = RuleChoice.of("flash_attention", pack=bool(name))
-        yield Variant(choice, f"band_keys{name}", (apply,))
 
-
-def _counts(keys: int, lanes: int) -> list[int]:
-    """How many register tiles a piece may have, if these are made of one vector or of several.
-
-    Steps along a row fill a piece, whatever they take.
-    """
-    vectors = keys // lanes if keys % lanes == 0 else 0
-    most = vectors // MAX_VECTORS  # so that there are pieces for all widths of a tile
-    return [n for n in range(SHORTEST, most + 1, SHORTEST) if vectors % n == 0]
-
-
-def _takes_pieces(draft: Draft, band: Band) -> bool:
-    """Whether the chain is a softmax whose exponentials can be taken in pieces."""
-    trial = draft.copy()
-    labels = [trial.handle(b.label) for b in band.members]
-    if [has_reduction(b) for b in band.chain] != [True, False, True, False]:
-        return False
-    try:
-        divided = _in_pieces(trial.schedule, labels, 2).divided
-    except ScheduleError:
-        return False
-    return len(trial.block(divided).iters) == len(spatial(band.second))
+    scores: tuple[Label, ...]
+    largest: Label
+    exps: Label
+    total: Label
+    normalised: Label | None
 
 
 class _Pieces(NamedTuple):
@@ -100,71 +74,183 @@ class _Pieces(NamedTuple):
     divided: Label
 
 
-def _in_pieces(sch: Schedule, labels: Sequence[Label], length: Dim) -> _Pieces:
-    """Have the sum and the second contraction of a band take pieces of rows."""
-    *_, total, share, second = labels
-    sch.compute_inline(share)
-    divided = sch.hoist_factor(second)
+def flash_attention_variants(draft: Draft, group: Group) -> Iterator[Variant]:
+    """The chain in bands by pieces of the keys, where the second cache holds no full band of rows.
+
+    There must be pieces of whole vectors that make up a row.
+    """
+    attention = attention_of(draft, group)
+    if attention is None or row_bytes(attention) * MAX_BAND <= draft.target.l2_bytes:
+        return
+    softmax = _softmax(attention)
+    if softmax is None or not _takes_pieces(draft, attention, softmax):
+        return
+    exps = next(b for b in attention.chain if b.label is softmax.exps)
+    along = next(i.var for i in exps.iters if i.var not in {*attention.rows[exps.label]})
+    keys = extents(exps)[along]
+    name, tilings = attention_tilings(attention)
+    counts = _counts(keys, lanes_for(draft.target, widest(attention.first), keys))
+    if tilings[0].vector is element_above(attention, exps, along) and counts:
+        apply = functools.partial(
+            _apply, attention=attention, softmax=softmax, tilings=tilings, counts=counts
+        )
+        choice = RuleChoice.of("flash_attention", pack=bool(name))
+        yield Variant(choice, f"flash_attention{name}", (apply,))
+
+
+def _counts(keys: int, lanes: int) -> list[int]:
+    """How many register tiles a piece may have, if these are made of one vector or of several.
+
+    Steps along a row fill a piece, whatever they take.
+    """
+    vectors = keys // lanes if keys % lanes == 0 else 0
+    most = vectors // MAX_VECTORS  # so that there are pieces for all widths of a tile
+    return [n for n in range(SHORTEST, most + 1, SHORTEST) if vectors % n == 0]
+
+
+def _softmax(attention: Attention) -> _Softmax | None:
+    """The softmax that the chain is, by what its blocks read; `None` where it is none.
+
+    Whether the sum is of exponentials relative to the maximum is for `online_softmax` to judge.
+    """
+    chain, weights = attention.chain, attention.weights
+    exps = weights
+    if not _sums_of(chain, weights):
+        read = [b for b in _read_by(chain, weights) if attention.has_elements(b)]
+        if len(read) != 1 or has_reduction(read[0]):
+            return None
+        exps = read[0]
+    sums = _sums_of(chain, exps)
+    maxima = [b for b in _read_by(chain, exps) if has_reduction(b)]
+    if len(sums) != 1 or len(maxima) != 1:
+        return None
+    labels = {exps.label, weights.label, sums[0].label, maxima[0].label}
+    scores = [b for b in chain if b.label not in labels]
+    if any(has_reduction(b) or not attention.before_weights(b) for b in scores):
+        return None
+    return _Softmax(
+        tuple(b.label for b in scores),
+        maxima[0].label,
+        exps.label,
+        sums[0].label,
+        None if exps is weights else weights.label,
+    )
+
+
+def _sums_of(chain: Sequence[Block], block: Block) -> list[Block]:
+    """The reductions of a chain that read what a block of it computes."""
+    computed = region_buffers(block.writes)
+    return [b for b in chain if has_reduction(b) and region_buffers(b.reads) & computed]
+
+
+def _read_by(chain: Sequence[Block], block: Block) -> list[Block]:
+    """The blocks of a chain whose results another one reads."""
+    read = region_buffers(block.reads)
+    return [b for b in chain if b is not block and region_buffers(b.writes) & read]
+
+
+def _takes_pieces(draft: Draft, attention: Attention, softmax: _Softmax) -> bool:
+    """Whether the exponentials and their sums can be taken in pieces."""
+    trial = draft.copy()
+    for block in attention.members:
+        trial.handle(block.label)
+    try:
+        divided = _in_pieces(trial.schedule, attention, softmax, 2).divided
+    except ScheduleError:
+        return False
+    return _outer(trial.schedule, attention, divided) is not None
+
+
+def _outer(sch: Schedule, attention: Attention, divided: Label) -> tuple[Var, list[Var]] | None:
+    """The variables of the last block along which bands are cut, and of the other rows."""
+    second = attention.second
+    at = places(find_block(sch.func, second.label), find_block(sch.func, divided))
+    sizes, row = extents(second), attention.row(second)
+    batch = attention.batch(second)
+    if row not in at or any(v not in at and sizes[v] > 1 for v in batch):
+        return None
+    return at[row], [at[v] for v in batch if v in at]
+
+
+def _in_pieces(sch: Schedule, attention: Attention, softmax: _Softmax, length: Dim) -> _Pieces:
+    """Have the sum and the second contraction take pieces of rows.
+
+    Where rows are divided before the second contraction, what that computes is divided instead.
+    """
+    second = divided = attention.second.label
+    if softmax.normalised is not None:
+        sch.compute_inline(softmax.normalised)
+        divided = sch.hoist_factor(second)
+        if attention.follow is not None:
+            sch.compute_inline(divided)
+    if attention.follow is not None:
+        divided = attention.follow.label
     outer = []
-    for label in (total, second):
+    for label in (softmax.total, second):
         (key,) = reduced(find_block(sch.func, label))
-        loop = _loops(sch, label)[key]
+        loop = block_loops(sch, label)[key]
         outer.append(sch.split(loop, factors=[None, length], perfect=True)[0])
     highest, scale, part, product = sch.online_softmax(outer[0], outer[1:])
     return _Pieces(highest, scale, part, product, divided)
 
 
-def _apply(draft: Draft, band: Band, plans: tuple[Plan, Plan], counts: list[int]) -> None:
+def _apply(
+    draft: Draft,
+    attention: Attention,
+    softmax: _Softmax,
+    tilings: tuple[Tiling, Tiling],
+    counts: list[int],
+) -> None:
     sch, target = draft.schedule, draft.target
-    labels = [draft.handle(b.label) for b in band.members]
-    first, largest, exps, total, _, second = labels
-    ends = ends_of(draft, band, plans)
-    upper, lower = ends.tiles
+    for block in attention.members:
+        draft.handle(block.label)
+    pair = tile_contractions(draft, attention, tilings)
+    first, second = pair.labels
+    upper, lower = pair.tiles
     length = upper.width(upper.vector) * sch.sample_categorical(counts)
-    count = ends.band(draft)
-    last = band.chain[-1]
-    kept = count * length * (row_bytes(band) // extents(last)[last.iters[-1].var])
+    count = pair.band(draft)
+    kept = count * length * (row_bytes(attention) // row_elements(attention))
     draft.limit("a piece of what is between fits the second cache", kept <= target.l2_bytes)
     draft.limit("a piece is worth its scale", kept * SMALLEST >= target.l2_bytes)
 
-    pieces = _in_pieces(sch, labels, length)
+    pieces = _in_pieces(sch, attention, softmax, length)
     writes = [sch.cache_write(label, 0, "register") for label in (first, pieces.product)]
-    loops = dict(zip(spatial(ends.blocks[1]), sch.get_loops(pieces.divided), strict=True))
-    bands, _ = sch.split(loops[ends.rows[1]], factors=[None, count])
-    top = fused(sch, [*(loops[v] for v in ends.before), bands])
-    combined = (second, total, pieces.scale, largest)
-    for label in (*combined, writes[1], pieces.product, pieces.total, exps, pieces.highest):
+    outer = _outer(sch, attention, pieces.divided)
+    assert outer is not None
+    top, _ = cut_bands(sch, block_loops(sch, pieces.divided), *outer, count)
+    combined = (second, softmax.total, pieces.scale, softmax.largest)
+    products = (writes[1], pieces.product)
+    rows = (pieces.total, softmax.exps, pieces.highest)
+    for label in (*combined, *products, *rows, *reversed(softmax.scores)):
         sch.compute_at(label, top)
 
-    *lines, number, _ = _loops(sch, pieces.highest).values()
+    *lines, number, _ = block_loops(sch, pieces.highest).values()
     sch.reorder(number, *lines)
-    for label in (exps, pieces.total):
+    for label in (softmax.exps, pieces.total):
         sch.reverse_compute_at(label, lines[-1])
+    for label in reversed(softmax.scores):
+        sch.compute_at(label, lines[-1])
     for label in (pieces.product, writes[1]):
         sch.reverse_compute_at(label, number)
     for label in (writes[0], first):
         sch.compute_at(label, number)
-    contract(sch, first, writes[0], ends.blocks[0], _loops(sch, first), upper, ends.rows[0])
+    inner = block_loops(sch, first)
+    contract(sch, first, writes[0], pair.blocks[0], inner, upper, pair.rows[0])
     product = find_block(sch.func, pieces.product)
-    now = [i.var for i in product.iters[1:]]  # the first numbers the pieces
-    its = dict(zip([i.var for i in ends.blocks[1].iters], now, strict=True))
-    inner = _loops(sch, pieces.product)
-    contract(sch, pieces.product, writes[1], product, inner, lower.on(its), its[ends.rows[1]])
+    of_piece = [i.var for i in product.iters[1:]]  # the first numbers the pieces
+    variables = dict(zip([i.var for i in pair.blocks[1].iters], of_piece, strict=True))
+    inner = block_loops(sch, pieces.product)
+    row = variables[pair.rows[1]]
+    contract(sch, pieces.product, writes[1], product, inner, lower.on(variables), row)
 
     least = SHORTEST * upper.lanes
     schedule_reduction(draft, pieces.highest, least=least)
-    schedule_spatial(draft, exps, 1, least)
+    for label in (*softmax.scores, softmax.exps):
+        schedule_spatial(draft, label, 1, least)
     schedule_reduction(draft, pieces.total, least=least)
-    along = _loops(sch, second)[lower.vector]
+    along = block_loops(sch, second)[lower.vector]
     sch.reorder(sch.get_loops(second)[-1], along)
     for loop in (along, sch.get_loops(pieces.scale)[-1]):
         sch.vectorize(sch.split(loop, factors=[None, lower.lanes])[1])
     schedule_spatial(draft, pieces.divided, skip=1)
     draft.map_outer(top)
-
-
-def _loops(sch: Schedule, label: Label) -> dict[Var, Var]:
-    """The innermost loops around a block, one for each of its variables."""
-    block = find_block(sch.func, label)
-    loops = sch.get_loops(label)[-len(block.iters) :]
-    return dict(zip([i.var for i in block.iters], loops, strict=True))

@@ -1,40 +1,34 @@
-"""Contractions with a chain of rows between them, a band of rows at a time: attention.
+"""Attention fused into bands of rows: both contractions and the chain between them.
 
     for bands of rows (parallel):
       the first contraction for these rows, in register tiles
       for each row: the chain, a softmax for one
       the second contraction for these rows, in register tiles
+      what follows that
 
-What is between the contractions is that of one band, and stays in a cache of its core.
+A band of what is between the contractions stays in a cache of its core.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ... import dtypes
 from ...schedule import Schedule
 from ...schedule.blocks import has_reduction, region_buffers
 from ...schedule.find import find_block
-from ...tir.ir import Block, Dim, Func, Label, Var
-from .access_patterns import (
-    consumers,
-    extents,
-    inputs_of,
-    output_of,
-    reduced,
-    spatial,
-    vector_choices,
-)
+from ...tir.ir import Block, Dim, Label, Var
+from .access_patterns import extents, inputs_of, reduced, spatial, vector_choices
+from .attention import Attention, attention_of
 from .common import fused, powers
-from .contraction import Plan, decide_tile, in_registers, unrolled
+from .contraction import Tiling, decide_tile, in_registers, unrolled
 from .draft import Draft, RuleChoice
 from .packing import pack, packings, schedule_copy
-from .rows import row_dimensions, schedule_reduction, schedule_spatial
-from .rule import Group, GroupKind, Variant
+from .rows import schedule_reduction, schedule_spatial
+from .rule import Group, Variant
 from .tiles import MAX_TILE, RegisterTile, write_back
 
 MAX_BAND = 256
@@ -42,143 +36,48 @@ MAX_BAND = 256
 counts, and what is between is sooner too large for a cache."""
 
 
-@dataclass(frozen=True)
-class Band:
-    """Two contractions and the chain between them.
-
-    The first `count` variables of the last of the chain number its rows; `rows` are the variables
-    of the contractions that do so as the last of these.
-    """
-
-    first: Block
-    chain: tuple[Block, ...]
-    second: Block
-    count: int
-    rows: tuple[Var, Var]
-
-    @property
-    def members(self) -> tuple[Block, ...]:
-        """All blocks in program order."""
-        return (self.first, *self.chain, self.second)
-
-
-def find_band(func: Func, chain: Sequence[Block], contractions: Sequence[Block]) -> Band | None:
-    """The band that a chain of rows is in the middle of; `None` where there is none.
-
-    What the first contraction and the chain compute must be for the next of them alone.
-    """
-    labels = {b.label for b in chain}
-    first = next((c for c in contractions if _serves(func, c, labels)), None)
-    second = next((c for c in contractions if _serves(func, chain[-1], {c.label})), None)
-    if first is None or second is None:
-        return None
-    count = row_dimensions(func, chain[-1])
-    above = row_above(first, chain, count) if count else None
-    below = _row_below(chain[-1], second, count) if count else None
-    if not count or above is None or below is None:
-        return None
-    return Band(first, tuple(chain), second, count, (above, below))
-
-
-def band_of(draft: Draft, group: Group) -> Band | None:
-    """The band that a group is; `None` for another group."""
-    if group.kind is not GroupKind.ATTENTION:
-        return None
-    first, *chain, second = group.members
-    return find_band(draft.func, chain, [first, second])
-
-
-def _serves(func: Func, block: Block, readers: set[Label]) -> bool:
-    """Whether what a block writes is internal, and read by some of `readers` alone."""
-    found = consumers(func, block)
-    internal = region_buffers(block.writes) <= set(func.allocs)
-    return internal and bool(found) and all(r.label in readers for r in found)
-
-
-def row_above(first: Block, chain: Sequence[Block], count: int) -> Var | None:
-    """The variable of `first` at which it writes what `chain` reads at its variable `count`.
-
-    They count from 1: the last that numbers rows, say.
-    """
-    out = output_of(first)
-    if out is None:
-        return None
-    for b in chain:
-        for read in inputs_of(b):
-            at = read.plain.get(b.iters[count - 1].var)
-            if read.buffer is out.buffer and read.at.shape == out.at.shape and at is not None:
-                return next((v for v, d in out.plain.items() if d == at), None)
-    return None
-
-
-def _row_below(last: Block, second: Block, count: int) -> Var | None:
-    """The variable of `second` that numbers rows as the last of the first `count` of `last` does.
-
-    The variables before it must number rows as well, and those that follow the elements of a row
-    must be reduced. `None` where that is not so.
-    """
-    out = output_of(last)
-    if out is None:
-        return None
-    read = next(i for i in inputs_of(second) if i.buffer is out.buffer)
-    if read.at.shape != out.at.shape:
-        return None
-    place = {d: v for v, d in read.plain.items()}
-    numbers = [place.get(out.plain[i.var]) if i.var in out.plain else None for i in last.iters]
-    row, sizes = numbers[count - 1], extents(second)
-    own = spatial(second)
-    if row is None or row not in set(own) or sizes[row] < MAX_TILE:
-        return None
-    before = [v for v in own[: next(n for n, v in enumerate(own) if v is row)] if sizes[v] > 1]
-    inner = set(reduced(second))
-    fits = {*before, row} <= {v for v in numbers[:count] if v is not None}
-    return row if fits and all(v in inner for v in numbers[count:]) else None
-
-
 def fused_attention_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """The chain in bands, with what the vectors of the first contraction run along packed."""
-    band = band_of(draft, group)
-    if band is None:
+    attention = attention_of(draft, group)
+    if attention is None:
         return
-    name, plans = band_plans(band)
+    name, tilings = attention_tilings(attention)
     choice = RuleChoice.of("fused_attention", pack=bool(name))
-    yield Variant(choice, f"band{name}", (functools.partial(_apply, band=band, plans=plans),))
+    apply = functools.partial(_apply, attention=attention, tilings=tilings)
+    yield Variant(choice, f"fused_attention{name}", (apply,))
 
 
-def band_plans(band: Band) -> tuple[str, tuple[Plan, Plan]]:
-    """The plans of both contractions, and what they pack: not the rows, few at a time."""
-    along = vector_choices(band.second)[0]
-    fewest = min(packings(band.second, along), key=len)
-    second = Plan(along, _from_outside(band, band.second, fewest))
-    along = vector_choices(band.first)[0]
-    packs = next(packings(band.first, along))
-    names = [inputs_of(band.first)[n].buffer.name for n, _ in packs]
-    return "".join(f"_pack{x}" for x in names), (Plan(along, packs), second)
+def attention_tilings(attention: Attention) -> tuple[str, tuple[Tiling, Tiling]]:
+    """How both contractions are tiled, and what they pack: not the rows, few at a time."""
+    along = vector_choices(attention.second)[0]
+    fewest = min(packings(attention.second, along), key=len)
+    second = Tiling(along, _from_outside(attention, attention.second, fewest))
+    along = vector_choices(attention.first)[0]
+    packs = next(packings(attention.first, along))
+    names = [inputs_of(attention.first)[n].buffer.name for n, _ in packs]
+    return "".join(f"_pack{x}" for x in names), (Tiling(along, packs), second)
 
 
 def _from_outside(
-    band: Band, block: Block, packs: tuple[tuple[int, Var], ...]
+    attention: Attention, block: Block, packs: tuple[tuple[int, Var], ...]
 ) -> tuple[tuple[int, Var], ...]:
-    """Those of `packs` that are not of what the band itself computes."""
-    made = {b for m in band.members for b in region_buffers(m.writes)}
+    """Those of `packs` that are not of what the attention itself computes."""
+    computed = {b for m in attention.members for b in region_buffers(m.writes)}
     inputs = inputs_of(block)
-    return tuple((n, by) for n, by in packs if inputs[n].buffer not in made)
+    return tuple((n, by) for n, by in packs if inputs[n].buffer not in computed)
 
 
 @dataclass(frozen=True)
-class Ends:
-    """Both contractions of a band as they are scheduled, with the register tiles of each."""
+class Contractions:
+    """Both contractions of an attention as they are scheduled, with the register tiles of each.
+
+    `rows` are the variables along which bands are cut.
+    """
 
     labels: tuple[Label, Label]
     blocks: tuple[Block, Block]
     rows: tuple[Var, Var]
     tiles: tuple[RegisterTile, RegisterTile]
-
-    @property
-    def before(self) -> list[Var]:
-        """The variables of the second one that come before its rows."""
-        own = spatial(self.blocks[1])
-        return own[: next(n for n, v in enumerate(own) if v is self.rows[1])]
 
     def band(self, draft: Draft) -> Dim:
         """Decide how many rows a band has: as many register tiles as a power of two."""
@@ -192,59 +91,122 @@ class Ends:
         return count
 
 
-def ends_of(draft: Draft, band: Band, plans: tuple[Plan, Plan]) -> Ends:
-    """Decide the register tiles of the contractions of a band, and pack what is to be packed.
+def tile_contractions(
+    draft: Draft, attention: Attention, tilings: tuple[Tiling, Tiling]
+) -> Contractions:
+    """Decide the register tiles of both contractions, and pack what is to be packed.
 
     Tiles of both have as many rows.
     """
     sch = draft.schedule
-    labels = (band.first.label, band.second.label)
+    labels = (attention.first.label, attention.second.label)
     first, second = (draft.block(label) for label in labels)
-    above, below = band.rows
-    lower = decide_tile(draft, second, plans[1], middle=False)
+    above, below = attention.row(attention.first), attention.row(attention.second)
+    lower = decide_tile(draft, second, tilings[1], middle=False)
     tall = lower.inner.get(below, 1)
-    upper = decide_tile(draft, first, plans[0], middle=False, given={above: tall})
-    for label, plan, tile in zip(labels, plans, (upper, lower), strict=True):
-        for n, by in plan.packs:
+    upper = decide_tile(draft, first, tilings[0], middle=False, given={above: tall})
+    for label, tiling, tile in zip(labels, tilings, (upper, lower), strict=True):
+        for n, by in tiling.packs:
             packed = pack(sch, label, n, by, tile.width(by))
-            panel = tile.inner[by] if by is plan.vector else None
+            panel = tile.inner[by] if by is tiling.vector else None
             schedule_copy(draft, packed, tile.lanes, panel=panel, parallel=True)
-    return Ends(labels, (first, second), band.rows, (upper, lower))
+    return Contractions(labels, (first, second), (above, below), (upper, lower))
 
 
-def _apply(draft: Draft, band: Band, plans: tuple[Plan, Plan]) -> None:
+def cut_bands(
+    sch: Schedule, loops: dict[Var, Var], row: Var, batch: list[Var], count: Dim
+) -> tuple[Var, dict[Var, Var]]:
+    """Cut the loop of `row` into bands of `count` rows, and put those outside with the batch.
+
+    `loops` are those of the last block by its variables. Returns the loop over all bands, and the
+    loops inside of it by variable.
+    """
+    inner = {v: loop for v, loop in loops.items() if v not in set(batch)}
+    outer = [loops[v] for v in batch]
+    bands, inner[row] = sch.split(loops[row], factors=[None, count])
+    if any(a is not b for a, b in zip(loops, (*batch, row), strict=False)):
+        sch.reorder(*outer, bands, *inner.values())
+    return fused(sch, [*outer, bands]), inner
+
+
+def block_loops(sch: Schedule, label: Label) -> dict[Var, Var]:
+    """The innermost loops around a block, one for each of its variables."""
+    block = find_block(sch.func, label)
+    loops = sch.get_loops(label)[-len(block.iters) :]
+    return dict(zip([i.var for i in block.iters], loops, strict=True))
+
+
+def _apply(draft: Draft, attention: Attention, tilings: tuple[Tiling, Tiling]) -> None:
     sch, target = draft.schedule, draft.target
-    _, *chain, _ = (draft.handle(b.label) for b in band.members)
-    contractions = ends_of(draft, band, plans)
-    ends, blocks = contractions.labels, contractions.blocks
-    rows, tiles = contractions.rows, contractions.tiles
-    writes = [sch.cache_write(label, 0, "register") for label in ends]
+    labels = {b.label: draft.handle(b.label) for b in attention.members}
+    pair = tile_contractions(draft, attention, tilings)
+    first, second = pair.labels
+    writes = [sch.cache_write(label, 0, "register") for label in (first, second)]
+    last = attention.last
+    loops = block_loops(sch, labels[last.label])
+    count = pair.band(draft)
+    kept = count * row_bytes(attention)
+    draft.limit("what is between fits the second cache", kept <= target.l2_bytes)
+    top, loops = cut_bands(sch, loops, attention.row(last), attention.batch(last), count)
+    if attention.follow is not None:
+        sch.compute_at(writes[1], top)
+        sch.compute_at(second, top)
+        loops = block_loops(sch, second)
 
-    loops = dict(zip([i.var for i in blocks[1].iters], sch.get_loops(ends[1]), strict=True))
-    before = [loops[v] for v in contractions.before]
-    count = contractions.band(draft)
-    draft.limit("what is between fits the second cache", count * row_bytes(band) <= target.l2_bytes)
-    bands, loops[rows[1]] = sch.split(loops[rows[1]], factors=[None, count])
-    top = fused(sch, [*before, bands])
-
-    *others, last = chain
-    sch.compute_at(last, top)
-    each = sch.get_loops(last)[band.count]
-    for label in reversed(others):
-        sch.compute_at(label, each)
-    for label in chain:
-        if has_reduction(find_block(sch.func, label)):
-            schedule_reduction(draft, label)
-        else:
-            schedule_spatial(draft, label, skip=1)
+    _schedule_chain(draft, attention, top)
     sch.compute_at(writes[0], top)
-    sch.compute_at(ends[0], top)
-    own = sch.get_loops(ends[0])[1:]
-    own_loops = dict(zip([i.var for i in blocks[0].iters], own, strict=True))
-    contract(sch, ends[0], writes[0], blocks[0], own_loops, tiles[0], rows[0])
-    inside = {v: loop for v, loop in loops.items() if loop not in set(before)}
-    contract(sch, ends[1], writes[1], blocks[1], inside, tiles[1], rows[1])
+    sch.compute_at(first, top)
+    inner = block_loops(sch, first)
+    contract(sch, first, writes[0], pair.blocks[0], inner, pair.tiles[0], pair.rows[0])
+    contract(sch, second, writes[1], pair.blocks[1], loops, pair.tiles[1], pair.rows[1])
+    if attention.follow is not None:
+        schedule_spatial(draft, last.label, skip=1)
     draft.map_outer(top)
+
+
+def _schedule_chain(draft: Draft, attention: Attention, top: Var) -> None:
+    """Compute the rows of the chain in the loop over the rows of the weights, where that can be.
+
+    Other blocks have a loop of their own over the rows of the band.
+    """
+    sch, weights = draft.schedule, attention.weights
+    before, after, apart = _placed(attention)
+    for block in reversed(attention.chain):
+        if block in {weights, *after, *apart}:
+            sch.compute_at(block.label, top)
+    row = sch.get_loops(weights.label)[attention.count]
+    for block in after:
+        sch.reverse_compute_at(block.label, row)
+    for block in reversed(before):
+        sch.compute_at(block.label, row)
+    for block in attention.chain:
+        if has_reduction(block):
+            schedule_reduction(draft, block.label)
+        elif attention.has_elements(block):
+            schedule_spatial(draft, block.label, skip=1)
+
+
+def _placed(attention: Attention) -> tuple[list[Block], list[Block], list[Block]]:
+    """The chain but for the weights: what is computed for each row of these before them, what is
+    after them, and what is apart."""
+    weights, chain = attention.weights, attention.chain
+    inside = {weights}
+    after: list[Block] = []
+    for block in chain:
+        computed = {buffer for b in inside for buffer in region_buffers(b.writes)}
+        if block is not weights and region_buffers(block.reads) & computed:
+            inside.add(block)
+            after.append(block)
+    before: list[Block] = []
+    for block in reversed(chain):
+        writes = region_buffers(block.writes)
+        readers = {
+            b for b in attention.members if b is not block and region_buffers(b.reads) & writes
+        }
+        if block not in inside and readers <= inside:
+            inside.add(block)
+            before.insert(0, block)
+    return before, after, [b for b in chain if b not in inside]
 
 
 def contract(
@@ -281,10 +243,14 @@ def contract(
     sch.decompose_reduction(label, steps[0][0])
 
 
-def row_bytes(band: Band) -> int:
-    """Bytes of a row of all that the band computes on the way to the second contraction."""
-    last = band.chain[-1]
-    sizes = extents(last)
-    width = math.prod(sizes[i.var] for i in last.iters[band.count :])
-    buffers = {b for m in (band.first, last) for b in region_buffers(m.writes)}
-    return width * sum(dtypes.nbytes(b.dtype) for b in buffers)
+def row_bytes(attention: Attention) -> int:
+    """Bytes of a row of what the first contraction computes, and of a row of the weights."""
+    buffers = {b for m in (attention.first, attention.weights) for b in region_buffers(m.writes)}
+    return row_elements(attention) * sum(dtypes.nbytes(b.dtype) for b in buffers)
+
+
+def row_elements(attention: Attention) -> int:
+    """The elements of a row of the weights."""
+    weights = attention.weights
+    sizes, rows = extents(weights), {*attention.rows[weights.label]}
+    return math.prod(sizes[i.var] for i in weights.iters if i.var not in rows)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from ...errors import ScheduleError
 from ...schedule import Schedule
@@ -24,21 +25,21 @@ from ...tir.ir import Block, Func, Label, Var
 from .access_patterns import (
     consumers,
     divides,
-    extents,
     has_guard,
     in_order,
     inputs_of,
+    is_contraction,
     is_expensive,
     is_injective,
-    is_near,
     is_ordered,
+    reduced,
     reuses,
-    vector_choices,
 )
+from .attention import find_attention
 from .canonicalise import is_plain, needs_nests, separate_nests
+from .common import attempt
 from .digits import separate_all_digits
 from .draft import Draft
-from .fused_attention import find_band
 from .joining import join
 from .rows import row_dimensions
 from .rule import Group, GroupKind, Rule, any_variant
@@ -149,28 +150,62 @@ def partition(
 
     It is prepared by inlining, telling apart what a product reads of one buffer, and joining the
     variables of contractions that no rule of `instructions` is for. Groups that make an attention
-    are one group in the first way. The blocks `kept` are left to the caller.
+    are one group in the first way; if need be, factors of the second product are hoisted for that.
+    The blocks `kept` are left to the caller.
     """
     draft = _inline(draft.copy(), kept)
     draft, views = _tell_apart(draft, kept)
     claimed = {*kept, *(copy for copies in views.values() for copy in copies)}
+    grouped, groups = _grouped(draft, claimed, instructions)
+    attention = _with_attention(grouped.func, groups)
+    hoisted = _hoist_statistics(draft, claimed) if attention is None else None
+    if hoisted is not None:
+        other, parts = _grouped(hoisted, claimed, instructions)
+        attention = _with_attention(other.func, parts)
+        if attention is not None:
+            grouped, groups = other, parts
+    return Partition(grouped, [groups] if attention is None else [attention, groups], views)
+
+
+def _grouped(
+    draft: Draft, claimed: Collection[Label], instructions: tuple[Rule, ...]
+) -> tuple[Draft, list[Group]]:
+    """The groups of all blocks but those `claimed`, and the draft that their blocks are of."""
+    taken = set(claimed)
     parts: list[list[Label]] = []
     for block in reversed(in_order(draft.func)):
-        if block.label not in claimed:
-            parts.append([m.label for m in _members(draft.func, block, claimed)])
-            claimed |= set(parts[-1])
+        if block.label not in taken:
+            parts.append([m.label for m in _members(draft.func, block, taken)])
+            taken |= set(parts[-1])
     draft = _join(draft, parts, instructions)
-    groups = [_group([draft.block(label) for label in labels]) for labels in parts]
-    attention = _with_attention(draft.func, groups)
-    return Partition(draft, [groups] if attention is None else [attention, groups], views)
+    return draft, [_group([draft.block(label) for label in labels]) for labels in parts]
+
+
+def _hoist_statistics(draft: Draft, kept: Collection[Label]) -> Draft | None:
+    """The draft with sums multiplied by what their terms were, where that is computed before.
+
+    `None` where no contraction reads a factor that the reduction does not move along.
+    """
+    hoisted = None
+    for block in in_order(draft.func):
+        if block.label in kept or not is_contraction(block):
+            continue
+        inner = set(reduced(block))
+        factors = [i for i in inputs_of(block) if i.used.isdisjoint(inner)]
+        if all(i.buffer in draft.func.params for i in factors):
+            continue
+        trial = (hoisted or draft).copy()
+        if attempt(trial.schedule.hoist_factor, trial.handle(block.label)):
+            hoisted = trial
+    return None if hoisted is None else _inline(hoisted, kept)
 
 
 def _group(members: list[Block]) -> Group:
     first, last = members[0], members[-1]
     kind = GroupKind.ELEMENTWISE
-    if is_ordered(first if _is_contraction(first) else last):
+    if is_ordered(first if is_contraction(first) else last):
         kind = GroupKind.ORDERED
-    elif _is_contraction(first):
+    elif is_contraction(first):
         kind = GroupKind.CONTRACTION
     elif any(map(has_reduction, members)):
         kind = GroupKind.ROWS
@@ -181,7 +216,7 @@ def _tell_apart(draft: Draft, kept: Collection[Label]) -> tuple[Draft, dict[Labe
     """The draft with inputs told apart of each block that is a contraction then; their copies."""
     views: dict[Label, list[Label]] = {}
     for block in in_order(draft.func):
-        if block.label in kept or not has_reduction(block) or _is_contraction(block):
+        if block.label in kept or not has_reduction(block) or is_contraction(block):
             continue
         for index in range(len(inputs_of(block))):
             trial = draft.copy()
@@ -189,7 +224,7 @@ def _tell_apart(draft: Draft, kept: Collection[Label]) -> tuple[Draft, dict[Labe
                 copies = trial.schedule.distinguish_reads(trial.handle(block.label), index)
             except ScheduleError:
                 continue
-            if _is_contraction(trial.block(block.label)):
+            if is_contraction(trial.block(block.label)):
                 draft = trial
                 views[block.label] = list(copies)
                 break
@@ -197,19 +232,19 @@ def _tell_apart(draft: Draft, kept: Collection[Label]) -> tuple[Draft, dict[Labe
 
 
 def _with_attention(func: Func, groups: list[Group]) -> list[Group] | None:
-    """The groups with an attention in the place of its parts, where there is one."""
-    contractions = [
-        g.members[0] for g in groups if g.kind is GroupKind.CONTRACTION and len(g.members) == 1
-    ]
-    for group in groups:
-        band = None
-        if group.kind is GroupKind.ROWS:
-            band = find_band(func, group.members, contractions)
-        if band is not None:
-            labels = {b.label for b in band.members}
-            rest = [g for g in groups if g.labels[0] not in labels]
-            return [Group(GroupKind.ATTENTION, band.members), *rest]
-    return None
+    """The groups with each attention in the place of its parts, where there is one."""
+    contractions = [g for g in groups if g.kind is GroupKind.CONTRACTION]
+    fused: list[Group] = []
+    claimed: set[Label] = set()
+    for ending, beginning in product(contractions, contractions):
+        if ending is beginning or len(beginning.members) > 1:
+            continue
+        attention = find_attention(func, beginning.members[0], ending.members)
+        if attention is not None and claimed.isdisjoint(b.label for b in attention.members):
+            fused.append(Group(GroupKind.ATTENTION, attention.members))
+            claimed.update(b.label for b in attention.members)
+    rest = [g for g in groups if claimed.isdisjoint(g.labels)]
+    return [*fused, *rest] if fused else None
 
 
 def _join(draft: Draft, parts: list[list[Label]], instructions: tuple[Rule, ...]) -> Draft:
@@ -217,7 +252,7 @@ def _join(draft: Draft, parts: list[list[Label]], instructions: tuple[Rule, ...]
     before = draft.func
     for labels in parts:
         members = [find_block(before, label) for label in labels]
-        if not _is_contraction(members[0]):
+        if not is_contraction(members[0]):
             continue
         # What instructions that add up products are given is padded, which asks for plain indices.
         if any_variant(instructions, draft, members):
@@ -264,26 +299,12 @@ def _members(func: Func, block: Block, taken: set[Label]) -> list[Block]:
         reads = region_buffers(block.reads)
         producers = [b for b in free.values() if reads & region_buffers(b.writes)]
         for p in producers:
-            if _is_contraction(p) and [c.label for c in consumers(func, p)] == [block.label]:
+            if is_contraction(p) and [c.label for c in consumers(func, p)] == [block.label]:
                 return [p, block]
         chain = _chain(func, block, list(free.values()))
         if any(has_reduction(b) for b in chain):
             return chain
     return [block]
-
-
-def _is_contraction(block: Block) -> bool:
-    if not has_reduction(block):
-        return False
-    choices = vector_choices(block)
-    if not choices:
-        return False
-    inputs = inputs_of(block)
-    near = any(is_near(i, v) for i in inputs for v in choices)
-    sizes = extents(block)
-    wide = {i.var for i in block.iters if i.kind.value == "spatial" and sizes.get(i.var, 2) > 1}
-    missing = sum(1 for i in inputs if wide - i.used)
-    return near or missing >= 2
 
 
 def _chain(func: Func, last: Block, free: list[Block]) -> list[Block]:
@@ -299,7 +320,7 @@ def _chain(func: Func, last: Block, free: list[Block]) -> list[Block]:
             b.label not in rows
             and readers
             and all(r.label in rows for r in readers)
-            and not (has_reduction(b) and _is_contraction(b))
+            and not (has_reduction(b) and is_contraction(b))
             and region_buffers(b.writes) <= set(func.allocs)
             and (own := _rows_read(b, readers, rows)) is not None
         ):

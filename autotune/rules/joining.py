@@ -38,7 +38,7 @@ def join(sch: Schedule, labels: Sequence[Label]) -> None:
         return
     sch.transform_block_layout(main, _iterations(block, runs))
     if follow is not None and reader is not None:
-        place = _places(block, reader)
+        place = places(block, reader)
         theirs = [[place[v] for v in run] for run in runs]
         sch.transform_block_layout(follow, _iterations(reader, theirs))
         flatten(sch, main)
@@ -86,7 +86,7 @@ def _runs(block: Block, reader: Block | None) -> list[list[Var]]:
     if out is None:
         return []
     sizes = extents(block)
-    theirs = {} if reader is None else _places(block, reader)
+    theirs = {} if reader is None else places(block, reader)
     order = sorted(out.plain, key=lambda v: out.plain[v])
     runs: list[list[Var]] = [[v] for v in order[:1]]
     for a, b in pairwise(order):
@@ -101,7 +101,7 @@ def _runs(block: Block, reader: Block | None) -> list[list[Var]]:
     return [r for r in runs if len(r) > 1 and any(r[0] not in i.used for i in inputs)]
 
 
-def _places(block: Block, reader: Block) -> dict[Var, Var]:
+def places(block: Block, reader: Block) -> dict[Var, Var]:
     """The variables at which `reader` reads what `block` writes, by those it is written at."""
     out = output_of(block)
     assert out is not None

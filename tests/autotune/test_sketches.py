@@ -104,7 +104,7 @@ def test_attention_in_bands_keeps_only_a_band_of_scores() -> None:
     func = ops.attention_func(1, 2, 160, 32)
     target = Target.parse("cpu -mcpu=cascadelake -threads=2")
     sketch = first_sketch(func, target)
-    assert sketch.name == "band_packK"
+    assert sketch.name == "fused_attention_packK"
     (row,) = Rowspace(sketch).sample(np.random.default_rng(0), 1)
     scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
     (scores,) = (b for b in func.allocs if b.name == "Y_scores")
@@ -125,8 +125,8 @@ def test_attention_takes_keys_in_pieces_where_a_cache_holds_no_rows(
 ) -> None:
     func = attention_of(heads, queries, keys, **options)
     target = replace(resolve("cpu -threads=2"), l2_bytes=1 << 16)
-    made = sketches_named(func, target, lambda name: name.startswith("band_keys"))
-    assert [s.name for s in made] == ["band_keys_packK"]
+    made = sketches_named(func, target, lambda name: name.startswith("flash_attention"))
+    assert [s.name for s in made] == ["flash_attention_packK"]
     wanted = expected(func, 1)
     rng = np.random.default_rng(0)
     for sketch in made:
@@ -153,7 +153,7 @@ def test_keys_that_no_pieces_make_up(keys: int) -> None:
     """Pieces are of whole vectors, and of several of them."""
     func = attention_of(2, 40, keys)
     target = Target.parse("cpu -mcpu=cascadelake -threads=2")
-    assert not any("keys" in name for name in planned(func, replace(target, l2_bytes=1 << 16)))
+    assert not any("flash" in name for name in planned(func, replace(target, l2_bytes=1 << 16)))
 
 
 def test_keys_in_pieces_only_where_the_cache_is_too_small() -> None:
@@ -161,7 +161,7 @@ def test_keys_in_pieces_only_where_the_cache_is_too_small() -> None:
     target = Target.parse("cpu -mcpu=cascadelake -threads=2")
     for l2_bytes, pieces in ((1 << 20, True), (1 << 21, False)):
         names = planned(func, replace(target, l2_bytes=l2_bytes))
-        assert any("keys" in name for name in names) is pieces
+        assert any("flash" in name for name in names) is pieces
 
 
 def _buffers(func: Func) -> set[Buffer]:
@@ -175,7 +175,7 @@ def _buffers(func: Func) -> set[Buffer]:
 def test_no_bands_where_there_is_too_little_or_more_follows(options: dict[str, Any]) -> None:
     func = ops.attention_func(batch=1, heads=1, **options)
     target = Target.parse("cpu -mcpu=cascadelake -threads=2")
-    assert not any("band" in name for name in planned(func, target))
+    assert not any("attention" in name for name in planned(func, target))
 
 
 SOFTMAX = {"Y_max", "Y_sum"}
