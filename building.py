@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .autotune.measure.build_ahead import Task
     from .autotune.search.remembered import Way
     from .autotune.search.replay import Replays
-    from .codegen.build import Compiled
+    from .codegen.compiled import Compiled
     from .runtime import Module
     from .schedule import Schedule
     from .tir.ir import Func
@@ -188,56 +188,30 @@ def build_library(
     Raises what `build` raises, and `BuildError` if the files cannot be written or there is no
     linker.
     """
-    from .codegen.cpu.link import link
     from .codegen.detect import resolve
-    from .runtime.artifact import artifact_files, manifest_path
-    from .runtime.files import File, replace_files
-    from .runtime.header import c_header
+    from .codegen.generator import Provenance, generator_for
+    from .runtime.files import replace_files
 
     path = Path(path)
     if not path.name or "\0" in str(path):
         raise BuildError("cannot write {0!r}: expected the path of a file", str(path))
     if not path.parent.is_dir():
         raise BuildError("cannot write {0}: there is no folder {1}", path, path.parent)
-    if path.suffix == ".h":
-        raise BuildError(
-            "cannot write {0}: its C header has that name, too",
-            path,
-            hint="name the library matmul.so, for instance, or the object file matmul.o",
-        )
-    if path.suffix == ".o" and not object_file:
-        raise BuildError(
-            "{0} has the name of an object file, and a shared library is asked for",
-            path,
-            hint="add object_file=True (--object), or name the library matmul.so, for instance",
-        )
     resolved = resolve(target)
+    generator = generator_for(resolved)
+    generator.check_path(path, intermediate=object_file)
     choice, compiled = _compiled(program, resolved, database, allow, tolerance, strict_fp=strict_fp)
-    code = _described(compiled)
-    header = path.with_suffix(".h")
-    new: tuple[File, ...]
-    if object_file:
-        files: tuple[Path, ...] = (path, header)
-        new = (File(path, code), File(header, c_header(compiled.signature).encode()))
-    else:
-        files = (path, manifest_path(path), header)
-        new = artifact_files(
-            path,
-            link(code, compiled.target),
-            compiled.signature,
-            compiled.target,
-            openmp=compiled.parallel,
-            origin=choice.origin,
-            schedule_id=choice.schedule_id,
-            measurement_id=choice.measurement_id,
-            toolchain=_toolchain(),
-        )
+    provenance = Provenance(
+        choice.origin, choice.schedule_id, choice.measurement_id, _toolchain(resolved)
+    )
+    new = generator.files(compiled, path, provenance, intermediate=object_file)
     try:
         replace_files(new)
     except OSError as error:
         where = error.filename or path
         raise BuildError("cannot write {0}: {1}", where, error.strerror or error) from error
-    return Library(files, compiled.target, choice.origin)
+    code, *descriptions = (file.path for file in new)
+    return Library((code, *reversed(descriptions)), compiled.target, choice.origin)
 
 
 @dataclass(frozen=True)
@@ -398,7 +372,7 @@ def _lookup(
     best = database.best(
         workload.id,
         target_record(target),
-        toolchain_record(),
+        toolchain_record(target),
         tolerance=tolerance,
         applies=replays,
     )
@@ -424,7 +398,9 @@ def _transferred(func: Func, target: Target, database: TuningDatabase) -> Choice
     from .runtime.timer import format_seconds
 
     workload = workload_record(func)
-    found = transferred(func, target, database, workload, target_record(target), toolchain_record())
+    found = transferred(
+        func, target, database, workload, target_record(target), toolchain_record(target)
+    )
     if found is None:
         _log.info("%s has no other sizes of %s on %s", database.location, func.name, target)
         return None
@@ -507,7 +483,7 @@ def _explanation(
     return database.explain(
         workload_record(func),
         target_record(target),
-        toolchain_record(),
+        toolchain_record(target),
         tolerance=tolerance,
         applies=Replays(func, unfit),
     )
@@ -548,35 +524,16 @@ def _compiled(
 
 def _compile(choice: Choice, target: Target, *, strict_fp: bool) -> Compiled:
     from .codegen.cache import compile_cached
-    from .codegen.detect import host_target
+    from .codegen.generator import generator_for
 
-    host = host_target()
-    native = (target.triple, target.mcpu, target.features) == (
-        host.triple,
-        host.mcpu,
-        host.features,
-    )
-    if native and not choice.foreign:
+    if generator_for(target).timed_on(target) == target and not choice.foreign:
         return compile_cached(choice.func, target, strict_fp=strict_fp)
     from .autotune.measure.compiler import compile_apart
 
     return compile_cached(choice.func, target, strict_fp=strict_fp, compiler=compile_apart)
 
 
-def _described(compiled: Compiled) -> bytes:
-    """The object code with the description of its kernel embedded."""
-    from .codegen.cpu.elf import takes_constants, with_constant
-    from .runtime.artifact import description
-
-    signature, target = compiled.signature, compiled.target
-    if not takes_constants(compiled.object_code):
-        _log.warning("%s carries no description: it is no ELF file of 64 bits", signature.name)
-        return compiled.object_code
-    text = description(signature, target, openmp=compiled.parallel)
-    return with_constant(compiled.object_code, f"{signature.name}.description", text)
-
-
-def _toolchain() -> dict[str, str]:
+def _toolchain(target: Target) -> dict[str, str]:
     from .autotune.records import toolchain_record
 
-    return {name: str(text) for name, text in toolchain_record().versions.items()}
+    return {name: str(text) for name, text in toolchain_record(target).versions.items()}

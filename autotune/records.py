@@ -9,7 +9,8 @@ from importlib.metadata import version
 from math import prod
 
 from .. import dtypes
-from ..codegen.detect import host_target, usable_memory, usable_processors
+from ..codegen.detect import usable_memory, usable_processors
+from ..codegen.generator import generator_for
 from ..schedule.primitive import PRIMITIVES
 from ..schedule.trace import VERSION, Trace
 from ..target import Target
@@ -75,27 +76,25 @@ def inexact_steps(trace: str) -> str:
 
 
 def target_record(target: Target) -> TargetRecord:
-    """The record of a resolved target; timings compare within this machine's model and threads."""
+    """The record of a resolved target; timings compare within the `perf_class` of this machine."""
     return TargetRecord(
         text=str(target),
         compat=target.compat_class,
-        perf=host_target().with_threads(target.threads).perf_class,
+        perf=generator_for(target).timed_on(target).perf_class,
     )
 
 
 @cache
-def toolchain_record() -> Toolchain:
-    """The versions that make the code. Timings compare within a major version of LLVM."""
+def toolchain_record(target: Target) -> Toolchain:
+    """The versions that make the code. Timings compare within a generation of the tools."""
     from .. import __version__
-    from ..codegen.cpu.llvm import llvm_version
 
-    llvm = llvm_version()
+    tools = generator_for(target).tools()
     return Toolchain(
-        generation=f"llvm {llvm.partition('.')[0]}",
+        generation=tools.generation,
         versions={
             "tilewright": __version__,
-            "llvm": llvm,
-            "llvmlite": version("llvmlite"),
+            **tools.versions,
             "numpy": version("numpy"),
             "python": platform.python_version(),
         },
@@ -104,12 +103,11 @@ def toolchain_record() -> Toolchain:
 
 def environment_record(target: Target) -> Environment:
     """Facts of this machine now."""
-    host = host_target()
+    host: Target = generator_for(target).host()
     return Environment(
         facts={
             "host": platform.node(),
-            "model": host.model,
-            "mcpu": host.mcpu,
+            **host.hardware,
             "processors": usable_processors(),
             "threads": target.threads,
             "memory": usable_memory(),

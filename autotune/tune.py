@@ -220,7 +220,7 @@ def _subject(func: Func, target: Target) -> Subject:
     return Subject(
         workload_record(func),
         target_record(target),
-        toolchain_record(),
+        toolchain_record(target),
         environment_record(target),
     )
 

@@ -57,7 +57,7 @@ from tilewright.errors import ScheduleError
 from tilewright.runtime import time_interleaved
 from tilewright.schedule import Trace, require
 from tilewright.schedule.render import explain
-from tilewright.target import Target
+from tilewright.target import CpuTarget
 from tilewright.tir.ir import Func, Var
 from tilewright.tir.verify import verify
 from tilewright.tir.visit import walk
@@ -178,9 +178,9 @@ def paced(run: Callable[[Settings], Iterator[Line]], settings: Settings) -> list
 
 
 @cache
-def subject(size: int) -> tuple[Func, Target, Trace]:
+def subject(size: int) -> tuple[Func, CpuTarget, Trace]:
     """The program, this machine, and the default schedule."""
-    func, target = ops.matmul_func(size, size, size), resolve("cpu")
+    func, target = ops.matmul_func(size, size, size), CpuTarget.of(resolve("cpu"))
     return func, target, default_trace(func, target)
 
 

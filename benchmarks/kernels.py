@@ -121,7 +121,7 @@ def tune(cases: Sequence[Case], threads: int, trials: int, location: str) -> Non
         for case in cases:
             func = program(case)
             known = database.best(
-                workload_record(func).id, target_record(resolved), toolchain_record()
+                workload_record(func).id, target_record(resolved), toolchain_record(resolved)
             )
             if known is not None:
                 continue
@@ -220,7 +220,7 @@ def circumstances() -> dict[str, Any]:
     return {
         "machine": dict(environment_record(here).facts),
         "target": str(here),
-        "toolchain": dict(toolchain_record().versions),
+        "toolchain": dict(toolchain_record(here).versions),
         "python": platform.python_version(),
         "commit": commit.stdout.strip() or None,
     }

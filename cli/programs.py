@@ -146,29 +146,18 @@ def target(
     text: Annotated[str, typer.Argument(metavar="[TARGET]")] = "cpu", as_json: AsJson = False
 ) -> None:
     """Show a target, or this machine, with all its facts."""
-    from ..codegen.cpu.llvm import llvm_version
     from ..codegen.detect import resolve, usable_memory
-    from ..runtime import openmp
+    from ..codegen.generator import generator_for
 
     found = resolve(text)
-    runtime = openmp.load()
+    generator = generator_for(found)
     facts: dict[str, Any] = {
         "target": str(found),
-        "model": found.model or None,
-        "triple": found.triple,
-        "threads": found.threads,
-        "cores": found.cores,
-        "vector_bits": found.vector_bits,
-        "vector_registers": found.vector_registers,
-        "l1_bytes": found.l1_bytes,
-        "l2_bytes": found.l2_bytes,
-        "l3_bytes": found.l3_bytes,
-        "line_bytes": found.line_bytes,
+        **found.facts,
         "memory_bytes": usable_memory(),
-        "features": list(found.features),
         "compat": found.compat_class,
         "perf": found.perf_class,
-        "llvm": llvm_version(),
-        "openmp": None if runtime is None else runtime.path,
+        **generator.tools().versions,
+        **generator.runtimes(),
     }
     print_json(facts) if as_json else print_facts(facts)

@@ -1,22 +1,24 @@
 """Kernel cache: compiled kernels on disk, keyed by content.
 
 The key is a digest of everything that goes into a kernel: the scheduled program as text (including
-names, which appear in signatures and errors), the target, the floating-point rules, the compiler's
-versions, the sources of the code generator and the user's instructions. `disk_cache.py` keeps the
+names, which appear in signatures and errors), the target, the floating-point rules, the versions of
+the tools, the sources of the code generator and the user's instructions. `disk_cache.py` keeps the
 files.
 
-An entry holds the object code, the sizes of its workspaces and texts for people. The rest of the
-signature and the target come from the program that is asked for, and the object code has to match
-them.
+An entry holds the image with its launches, the sizes of its workspaces and texts for people. The
+rest of the signature and the target come from the program that is asked for, and the image has to
+match them.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import struct
 import zlib
 from functools import cache
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Protocol
 
@@ -24,20 +26,19 @@ from ..errors import ArtifactError
 from ..target import Target
 from ..tir.instruction_set import users_digest
 from ..tir.ir import Func
-from .build import OPENMP, Compiled, compile_func, compiled_signature, compiled_target
-from .cpu.elf import ELF_MARK, read_object
-from .cpu.llvm import llvm_version, llvmlite_version
+from .build import compile_func, compiled_signature, compiled_target
+from .compiled import Compiled, compiled_from
 from .disk_cache import DiskCache, location, sources_digest
-from .signature import sized
+from .generator import generator_for
 
 KIND = "kernel"
 LIMIT_BYTES = 512 << 20
 MAX_ENTRY_BYTES = 64 << 20
 MAX_TEXT_BYTES = 64 << 20  # of a part, decompressed
-_VERSION = 3
-_LENGTHS = struct.Struct("<III")  # of the two texts, compressed, and of the object code
-_SOURCES = ("codegen/**/*.py", "tir/**/*.py", "dtypes.py", "target.py", "runtime/signature.py")
-"""What of this package takes part in making machine code of a program."""
+_VERSION = 4
+_LENGTHS = struct.Struct("<IIII")  # of the two texts and the form, compressed, and of the image
+_SOURCES = ("codegen/**/*.py", "tir/**/*.py", "dtypes.py", "target/*.py", "runtime/signature.py")
+"""What of this package takes part in making code of a program."""
 
 
 class Compile(Protocol):
@@ -75,7 +76,7 @@ def is_cached(func: Func, target: Target | str, *, strict_fp: bool = False) -> b
 
 def key(func: Func, target: Target, *, strict_fp: bool) -> str:
     """The digest (SHA-256, hex) of what determines the compiled code of a scheduled program."""
-    parts = [repr(func), str(target), str(strict_fp), _compiler(), users_digest()]
+    parts = [repr(func), str(target), str(strict_fp), _compiler(target), users_digest()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -96,7 +97,7 @@ class KernelCache:
         """Store a kernel, replacing an existing one.
 
         A failure is logged, and nothing else happens. A kernel that is larger than the limits, or
-        not in ELF, is not stored.
+        one that `decode` would refuse, is not stored.
         """
         if _is_storable(compiled):
             self.entries.put(name, encode(compiled))
@@ -108,18 +109,17 @@ def _shared(folder: Path) -> KernelCache:
 
 
 @cache
-def _compiler() -> str:
-    """What determines machine code besides the program: LLVM and sources of this package."""
-    return f"{llvm_version()} {llvmlite_version()} {sources_digest(*_SOURCES)}"
+def _compiler(target: Target) -> str:
+    """All that makes code of a program: tools, and what of this package takes part."""
+    tools = generator_for(target).tools()
+    return f"{tools.generation} {dict(tools.versions)} {sources_digest(*_SOURCES)}"
 
 
 def encode(compiled: Compiled) -> bytes:
-    """An entry as bytes: a kernel under the key `name`."""
-    texts = (compiled.tir, compiled.llvm_text)
-    tir, llvm = (zlib.compress(text.encode(), level=1) for text in texts)
-    code, sizes = compiled.object_code, compiled.signature.workspaces
-    lengths = _LENGTHS.pack(len(tir), len(llvm), len(code))
-    return lengths + _sizes(len(sizes)).pack(*sizes) + tir + llvm + code
+    """A kernel as bytes, which `decode` reads."""
+    texts = (zlib.compress(text.encode(), level=1) for text in _texts(compiled))
+    parts = [*texts, compiled.image]
+    return _LENGTHS.pack(*map(len, parts)) + b"".join(parts)
 
 
 def decode(body: bytes, func: Func, target: Target) -> Compiled:
@@ -130,42 +130,34 @@ def decode(body: bytes, func: Func, target: Target) -> Compiled:
     if len(body) < _LENGTHS.size:
         raise ArtifactError("it ends after {0} bytes", len(body))
     lengths = _LENGTHS.unpack_from(body)
-    signature = compiled_signature(func)
-    sizes = _sizes(len(signature.symbols))
-    tir_start = _LENGTHS.size + sizes.size
-    if tir_start + sum(lengths) != len(body):
+    if _LENGTHS.size + sum(lengths) != len(body):
         raise ArtifactError("parts of {0} bytes in {1} bytes", lengths, len(body))
-    tir_end = tir_start + lengths[0]
-    llvm_end = tir_end + lengths[1]
-    code = body[llvm_end:]
-    found = read_object(code)
-    parallel = not found.undefined.isdisjoint(OPENMP)
-    wanted = [*signature.symbols, *([signature.teams_symbol] if parallel else [])]
-    missing = [symbol for symbol in wanted if symbol not in found.defined]
-    if found.arch != target.arch:
-        raise ArtifactError("its code is for {0}, expected {1}", found.arch, target.arch)
-    if missing:
-        raise ArtifactError("its code does not define {0}", ", ".join(missing))
-    return Compiled(
-        sized(signature, sizes.unpack_from(body, _LENGTHS.size)),
-        target,
-        _text(body[tir_start:tir_end]),
-        _text(body[tir_end:llvm_end]),
-        code,
-        parallel=parallel,
-    )
+    ends = list(accumulate(lengths, initial=_LENGTHS.size))
+    tir, text, form, image = (body[start:end] for start, end in pairwise(ends))
+    try:
+        data = json.loads(_text(form))
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError("its form is not JSON: {0}", error) from error
+    signature = compiled_signature(func, target)
+    compiled = compiled_from(data, signature, target, _text(tir), _text(text), image)
+    generator_for(target).check(compiled)
+    return compiled
+
+
+def _texts(compiled: Compiled) -> tuple[str, str, str]:
+    return compiled.tir, compiled.text, json.dumps(compiled.form)
 
 
 def _is_storable(compiled: Compiled) -> bool:
-    """Whether `decode` reads what `encode` makes of it: parts within bounds, code in ELF."""
-    texts = (compiled.tir, compiled.llvm_text)
-    largest = max(*(len(text.encode()) for text in texts), len(compiled.object_code))
-    return largest <= MAX_TEXT_BYTES and compiled.object_code.startswith(ELF_MARK)
-
-
-def _sizes(symbols: int) -> struct.Struct:
-    """The bytes of the workspaces of so many functions."""
-    return struct.Struct(f"<{symbols}Q")
+    """Whether `decode` reads what `encode` makes of it: parts within bounds, an image that fits."""
+    texts = (len(text.encode()) for text in _texts(compiled))
+    if max(*texts, len(compiled.image)) > MAX_TEXT_BYTES:
+        return False
+    try:
+        generator_for(compiled.target).check(compiled)
+    except ArtifactError:
+        return False
+    return True
 
 
 def _text(compressed: bytes) -> str:

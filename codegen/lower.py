@@ -1,4 +1,4 @@
-"""Lowering: the flat list of passes between a scheduled `Func` and the LLVM emitter."""
+"""Lowering: run the passes of a kind of target on a scheduled `Func`."""
 
 from __future__ import annotations
 
@@ -8,46 +8,17 @@ from typing import TypeAlias
 from ..errors import BuildError
 from ..target import Target
 from ..tir.ir import Buffer, Func
-from .passes.blocks import blocks
-from .passes.compact import compact
-from .passes.drop_masks import drop_masks
-from .passes.flatten import flatten
-from .passes.hoist import hoist
-from .passes.instructions import instructions
-from .passes.registers import registers
+from .generator import generator_for
 from .passes.rewrite import loops
-from .passes.tails import tails
-from .passes.tree_reduce import tree_reduce
-from .passes.trim import trim
-from .passes.unroll import unroll
-from .passes.vectorize import vectorize
 
-Pass: TypeAlias = Callable[[Func, Target], Func]
 Trace: TypeAlias = Callable[[str, Func], object]
 """Is called with the name of each pass and its result, and with `""` and the program before."""
-
-PASSES: tuple[Pass, ...] = (
-    blocks,
-    trim,
-    compact,
-    tails,
-    flatten,
-    instructions,
-    hoist,
-    vectorize,
-    tree_reduce,
-    unroll,
-    registers,
-    drop_masks,
-)
-REORDERING: frozenset[Pass] = frozenset({tree_reduce})
-"""Passes that change the order of floating-point arithmetic."""
 
 
 def lower(
     func: Func, target: Target, *, strict_fp: bool = False, trace: Trace | None = None
 ) -> Func:
-    """`func` without blocks, with one index per access, explicit vectors and unrolled loops.
+    """What the passes for a resolved target make of `func`.
 
     `strict_fp` leaves out the passes that change the order of floating-point arithmetic. Raises
     `BuildError` for a program with unknown extents or shapes, or too large to be unrolled.
@@ -55,12 +26,12 @@ def lower(
     check_concrete(func)
     if trace is not None:
         trace("", func)
-    for run in PASSES:
-        if strict_fp and run in REORDERING:
+    for step in generator_for(target).passes(target):
+        if strict_fp and step.reorders:
             continue
-        func = run(func, target)
+        func = step.run(func)
         if trace is not None:
-            trace(run.__name__, func)
+            trace(step.name, func)
     return func
 
 

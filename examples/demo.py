@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def tune(size: int, database: str, trials: int) -> None:
     """Search for a fast schedule; the database remembers it."""
     target = resolve("cpu")
-    print(f"This machine: {target.model}, {target.threads} threads ({target})")
+    print(f"This machine: {target.facts['model']}, {target.threads} threads ({target})")
     print(f"Tuning examples/matmul.py:matmul, {size}^3 float32, into {database}\n", flush=True)
     with tw.TuningDatabase(database) as db, LiveDisplay() as display:
         result = tw.tune(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from ..errors import ArtifactError
-from ..target import FEATURES, Target
+from ..target import FEATURES, CpuTarget
 from .files import File, open_regular, read_some, replace_files
 from .header import c_header
 from .module import Origin, OriginKind
@@ -119,7 +119,7 @@ def manifest_path(library: Path) -> Path:
     return library.with_name(library.name + ".json")
 
 
-def description(signature: Signature, target: Target, *, openmp: bool) -> bytes:
+def description(signature: Signature, target: CpuTarget, *, openmp: bool) -> bytes:
     """The embedded description: a NUL-terminated text of all that a safe call depends on.
 
     It is the constant `<kernel>.description` of the library: `_MARK`, then as JSON the calling
@@ -133,7 +133,7 @@ def artifact_files(
     library: Path,
     code: bytes,
     signature: Signature,
-    target: Target,
+    target: CpuTarget,
     *,
     openmp: bool,
     origin: Origin,
@@ -175,7 +175,7 @@ def artifact_files(
 def write_artifact(
     library: Path,
     signature: Signature,
-    target: Target,
+    target: CpuTarget,
     *,
     openmp: bool,
     origin: Origin,

@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 
 from ..errors import TargetError
-from ..target import NATIVE, Target
+from ..target import NATIVE, CpuTarget
 
 HOST = "TILEWRIGHT_HOST"
 CPUINFO = Path("/proc/cpuinfo")
 
 
-def host_limit() -> Target | None:
+def host_limit() -> CpuTarget | None:
     """The lesser processor that `TILEWRIGHT_HOST` names, or `None` if it is unset.
 
     The variable holds the options of a target, `-mcpu=x86-64-v3` for instance; child processes
@@ -22,7 +22,7 @@ def host_limit() -> Target | None:
     if not text:
         return None
     try:
-        limit = Target.parse(f"cpu {text}")
+        limit = CpuTarget.parse(f"cpu {text}")
     except TargetError as error:
         raise TargetError("{0}={1!r}: {2}", HOST, text, error) from error
     if limit.mcpu == NATIVE:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..errors import ArtifactError, TargetError
-from ..target import FEATURES, Target
+from ..target import FEATURES, CpuTarget
 from . import openmp
 from .artifact import Manifest, read_artifact
 from .host import CPUINFO, HOST, cpu_flags, host_limit
@@ -109,9 +109,9 @@ def check_machine(manifest: Manifest, flags: frozenset[str] | None) -> None:
         )
 
 
-def _target(manifest: Manifest) -> Target:
+def _target(manifest: Manifest) -> CpuTarget:
     try:
-        return Target.parse(manifest.target)
+        return CpuTarget.parse(manifest.target)
     except TargetError as error:
         raise ArtifactError("manifest: target: {0}", error) from error
 

@@ -199,7 +199,7 @@ class Packing:
             _c_name(fields, "packer"),
             Argument.from_json(operand),
             _text(fields, "layout"),
-            _workspace_bytes(fields),
+            workspace_size(fields.get("workspace_bytes")),
         )
 
 
@@ -263,7 +263,10 @@ class Signature:
             raise ArtifactError(
                 "signature: expected a list of arguments, found {0}", show(arguments)
             )
-        name, workspace_bytes = _c_name(fields, "name"), _workspace_bytes(fields)
+        name, workspace_bytes = (
+            _c_name(fields, "name"),
+            workspace_size(fields.get("workspace_bytes")),
+        )
         beyond = _limit_of_call(name, len(arguments), workspace_bytes)
         if beyond is not None:
             raise ArtifactError("{0}", beyond)
@@ -423,8 +426,8 @@ def _choice(fields: Mapping[str, Any], key: str, choices: tuple[Any, ...]) -> An
     return value
 
 
-def _workspace_bytes(fields: Mapping[str, Any]) -> int:
-    value = fields.get("workspace_bytes")
+def workspace_size(value: object) -> int:
+    """The bytes of a workspace of their JSON form. Raises `ArtifactError` for anything else."""
     if type(value) is not int or not 0 <= value <= MAX_BYTES or value % WORKSPACE_ALIGNMENT:
         raise ArtifactError(
             "workspace_bytes: expected a multiple of {0} up to {1}, found {2}",

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.codegen.build import Compiled
+from tilewright.codegen.compiled import Compiled
+from tilewright.codegen.cpu.kernel import runs_parallel
 from tilewright.dtypes import to_numpy
 from tilewright.runtime.header import c_header
 from tilewright.runtime.signature import C_TYPES, Argument, Signature
@@ -58,7 +59,7 @@ def run(calls: Sequence[Call], mcpu: str, folder: Path) -> list[list[Array]]:
     objects, data = [], bytearray()
     for n, call in enumerate(calls):
         object_file, header = folder / f"k{n}.o", folder / f"k{n}.h"
-        object_file.write_bytes(call.compiled.object_code)
+        object_file.write_bytes(call.compiled.image)
         header.write_text(c_header(call.compiled.signature), encoding="utf-8")
         objects.append(str(object_file))
         lines += [f'#include "{header.name}"', *_function(n, call)]
@@ -72,7 +73,7 @@ def run(calls: Sequence[Call], mcpu: str, folder: Path) -> list[list[Array]]:
     (folder / "main.c").write_text("\n".join(lines), encoding="utf-8")
     (folder / "in").write_bytes(data)
     program = folder / "program"
-    parallel = ["-fopenmp"] if any(c.compiled.parallel for c in calls) else []
+    parallel = ["-fopenmp"] if any(runs_parallel(c.compiled) for c in calls) else []
     _execute([COMPILER, "-Wall", "-Werror", "-static", *parallel, "-o", program,
               folder / "main.c", *objects, "-lm"])  # fmt: skip
     _execute([EMULATOR, "-cpu", EMULATED[mcpu], program, folder / "in", folder / "out"])

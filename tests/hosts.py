@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from tilewright.codegen import build
-from tilewright.codegen.cpu import llvm
-from tilewright.codegen.detect import check_runnable, host_target, resolve
+from tilewright.codegen.cpu import kernel, llvm
+from tilewright.codegen.cpu.detection import host_target
+from tilewright.codegen.detect import check_runnable, resolve
 from tilewright.errors import TargetError
 from tilewright.runtime.host import HOST
-from tilewright.target import CPUS, Target, missing_features
+from tilewright.target import CPUS, CpuTarget, Target, missing_features
 
 LESSER = ("x86-64-v2", "x86-64-v3")
 """What richer machines are taken for too: `make test-hosts`."""
@@ -45,6 +45,11 @@ def runs(target: Target | str) -> bool:
     return True
 
 
+def processor(text: str) -> CpuTarget:
+    """The processor of a target's text, resolved."""
+    return CpuTarget.of(resolve(text))
+
+
 def lesser() -> list[str]:
     """Those of `LESSER` that this machine has more than."""
     features = set(host_target().features)
@@ -62,16 +67,16 @@ class Processors:
         """Note what is compiled in this process, and what is loaded into it."""
         emit, may_run = llvm.object_code, check_runnable
 
-        def compiled(module: Any, target: Target) -> bytes:
+        def compiled(module: Any, target: CpuTarget) -> bytes:
             self.compiled.add(target.mcpu)
             return emit(module, target)
 
         def loaded(target: Target) -> None:
             may_run(target)
-            self.run.add(target.mcpu)
+            self.run.add(CpuTarget.of(target).mcpu)
 
         patch.setattr(llvm, "object_code", compiled)
-        patch.setattr(build, "check_runnable", loaded)
+        patch.setattr(kernel, "check_runnable", loaded)
 
     def add(self, noted: dict[str, list[str]]) -> None:
         """Add what another process noted."""
@@ -91,13 +96,13 @@ class Processors:
             lines += _paragraph("run", sorted(self.run))
         reasons: dict[str, list[str]] = {}
         for name in sorted(self.compiled - self.run):
-            reasons.setdefault(why_not(Target.cpu(name), host), []).append(name)
+            reasons.setdefault(why_not(CpuTarget.named(name), host), []).append(name)
         for reason, names in reasons.items():
             lines += _paragraph("compiled", [*names, f"({reason})"])
         return lines
 
 
-def why_not(target: Target, host: Target) -> str:
+def why_not(target: CpuTarget, host: CpuTarget) -> str:
     """Why code for `target` does not run on `host`, in a few words."""
     if target.arch != host.arch:
         return f"not run: for {target.arch}"

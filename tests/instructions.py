@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 
-from tilewright.target import Target
+from tilewright.target import CpuTarget
 
 _WIDE = {
     r"%zmm": ("avx512f",),
@@ -73,7 +73,7 @@ def instructions(assembly: str) -> Iterator[str]:
             yield f"{found[1]} {found[2] or ''}"
 
 
-def beyond(assembly: str, target: Target) -> list[str]:
+def beyond(assembly: str, target: CpuTarget) -> list[str]:
     """Instructions and registers that `target` does not have, each with the features that do.
 
     It knows those that a compiler chooses for kernels, no more.
@@ -106,7 +106,7 @@ class Assembler:
     `present` says whether there is one that knows the target's features. It is for x86-64.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: CpuTarget) -> None:
         names = [_GNU.get(name, name) for name in target.features]
         self._command = ["as", "-march=" + "+".join(["generic64", *names]), "-o", os.devnull]
         known = target.arch == "x86_64" and shutil.which("as") is not None

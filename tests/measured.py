@@ -39,7 +39,8 @@ def put_measured(
 
     Without seconds it crashed.
     """
-    workload, where, toolchain = workload_record(func), target_record(target), toolchain_record()
+    workload, where = workload_record(func), target_record(target)
+    toolchain = toolchain_record(target)
     environment = environment_record(target)
     schedule = ScheduleRecord(trace, json.loads(trace)["version"], generator, inexact_steps(trace))
     db.put(workload, where, toolchain, environment, schedule)

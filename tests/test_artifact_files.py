@@ -477,7 +477,7 @@ def test_what_is_built_here_has_no_description() -> None:
     from tilewright.codegen.cache import compile_cached
 
     compiled = compile_cached(adds(1).func, SERIAL)
-    assert b"tilewright kernel" not in compiled.object_code
+    assert b"tilewright kernel" not in compiled.image
 
 
 @pytest.mark.parametrize("object_file", [False, True])

@@ -23,7 +23,6 @@ from tilewright.autotune.records import (
 from tilewright.autotune.search.search import default_trace
 from tilewright.building import build_library, choose
 from tilewright.codegen import cache as compiling
-from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.runtime import load
 from tilewright.schedule import Trace
@@ -35,9 +34,10 @@ from tilewright.tuning_db import (
     ScheduleRecord,
 )
 
+from .hosts import processor
 from .measured import put_measured
 
-SERIAL = resolve("cpu -threads=1")
+SERIAL = processor("cpu -threads=1")
 N, M, K = 6, 10, 4
 needs_linker = pytest.mark.skipif(
     not any(shutil.which(name) for name in ("cc", "gcc", "clang", "ld")), reason="no linker here"

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.codegen.build import Compiled, compile_func
-from tilewright.codegen.detect import host_target
+from tilewright.codegen.build import compile_func
+from tilewright.codegen.compiled import Compiled
+from tilewright.codegen.cpu.detection import host_target
 from tilewright.runtime.host import HOST
-from tilewright.target import CPUS, Target
+from tilewright.target import CPUS, CpuTarget, Target
 from tilewright.tir.ir import Func
 
 from .hosts import LESSER, Processors, lesser, runs, why_not
@@ -74,7 +75,7 @@ def test_what_runs_is_what_the_host_has() -> None:
     ],
 )
 def test_reasons(target: str, host: str, why: str) -> None:
-    assert why_not(Target.cpu(target), Target.cpu(host)) == why
+    assert why_not(CpuTarget.named(target), CpuTarget.named(host)) == why
 
 
 @x86
@@ -84,7 +85,7 @@ def test_reasons(target: str, host: str, why: str) -> None:
 def test_lesser_processors_are_those_that_the_machine_has_more_than(
     name: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.hosts.host_target", lambda: Target.cpu(name))
+    monkeypatch.setattr("tests.hosts.host_target", lambda: CpuTarget.named(name))
     assert lesser() == list(LESSER[:count])
 
 

@@ -19,6 +19,7 @@ GROUND = {"errors", "dtypes", "forks", "target"}
 FACTS = {"__version__"}  # of the root, known before anything is imported
 TOP = {"__init__", "__main__", "building"}
 ROOMS: dict[str, set[str]] = {
+    "target": set(),
     "tir": set(),
     "runtime": set(),
     "tuning_db": set(),
@@ -28,6 +29,11 @@ ROOMS: dict[str, set[str]] = {
     "autotune": {"tir", "schedule", "codegen", "runtime", "tuning_db"},
     "cli": {"tir", "schedule", "codegen", "runtime", "tuning_db", "autotune", "building"},
 }
+
+GENERATORS = {"codegen/cpu"}
+"""Code generators: what is above `codegen` asks the code generator of a target, by the protocol."""
+REACHED: dict[str, str] = {}
+"""Files above `codegen` that import from one nevertheless, and why."""
 
 # Libraries by the rooms that may use them; these are free to all, and the standard library.
 FREE = {"numpy", "_typeshed"}
@@ -82,9 +88,19 @@ def violations(path: str, source: str) -> list[str]:
     for line, level, names in imports(source):
         for name in names:
             problem = _problem(here, allowed, len(folders) + 1 - level, level, name)
+            problem = problem or _reach(path, folders[: len(folders) + 1 - level], level, name)
             if problem is not None:
                 found.append(f"{path}:{line}: {problem}")
     return found
+
+
+def _reach(path: str, base: list[str], level: int, name: str) -> str | None:
+    """What is wrong with importing `name`, relative to the folder `base`, from above `codegen`."""
+    if not level or path.startswith("codegen/") or path in REACHED:
+        return None
+    reached = "/".join([*base, *name.split(".")])
+    into = next((g for g in GENERATORS if f"{reached}/".startswith(f"{g}/")), None)
+    return None if into is None else f"reaches into {into}; ask `generator_for(target)`"
 
 
 def _problem(here: str, allowed: set[str], depth: int, level: int, name: str) -> str | None:
@@ -120,6 +136,17 @@ def test_rooms_keep_to_the_table(root: Path) -> None:
     assert not broken, "\n".join(broken)
 
 
+def test_exceptions_are_needed(root: Path) -> None:
+    for path in REACHED:
+        broken = [
+            name
+            for _, level, names in imports((root / path).read_text())
+            for name in names
+            if _reach("", path.split("/")[:-level], level, name)
+        ]
+        assert broken, f"{path} reaches into no code generator any more"
+
+
 def test_every_package_folder_is_a_room(root: Path) -> None:
     packages = {p.parent.name for p in root.glob("*/__init__.py")}
     assert packages == set(ROOMS)
@@ -147,6 +174,10 @@ def test_every_package_folder_is_a_room(root: Path) -> None:
         ("tir/ir.py", "import leftpad", "tir may not use leftpad"),
         ("attic/old.py", "", "belongs to no room"),
         ("stray.py", "", "belongs to no room"),
+        ("target/cpu.py", "from ..tir import ir", "target may not import tir"),
+        ("autotune/records.py", "from ..codegen.cpu.llvm import x", "reaches into codegen/cpu"),
+        ("autotune/rules/a.py", "from ...codegen.cpu import llvm", "reaches into codegen/cpu"),
+        ("building.py", "from .codegen.cpu import link", "reaches into codegen/cpu"),
     ],
 )
 def test_the_table_bites(path: str, source: str, says: str) -> None:

@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from .. import dtypes
-from ..target import Target
+from ..target import CpuTarget, Target
 from .ir import Buffer, Dot, Func, Matmul, Store, integers, matrices
 
 KEY = "tensor_intrin"
@@ -77,7 +77,9 @@ class Unit:
     kind: str = "cpu"
 
     def registers_of(self, target: Target) -> int:
-        return target.vector_registers if self.registers is None else self.registers
+        if self.registers is not None:
+            return self.registers
+        return CpuTarget.of(target).vector_registers
 
 
 VECTORS = Unit("vectors", "intrinsic", rows=1, row_bytes=64)

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import IRError, similar
-from ..target import FEATURES, KINDS
+from ..target import registered_kinds
 from .instruction import Instruction, elements, product_in
 from .instruction_match import stores, tile_of
 from .interpreter import interpret
@@ -102,16 +102,17 @@ def _check_values(instruction: Instruction) -> None:
 
 def _check_facts(instruction: Instruction) -> None:
     name, kind = instruction.name, instruction.unit.kind
-    if kind not in KINDS:
+    kinds = registered_kinds()
+    if kind not in kinds:
         raise IRError(
             "{0} is an instruction of {1!r}, which is no kind of target; known: {2}",
-            name, kind, ", ".join(KINDS), hint=similar(kind, KINDS),
+            name, kind, ", ".join(kinds), hint=similar(kind, kinds),
         )  # fmt: skip
     for feature in chain(*instruction.requires):
-        if feature not in FEATURES:
+        if feature not in kinds[kind].feature_names:
             raise IRError(
                 "{0} requires the feature {1!r}, which no target has",
-                name, feature, hint=similar(feature, FEATURES),
+                name, feature, hint=similar(feature, kinds[kind].feature_names),
             )  # fmt: skip
     if instruction.product != product_in(instruction.implementation):
         raise IRError(

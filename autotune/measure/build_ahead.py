@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...codegen.cache import compile_cached
-from ...target import Target
+from ...codegen.generator import outside_modules
+from ...target import Target, registered_kinds
 from ...tir.ir import Func
 from ..search.remembered import Way, chosen
 from .program_text import parse_program, program_fields
@@ -27,7 +28,7 @@ _PATIENCE = 600.0
 
 @dataclass(frozen=True)
 class Task:
-    """A program to compile, whose schedule is chosen first by `way`, or is there where it is none."""
+    """A program to compile. Its schedule is chosen by `way` first; `None` leaves it as it is."""
 
     func: Func
     way: Way | None
@@ -61,8 +62,8 @@ def build_ahead(tasks: Sequence[Task], target: Target, jobs: int, *, strict_fp: 
 def answer(fields: dict[str, Any]) -> Message:
     """What the child does."""
     func, way = parse_program(fields), fields["way"]
-    facts = fields["facts"]
-    target = Target(**{**facts, "features": tuple(facts["features"])})
+    record, facts = registered_kinds()[fields["kind"]], fields["facts"]
+    target = record(**{**facts, "features": tuple(facts["features"])})
     if way is not None:
         func = chosen(func, target, way).func
     compile_cached(func, target, strict_fp=fields["strict_fp"])
@@ -70,5 +71,12 @@ def answer(fields: dict[str, Any]) -> Message:
 
 
 def _request(task: Task, target: Target, *, strict_fp: bool) -> Message:
-    fields = {"do": "build", "way": task.way, "facts": asdict(target), "strict_fp": strict_fp}
+    fields = {
+        "do": "build",
+        "way": task.way,
+        "kind": target.kind,
+        "facts": asdict(target),
+        "modules": list(outside_modules(target)),
+        "strict_fp": strict_fp,
+    }
     return Message({**fields, **program_fields(task.func)})

@@ -1,33 +1,30 @@
-"""What a builder process does: replay a trace, lower the program, compile it to object code."""
+"""What a builder process does: replay a trace, lower the program, compile it."""
 
 from __future__ import annotations
 
 import json
 import time
 import traceback
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...errors import ScheduleError, TilewrightError, TuningError
+from ...codegen.build import compile_func
+from ...codegen.compiled import Compiled
+from ...codegen.detect import resolve
+from ...errors import ScheduleError, TilewrightError
 from ...schedule import Trace
 from ...target import Target
 from ...tir.ir import Func
 from ...tuning_db.values import Outcome
 from .limits import limit_memory, unlimit_memory
-from .program_text import parse_program
+from .measured import Kernel
+from .program_text import load_modules, parse_program
 from .protocol import Message
-
-if TYPE_CHECKING:
-    from ...codegen.build import Compiled
 
 
 class Builder:
     """Answers `program`, then any number of `build`; another `program` takes its place."""
 
     def __init__(self) -> None:
-        from ...codegen import build  # LLVM is loaded while nobody waits
-
-        self._compile = build.compile_func
         self._func: Func | None = None
         self._target: Target | None = None
 
@@ -37,26 +34,23 @@ class Builder:
             return self._program(fields)
         began = time.perf_counter()
         outcome, error, compiled = self._build(fields["trace"])
-        return Message(
-            {
-                "outcome": outcome.value,
-                "error": error,
-                "parallel": compiled is not None and compiled.parallel,
-                "signature": compiled and json.dumps(compiled.signature.to_json()),
-                "seconds": time.perf_counter() - began,
-            },
-            b"" if compiled is None else compiled.object_code,
-        )
+        told: dict[str, Any] = {
+            "outcome": outcome.value,
+            "error": error,
+            "seconds": time.perf_counter() - began,
+        }
+        if compiled is None:
+            return Message(told)
+        signature = json.dumps(compiled.signature.to_json())
+        kernel = Kernel(compiled.image, compiled.launches, signature)
+        return Message({**told, **kernel.form()}, kernel.image)
 
     def _program(self, fields: dict[str, Any]) -> Message:
-        from ...codegen.detect import resolve
-
         unlimit_memory()
         self._func = parse_program(fields)
+        load_modules(fields)
         self._target = resolve(fields["target"])
         limit_memory(fields["memory"])
-        for module in fields["modules"]:
-            _load(module)
         return Message({})
 
     def _build(self, trace: str) -> tuple[Outcome, str | None, Compiled | None]:
@@ -71,7 +65,7 @@ class Builder:
         except Exception:  # noqa: BLE001 - a defect in a primitive costs one candidate
             return Outcome.BUILD_ERROR, traceback.format_exc(), None
         try:
-            compiled = self._compile(scheduled.func, self._target)
+            compiled = compile_func(scheduled.func, self._target)
         except TilewrightError as error:
             return Outcome.BUILD_ERROR, str(error), None
         except MemoryError:
@@ -79,16 +73,3 @@ class Builder:
         except Exception:  # noqa: BLE001 - a defect in lowering costs one candidate
             return Outcome.BUILD_ERROR, traceback.format_exc(), None
         return Outcome.OK, None, compiled
-
-
-def _load(module: str) -> None:
-    """Import a module that registers primitives: the tuning process did so too, it says."""
-    try:
-        import_module(module)
-    except Exception as error:
-        raise TuningError(
-            "module {0}, which registers primitives, cannot be imported to build with: {1!r}",
-            module,
-            error,
-            hint="it must be found on sys.path, by its name",
-        ) from error

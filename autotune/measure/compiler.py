@@ -1,17 +1,19 @@
 """Compiling in a process of its own, both sides of it.
 
-LLVM does not refuse what it has no code for on some processor (an intrinsic, say): it ends the
-process. What was not made by this machine, or is not for it, is therefore compiled by a child.
+A compiler may end the process instead of refusing a program: LLVM does where it has no code for an
+intrinsic on some processor. What was not made by this machine, or is not for it, is therefore
+compiled by a child.
 """
 
 from __future__ import annotations
 
-from ...codegen.build import Compiled, compile_func, compiled_signature, compiled_target
-from ...codegen.signature import sized
+from ...codegen.build import compile_func, compiled_signature, compiled_target
+from ...codegen.compiled import Compiled, compiled_from
+from ...codegen.generator import outside_modules
 from ...errors import BuildError, TuningError
 from ...target import Target
 from ...tir.ir import Func
-from .program_text import parse_program, program_fields
+from .program_text import load_modules, parse_program, program_fields
 from .protocol import Message
 from .supervised_worker import describe, was_killed
 from .worker_process import Died, Event, TimedOut, Worker, turn
@@ -24,25 +26,27 @@ class Compiler:
 
     def answer(self, message: Message) -> Message:
         fields = message.fields
+        load_modules(fields)
         if fields["do"] == "build":
-            from .build_ahead import answer
+            from . import build_ahead
 
-            return answer(fields)
+            return build_ahead.answer(fields)
         func, strict_fp = parse_program(fields), fields["strict_fp"]
         compiled = compile_func(func, fields["target"], strict_fp=strict_fp)
-        texts = [compiled.tir.encode(), compiled.llvm_text.encode()]
-        answer = {
-            "parallel": compiled.parallel,
-            "workspaces": compiled.signature.workspaces,
-            "lengths": [len(text) for text in texts],
-        }
-        return Message(answer, b"".join(texts) + compiled.object_code)
+        texts = [compiled.tir.encode(), compiled.text.encode()]
+        answer = {"form": compiled.form, "lengths": [len(text) for text in texts]}
+        return Message(answer, b"".join(texts) + compiled.image)
 
 
 def compile_apart(func: Func, target: Target | str, *, strict_fp: bool = False) -> Compiled:
     """As `compile_func`, in a child. If that dies, the `BuildError` has what it printed."""
     target = compiled_target(target)
-    fields = {"do": "compile", "target": str(target), "strict_fp": strict_fp}
+    fields = {
+        "do": "compile",
+        "target": str(target),
+        "modules": list(outside_modules(target)),
+        "strict_fp": strict_fp,
+    }
     try:
         request = Message({**fields, **program_fields(func)})
         answer = _asked(request)
@@ -61,14 +65,14 @@ def compile_apart(func: Func, target: Target | str, *, strict_fp: bool = False) 
     if "error" in answer.fields:
         raise BuildError("{0}", answer.fields["error"])
     tir_end, length = answer.fields["lengths"]
-    llvm_end = tir_end + length
-    return Compiled(
-        sized(compiled_signature(func), answer.fields["workspaces"]),
+    text_end = tir_end + length
+    return compiled_from(
+        answer.fields["form"],
+        compiled_signature(func, target),
         target,
         answer.data[:tir_end].decode(),
-        answer.data[tir_end:llvm_end].decode(),
-        answer.data[llvm_end:],
-        answer.fields["parallel"],
+        answer.data[tir_end:text_end].decode(),
+        answer.data[text_end:],
     )
 
 
@@ -85,4 +89,4 @@ def _asked(message: Message) -> Event:
 def _hint(death: Died | TimedOut) -> str:
     if was_killed(death):
         return "the process was killed from outside, twice: look for what does that, and try again"
-    return "LLVM may have no code for it on that processor; try another schedule"
+    return "the compiler may have no code for it on that target; try another schedule"

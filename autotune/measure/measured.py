@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ...codegen.compiled import Launch
 from ...errors import TuningError
 from ...schedule import Trace
 from ...tuning_db.values import Outcome
@@ -87,16 +88,21 @@ class BuildRequest(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """Object code of a candidate, whether it calls OpenMP's runtime, and its signature as JSON.
+    """Compiled code of a candidate: its image with the launches, and its signature as JSON.
 
     The signature may want packed operands; without one it is that of the program. `error_factor` is
     that of its `BuildRequest`.
     """
 
-    code: bytes
-    parallel: bool
+    image: bytes
+    launches: tuple[Launch, ...] = ()
     signature: str | None = None
     error_factor: float = 1.0
+
+    def form(self) -> dict[str, Any]:
+        """All of it but the image, as fields of a message."""
+        launches = [launch.to_json() for launch in self.launches]
+        return {"launches": launches, "signature": self.signature}
 
     def allows(self, check: VerifyResult, tolerance: float | None) -> bool:
         """Whether its errors are accepted; of an inexact schedule those up to `tolerance` are."""

@@ -18,7 +18,9 @@ from dataclasses import replace
 from types import TracebackType
 from typing import NamedTuple, Self, TypeGuard
 
+from ...codegen.compiled import Launch
 from ...codegen.detect import usable_memory
+from ...codegen.generator import outside_modules
 from ...codegen.signature import signature_of
 from ...errors import TuningError
 from ...target import Target
@@ -79,10 +81,15 @@ class Measurer:
         self.timing = False
         self.tick = tick
         self._tolerance = tolerance
-        self._program = {"do": "program", "target": str(target), **program_fields(func)}
         self._outputs = new_memory(signature_of(func))
         self._build_seconds: list[float] = []
         self._workers = WorkerPool(target, self.config, modules) if workers is None else workers
+        self._program = {
+            "do": "program",
+            "target": str(target),
+            "modules": list(outside_modules(target)),
+            **program_fields(func),
+        }
         self._runner = self._workers.runner
         self._runner.inherit(self._outputs)
 
@@ -203,12 +210,12 @@ class Measurer:
         began = time.monotonic()
         fields = {
             "do": "interleave",
-            "kernels": [(len(k.code), k.parallel, k.signature) for k in kernels],
+            "kernels": [{"size": len(k.image), **k.form()} for k in kernels],
             "rounds": rounds,
             "sample_seconds": self.config.sample_seconds,
         }
-        code = b"".join(k.code for k in kernels)
-        answer = self._ask_runner(Message(fields, code), self.config.run_timeout)
+        images = b"".join(k.image for k in kernels)
+        answer = self._ask_runner(Message(fields, images), self.config.run_timeout)
         self.seconds_running += time.monotonic() - began
         if not isinstance(answer, Message) or "samples" not in answer.fields:
             return None
@@ -228,15 +235,14 @@ class Measurer:
         config = self.config
         fields = {
             "do": "run",
-            "parallel": kernel.parallel,
-            "signature": kernel.signature,
+            **kernel.form(),
             "stop_above": None if best_seconds is None else config.slack * best_seconds,
             "min_samples": config.min_samples,
             "max_samples": config.max_samples,
             "timing_seconds": config.timing_seconds,
             "sample_seconds": config.sample_seconds,
         }
-        answer = self._ask_runner(Message(fields, kernel.code), self._patience(best_seconds))
+        answer = self._ask_runner(Message(fields, kernel.image), self._patience(best_seconds))
         if not _is_ok(answer):
             return _failed(answer, Outcome.RUN_TIMEOUT, "running it")
         timed = answer.fields
@@ -267,11 +273,10 @@ class Measurer:
     def _check_once(self, kernel: Kernel) -> VerifyResult | Event:
         fields = {
             "do": "check",
-            "parallel": kernel.parallel,
-            "signature": kernel.signature,
+            **kernel.form(),
             "error_factor": kernel.error_factor,
         }
-        answer = self._ask_runner(Message(fields, kernel.code), self.config.run_timeout)
+        answer = self._ask_runner(Message(fields, kernel.image), self.config.run_timeout)
         if not _is_ok(answer):
             return answer
         found = answer.fields
@@ -378,7 +383,8 @@ def _built(answer: Event, error_factor: float) -> Built | Measured:
     if not _is_ok(answer):
         return _failed(answer, Outcome.BUILD_TIMEOUT, "building it")
     fields = answer.fields
-    kernel = Kernel(answer.data, fields["parallel"], fields["signature"], error_factor)
+    launches = tuple(map(Launch.from_json, fields["launches"]))
+    kernel = Kernel(answer.data, launches, fields["signature"], error_factor)
     return Built(kernel, answer.fields["seconds"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from ...errors import TuningError
@@ -21,3 +22,21 @@ def parse_program(fields: dict[str, Any]) -> Func:
     if structural_hash(func) != fields["digest"]:
         raise TuningError("program {0} reads back as another one than it was written", func.name)
     return func
+
+
+def load_modules(fields: dict[str, Any]) -> None:
+    """Import the modules of a message, which register what a worker needs of the user's own.
+
+    Those are primitives, and kinds of targets. Raises `TuningError` where one cannot be imported.
+    """
+    for module in fields["modules"]:
+        try:
+            import_module(module)
+        except Exception as error:
+            raise TuningError(
+                "module {0}, which registers primitives or a kind of target, cannot be imported "
+                "to build with: {1!r}",
+                module,
+                error,
+                hint="it must be found on sys.path, by its name",
+            ) from error

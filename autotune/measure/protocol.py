@@ -2,7 +2,7 @@
 
 A frame is a head (a mark, the length of each part) and the two parts. Lengths are bounded, so that
 a damaged stream is an error and never an allocation; nothing that arrives is executed except the
-object code of a candidate, which is what a runner is for.
+code of a candidate, which is what a runner is for.
 """
 
 from __future__ import annotations

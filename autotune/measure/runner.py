@@ -1,4 +1,4 @@
-"""What the runner process does: load object code, time it, compare its results."""
+"""What the runner process does: load compiled code, time it, compare its results."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ...codegen.build import Compiled, compile_func, to_module
+from ...codegen.build import compile_func, to_module
+from ...codegen.compiled import Compiled, Launch
 from ...codegen.detect import resolve
+from ...codegen.generator import generator_for
 from ...codegen.signature import signature_of
 from ...errors import BuildError, KernelError, OutOfMemoryError
 from ...runtime.module import Module
 from ...runtime.signature import Signature
-from ...runtime.timer import time_calls, time_interleaved
 from ...target import Target
 from ...tir.ir import Func
 from ...tuning_db.values import Outcome
@@ -22,12 +23,9 @@ from .comparison import compare, tolerance_of
 from .inputs import Arguments
 from .interchange import interchanged
 from .limits import limit_memory, unlimit_memory
-from .program_text import parse_program
+from .program_text import load_modules, parse_program
 from .protocol import Message
 from .reference import read_outputs, write_outputs
-
-_PER_THREAD = 80 << 20
-"""Addresses that the C library reserves for each thread: its stack and its heap."""
 
 
 class Runner:
@@ -75,16 +73,16 @@ class Runner:
         program.arguments.reset()
         return Message({"seconds": seconds})
 
-    def _run(self, fields: dict[str, Any], code: bytes) -> Message:
+    def _run(self, fields: dict[str, Any], image: bytes) -> Message:
         program = self._ready()
         program.limit()
         began = time.perf_counter()
         self._last = None  # the code that ran before is unloaded
-        module = program.load(code, fields["parallel"], fields["signature"])
-        self._last = (code, module)
+        module = program.load(image, fields)
+        self._last = (image, module)
         call = module.bind(*program.values(module))
         with collected_later():
-            timing = time_calls(
+            timing = program.generator.time(
                 call,
                 min_samples=fields["min_samples"],
                 max_samples=fields["max_samples"],
@@ -102,13 +100,13 @@ class Runner:
             }
         )
 
-    def _check(self, fields: dict[str, Any], code: bytes) -> Message:
+    def _check(self, fields: dict[str, Any], image: bytes) -> Message:
         program = self._ready()
         program.limit()
-        if self._last is not None and self._last[0] == code:
+        if self._last is not None and self._last[0] == image:
             module = self._last[1]
         else:
-            module = program.load(code, fields["parallel"], fields["signature"])
+            module = program.load(image, fields)
         arguments = program.arguments
         arguments.reset()
         module(*program.values(module))
@@ -128,12 +126,13 @@ class Runner:
         program = self._ready()
         program.limit()
         calls, start = [], 0
-        for size, parallel, signature in fields["kernels"]:
-            module = program.load(data[start : start + size], parallel, signature)
+        for kernel in fields["kernels"]:
+            end = start + kernel["size"]
+            module = program.load(data[start:end], kernel)
             calls.append(module.bind(*program.values(module)))
-            start += size
+            start = end
         with collected_later():
-            timings = time_interleaved(
+            timings = program.generator.time_interleaved(
                 calls, rounds=fields["rounds"], min_sample_seconds=fields["sample_seconds"]
             )
         return Message({"samples": [list(t.samples) for t in timings]})
@@ -147,8 +146,10 @@ class _Program:
     """The workload in this process: its program, arguments and the place of its results."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
+        load_modules(fields)
         self.func: Func = parse_program(fields)
         self.target: Target = resolve(fields["target"])
+        self.generator = generator_for(self.target)
         self.signature: Signature = signature_of(self.func)
         self.arguments = Arguments(self.func, self.signature, fields["seed"])
         self.tolerance = tolerance_of(self.func)
@@ -158,14 +159,19 @@ class _Program:
 
     def limit(self) -> None:
         """From the first candidate on, bound what one may allocate."""
-        if not self._limited:
-            limit_memory(self._allowed + self.target.threads * _PER_THREAD)
+        addresses = self.generator.addresses(self.target)
+        if not self._limited and addresses is not None:
+            limit_memory(self._allowed + addresses)
             self._limited = True
 
-    def load(self, code: bytes, parallel: bool, signature: str | None) -> Module:
-        own = self.signature if signature is None else Signature.from_json(json.loads(signature))
+    def load(self, image: bytes, form: dict[str, Any]) -> Module:
+        """The module of a `Kernel`'s image and the other fields of its message."""
+        own, text = self.signature, form["signature"]
+        if text is not None:
+            own = Signature.from_json(json.loads(text))
+        launches = tuple(map(Launch.from_json, form["launches"]))
         # What is timed is the kernel, and its arguments are made here.
-        return to_module(Compiled(own, self.target, (), "", code, parallel), trust_indices=True)
+        return to_module(Compiled(own, self.target, (), "", image, launches), trust_indices=True)
 
     def values(self, module: Module) -> list[Any]:
         """The arguments of a candidate, the constant ones packed as it wants them."""

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...codegen.detect import usable_processors
+from ...codegen.generator import generator_for, outside_modules
 from ...target import Target
 from .measured import MeasureConfig
 from .supervised_worker import Handshake, SupervisedWorker
 
-_QUIET = {
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OMP_DYNAMIC": "false",
-    "OMP_MAX_ACTIVE_LEVELS": "1",
-}
+_ALONE = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""What numpy's libraries compute does not compete with what is timed."""
 
 
 class WorkerPool:
@@ -24,12 +21,14 @@ class WorkerPool:
     """
 
     def __init__(self, target: Target, config: MeasureConfig, modules: Sequence[str] = ()) -> None:
-        self.modules = tuple(modules)
+        self.modules = (*outside_modules(target), *modules)
+        generator = generator_for(target)
         self.builders = [
-            SupervisedWorker("builder", {**_QUIET, "OMP_NUM_THREADS": "1"})
+            SupervisedWorker("builder", {**_ALONE, **generator.environment(target, runs=False)})
             for _ in range(config.builders or usable_processors())
         ]
-        self.runner = SupervisedWorker("runner", {**_QUIET, "OMP_NUM_THREADS": str(target.threads)})
+        environment = generator.environment(target, runs=True)
+        self.runner = SupervisedWorker("runner", {**_ALONE, **environment})
 
     @property
     def workers(self) -> list[SupervisedWorker]:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ... import dtypes
-from ...target import Target
+from ...target import CpuTarget, Target
 from ...tir.cpu_instructions import MAX_SHUFFLE_STRIDE
 from ...tir.instruction import Cost
 from ...tir.ir import ForKind
@@ -94,13 +94,14 @@ class Estimate:
 
 
 class Estimator:
-    """The estimate of a profile's rows on a target, worked out once for all of them."""
+    """The estimate of a profile's rows on a processor, worked out once for all of them."""
 
     def __init__(self, source: Profile, target: Target) -> None:
         self._source = source
         tape = Tape()
         data = Evaluated(source, tape)
-        blocks = [_Block(data, n, target, DEFAULT) for n in data.visits]
+        cpu = CpuTarget.of(target)
+        blocks = [_Block(data, n, cpu, DEFAULT) for n in data.visits]
         results = [getattr(block, name) for block in blocks for name in _OF_BLOCK]
         self._blocks = len(blocks)
         self._program = Program(tape, results)
@@ -168,7 +169,7 @@ class _Block:
     tile_bytes: Number
     converting: Number
 
-    def __init__(self, data: Evaluated, n: Numbers, target: Target, machine: Machine) -> None:
+    def __init__(self, data: Evaluated, n: Numbers, target: CpuTarget, machine: Machine) -> None:
         self._data = data
         self._n = n
         self._machine = machine

@@ -15,7 +15,7 @@ from math import prod
 
 from ... import dtypes
 from ...runtime.timer import format_seconds
-from ...target import Target
+from ...target import CpuTarget, Target
 from ...tir.instruction_set import products_of
 from ...tir.ir import Buffer, Func
 from .estimate import DEFAULT, USABLE, Machine
@@ -39,7 +39,8 @@ class Roofline:
 
 
 def roofline(func: Func, target: Target, machine: Machine = DEFAULT) -> Roofline:
-    """The roofline of a concrete program on a resolved target."""
+    """The roofline of a concrete program on a resolved target, which is a processor."""
+    target = CpuTarget.of(target)
     cores = max(1, min(target.threads, target.cores))
     cycles = 0.0
     for visit in profile(func).visits:
@@ -56,7 +57,7 @@ def roofline(func: Func, target: Target, machine: Machine = DEFAULT) -> Roofline
     return Roofline(cycles / (machine.hertz * cores), size / rate if rate else 0.0)
 
 
-def _products(visit: Visit, target: Target) -> Iterator[float]:
+def _products(visit: Visit, target: CpuTarget) -> Iterator[float]:
     """Cycles of one product and its sum, by each instruction that the target has for such."""
     sums = {a.buffer for a in visit.accesses if a.stores}
     factors = [a.buffer.dtype for a in visit.accesses if a.buffer not in sums]
@@ -67,7 +68,7 @@ def _products(visit: Visit, target: Target) -> Iterator[float]:
             yield cost.cycles / product.count
 
 
-def _rate(size: int, cores: int, target: Target, machine: Machine) -> float | None:
+def _rate(size: int, cores: int, target: CpuTarget, machine: Machine) -> float | None:
     """Bytes per second from where `size` bytes stay between calls; `None` for L1."""
     levels = (
         (target.l1_bytes * cores, None),

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from ...codegen.detect import resolve
 from ...errors import TilewrightError, TuningError
 from ...schedule import Trace
-from ...target import Target
+from ...target import CpuTarget
 from ...tir.parser import parse
 from ...tuning_db import TuningDatabase
 from ...tuning_db.values import Outcome, TargetRecord, Workload
@@ -113,14 +113,15 @@ def sweeps_of(database: TuningDatabase) -> list[Sweep]:
     that could not win have few. Schedules that cannot be read are left out with a warning.
     """
     workloads = {w.id: w for w in database.records(Workload)}
-    targets = {t.id: resolve(t.text) for t in database.records(TargetRecord)}
+    found = {t.id: resolve(t.text) for t in database.records(TargetRecord)}
+    targets = {id: target for id, target in found.items() if isinstance(target, CpuTarget)}
     groups: dict[tuple[str, str, str, str], dict[tuple[int, ...], float]] = {}
     moments: dict[str, list[datetime]] = {}
     for measured, schedule in reversed(database.history()):
         if measured.features is None:
             continue
         if measured.workload not in workloads or measured.target not in targets:
-            continue  # that record is damaged
+            continue  # that record is damaged, or of another kind of target
         moments.setdefault(measured.session, []).append(measured.created)
         if measured.outcome is not Outcome.OK or not measured.samples:
             continue
@@ -145,7 +146,7 @@ def sweeps_of(database: TuningDatabase) -> list[Sweep]:
 
 def _sweep(
     workload: Workload,
-    target: Target,
+    target: CpuTarget,
     session: str,
     trace: str,
     found: dict[tuple[int, ...], float],
@@ -224,7 +225,7 @@ def featurise(sweeps: Sequence[Sweep]) -> Samples:
     made_of: Counter[int] = Counter()
     for sweep in sweeps:
         l1, l2, l3 = sweep.caches
-        target = replace(Target.parse(sweep.target), l1_bytes=l1, l2_bytes=l2, l3_bytes=l3)
+        target = replace(CpuTarget.parse(sweep.target), l1_bytes=l1, l2_bytes=l2, l3_bytes=l3)
         try:
             func = parse(sweep.program)
             made = Trace.from_json(sweep.trace).apply(func, symbolic=True)

@@ -9,11 +9,11 @@ from typing import Any
 from ... import dtypes
 from ...errors import ScheduleError
 from ...schedule import Schedule
-from ...target import Target
+from ...target import CpuTarget
 from ...tir.ir import Block, Buffer, Label, Var
 
 
-def lanes_for(target: Target, dtype: str, extent: int) -> int:
+def lanes_for(target: CpuTarget, dtype: str, extent: int) -> int:
     """Lanes of a native vector of `dtype`, fewer where the extent is less than that."""
     lanes = native_lanes(target, dtype)
     while lanes > 1 and lanes >= 2 * extent:
@@ -21,7 +21,7 @@ def lanes_for(target: Target, dtype: str, extent: int) -> int:
     return lanes
 
 
-def native_lanes(target: Target, dtype: str) -> int:
+def native_lanes(target: CpuTarget, dtype: str) -> int:
     """Lanes of a native vector of `dtype`."""
     return max(1, target.vector_bits // dtypes.info(dtype).bits)
 

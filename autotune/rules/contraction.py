@@ -31,7 +31,7 @@ from ... import dtypes
 from ...schedule import Schedule
 from ...schedule.blocks import free_vars
 from ...schedule.find import find_block
-from ...target import Target
+from ...target import CpuTarget
 from ...tir.ir import Block, Dim, Label, Var, ceildiv, product
 from .access_patterns import (
     Input,
@@ -88,7 +88,7 @@ def contraction_variants(draft: Draft, group: Group) -> Iterator[Variant]:
         return
     main, labels = group.members[0], group.labels
     inputs = inputs_of(main)
-    vectors = vector_variables(main, draft.target)
+    vectors = vector_variables(main, draft.cpu)
     for tiling in _tilings(main, vectors):
         along = [inputs[n] for n, by in tiling.packs if by is tiling.vector]
         names = [
@@ -356,7 +356,7 @@ def decide_tile(
 
     The elements that it has of the variables `given` are decided already.
     """
-    sch, target = draft.schedule, draft.target
+    sch, target = draft.schedule, draft.cpu
     sizes = extents(block)
     vector = tiling.vector
     lanes = lanes_for(target, widest(block), sizes[vector])
@@ -384,7 +384,7 @@ def decide_tile(
 def _sampled_part(draft: Draft, block: Block, tiling: Tiling) -> Dim | None:
     """How long a part of a blocked reduction is; `None` where it is not cut."""
     parts = _parts(block) if tiling.blocked else []
-    if _pages_apart(block, tiling, draft.target):
+    if _pages_apart(block, tiling, draft.cpu):
         parts = [n for n in parts if n <= PREFETCHED_PAGES] or parts[:1]
     return draft.schedule.sample_categorical(parts) if parts else None
 
@@ -430,7 +430,7 @@ def _window_values(tile: RegisterTile, window: Input, step: Var) -> Dim:
     return total
 
 
-def _pages_apart(block: Block, tiling: Tiling, target: Target) -> bool:
+def _pages_apart(block: Block, tiling: Tiling, target: CpuTarget) -> bool:
     """Whether each step of the reduction reads another page of what comes from memory unpacked."""
     if len(reduced(block)) > 1 or tiling.vector in {by for _, by in tiling.packs}:
         return False

@@ -42,8 +42,8 @@ def separate_all_digits(draft: Draft) -> Draft:
         except ScheduleError:
             continue
         apart = trial.block(block.label)
-        choices = vector_variables(apart, draft.target)
-        if any(fewest_registers(apart, v) < draft.target.vector_registers for v in choices):
+        choices = vector_variables(apart, draft.cpu)
+        if any(fewest_registers(apart, v) < draft.cpu.vector_registers for v in choices):
             draft = trial
     return draft
 

@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.find import blocks_in, find_block
-from ...target import Target
+from ...target import CpuTarget, Target
 from ...tir.ir import Block, Expr, Func, Label, Var
 
 MAP_OUTER: dict[str, Callable[[Schedule, Var], None]] = {"cpu": Schedule.parallel}
@@ -34,6 +34,11 @@ class Draft:
     def func(self) -> Func:
         """The program as it is scheduled so far."""
         return self.schedule.func
+
+    @property
+    def cpu(self) -> CpuTarget:
+        """The target, for rules for processors."""
+        return CpuTarget.of(self.target)
 
     def block(self, label: Label) -> Block:
         """A block of the program as it is scheduled so far."""

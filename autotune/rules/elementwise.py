@@ -8,7 +8,7 @@ from ... import dtypes
 from ...schedule import Schedule
 from ...schedule.blocks import has_reduction, readers_of, region_buffers
 from ...schedule.find import find_block, path_to
-from ...target import Target
+from ...target import CpuTarget
 from ...tir.ir import Block, Dim, For, ForKind, Func, Label, Var, ceildiv
 from .access_patterns import Input, extents, grouped, inputs_of, output_of, spatial
 from .common import attempt, elements, lanes_for, nbytes, powers, unroll_hint, widest
@@ -51,11 +51,11 @@ def elementwise_variants(draft: Draft, group: Group) -> Iterator[Variant]:
 
     across = runs_across(block) is not None
     if across:
-        if _square(block, draft.target) > 1:
+        if _square(block, draft.cpu) > 1:
             yield _variant("squares", squares)
         yield _variant("tiles", tiled)
     yield _variant("rows", rows)
-    if not across and _leaves(draft.func, block, draft.target):
+    if not across and _leaves(draft.func, block, draft.cpu):
         yield _variant("streamed", streamed)
     if not across and _is_for_one(draft.func, block):
         yield _variant("inside", inside)
@@ -70,7 +70,7 @@ def schedule_elementwise(draft: Draft, label: Label) -> None:
 
     What does not fit the last level of cache is asked for ahead.
     """
-    sch, target = draft.schedule, draft.target
+    sch, target = draft.schedule, draft.cpu
     block = find_block(sch.func, label)
     sizes = extents(block)
     variables = [i.var for i in block.iters]
@@ -99,7 +99,7 @@ def schedule_elementwise(draft: Draft, label: Label) -> None:
     draft.map_outer(*around)
 
 
-def _ask_ahead(sch: Schedule, label: Label, loop: Var, later: Dim, target: Target) -> None:
+def _ask_ahead(sch: Schedule, label: Label, loop: Var, later: Dim, target: CpuTarget) -> None:
     """Have the rows of large inputs brought near, some iterations of `loop` before their turn."""
     block = find_block(sch.func, label)
     last = block.iters[-1].var
@@ -123,7 +123,7 @@ def schedule_inside(draft: Draft, label: Label) -> None:
     *_, last = sch.get_loops(label)
     block = find_block(sch.func, label)
     extent = extents(block)[block.iters[-1].var]
-    lanes = lanes_for(draft.target, widest(block), extent)
+    lanes = lanes_for(draft.cpu, widest(block), extent)
     vectors = ceildiv(extent, lanes)
     at_once = ceildiv(vectors, ceildiv(vectors, MAX_UNROLL))
     _, inner, vector = sch.split(last, factors=[None, at_once, lanes])
@@ -148,7 +148,7 @@ def schedule_transposing(draft: Draft, label: Label) -> None:
     assert across is not None
     along, other = across
     loops = dict(zip([i.var for i in block.iters], sch.get_loops(label), strict=True))
-    lanes = lanes_for(draft.target, widest(block), sizes[along])
+    lanes = lanes_for(draft.cpu, widest(block), sizes[along])
     counts = [u for u in (1, 2, 4) if u * lanes <= sizes[along]]
     rows = [u for u in (1, 4, 8, 16, 32, 64) if u <= sizes[other]]
     count = sch.sample_categorical(counts or [1])
@@ -170,14 +170,14 @@ def schedule_squares(draft: Draft, label: Label) -> None:
     assert across is not None
     along, other = across
     sizes = extents(block)
-    lanes = _square(block, draft.target)
+    lanes = _square(block, draft.cpu)
     cut = [sch.sample_categorical(powers(min(64, sizes[v] // lanes))) for v in (other, along)]
     index = input_along(block, other)
     outer = turn_in_squares(sch, label, index, along, other, (cut[0], cut[1]), lanes)
     draft.map_outer(*outer)
 
 
-def _square(block: Block, target: Target) -> int:
+def _square(block: Block, target: CpuTarget) -> int:
     """The lanes of squares that fit the registers and the block; 1 where there are none."""
     across = runs_across(block)
     assert across is not None
@@ -192,7 +192,7 @@ def _square(block: Block, target: Target) -> int:
     return lanes if one_width else 1
 
 
-def _leaves(func: Func, block: Block, target: Target) -> bool:
+def _leaves(func: Func, block: Block, target: CpuTarget) -> bool:
     """Whether a block writes large results that nothing in the function reads."""
     return all(
         b not in func.allocs and not readers_of(func, {b}) and nbytes(b) > target.l2_bytes

@@ -80,7 +80,7 @@ def flash_attention_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     There must be pieces of whole vectors that make up a row.
     """
     attention = attention_of(draft, group)
-    if attention is None or row_bytes(attention) * MAX_BAND <= draft.target.l2_bytes:
+    if attention is None or row_bytes(attention) * MAX_BAND <= draft.cpu.l2_bytes:
         return
     softmax = _softmax(attention)
     if softmax is None or not _takes_pieces(draft, attention, softmax):
@@ -89,7 +89,7 @@ def flash_attention_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     along = next(i.var for i in exps.iters if i.var not in {*attention.rows[exps.label]})
     keys = extents(exps)[along]
     name, tilings = attention_tilings(attention)
-    counts = _counts(keys, lanes_for(draft.target, widest(attention.first), keys))
+    counts = _counts(keys, lanes_for(draft.cpu, widest(attention.first), keys))
     if tilings[0].vector is element_above(attention, exps, along) and counts:
         apply = functools.partial(
             _apply, attention=attention, softmax=softmax, tilings=tilings, counts=counts
@@ -201,7 +201,7 @@ def _apply(
     tilings: tuple[Tiling, Tiling],
     counts: list[int],
 ) -> None:
-    sch, target = draft.schedule, draft.target
+    sch, target = draft.schedule, draft.cpu
     for block in attention.members:
         draft.handle(block.label)
     pair = tile_contractions(draft, attention, tilings)

@@ -137,7 +137,7 @@ def block_loops(sch: Schedule, label: Label) -> dict[Var, Var]:
 
 
 def _apply(draft: Draft, attention: Attention, tilings: tuple[Tiling, Tiling]) -> None:
-    sch, target = draft.schedule, draft.target
+    sch, target = draft.schedule, draft.cpu
     labels = {b.label: draft.handle(b.label) for b in attention.members}
     pair = tile_contractions(draft, attention, tilings)
     first, second = pair.labels

@@ -21,7 +21,7 @@ from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.blocks import has_reduction
 from ...schedule.find import find_block
-from ...target import Target
+from ...target import CpuTarget
 from ...tir.ir import Block, Func, Label, Var
 from .access_patterns import consumers, extents, is_expensive, output_of, reduced
 from .common import fused, lanes_for
@@ -61,7 +61,7 @@ def online_variants(draft: Draft, group: Group) -> Iterator[Variant]:
 def _statistics(draft: Draft, members: Sequence[Block]) -> _Statistics | None:
     """What is to be computed in one pass; `None` where that is nothing, or of short rows."""
     for inlined, total in _sums(draft.func, members):
-        length = _piece(draft.block(total), draft.target)
+        length = _piece(draft.block(total), draft.cpu)
         if length is None:
             continue
         for in_pieces in _IN_PIECES:
@@ -92,7 +92,7 @@ def _sums(func: Func, members: Sequence[Block]) -> Iterator[tuple[Label | None, 
             )
 
 
-def _piece(total: Block, target: Target) -> int | None:
+def _piece(total: Block, target: CpuTarget) -> int | None:
     """How much of a row half of the first cache holds; `None` where the second holds it twice.
 
     The last piece, too, has enough elements for the vectors of a step.

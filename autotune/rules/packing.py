@@ -18,7 +18,7 @@ from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.find import find_block, find_loop
 from ...schedule.index_map import IndexMap
-from ...target import Target
+from ...target import CpuTarget
 from ...tir.ir import Block, Const, Dim, Label, Var
 from ...tir.visit import walk
 from .access_patterns import inputs_of, reduced, worth_packing
@@ -102,7 +102,7 @@ def schedule_copy(
     `panel` has the vectors of a panel where it is made of whole ones: where those lie across their
     source, squares are turned.
     """
-    sch, target, label = draft.schedule, draft.target, packed.label
+    sch, target, label = draft.schedule, draft.cpu, packed.label
     block = find_block(sch.func, label)
     strides = inputs_of(block)[0].strides
     loops = sch.get_loops(label)[-len(block.iters) :]
@@ -144,13 +144,13 @@ def _as_read(block: Block) -> list[int]:
     return sorted(range(len(first)), key=lambda n: first[n])
 
 
-def _in_squares(extent: Dim, lanes: int, target: Target) -> bool:
+def _in_squares(extent: Dim, lanes: int, target: CpuTarget) -> bool:
     """Whether vectors along a dimension of that extent make whole squares in registers."""
     whole = isinstance(extent, int) and extent % lanes == 0
     return whole and 1 < lanes < target.vector_registers
 
 
-def _plenty(sch: Schedule, extent: Dim, target: Target) -> bool:
+def _plenty(sch: Schedule, extent: Dim, target: CpuTarget) -> bool:
     """Whether a loop has work for all threads whatever the decisions are."""
     wanted = 4 * target.threads
     if isinstance(extent, int):

@@ -93,7 +93,7 @@ def _prefetched(draft: Draft, members: Sequence[Block]) -> tuple[Label, int] | N
     It is the one that computes most; the input comes from outside of the cache, and others of the
     chain read it before. `None` where there is none.
     """
-    func, target = draft.func, draft.target
+    func, target = draft.func, draft.cpu
     candidates: list[tuple[bool, int, int]] = []
     for number, block in enumerate(members):
         earlier = {r.buffer for b in members[:number] for r in b.reads}
@@ -120,7 +120,7 @@ def schedule_reduction(
     Where the rows' loop `top` is around this block alone, the two parts are put into one such loop,
     which is returned. What is reduced has `least` elements at least where that is open.
     """
-    sch, target = draft.schedule, draft.target
+    sch, target = draft.schedule, draft.cpu
     block = find_block(sch.func, label)
     sizes = {v: extents(block).get(v, least) for v in reduced(block)}
     around, run = _side_by_side(block, sizes)
@@ -191,7 +191,7 @@ def schedule_spatial(draft: Draft, label: Label, skip: int, least: int = 1) -> V
     if len(loops) <= skip:
         return None
     extent = extents(block).get(block.iters[-1].var, least)
-    lanes = lanes_for(draft.target, widest(block), extent)
+    lanes = lanes_for(draft.cpu, widest(block), extent)
     counts = [u for u in (1, 2, 4) if u * lanes <= extent]
     if lanes == 1 or not counts:
         return None

@@ -190,7 +190,7 @@ def _follow(draft: Draft, plan: Plan, last: Label, across: _Across | None, loop:
     if not attempt(sch.reverse_compute_at, last, loop):
         schedule_elementwise(draft, last)
         return
-    lanes = lanes_for(draft.target, widest(find_block(sch.func, last)), wide)
+    lanes = lanes_for(draft.cpu, widest(find_block(sch.func, last)), wide)
     vectors, lane = sch.split(sch.get_loops(last)[-1], factors=[None, lanes])
     sch.vectorize(lane)
     sch.unroll(vectors)

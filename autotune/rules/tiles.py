@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ...schedule import Schedule
 from ...schedule.blocks import free_vars
 from ...schedule.find import find_block
-from ...target import Target
+from ...target import CpuTarget
 from ...tir.ir import Block, Dim, Label, Var, product
 from .access_patterns import (
     extents,
@@ -31,7 +31,7 @@ FILLED = 0.75
 """The share of its lanes that vectors along a variable fill, of what others fill."""
 
 
-def vector_variables(main: Block, target: Target) -> list[Var]:
+def vector_variables(main: Block, target: CpuTarget) -> list[Var]:
     """The variables along which a register tile may have vectors: the best, and at most two more.
 
     Those fill their lanes (8 images leave half of 16 empty, and 128 channels none) and take as

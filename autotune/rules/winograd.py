@@ -20,7 +20,7 @@ from ...schedule import Schedule
 from ...schedule.blocks import free_vars, region_buffers
 from ...schedule.find import find_block
 from ...schedule.minimal_filtering import ALGORITHMS, WINDOW
-from ...target import Target
+from ...target import CpuTarget
 from ...tir.ir import Block, Buffer, Label, Var
 from .access_patterns import consumers, extents, in_order, is_injective, reduced
 from .common import fused, lanes_for, widest
@@ -74,7 +74,7 @@ def _transform_input(draft: Draft, labels: Sequence[Label]) -> None:
     The first is computed in registers for each vector, or by whole rows where the second takes
     those apart.
     """
-    sch, target = draft.schedule, draft.target
+    sch, target = draft.schedule, draft.cpu
     rows, tiles = (draft.handle(label) for label in labels)
     block = find_block(sch.func, tiles)
     dimension, apart = _along(block)
@@ -105,7 +105,7 @@ def _transform_output(draft: Draft, labels: Sequence[Label], tile: int) -> None:
     Where the places in a tile lie between those of its neighbours, rows are put together in
     registers.
     """
-    sch, target = draft.schedule, draft.target
+    sch, target = draft.schedule, draft.cpu
     rows, out, *follow = (draft.handle(label) for label in labels)
     first = find_block(sch.func, rows)
     for label in follow:
@@ -162,7 +162,7 @@ def _taken(block: Block, sources: Collection[Buffer]) -> set[Var]:
     return {v for r in ranges if type(r.min) is not Var for v in free_vars(r.min)}
 
 
-def _lanes(block: Block, number: int, target: Target) -> int:
+def _lanes(block: Block, number: int, target: CpuTarget) -> int:
     return lanes_for(target, widest(block), extents(block)[block.iters[number].var])
 
 

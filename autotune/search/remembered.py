@@ -48,7 +48,7 @@ _SOURCES = (
     "codegen/**/*.py",
     "tir/**/*.py",
     "dtypes.py",
-    "target.py",
+    "target/*.py",
 )
 """What of this package takes part in choosing."""
 

@@ -18,7 +18,7 @@ from tilewright.codegen.cpu import llvm
 from tilewright.codegen.cpu.jit import load_object
 from tilewright.codegen.detect import resolve
 from tilewright.runtime import openmp
-from tilewright.target import Target
+from tilewright.target import CpuTarget
 from tilewright.tir.instruction import Product
 from tilewright.tir.instruction_set import instruction_for
 
@@ -36,7 +36,7 @@ _BLOCK = 512  # bytes moved in one iteration, by each thread
 
 def prepare(case: Case, arrays: list[Array], threads: int) -> Call:
     """The slower of both loops; it computes nothing."""
-    where = resolve(f"cpu -threads={threads}")
+    where = CpuTarget.of(resolve(f"cpu -threads={threads}"))
     result = suite.output(case)
     loops = [moving(sum(a.nbytes for a in arrays), result.nbytes, where)]
     if case.flops and result.dtype == np.int32 and "amx-int8" in where.features:
@@ -46,7 +46,7 @@ def prepare(case: Case, arrays: list[Array], threads: int) -> Call:
     return Call(max(loops, key=sample), None)
 
 
-def arithmetic(operations: float, where: Target, *, dots: bool = False) -> Callable[[], object]:
+def arithmetic(operations: float, where: CpuTarget, *, dots: bool = False) -> Callable[[], object]:
     """So many operations on float32, or with `dots` on products of int8 and their sums."""
     lanes = where.vector_bits // 32
     group = 4 if dots else 1
@@ -90,7 +90,7 @@ done:
     return _call(body, where, context)
 
 
-def tiles(operations: float, where: Target) -> Callable[[], object]:
+def tiles(operations: float, where: CpuTarget) -> Callable[[], object]:
     """So many operations on products of int8 and their sums, by the unit for matrices."""
     sums, vector, shape = range(4), "<256 x i32>", "i16 16, i16 64"
     to_tile, to_vector = (f"@llvm.x86.cast.{way}.v256i32" for way in _CASTS)
@@ -138,7 +138,7 @@ done:
     return _call(body, where, np.array([max(1, round(operations / each))], np.int64))
 
 
-def moving(read: int, written: int, where: Target) -> Callable[[], object]:
+def moving(read: int, written: int, where: CpuTarget) -> Callable[[], object]:
     """Read and write so many bytes, each thread its part."""
     lanes = where.vector_bits // 32
     vector, size = f"<{lanes} x i32>", where.vector_bits // 8
@@ -221,7 +221,9 @@ def _field(name: str, number: int, kind: str) -> str:
     )
 
 
-def _call(body: str, where: Target, context: Array, owned: object = None) -> Callable[[], object]:
+def _call(
+    body: str, where: CpuTarget, context: Array, owned: object = None
+) -> Callable[[], object]:
     """A call of `region` by each thread, with what it reads."""
     parallel = f"call void @GOMP_parallel(ptr @region, ptr %c, i32 {where.threads}, i32 0)"
     attributes = {

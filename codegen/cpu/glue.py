@@ -44,7 +44,7 @@ from ...runtime.ndarray import (
 from ...runtime.ranges import checked_limits
 from ...runtime.signature import Argument, Signature
 from ...runtime.workspace import Pool
-from ..detect import host_target
+from .detection import host_target
 from .glue_range import range_function
 
 _METH_FASTCALL = 0x0080

@@ -13,7 +13,7 @@ from llvmlite import binding
 from ... import dtypes
 from ...errors import BuildError
 from ...runtime.signature import OK, UNUSABLE_WORKSPACE, Signature
-from ...target import Target
+from ...target import CpuTarget
 from ...tir.ir import STREAM, Buffer, Func, Var
 from . import llvm_expr as _expressions  # noqa: F401  fills the table of expressions
 from . import llvm_stmt as _statements  # noqa: F401  fills the table of statements
@@ -50,7 +50,7 @@ class _Parameter(NamedTuple):
 def emit(
     func: Func,
     signature: Signature,
-    target: Target,
+    target: CpuTarget,
     *,
     strict_fp: bool = False,
     kernel: Signature | None = None,
@@ -116,7 +116,7 @@ def _functions(b: Builder, parameters: Sequence[_Parameter]) -> list[str]:
     return [body, f"define i32 @{name}({declared}) #0 {{\n{entry.text()}\n}}"]
 
 
-def optimise(text: str, target: Target, *, thorough: bool = False) -> binding.ModuleRef:
+def optimise(text: str, target: CpuTarget, *, thorough: bool = False) -> binding.ModuleRef:
     """Parse, verify and optimise the text of a module; see `parse` for the errors.
 
     The emitted code is already vectorized, unrolled and hoisted, so a few passes are enough.
@@ -156,6 +156,9 @@ def parse(text: str) -> binding.ModuleRef:
     return module
 
 
+_WIDENS_SINGLE_LANES = frozenset({22})
+"""Major versions of LLVM that write beyond the lane. Where a masked store of truncated integers has
+one lane, code for AVX-512 stores that lane as it was before it was truncated."""
 _ONE_LANE = re.compile(
     r"^  (?:tail )?call void @llvm\.masked\.store\.\w+\.p0\("
     r"(?P<type><\d+ x (?P<lane>\w+)>) (?P<value>.+), ptr align (?P<align>\d+) (?P<at>%[\w.]+), "
@@ -164,12 +167,18 @@ _ONE_LANE = re.compile(
 )
 
 
+def widens_single_lanes() -> bool:
+    """Whether this LLVM writes beyond a single lane."""
+    return binding.llvm_version_info[0] in _WIDENS_SINGLE_LANES
+
+
 def without_single_lanes(text: str) -> str:
     """The text of a module with stores of one lane in the place of masked stores of one.
 
-    For targets with AVX-512, LLVM 22 makes a masked store of truncated integers one of the lane as
-    it was before, which overwrites what lies behind it.
+    The text as it is for a version of LLVM that stores them right.
     """
+    if not widens_single_lanes() or "@llvm.masked.store" not in text:
+        return text
 
     def plain(found: re.Match[str]) -> str:
         place, name = found["before"].count(","), f"%lane.{found.start()}"
@@ -183,20 +192,20 @@ def without_single_lanes(text: str) -> str:
     return _ONE_LANE.sub(plain, text)
 
 
-def object_code(module: binding.ModuleRef, target: Target) -> bytes:
+def object_code(module: binding.ModuleRef, target: CpuTarget) -> bytes:
     """The object file of a module."""
     code: bytes = target_machine(target).emit_object(module)
     return code
 
 
-def assembly(module: binding.ModuleRef, target: Target) -> str:
+def assembly(module: binding.ModuleRef, target: CpuTarget) -> str:
     """The assembly text of a module."""
     text: str = target_machine(target).emit_assembly(module)
     return text
 
 
 @cache
-def target_machine(target: Target) -> Any:
+def target_machine(target: CpuTarget) -> Any:
     """LLVM's description of a resolved target. Raises `BuildError` if LLVM does not know it."""
     initialize()
     try:
@@ -241,7 +250,7 @@ def _scalar(b: Builder, p: Var, operand: str) -> str:
     return f"{value_type(p.dtype)}{extension}"
 
 
-def _attributes(target: Target) -> str:
+def _attributes(target: CpuTarget) -> str:
     width = target.vector_bits
     pairs = {
         "target-cpu": target.mcpu,

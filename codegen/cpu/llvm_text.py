@@ -15,7 +15,7 @@ import numpy as np
 
 from ... import dtypes
 from ...errors import BuildError
-from ...target import Target
+from ...target import CpuTarget
 from ...tir.ir import Buffer, Expr, Var
 
 _SCALAR = {"bool": "i1", "float32": "float", "float64": "double"}
@@ -126,7 +126,7 @@ class Module:
     `teams` is the variable that says whether parallel loops may have teams of threads.
     """
 
-    def __init__(self, name: str, target: Target, strict_fp: bool, teams: str = "teams") -> None:
+    def __init__(self, name: str, target: CpuTarget, strict_fp: bool, teams: str = "teams") -> None:
         self.name = name
         self.teams = teams
         self.target = target

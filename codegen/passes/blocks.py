@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from ...target import Target
 from ...tir.instruction import KEY
 from ...tir.ir import (
     TRUE,
@@ -31,7 +30,7 @@ from ...tir.visit import substitute, with_func_body
 from .rewrite import fresh, map_exprs, map_stmts, simplifier_of
 
 
-def blocks(func: Func, target: Target) -> Func:
+def blocks(func: Func) -> Func:
     """Replace each block by its body, and put its init before the reduction loops.
 
     for i in 8:                                     for i in 8:
@@ -46,7 +45,6 @@ def blocks(func: Func, target: Target) -> Func:
     block without iterations, with its init. The loops of a block that runs as an instruction keep
     its annotation.
     """
-    del target
     s = simplifier_of(func)
     return with_func_body(func, _settled(_visit(func.body, s)))
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
-from ...target import Target
 from ...tir.conditions import conjuncts
 from ...tir.ir import (
     Alloc,
@@ -31,7 +30,7 @@ from .guards import is_bound, slack
 from .rewrite import simplifier_of
 
 
-def compact(func: Func, target: Target) -> Func:
+def compact(func: Func) -> Func:
     """Move each internal buffer into the innermost loop around all its accesses, and shrink it.
 
     The new shape is what one iteration of that loop touches.
@@ -44,7 +43,6 @@ def compact(func: Func, target: Target) -> Func:
     A buffer is not moved into a loop whose iterations pass elements of it on to each other, nor
     into a vectorized loop.
     """
-    del target
     if not func.allocs:
         return func
     s = simplifier_of(func)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...target import Target
 from ...tir.ir import Buffer, Expr, Func, Load, Stmt, Store
 from ...tir.structure import key_of
 from ...tir.visit import distinct, rewrite_children, with_func_body
@@ -12,7 +11,7 @@ from .registers import SCOPE
 from .rewrite import statements
 
 
-def drop_masks(func: Func, target: Target) -> Func:
+def drop_masks(func: Func) -> Func:
     """Remove masks of registers whose disabled lanes are unobservable.
 
     store(R, load(R, mask=m) + 1, mask=m); store(C, load(R, mask=m), mask=m)
@@ -20,7 +19,6 @@ def drop_masks(func: Func, target: Target) -> Func:
 
     That is so if all reads of a register have the mask of its stores.
     """
-    del target
     if not any(_is_masked(s) for s in statements(func.body)):
         return func
     masks = _Masks()

@@ -7,19 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from ...runtime.signature import compact_strides
-from ...target import Target
 from ...tir.ir import Alloc, Buffer, Const, Expr, Func, Load, Prefetch, Stmt, Store, const, integers
 from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children
 from .rewrite import simplifier_of
 
 
-def flatten(func: Func, target: Target) -> Func:
+def flatten(func: Func) -> Func:
     """Give all buffers one dimension.
 
     C[i, j] = A[j, i]  ->  C[i * 16 + j] = A[j * 8 + i]
     """
-    del target
     s = simplifier_of(func)
     flat: dict[Buffer, Buffer] = {}
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ... import dtypes
-from ...target import Target
 from ...tir.ir import (
     INDEX,
     Alloc,
@@ -33,7 +32,7 @@ from .rewrite import map_stmts
 _WORTH: frozenset[type] = frozenset({Load, Binary, Call, Cast, Select})
 
 
-def hoist(func: Func, target: Target) -> Func:
+def hoist(func: Func) -> Func:
     """Hoist expressions out of serial loops whose iterations all compute the same value.
 
     for j in 64: C[j] = A[j] * sqrt(S[0])   ->   s = sqrt(S[0])
@@ -42,7 +41,6 @@ def hoist(func: Func, target: Target) -> Func:
     Conditional expressions stay in place: they may read out of bounds or divide by zero. Indices
     stay as well; code generation places their parts.
     """
-    del target
     return with_func_body(func, _visit(func.body))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...errors import BuildError
-from ...target import Target
 from ...tir.instruction import KEY
 from ...tir.instruction_match import Mismatch, match, written
 from ...tir.instruction_set import find_instruction
@@ -13,14 +12,13 @@ from ...tir.visit import with_func_body
 from .rewrite import map_stmts, simplifier_of
 
 
-def instructions(func: Func, target: Target) -> Func:
+def instructions(func: Func) -> Func:
     """Replace loops that are marked as an instruction by its implementation.
 
     for j in 16: for k in 4: C[j] += A[k] * B[j * 4 + k]   ->   C[ramp(0, 1, 16)] = dot(..)
 
     Raises `BuildError` if the instruction is unknown, or does not compute what the loops compute.
     """
-    del target
     ranges = simplifier_of(func).ranges
 
     def visit(s: Stmt) -> Stmt:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ... import dtypes
 from ...errors import BuildError
-from ...target import Target
 from ...tir.ir import (
     INDEX,
     Alloc,
@@ -36,7 +35,7 @@ Home: TypeAlias = dict[int, tuple[Elements, int]]
 """For each element the vector in which it is stored, and its lane there."""
 
 
-def registers(func: Func, target: Target) -> Func:
+def registers(func: Func) -> Func:
     """Split each buffer of scope `register` into one buffer per value.
 
     R[ramp(0, 1, 16)] = ...; R[ramp(16, 1, 16)] = ...   ->   R_0[...] = ...; R_16[...] = ...
@@ -46,7 +45,6 @@ def registers(func: Func, target: Target) -> Func:
     together. Code generation turns such buffers into values. Raises `BuildError` if an index is not
     constant.
     """
-    del target
     if not any(b.scope == SCOPE for b in local_buffers(func.body)):
         return func
     slots = _slots(func)

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
-from ...target import Target
 from ...tir.conditions import conjuncts
 from ...tir.ir import (
     Binary,
@@ -34,7 +33,7 @@ MAX_COPIED_STORES = 1536
 """A loop whose body has more stores than this, once unrolled, is not copied."""
 
 
-def tails(func: Func, target: Target) -> Func:
+def tails(func: Func, vector_bits: int) -> Func:
     """Split loops at tile boundaries so that conditions are decided outside of the tile.
 
     for i in 4:                                for i in 3:
@@ -47,7 +46,7 @@ def tails(func: Func, target: Target) -> Func:
     """
     if not any(True for _ in guards(func.body)):
         return func
-    return with_func_body(func, _visit(func.body, simplifier_of(func), target))
+    return with_func_body(func, _visit(func.body, simplifier_of(func), vector_bits))
 
 
 class _Cut(NamedTuple):
@@ -63,15 +62,15 @@ class _Cut(NamedTuple):
     size: int
 
 
-def _visit(stmt: Stmt, s: Simplifier, target: Target) -> Stmt:
+def _visit(stmt: Stmt, s: Simplifier, vector_bits: int) -> Stmt:
     if type(stmt) is For and isinstance(stmt.extent, int):
         cut = _cut(stmt, s)
-        if cut is not None and _size(stmt.body, target) <= MAX_COPIED_STORES:
-            return _versions(stmt, cut, s, target)
-    return map_stmts(stmt, lambda c: _visit(c, s, target))
+        if cut is not None and _size(stmt.body, vector_bits) <= MAX_COPIED_STORES:
+            return _versions(stmt, cut, s, vector_bits)
+    return map_stmts(stmt, lambda c: _visit(c, s, vector_bits))
 
 
-def _versions(loop: For, cut: _Cut, s: Simplifier, target: Target) -> Stmt:
+def _versions(loop: For, cut: _Cut, s: Simplifier, vector_bits: int) -> Stmt:
     """The loop with versions of its body, in each of which further conditions are decided."""
     assert isinstance(loop.extent, int)
     whole = _decide(loop.body, cut, cut.size, s)
@@ -85,13 +84,13 @@ def _versions(loop: For, cut: _Cut, s: Simplifier, target: Target) -> Stmt:
             part_of(loop, at, after - at, part, s),
             part_of(loop, after, loop.extent - after, empty, s),
         ]
-        return decided(seq(*(_visit(p, s, target) for p in parts)))
+        return decided(seq(*(_visit(p, s, vector_bits) for p in parts)))
     place = s.build(cut.outer)
     body = empty
     if cut.rest:
         body = _choice(s(place < cut.full + cut.size), part, body)
     body = decided(_choice(s(place < cut.full), whole, body))
-    return _visit(replace(loop, body=body), s, target)
+    return _visit(replace(loop, body=body), s, vector_bits)
 
 
 def _choice(cond: Expr, then: Stmt, other: Stmt) -> Stmt:
@@ -179,15 +178,15 @@ def _all(conditions: list[Expr]) -> Expr:
     return total
 
 
-def _size(s: Stmt, target: Target) -> int:
+def _size(s: Stmt, vector_bits: int) -> int:
     """Store statements in `s` once loops in it are unrolled and vectorized."""
     below = nested(s)
     if not below:
         return 0 if type(s) is Seq else 1
-    size = sum(_size(c, target) for c in below)
+    size = sum(_size(c, vector_bits) for c in below)
     if type(s) is For and isinstance(s.extent, int):
         if s.kind is ForKind.UNROLL:
             return size * s.extent
         if s.kind is ForKind.VECTOR:
-            return size * max(s.extent // native_lanes(s.body, target), 1)
+            return size * max(s.extent // native_lanes(s.body, vector_bits), 1)
     return size

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ... import dtypes
-from ...target import Target
 from ...tir.ir import (
     INDEX,
     Alloc,
@@ -33,7 +32,7 @@ _OPERATORS = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX})
 _LEAST = 4
 
 
-def tree_reduce(func: Func, target: Target) -> Func:
+def tree_reduce(func: Func) -> Func:
     """Combine the lanes of a register in a logarithmic number of steps.
 
     for i in unrolled(4):              T[ramp(0, 1, 2)] = R[ramp(0, 1, 2)] + R[ramp(2, 1, 2)]
@@ -41,7 +40,6 @@ def tree_reduce(func: Func, target: Target) -> Func:
 
     This changes the order of a reduction, which the IR does not specify.
     """
-    del target
     s = simplifier_of(func)
 
     def visit(stmt: Stmt) -> Stmt:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...target import Target
 from ...tir.ir import Buffer, For, ForKind, Func, Let, Load, Seq, Stmt, Var, const
 from ...tir.simplify import Simplifier
 from ...tir.visit import substitute, walk, with_func_body
@@ -12,7 +11,7 @@ from .guards import Guarded, fails_from, guards, is_bound, stores
 from .rewrite import decided, declare, map_exprs, map_stmts, simplifier_of
 
 
-def trim(func: Func, target: Target) -> Func:
+def trim(func: Func) -> Func:
     """Drop the last iterations of loops if no statement in them has an effect.
 
     for i in 4:                           for i in 2:
@@ -23,7 +22,6 @@ def trim(func: Func, target: Target) -> Func:
     Remaining statements in the dropped iterations may only repeat, word for word, what the
     iteration before them has done with the same data.
     """
-    del target
     if not any(True for _ in guards(func.body)):
         return func
     return with_func_body(func, trimmed(func.body, simplifier_of(func)))

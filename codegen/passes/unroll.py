@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import BuildError
-from ...target import Target
 from ...tir.ir import (
     INDEX,
     Binary,
@@ -38,14 +37,13 @@ from .rewrite import fresh, loops, map_stmts, simplifier_of
 MAX_STORES = 8192
 
 
-def unroll(func: Func, target: Target) -> Func:
+def unroll(func: Func) -> Func:
     """Copy the body of each unrolled loop for each value of its variable.
 
     for i in unrolled(2): C[i] = A[i]   ->   C[0] = A[0]; C[1] = A[1]
 
     Raises `BuildError` if the result has more than 8192 stores.
     """
-    del target
     unrolled = {f.var for f in loops(func.body) if f.kind is ForKind.UNROLL}
     if not unrolled:
         return func

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import dtypes
 from ...errors import BuildError
-from ...target import Target
 from ...tir.ir import (
     COMPARISONS,
     INDEX,
@@ -46,36 +45,44 @@ from ...tir.polynomial import ONE, Poly, factors
 from ...tir.prove import truth
 from ...tir.simplify import Simplifier
 from ...tir.visit import map_tuple, substitute, walk, with_func_body
-from ..cpu.masks import first_lane
+from .masks import first_lane
 from .rewrite import map_stmts, simplifier_of
 
 MAX_UNROLLED_CHUNKS = 16
 LINE_BYTES = 64
 
 
-def vectorize(func: Func, target: Target) -> Func:
-    """Turn each vectorized loop into vector statements, in chunks of the target's vector width.
+def vectorize(func: Func, vector_bits: int, mask_bits: int | None) -> Func:
+    """Turn each vectorized loop into vector statements, in chunks of a vector register's width.
 
     for j in vectorized(20): C[j] = A[j]   ->   C[ramp(0, 1, 16)] = A[ramp(0, 1, 16)]
                                                 C[ramp(16, 1, 4)] = A[ramp(16, 1, 4)]
 
-    The tail is masked if the target has masks, and else uses smaller vectors. A condition that
-    differs between lanes masks the loads and stores below it.
+    The tail is masked if its elements have at least `mask_bits`, and else uses smaller vectors:
+    vectors of such elements can be loaded and stored in part. A condition that differs between
+    lanes masks the loads and stores below it.
     """
-    s = simplifier_of(func)
+    s, unit = simplifier_of(func), _Unit(vector_bits, mask_bits)
 
     def visit(stmt: Stmt) -> Stmt:
         if type(stmt) is For and stmt.kind is ForKind.VECTOR:
-            return _loop(stmt, target, s)
+            return _loop(stmt, unit, s)
         return map_stmts(stmt, visit)
 
     return with_func_body(func, visit(func.body))
 
 
-def native_lanes(body: Stmt, target: Target) -> int:
+def native_lanes(body: Stmt, vector_bits: int) -> int:
     """How many lanes of the widest element that `body` accesses fit a vector register."""
     bits = [dtypes.info(n.dtype).bits for n in walk(body) if type(n) is Buffer]
-    return max(target.vector_bits // max(bits, default=32), 2)
+    return max(vector_bits // max(bits, default=32), 2)
+
+
+class _Unit(NamedTuple):
+    """The width of vectors, and the narrowest element that masks are for."""
+
+    vector_bits: int
+    mask_bits: int | None
 
 
 def chunks(extent: int, lanes: int, masked: bool) -> Iterator[tuple[int, int, int]]:
@@ -92,35 +99,33 @@ def chunks(extent: int, lanes: int, masked: bool) -> Iterator[tuple[int, int, in
         full, rest = full + width, rest - width
 
 
-def _loop(loop: For, target: Target, s: Simplifier) -> Stmt:
+def _loop(loop: For, unit: _Unit, s: Simplifier) -> Stmt:
     assert isinstance(loop.extent, int)
-    lanes = native_lanes(loop.body, target)
+    lanes = native_lanes(loop.body, unit.vector_bits)
     widest = lanes * MAX_UNROLLED_CHUNKS
     if loop.extent < widest + lanes or _holds_registers(loop.body):
-        return _chunks(loop, 0, loop.extent, lanes, target, s)
+        return _chunks(loop, 0, loop.extent, lanes, unit, s)
     full = loop.extent // lanes
     chunk = Var(f"{loop.var.name}_chunk")
     s.ranges = {**s.ranges, chunk: (0, full - 1)}
     many = For(chunk, full, _vector(loop, chunk * lanes, lanes, lanes, s))
     if full * lanes == loop.extent:
         return many
-    return seq(many, _chunks(loop, full * lanes, loop.extent, lanes, target, s))
+    return seq(many, _chunks(loop, full * lanes, loop.extent, lanes, unit, s))
 
 
-def _chunks(loop: For, start: int, end: int, lanes: int, target: Target, s: Simplifier) -> Stmt:
-    parts = chunks(end - start, lanes, _has_masks(loop.body, target))
+def _chunks(loop: For, start: int, end: int, lanes: int, unit: _Unit, s: Simplifier) -> Stmt:
+    parts = chunks(end - start, lanes, _has_masks(loop.body, unit.mask_bits))
     return seq(*(_vector(loop, const(start + at), n, on, s) for at, n, on in parts))
 
 
-def _has_masks(body: Stmt, target: Target) -> bool:
+def _has_masks(body: Stmt, mask_bits: int | None) -> bool:
     """Whether a vector that is only on in part is cheap. Registers are cut without: a vector that
     reaches beyond its row would be part of the next one."""
-    if _holds_registers(body):
+    if mask_bits is None or _holds_registers(body):
         return False
     bits = {dtypes.info(n.dtype).bits for n in walk(body) if type(n) is Buffer}
-    if "avx512f" in target.features:
-        return min(bits, default=32) >= 32 or "avx512bw" in target.features
-    return "avx" in target.features and min(bits, default=32) >= 32
+    return min(bits, default=32) >= mask_bits
 
 
 def _holds_registers(body: Stmt) -> bool:

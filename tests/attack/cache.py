@@ -84,16 +84,16 @@ def _redigested(entry: Path, attempt: Attempt) -> None:
         return
     what = attempt.pick(4)
     if what == 0:
-        body[attempt.pick(12)] = attempt.pick(256)
+        body[attempt.pick(16)] = attempt.pick(256)
     elif what == 1:
-        body[12:16] = attempt.rng.bytes(4)
+        body[16:20] = attempt.rng.bytes(4)
     elif what == 2:
         length = attempt.pick(20)
         del body[length:]
     else:
         bomb = _bomb()
         old = int.from_bytes(body[:4], "little")
-        body[12 : 12 + old] = bomb
+        body[16 : 16 + old] = bomb
         body[:4] = len(bomb).to_bytes(4, "little")
     attempt.note(f"re-digested: {('a length', 'a text', 'cut off', 'a bomb')[what]}")
     _write(entry, head, bytes(body))

@@ -41,7 +41,8 @@ TUNED = ("matmul", "wider", "affine")
 @cache
 def here() -> tuple[TargetRecord, Toolchain]:
     """What builds look for on this machine."""
-    return target_record(resolve(TARGET)), toolchain_record()
+    target = resolve(TARGET)
+    return target_record(target), toolchain_record(target)
 
 
 @cache

@@ -14,7 +14,7 @@ from tilewright.autotune.search.search import default_trace, model_trace
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import check_runnable, resolve
 from tilewright.errors import TargetError, TilewrightError
-from tilewright.target import Target
+from tilewright.target import CpuTarget, Target
 from tilewright.tir.ir import For, ForKind
 from tilewright.tir.verify import verify
 from tilewright.tir.visit import walk
@@ -31,12 +31,12 @@ MOST_STEPS = 12
 
 
 @cache
-def targets() -> tuple[Target, ...]:
+def targets() -> tuple[CpuTarget, ...]:
     """This machine, and the lesser generations that it can stand for."""
     found = []
     for name in ("cpu", "cpu -mcpu=x86-64-v3", "cpu -mcpu=x86-64-v2"):
         try:
-            target = resolve(name)
+            target = CpuTarget.of(resolve(name))
             check_runnable(target)
         except TargetError:
             continue

@@ -89,4 +89,4 @@ def kernel(kind: str) -> Built:
     if kind == "hog":
         signature = replace(signature, workspace_bytes=1 << 32)
     text = json.dumps(signature.to_json())
-    return Built(Kernel(machine.emit_object(module), False, text), 0.0)
+    return Built(Kernel(machine.emit_object(module), (), text), 0.0)

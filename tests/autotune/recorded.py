@@ -14,7 +14,7 @@ PASSED = VerifyResult(True, 1e-7, 1e-5)
 
 def ok(seconds: float) -> Measured:
     """A measurement that ran and, as `Recorded` has it, is checked if it beats the best."""
-    return Measured(Outcome.OK, seconds, (seconds,) * 3, kernel=Kernel(b"code", False))
+    return Measured(Outcome.OK, seconds, (seconds,) * 3, kernel=Kernel(b"code"))
 
 
 class Recorded:

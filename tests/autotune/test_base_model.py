@@ -24,10 +24,10 @@ from tilewright.autotune.search.search import Candidate, Search, SearchConfig, m
 from tilewright.autotune.search.sketch import Sketch
 from tilewright.errors import TuningError
 from tilewright.schedule import Schedule
-from tilewright.target import Target
+from tilewright.target import CpuTarget
 from tilewright.tir.ir import Func
 
-TARGET = Target.parse("cpu -mcpu=cascadelake -threads=1")
+TARGET = CpuTarget.named("cascadelake", threads=1)
 SMALL = SearchConfig(pool=60, children=20, random=1.0, model=False)
 SIZES = ((24, 36, 20), (48, 64, 32), (40, 100, 16))
 

@@ -25,7 +25,7 @@ from .checking import search_of, sketches_of
 from .test_search import SMALL, TARGET, true_seconds
 
 OTHER, MINE = ops.matmul_func(512, 512, 512), ops.matmul_func(384, 640, 768)
-SUBJECT = workload_record(MINE), target_record(TARGET), toolchain_record()
+SUBJECT = workload_record(MINE), target_record(TARGET), toolchain_record(TARGET)
 UNROLLED = FEATURES.index("unrolled")
 
 

@@ -25,7 +25,7 @@ class Turns:
         self._turn = 0
 
     def __call__(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]] | None:
-        names = [k.code.decode() for k in kernels]
+        names = [k.image.decode() for k in kernels]
         if len(self.heats) == self._fails_at:
             return None
         self.heats.append(("".join(names), rounds))
@@ -38,9 +38,7 @@ class Turns:
 
 
 def race(turns: Turns, names: str = "abc", **options: float) -> Race:
-    contenders = [
-        Contender(1e-4, name, Trace(()), Kernel(name.encode(), False), True) for name in names
-    ]
+    contenders = [Contender(1e-4, name, Trace(()), Kernel(name.encode()), True) for name in names]
     settings = {"rounds": 9, "seconds": 1.0, "sample_seconds": 1e-3, **options}
     made = Race(contenders, int(settings.pop("rounds")), **settings)
     made.run(turns)
@@ -70,7 +68,7 @@ def test_the_rounds_end_with_the_time() -> None:
 def test_twins_are_settled_once_the_interval_is_within_the_margin() -> None:
     class Same(Turns):
         def __call__(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]]:
-            self.heats.append(("".join(k.code.decode() for k in kernels), rounds))
+            self.heats.append(("".join(k.image.decode() for k in kernels), rounds))
             return [tuple(islice(repeat(1.0), rounds)) for _ in kernels]
 
     turns = Same()
@@ -93,9 +91,7 @@ def test_what_was_timed_before_an_interrupt_is_kept() -> None:
                 raise KeyboardInterrupt
             return super().__call__(kernels, rounds)
 
-    contenders = [
-        Contender(1e-4, name, Trace(()), Kernel(name.encode(), False), True) for name in "ab"
-    ]
+    contenders = [Contender(1e-4, name, Trace(()), Kernel(name.encode()), True) for name in "ab"]
     made = Race(contenders, 9, 1.0, 1e-3)
     with pytest.raises(KeyboardInterrupt):
         made.run(Stopped(a=1.0, b=1.001))

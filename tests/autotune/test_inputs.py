@@ -9,6 +9,7 @@ import pytest
 
 from tilewright import Func, dtypes, te
 from tilewright.autotune.measure.inputs import Arguments
+from tilewright.autotune.measure.measured import Kernel
 from tilewright.autotune.measure.runner import _Program
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.signature import signature_of
@@ -104,7 +105,7 @@ def test_what_is_timed_does_not_check_the_values_of_indices() -> None:
     compiled = compile_func(te.func([x, idx, y]), "cpu -threads=1")
     program = object.__new__(_Program)
     program.signature, program.target = compiled.signature, compiled.target
-    module = program.load(compiled.object_code, compiled.parallel, None)
+    module = program.load(compiled.image, Kernel(b"", compiled.launches).form())
     memory, found = np.arange(100, dtype=np.float32), np.zeros(4, np.float32)
     module(memory[:50], np.full(4, 75, np.int32), found)  # beyond its range, within the memory
     assert (found == 75).all()

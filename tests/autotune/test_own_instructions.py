@@ -121,8 +121,8 @@ def test_a_vector_instruction(tmp_path: Path) -> None:
     assert seconds(first, ARM) < seconds(last, ARM)
     scheduled = made(first, func)
     compiled = [compile_func(f, ARM, name=f"matmul{n}") for n, f in enumerate(scheduled)]
-    assert all("sdot\tv" in c.assembly() for c in compiled)
-    assert "sdot\tv" not in compile_func(scheduled[0], OLD_ARM).assembly()
+    assert all("sdot\tv" in c.source("asm") for c in compiled)
+    assert "sdot\tv" not in compile_func(scheduled[0], OLD_ARM).source("asm")
     calls = [Call(c, arguments(func, 1)) for c in compiled]
     for found in run_emulated(calls, "neoverse-n1", tmp_path):
         np.testing.assert_array_equal(found[-1], expected(func, 1)[-1])
@@ -137,7 +137,7 @@ def test_a_unit_for_matrices() -> None:
     assert not any("amx" in n for n in planned(func, Target.parse("cpu -mcpu=sapphirerapids")))
     first = sketches(func, GRANITE)[0]
     for scheduled in made(first, func):
-        code = compile_func(scheduled, GRANITE).assembly()
+        code = compile_func(scheduled, GRANITE).source("asm")
         assert "tdpfp16ps" in code
         assert "tilestored" in code
         found = arguments(func, 1)
@@ -174,7 +174,7 @@ def test_what_costs_nothing_known_is_for_schedules_by_hand() -> None:
     sch.reorder(i, j0, k0, j1, k1)
     sch.decompose_reduction(block, k0)
     sch.tensorize(j1, SDOT)
-    assert "sdot\tv" in compile_func(sch.func, ARM).assembly()
+    assert "sdot\tv" in compile_func(sch.func, ARM).source("asm")
 
 
 def test_caches_know_which_instructions_there_are() -> None:

@@ -24,7 +24,9 @@ from tilewright.codegen.disk_cache import LOCATION
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
 
-TARGET = resolve("cpu -mcpu=cascadelake -threads=2")
+from ..hosts import processor
+
+TARGET = processor("cpu -mcpu=cascadelake -threads=2")
 PROGRAM = ops.matmul_func(24, 32, 16)
 PROGRAMS = (PROGRAM, ops.softmax_func(6, 40), ops.conv2d_func(c=3, h=6, w=7, o=5))
 WAYS: tuple[Way, ...] = ("model", "default")

@@ -27,13 +27,13 @@ from tilewright.autotune.search.sketch import Sketch
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule, Trace
 from tilewright.schedule.require import Space
-from tilewright.target import Target
+from tilewright.target import CpuTarget
 from tilewright.tir.ir import Func
 from tilewright.tuning_db.values import Outcome, ScheduleRecord
 
 from .checking import first_sketch, search_of, sketches_named, sketches_of
 
-TARGET = Target.parse("cpu -mcpu=cascadelake -threads=2")
+TARGET = CpuTarget.named("cascadelake", threads=2)
 PROGRAMS: dict[str, dict[str, Any]] = {
     "matmul_func": {"n": 510, "m": 770, "k": 256},
     "conv2d_func": {},

@@ -21,12 +21,11 @@ from tilewright.autotune.rules.tiles import tile_variables, vector_variables
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import sketches
 from tilewright.codegen.build import compile_func, to_module
-from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
 from tilewright.schedule import Schedule
 from tilewright.schedule.blocks import feeding, has_reduction
 from tilewright.schedule.find import blocks_in, find_block, path_to
-from tilewright.target import Target
+from tilewright.target import CpuTarget
 from tilewright.tir import te
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import (
@@ -43,7 +42,7 @@ from tilewright.tir.ir import (
 )
 from tilewright.tir.visit import walk
 
-from ..hosts import runs
+from ..hosts import processor, runs
 from .checking import (
     arguments,
     expected,
@@ -64,7 +63,7 @@ ROWS = 6
 @pytest.mark.parametrize("number", range(len(OPERATORS)), ids=operator_name)
 def test_candidates_compute_what_the_program_does(number: int) -> None:
     func = operator(number)
-    target = resolve("cpu -threads=2")
+    target = processor("cpu -threads=2")
     rng = np.random.default_rng(0)
     wanted = expected(func, 1)
     made = selected(func, target)
@@ -85,7 +84,7 @@ def test_elements_of_rows_that_are_shorter_than_vectors(shape: tuple[int, ...]) 
     """Vectors begin at any element of a row, and go on in the next ones."""
     a = te.placeholder(shape, name="A")
     func = te.func([a, te.compute(shape, ONE_MORE[len(shape)](a), name="B")])
-    target = resolve("cpu -threads=2")
+    target = processor("cpu -threads=2")
     found, wanted = arguments(func, 1), expected(func, 1)
     (sketch,) = sketches(func, target)
     for row in Rowspace(sketch).sample(np.random.default_rng(0), 4):
@@ -102,7 +101,7 @@ ONE_MORE: dict[int, Any] = {
 
 def test_attention_in_bands_keeps_only_a_band_of_scores() -> None:
     func = ops.attention_func(1, 2, 160, 32)
-    target = Target.parse("cpu -mcpu=cascadelake -threads=2")
+    target = CpuTarget.parse("cpu -mcpu=cascadelake -threads=2")
     sketch = first_sketch(func, target)
     assert sketch.name == "fused_attention_packK"
     (row,) = Rowspace(sketch).sample(np.random.default_rng(0), 1)
@@ -124,7 +123,7 @@ def test_attention_takes_keys_in_pieces_where_a_cache_holds_no_rows(
     heads: int, queries: int, keys: int, options: dict[str, Any]
 ) -> None:
     func = attention_of(heads, queries, keys, **options)
-    target = replace(resolve("cpu -threads=2"), l2_bytes=1 << 16)
+    target = replace(processor("cpu -threads=2"), l2_bytes=1 << 16)
     made = sketches_named(func, target, lambda name: name.startswith("flash_attention"))
     assert [s.name for s in made] == ["flash_attention_packK"]
     wanted = expected(func, 1)
@@ -152,13 +151,13 @@ def attention_of(heads: int, queries: int, keys: int, *, causal: bool = False) -
 def test_keys_that_no_pieces_make_up(keys: int) -> None:
     """Pieces are of whole vectors, and of several of them."""
     func = attention_of(2, 40, keys)
-    target = Target.parse("cpu -mcpu=cascadelake -threads=2")
+    target = CpuTarget.parse("cpu -mcpu=cascadelake -threads=2")
     assert not any("flash" in name for name in planned(func, replace(target, l2_bytes=1 << 16)))
 
 
 def test_keys_in_pieces_only_where_the_cache_is_too_small() -> None:
     func = attention_of(2, 40, 768)
-    target = Target.parse("cpu -mcpu=cascadelake -threads=2")
+    target = CpuTarget.parse("cpu -mcpu=cascadelake -threads=2")
     for l2_bytes, pieces in ((1 << 20, True), (1 << 21, False)):
         names = planned(func, replace(target, l2_bytes=l2_bytes))
         assert any("flash" in name for name in names) is pieces
@@ -174,7 +173,7 @@ def _buffers(func: Func) -> set[Buffer]:
 )
 def test_no_bands_where_there_is_too_little_or_more_follows(options: dict[str, Any]) -> None:
     func = ops.attention_func(batch=1, heads=1, **options)
-    target = Target.parse("cpu -mcpu=cascadelake -threads=2")
+    target = CpuTarget.parse("cpu -mcpu=cascadelake -threads=2")
     assert not any("attention" in name for name in planned(func, target))
 
 
@@ -197,7 +196,7 @@ LAYER_NORM = {"Y_sum", "Y_square"}
 def test_long_rows_are_read_in_pieces_of_which_the_cache_holds_two(
     func: Func, statistics: set[str]
 ) -> None:
-    target = replace(resolve("cpu -threads=2"), l1_bytes=1 << 13, l2_bytes=1 << 14)
+    target = replace(processor("cpu -threads=2"), l1_bytes=1 << 13, l2_bytes=1 << 14)
     sketch, *others = sketches(func, target)
     assert [s.name for s in (sketch, *others)].count("online") == (sketch.name == "online") == 1
     found, wanted = arguments(func, 1), expected(func, 1)
@@ -219,7 +218,7 @@ def test_long_rows_are_read_in_pieces_of_which_the_cache_holds_two(
     ],
 )
 def test_no_pieces_of_rows_that_are_short_or_have_one_statistic(func: Func) -> None:
-    target = replace(resolve("cpu -threads=2"), l1_bytes=1 << 13, l2_bytes=1 << 14)
+    target = replace(processor("cpu -threads=2"), l1_bytes=1 << 13, l2_bytes=1 << 14)
     assert not any("online" in s.name for s in sketches(func, target))
 
 
@@ -236,7 +235,7 @@ def test_candidates_of_other_algebra(case: int) -> None:
     """Each program has candidates of both tiles, and two programs those of each sketch."""
     options = OTHER_ALGEBRA[case]
     func = ops.conv2d_func(**options)
-    target = resolve("cpu -threads=2")
+    target = processor("cpu -threads=2")
     made = sketches_named(func, target, lambda name: name.startswith("winograd"), algebra=True)
     tiles = {s.name.partition(":")[0] for s in made}
     if target.vector_registers == 32:  # others do not hold a tile of each program
@@ -286,7 +285,7 @@ def test_dot_products_by_the_widest_instruction_that_fits(
     options: dict[str, Any], cpu: str, first: str
 ) -> None:
     func = ops.matmul_func(**{"n": 9, "m": 32, "k": 8, **options})
-    target = Target.parse(f"cpu -mcpu={cpu} -threads=1")
+    target = CpuTarget.parse(f"cpu -mcpu={cpu} -threads=1")
     sketch = first_sketch(func, target)
     assert sketch.name.partition("/")[0] == first
     widths = {name.split("_")[1] for name in planned(func, target) if name.startswith("dot")}
@@ -303,7 +302,7 @@ def test_dot_products_by_the_widest_instruction_that_fits(
         np.testing.assert_allclose(
             found[-1].astype(np.float64), wanted[-1].astype(np.float64), rtol=2e-2
         )
-    code = compile_func(scheduled, target).assembly()
+    code = compile_func(scheduled, target).source("asm")
     assert ("vpdpbusd" in code or "vdpbf16ps" in code) is first.startswith("dot")
 
 
@@ -329,7 +328,7 @@ def test_products_of_matrices_by_the_unit_where_padding_is_little(
     options: dict[str, Any], first: str
 ) -> None:
     func = ops.matmul_func(**{"n": 32, "m": 48, "k": 64, **options})
-    target = Target.parse("cpu -mcpu=sapphirerapids -threads=1")
+    target = CpuTarget.parse("cpu -mcpu=sapphirerapids -threads=1")
     sketch = first_sketch(func, target)
     assert sketch.name == first
     made = [
@@ -337,7 +336,7 @@ def test_products_of_matrices_by_the_unit_where_padding_is_little(
         for row in Rowspace(sketch).sample(np.random.default_rng(0), 2)
     ]
     for scheduled in made:
-        code = compile_func(scheduled, target).assembly()
+        code = compile_func(scheduled, target).source("asm")
         assert ("\ttdp" in code) is first.startswith("matmul")
         products = [block for block in re.split(r"\n\.L\w+:", code) if "\ttdp" in block]
         assert not any("tilestored" in block.partition("\ttdp")[0] for block in products)
@@ -372,7 +371,7 @@ def test_convolutions_by_units_have_their_channels_last(
     options: dict[str, Any], cpu: str, first: str
 ) -> None:
     func = ops.conv2d_func(**{**CONVOLUTION, **options})
-    target = Target.parse(f"cpu -mcpu={cpu} -threads=1")
+    target = CpuTarget.parse(f"cpu -mcpu={cpu} -threads=1")
     sketch = first_sketch(func, target)
     assert sketch.name == first
     last = [name for name in planned(func, target) if "channels_last" in name]
@@ -381,7 +380,7 @@ def test_convolutions_by_units_have_their_channels_last(
     for row in Rowspace(sketch).sample(np.random.default_rng(0), 2):
         scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
         if "_amx" in first:
-            assert "\ttdp" in compile_func(scheduled, target).assembly()
+            assert "\ttdp" in compile_func(scheduled, target).source("asm")
         run(scheduled, "cpu -threads=1", found)
         np.testing.assert_allclose(
             found[-1].astype(np.float64), wanted[-1].astype(np.float64), rtol=2e-2, atol=1e-2
@@ -403,7 +402,7 @@ def test_what_lies_across_tiles_follows_them(rows: int, transposed: bool) -> Non
     turned = te.compute((32, rows), lambda i, j: c[j, i] + r[i, j], name="Y")
     plain = te.compute((rows, 32), lambda i, j: c[i, j] + r[j, i], name="Y")
     func = te.func([a, b, r, turned if transposed else plain])
-    sketch = first_sketch(func, Target.parse("cpu -mcpu=sapphirerapids -threads=1"))
+    sketch = first_sketch(func, CpuTarget.parse("cpu -mcpu=sapphirerapids -threads=1"))
     assert sketch.name == "matmul_s8s8_amx"
     found, wanted = arguments(func, 1), expected(func, 1)
     for row in Rowspace(sketch).sample(np.random.default_rng(0), 2):
@@ -415,7 +414,7 @@ def test_what_lies_across_tiles_follows_them(rows: int, transposed: bool) -> Non
 def test_a_processor_without_the_unit_is_given_no_tiles() -> None:
     func = ops.matmul_func(32, 48, 64, **BYTES)
     for cpu in ("icelake-server", "sapphirerapids -mattr=-amx-int8", "znver4"):
-        names = planned(func, Target.parse(f"cpu -mcpu={cpu} -threads=1"))
+        names = planned(func, CpuTarget.parse(f"cpu -mcpu={cpu} -threads=1"))
         assert not any("amx" in name for name in names)
 
 
@@ -430,7 +429,7 @@ def test_rows_of_matrices_are_those_of_images_too() -> None:
         return te.sum(product, axis=(i, j, c))
 
     func = te.func([x, w, te.compute((1, 4, 16, 16), pixel, name="Y")])
-    sketch = first_sketch(func, Target.parse("cpu -mcpu=sapphirerapids -threads=1"))
+    sketch = first_sketch(func, CpuTarget.parse("cpu -mcpu=sapphirerapids -threads=1"))
     assert sketch.name == "matmul_u8s8_amx"
     (row,) = Rowspace(sketch).sample(np.random.default_rng(0), 1)
     found, wanted = arguments(func, 1), expected(func, 1)
@@ -451,7 +450,7 @@ def test_what_instructions_take_packed_is_packed_ahead(
     sizes: tuple[int, int, int], a: str, b: str
 ) -> None:
     func = ops.matmul_func(*sizes, dtype=a, dtype_b=b, constant_b=True)
-    target = Target.parse("cpu -mcpu=cooperlake -threads=1")
+    target = CpuTarget.parse("cpu -mcpu=cooperlake -threads=1")
     rng = np.random.default_rng(0)
     made = sketches_named(func, target, lambda name: name.startswith("dot"))
     for sketch in made:
@@ -468,7 +467,7 @@ def test_what_instructions_take_packed_is_packed_ahead(
 
 @pytest.mark.parametrize(("n", "asked"), [(1 << 24, {"A", "B"}), (1 << 12, set())])
 def test_what_comes_from_memory_is_asked_for_ahead(n: int, asked: set[str]) -> None:
-    for sketch in sketches(ops.add_relu_func(n), Target.parse("cpu -mcpu=cascadelake -threads=1")):
+    for sketch in sketches(ops.add_relu_func(n), CpuTarget.named("cascadelake", threads=1)):
         hints = {n.buffer.name for n in walk(sketch.func.body) if type(n) is Prefetch}
         assert hints == asked
 
@@ -482,7 +481,7 @@ def test_what_comes_from_memory_is_asked_for_ahead(n: int, asked: set[str]) -> N
     ],
 )
 def test_large_results_are_written_past_the_caches(func: Func, names: set[str]) -> None:
-    found = sketches(func, Target.parse("cpu -mcpu=cascadelake -threads=1"))
+    found = sketches(func, CpuTarget.named("cascadelake", threads=1))
     assert {s.name for s in found} == names
     assert {s.name for s in found if s.func.annotations} == names & {"streamed"}
 
@@ -499,7 +498,7 @@ def test_large_results_are_written_past_the_caches(func: Func, names: set[str]) 
 )
 def test_squares_of_any_type_fit_the_registers(mcpu: str, dtype: str, lanes: int) -> None:
     func = ops.transpose_func(37, 70, dtype)
-    target = Target.parse(f"cpu -mcpu={mcpu} -threads=1")
+    target = CpuTarget.parse(f"cpu -mcpu={mcpu} -threads=1")
     (sketch,) = sketches_named(func, target, lambda name: name == "squares")
     wanted = expected(func, 1)
     for row in Rowspace(sketch).sample(np.random.default_rng(0), ROWS):
@@ -516,7 +515,7 @@ def test_squares_of_any_type_fit_the_registers(mcpu: str, dtype: str, lanes: int
 def test_short_rows_are_a_vector_with_a_mask(width: int, lanes: set[int]) -> None:
     a = te.placeholder((5, 2, 33), name="A")
     func = te.func([a, te.compute((5, 2, width), lambda i, j, k: a[i, j, 2 * k], name="B")])
-    (sketch,) = sketches(func, Target.parse("cpu -mcpu=cascadelake -threads=1"))
+    (sketch,) = sketches(func, CpuTarget.named("cascadelake", threads=1))
     wanted = expected(func, 1)
     for row in Rowspace(sketch).sample(np.random.default_rng(0), ROWS):
         scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
@@ -534,7 +533,7 @@ def test_results_that_are_computed_together(internal: bool) -> None:
     k = te.reduce_axis(1 << 10, name="k")
     d = te.compute((1 << 10,), lambda i: te.sum(b[i, k] * c[i, k], axis=k), name="D")
     func = te.func([a, d] if internal else [a, b, c])
-    found = sketches(func, Target.parse("cpu -mcpu=cascadelake -threads=1"))
+    found = sketches(func, CpuTarget.named("cascadelake", threads=1))
     notes = {s.name: s.func.annotations for s in found}
     apart = {"rows": (), "streamed": (("stream", [1, 2]),)}
     assert notes == ({"rows+rows": ()} if internal else apart)
@@ -544,14 +543,14 @@ def test_a_result_that_is_read_again_stays_in_the_caches() -> None:
     a = te.placeholder((1 << 20,), name="A")
     b = te.compute((1 << 20,), lambda i: a[i] * 2, name="B")
     c = te.compute((1 << 10,), lambda i: b[i] + 1, name="C")
-    found = sketches(te.func([a, b, c]), Target.parse("cpu -mcpu=cascadelake -threads=1"))
+    found = sketches(te.func([a, b, c]), CpuTarget.named("cascadelake", threads=1))
     assert not any(s.func.annotations for s in found)
 
 
 def test_a_row_that_all_share_is_not_asked_for() -> None:
     a, b = te.placeholder((64, 100), name="A"), te.placeholder((100,), name="B")
     func = te.func([a, b, te.compute((64, 100), lambda i, j: a[i, j] + b[j], name="C")])
-    small = replace(resolve("cpu -threads=2"), l2_bytes=1 << 10, l3_bytes=1 << 14)
+    small = replace(processor("cpu -threads=2"), l2_bytes=1 << 10, l3_bytes=1 << 14)
     found, wanted = arguments(func, 1), expected(func, 1)
     for sketch in sketches(func, small):
         hints = {n.buffer.name for n in walk(sketch.func.body) if type(n) is Prefetch}
@@ -565,11 +564,11 @@ def test_a_row_that_all_share_is_not_asked_for() -> None:
 def test_vectors_of_channels_are_written_along_rows() -> None:
     """The columns of the register tile, not its vectors, lie together in memory."""
     func = ops.conv2d_func(c=4, h=14, w=14, o=16, constant_w=True)
-    target = Target.parse("cpu -mcpu=cascadelake -threads=1")
+    target = CpuTarget.named("cascadelake", threads=1)
     (sketch,) = sketches_named(func, target, lambda name: name.startswith("tiled_across"))
     for row in Rowspace(sketch).sample(np.random.default_rng(0), ROWS):
         scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
-        assert "vscatter" not in compile_func(scheduled, target).assembly()
+        assert "vscatter" not in compile_func(scheduled, target).source("asm")
 
 
 @pytest.mark.parametrize(
@@ -587,7 +586,7 @@ def test_vectors_run_along_what_fills_them(
 ) -> None:
     """Images of a batch, or channels; what is contiguous comes first though it fill less."""
     func = ops.conv2d_func(images, 8, size, size, channels, constant_w=True)
-    target = Target.parse("cpu -mcpu=cascadelake -threads=1")
+    target = CpuTarget.named("cascadelake", threads=1)
     assert [v.name for v in vector_variables(in_order(func)[-1], target)] == along
     first = {name.split("+")[0] for name in (s.name for s in sketches(func, target))}
     assert ("tiled_across_packW" in first) is ("vo" in along)
@@ -598,7 +597,7 @@ def test_vectors_run_along_what_fills_them(
 def test_channels_of_a_group_share_what_they_read(channels: int, vectors: bool) -> None:
     """Register tiles and vectors span them, the latter where a group is whole vectors."""
     func = ops.conv2d_func(2, 16, 7, 7, 4 * channels, groups=4, constant_w=True)
-    target = Target.parse("cpu -mcpu=haswell -threads=1")
+    target = CpuTarget.parse("cpu -mcpu=haswell -threads=1")
     apart = separate_all_digits(Draft(Schedule(func), target)).func
     (main,) = [b for b in in_order(apart) if has_reduction(b)]
     row, *others = vector_variables(main, target)
@@ -612,14 +611,14 @@ def test_channels_of_a_group_share_what_they_read(channels: int, vectors: bool) 
 
 def test_products_of_tiny_matrices_have_vectors_of_many() -> None:
     func = ops.matmul_func(8, 8, 8, batch=64)
-    target = Target.parse("cpu -mcpu=cascadelake -threads=1")
+    target = CpuTarget.named("cascadelake", threads=1)
     assert [v.name for v in vector_variables(in_order(func)[-1], target)] == ["vj", "vb"]
 
 
 def test_packing_reads_rows_from_end_to_end() -> None:
     """A row's piece of every panel before the next row, not the pieces of a panel one by one."""
     func = ops.matmul_func(32, 4096, 64)
-    target = Target.parse("cpu -mcpu=cascadelake -threads=1")
+    target = CpuTarget.named("cascadelake", threads=1)
     for sketch in sketches_named(func, target, lambda name: name == "tiled_packB"):
         sch = Schedule(sketch.trace.with_row([1] * len(sketch.variables)).apply(func).func)
         label = sch.get_block("B_packed")
@@ -633,7 +632,7 @@ def test_packing_reads_rows_from_end_to_end() -> None:
 def test_a_row_of_a_window_is_taken_at_once(kernel: int) -> None:
     """Loops of so few steps end too soon to be predicted, and a window's values are read again."""
     func = ops.conv2d_func(c=3, h=32, w=32, o=32, kernel=kernel, padding=kernel // 2)
-    made = sketches(func, Target.parse("cpu -mcpu=cascadelake -threads=1"))
+    made = sketches(func, CpuTarget.named("cascadelake", threads=1))
     assert made
     for sketch in made:
         assert sketch.space is not None
@@ -655,7 +654,7 @@ def test_what_steps_of_a_window_share_fits_the_registers(
     func = ops.conv2d_func(
         c=16, h=112, w=112, o=64, kernel=kernel, stride=stride, padding=kernel // 2, constant_w=True
     )
-    target = Target.parse("cpu -mcpu=cascadelake -threads=1")
+    target = CpuTarget.named("cascadelake", threads=1)
     (sketch,) = sketches_named(func, target, lambda name: name == "tiled_across_packW+rows")
     rows = Rowspace(sketch).sample(np.random.default_rng(0), 20_000)
     found = {(int(r[0]), int(r[2]), int(r[6])) for r in rows}
@@ -667,7 +666,7 @@ def test_what_steps_of_a_window_share_fits_the_registers(
 def test_rows_of_a_window_may_be_taken_at_once(kernel: int) -> None:
     """Of what lies in several rows of a register tile each vector is loaded once then."""
     func = ops.depthwise_conv2d_func(1, 4, 24, 32, kernel, 1, kernel // 2, constant_w=True)
-    target = Target.parse("cpu -mcpu=cascadelake -threads=1")
+    target = CpuTarget.named("cascadelake", threads=1)
     (sketch,) = sketches_named(func, target, lambda name: name == "tiled+inside")
     depths = set()
     for row in Rowspace(sketch).sample(np.random.default_rng(0), 100):
@@ -682,7 +681,7 @@ def test_rows_of_a_window_may_be_taken_at_once(kernel: int) -> None:
 
 def test_variants_that_differ_in_their_copies_are_tiled_once() -> None:
     """Steps that are the same object are applied once."""
-    found = plans_of(ops.matmul_func(64, 64, 64), Target.parse("cpu -mcpu=cascadelake -threads=1"))
+    found = plans_of(ops.matmul_func(64, 64, 64), CpuTarget.named("cascadelake", threads=1))
     steps = {p.name: (p.start, *p.steps) for p in found}
     ahead, local = steps["tiled_packB"], steps["tiled_packB_local"]
     assert ahead[:-1] == local[:-1]
@@ -692,7 +691,7 @@ def test_variants_that_differ_in_their_copies_are_tiled_once() -> None:
 
 def parts_of(func: Func) -> set[int]:
     """The parts that the reduction of a matmul is cut into, where B is not packed."""
-    target = Target.parse("cpu -mcpu=cascadelake -threads=1")
+    target = CpuTarget.named("cascadelake", threads=1)
     (blocked,) = sketches_named(func, target, lambda name: name == "blocked")
     samples = [s for s in blocked.trace if s.op == "sample_categorical"]
     return set(dict(samples[-2].arguments)["candidates"])
@@ -716,7 +715,7 @@ def test_rows_that_are_pages_apart_come_from_memory_in_parts_that_are_followed()
 def test_padding_that_each_channel_has_for_itself_is_made_where_it_is_read(
     func: Func, inside: bool
 ) -> None:
-    found = {s.name: s for s in sketches(func, Target.parse("cpu -mcpu=cascadelake -threads=1"))}
+    found = {s.name: s for s in sketches(func, CpuTarget.named("cascadelake", threads=1))}
     assert inside == any(name.endswith("+inside") for name in found)
     if inside:
         assert type(found["tiled+rows"].func.body) is Seq

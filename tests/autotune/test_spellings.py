@@ -10,10 +10,10 @@ import pytest
 from tilewright import ops
 from tilewright.autotune.measure.comparison import compare, tolerance_of
 from tilewright.autotune.search.sketch import Sketch, sketches
-from tilewright.codegen.detect import resolve
 from tilewright.tir import te
 from tilewright.tir.ir import Func
 
+from ..hosts import processor
 from .checking import arguments, expected, run, some_rows
 from .spellings import (
     ATTENTION,
@@ -31,9 +31,9 @@ from .spellings import (
     softmax,
 )
 
-LONG = replace(resolve("cpu -threads=2"), l1_bytes=1 << 12, l2_bytes=1 << 13)
+LONG = replace(processor("cpu -threads=2"), l1_bytes=1 << 12, l2_bytes=1 << 13)
 """A processor whose caches hold no whole row."""
-BANDS = replace(resolve("cpu -threads=2"), l2_bytes=1 << 18)
+BANDS = replace(processor("cpu -threads=2"), l2_bytes=1 << 18)
 """A processor whose second cache holds no band of whole rows."""
 
 

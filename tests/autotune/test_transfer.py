@@ -62,7 +62,7 @@ def put(
 
 
 def found(db: TuningDatabase, func: Func) -> list[Relative]:
-    return db.relatives(workload_record(func), target_record(TARGET), toolchain_record())
+    return db.relatives(workload_record(func), target_record(TARGET), toolchain_record(TARGET))
 
 
 def tuned(db: TuningDatabase, func: Func, count: int) -> list[Candidate]:
@@ -125,7 +125,8 @@ def test_records_whose_generator_is_of_no_sketch_go_by_their_steps(
     put_measured(db, OTHER, TARGET, text, 1e-3, generator=generator)
     mine = ops.matmul_func(500, 700, 256)
     workload = workload_record(mine)
-    choice = transferred(mine, TARGET, db, workload, target_record(TARGET), toolchain_record())
+    where, toolchain = target_record(TARGET), toolchain_record(TARGET)
+    choice = transferred(mine, TARGET, db, workload, where, toolchain)
     assert choice is not None
     assert "rfactor" in str(choice.trace)
     choice.trace.apply(mine)
@@ -199,7 +200,7 @@ def test_features_that_nothing_has_are_not_learned(
     relu = ops.add_relu_func(4096)
     trace = sketches(relu, TARGET)[0].trace.to_json()
     put_measured(db, relu, TARGET, trace, None, features=features)
-    subject = workload_record(MINE), target_record(TARGET), toolchain_record()
+    subject = workload_record(MINE), target_record(TARGET), toolchain_record(TARGET)
     assert len(learned(db, *subject, others=True)) == 0
     assert transferred(MINE, TARGET, db, *subject) is not None
 
@@ -223,7 +224,7 @@ def test_what_was_measured_hides_no_schedule(db: TuningDatabase) -> None:
 def test_without_relatives_there_is_nothing_to_transfer(db: TuningDatabase) -> None:
     tuned(db, ops.softmax_func(64, 1000), 4)
     workload = workload_record(MINE)
-    where, toolchain = target_record(TARGET), toolchain_record()
+    where, toolchain = target_record(TARGET), toolchain_record(TARGET)
     assert transferred(MINE, TARGET, db, workload, where, toolchain) is None
     assert len(learned(db, workload, where, toolchain).seconds) == 0
 
@@ -231,7 +232,7 @@ def test_without_relatives_there_is_nothing_to_transfer(db: TuningDatabase) -> N
 def test_the_model_learns_from_other_sizes(db: TuningDatabase) -> None:
     asked = tuned(db, OTHER, 24)
     own = put(db, MINE, sketches_of(MINE, TARGET)[0], (1, 1, 4, 1), 1.0, asked[0].features)
-    measured = learned(db, workload_record(MINE), target_record(TARGET), toolchain_record())
+    measured = learned(db, workload_record(MINE), target_record(TARGET), toolchain_record(TARGET))
     assert len(measured.seconds) == len(asked)
     assert own.seconds not in measured.seconds
     model = model_of(measured)
@@ -242,7 +243,7 @@ def test_the_model_learns_from_other_sizes(db: TuningDatabase) -> None:
 
 def test_a_search_begins_with_what_was_good_for_other_sizes(db: TuningDatabase) -> None:
     tuned(db, OTHER, 16)
-    subject = workload_record(MINE), target_record(TARGET), toolchain_record()
+    subject = workload_record(MINE), target_record(TARGET), toolchain_record(TARGET)
     search = search_of(MINE, TARGET, config=SMALL)
     warm(search, db, *subject)
     assert search.model.trained
@@ -254,7 +255,7 @@ def test_a_search_begins_with_what_was_good_for_other_sizes(db: TuningDatabase) 
 
 
 def test_a_search_learns_from_other_operators(db: TuningDatabase) -> None:
-    subject = workload_record(MINE), target_record(TARGET), toolchain_record()
+    subject = workload_record(MINE), target_record(TARGET), toolchain_record(TARGET)
     tuned(db, ops.softmax_func(64, 1000), 8)
     asked = tuned(db, ops.conv2d_func(c=16, h=14, w=14, o=32), 24)
     of_sizes = tuned(db, OTHER, 8)
@@ -271,7 +272,7 @@ def test_a_search_learns_from_other_operators(db: TuningDatabase) -> None:
 
 
 def test_a_search_without_relatives_is_as_it_was(db: TuningDatabase) -> None:
-    subject = workload_record(MINE), target_record(TARGET), toolchain_record()
+    subject = workload_record(MINE), target_record(TARGET), toolchain_record(TARGET)
     plain, warmed = (search_of(MINE, TARGET, config=SMALL) for _ in range(2))
     warm(warmed, db, *subject)
     assert [c.schedule.id for c in plain.ask(8)] == [c.schedule.id for c in warmed.ask(8)]

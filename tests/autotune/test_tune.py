@@ -197,7 +197,7 @@ def test_what_other_tools_made_is_not_known(
 ) -> None:
     play(ok(1.0), ok(9.0))
     with monkeypatch.context() as patch:
-        patch.setattr(tuning, "toolchain_record", lambda: Toolchain(generation="llvm 1"))
+        patch.setattr(tuning, "toolchain_record", lambda _: Toolchain(generation="llvm 1"))
         run(db)
     events: list[Event] = []
     result = run(db, events.append)

@@ -49,7 +49,7 @@ def test_errors_of_inexact_schedules_are_for_the_user_to_accept(
     error_factor: float, tolerance: float | None, allowed: bool
 ) -> None:
     check = VerifyResult(True, 1e-5, 1e-3)
-    assert Kernel(b"", False, error_factor=error_factor).allows(check, tolerance) is allowed
+    assert Kernel(b"", error_factor=error_factor).allows(check, tolerance) is allowed
 
 
 def test_other_orders_of_a_sum_pass_and_a_missing_term_does_not() -> None:

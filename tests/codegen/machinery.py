@@ -7,10 +7,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilewright import dtypes
-from tilewright.codegen.build import Compiled, compile_func, to_module
+from tilewright.codegen.build import compile_func, to_module
+from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
 from tilewright.runtime.signature import WORKSPACE_ALIGNMENT
+from tilewright.target import CpuTarget
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Buffer, Func, Var
 
@@ -54,7 +56,7 @@ def runnable(func: Func, compiled: Compiled, *, strict_fp: bool = False) -> Comp
     """
     if runs(compiled.target):
         return compiled
-    assert beyond(compiled.assembly(), compiled.target) == []
+    assert beyond(compiled.source("asm"), CpuTarget.of(compiled.target)) == []
     threads = compiled.target.threads
     return compile_func(func, f"cpu -threads={threads}", strict_fp=strict_fp)
 

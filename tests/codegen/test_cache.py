@@ -20,10 +20,13 @@ from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.cache import KernelCache, compile_cached, key
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION, location
+from tilewright.target import CpuTarget
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.ir import Func
 
-SERIAL = resolve("cpu -threads=1")
+from ..hosts import processor
+
+SERIAL = processor("cpu -threads=1")
 NAME = "ab" * 32
 
 
@@ -56,10 +59,10 @@ def test_second_time_nothing_is_compiled(
     first = compile_cached(program, SERIAL)
     refuse_to_compile(monkeypatch)
     second = compile_cached(program, SERIAL)
-    assert second.object_code == first.object_code
+    assert second.image == first.image
     assert second.signature == first.signature
-    assert (second.target, second.parallel) == (first.target, first.parallel)
-    assert second.target.l2_bytes == first.target.l2_bytes
+    assert (second.target, second.launches) == (first.target, first.launches)
+    assert CpuTarget.of(second.target).l2_bytes == CpuTarget.of(first.target).l2_bytes
 
     one, two = to_module(first), to_module(second)
     for kind in ("tir", "llvm", "asm"):
@@ -84,7 +87,7 @@ def test_key_covers_whatever_changes_the_code(
         key(program, SERIAL.with_threads(2), strict_fp=False),
         key(program, resolve("cpu -mcpu=x86-64 -threads=1"), strict_fp=False),
     ]
-    monkeypatch.setattr(cache, "_compiler", lambda: "another compiler")
+    monkeypatch.setattr(cache, "_compiler", lambda _: "another compiler")
     keys.append(key(program, SERIAL, strict_fp=False))
     assert len(set(keys)) == len(keys)
 
@@ -105,11 +108,12 @@ def test_key_is_the_same_for_the_same_program(program: Func) -> None:
     assert key(program, SERIAL, strict_fp=False) == key(again, SERIAL, strict_fp=False)
 
 
+MARK = f"kernel {cache._VERSION}".encode()
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "emptied": lambda content: b"",
     "cut in the middle": lambda content: content[: len(content) // 2],
     "one byte short": lambda content: content[:-1],
-    "another version": lambda content: content.replace(b"kernel 3", b"kernel 9", 1),
+    "another version": lambda content: content.replace(MARK, b"kernel 0", 1),
     "a digit in the digest": lambda content: content[:25] + bytes([content[25] ^ 1]) + content[26:],
     "a bit in the lengths": lambda content: content[:54] + bytes([content[54] ^ 8]) + content[55:],
     "a bit of the code": lambda content: content[:-9] + bytes([content[-9] ^ 64]) + content[-8:],
@@ -125,7 +129,7 @@ def test_a_damaged_entry_is_replaced(
     (path,) = entries(folder)
     whole = path.read_bytes()
     path.write_bytes(DAMAGE[how](whole))
-    assert compile_cached(program, SERIAL).object_code == compiled.object_code
+    assert compile_cached(program, SERIAL).image == compiled.image
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert "malformed" in record.getMessage()
@@ -217,7 +221,7 @@ def test_a_folder_that_cannot_be_made_costs_a_warning(
     folder: Path, program: Func, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder.parent.write_text("a file, where a folder should be")
-    assert compile_cached(program, SERIAL).object_code
+    assert compile_cached(program, SERIAL).image
     assert "not cached" in caplog.text
 
 
@@ -237,7 +241,7 @@ def test_a_full_disk_costs_a_warning_and_leaves_nothing(
 ) -> None:
     with files_of_at_most(100):
         compiled = compile_cached(program, SERIAL)
-    assert compiled.object_code
+    assert compiled.image
     assert "not cached" in caplog.text
     assert entries(folder) == []
     compile_cached(program, SERIAL)
@@ -256,7 +260,7 @@ for n in range(2, 8):
 """
 
 
-def test_processes_share_a_folder(folder: Path) -> None:
+def test_processes_share_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     children = [
         subprocess.Popen(
             [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -273,5 +277,6 @@ def test_processes_share_a_folder(folder: Path) -> None:
     kernels = KernelCache(folder)
     funcs = [ops.add_relu_func(n) for n in range(2, 8)]
     target = resolve("cpu -threads=1")
+    monkeypatch.setattr(cache, "users_digest", str)  # children know no instruction of other tests
     for func in funcs:
         assert kernels.get(key(func, target, strict_fp=False), func, target) is not None

@@ -17,15 +17,18 @@ import pytest
 
 from tilewright import ops
 from tilewright.codegen import cache, disk_cache
-from tilewright.codegen.build import Compiled, compile_func
+from tilewright.codegen.build import compile_func
 from tilewright.codegen.cache import KernelCache, compile_cached, encode, key
+from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cpu.elf import read_object
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION, location
 from tilewright.errors import ArtifactError
 from tilewright.tir.ir import Func
 
-SERIAL = resolve("cpu -threads=1")
+from ..hosts import processor
+
+SERIAL = processor("cpu -threads=1")
 OTHER_ARCH = "x86-64" if SERIAL.arch == "aarch64" else "cortex-a76"
 PROGRAM = ops.matmul_func(5, 7, 3)
 
@@ -60,14 +63,23 @@ def digested(body: bytes, name: str) -> bytes:
     return KernelCache(Path()).entries.seal(name, body)
 
 
-def parts(tir: bytes, llvm: bytes, code: bytes) -> bytes:
-    return cache._LENGTHS.pack(len(tir), len(llvm), len(code)) + tir + llvm + code
+def parts(tir: bytes, llvm: bytes, code: bytes, launches: bytes | None = None) -> bytes:
+    launches = zlib.compress(LAUNCHES) if launches is None else launches
+    lengths = cache._LENGTHS.pack(len(tir), len(llvm), len(launches), len(code))
+    return lengths + tir + llvm + launches + code
 
 
 TEXT = zlib.compress(b"text")
+LAUNCHES = b'[{"symbol": "matmul", "needs": {}}]'
+
+
+def launched(code: bytes, launches: bytes) -> bytes:
+    return parts(TEXT, TEXT, code, zlib.compress(launches))
+
+
 FORGED: dict[str, Callable[[bytes], bytes]] = {
     "nothing": lambda code: b"",
-    "lengths alone": lambda code: parts(b"", b"", b""),
+    "lengths alone": lambda code: parts(b"", b"", b"", b""),
     "lengths of 2^32": lambda code: b"\xff" * cache._LENGTHS.size + TEXT + TEXT + code,
     "one byte short": lambda code: parts(TEXT, TEXT, code)[:-1],
     "one byte more": lambda code: parts(TEXT, TEXT, code) + b"\0",
@@ -76,18 +88,30 @@ FORGED: dict[str, Callable[[bytes], bytes]] = {
     "a text that is not UTF-8": lambda code: parts(zlib.compress(b"\xff\xfe"), TEXT, code),
     "a text and more": lambda code: parts(TEXT + b"more", TEXT, code),
     "a text of 80 MB in 80 KB": lambda code: parts(zlib.compress(bytes(80 << 20)), TEXT, code),
+    "launches that are not JSON": lambda code: launched(code, LAUNCHES[:-1]),
+    "launches nested deeply": lambda code: launched(code, b"[" * 100_000),
+    "launches that are no list": lambda code: launched(code, b"{}"),
+    "no launches": lambda code: launched(code, b"[]"),
+    "a launch of another function": lambda code: launched(code, LAUNCHES.replace(b"mat", b"vec")),
+    "a launch without needs": lambda code: launched(code, b'[{"symbol": "matmul"}]'),
+    "a launch with needs that are none": lambda code: launched(
+        code, LAUNCHES.replace(b"{}", b'{"openmp": [null]}')
+    ),
+    "a launch with needs that the code has not": lambda code: launched(
+        code, LAUNCHES.replace(b"{}", b'{"openmp": true}')
+    ),
     "no code": lambda code: parts(TEXT, TEXT, b""),
     "code that is none": lambda code: parts(TEXT, TEXT, b"\x7fELF" + b"\xff" * 200),
     "code that is cut off": lambda code: parts(TEXT, TEXT, code[: len(code) // 2]),
     "code of another architecture": lambda code: parts(TEXT, TEXT, code_for(OTHER_ARCH)),
     "code of another program": lambda code: parts(
-        TEXT, TEXT, compile_func(ops.add_relu_func(3), SERIAL).object_code
+        TEXT, TEXT, compile_func(ops.add_relu_func(3), SERIAL).image
     ),
 }
 
 
 def code_for(processor: str) -> bytes:
-    return compile_func(PROGRAM, resolve(f"cpu -mcpu={processor} -threads=1")).object_code
+    return compile_func(PROGRAM, resolve(f"cpu -mcpu={processor} -threads=1")).image
 
 
 @pytest.mark.parametrize("how", FORGED)
@@ -97,9 +121,9 @@ def test_a_forged_entry_is_compiled_anew_and_replaced(
     path = entry_of(PROGRAM, folder)
     whole = digested(encode(compiled), path.stem)
     folder.mkdir(parents=True, mode=0o700)
-    path.write_bytes(digested(FORGED[how](compiled.object_code), path.stem))
+    path.write_bytes(digested(FORGED[how](compiled.image), path.stem))
     path.chmod(0o600)
-    assert compile_cached(PROGRAM, SERIAL).object_code == compiled.object_code
+    assert compile_cached(PROGRAM, SERIAL).image == compiled.image
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert "malformed" in record.getMessage()
@@ -112,11 +136,6 @@ def test_what_an_entry_could_say_of_a_kernel_is_taken_from_the_program(
     found = cache.decode(encode(compiled), PROGRAM, SERIAL)
     assert found.signature == compiled.signature
     assert found.target is SERIAL
-    parallel = compile_func(ops.add_relu_func(1 << 20), SERIAL.with_threads(2))
-    assert (
-        cache.decode(encode(parallel), ops.add_relu_func(1 << 20), parallel.target).parallel
-        is parallel.parallel
-    )
 
 
 def test_random_damage_under_a_right_digest_is_a_typed_error(compiled: Compiled) -> None:
@@ -125,7 +144,7 @@ def test_random_damage_under_a_right_digest_is_a_typed_error(compiled: Compiled)
     refused = 0
     for _ in range(300):
         damaged = np.frombuffer(body, np.uint8).copy()
-        reach = int(rng.choice((12, 400, len(body))))
+        reach = int(rng.choice((cache._LENGTHS.size, 400, len(body))))
         damaged[rng.integers(reach, size=2)] = rng.integers(256, size=2)
         try:
             cache.decode(damaged.tobytes(), PROGRAM, SERIAL)
@@ -135,7 +154,7 @@ def test_random_damage_under_a_right_digest_is_a_typed_error(compiled: Compiled)
 
 
 def test_random_damage_of_an_object_file_is_a_typed_error(compiled: Compiled) -> None:
-    code = compiled.object_code
+    code = compiled.image
     assert read_object(code).defined == {"matmul"}
     rng = np.random.default_rng(0)
     refused = 0
@@ -184,10 +203,10 @@ FOREIGN: dict[str, Callable[[Path, Path], None]] = {
 def test_an_entry_that_is_no_file_of_ours_alone_is_replaced(
     folder: Path, tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    code = compile_cached(PROGRAM, SERIAL).object_code
+    code = compile_cached(PROGRAM, SERIAL).image
     path = entry_of(PROGRAM, folder)
     FOREIGN[how](path, tmp_path / "elsewhere")
-    assert compile_cached(PROGRAM, SERIAL).object_code == code
+    assert compile_cached(PROGRAM, SERIAL).image == code
     (record,) = caplog.records
     assert "malformed" in record.getMessage()
     assert path.lstat().st_mode == stat.S_IFREG | 0o600
@@ -243,7 +262,7 @@ def test_a_folder_that_is_a_link_is_not_used(
     elsewhere.mkdir(mode=0o700)
     folder.parent.mkdir()
     folder.symlink_to(elsewhere)
-    assert compile_cached(PROGRAM, SERIAL).object_code
+    assert compile_cached(PROGRAM, SERIAL).image
     assert "it is a symbolic link" in caplog.text
     assert list(elsewhere.iterdir()) == []
 
@@ -302,7 +321,7 @@ def test_folders_are_for_nobody_else_to_write(
 def test_an_entry_that_is_evicted_while_it_is_read_is_whole(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    code = compile_cached(PROGRAM, SERIAL).object_code
+    code = compile_cached(PROGRAM, SERIAL).image
     path = entry_of(PROGRAM, folder)
     fstat = os.fstat
 
@@ -313,7 +332,7 @@ def test_an_entry_that_is_evicted_while_it_is_read_is_whole(
         return facts
 
     monkeypatch.setattr(os, "fstat", evicting)
-    assert compile_cached(PROGRAM, SERIAL).object_code == code
+    assert compile_cached(PROGRAM, SERIAL).image == code
     assert not path.exists()
     assert caplog.records == []
 
@@ -321,7 +340,7 @@ def test_an_entry_that_is_evicted_while_it_is_read_is_whole(
 def test_entries_are_read_where_nothing_can_be_written(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    code = compile_cached(PROGRAM, SERIAL).object_code
+    code = compile_cached(PROGRAM, SERIAL).image
 
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
@@ -329,7 +348,7 @@ def test_entries_are_read_where_nothing_can_be_written(
     for name in ("utime", "replace"):
         monkeypatch.setattr(os, name, refuse)
     monkeypatch.setattr(cache, "compile_func", None)
-    assert compile_cached(PROGRAM, SERIAL).object_code == code
+    assert compile_cached(PROGRAM, SERIAL).image == code
     assert caplog.records == []
     monkeypatch.undo()
 
@@ -343,12 +362,12 @@ def test_a_user_without_a_home_has_no_cache(
     for name in (LOCATION, "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     assert location({}, "kernel") is None
-    assert compile_cached(PROGRAM, SERIAL).object_code
+    assert compile_cached(PROGRAM, SERIAL).image
     assert caplog.text.count("has no home directory") == 1
     assert list(tmp_path.iterdir()) == []
 
 
 def test_code_of_another_format_is_not_kept(tmp_path: Path, compiled: Compiled) -> None:
     kernels = KernelCache(tmp_path / "kernels")
-    kernels.put("d" * 64, replace(compiled, object_code=b"MZ" + compiled.object_code))
+    kernels.put("d" * 64, replace(compiled, image=b"MZ" + compiled.image))
     assert not kernels.entries.folder.exists()

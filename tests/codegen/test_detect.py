@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from tilewright.codegen import detect
+from tilewright.codegen.cpu import detection
 from tilewright.errors import TargetError
 from tilewright.runtime.host import HOST
-from tilewright.target import CPUS, Target
+from tilewright.target import CPUS, CpuTarget, Target
+
+from ..hosts import processor
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
@@ -24,7 +27,7 @@ def tree(root: Path, files: dict[str, str]) -> Path:
 
 
 def test_the_host_is_resolved_and_parses_back() -> None:
-    host = detect.host_target()
+    host = detection.host_target()
     assert host.resolved
     assert Target.parse(str(host)) == host
     assert detect.resolve(str(host)) == host
@@ -41,10 +44,10 @@ def test_tile_registers_that_the_system_withholds_are_no_features(
     monkeypatch.delenv(HOST, raising=False)
     known = dict.fromkeys(["avx2", "amx-tile", "amx-int8", "amx-bf16"], True)
     monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: known)
-    monkeypatch.setattr(detect, "cpu_flags", lambda: None)
+    monkeypatch.setattr(detection, "cpu_flags", lambda: None)
     for granted, features in ((True, {"avx2", *known}), (False, {"avx2"})):
-        monkeypatch.setattr(detect, "request_tiles", lambda granted=granted: granted)
-        assert set(detect.host_target.__wrapped__().features) == features
+        monkeypatch.setattr(detection, "request_tiles", lambda granted=granted: granted)
+        assert set(detection.host_target.__wrapped__().features) == features
 
 
 def test_an_extension_that_the_system_does_not_know_is_not_used(
@@ -55,24 +58,24 @@ def test_an_extension_that_the_system_does_not_know_is_not_used(
     monkeypatch.delenv(HOST, raising=False)
     known = dict.fromkeys(["avx", "avx2", "fma"], True)
     monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: known)
-    monkeypatch.setattr(detect, "cpu_flags", lambda: frozenset({"avx", "fma", "bmi1"}))
-    assert detect.host_target.__wrapped__().features == ("avx", "fma")
+    monkeypatch.setattr(detection, "cpu_flags", lambda: frozenset({"avx", "fma", "bmi1"}))
+    assert detection.host_target.__wrapped__().features == ("avx", "fma")
 
 
 def test_the_host_is_taken_for_a_lesser_one_where_that_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv(HOST, raising=False)
-    machine = detect.host_target.__wrapped__()
+    machine = detection.host_target.__wrapped__()
     monkeypatch.setenv(HOST, "-mcpu=x86-64" if machine.arch == "x86_64" else "-mcpu=generic")
-    lesser = detect.host_target.__wrapped__()
+    lesser = detection.host_target.__wrapped__()
     assert (lesser.vector_bits, lesser.resolved) == (128, True)
-    assert lesser.features == Target.cpu(lesser.mcpu).features
+    assert lesser.features == CpuTarget.named(lesser.mcpu).features
     assert (lesser.model, lesser.l2_bytes) == (machine.model, machine.l2_bytes)
     assert (lesser.threads, lesser.cores) == (machine.threads, machine.cores)
     assert lesser.perf_class != machine.perf_class
     monkeypatch.setenv(HOST, f"-mcpu={lesser.mcpu} -threads=1")
-    assert detect.host_target.__wrapped__().threads == 1
+    assert detection.host_target.__wrapped__().threads == 1
 
 
 @pytest.mark.parametrize(
@@ -91,11 +94,11 @@ def test_a_host_that_this_machine_cannot_be_taken_for_is_refused(
 ) -> None:
     monkeypatch.setenv(HOST, text)
     with pytest.raises(TargetError, match=f"(?s){HOST}.*{said}"):
-        detect.host_target.__wrapped__()
+        detection.host_target.__wrapped__()
 
 
 def test_child_processes_take_the_machine_for_the_same_one() -> None:
-    name = "x86-64" if detect.host_target().arch == "x86_64" else "generic"
+    name = "x86-64" if detection.host_target().arch == "x86_64" else "generic"
     run = subprocess.run(
         [sys.executable, "-m", "tilewright", "target"],
         env={**os.environ, HOST: f"-mcpu={name}"},
@@ -108,11 +111,11 @@ def test_child_processes_take_the_machine_for_the_same_one() -> None:
 
 EMIT_FOR_ALL = """
 import llvmlite.binding as llvm
-from tilewright.target import CPUS, Target
+from tilewright.target import CPUS, CpuTarget, Target
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
 for name in CPUS:
-    target = Target.cpu(name)
+    target = CpuTarget.named(name)
     machine = llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=name, features=target.llvm_features
     )
@@ -131,30 +134,30 @@ def test_llvm_knows_every_processor_and_feature_of_the_table() -> None:
 
 
 def test_resolve_fills_in_the_host() -> None:
-    host = detect.host_target()
+    host = detection.host_target()
     assert detect.resolve("cpu") == host
-    one = detect.resolve("cpu -threads=1")
+    one = processor("cpu -threads=1")
     assert (one.threads, one.mcpu, one.model) == (1, host.mcpu, host.model)
-    same = detect.resolve(f"{host.with_threads(7)}")
+    same = processor(f"{host.with_threads(7)}")
     assert (same.threads, same.l3_bytes, same.model) == (7, host.l3_bytes, host.model)
-    less = detect.resolve(f"cpu -mcpu={host.mcpu} -mattr=-{host.features[-1]}")
+    less = processor(f"cpu -mcpu={host.mcpu} -mattr=-{host.features[-1]}")
     assert host.features[-1] not in less.features
     assert (less.threads, less.l3_bytes, less.model) == (host.threads, host.l3_bytes, host.model)
 
 
 def test_resolve_leaves_the_facts_of_another_processor_to_the_table() -> None:
-    other = "znver1" if detect.host_target().mcpu != "znver1" else "haswell"
-    target = detect.resolve(f"cpu -mcpu={other}")
+    other = "znver1" if detection.host_target().mcpu != "znver1" else "haswell"
+    target = processor(f"cpu -mcpu={other}")
     assert target.resolved
-    assert target.threads == detect.host_target().threads
-    assert (target.l2_bytes, target.model) == (Target.cpu(other).l2_bytes, "")
+    assert target.threads == detection.host_target().threads
+    assert (target.l2_bytes, target.model) == (CpuTarget.named(other).l2_bytes, "")
 
 
 def test_code_for_more_than_the_host_has_is_refused() -> None:
-    host = detect.host_target()
+    host = detection.host_target()
     foreign = "neoverse-v1" if host.arch == "x86_64" else "graniterapids"
     with pytest.raises(TargetError, match="this machine"):
-        detect.check_runnable(detect.resolve(f"cpu -mcpu={foreign}"))
+        detect.check_runnable(processor(f"cpu -mcpu={foreign}"))
 
 
 CACHE = "sys/devices/system/cpu/cpu0/cache"
@@ -169,13 +172,13 @@ def test_caches_are_read_by_level_and_type(tmp_path: Path) -> None:
         files[f"{CACHE}/index{index}/type"] = kind
         files[f"{CACHE}/index{index}/size"] = size
         files[f"{CACHE}/index{index}/coherency_line_size"] = "128"
-    assert detect.caches(tree(tmp_path, files)) == (48 << 10, 2 << 20, 1 << 30, 128)
+    assert detection.caches(tree(tmp_path, files)) == (48 << 10, 2 << 20, 1 << 30, 128)
 
 
 def test_unknown_caches_are_zero(tmp_path: Path) -> None:
-    assert detect.caches(tmp_path) == (0, 0, 0, 0)
+    assert detection.caches(tmp_path) == (0, 0, 0, 0)
     broken = tree(tmp_path, {f"{CACHE}/index0/{n}": "?" for n in ("level", "type", "size")})
-    assert detect.caches(broken) == (0, 0, 0, 0)
+    assert detection.caches(broken) == (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -239,5 +242,5 @@ def test_memory_without_a_limit_is_what_is_installed(tmp_path: Path) -> None:
 
 def test_the_model_name_is_the_first_processors(tmp_path: Path) -> None:
     text = "processor : 0\nmodel name\t: Fast  Chip @ 3GHz\nprocessor: 1\nmodel name: Other"
-    assert detect.model_name(tree(tmp_path, {"proc/cpuinfo": text})) == "Fast Chip @ 3GHz"
-    assert detect.model_name(tmp_path / "nowhere") == ""
+    assert detection.model_name(tree(tmp_path, {"proc/cpuinfo": text})) == "Fast Chip @ 3GHz"
+    assert detection.model_name(tmp_path / "nowhere") == ""

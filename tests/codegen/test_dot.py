@@ -71,14 +71,14 @@ def test_the_instruction_is_used_where_the_target_has_it(
     acc: str, x: str, y: str, group: int, target: str, instruction: str
 ) -> None:
     func = program(acc, x, y, 8 if target == "alderlake" else 16, group)
-    assert instruction in check(func, target=f"cpu -mcpu={target} -threads=1").assembly()
-    assert instruction not in compile_func(func, PLAIN).assembly()
+    assert instruction in check(func, target=f"cpu -mcpu={target} -threads=1").source("asm")
+    assert instruction not in compile_func(func, PLAIN).source("asm")
 
 
 def test_exact_floats_do_without_an_instruction_that_rounds_otherwise() -> None:
     func = program("float32", "bfloat16", "bfloat16", 16, 2)
     code = compile_func(func, "cpu -mcpu=cooperlake -threads=1", strict_fp=True)
-    assert "vdpbf16ps" not in code.assembly()
+    assert "vdpbf16ps" not in code.source("asm")
     check(func, random_arguments(func), strict_fp=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ import pytest
 from llvmlite import binding
 
 from tilewright import te
-from tilewright.codegen.build import Compiled, compile_func, to_module
+from tilewright.codegen.build import compile_func, to_module
+from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cpu.elf import takes_constants, with_constant
 from tilewright.codegen.cpu.link import link
 
@@ -34,7 +36,7 @@ def sections(code: bytes) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_section_is_added_and_the_others_stay(target: str) -> None:
-    code = table(target).object_code
+    code = table(target).image
     assert takes_constants(code)
     before, after = sections(code), sections(with_constant(code, "some_text", b"some text\0"))
     assert after.pop(".rodata.tilewright") == b"some text\0"
@@ -47,16 +49,16 @@ def test_a_section_is_added_and_the_others_stay(target: str) -> None:
 
 def test_the_code_still_runs() -> None:
     compiled = table()
-    code = with_constant(compiled.object_code, "some_text", b"some text\0")
+    code = with_constant(compiled.image, "some_text", b"some text\0")
     x, y = np.linspace(-1, 1, 20, dtype=np.float32), np.zeros(20, np.float32)
-    to_module(Compiled(**{**vars(compiled), "object_code": code}))(x, y)
+    to_module(replace(compiled, image=code))(x, y)
     np.testing.assert_allclose(y, np.exp(x), rtol=1e-6)
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no linker here")
 def test_libraries_export_constants(tmp_path: Path) -> None:
     compiled = table()
-    code = compiled.object_code
+    code = compiled.image
     for number in range(3):
         code = with_constant(code, f"text{number}", b"x" * number + b"\0")
     path = tmp_path / "table.so"
@@ -71,12 +73,12 @@ def test_libraries_export_constants(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("triple", ["x86_64-apple-darwin", "x86_64-pc-windows-msvc"])
 def test_other_formats_take_none(triple: str) -> None:
-    code = table(f"cpu -mcpu=x86-64-v2 -mtriple={triple} -threads=1").object_code
+    code = table(f"cpu -mcpu=x86-64-v2 -mtriple={triple} -threads=1").image
     assert not takes_constants(code)
 
 
 def test_what_is_no_object_file_takes_none() -> None:
-    code = table().object_code
+    code = table().image
     assert takes_constants(code)
     assert not takes_constants(b"")
     assert not takes_constants(code[:63])

@@ -10,15 +10,15 @@ import pytest
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cpu import llvm
 from tilewright.codegen.cpu.accumulators import accumulates_in_memory
-from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
 from tilewright.codegen.signature import signature_of
 from tilewright.tir.ir import Func, Seq, Store
 from tilewright.tir.parser import parse
 
+from ..hosts import processor
 from .machinery import check
 
-TARGET = resolve("cpu -mcpu=skylake-avx512 -threads=1")
+TARGET = processor("cpu -mcpu=skylake-avx512 -threads=1")
 
 TILE = """
 def f(A: T.Buffer((8, 64), "float32"), B: T.Buffer((64, 16), "float32"),
@@ -130,7 +130,7 @@ def test_accumulators_end_up_in_machine_registers() -> None:
     """A loop that accumulates neither loads nor stores its total, in memory as it may be."""
     for text in (TILE, IN_MEMORY):
         compiled = compile_func(parse(text), TARGET)
-        body = innermost(compiled.llvm_text)
+        body = innermost(compiled.source("llvm"))
         assert "phi" in body
         assert "store" not in body
 
@@ -141,4 +141,4 @@ def f(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32")):
     for i in T.vectorized(64):
         C[i] = T.exp(A[i])
 """
-    assert "call" not in compile_func(parse(text), TARGET).assembly()
+    assert "call" not in compile_func(parse(text), TARGET).source("asm")

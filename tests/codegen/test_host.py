@@ -11,9 +11,9 @@ import pytest
 
 from tilewright import ops
 from tilewright.codegen.build import compile_func
-from tilewright.codegen.detect import host_target
+from tilewright.codegen.cpu.detection import host_target
 from tilewright.runtime.host import HOST
-from tilewright.target import Target
+from tilewright.target import CpuTarget
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
 
@@ -26,7 +26,7 @@ import numpy as np
 import llvmlite.binding as llvm
 import tilewright as tw
 from tilewright import ops
-from tilewright.codegen.detect import host_target
+from tilewright.codegen.cpu.detection import host_target
 from tilewright.errors import TargetError
 
 try:
@@ -71,11 +71,11 @@ def test_code_keeps_to_the_processor_that_the_machine_is_taken_for(name: str) ->
         check=True,
     )
     texts = json.loads(run.stdout)
-    target = Target.cpu(name, threads=2)
+    target = CpuTarget.named(name, threads=2)
     if "refused" in texts:
         assert "does not have" in texts.pop("refused")
         func = ops.matmul_func(17, 50, 9, bias=True, epilogue="relu")
-        texts["compiled"] = compile_func(func, target).assembly()
+        texts["compiled"] = compile_func(func, target).source("asm")
     else:
         assert {text.split()[0] for text in texts} == {"build", "schedule", "glue"}
     assembler = Assembler(target)
@@ -92,10 +92,10 @@ def test_code_keeps_to_the_processor_that_the_machine_is_taken_for(name: str) ->
 )
 def test_code_for_arm_keeps_to_its_features(text: str) -> None:
     """Masks are what SVE has instructions for."""
-    target = Target.parse(f"cpu -mcpu={text} -threads=1")
-    code = compile_func(masked(), target).assembly()
+    target = CpuTarget.parse(f"cpu -mcpu={text} -threads=1")
+    code = compile_func(masked(), target).source("asm")
     assert beyond(code, target) == []
-    assert bool(beyond(code, Target.cpu("generic"))) is ("sve" in target.features)
+    assert bool(beyond(code, CpuTarget.named("generic"))) is ("sve" in target.features)
 
 
 def masked() -> Func:
@@ -133,8 +133,8 @@ def test_instructions_beyond_a_processor_are_seen(
     instruction: str, features: tuple[str, ...]
 ) -> None:
     changes = ",".join(f"+{name}" for name in features)
-    plain = Target.parse("cpu -mcpu=x86-64")
-    target = Target.parse(f"cpu -mcpu=x86-64 -mattr={changes}") if features else plain
+    plain = CpuTarget.parse("cpu -mcpu=x86-64")
+    target = CpuTarget.parse(f"cpu -mcpu=x86-64 -mattr={changes}") if features else plain
     text = f"f:\n\t{instruction}\t# of a comment: %zmm0\n\tretq\n"
     for name, wanted in ((target, 0), (plain, len(features))):
         assembler = Assembler(name)

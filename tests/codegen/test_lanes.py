@@ -91,7 +91,7 @@ def f(X: T.Buffer((1000000,), "float32"), Y: T.Buffer((1000000,), "float32")):
     for i in range(62500):
         Y[{at}] = T.load(X[{at}], mask={at} % {width} <= {at} // {width})
 """
-    llvm = compile_func(parse(text), "cpu -mcpu=skylake-avx512 -threads=1").llvm_text
+    llvm = compile_func(parse(text), "cpu -mcpu=skylake-avx512 -threads=1").source("llvm")
     assert "div <16" not in llvm
     assert "rem <16" not in llvm
     assert "x i64>" not in llvm

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from tilewright import te
-from tilewright.codegen.build import Compiled, compile_func
+from tilewright.codegen.build import compile_func
+from tilewright.codegen.compiled import Compiled
+from tilewright.codegen.cpu.kernel import runs_parallel
 from tilewright.codegen.cpu.link import link, linker
 from tilewright.errors import BuildError
 from tilewright.runtime import openmp
@@ -38,9 +40,9 @@ def scaled(threads: int) -> Compiled:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_library_computes_what_the_module_does(threads: int, tmp_path: Path) -> None:
     compiled = scaled(threads)
-    assert compiled.parallel is (threads == 2)
+    assert runs_parallel(compiled) is (threads == 2)
     path = tmp_path / "scaled.so"
-    path.write_bytes(link(compiled.object_code, compiled.target))
+    path.write_bytes(link(compiled.image, compiled.target))
     openmp.load()
     function = ctypes.CDLL(str(path)).scaled
     x = np.linspace(-1, 1, 20, dtype=np.float32).reshape(4, 5)
@@ -52,7 +54,7 @@ def test_a_library_computes_what_the_module_does(threads: int, tmp_path: Path) -
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler here")
 def test_an_object_file_links_with_a_program_in_c(tmp_path: Path) -> None:
-    (tmp_path / "scaled.o").write_bytes(scaled(1).object_code)
+    (tmp_path / "scaled.o").write_bytes(scaled(1).image)
     (tmp_path / "main.c").write_text(
         """
         #include <stdint.h>
@@ -75,7 +77,7 @@ def test_an_object_file_links_with_a_program_in_c(tmp_path: Path) -> None:
 def test_without_a_linker_the_error_offers_an_object_file() -> None:
     compiled = scaled(1)
     with pytest.raises(BuildError, match=r"no linker on this machine[\s\S]*object file"):
-        link(compiled.object_code, compiled.target, find=lambda name: None)
+        link(compiled.image, compiled.target, find=lambda name: None)
 
 
 def test_a_bare_linker_will_do() -> None:
@@ -102,7 +104,7 @@ def test_a_linker_that_fails_is_quoted(temporary: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_an_error(temporary: Path) -> None:
     compiled = scaled(1)
     with pytest.raises(BuildError, match=r"cannot link in .*tmp.*: No such file[\s\S]*TMPDIR"):
-        link(compiled.object_code, compiled.target)
+        link(compiled.image, compiled.target)
     assert not temporary.exists()
 
 
@@ -110,9 +112,9 @@ def test_a_folder_that_cannot_be_written_is_an_error(temporary: Path) -> None:
 def test_threads_link_in_folders_of_their_own(temporary: Path) -> None:
     temporary.mkdir()
     compiled = [scaled(threads) for threads in (1, 2)]
-    alone = [link(c.object_code, c.target) for c in compiled]
+    alone = [link(c.image, c.target) for c in compiled]
     assert alone[0] != alone[1]
     with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(lambda c: link(c.object_code, c.target), compiled * 6))
+        together = list(pool.map(lambda c: link(c.image, c.target), compiled * 6))
     assert together == alone * 6
     assert list(temporary.iterdir()) == []

@@ -112,7 +112,7 @@ def f(A: T.Buffer((1024,), "int8"), C: T.Buffer((256,), "int32")):
     C[T.ramp(0, 1, 256)] = T.matmul(
         T.broadcast(T.int32(1), 256), A[T.ramp(0, 1, 1024)], A[T.ramp(0, 1, 1024)], 16, 4)
 """)
-    assert "tdp" not in check(func, target=AMX).assembly()
+    assert "tdp" not in check(func, target=AMX).source("asm")
 
 
 def test_what_was_stored_since_is_loaded_again() -> None:
@@ -125,7 +125,7 @@ def f(A: T.Buffer((1024,), "int8"), B: T.Buffer((1024,), "int8"), C: T.Buffer((5
     C[T.ramp(256, 1, 256)] = T.matmul(
         T.broadcast(T.int32(0), 256), A[T.ramp(0, 1, 1024)], B[T.ramp(0, 1, 1024)], 16, 4)
 """)
-    code = check(func, target=AMX).assembly()
+    code = check(func, target=AMX).source("asm")
     assert code.count("tileloadd") == 3
 
 
@@ -156,7 +156,7 @@ def f(A: T.Buffer(({lanes},), "{dtype}"), B: T.Buffer(({lanes},), "{dtype}")):
     B[T.ramp(0, 1, {lanes})] = A[T.ramp(0, 1, {lanes})]
 """)
     compiled = check(func, target=target)
-    assert ("movnt" in compiled.assembly()) == (streams and lanes % 16 == 0)
+    assert ("movnt" in compiled.source("asm")) == (streams and lanes % 16 == 0)
 
 
 @pytest.mark.parametrize(
@@ -174,14 +174,14 @@ def test_the_unit_is_used_where_the_target_has_it(
 ) -> None:
     func = program(dtypes, (16, 16, 16, group))
     rtol = 1e-2 if "bfloat16" in dtypes else None
-    assert instruction in check(func, target=f"cpu -mcpu={cpu} -threads=1", rtol=rtol).assembly()
+    assert instruction in check(func, target=f"cpu -mcpu={cpu} -threads=1", rtol=rtol).source("asm")
     small = program(dtypes, (16, 8, 16, group))
     for other, target in ((func, "cooperlake"), (small, cpu)):
-        assert "tdp" not in compile_func(other, f"cpu -mcpu={target} -threads=1").assembly()
+        assert "tdp" not in compile_func(other, f"cpu -mcpu={target} -threads=1").source("asm")
 
 
 def test_tiles_stay_in_registers_through_a_loop() -> None:
-    code = check(tiles(), target=AMX).assembly()
+    code = check(tiles(), target=AMX).source("asm")
     (body,) = [block for block in re.split(r"\n\.L\w+:", code) if "tdpbusd" in block]
     assert "tilestored" not in body.partition("tdpbusd")[0]
     assert [code.count(f"\t{name}") for name in ("tilezero", "tileloadd", "tilestored")] == [
@@ -193,7 +193,7 @@ def test_tiles_stay_in_registers_through_a_loop() -> None:
 
 def test_exact_floats_do_without_a_unit_that_rounds_otherwise() -> None:
     func = program(("float32", "bfloat16", "bfloat16"), (16, 16, 16, 2))
-    assert "tdp" not in compile_func(func, AMX, strict_fp=True).assembly()
+    assert "tdp" not in compile_func(func, AMX, strict_fp=True).source("asm")
     check(func, random_arguments(func), strict_fp=True)
 
 
@@ -204,12 +204,12 @@ def test_a_library_asks_for_the_registers_by_itself(tmp_path: Path) -> None:
     A processor without them runs the library of what it has; the request is in the code then.
     """
     func = tiles()
-    code = compile_func(func, AMX).assembly()
+    code = compile_func(func, AMX).source("asm")
     assert "callq\tsyscall@PLT" in code
     assert ".quad\ttilewright.request_tiles" in code.partition(".ctors")[2]
     compiled = compile_func(func, AMX if runs(AMX) else SERIAL)
     path = tmp_path / "f.so"
-    path.write_bytes(link(compiled.object_code, compiled.target))
+    path.write_bytes(link(compiled.image, compiled.target))
     a, b, c = random_arguments(func)
     np.savez(tmp_path / "in.npz", a=a, b=b, c=c)
     script = f"""
@@ -225,7 +225,7 @@ np.save("{tmp_path}/out.npy", c)
 
 
 def test_a_kernel_may_have_any_name_in_c() -> None:
-    assert "tdpbusd" in compile_func(tiles(), AMX, name="request_tiles").assembly()
+    assert "tdpbusd" in compile_func(tiles(), AMX, name="request_tiles").source("asm")
     with pytest.raises(BuildError, match="cannot be named syscall"):
         compile_func(tiles(), AMX, name="syscall")
 

@@ -7,18 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.codegen.detect import resolve
-from tilewright.codegen.lower import PASSES, Pass
+from tilewright.codegen.cpu.lowering import passes
+from tilewright.codegen.generator import Pass
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Buffer, Func
 from tilewright.tir.parser import parse
 from tilewright.tir.printer import func_text
 
+from ..hosts import processor
 from .machinery import assert_close, random_arguments
 
 GOLDENS = Path(__file__).parent / "goldens"
 RULE = "-" * 40
 TARGET = "cpu -mcpu=skylake-avx512 -threads=2"
+PASSES = passes(processor(TARGET))
 
 PROGRAMS = {
     "blocks": """
@@ -241,7 +243,7 @@ def f(B: T.Buffer((3,), "float32"), C: T.Buffer((4,), "float32")):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_golden(name: str, request: pytest.FixtureRequest) -> None:
     before = parse(f"@tw.script{PROGRAMS[name]}")
-    after = pass_of(name)(before, resolve(TARGET))
+    after = pass_of(name).run(before)
     text = f"{func_text(before)}\n{RULE}\n{func_text(after)}\n"
     path = GOLDENS / f"{name}.txt"
     if request.config.getoption("--update"):
@@ -270,12 +272,12 @@ def flat(a: np.ndarray) -> np.ndarray:
 
 def pass_of(program: str) -> Pass:
     """The pass whose name a program's starts with."""
-    (found,) = [p for p in PASSES if f"{program}_".startswith(f"{p.__name__}_")]
+    (found,) = [p for p in PASSES if f"{program}_".startswith(f"{p.name}_")]
     return found
 
 
 def test_each_pass_has_a_golden_file_and_each_file_a_program() -> None:
-    assert {p.__name__ for p in PASSES} <= PROGRAMS.keys()
+    assert {p.name for p in PASSES} <= PROGRAMS.keys()
     assert {p.stem for p in GOLDENS.iterdir()} == PROGRAMS.keys()
 
 
@@ -288,6 +290,6 @@ def f(C: T.Buffer((4,), "float32")):
         C[i] = 1.0
 """
     )
-    for run in PASSES:
-        if run.__name__ != "flatten":
-            assert run(program, resolve(TARGET)) is program, run.__name__
+    for step in PASSES:
+        if step.name != "flatten":
+            assert step.run(program) is program, step.name

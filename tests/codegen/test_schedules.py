@@ -97,7 +97,7 @@ def test_a_register_tile_lives_in_registers() -> None:
     """The inner loop of an 8x48 tile: 24 multiply-adds, no store and nothing on the stack."""
     sch = tiled(matmul(16, 96, 16), 8, 48, 16, "register", packed=True, threads=False)
     compiled = check(sch.func, original=sch.original, target="cpu -mcpu=skylake-avx512 -threads=1")
-    lines = compiled.assembly().splitlines()
+    lines = compiled.source("asm").splitlines()
     multiplies = [k for k, line in enumerate(lines) if "vfmadd231ps" in line]
     assert len(multiplies) == 24
     inner = lines[multiplies[0] : multiplies[-1] + 1]

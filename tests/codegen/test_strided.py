@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.build import compile_func, to_module
+from tilewright.codegen.cpu import llvm
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
 
@@ -64,7 +65,7 @@ def f(X: T.Buffer((31,), "float32"), N: T.Buffer((16,), "int64"), Y: T.Buffer((1
 
 def test_near_elements_are_not_gathered() -> None:
     for step, gathers in ((2, False), (4, False), (5, True)):
-        assert ("vgather" in compile_func(strided(16, step), WIDE).assembly()) is gathers
+        assert ("vgather" in compile_func(strided(16, step), WIDE).source("asm")) is gathers
 
 
 @pytest.mark.parametrize("step", [2, 3, 4])
@@ -101,6 +102,14 @@ def f(X: T.Buffer(({lanes},), "{wide}"), Y: T.Buffer(({size},), "{narrow}")):
 """)
 
 
+def test_single_lanes_are_patched_where_llvm_writes_beyond_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(llvm, "without_single_lanes", lambda text: text)
+    code = compile_func(narrowed(8, "int32", "int8", ["< T.broadcast(1, 8)"]), WIDE).source("asm")
+    assert llvm.widens_single_lanes() is ("movl\t%eax, (%rsi)" in code)
+
+
 @pytest.mark.parametrize(
     ("wide", "narrow"),
     [("int16", "int8"), ("int32", "int8"), ("int32", "int16"), ("int64", "int32"),
@@ -109,7 +118,7 @@ def f(X: T.Buffer(({lanes},), "{wide}"), Y: T.Buffer(({size},), "{narrow}")):
 @pytest.mark.parametrize("lanes", [4, 8, 16, 32])
 def test_what_is_stored_narrower_stays_within_its_lanes(lanes: int, wide: str, narrow: str) -> None:
     one = narrowed(lanes, wide, narrow, [f"< T.broadcast(1, {lanes})"])
-    assert "call void @llvm.masked.store" not in compile_func(one, WIDE).llvm_text
+    assert "call void @llvm.masked.store" not in compile_func(one, WIDE).source("llvm")
     for relation in ("<", ">=", "=="):
         masks = [f"{relation} T.broadcast({n}, {lanes})" for n in range(lanes + 1)]
         check(narrowed(lanes, wide, narrow, masks))

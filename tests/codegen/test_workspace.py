@@ -13,9 +13,11 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
-from tilewright.codegen.build import Compiled, compile_func, to_module
+from tilewright.codegen.build import compile_func, to_module
+from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cpu.elf import read_object
 from tilewright.codegen.cpu.glue import make_glue
+from tilewright.codegen.cpu.kernel import runs_parallel
 from tilewright.codegen.cpu.llvm_memory import STACK_BUFFER_BYTES, STACK_BYTES
 from tilewright.codegen.signature import sized
 from tilewright.errors import BuildError
@@ -91,7 +93,7 @@ def test_buffers_of_loops_that_follow_each_other_share_their_bytes() -> None:
 @pytest.mark.parametrize("threads", [2, 3, 16])
 def test_each_thread_has_a_part_of_its_own(threads: int) -> None:
     compiled = check(parallel(in_loops()).func, target=f"cpu -threads={threads}", rtol=1e-6)
-    assert compiled.parallel
+    assert runs_parallel(compiled)
     assert compiled.signature.workspace_bytes == min(threads, 4) * BYTES
 
 
@@ -114,7 +116,7 @@ def test_parts_of_threads_are_kept_apart_from_what_they_share() -> None:
 
 def test_kernels_allocate_nothing() -> None:
     for func, target in ((stages(3), SERIAL), (parallel(in_loops()).func, "cpu -threads=2")):
-        found = read_object(compile_func(func, target).object_code)
+        found = read_object(compile_func(func, target).image)
         assert not found.undefined & {"malloc", "aligned_alloc", "calloc", "free"}
 
 

@@ -22,7 +22,7 @@ from tilewright import ops
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.search import Search, SearchConfig
 from tilewright.codegen.build import compile_func
-from tilewright.target import CPUS, Target
+from tilewright.target import CPUS, CpuTarget, Target
 from tilewright.tir.ir import Func
 
 from ..instructions import Assembler, beyond
@@ -94,14 +94,14 @@ def run_child(name: str) -> int:
 
 def check_processor(name: str) -> int:
     """Print what is wrong with the code for a processor; how many programs are."""
-    target = Target.cpu(name, threads=2)
+    target = CpuTarget.named(name, threads=2)
     assembler = Assembler(target)
     programs, wrong = 0, 0
     for operator, options in CASES:
         case = f"{operator}({', '.join(f'{k}={v!r}' for k, v in options.items())})"
         for schedule, func in schedules(getattr(ops, operator)(**options), target):
             print(f"at {name} {case} {schedule}", flush=True)
-            text = compile_func(func, target).assembly()
+            text = compile_func(func, target).source("asm")
             faults = beyond(text, target)
             if assembler.present:
                 faults += assembler.refused(text)

@@ -10,6 +10,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
+from tilewright.codegen.cpu.kernel import runs_parallel
 from tilewright.runtime.header import c_header
 
 from ..emulator import Call, emulated, run
@@ -48,7 +49,7 @@ def test_no_operator_is_left_out() -> None:
 def test_loops_on_several_threads(tmp_path: Path) -> None:
     """OpenMP's runtime for the machine is linked to them."""
     cases = [c for c in (*Cases().products(), *Cases().rows()) if "float32" in c.name][:6]
-    assert aarch64.compiled(cases[0].func, "neoverse-n1", "model", "k", 3).parallel
+    assert runs_parallel(aarch64.compiled(cases[0].func, "neoverse-n1", "model", "k", 3))
     aarch64.check(cases, "neoverse-n1", "model", tmp_path, threads=3)
 
 
@@ -61,6 +62,6 @@ def test_object_files_that_libraries_are_made_of(tmp_path: Path) -> None:
     kernel = aarch64.compiled(func, mcpu, "model", func.name)
     assert built.files[1].read_text(encoding="utf-8") == c_header(kernel.signature)
     result = np.zeros(case.wanted[0].shape, np.float32)
-    call = Call(replace(kernel, object_code=code.read_bytes()), [*case.inputs, result])
+    call = Call(replace(kernel, image=code.read_bytes()), [*case.inputs, result])
     ((found,),) = run([call], mcpu, tmp_path)
     np.testing.assert_allclose(found, case.wanted[0], rtol=1e-5, atol=1e-5)

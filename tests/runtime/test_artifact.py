@@ -39,11 +39,11 @@ from tilewright.runtime.header import c_header
 from tilewright.runtime.host import HOST, cpu_flags
 from tilewright.runtime.loader import check_machine
 from tilewright.runtime.signature import Packing
-from tilewright.target import Target
+from tilewright.target import CPUS, FEATURES, CpuTarget, Target
 
 SIGNATURE = Signature("ilogb", (Argument("x", "float64", kind="scalar"),))
 ORIGIN = Origin("transfer", "abc123", "expected to take 8.9 ms", 0.125)
-GENERIC = Target.parse("cpu -mcpu=x86-64 -threads=1")
+GENERIC = CpuTarget.named("x86-64", threads=1)
 
 
 def math_library() -> Path:
@@ -483,13 +483,18 @@ def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
         load(path)
 
 
+def flags_of(mcpu: str) -> frozenset[str]:
+    """What /proc/cpuinfo lists on such a processor."""
+    return frozenset(FEATURES[name].flag for name in CPUS[mcpu].features)
+
+
 def test_the_processor_must_have_the_features(
     library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(HOST, raising=False)
     write(library, target=Target.parse("cpu -mcpu=haswell"))
     manifest = read_manifest(library)
-    flags = frozenset(Target.parse("cpu -mcpu=haswell").cpu_flags)
+    flags = flags_of("haswell")
     check_machine(manifest, flags)
     with pytest.raises(ArtifactError, match="needs fma, avx2, which this processor"):
         check_machine(manifest, flags - {"fma", "avx2"})
@@ -501,7 +506,7 @@ def test_tile_registers_that_the_system_withholds_are_missed(
     monkeypatch.delenv(HOST, raising=False)
     write(library, target=Target.parse("cpu -mcpu=sapphirerapids"))
     manifest = read_manifest(library)
-    flags = frozenset(Target.parse("cpu -mcpu=sapphirerapids").cpu_flags)
+    flags = flags_of("sapphirerapids")
     for granted in (True, False):
         monkeypatch.setattr(loader, "request_tiles", lambda granted=granted: granted)
         if granted:

@@ -78,17 +78,17 @@ def test_instructions_on_x86(threads: int) -> None:
     sch.parallel(loops(sch, "B")[0])
     in_vectors(sch, 16)
     code = compile_func(sch.func, f"cpu -mcpu=x86-64-v3 -threads={threads}")
-    text = code.assembly()
+    text = code.source("asm")
     assert len(re.findall(r"\bv?movnt", text)) == 4
     assert text.count("sfence") == 1
     plain = Schedule(elementwise(64, 64))
-    assert "movnt" not in compile_func(plain.func, "cpu -mcpu=x86-64-v3").assembly()
+    assert "movnt" not in compile_func(plain.func, "cpu -mcpu=x86-64-v3").source("asm")
 
 
 def test_instructions_on_arm() -> None:
     sch = Schedule(elementwise(64, 64))
     in_vectors(sch, 16)
-    text = compile_func(sch.func, "cpu -mcpu=neoverse-n1 -threads=1").assembly()
+    text = compile_func(sch.func, "cpu -mcpu=neoverse-n1 -threads=1").source("asm")
     assert "stnp" in text
 
 

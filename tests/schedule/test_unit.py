@@ -200,7 +200,7 @@ def test_dot_product(golden: Golden) -> None:
 
     found = golden("tensorize/dot", int8_matmul(), script).func
     check_compiled(int8_matmul(), found)
-    assert "vpdpbusd" in compile_func(found, "cpu -mcpu=cascadelake -threads=1").assembly()
+    assert "vpdpbusd" in compile_func(found, "cpu -mcpu=cascadelake -threads=1").source("asm")
 
 
 def matrix_tiles(sch: Schedule, *, packed: bool = True) -> tuple[Var, Var, Var]:
@@ -238,7 +238,7 @@ def test_product_of_matrices(golden: Golden) -> None:
         c = np.zeros((64, 32), np.int32)
         to_module(compile_func(found, target))(a, b, c)
         np.testing.assert_array_equal(c, a.astype(np.int32) @ b.astype(np.int32))
-    code = compile_func(found, "cpu -mcpu=sapphirerapids -threads=1").assembly()
+    code = compile_func(found, "cpu -mcpu=sapphirerapids -threads=1").source("asm")
     assert code.count("tdpbusd") == code.count("tilestored") == 2
     assert code.count("tileloadd") == 3
 
@@ -272,7 +272,7 @@ def test_bfloat16(name: str) -> None:
     sch.tensorize(tile, name)
     check_meaning(func, sch.func)
     check_compiled(func, sch.func)
-    assert "vdpbf16ps" in compile_func(sch.func, "cpu -mcpu=cooperlake -threads=1").assembly()
+    assert "vdpbf16ps" in compile_func(sch.func, "cpu -mcpu=cooperlake -threads=1").source("asm")
 
 
 def bfloat16_matmul(n: int, m: int, k: int) -> Func:

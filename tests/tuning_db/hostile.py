@@ -40,7 +40,7 @@ from ..measured import put_measured
 TARGET = resolve("cpu -threads=1")
 N, M, K = 6, 10, 4
 FUNC, OTHER = ops.matmul_func(N, M, K), ops.matmul_func(2 * N, M, K)
-SUBJECT = workload_record(FUNC), target_record(TARGET), toolchain_record()
+SUBJECT = workload_record(FUNC), target_record(TARGET), toolchain_record(TARGET)
 VALUES: tuple[object, ...] = (
     *(-1, 0, 1, None, 2**63 - 1, -(2**63), -1.0, 1e-300, 1e-9, 0.5, 1e300, float("inf")),
     *(float("-inf"), "", "x", "soon", "nan", "today", "9999-99-99 00:00:00.000000", "\0", "ok"),

@@ -1,24 +1,20 @@
-"""Targets as plain data: what a kernel is compiled for, and facts for lowering and search.
+"""Processors as targets: extensions, the table of processors by name, and the record of one.
 
-A target has a text form, `cpu -mcpu=cascadelake -threads=1`, and is equal to another if their
-texts are. Caches, line, cores and model are facts about the processor that the text does not
-spell: for a named processor they come from the table below; `codegen.detect.resolve` puts those of
-this machine in their place where it is the one that is meant.
+Caches, line, cores and model are facts that the text of a target does not spell. For a named
+processor they come from the table below; `codegen.detect.resolve` puts those of this machine in
+their place where it is the one that is meant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
-from .errors import TargetError, similar
+from ..errors import TargetError, similar
+from .target import Fact, Target, register_kind
 
 NATIVE = "native"
-KINDS = ("cpu",)
-_OPTIONS = ("mcpu", "mattr", "mtriple", "threads")
-_MAX_TEXT = 4096
 _MAX_THREADS = 4096
 _KIB = 1024
 _MIB = 1024 * 1024
@@ -164,20 +160,22 @@ CPUS: dict[str, Cpu] = {
 }
 
 
-@dataclass(frozen=True)
-class Target:
-    """A place where kernels run.
+@register_kind
+@dataclass(frozen=True, kw_only=True)
+class CpuTarget(Target):
+    """The processors of a machine.
 
     `features` are all instruction set extensions (LLVM names) that code may use. `threads` is 0
     and `mcpu` is `native` as long as they are left to the machine; `resolve` fills them in, and
     code generation takes resolved targets only. Cache sizes are bytes that one core reaches.
     """
 
-    kind: str
+    kind: ClassVar[str] = "cpu"
+    option_names: ClassVar[tuple[str, ...]] = ("mcpu", "mattr", "mtriple", "threads")
+    feature_names: ClassVar[Collection[str]] = FEATURES
+
     triple: str
     mcpu: str
-    features: tuple[str, ...]
-    threads: int
     l1_bytes: int = field(compare=False)
     l2_bytes: int = field(compare=False)
     l3_bytes: int = field(compare=False)
@@ -185,20 +183,11 @@ class Target:
     cores: int = field(default=1, compare=False)
     model: str = field(default="", compare=False)
 
-    @staticmethod
-    def parse(text: str) -> Target:
-        """The target that a text such as `cpu -mcpu=cascadelake -threads=1` names.
-
-        Raises `TargetError` for an unknown kind, option, processor or feature.
-        """
-        return _parse(text)
-
-    @staticmethod
-    def cpu(mcpu: str = NATIVE, *, threads: int = 0) -> Target:
+    @classmethod
+    def named(cls, mcpu: str = NATIVE, *, threads: int = 0) -> Self:
         """A processor by LLVM's name with the facts of the table."""
         facts = CPUS["x86-64"] if mcpu == NATIVE else _lookup_cpu(mcpu)
-        return Target(
-            kind="cpu",
+        return cls(
             triple=_default_triple(facts.arch),
             mcpu=mcpu,
             features=_ordered(facts.features),
@@ -209,15 +198,47 @@ class Target:
             cores=max(threads, 1),
         )
 
-    def __str__(self) -> str:
-        return " ".join([self.kind, *_options(self)])
+    @classmethod
+    def from_options(cls, options: Mapping[str, str], text: str) -> Self:
+        threads = _check_threads(options["threads"]) if "threads" in options else 0
+        target = cls.named(options.get("mcpu", NATIVE), threads=threads)
+        if "mattr" in options:
+            if target.mcpu == NATIVE:
+                raise TargetError(
+                    "-mattr changes the features of a named processor, and {0!r} names none",
+                    text,
+                    hint="add -mcpu=..., x86-64-v3 for instance",
+                )
+            target = replace(target, features=_apply(options["mattr"], target))
+        if "mtriple" in options:
+            target = replace(target, triple=_check_triple(options["mtriple"], target))
+        return target
 
-    def with_threads(self, threads: int) -> Target:
+    @classmethod
+    def option_hint(cls, word: str) -> str | None:
+        return f"did you mean -mcpu={word}?" if word in CPUS else super().option_hint(word)
+
+    def options(self) -> Iterator[str]:
+        if self.mcpu != NATIVE:
+            yield f"-mcpu={self.mcpu}"
+            table = CPUS[self.mcpu]
+            added = set(self.features) - table.features
+            removed = table.features - set(self.features)
+            top = added - {r for name in added for r in _close([name]) - {name}}
+            root = {name for name in removed if not removed & (_close([name]) - {name})}
+            changes = [f"-{n}" for n in _ordered(root)] + [f"+{n}" for n in _ordered(top)]
+            if changes:
+                yield f"-mattr={','.join(changes)}"
+            if self.triple != _default_triple(table.arch):
+                yield f"-mtriple={self.triple}"
+        if self.threads:
+            yield f"-threads={self.threads}"
+
+    def with_threads(self, threads: int) -> Self:
         return replace(self, threads=_check_threads(str(threads)))
 
     @property
     def resolved(self) -> bool:
-        """Whether nothing is left to the machine."""
         return self.mcpu != NATIVE and self.threads > 0
 
     @property
@@ -236,14 +257,16 @@ class Target:
         return 32 if self.arch == "aarch64" or "avx512f" in self.features else 16
 
     @property
+    def mask_bits(self) -> int | None:
+        """The narrowest element of vectors that can be loaded and stored in part, in bits."""
+        if "avx" not in self.features:
+            return None
+        return 8 if "avx512bw" in self.features else 32
+
+    @property
     def fma(self) -> bool:
         """Whether a fused multiply-add of floats is one instruction."""
         return "fma" in self.features or "neon" in self.features
-
-    @property
-    def vnni(self) -> bool:
-        """Whether a dot product of four bytes added to an int32 is one instruction."""
-        return any(name in self.features for name in ("avx512vnni", "avxvnni", "dotprod"))
 
     @property
     def llvm_features(self) -> str:
@@ -252,13 +275,7 @@ class Target:
         return ",".join(("+" if n in self.features else "-") + n for n in names)
 
     @property
-    def cpu_flags(self) -> tuple[str, ...]:
-        """What /proc/cpuinfo has to list on a machine that runs the code."""
-        return tuple(FEATURES[name].flag for name in self.features)
-
-    @property
     def compat_class(self) -> str:
-        """What code is legal here: equal texts run each other's code."""
         level, extras = self.arch, set(self.features)
         if self.arch == "x86_64":
             level = baseline(self.arch, extras)
@@ -267,9 +284,29 @@ class Target:
 
     @property
     def perf_class(self) -> str:
-        """What timings are comparable here: the processor's model and the number of threads."""
+        """The processor's model and the number of threads."""
         model = f"/{self.model}" if self.model else ""
         return f"{self.kind}/{self.mcpu}{model}/threads={self.threads}"
+
+    @property
+    def hardware(self) -> dict[str, str]:
+        return {"model": self.model, "mcpu": self.mcpu}
+
+    @property
+    def facts(self) -> dict[str, Fact]:
+        return {
+            "model": self.model or None,
+            "triple": self.triple,
+            "threads": self.threads,
+            "cores": self.cores,
+            "vector_bits": self.vector_bits,
+            "vector_registers": self.vector_registers,
+            "l1_bytes": self.l1_bytes,
+            "l2_bytes": self.l2_bytes,
+            "l3_bytes": self.l3_bytes,
+            "line_bytes": self.line_bytes,
+            "features": list(self.features),
+        }
 
 
 _LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
@@ -283,12 +320,12 @@ def baseline(arch: str, features: Iterable[str]) -> str:
     return next(name for name in reversed(_LEVELS) if CPUS[name].features <= present)
 
 
-def missing_features(target: Target, host: Target) -> tuple[str, ...]:
+def missing_features(target: CpuTarget, host: CpuTarget) -> tuple[str, ...]:
     """Features that code for `target` may use and `host` does not have."""
     return tuple(name for name in target.features if name not in host.features)
 
 
-def check_runnable(target: Target, host: Target) -> None:
+def check_runnable(target: CpuTarget, host: CpuTarget) -> None:
     """Raise `TargetError` unless code for `target` runs on `host`."""
     if target.arch != host.arch:
         raise TargetError(
@@ -310,66 +347,7 @@ def check_runnable(target: Target, host: Target) -> None:
         )
 
 
-@cache
-def _parse(text: str) -> Target:
-    words = text.split()
-    if not words or len(text) > _MAX_TEXT:
-        raise TargetError("expected a target such as `cpu`, found a text of {0} bytes", len(text))
-    kind, *options = words
-    if kind not in KINDS:
-        raise TargetError(
-            "unknown target kind {0!r}; known: {1}",
-            kind,
-            ", ".join(KINDS),
-            hint=similar(kind, KINDS),
-        )
-    values: dict[str, str] = {}
-    for word in options:
-        name, equals, value = word.removeprefix("-").partition("=")
-        if not word.startswith("-") or name not in _OPTIONS or not equals or not value:
-            raise TargetError(
-                "unknown target option {0!r} in {1!r}; known: {2}",
-                word,
-                text,
-                ", ".join(f"-{o}=" for o in _OPTIONS),
-                hint=f"did you mean -mcpu={word}?" if word in CPUS else similar(name, _OPTIONS),
-            )
-        if name in values:
-            raise TargetError("target option -{0} is given twice in {1!r}", name, text)
-        values[name] = value
-    threads = _check_threads(values["threads"]) if "threads" in values else 0
-    target = Target.cpu(values.get("mcpu", NATIVE), threads=threads)
-    if "mattr" in values:
-        if target.mcpu == NATIVE:
-            raise TargetError(
-                "-mattr changes the features of a named processor, and {0!r} names none",
-                text,
-                hint="add -mcpu=..., x86-64-v3 for instance",
-            )
-        target = replace(target, features=_apply(values["mattr"], target))
-    if "mtriple" in values:
-        target = replace(target, triple=_check_triple(values["mtriple"], target))
-    return target
-
-
-def _options(target: Target) -> Iterator[str]:
-    if target.mcpu != NATIVE:
-        yield f"-mcpu={target.mcpu}"
-        table = CPUS[target.mcpu]
-        added = set(target.features) - table.features
-        removed = table.features - set(target.features)
-        top = added - {r for name in added for r in _close([name]) - {name}}
-        root = {name for name in removed if not removed & (_close([name]) - {name})}
-        changes = [f"-{n}" for n in _ordered(root)] + [f"+{n}" for n in _ordered(top)]
-        if changes:
-            yield f"-mattr={','.join(changes)}"
-        if target.triple != _default_triple(table.arch):
-            yield f"-mtriple={target.triple}"
-    if target.threads:
-        yield f"-threads={target.threads}"
-
-
-def _apply(changes: str, target: Target) -> tuple[str, ...]:
+def _apply(changes: str, target: CpuTarget) -> tuple[str, ...]:
     features = set(target.features)
     names = [n for n in FEATURES if _arch_of(n) == target.arch]
     for change in changes.split(","):
@@ -397,7 +375,7 @@ def _default_triple(arch: str) -> str:
     return f"{arch}-unknown-linux-gnu"
 
 
-def _check_triple(triple: str, target: Target) -> str:
+def _check_triple(triple: str, target: CpuTarget) -> str:
     if triple.partition("-")[0] != target.arch:
         raise TargetError(
             "-mtriple={0} is not a triple of {1}, which -mcpu={2} is",

@@ -1,0 +1,106 @@
+"""Compiled code as data, whatever the kind of target: an image, a signature, a list of launches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from ..errors import ArtifactError
+from ..runtime.signature import Signature, limit_exceeded, show, workspace_size
+from ..target import Target
+from ..tir.ir import Func
+from .generator import generator_for
+
+Need: TypeAlias = bool | int | str | list[int]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """An entry point of an image, and what it needs to be called.
+
+    `needs` are numbers and names that the code generator of the kind writes and reads: that of
+    processors says `openmp` of functions that call OpenMP's runtime.
+    """
+
+    symbol: str
+    needs: Mapping[str, Need] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"symbol": self.symbol, "needs": dict(self.needs)}
+
+    @staticmethod
+    def from_json(data: object) -> Launch:
+        """The launch of its JSON form. Raises `ArtifactError` for anything malformed."""
+        if not isinstance(data, dict) or data.keys() != {"symbol", "needs"}:
+            raise ArtifactError("launch: expected a symbol and needs, found {0}", show(data))
+        symbol, needs = data["symbol"], data["needs"]
+        if not isinstance(symbol, str) or not isinstance(needs, dict):
+            raise ArtifactError("launch: expected a name and an object, found {0}", show(data))
+        for need in needs.values():
+            numbers = isinstance(need, list) and all(isinstance(n, int) for n in need)
+            if not numbers and not isinstance(need, bool | int | str):
+                raise ArtifactError("launch: expected numbers or a name, found {0}", show(need))
+        return Launch(symbol, needs)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled kernel.
+
+    The functions `signature.symbols` are entry points of `image`, the `launches` in their order.
+    `text` is what the image was made of, in the code generator's own language; `lowered` are the
+    programs it is of, or their text.
+    """
+
+    signature: Signature
+    target: Target
+    lowered: tuple[Func, ...] | str
+    text: str
+    image: bytes
+    launches: tuple[Launch, ...]
+
+    @property
+    def tir(self) -> str:
+        """The lowered programs as text."""
+        programs = self.lowered
+        return programs if isinstance(programs, str) else "\n\n".join(map(str, programs))
+
+    @property
+    def form(self) -> dict[str, Any]:
+        """What compiling adds to the program beside the image and the texts, as JSON."""
+        return {
+            "launches": [launch.to_json() for launch in self.launches],
+            "workspaces": list(self.signature.workspaces),
+        }
+
+    def source(self, name: str) -> str:
+        """A text of the code, by its name: `tir`, or one of the code generator's `sources`."""
+        if name == "tir":
+            return self.tir
+        return generator_for(self.target).sources[name](self)
+
+
+def compiled_from(
+    form: object, signature: Signature, target: Target, tir: str, text: str, image: bytes
+) -> Compiled:
+    """What `form`, the texts and the image are of. `signature` has no workspaces yet.
+
+    Raises `ArtifactError` where the form is malformed, or is not of that signature.
+    """
+    if not isinstance(form, dict) or form.keys() != {"launches", "workspaces"}:
+        raise ArtifactError("expected launches and workspaces, found {0}", show(form))
+    launches, sizes = form["launches"], form["workspaces"]
+    if not isinstance(launches, list) or not isinstance(sizes, list):
+        raise ArtifactError("expected lists of launches and workspaces, found {0}", show(form))
+    made = tuple(map(Launch.from_json, launches))
+    symbols = tuple(launch.symbol for launch in made)
+    if symbols != signature.symbols:
+        raise ArtifactError("launches of {0}, expected {1}", symbols, signature.symbols)
+    if len(sizes) != len(symbols):
+        raise ArtifactError("{0} workspaces of {1} launches", len(sizes), len(symbols))
+    signature = signature.with_workspaces([workspace_size(size) for size in sizes])
+    beyond = limit_exceeded(signature)
+    if beyond is not None:
+        raise ArtifactError("{0}", beyond)
+    return Compiled(signature, target, tir, text, image, made)

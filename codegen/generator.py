@@ -1,0 +1,246 @@
+"""What a code generator is: how lowered programs become running code on one kind of target.
+
+A kind of target is three things: its record (`target/`), its code generator, and its sketch rules
+(`autotune/rules/`). `codegen/cpu/` is the code generator for processors; `register_generator` adds
+another. What all kinds have in common is beside this file, and asks `generator_for(target)`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from ..errors import TargetError
+from ..runtime.timer import Timing, time_calls, time_interleaved
+from ..target import Fact, Target
+
+if TYPE_CHECKING:
+    from ..runtime.files import File
+    from ..runtime.module import Module, Origin
+    from ..runtime.signature import Signature
+    from ..tir.ir import Func
+    from .compiled import Compiled, Launch
+
+T = TypeVar("T", bound=Target)
+E = TypeVar("E")
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A step of lowering: its name, and what it makes of a program.
+
+    `reorders` says that it changes the order of floating-point arithmetic.
+    """
+
+    name: str
+    run: Callable[[Func], Func]
+    reorders: bool = False
+
+
+class Part(NamedTuple):
+    """A lowered function, and the signature of the entry point that is made of it."""
+
+    func: Func
+    signature: Signature
+
+
+class Code(NamedTuple):
+    """Compiled code: the image, its launches and the bytes of the workspace of each, and the text
+    that the image was made of."""
+
+    image: bytes
+    launches: tuple[Launch, ...]
+    workspaces: tuple[int, ...]
+    text: str
+
+
+class Tools(NamedTuple):
+    """The tools that make the code. Timings compare within a `generation` of them."""
+
+    generation: str
+    versions: Mapping[str, str]
+
+
+class Provenance(NamedTuple):
+    """Where the schedule of a kernel comes from, and what it was made with."""
+
+    origin: Origin
+    schedule_id: str | None
+    measurement_id: str | None
+    toolchain: Mapping[str, str]
+
+
+class CodeGenerator(ABC, Generic[T, E]):
+    """Makes code for targets `T`; `E` is what it emits before that is compiled."""
+
+    @property
+    def sources(self) -> Mapping[str, Callable[[Compiled], str]]:
+        """The texts of compiled code that it can show, by name."""
+        return {}
+
+    @property
+    def reserved(self) -> frozenset[str]:
+        """Names that no kernel can have."""
+        return frozenset()
+
+    # This machine
+
+    @abstractmethod
+    def host(self) -> T:
+        """This machine as a resolved target. Raises `TargetError` if it is none of this kind."""
+
+    @abstractmethod
+    def resolve(self, wanted: T) -> T:
+        """The target with everything filled in that it leaves to this machine."""
+
+    @abstractmethod
+    def check_runnable(self, target: T) -> None:
+        """Raise `TargetError` unless this machine executes code for `target`."""
+
+    @abstractmethod
+    def tools(self) -> Tools:
+        """What makes code on this machine: compilers, and a code generator from elsewhere.
+
+        Code that other tools made is compiled anew, and not taken from the cache.
+        """
+
+    def runtimes(self) -> dict[str, Fact]:
+        """What kernels need on this machine to run, by name; `None` for what is missing."""
+        return {}
+
+    @abstractmethod
+    def timed_on(self, target: T) -> T:
+        """This machine as the target whose `perf_class` the timings of `target` here belong to."""
+
+    # Code
+
+    def compiled_target(self, target: T) -> T:
+        """The resolved target that code is compiled for where `target` is asked for."""
+        return target
+
+    @abstractmethod
+    def passes(self, target: T) -> Iterable[Pass]:
+        """The passes that lower a program, in their order."""
+
+    @abstractmethod
+    def emit(self, parts: Sequence[Part], target: T, *, strict_fp: bool) -> E:
+        """Code in the generator's own language: of the kernel, then of its packers.
+
+        Raises `BuildError` for what it cannot say.
+        """
+
+    @abstractmethod
+    def compile(self, emitted: E, target: T) -> Code:
+        """The image of what was emitted. Raises `BuildError` where the tools refuse it."""
+
+    @abstractmethod
+    def check(self, compiled: Compiled) -> None:
+        """Raise `ArtifactError` unless the image may be that of its signature and target."""
+
+    @abstractmethod
+    def load(self, compiled: Compiled, origin: Origin, *, trust_indices: bool) -> Module:
+        """Load compiled code into this process.
+
+        Raises `TargetError` if it is for another machine, `BuildError` if it does not load.
+        """
+
+    @abstractmethod
+    def check_path(self, path: Path, *, intermediate: bool) -> None:
+        """Raise `BuildError` for a path that no artifact has; see `files`."""
+
+    @abstractmethod
+    def files(
+        self, compiled: Compiled, path: Path, provenance: Provenance, *, intermediate: bool
+    ) -> tuple[File, ...]:
+        """The files of an artifact, in the order to write: to load one takes no code generator.
+
+        The code is at `path` and comes first. With `intermediate` they are what other tools make
+        an artifact of: an object file, for instance. Raises `BuildError` where that cannot be.
+        """
+
+    # Measuring
+
+    @abstractmethod
+    def environment(self, target: T, *, runs: bool) -> dict[str, str]:
+        """Variables for a process that compiles kernels for `target`, or `runs` and times them."""
+
+    @abstractmethod
+    def addresses(self, target: T) -> int | None:
+        """Bytes of addresses that running kernels takes beyond their memory.
+
+        `None` where the addresses of a process must not be limited.
+        """
+
+    def time(
+        self,
+        run: Callable[[], object],
+        *,
+        min_samples: int,
+        max_samples: int,
+        budget_seconds: float,
+        min_sample_seconds: float,
+        stop_above: float | None,
+    ) -> Timing:
+        """Time calls of a bound kernel; see `runtime.timer.time_calls`."""
+        return time_calls(
+            run,
+            min_samples=min_samples,
+            max_samples=max_samples,
+            budget_seconds=budget_seconds,
+            min_sample_seconds=min_sample_seconds,
+            stop_above=stop_above,
+        )
+
+    def time_interleaved(
+        self, runs: Sequence[Callable[[], object]], *, rounds: int, min_sample_seconds: float
+    ) -> tuple[Timing, ...]:
+        """Time calls of several bound kernels; see `runtime.timer.time_interleaved`."""
+        return time_interleaved(runs, rounds=rounds, min_sample_seconds=min_sample_seconds)
+
+
+def _cpu() -> CodeGenerator[Any, Any]:
+    from .cpu.generator import CpuGenerator
+
+    return CpuGenerator()
+
+
+_LOADERS: dict[str, Callable[[], CodeGenerator[Any, Any]]] = {"cpu": _cpu}
+_LOADED: dict[str, CodeGenerator[Any, Any]] = {}
+
+
+def register_generator(kind: str, load: Callable[[], CodeGenerator[Any, Any]]) -> None:
+    """Make code for targets of a kind by what `load` returns when it is first asked for.
+
+    Raises `TargetError` where the kind has a code generator already.
+    """
+    if _LOADERS.setdefault(kind, load) is not load:
+        raise TargetError("targets of kind {0!r} have a code generator already", kind)
+
+
+def generator_for(target: Target) -> CodeGenerator[Any, Any]:
+    """The code generator for targets of its kind. Raises `TargetError` where there is none."""
+    kind = target.kind
+    found = _LOADED.get(kind)
+    if found is None:
+        if kind not in _LOADERS:
+            raise TargetError(
+                "there is no code generator for targets of kind {0!r}; there is one for {1}",
+                kind,
+                ", ".join(_LOADERS),
+                hint="register_generator adds one",
+            )
+        found = _LOADED[kind] = _LOADERS[kind]()
+    return found
+
+
+def outside_modules(target: Target) -> tuple[str, ...]:
+    """The modules that register its kind, those of this package left out.
+
+    A process that makes or runs code for the target has to import them first.
+    """
+    package = __name__.partition(".")[0]
+    modules = dict.fromkeys((type(target).__module__, type(generator_for(target)).__module__))
+    return tuple(name for name in modules if name.partition(".")[0] != package)

@@ -1,0 +1,29 @@
+"""Targets as plain data: what a kernel is compiled for, and facts for lowering and search.
+
+`target.py` has what all kinds of targets share, and each kind has a file with its record.
+"""
+
+from .cpu import (
+    CPUS,
+    FEATURES,
+    NATIVE,
+    CpuTarget,
+    baseline,
+    check_runnable,
+    missing_features,
+)
+from .target import Fact, Target, register_kind, registered_kinds
+
+__all__ = [
+    "CPUS",
+    "FEATURES",
+    "NATIVE",
+    "CpuTarget",
+    "Fact",
+    "Target",
+    "baseline",
+    "check_runnable",
+    "missing_features",
+    "register_kind",
+    "registered_kinds",
+]

@@ -1,0 +1,148 @@
+"""What all kinds of targets share: a text form, classes of equals, and the registry of kinds.
+
+A target has a text form, `cpu -mcpu=cascadelake -threads=1`: its kind and the options that the kind
+takes. Two targets are equal if their texts are. Facts that the text does not spell (caches, for
+instance) are fields of the kind's record that do not compare.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import ClassVar, Self, TypeAlias, TypeVar
+
+from ..errors import TargetError, similar
+
+Fact: TypeAlias = str | int | list[str] | None
+"""What is told of a target, as JSON has it."""
+_MAX_TEXT = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target(ABC):
+    """A place where kernels run. Each kind of target is a subclass, the record of its facts.
+
+    `kind` is the first word of its text, `option_names` are the options that may follow, and
+    `feature_names` the features that targets of the kind may have.
+
+    `threads` is the number of this machine's processors that a call keeps busy, and 0 as long as
+    that is left to the machine. `features` are those that code may use.
+    """
+
+    kind: ClassVar[str]
+    option_names: ClassVar[tuple[str, ...]]
+    feature_names: ClassVar[Collection[str]] = ()
+
+    threads: int = 1
+    features: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The target that a text such as `cpu -mcpu=cascadelake -threads=1` names.
+
+        Raises `TargetError` for an unknown kind, option, processor or feature, and where the record
+        that is asked is not the kind's.
+        """
+        return cls.of(_parse(text))
+
+    @classmethod
+    @abstractmethod
+    def from_options(cls, options: Mapping[str, str], text: str) -> Self:
+        """The target of options by name. `text` is all of it, for errors. Raises `TargetError`."""
+
+    @classmethod
+    def option_hint(cls, word: str) -> str | None:
+        """What may be meant by a word that is no option."""
+        return similar(word.removeprefix("-").partition("=")[0], cls.option_names)
+
+    @classmethod
+    def of(cls, target: Target) -> Self:
+        """`target`, which has to be of this kind. Raises `TargetError` where it is not."""
+        if not isinstance(target, cls):
+            raise TargetError("expected a target of kind {0}, found {1}", cls.kind, target)
+        return target
+
+    @abstractmethod
+    def options(self) -> Iterator[str]:
+        """The words of its text after the kind, in their canonical order."""
+
+    @property
+    @abstractmethod
+    def resolved(self) -> bool:
+        """Whether nothing is left to the machine."""
+
+    @property
+    @abstractmethod
+    def compat_class(self) -> str:
+        """What code is legal here: equal texts run each other's code."""
+
+    @property
+    @abstractmethod
+    def perf_class(self) -> str:
+        """What timings are comparable here."""
+
+    @property
+    @abstractmethod
+    def hardware(self) -> dict[str, str]:
+        """What names the hardware, for people and for the records of measurements."""
+
+    @property
+    @abstractmethod
+    def facts(self) -> dict[str, Fact]:
+        """All that is known of it, for people."""
+
+    def __str__(self) -> str:
+        return " ".join([self.kind, *self.options()])
+
+
+_KINDS: dict[str, type[Target]] = {}
+_Record = TypeVar("_Record", bound=type[Target])
+
+
+def register_kind(record: _Record) -> _Record:
+    """Make a kind of target known, by its record. To be used as a decorator.
+
+    Raises `TargetError` where another record has its `kind`.
+    """
+    if _KINDS.setdefault(record.kind, record) is not record:
+        raise TargetError("there is a kind of target {0!r} already", record.kind)
+    return record
+
+
+def registered_kinds() -> Mapping[str, type[Target]]:
+    """The kinds of targets that are known, with their records."""
+    return MappingProxyType(_KINDS)
+
+
+@cache
+def _parse(text: str) -> Target:
+    words = text.split()
+    if not words or len(text) > _MAX_TEXT:
+        raise TargetError("expected a target such as `cpu`, found a text of {0} bytes", len(text))
+    kind, *options = words
+    if kind not in _KINDS:
+        raise TargetError(
+            "unknown target kind {0!r}; known: {1}",
+            kind,
+            ", ".join(_KINDS),
+            hint=similar(kind, _KINDS),
+        )
+    record = _KINDS[kind]
+    values: dict[str, str] = {}
+    for word in options:
+        name, equals, value = word.removeprefix("-").partition("=")
+        if not word.startswith("-") or name not in record.option_names or not equals or not value:
+            raise TargetError(
+                "unknown target option {0!r} in {1!r}; known: {2}",
+                word,
+                text,
+                ", ".join(f"-{o}=" for o in record.option_names),
+                hint=record.option_hint(word),
+            )
+        if name in values:
+            raise TargetError("target option -{0} is given twice in {1!r}", name, text)
+        values[name] = value
+    return record.from_options(values, text)

@@ -1,0 +1,181 @@
+"""A kind of target from outside of the package: kernels that the interpreter runs.
+
+All that a kind takes is in this file: the record of its facts, a code generator, and their names.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from tilewright import dtypes
+from tilewright.codegen.compiled import Compiled, Launch
+from tilewright.codegen.generator import (
+    Code,
+    CodeGenerator,
+    Part,
+    Pass,
+    Provenance,
+    Tools,
+    register_generator,
+)
+from tilewright.codegen.passes.blocks import blocks
+from tilewright.codegen.passes.flatten import flatten
+from tilewright.errors import ArtifactError, BuildError, ParseError, TargetError
+from tilewright.runtime.arguments import ctypes_parameters
+from tilewright.runtime.files import File
+from tilewright.runtime.module import Module, Origin
+from tilewright.runtime.signature import Argument
+from tilewright.target import Fact, Target, register_kind
+from tilewright.tir.interpreter import interpret
+from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
+
+ORDERS = ("forward", "shuffled")
+
+
+@register_kind
+@dataclass(frozen=True, kw_only=True)
+class ToyTarget(Target):
+    """An interpreter. `order` is that of the iterations of loops that have none."""
+
+    kind: ClassVar[str] = "toy"
+    option_names: ClassVar[tuple[str, ...]] = ("order",)
+
+    order: str = ""
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str], text: str) -> Self:
+        order = options.get("order", "")
+        if order not in ("", *ORDERS):
+            raise TargetError("-order={0} in {1!r}: expected one of {2}", order, text, ORDERS)
+        return cls(order=order)
+
+    def options(self) -> Iterator[str]:
+        if self.order:
+            yield f"-order={self.order}"
+
+    @property
+    def resolved(self) -> bool:
+        return bool(self.order)
+
+    @property
+    def compat_class(self) -> str:
+        return self.kind
+
+    @property
+    def perf_class(self) -> str:
+        return f"{self.kind}/{self.order}"
+
+    @property
+    def hardware(self) -> dict[str, str]:
+        return {"model": "interpreter"}
+
+    @property
+    def facts(self) -> dict[str, Fact]:
+        return {"order": self.order or None}
+
+
+class ToyGenerator(CodeGenerator[ToyTarget, str]):
+    """Its code is the text of the lowered program."""
+
+    @property
+    def sources(self) -> Mapping[str, Callable[[Compiled], str]]:
+        return {"script": lambda compiled: compiled.text}
+
+    def host(self) -> ToyTarget:
+        return ToyTarget(order=ORDERS[0])
+
+    def resolve(self, wanted: ToyTarget) -> ToyTarget:
+        return wanted if wanted.order else replace(wanted, order=ORDERS[0])
+
+    def check_runnable(self, target: ToyTarget) -> None:
+        """All of them run here."""
+
+    def tools(self) -> Tools:
+        return Tools("toy 1", {"toy": "1.0"})
+
+    def timed_on(self, target: ToyTarget) -> ToyTarget:
+        return target
+
+    def passes(self, target: ToyTarget) -> tuple[Pass, ...]:
+        return Pass("blocks", blocks), Pass("flatten", flatten)
+
+    def emit(self, parts: Sequence[Part], target: ToyTarget, *, strict_fp: bool) -> str:
+        if len(parts) > 1:
+            raise BuildError("{0} packs operands, which toys do not", parts[0].signature.name)
+        return repr(replace(parts[0].func, name=parts[0].signature.name))
+
+    def compile(self, emitted: str, target: ToyTarget) -> Code:
+        launch = Launch(parse(emitted).name, {"order": target.order})
+        return Code(emitted.encode(), (launch,), (0,), emitted)
+
+    def check(self, compiled: Compiled) -> None:
+        try:
+            func = parse(compiled.image.decode())
+        except (ParseError, UnicodeDecodeError) as error:
+            raise ArtifactError("its code is no program: {0}", error) from error
+        if func.name != compiled.signature.name:
+            raise ArtifactError("its code is of {0}", func.name)
+
+    def load(self, compiled: Compiled, origin: Origin, *, trust_indices: bool) -> Module:
+        func, (launch,) = parse(compiled.image.decode()), compiled.launches
+        parameters = ctypes_parameters(compiled.signature)
+        entry = ctypes.CFUNCTYPE(ctypes.c_int32, *parameters)(_entry(func, compiled, launch))
+        address = ctypes.cast(entry, ctypes.c_void_p).value
+        assert address is not None
+        return Module(
+            compiled.signature,
+            [address],
+            compiled.target,
+            origin=origin,
+            sources={"script": lambda: compiled.source("script")},
+            owner=entry,
+            trust_indices=trust_indices,
+        )
+
+    def check_path(self, path: Path, *, intermediate: bool) -> None:
+        """Any will do."""
+
+    def files(
+        self, compiled: Compiled, path: Path, provenance: Provenance, *, intermediate: bool
+    ) -> tuple[File, ...]:
+        return (File(path, compiled.image),)
+
+    def environment(self, target: ToyTarget, *, runs: bool) -> dict[str, str]:
+        return {"TOY": "runs" if runs else "builds"}
+
+    def addresses(self, target: ToyTarget) -> int | None:
+        return None
+
+
+def _entry(func: Func, compiled: Compiled, launch: Launch) -> Callable[..., int]:
+    """The kernel as a function of pointers and numbers; what it returns is its status."""
+    arguments = compiled.signature.arguments
+    order: Any = launch.needs["order"]
+
+    def run(*values: Any) -> int:
+        given = zip(arguments, values, strict=True)
+        try:
+            places = [_array(a, v) if a.kind == "tensor" else v for a, v in given]
+            interpret(func, *places, order=order)
+        except Exception:  # noqa: BLE001 - a status is all that C has
+            return 1
+        return 0
+
+    return run
+
+
+def _array(argument: Argument, address: int) -> np.ndarray[Any, Any]:
+    """The memory of a tensor, with one index."""
+    dtype = dtypes.to_numpy(argument.dtype)
+    memory = memoryview((ctypes.c_char * argument.span_bytes).from_address(address))
+    return np.ndarray((argument.span_bytes // dtype.itemsize,), dtype, buffer=memory)
+
+
+register_generator(ToyTarget.kind, ToyGenerator)
