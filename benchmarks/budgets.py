@@ -511,7 +511,7 @@ def importing(settings: Settings) -> Iterator[Line]:
 
 
 def zero_trials(settings: Settings) -> Iterator[Line]:
-    """Processor time of builds without a record: of a new process, and of one that has built before.
+    """Processor time of builds without a record, in new processes and in one that has built before.
 
     The second of two new processes finds what the first one has left in the caches.
     """

@@ -336,6 +336,27 @@ def with_func_body(func: Func, body: Stmt) -> Func:
     return Func(func.name, func.params, func.allocs, body, func.inplace, func.annotations)
 
 
+class _Replacement:
+    """Replaces free occurrences.
+
+    A function inside a function that calls itself would be in a cycle with itself, and keep what it
+    refers to until the collector comes.
+    """
+
+    __slots__ = ("_buffers", "_variables")
+
+    def __init__(self, variables: Mapping[Any, Any], buffers: Mapping[Any, Any]) -> None:
+        self._variables, self._buffers = variables, buffers
+
+    def __call__(self, n: Any) -> Any:
+        kind = type(n)
+        if kind is Var:
+            return self._variables.get(n, n)
+        if kind is Buffer:
+            return self._buffers.get(n, n)
+        return n if kind is Const else CHILDREN[kind](n, self)
+
+
 def substitute(root: T, mapping: Mapping[Any, Any]) -> T:
     """`root` with variables replaced by expressions and buffers by buffers.
 
@@ -344,39 +365,19 @@ def substitute(root: T, mapping: Mapping[Any, Any]) -> T:
     """
     if not mapping:
         return root
-
-    def visit(n: Any) -> Any:
-        kind = type(n)
-        if kind is Var or kind is Buffer:
-            return mapping.get(n, n)
-        if kind is Const:
-            return n
-        return CHILDREN[kind](n, visit)
-
-    new: T = visit(root)
-    del visit  # else it is in a cycle with itself, which the collector would have to find
-    return new
+    return _Replacement(mapping, mapping)(root)  # type: ignore[no-any-return]
 
 
 def substitute_func(func: Func, mapping: Mapping[Any, Any]) -> Func:
     """`substitute` over the whole of a function, shapes of internal buffers included."""
-
-    def visit(n: Any) -> Any:
-        kind = type(n)
-        if kind is Var:
-            return mapping.get(n, n)
-        if kind is Buffer:
-            return buffers.get(n, n)
-        return n if kind is Const else CHILDREN[kind](n, visit)
-
     buffers: dict[Any, Any] = {k: v for k, v in mapping.items() if type(k) is Buffer}
+    visit = _Replacement(mapping, buffers)
     for b in func.allocs:
         if b not in buffers:
             new = _buffer(b, visit)
             if new is not b:
                 buffers[b] = new
     body = visit(func.body)
-    del visit  # as in `substitute`
     allocs = map_tuple(func.allocs, lambda b: buffers.get(b, b))
     if body is func.body and allocs is func.allocs:
         return func

@@ -28,7 +28,7 @@ _PATIENCE = 600.0
 
 @dataclass(frozen=True)
 class Task:
-    """A program to compile. Its schedule is chosen by `way` first; `None` leaves it as it is."""
+    """A program to compile; its schedule is chosen first by `way`, unless that is `None`."""
 
     func: Func
     way: Way | None
@@ -59,8 +59,8 @@ def build_ahead(tasks: Sequence[Task], target: Target, jobs: int, *, strict_fp: 
             worker.kill()
 
 
-def answer(fields: dict[str, Any]) -> Message:
-    """What the child does."""
+def build_here(fields: dict[str, Any]) -> Message:
+    """What the child does with a request."""
     func, way = parse_program(fields), fields["way"]
     record, facts = registered_kinds()[fields["kind"]], fields["facts"]
     target = record(**{**facts, "features": tuple(facts["features"])})

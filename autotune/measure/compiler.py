@@ -28,9 +28,9 @@ class Compiler:
         fields = message.fields
         load_modules(fields)
         if fields["do"] == "build":
-            from . import build_ahead
+            from .build_ahead import build_here
 
-            return build_ahead.answer(fields)
+            return build_here(fields)
         func, strict_fp = parse_program(fields), fields["strict_fp"]
         compiled = compile_func(func, fields["target"], strict_fp=strict_fp)
         texts = [compiled.tir.encode(), compiled.text.encode()]

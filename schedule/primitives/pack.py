@@ -206,9 +206,8 @@ def _reindexed(
             return Prefetch(new, moved(tuple(visit(e) for e in n.indices)))
         return n if type(n) is Buffer else rewrite_children(n, visit)
 
-    init, body = None if block.init is None else visit(block.init), visit(block.body)
-    del visit  # as in `substitute`
-    return with_regions(_replace(block, body=body, init=init))
+    init = None if block.init is None else visit(block.init)
+    return with_regions(_replace(block, body=visit(block.body), init=init))
 
 
 ENUMERATED = 1 << 22

@@ -32,8 +32,9 @@ def tensor(name: str, *shape: int) -> te.Tensor:
 
 
 def product(a: te.Tensor, b: te.Tensor, name: str) -> te.Tensor:
-    k = te.reduce_axis(int(a.shape[1]), name="k")
-    shape = (int(a.shape[0]), int(b.shape[1]))
+    (rows, depth), (_, columns) = a.shape, b.shape
+    k = te.reduce_axis(depth, name="k")
+    shape = (rows, columns)
     return te.compute(shape, lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name=name)
 
 

@@ -43,6 +43,6 @@ def test_a_choice_leaves_next_to_nothing_to_collect(func: Func) -> None:
     try:
         trace = model_trace(func, target)
         assert len(trace) > 0
-        assert gc.collect() < 100
+        assert gc.collect() < 1000
     finally:
         gc.enable()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tilewright as tw
@@ -99,7 +100,7 @@ def test_the_key_covers_what_a_choice_depends_on(monkeypatch: pytest.MonkeyPatch
         patch.setattr(boosting, "installed_version", lambda: "9")
         keys.append(key(PROGRAM, TARGET, "model"))
     with monkeypatch.context() as patch:
-        patch.setattr(remembered.np, "__version__", "9")
+        patch.setattr(np, "__version__", "9")
         keys.append(key(PROGRAM, TARGET, "model"))
     with monkeypatch.context() as patch:
         patch.setattr(remembered, "_chooser", lambda: "other rules, or another model")
