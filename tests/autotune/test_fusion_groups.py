@@ -31,11 +31,10 @@ def tensor(name: str, *shape: int) -> te.Tensor:
     return te.placeholder(shape, "float32", name=name)
 
 
-def product(a: te.Tensor, b: te.Tensor, name: str) -> te.Tensor:
-    (rows, depth), (_, columns) = a.shape, b.shape
+def product(name: str, a: te.Tensor, b: te.Tensor, columns: int, depth: int) -> te.Tensor:
+    """A product of 32 rows."""
     k = te.reduce_axis(depth, name="k")
-    shape = (rows, columns)
-    return te.compute(shape, lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name=name)
+    return te.compute((32, columns), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name=name)
 
 
 def test_a_contraction_takes_what_follows_it() -> None:
@@ -68,10 +67,10 @@ def test_attention_is_one_group() -> None:
 def test_a_network_is_divided_into_kernels_that_can_run_in_order(expensive: bool) -> None:
     x, w, v = tensor("X", 32, 48), tensor("W", 48, 64), tensor("V", 64, 40)
     doubled = te.compute((32, 48), lambda i, j: x[i, j] * 2.0, name="doubled")
-    hidden = product(doubled, w, "hidden")
+    hidden = product("hidden", doubled, w, 64, 48)
     relu = te.compute((32, 64), lambda i, j: te.maximum(hidden[i, j], 0.0), name="relu")
     gate = te.compute((32, 64), lambda i, j: te.exp(hidden[i, j]), name="gate")
-    out = product(gate if expensive else relu, v, "out")
+    out = product("out", gate if expensive else relu, v, 40, 64)
     moved = te.compute((32, 40), lambda i, j: out[i, j] + x[i, j], name="moved")
     first, inlined = (["hidden", "gate"], []) if expensive else (["hidden"], ["relu"])
     assert told(te.func([x, w, v, moved], name="network")) == [
@@ -83,7 +82,7 @@ def test_a_network_is_divided_into_kernels_that_can_run_in_order(expensive: bool
 def test_what_several_groups_read_is_inlined_in_each() -> None:
     x, w, v = tensor("X", 32, 48), tensor("W", 48, 64), tensor("V", 48, 40)
     doubled = te.compute((32, 48), lambda i, j: x[i, j] * 2.0, name="doubled")
-    left, right = product(doubled, w, "left"), product(doubled, v, "right")
+    left, right = product("left", doubled, w, 64, 48), product("right", doubled, v, 40, 48)
     assert told(te.func([x, w, v, left, right], name="two")) == [
         ("CONTRACTION", "left", ["left"], ["doubled"]),
         ("CONTRACTION", "right", ["right"], ["doubled"]),
