@@ -192,7 +192,7 @@ FORGED = {
     "a trace of another program": "ScheduleError",
     "an unknown step": "run_code",
     "an open decision": "leaves decisions open",
-    "a step that is not exact": "the reals alone",
+    "a step that is not exact": "inexact steps (winograd)",
 }
 
 
