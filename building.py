@@ -101,20 +101,21 @@ def build_all(
 
     Programs that have to be searched or compiled are built in `jobs` child processes, by default
     one for each processor that may be used. Their results come through the caches on disk: where
-    `TILEWRIGHT_CACHE_DIR` is set to nothing, all is built here, one after the other. Programs that
-    are searched by sketch rules of your own are built here, too.
+    `TILEWRIGHT_CACHE_DIR` is set to nothing, all is built here, one after the other. So it is where
+    there are instructions of your own, and so are programs that sketch rules of your own are for.
 
     Raises what `build` raises, for the first program that cannot be built, and `BuildError` where
     no process can be started.
     """
     from .autotune.measure.build_ahead import build_ahead
     from .codegen.detect import resolve, usable_processors
+    from .tir.instruction_set import users_digest
 
-    if jobs is not None and jobs < 1:
-        raise BuildError("jobs={0!r}: expected at least 1, or None for all processors", jobs)
+    if jobs is not None and (type(jobs) is not int or jobs < 1):
+        raise BuildError("jobs={0!r}: expected a number from 1 on, or None: all processors", jobs)
     resolved = resolve(target)
     jobs = usable_processors() if jobs is None else jobs
-    if jobs > 1 and len(programs) > 1:
+    if jobs > 1 and len(programs) > 1 and not users_digest():  # children do not have them
         tasks: dict[object, Task] = {}
         for program in programs:
             found = _without_search(program, resolved, database, allow, tolerance, None)

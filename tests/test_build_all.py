@@ -98,7 +98,7 @@ def test_a_program_that_is_there_twice_is_built_once(
     assert text(one) == text(other)
 
 
-@pytest.mark.parametrize("why", ["no cache", "one job", "own rules"])
+@pytest.mark.parametrize("why", ["no cache", "one job", "own rules", "own instructions"])
 def test_without_processes_all_is_built_here(
     folder: Path, why: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
@@ -107,6 +107,8 @@ def test_without_processes_all_is_built_here(
         monkeypatch.setenv(LOCATION, "")
     elif why == "own rules":
         request.getfixturevalue("own_rule")
+    elif why == "own instructions":
+        monkeypatch.setattr("tilewright.tir.instruction_set.users_digest", lambda: "some")
     modules = tw.build_all(
         PROGRAMS[1:], SERIAL, allow=("default",), jobs=1 if why == "one job" else 2
     )
@@ -127,8 +129,9 @@ def test_errors_are_those_of_single_builds(folder: Path, monkeypatch: pytest.Mon
         tw.build_all([*PROGRAMS, ops.matmul_func], SERIAL, jobs=2)  # type: ignore[list-item]
     with pytest.raises(tw.NotTunedError, match="matmul"):
         tw.build_all(PROGRAMS, SERIAL, allow=("record",), jobs=2)
-    with pytest.raises(tw.BuildError, match="jobs=0"):
-        tw.build_all(PROGRAMS, SERIAL, jobs=0)
+    for jobs in (0, "2"):
+        with pytest.raises(tw.BuildError, match=f"jobs={jobs!r}"):
+            tw.build_all(PROGRAMS, SERIAL, jobs=jobs)  # type: ignore[arg-type]
     monkeypatch.setattr("sys.executable", "/nowhere/python")
     with pytest.raises(tw.BuildError, match="cannot build in child processes") as caught:
         tw.build_all(PROGRAMS, SERIAL, jobs=2)
