@@ -296,7 +296,7 @@ def _scoring(name: str, func: Func) -> Iterator[Line]:
     stages = dict.fromkeys(("draw and check", "featurise", "score"), 0.0)
     for sketch in sketches(func, target):
         space = Rowspace(sketch)
-        source = profile(sketch.func, sketch.variables, sketch.space.bounds)
+        source = profile(sketch.func, sketch.space.bounds)
         model = CostModel(base=base)
         estimate = Estimator(source, target)
         width = 1 + len(sketch.variables)

@@ -1,41 +1,44 @@
 """Vectorized evaluation of expressions over columns of values.
 
-The search evaluates hundreds of expressions over 10^4 to 10^5 rows of decisions. They are compiled
-to one straight line of numpy operations in which equal subexpressions appear once, and run on
-slices of rows that stay in the cache. int64 arithmetic wraps. A division is done in float64 where
-intervals show that this is exact, because numpy divides integers ten times more slowly.
+The search evaluates hundreds of expressions over 10^4 to 10^5 rows of decisions. They are recorded
+as one straight line of numpy operations in which equal subexpressions appear once. int64 arithmetic
+wraps. A division is done in float64 where intervals show that this is exact, because numpy divides
+integers ten times more slowly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import IRError
+from .columns import (
+    CONVERSIONS,
+    DTYPES,
+    HIGH,
+    LOW,
+    Array,
+    Column,
+    Number,
+    Program,
+    Tape,
+    as_float,
+    ends,
+    maximum,
+    minimum,
+)
 from .ir import INDEX, Binary, Call, Cast, Const, Dim, Expr, Op, Select, Var, as_expr
 
-Array = npt.NDArray[Any]
 Interval = tuple[int, int]
-
-ROWS = 8192
-"""Rows of a slice: a column of them takes 64 KiB."""
 EXACT = 1 << 51
 """Quotients of integers up to this size are floored correctly in float64."""
-LOW, HIGH = -(1 << 63), (1 << 63) - 1
 ANY = (LOW, HIGH)
-DTYPES = {INDEX: np.int64, "bool": np.bool_, "float64": np.float64}
-
-
-class Step(NamedTuple):
-    """One operation. `args` are positions of earlier steps; `value` is of constants and inputs."""
-
-    op: str
-    args: tuple[int, ...]
-    dtype: str
-    value: Any = None
+FLOAT = (-math.inf, math.inf)
 
 
 def evaluate(expr: Dim, columns: Mapping[Var, Array | int]) -> Array:
@@ -44,134 +47,36 @@ def evaluate(expr: Dim, columns: Mapping[Var, Array | int]) -> Array:
     Columns are integers, or arrays of one length; the result is an array, of no dimension where all
     columns are integers. Raises `IRError` for loads, other dtypes, and variables without a column.
     """
-    program = _Program([expr], list(columns))
     inputs = [np.asarray(c, dtype=np.int64) for c in columns.values()]
     rows = np.broadcast_shapes(*(c.shape for c in inputs))
-    if 0 in rows:
-        return np.empty(rows, DTYPES[program.steps[program.results[0]].dtype])
-    intervals = [(int(c.min()), int(c.max())) for c in inputs]
-    (result,) = program.run(program.functions(intervals), inputs)
-    return np.broadcast_to(result, rows)
+    bounds = [(int(c.min()), int(c.max())) if c.size else ANY for c in inputs]
+    program = Columns([expr], dict(zip(columns, bounds, strict=True)))
+    count = math.prod(rows)
+    found = program.of_columns([np.broadcast_to(c, (count,)) for c in inputs], count)
+    return found[:, 0].astype(DTYPES[as_expr(expr).dtype]).reshape(rows)
 
 
-class Columns:
-    """Expressions over the columns of a matrix; the result of `compile_columns`."""
+class Expressions:
+    """Expressions over variables as numbers on a tape, whose inputs are the variables.
 
-    def __init__(self, exprs: Sequence[Dim], variables: Sequence[Var]) -> None:
-        self._program = _Program(exprs, variables)
-        dtypes = {self._program.steps[r].dtype for r in self._program.results}
-        self._dtype = np.float64 if "float64" in dtypes else np.int64
-
-    def __call__(self, matrix: npt.NDArray[np.int64]) -> Array:
-        program, rows = self._program, len(matrix)
-        result = np.empty((len(program.results), rows), self._dtype).T
-        if rows == 0:
-            return result
-        inputs = np.ascontiguousarray(matrix.T, dtype=np.int64)  # what follows takes columns
-        lows, highs = inputs.min(axis=1).tolist(), inputs.max(axis=1).tolist()
-        functions = program.functions(list(zip(lows, highs, strict=True)))
-        for start in range(0, rows, ROWS):
-            part = slice(start, start + ROWS)
-            for j, column in enumerate(program.run(functions, list(inputs[:, part]))):
-                result[part, j] = column
-        return result
-
-    def intervals(self, inputs: Sequence[Interval]) -> list[Interval]:
-        """The interval of each int64 expression, for variables in the given intervals.
-
-        `ANY` if it is not known.
-        """
-        known = self._program.intervals(inputs)
-        return [known[r] for r in self._program.results]
-
-
-def compile_columns(exprs: Sequence[Dim], variables: Sequence[Var]) -> Columns:
-    """Compile expressions to a function from a matrix (rows, variables) to a matrix (rows, exprs).
-
-    The result is int64, or float64 if one of the expressions is; conditions are 0 and 1. Each
-    column of the result is contiguous in memory. Raises `IRError` for loads, other dtypes, and
-    variables that are not given.
+    `bounds` has the inclusive range of each variable, in the order of the columns.
     """
-    return Columns(exprs, variables)
 
+    def __init__(self, tape: Tape, bounds: Mapping[Var, Interval]) -> None:
+        self._inputs = {v: tape.input(low, high) for v, (low, high) in bounds.items()}
+        self._known: dict[Expr, Number] = {}
 
-class _Program:
-    """Expressions as steps in order, each structure once."""
+    def __call__(self, expr: Dim) -> Number:
+        """The values of an expression. Raises `IRError` where it is none of these variables."""
+        return expr if isinstance(expr, int) else self._visit(expr)
 
-    def __init__(self, exprs: Sequence[Dim], variables: Sequence[Var]) -> None:
-        self.steps: list[Step] = []
-        self._slots: dict[Step, int] = {}
-        self._done: dict[Expr, int] = {}
-        self._inputs = {v: i for i, v in enumerate(variables)}
-        self.results = [self._visit(as_expr(e)) for e in exprs]
-        self._dead = self._last_uses()
+    def _visit(self, e: Expr) -> Number:
+        found = self._known.get(e)
+        if found is None:
+            self._known[e] = found = self._recorded(e)
+        return found
 
-    def intervals(self, inputs: Sequence[Interval]) -> list[Interval]:
-        """Where the value of each step lies when the inputs lie in the intervals given."""
-        known: list[Interval] = []
-        for step in self.steps:
-            if step.op == "input":
-                known.append(inputs[step.value])
-            elif step.op == "const":
-                known.append((step.value, step.value) if step.dtype == INDEX else ANY)
-            else:
-                known.append(_interval(step, [known[a] for a in step.args]))
-        return known
-
-    def functions(self, inputs: Sequence[Interval]) -> list[Callable[..., Any] | None]:
-        """What computes each step for such inputs; `None` for given values."""
-        known = self.intervals(inputs)
-        return [
-            None
-            if step.op in ("input", "const")
-            else _function(step, [known[a] for a in step.args])
-            for step in self.steps
-        ]
-
-    def run(
-        self, functions: Sequence[Callable[..., Any] | None], inputs: Sequence[Array]
-    ) -> list[Array]:
-        """The values of the expressions for some rows of inputs."""
-        values: list[Any] = [None] * len(self.steps)
-        with np.errstate(all="ignore"):
-            for i, (step, function) in enumerate(zip(self.steps, functions, strict=True)):
-                if function is not None:
-                    values[i] = function(*[values[a] for a in step.args])
-                elif step.op == "input":
-                    values[i] = inputs[step.value]
-                else:
-                    values[i] = DTYPES[step.dtype](step.value)
-                for a in self._dead[i]:
-                    values[a] = None
-        return [np.asarray(values[r]) for r in self.results]
-
-    def _last_uses(self) -> list[list[int]]:
-        dead: list[list[int]] = [[] for _ in self.steps]
-        seen = set(self.results)
-        for i in range(len(self.steps) - 1, -1, -1):
-            for a in self.steps[i].args:
-                if a not in seen:
-                    seen.add(a)
-                    dead[i].append(a)
-        return dead
-
-    def _slot(self, op: str, args: tuple[int, ...], dtype: str, value: Any = None) -> int:
-        if op in _COMMUTATIVE:
-            args = tuple(sorted(args))
-        step = Step(op, args, dtype, value)
-        slot = self._slots.get(step)
-        if slot is None:
-            self._slots[step] = slot = len(self.steps)
-            self.steps.append(step)
-        return slot
-
-    def _visit(self, e: Expr) -> int:
-        slot = self._done.get(e)
-        if slot is None:
-            self._done[e] = slot = self._compile(e)
-        return slot
-
-    def _compile(self, e: Expr) -> int:
+    def _recorded(self, e: Expr) -> Number:
         if e.dtype not in DTYPES:
             raise IRError(
                 "only {0} are evaluated over columns, found {1}", ", ".join(DTYPES), e.dtype
@@ -182,39 +87,77 @@ class _Program:
                     raise IRError("there is no column for variable {0}", e.name)
                 if e.dtype != INDEX:
                     raise IRError("the column of {0} must be int64, found {1}", e.name, e.dtype)
-                return self._slot("input", (), INDEX, self._inputs[e])
+                return self._inputs[e]
             case Const(value=value):
-                return self._slot("const", (), e.dtype, value)
+                return value
             case Binary(op=op):
-                a, b = self._visit(e.a), self._visit(e.b)
-                if e.dtype == INDEX and op in (Op.FLOORDIV, Op.MOD):
-                    return self._division(op, a, b)
-                return self._slot(op.value, (a, b), e.dtype)
+                return _binary(op, self._visit(e.a), self._visit(e.b), e)
             case Call(fn=fn, args=args) if fn in _CALLS:
-                return self._slot(fn, tuple(map(self._visit, args)), e.dtype)
+                return _applied(_CALLS[fn], tuple(map(self._visit, args)), e)
             case Cast(value=inner):
-                if inner.dtype == "float64" and e.dtype == INDEX:
-                    return self._slot("saturate", (self._visit(inner),), e.dtype)
-                return self._slot("cast", (self._visit(inner),), e.dtype)
+                return _cast(self._visit(inner), inner.dtype, e)
             case Select():
-                sides = (self._visit(e.cond), self._visit(e.then), self._visit(e.other))
-                return self._slot("select", sides, e.dtype)
+                return _select(self._visit(e.cond), self._visit(e.then), self._visit(e.other), e)
             case _:
                 raise IRError("this is not evaluated over columns: {0}", e)
 
-    def _division(self, op: Op, a: int, b: int) -> int:
-        divisor = self.steps[b]
-        if divisor.op == "const" and divisor.value > 0 and divisor.value.bit_count() == 1:
-            power = divisor.value.bit_length() - 1
-            if op is Op.FLOORDIV:
-                return self._slot(">>", (a, self._slot("const", (), INDEX, power)), INDEX)
-            return self._slot("&", (a, self._slot("const", (), INDEX, divisor.value - 1)), INDEX)
-        wide = (self._slot("cast", (x,), "float64") for x in (a, b))
-        q = self._slot("//", (a, b, *wide), INDEX)
-        return q if op is Op.FLOORDIV else self._slot("%", (a, b, q), INDEX)
+
+class Columns:
+    """Expressions over the columns of a matrix; the result of `compile_columns`.
+
+    `intervals` are the least and greatest value that each of them may have.
+    """
+
+    def __init__(self, exprs: Sequence[Dim], bounds: Mapping[Var, Interval]) -> None:
+        tape = Tape()
+        numbers = Expressions(tape, bounds)
+        results = [numbers(e) for e in exprs]
+        self.intervals = [ends(r) for r in results]
+        self._program = Program(tape, results)
+        tape.forget()
+        self._count = len(exprs)
+        floats = any(as_expr(e).dtype == "float64" for e in exprs)
+        self._dtype = np.float64 if floats else np.int64
+
+    def __call__(self, matrix: npt.NDArray[np.int64]) -> Array:
+        return self.of_columns(np.ascontiguousarray(matrix.T, dtype=np.int64), len(matrix))
+
+    def of_columns(self, inputs: Iterable[Array], rows: int) -> Array:
+        """The results for columns of int64, of `rows` elements each."""
+        result = np.empty((self._count, rows), self._dtype).T
+        for part, columns in self._program.run(inputs, rows):
+            for j, column in enumerate(columns):
+                result[part, j] = column
+        return result
 
 
-_COMMUTATIVE = frozenset({"+", "*", "min", "max", "&", "|", "^", "==", "!="})
+def compile_columns(exprs: Sequence[Dim], bounds: Mapping[Var, Interval]) -> Columns:
+    """Compile expressions to a function from a matrix (rows, variables) to a matrix (rows, exprs).
+
+    The values of each variable are within its `bounds`, both inclusive. The result is int64, or
+    float64 if one of the expressions is; conditions are 0 and 1. Each column of the result is
+    contiguous in memory. Raises `IRError` for loads, other dtypes, and variables not given.
+    """
+    return Columns(exprs, bounds)
+
+
+def _rsqrt(a: Array, out: Array) -> None:
+    np.divide(1.0, np.sqrt(a), out=out)
+
+
+def _choice(_dtype: str) -> Callable[..., Any]:
+    """A function of its own for each dtype, which the numbers 0 and 0.0 do not tell."""
+    return lambda condition, then, other, out: np.copyto(out, np.where(condition, then, other))
+
+
+_CHOICES = {dtype: _choice(dtype) for dtype in DTYPES}
+
+
+def _saturate(a: Array, out: Array) -> None:
+    inside = np.clip(np.nan_to_num(a, nan=0.0), -(2.0**63), 2.0**63 - 1024)
+    np.copyto(out, np.where(a >= 2.0**63, np.int64(HIGH), inside.astype(np.int64)))
+
+
 _CALLS: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "neg": np.negative,
@@ -222,102 +165,119 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "exp": np.exp,
     "log": np.log,
     "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1.0 / np.sqrt(x),
+    "rsqrt": _rsqrt,
     "tanh": np.tanh,
     "floor": np.floor,
     "ceil": np.ceil,
     "trunc": np.trunc,
     "pow": np.power,
 }
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **_CALLS,
-    "+": np.add,
-    "-": np.subtract,
-    "*": np.multiply,
-    "/": np.divide,
-    "min": np.minimum,
-    "max": np.maximum,
-    "&": np.bitwise_and,
-    "|": np.bitwise_or,
-    "^": np.bitwise_xor,
-    "<<": np.left_shift,
-    ">>": np.right_shift,
-    "==": np.equal,
-    "!=": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-    "select": np.where,
+_FUNCTIONS: dict[Op, Callable[..., Any]] = {
+    Op.ADD: np.add,
+    Op.SUB: np.subtract,
+    Op.MUL: np.multiply,
+    Op.DIV: np.divide,
+    Op.FLOORDIV: np.floor_divide,
+    Op.MOD: np.mod,
+    Op.MIN: np.minimum,
+    Op.MAX: np.maximum,
+    Op.AND: np.bitwise_and,
+    Op.OR: np.bitwise_or,
+    Op.XOR: np.bitwise_xor,
+    Op.SHL: np.left_shift,
+    Op.SHR: np.right_shift,
+    Op.EQ: np.equal,
+    Op.NE: np.not_equal,
+    Op.LT: np.less,
+    Op.LE: np.less_equal,
+    Op.GT: np.greater,
+    Op.GE: np.greater_equal,
 }
+_FOLLOWED: dict[Op, Callable[[Number, Number], Number]] = {
+    Op.ADD: operator.add,
+    Op.SUB: operator.sub,
+    Op.MUL: operator.mul,
+    Op.MIN: minimum,
+    Op.MAX: maximum,
+}
+"""Arithmetic of integers whose intervals are followed where one operand is a column."""
 
 
-def _function(step: Step, ends: list[Interval]) -> Callable[..., Any]:
-    op = step.op
-    if step.dtype == INDEX:
-        if op == "//":
-            (a0, a1), (b0, b1) = ends[:2]
-            small = max(-a0, a1, -b0, b1) <= EXACT and (b0 > 0 or b1 < 0)
-            return _divide_floats if small else _divide_integers
-        if op == "%":
-            return lambda a, b, q: a - q * b
-        if op == "saturate":
-            return _saturated
-    elif step.dtype == "float64" and op in ("//", "%"):
-        return np.floor_divide if op == "//" else np.mod
-    if op == "cast":
-        dtype = DTYPES[step.dtype]
-        return lambda a: np.asarray(a).astype(dtype)
-    return _FUNCTIONS[op]
+def _binary(op: Op, a: Number, b: Number, e: Expr) -> Number:
+    tape = _tape_of(a, b)
+    if e.dtype == INDEX and tape is not None:
+        if op in _FOLLOWED:
+            return _FOLLOWED[op](a, b)
+        if op is Op.FLOORDIV or op is Op.MOD:
+            return _divided(tape, op, a, b)
+        if op is Op.AND and (ends(a)[0] >= 0 or ends(b)[0] >= 0):
+            most = min(high for low, high in (ends(a), ends(b)) if low >= 0)
+            return tape.record(np.bitwise_and, (a, b), INDEX, 0, most)
+    return _applied(_FUNCTIONS[op], (a, b), e)
 
 
-def _divide_floats(_a: Array, _b: Array, wide_a: Array, wide_b: Array) -> Array:
-    quotient: Array = np.floor(np.divide(wide_a, wide_b)).astype(np.int64)
-    return quotient
+def _divided(tape: Tape, op: Op, a: Number, b: Number) -> Number:
+    """A quotient, or what it leaves of `a`; by shifts and masks for a power of two."""
+    (a0, a1), (b0, b1) = ends(a), ends(b)
+    if not isinstance(b, Column) and b > 0 and int(b).bit_count() == 1:
+        power = int(b).bit_length() - 1
+        if op is Op.FLOORDIV:
+            low, high = int(a0) >> power, int(a1) >> power
+            return tape.record(np.right_shift, (a, power), INDEX, low, high)
+        return tape.record(np.bitwise_and, (a, int(b) - 1), INDEX, 0, b - 1)
+    first, last = (min(a0 // b0, a0 // b1), max(a1 // b0, a1 // b1)) if b0 > 0 else ANY
+    if max(-a0, a1, -b0, b1) <= EXACT and (b0 > 0 or b1 < 0):
+        floats = tape.record(np.divide, (as_float(a), as_float(b)), "float64", *FLOAT)
+        whole = tape.record(np.floor, (floats,), "float64", *FLOAT)
+        q = tape.record(CONVERSIONS[INDEX], (whole,), INDEX, first, last)
+    else:
+        q = tape.record(np.floor_divide, (a, b), INDEX, first, last)
+    if op is Op.FLOORDIV:
+        return q
+    taken = q * b
+    if _tape_of(a, taken) is None:
+        return a - taken
+    first, last = (0, b1 - 1) if b0 > 0 else ANY
+    return tape.record(np.subtract, (a, taken), INDEX, first, last)
 
 
-def _divide_integers(a: Array, b: Array, _wide_a: Array, _wide_b: Array) -> Array:
-    quotient: Array = np.floor_divide(a, b)
-    return quotient
+def _cast(a: Number, of: str, e: Expr) -> Number:
+    if of == "float64" and e.dtype == INDEX:
+        return _applied(_saturate, (a,), e)
+    if not isinstance(a, Column):
+        return DTYPES[e.dtype](a).item()  # type: ignore[no-any-return]
+    if e.dtype == "float64":
+        return as_float(a)
+    low, high = _all_of("bool") if e.dtype == "bool" else ends(a)
+    return a.tape.record(CONVERSIONS[e.dtype], (a,), e.dtype, int(low), int(high))
 
 
-def _saturated(a: Array) -> Array:
-    inside = np.clip(np.nan_to_num(a, nan=0.0), -(2.0**63), 2.0**63 - 1024)
-    return np.where(a >= 2.0**63, np.int64(HIGH), inside.astype(np.int64))
+def _select(condition: Number, then: Number, other: Number, e: Expr) -> Number:
+    if not isinstance(condition, Column):
+        return then if condition else other
+    (b0, b1), (c0, c1) = ends(then), ends(other)
+    low, high = (min(b0, c0), max(b1, c1)) if e.dtype == INDEX else _all_of(e.dtype)
+    return condition.tape.record(_CHOICES[e.dtype], (condition, then, other), e.dtype, low, high)
 
 
-def _interval(step: Step, ends: list[Interval]) -> Interval:
-    """The interval of an int64 step; `ANY` if it is not known."""
-    if step.dtype != INDEX or not ends:
-        return ANY
-    (a0, a1), (b0, b1) = ends[0], ends[1] if len(ends) > 1 else (0, 0)
-    match step.op:
-        case "+":
-            low, high = a0 + b0, a1 + b1
-        case "-":
-            low, high = a0 - b1, a1 - b0
-        case "*":
-            corners = (a0 * b0, a0 * b1, a1 * b0, a1 * b1)
-            low, high = min(corners), max(corners)
-        case "min":
-            low, high = min(a0, b0), min(a1, b1)
-        case "max":
-            low, high = max(a0, b0), max(a1, b1)
-        case "//" if b0 > 0:
-            low, high = min(a0 // b0, a0 // b1), max(a1 // b0, a1 // b1)
-        case "%" if b0 > 0:
-            low, high = 0, b1 - 1
-        case ">>" if b0 == b1:
-            low, high = a0 >> b0, a1 >> b0
-        case "&" if b0 >= 0 or a0 >= 0:
-            low, high = 0, min(x for x, least in ((a1, a0), (b1, b0)) if least >= 0)
-        case "neg":
-            low, high = -a1, -a0
-        case "abs":
-            low, high = 0, max(abs(a0), abs(a1))
-        case "select":
-            (b0, b1), (c0, c1) = ends[1:]
-            low, high = min(b0, c0), max(b1, c1)
-        case _:
-            return ANY
-    return (low, high) if low >= LOW and high <= HIGH else ANY
+def _applied(function: Callable[..., Any], operands: tuple[Number, ...], e: Expr) -> Number:
+    """A calculation of which no interval is followed, done at once where all operands are known."""
+    tape = _tape_of(*operands)
+    if tape is not None:
+        return tape.record(function, operands, e.dtype, *_all_of(e.dtype))
+    out: Array = np.empty((1,), DTYPES[e.dtype])
+    with np.errstate(all="ignore"):
+        function(*(np.full((1,), a) for a in operands), out=out)
+    return out[0].item()  # type: ignore[no-any-return]
+
+
+def _all_of(dtype: str) -> tuple[float, float]:
+    return {"float64": FLOAT, "bool": (False, True)}.get(dtype, ANY)
+
+
+def _tape_of(*numbers: Number) -> Tape | None:
+    """What columns among the numbers are recorded on; `None` where there is none."""
+    for a in numbers:
+        if isinstance(a, Column):
+            return a.tape
+    return None

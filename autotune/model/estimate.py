@@ -21,10 +21,21 @@ import numpy.typing as npt
 
 from ... import dtypes
 from ...target import CpuTarget, Target
+from ...tir.columns import (
+    Floats,
+    Number,
+    Program,
+    Tape,
+    absolute,
+    ceil,
+    equal,
+    maximum,
+    minimum,
+    where,
+)
 from ...tir.cpu_instructions import MAX_SHUFFLE_STRIDE
 from ...tir.instruction import Cost
 from ...tir.ir import ForKind
-from .columns import Floats, Number, Program, Tape, absolute, ceil, equal, maximum, minimum, where
 from .footprints import Evaluated, Numbers
 from .profile import Ints, Profile, Visit, straight_code
 from .traffic import Cache, at_capacity, traffic
@@ -97,7 +108,6 @@ class Estimator:
     """The estimate of a profile's rows on a processor, worked out once for all of them."""
 
     def __init__(self, source: Profile, target: Target) -> None:
-        self._source = source
         tape = Tape()
         data = Evaluated(source, tape)
         cpu = CpuTarget.of(target)
@@ -112,7 +122,7 @@ class Estimator:
         seconds = np.full(len(rows), DEFAULT.fork_seconds)
         features = np.zeros((len(rows), len(FEATURES)), dtype=np.float32)
         if self._blocks:
-            for part, numbers in self._program.run(self._source.compute(rows)):
+            for part, numbers in self._program.run(np.ascontiguousarray(rows.T), len(rows)):
                 count = len(_OF_BLOCK)
                 parts = [
                     dict(zip(_OF_BLOCK, numbers[start : start + count], strict=True))

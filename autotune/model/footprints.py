@@ -7,8 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from operator import mul
 
+from ...tir.columns import (
+    Number,
+    Tape,
+    absolute,
+    as_float,
+    ceil,
+    equal,
+    maximum,
+    minimum,
+    where,
+)
+from ...tir.evaluate import Expressions
 from ...tir.ir import Dim, ForKind
-from .columns import Number, Tape, absolute, ceil, equal, maximum, minimum, where
 from .profile import Profile, StridedAccess, Visit
 from .shuffles import shuffles_of
 
@@ -46,13 +57,10 @@ class Stride:
 
 
 class Evaluated:
-    """A profile with its dimensions as numbers on a tape, whose inputs are `Profile.dims`."""
+    """A profile with its dimensions as numbers on a tape, whose inputs are its variables."""
 
     def __init__(self, source: Profile, tape: Tape) -> None:
-        self._columns = {
-            id(dim): tape.input(float(low), float(high))
-            for dim, (low, high) in zip(source.dims, source.intervals, strict=True)
-        }
+        self._numbers = Expressions(tape, source.bounds)
         self.bytes = self.column(source.bytes)
         self.visits = [
             Numbers(v, [maximum(self.column(e), 1.0) for e in v.extents], count)
@@ -61,7 +69,7 @@ class Evaluated:
 
     def column(self, dim: Dim) -> Number:
         """A dimension as a number."""
-        return float(dim) if isinstance(dim, int) else self._columns[id(dim)]
+        return as_float(self._numbers(dim))
 
     def covered(self, n: Numbers) -> Number:
         """The share of the iterations of the loops that find something to do.

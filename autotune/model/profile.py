@@ -8,7 +8,7 @@ concrete program they are the same numbers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
@@ -21,7 +21,6 @@ from ...codegen.constant_operands import computed_ahead, take_ahead
 from ...schedule.blocks import region_buffers
 from ...schedule.find import blocks_in, find_path
 from ...schedule.instructions import instruction_of
-from ...tir.evaluate import ANY, compile_columns
 from ...tir.instruction import Instruction
 from ...tir.instruction_set import find_instruction
 from ...tir.ir import (
@@ -129,10 +128,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class Profile:
-    """The visits of a program, and those of its dimensions that are not known: `dims`.
-
-    `compute` gives the values of these, a column each, for rows of decisions. Those of rows within
-    the bounds that the program was read with lie in `intervals`.
+    """The visits of a program, whose dimensions are over the variables with `bounds`.
 
     `bytes` are those of all that outlives a call, and of internal buffers that are not made anew in
     some loop.
@@ -140,18 +136,15 @@ class Profile:
 
     visits: tuple[Visit, ...]
     bytes: Dim
-    dims: tuple[Dim, ...]
-    compute: Callable[[Ints], Ints]
-    intervals: tuple[tuple[int, int], ...]
+    bounds: Mapping[Var, tuple[int, int]]
 
 
 def profile(
     func: Func,
-    variables: Sequence[Var] = (),
     bounds: Mapping[Var, tuple[int, int]] | None = None,
     read: dict[object, Visit] | None = None,
 ) -> Profile:
-    """Read a scheduled program; `variables` are its decisions and `bounds` their ranges.
+    """Read a scheduled program; `bounds` has the ranges of its decisions, in order.
 
     What is computed ahead of the calls is left out, and so are hints. `read` has the visits of
     schedules that have blocks in common, and is added to.
@@ -174,15 +167,7 @@ def profile(
             visit = read[key] = _visit(b, loops, ranges, private)
         alone.append(visit)
     visits = _sharing(alone, list(around.values()))
-    kept = _bytes(func, private)
-    dims: dict[int, Dim] = {}
-    for dim in (kept, *(dim for v in visits for dim in _dims_of(v))):
-        if not isinstance(dim, int):
-            dims[id(dim)] = dim
-    ordered = tuple(dims.values())
-    compute = compile_columns(ordered, variables)
-    inputs = [(bounds or {}).get(v, ANY) for v in variables]
-    return Profile(visits, kept, ordered, compute, tuple(compute.intervals(inputs)))
+    return Profile(visits, _bytes(func, private), dict(bounds or {}))
 
 
 def _bytes(func: Func, private: Mapping[Buffer, int]) -> Dim:
@@ -202,19 +187,6 @@ def _private(func: Func, around: Mapping[Block, Sequence[For]]) -> dict[Buffer, 
         for buffer in region_buffers((*block.reads, *block.writes)) & made:
             shared[buffer] = _common(shared.get(buffer, loops), loops)
     return {buffer: len(loops) for buffer, loops in shared.items()}
-
-
-def _dims_of(visit: Visit) -> list[Dim]:
-    found = list(visit.extents)
-    for domain in visit.domains:
-        found.append(domain.size)
-        found += [t.values for t in domain.terms]
-    for a in visit.accesses:
-        found += a.sizes
-        for terms in a.terms:
-            for t in terms:
-                found += (t.step, t.values, t.period)
-    return found
 
 
 def _visit(

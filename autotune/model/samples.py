@@ -233,7 +233,7 @@ def featurise(sweeps: Sequence[Sweep]) -> Samples:
             _log.warning("a schedule of %s no longer applies: %s", sweep.name, error)
             continue
         assert made.space is not None, "symbolic schedules have one"
-        read = profile(made.func, tuple(made.space.bounds), made.space.bounds)
+        read = profile(made.func, made.space.bounds)
         rows = np.array(sweep.rows, dtype=np.int64).reshape(len(sweep.rows), -1)
         features.append(estimate(read, rows, target).features)
         seconds.append(np.array(sweep.seconds))

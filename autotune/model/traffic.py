@@ -7,7 +7,7 @@ from itertools import accumulate
 from operator import add, mul
 
 from ... import dtypes
-from .columns import (
+from ...tir.columns import (
     Number,
     absolute,
     ceil,

@@ -53,11 +53,11 @@ class Rowspace:
 
     @cached_property
     def _constraints(self) -> Columns:
-        return compile_columns(self._conditions, self.variables)
+        return compile_columns(self._conditions, self.sketch.space.bounds)
 
     @cached_property
     def _limits(self) -> Columns:
-        return compile_columns(self._limiting, self.variables)
+        return compile_columns(self._limiting, self.sketch.space.bounds)
 
     def check(self, rows: Rows) -> Checked:
         """Which rows are legal, and which of those worth measuring."""

@@ -167,7 +167,7 @@ class Search:
         visits: dict[object, Visit] = {}
         for sketch in self.sketches:
             space = Rowspace(sketch)
-            read = profile(sketch.func, sketch.variables, sketch.space.bounds, visits)
+            read = profile(sketch.func, sketch.space.bounds, visits)
             rows, none = np.empty((0, len(sketch.variables)), dtype=np.int64), np.empty(0)
             features = np.empty((0, len(FEATURES) + self._width), dtype=np.float32)
             estimator = Estimator(read, target)

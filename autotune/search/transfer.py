@@ -223,7 +223,7 @@ class _Space:
     def features(self, rows: Rows) -> Features:
         if self._estimator is None:
             sketch = self._sketch
-            read = profile(sketch.func, sketch.variables, sketch.space.bounds)
+            read = profile(sketch.func, sketch.space.bounds)
             self._estimator = Estimator(read, self._target)
         return self._estimator(rows).features
 

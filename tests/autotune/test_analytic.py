@@ -36,7 +36,7 @@ def best(func: Func, target: Target = TARGET) -> dict[str, float]:
     rng = np.random.default_rng(0)
     found = {}
     for sketch in sketches(func, target):
-        read = profile(sketch.func, sketch.variables, sketch.space.bounds)
+        read = profile(sketch.func, sketch.space.bounds)
         rows = Rowspace(sketch).sample(rng, 50)
         found[sketch.name] = float(estimate(read, rows, target).seconds.min())
     return found
@@ -113,7 +113,7 @@ def test_tiles_are_worth_it_where_matrices_are_large() -> None:
     others = [seconds for name, seconds in found.items() if not name.startswith("matmul_")]
     assert 2.0 * max(tiles) < min(others)
     (sketch,) = sketches_named(func, amx, lambda name: name == "matmul_u8s8_amx")
-    read = profile(sketch.func, sketch.variables, sketch.space.bounds)
+    read = profile(sketch.func, sketch.space.bounds)
     rows = np.array([[across, 2, down, 2] for across in (1, 2) for down in (1, 2)])
     one, *some, four = estimate(read, rows, amx).seconds
     assert four < min(some) <= max(some) < one
@@ -124,7 +124,7 @@ def test_rows_of_tiles_that_lie_apart_take_longer_to_load() -> None:
     func = ops.matmul_func(256, 256, 256, "uint8", dtype_b="int8")
     loads = {}
     for sketch in sketches_named(func, amx, lambda name: name.startswith("matmul")):
-        read = profile(sketch.func, sketch.variables, sketch.space.bounds)
+        read = profile(sketch.func, sketch.space.bounds)
         found = estimate(read, np.array([[2, 2, 2, 2]]), amx).features
         loads[sketch.name] = 2.0 ** found[0, FEATURES.index("tile_loads")]
     assert loads["matmul_u8s8_amx"] > 2 * loads["matmul_u8s8_amx_packA"]
@@ -137,7 +137,7 @@ def test_a_factor_that_lanes_share_is_loaded_for_each_product() -> None:
         for s in sketches(ops.matmul_func(16, 32, 8, "uint8", dtype_b="int8"), TARGET)
         if s.name == "dot_16x4_vnni"
     )
-    read = profile(sketch.func, sketch.variables, sketch.space.bounds)
+    read = profile(sketch.func, sketch.space.bounds)
     rows = Rowspace(sketch).sample(np.random.default_rng(0), 20)
     found = 2.0 ** estimate(read, rows, TARGET).features[:, FEATURES.index("tile_loads")]
     assert found.max() >= 8.0
@@ -238,7 +238,7 @@ def test_blocks_that_sketches_have_in_common_are_read_once() -> None:
     visits: dict[object, Visit] = {}
     rng = np.random.default_rng(0)
     for sketch in made:
-        given = sketch.func, sketch.variables, sketch.space.bounds
+        given = sketch.func, sketch.space.bounds
         shared, own = profile(*given, visits), profile(*given)
         rows = Rowspace(sketch).sample(rng, 20)
         np.testing.assert_array_equal(

@@ -101,7 +101,7 @@ def test_features_of_long_rows_are_those_of_its_program() -> None:
 def check_features(func: Func, rng: np.random.Generator, count: int) -> None:
     for sketch in sketches_of(func, TARGET):
         rows = Rowspace(sketch).sample(rng, count)
-        read = profile(sketch.func, sketch.variables, sketch.space.bounds)
+        read = profile(sketch.func, sketch.space.bounds)
         of_rows = estimate(read, rows, TARGET)
         for n, row in enumerate(rows):
             scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
@@ -114,7 +114,7 @@ def memory_bytes(size: int) -> np.ndarray:
     func = ops.matmul_func(16, size, size, constant_b=True)
     rng = np.random.default_rng(0)
     (sketch,) = sketches_named(func, TARGET, lambda name: name == "tiled_packB")
-    read = profile(sketch.func, sketch.variables, sketch.space.bounds)
+    read = profile(sketch.func, sketch.space.bounds)
     features = estimate(read, Rowspace(sketch).sample(rng, 50), TARGET).features
     found: np.ndarray = 2.0 ** features[:, FEATURES.index("memory_bytes")]
     return found

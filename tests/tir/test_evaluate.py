@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.errors import IRError
-from tilewright.tir.evaluate import compile_columns, evaluate
+from tilewright.tir.columns import Tape
+from tilewright.tir.evaluate import Expressions, compile_columns, evaluate
 from tilewright.tir.ir import Buffer, Op, Var, binary, call, cast, ceildiv, const, select
 
 from .expressions import SEEDS, Maker, value
@@ -24,9 +25,9 @@ def test_columns_equal_rows(seed: int) -> None:
     exprs = [maker.expression() for _ in range(4)]
     rows = maker.rows({v: maker.pick(RANGES) for v in (A, B, C)}, 5)
     matrix = np.array([list(r.values()) for r in rows])
-    columns = compile_columns(exprs, (A, B, C))
-    found = columns(matrix)
-    ends = columns.intervals([(min(c), max(c)) for c in matrix.T.tolist()])
+    bounds = {v: (min(c), max(c)) for v, c in zip((A, B, C), matrix.T.tolist(), strict=True)}
+    columns = compile_columns(exprs, bounds)
+    found, ends = columns(matrix), columns.intervals
     for r, row in enumerate(rows):
         for j, e in enumerate(exprs):
             try:
@@ -48,11 +49,12 @@ def test_divisions_near_the_limit_are_exact(a: int, b: int) -> None:
 
 
 def test_shares_equal_subexpressions() -> None:
-    from tilewright.tir.evaluate import _Program
-
-    once = _Program([ceildiv(A, B) * C], (A, B, C))
-    both = _Program([ceildiv(A, B) * C, C * ((A + (B - 1)) // B)], (A, B, C))
-    assert len(once.steps) == len(both.steps)
+    tape = Tape()
+    numbers = Expressions(tape, dict.fromkeys((A, B, C), (1, 100)))
+    once = numbers(ceildiv(A, B) * C)
+    count = len(tape.known)
+    assert numbers(C * ((A + (B - 1)) // B)) is once
+    assert len(tape.known) == count > 0
 
 
 def test_a_side_of_select_that_is_not_taken_may_divide_by_zero() -> None:
@@ -66,19 +68,20 @@ def test_integers_for_columns_and_no_rows() -> None:
     assert evaluate(A // B, {A: np.arange(6), B: 4}).tolist() == [0, 0, 0, 0, 1, 1]
     assert evaluate(7, {A: np.arange(2)}).tolist() == [7, 7]
     assert evaluate(A < B, {A: np.arange(0), B: 3}).dtype == np.bool_
-    assert compile_columns([A, A + 1], (A,))(np.empty((0, 1), np.int64)).shape == (0, 2)
+    assert compile_columns([A, A + 1], {A: (0, 9)})(np.empty((0, 1), np.int64)).shape == (0, 2)
 
 
 def test_many_rows_are_done_in_slices() -> None:
     matrix = np.arange(60_000, dtype=np.int64).reshape(-1, 2)
-    found = compile_columns([A // 7 + B % 5, binary(Op.MIN, A, 100)], (A, B))(matrix)
+    bounds = {A: (0, 60_000), B: (0, 60_000)}
+    found = compile_columns([A // 7 + B % 5, binary(Op.MIN, A, 100)], bounds)(matrix)
     a, b = matrix.T
     assert np.array_equal(found, np.stack([a // 7 + b % 5, np.minimum(a, 100)], axis=1))
 
 
 def test_floats() -> None:
     x = cast("float64", A)
-    found = compile_columns([call("log", x) / 2.0, A], (A,))(np.array([[1], [8]]))
+    found = compile_columns([call("log", x) / 2.0, A], {A: (1, 8)})(np.array([[1], [8]]))
     assert found.dtype == np.float64
     assert np.array_equal(found, [[0.0, 1.0], [np.log(8.0) / 2, 8.0]])
     limits = cast("int64", x * const(1e300, "float64") / const(3.0, "float64"))
