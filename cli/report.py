@@ -255,7 +255,7 @@ def print_assessment(report: Report) -> None:
     if not report.tasks:
         typer.echo("no program has enough measured candidates to be judged")
         return
-    shown = ("model", "metaschedule", "random")
+    shown = ("model", "analytic", "random")
     predictions = [*(f">top-{k}" for k in TOPS), ">rank"]
     rows = []
     for judged in report.tasks:

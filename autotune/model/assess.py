@@ -10,10 +10,10 @@ many rows as in a search.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -22,15 +22,13 @@ from ..search.search import SearchConfig, drawn
 from .base_model import BaseModel, train
 from .cost_model import CostModel
 from .estimate import Features
-from .metaschedule import ThroughputModel
 from .samples import Floats, Ints, Samples, Task
 
 TOPS = (1, 5, 8)
 TRIALS = (8, 16, 32, 64)
 SECONDS = (0.25, 0.5, 1.0, 2.0)
-METHODS = ("model", "base", "session", "metaschedule", "analytic", "random")
-"""The base model and what a session learns, each of these alone, the model of the leading tuner,
-the estimate, and blind choice."""
+METHODS = ("model", "base", "session", "analytic", "random")
+"""The base model and what a session learns, each of these alone, the estimate, and blind choice."""
 _LEAST = 16
 _CLOSE = 1.02
 _SHUFFLES = 16
@@ -57,7 +55,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Judged:
-    """A task, its number of candidates, and a score for each of `METHODS`."""
+    """A task, its number of candidates, and a score for each of `METHODS` and of the peers."""
 
     task: Task
     candidates: int
@@ -104,6 +102,11 @@ class Guide(Protocol):
     def learn(self, features: Features, seconds: Floats) -> None: ...
 
 
+Peer: TypeAlias = Callable[[Features, int], Guide]
+"""Makes a guide for rows of features, from a seed."""
+NO_PEERS: Mapping[str, Peer] = {}
+
+
 class _Session:
     """The cost model of a session, which predicts the margins of rows but once."""
 
@@ -136,14 +139,19 @@ def assess(
     batch: int = 8,
     trainer: Callable[[Samples], BaseModel] = train,
     clock: Clock = time.perf_counter,
+    peers: Mapping[str, Peer] = NO_PEERS,
 ) -> Report:
-    """Judge the tasks with the numbers `judged` that have candidates enough."""
+    """Judge the tasks with the numbers `judged` that have candidates enough.
+
+    `peers` are methods to compare with, by name.
+    """
     found = []
     for held, base in _held_out(samples, judged, folds, trainer):
         for number in held:
             own = samples.only([number])
             if len(own) >= _LEAST:
-                found.append((number, _judge(samples.tasks[number], own, base, batch, clock)))
+                task = samples.tasks[number]
+                found.append((number, _judge(task, own, base, batch, clock, peers)))
     tasks = tuple(j for _, j in sorted(found, key=lambda pair: pair[0]))
     return Report(tasks, _means(tasks))
 
@@ -165,7 +173,14 @@ def _held_out(
         )
 
 
-def _judge(task: Task, own: Samples, base: BaseModel, batch: int, clock: Clock) -> Judged:
+def _judge(
+    task: Task,
+    own: Samples,
+    base: BaseModel,
+    batch: int,
+    clock: Clock,
+    peers: Mapping[str, Peer],
+) -> Judged:
     features, seconds = own.features, own.seconds
     columns = _columns(own)
     crowd = np.resize(columns, (max(len(own), SearchConfig().pool), columns.shape[1]))
@@ -183,19 +198,20 @@ def _judge(task: Task, own: Samples, base: BaseModel, batch: int, clock: Clock) 
         "model": _replays(own, lambda _: _Session(base, crowd), batch, clock),
         "base": [_at_once(np.argsort(known, kind="stable"), took)],
         "session": _replays(own, lambda _: _Session(None, crowd), batch, clock),
-        "metaschedule": _replays(own, lambda seed: ThroughputModel(features, seed), batch, clock),
         "analytic": [_at_once(np.argsort(plain, kind="stable"))],
         "random": blind,
     }
+    for name, peer in peers.items():
+        courses[name] = _replays(own, partial(peer, features), batch, clock)
     scores = []
-    for method in METHODS:
+    for method, replayed in courses.items():
         if method in predicted:
             first = [np.argsort(predicted[method], kind="stable")]
             rank = spearman(predicted[method], seconds)
         else:
             first, rank = [course.order for course in blind], 0.0
         recall = np.mean([_recall(order, seconds) for order in first], axis=0)
-        scores.append(_score(method, recall, rank, courses[method], own, task.trial_seconds))
+        scores.append(_score(method, recall, rank, replayed, own, task.trial_seconds))
     return Judged(task, len(seconds), tuple(scores))
 
 
@@ -289,20 +305,18 @@ def _score(
 def _means(tasks: Sequence[Judged]) -> tuple[Score, ...]:
     """For each method the mean over tasks, the geometric one of regrets."""
     found = []
-    for number, method in enumerate(METHODS):
-        own = [judged.scores[number] for judged in tasks]
-        if own:
-            recall = np.mean([s.recall for s in own], axis=0)
-            timed = [s.timed for s in own if s.timed is not None]
-            found.append(
-                Score(
-                    method,
-                    tuple(map(float, recall)),
-                    float(np.mean([s.rank for s in own])),
-                    tuple(map(_mean, zip(*(s.regret for s in own), strict=True))),
-                    tuple(map(_mean, zip(*timed, strict=True))) if timed else None,
-                )
+    for own in zip(*(judged.scores for judged in tasks), strict=True):
+        recall = np.mean([s.recall for s in own], axis=0)
+        timed = [s.timed for s in own if s.timed is not None]
+        found.append(
+            Score(
+                own[0].method,
+                tuple(map(float, recall)),
+                float(np.mean([s.rank for s in own])),
+                tuple(map(_mean, zip(*(s.regret for s in own), strict=True))),
+                tuple(map(_mean, zip(*timed, strict=True))) if timed else None,
             )
+        )
     return tuple(found)
 
 

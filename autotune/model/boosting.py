@@ -1,7 +1,8 @@
 """xgboost's C API, as much of it as the cost models need.
 
-Its Python package loads scipy and much else before it comes to its library: a tenth of a second,
-half of what making the sketches of a program takes.
+Its Python package loads scipy and much else before it comes to its library: importing it takes
+0.2 s of processor time, opening the library 2 ms. The first build of a process asks for one
+prediction, and has 1.5 s in all.
 
 Feature rows are arrays of (rows, features), read as single floats like all that xgboost is given.
 One thread does all the work.

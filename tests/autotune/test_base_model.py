@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from benchmarks.metaschedule import ThroughputModel
 from tilewright import ops
 from tilewright.autotune.model import assess, base_model, samples
 from tilewright.autotune.model.base_model import SHIPPED, BaseModel, load, named, train
 from tilewright.autotune.model.cost_model import CostModel
 from tilewright.autotune.model.estimate import FEATURE_VERSION, FEATURES
-from tilewright.autotune.model.metaschedule import ThroughputModel
 from tilewright.autotune.model.samples import Samples, Sweep, featurise
 from tilewright.autotune.search.search import Candidate, Search, SearchConfig, model_trace
 from tilewright.autotune.search.sketch import Sketch
@@ -298,6 +298,14 @@ def test_a_replay_knows_when_models_were_asked(learned: Samples) -> None:
     assert course.order.tolist() == list(range(39, -1, -1))
     assert course.thought.tolist() == [2.0] * 16 + [4.0] * 16 + [6.0] * 8
     assert told == [16, 32, 40]
+
+
+def test_a_peers_model_is_one_more_method(learned: Samples, judged: assess.Report) -> None:
+    peers = {"metaschedule": ThroughputModel}
+    report = assess.assess(learned, [0, 1, 2], folds=3, clock=lambda: 0.0, peers=peers)
+    assert report.overall[:-1] == judged.overall
+    assert report.overall[-1].method == "metaschedule"
+    assert report.overall[-1].regret[-1] == pytest.approx(1.0)
 
 
 def test_without_its_pace_a_task_has_no_regret_by_the_clock(sweeps: list[Sweep]) -> None:

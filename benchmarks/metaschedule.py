@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from . import boosting
-from .boosting import Booster
-from .estimate import Features
-from .samples import Floats
+from tilewright.autotune.model import boosting
+from tilewright.autotune.model.boosting import Booster
+from tilewright.autotune.model.estimate import Features
+from tilewright.autotune.model.samples import Floats
 
 PARAMETERS: dict[str, Any] = {
     "max_depth": 10,
