@@ -46,7 +46,7 @@ from .read import Damage, get, raw
 from .values import Best, Measurement, Outcome, TargetRecord, Verdict, Workload
 
 EXAMPLES = 3
-NEAR = 5
+NEAREST_SHOWN = 5
 _NAMED = 500
 """Records that are left out, each of which is a group of its own."""
 
@@ -161,7 +161,7 @@ def explain(
         layers=tuple(layer for layer, _ in layers),
         best=chosen,
         refused=tuple(refused),
-        near=tuple(near[:NEAR]),
+        near=tuple(near[:NEAREST_SHOWN]),
     )
 
 

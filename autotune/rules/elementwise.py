@@ -17,7 +17,7 @@ from .register_transpose import turn_in_squares
 from .rule import Group, GroupKind, Variant
 
 MAX_UNROLL = 8
-AHEAD = 32
+PREFETCH_STEPS = 32
 """How many vectors ahead inputs are asked for that come from memory."""
 
 
@@ -94,7 +94,7 @@ def schedule_elementwise(draft: Draft, label: Label) -> None:
     sch.vectorize(vector)
     sch.unroll(inner)
     if sum(map(nbytes, {r.buffer for r in (*block.reads, *block.writes)})) > target.l3_bytes:
-        _ask_ahead(sch, label, outer, ceildiv(AHEAD, unroll), target)
+        _ask_ahead(sch, label, outer, ceildiv(PREFETCH_STEPS, unroll), target)
     around = [*loops[:-1], outer] if len(loops) == 1 else loops[:-1]
     draft.map_outer(*around)
 

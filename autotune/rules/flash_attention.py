@@ -45,7 +45,7 @@ from .tiles import MAX_VECTORS
 
 SMALLEST = 32
 """The least part of the second cache that a piece of a band takes."""
-SHORTEST = 8
+MIN_REDUCTION_STEPS = 8
 """Pieces are multiples of so many vectors of keys: steps along a row take up to so many."""
 
 
@@ -105,7 +105,9 @@ def _counts(keys: int, lanes: int) -> list[int]:
     """
     vectors = keys // lanes if keys % lanes == 0 else 0
     most = vectors // MAX_VECTORS  # so that there are pieces for all widths of a tile
-    return [n for n in range(SHORTEST, most + 1, SHORTEST) if vectors % n == 0]
+    return [
+        n for n in range(MIN_REDUCTION_STEPS, most + 1, MIN_REDUCTION_STEPS) if vectors % n == 0
+    ]
 
 
 def _softmax(attention: Attention) -> _Softmax | None:
@@ -243,7 +245,7 @@ def _apply(
     row = variables[pair.rows[1]]
     contract(sch, pieces.product, writes[1], product, inner, lower.on(variables), row)
 
-    least = SHORTEST * upper.lanes
+    least = MIN_REDUCTION_STEPS * upper.lanes
     schedule_reduction(draft, pieces.highest, least=least)
     for label in (*softmax.scores, softmax.exps):
         schedule_spatial(draft, label, 1, least)

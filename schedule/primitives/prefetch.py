@@ -35,7 +35,7 @@ LINE_BYTES = 64
 """How far apart hints stand: the cache lines of the machines that there are."""
 LINES = 4096
 """At most how many lines one iteration may ask for."""
-AHEAD = 1 << 20
+MAX_OFFSET = 1 << 20
 
 
 @primitive
@@ -85,7 +85,7 @@ def prefetch(
         at=block,
     )
     require(offset >= 1, "{0} iterations ahead; expected at least 1", offset, at=loop)
-    require(offset <= AHEAD, "{0} iterations ahead; at most {1}", offset, AHEAD, at=loop)
+    require(offset <= MAX_OFFSET, "{0} iterations ahead; at most {1}", offset, MAX_OFFSET, at=loop)
     for s in outer:
         require(
             s.kind is not ForKind.VECTOR,
