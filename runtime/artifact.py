@@ -51,7 +51,6 @@ class Manifest:
     schedule_id: str | None = None
     measurement_id: str | None = None
     toolchain: Mapping[str, str] = field(default_factory=dict)
-    abi_version: int = ABI_VERSION
 
     @property
     def description(self) -> bytes:
@@ -61,7 +60,7 @@ class Manifest:
     def to_json(self) -> dict[str, Any]:
         data = {
             "format": FORMAT_VERSION,
-            "abi": self.abi_version,
+            "abi": ABI_VERSION,
             "signature": self.signature.to_json(),
             "target": self.target,
             "features": list(self.features),

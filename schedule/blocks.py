@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import Any
 
-from ..tir.bounds import bound
 from ..tir.ir import (
     Binary,
     Block,
@@ -355,11 +354,6 @@ def _union(a: Range, b: Range, s: Simplifier) -> Range | None:
     if isinstance(a_end, int) and isinstance(b_end, int):
         return Range(low, max(a_end, b_end))
     return Range(low, _simple(binary(Op.MAX, as_expr(a_end), as_expr(b_end)), s))
-
-
-def last_value(e: Expr, ranges: Ranges) -> Dim | None:
-    """An upper bound of `e`, if one is known."""
-    return bound(e, ranges)[1]
 
 
 def nest_like(

@@ -329,7 +329,9 @@ class Program:
         size, given = min(ROWS, count), list(inputs)
         # One piece of memory: columns allocated one by one may lie so that each step takes twice.
         memory = np.empty((len(self._dtypes), size))
-        work = [m.view(DTYPES[dtype])[:size] for m, dtype in zip(memory, self._dtypes, strict=True)]
+        work: list[Array] = [
+            m.view(DTYPES[dtype])[:size] for m, dtype in zip(memory, self._dtypes, strict=True)
+        ]
         constants: list[Array] = [
             np.full(size if whole else (), value, DTYPES[dtype])
             for value, dtype, whole in self._constants

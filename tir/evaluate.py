@@ -193,7 +193,7 @@ _FUNCTIONS: dict[Op, Callable[..., Any]] = {
     Op.GT: np.greater,
     Op.GE: np.greater_equal,
 }
-_FOLLOWED: dict[Op, Callable[[Number, Number], Number]] = {
+_WITH_INTERVALS: dict[Op, Callable[[Number, Number], Number]] = {
     Op.ADD: operator.add,
     Op.SUB: operator.sub,
     Op.MUL: operator.mul,
@@ -206,8 +206,8 @@ _FOLLOWED: dict[Op, Callable[[Number, Number], Number]] = {
 def _binary(op: Op, a: Number, b: Number, e: Expr) -> Number:
     tape = _tape_of(a, b)
     if e.dtype == INDEX and tape is not None:
-        if op in _FOLLOWED:
-            return _FOLLOWED[op](a, b)
+        if op in _WITH_INTERVALS:
+            return _WITH_INTERVALS[op](a, b)
         if op is Op.FLOORDIV or op is Op.MOD:
             return _divided(tape, op, a, b)
         if op is Op.AND and (ends(a)[0] >= 0 or ends(b)[0] >= 0):

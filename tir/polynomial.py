@@ -226,11 +226,6 @@ class Context(ABC):
                 r[k] = c
         return q, r
 
-    def replaced(self, p: Poly, atom: Expr, by: Poly) -> Poly | None:
-        """`p` with a polynomial in the place of `atom`; `None` if it has a power of `atom`."""
-        parts = self.coefficient(p, atom)
-        return None if parts is None else add(parts[1], times(parts[0], by))
-
     def atoms_of(self, p: Poly) -> list[Expr]:
         """The atoms of `p` in the order in which they appear."""
         return list(dict.fromkeys(a for k in p for a in factors(k)))

@@ -151,9 +151,3 @@ class CostModel:
     def penalty(self, features: Features) -> Floats:
         """What has to be added to a prediction because rows may fail, see `Feasibility`."""
         return self._feasibility.penalty(self._whole(features))
-
-    def to_text(self) -> str | None:
-        """The booster as xgboost's JSON, `None` before it is trained."""
-        if self._booster is None:
-            return None
-        return self._booster.to_json().decode()

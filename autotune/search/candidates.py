@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -28,15 +27,6 @@ class Checked(NamedTuple):
     worthwhile: npt.NDArray[np.bool_]
 
 
-@dataclass
-class Pruned:
-    """How many rows were looked at, and why rows were left out."""
-
-    seen: int = 0
-    illegal: int = 0
-    hopeless: int = 0
-
-
 class Rowspace:
     """The candidates of one sketch."""
 
@@ -47,7 +37,6 @@ class Rowspace:
         self.size = 1
         for v in self.values:
             self.size *= len(v)
-        self.pruned = Pruned()
         self._conditions = [c.condition for c in sketch.space.constraints]
         self._limiting = [condition for _, condition in sketch.prune]
 
@@ -67,9 +56,6 @@ class Rowspace:
         good: npt.NDArray[np.bool_] = legal
         if self._limiting:
             good = legal & np.asarray(np.all(self._limits(rows) != 0, axis=1))
-        self.pruned.seen += len(rows)
-        self.pruned.illegal += int((~legal).sum())
-        self.pruned.hopeless += int((legal & ~good).sum())
         return Checked(legal, good)
 
     def good(self, rows: Rows) -> Rows:
@@ -120,11 +106,7 @@ class Rowspace:
         shape = tuple(map(len, self.values))
         legal = np.broadcast_to(self._holding(self._conditions), shape)
         good = legal & self._holding(self._limiting)
-        legal_count, good_count = int(legal.sum()), int(good.sum())
-        self.pruned.seen += self.size
-        self.pruned.illegal += self.size - legal_count
-        self.pruned.hopeless += legal_count - good_count
-        places = np.flatnonzero(good if good_count else legal)
+        places = np.flatnonzero(good if good.any() else legal)
         if len(places) > count:
             places = places[np.sort(rng.choice(len(places), count, replace=False))]
         rows = np.empty((len(places), len(shape)), dtype=np.int64)

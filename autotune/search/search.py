@@ -186,11 +186,6 @@ class Search:
         timed = [o for o in self._observed if o.outcome is Outcome.OK and o.seconds is not None]
         return min(timed, key=lambda o: o.seconds or 0.0) if timed else None
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether every candidate of every sketch has been asked for."""
-        return all(len(p.rows) == 0 for p in self._pools)
-
     def relate(self, measured: Measured) -> None:
         """Have the model learn from measurements of other programs as well."""
         if self.config.model and len(measured):

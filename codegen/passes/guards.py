@@ -38,14 +38,6 @@ def slack(cond: Expr, s: Simplifier) -> Poly:
     return p
 
 
-def holds_before(cond: Expr, var: Var, s: Simplifier) -> int:
-    """How many first iterations of `var` the condition certainly holds for; 0 if unknown."""
-    rest = slack(cond, s)
-    step = rest.pop(var, 0)
-    low, _ = s.interval(rest)
-    return 0 if step >= 0 or low < 0 else low // -step + 1
-
-
 def fails_from(cond: Expr, var: Var, s: Simplifier) -> int | None:
     """The first iteration of `var` from which on the condition certainly fails, if known."""
     rest = slack(cond, s)

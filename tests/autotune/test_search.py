@@ -161,16 +161,15 @@ def test_rows_are_legal_exactly_where_they_replay() -> None:
             assert expected, row
 
 
-def test_illegal_and_hopeless_rows_are_counted_apart() -> None:
+def test_rows_that_are_not_worth_measuring_are_not_drawn() -> None:
     _, sketch = tiled_matmul()
     first = next(iter(sketch.space.bounds))
     space = Rowspace(replace(sketch, prune=(("s", first <= 4),)))
     rows = space.sample(np.random.default_rng(0), 10_000)
     assert len(rows) > 0
     assert rows[:, 0].max() <= 4
-    assert space.pruned.illegal > 0
-    assert space.pruned.hopeless > 0
-    assert space.pruned.seen == space.pruned.illegal + space.pruned.hopeless + len(rows)
+    everything = Rowspace(replace(sketch, prune=())).sample(np.random.default_rng(0), 10_000)
+    assert everything[:, 0].max() > 4
 
 
 def test_children_are_good_rows() -> None:
@@ -247,11 +246,9 @@ def test_failures_do_not_become_best() -> None:
 def test_a_small_space_is_exhausted() -> None:
     search = search_of(program("add_relu_func"), TARGET, seed=0, config=SMALL)
     seen: set[str] = set()
-    while not search.exhausted:
-        batch = search.ask(8)
+    while batch := search.ask(8):
         seen |= {c.schedule.id for c in batch}
         search.tell(told(batch))
-    assert search.ask(8) == []
     assert len(seen) == sum(p.size for p in map(Rowspace, search.sketches))
 
 
