@@ -97,7 +97,7 @@ def made(sketch: Sketch, func: Func, count: int = 2) -> list[Func]:
 
 
 def seconds(sketch: Sketch, target: Target) -> float:
-    read = profile(sketch.func, sketch.variables, sketch.space.bounds)
+    read = profile(sketch.func, sketch.space.bounds)
     rows = Rowspace(sketch).sample(np.random.default_rng(0), 20)
     return float(estimate(read, rows, target).seconds.min())
 
