@@ -33,13 +33,13 @@ from .report import (
     time_text,
 )
 
-app = typer.Typer(help="Look into a tuning database, and move records.", **OPTIONS)
+app = typer.Typer(help="Inspect a tuning database, and move records.", **OPTIONS)
 
 
 @app.command("list")
 def list_measurements(
     db: Database = "tuning.db",
-    limit: Annotated[int | None, typer.Option(help="At most so many.", min=1)] = None,
+    limit: Annotated[int | None, typer.Option(help="The number of rows.", min=1)] = None,
     as_json: AsJson = False,
 ) -> None:
     """List measurements, the newest first."""
@@ -69,7 +69,7 @@ def list_measurements(
 
 @app.command()
 def show(
-    id: Annotated[str, typer.Argument(help="The id of any record, or how it begins.")],
+    id: Annotated[str, typer.Argument(help="The id of any record, or its first digits.")],
     db: Database = "tuning.db",
     as_json: AsJson = False,
 ) -> None:

@@ -11,7 +11,7 @@ from ..errors import BuildError
 from .options import OPTIONS, AsJson, Databases, Shipped, sweeps_of
 from .report import print_assessment, print_json
 
-app = typer.Typer(help="Train cost models, and see what they are worth.", **OPTIONS)
+app = typer.Typer(help="Train and evaluate cost models.", **OPTIONS)
 
 
 @app.command()
@@ -19,7 +19,7 @@ def train(
     out: Annotated[Path, typer.Option(help="The model, as JSON of xgboost.")],
     db: Databases = None,
     table: Annotated[
-        Path | None, typer.Option(help="Also write what it was trained on (.jsonl.gz).")
+        Path | None, typer.Option(help="Also write the training data (.jsonl.gz).")
     ] = None,
     shipped: Shipped = True,
     as_json: AsJson = False,
@@ -46,7 +46,7 @@ def train(
 def model_report(
     db: Databases = None,
     shipped: Shipped = True,
-    folds: Annotated[int, typer.Option(help="Base models trained.", min=2)] = 8,
+    folds: Annotated[int, typer.Option(help="The number of base models to train.", min=2)] = 8,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate models on measured programs that they were not trained on.

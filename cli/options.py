@@ -20,27 +20,32 @@ OPTIONS: dict[str, Any] = {
     "rich_markup_mode": None,  # plain text, and help does not wait for rich
 }
 Databases = Annotated[
-    list[str] | None, typer.Option("--db", help="A database to learn from; give several.")
+    list[str] | None, typer.Option("--db", help="A database to learn from; repeatable.")
 ]
-Shipped = Annotated[
-    bool, typer.Option(help="Learn from the measurements too that come with the package.")
-]
+Shipped = Annotated[bool, typer.Option(help="Also learn from the measurements in the package.")]
 Program = Annotated[
-    str, typer.Argument(metavar="FILE.py:FUNCTION", help="Makes the program; the file is run.")
+    str,
+    typer.Argument(
+        metavar="FILE.py:FUNCTION", help="The function that makes the program; runs FILE.py."
+    ),
 ]
 Programs = Annotated[
     list[str],
-    typer.Argument(metavar="FILE.py:FUNCTION...", help="Make the programs; the files are run."),
+    typer.Argument(
+        metavar="FILE.py:FUNCTION...", help="The functions that make the programs; runs the files."
+    ),
 ]
 Parameters = Annotated[
     list[str] | None,
-    typer.Option("-p", "--param", metavar="NAME=VALUE", help="A parameter of the function."),
+    typer.Option(
+        "-p", "--param", metavar="NAME=VALUE", help="A parameter of the function; repeatable."
+    ),
 ]
 Database = Annotated[
-    str, typer.Option("--db", envvar="TILEWRIGHT_DB", help="A file, or an SQLAlchemy URL.")
+    str, typer.Option("--db", envvar="TILEWRIGHT_DB", help="A file or an SQLAlchemy URL.")
 ]
 TargetText = Annotated[
-    str, typer.Option(help="`cpu` is this machine; or `cpu -mcpu=x86-64-v3 -threads=1`.")
+    str, typer.Option(help="`cpu` is this machine; `cpu -mcpu=x86-64-v3 -threads=1` another.")
 ]
 Tolerance = Annotated[
     float | None,

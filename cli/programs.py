@@ -26,23 +26,26 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
     param: Parameters = None,
     trials: Annotated[
         int | None,
-        typer.Option(help="New measurements; 64, or with --seconds as many as fit.", min=1),
+        typer.Option(help="New measurements; default 64, with --seconds unlimited.", min=1),
     ] = None,
-    seconds: Annotated[float | None, typer.Option(help="Wall-clock time.", min=0)] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Wall-clock time in seconds.", min=0)
+    ] = None,
     stop_at: Annotated[
-        float | None, typer.Option(help="Stop at this share of the roofline, 0.9 say.")
+        float | None, typer.Option(help="Stop at this share of the roofline, such as 0.9.")
     ] = None,
     min_gain: Annotated[
-        float | None, typer.Option(help="Stop when a second is expected to gain a smaller share.")
+        float | None, typer.Option(help="Stop when a second is expected to save a smaller share.")
     ] = None,
     weight: Annotated[
-        list[float] | None, typer.Option(help="Of each program in turn: how often it is called.")
+        list[float] | None,
+        typer.Option(help="How often a program is called; one for each, in order."),
     ] = None,
     db: Database = "tuning.db",
     target: TargetText = "cpu",
-    seed: Annotated[int, typer.Option(help="Makes the search the same again.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of the search.", min=0)] = 0,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a session that did not finish.")
+        bool, typer.Option("--resume", help="Continue the last unfinished session.")
     ] = False,
     tolerance: Tolerance = None,
     as_json: AsJson = False,
@@ -84,21 +87,23 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
 
 def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     program: Program,
-    output: Annotated[Path, typer.Option("-o", "--output", help="matmul.so for instance.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The file to write, such as matmul.so.")
+    ],
     param: Parameters = None,
     db: Annotated[
         str | None,
-        typer.Option(envvar="TILEWRIGHT_DB", help="Where the schedule is looked up."),
+        typer.Option(envvar="TILEWRIGHT_DB", help="The database to look the schedule up in."),
     ] = None,
     target: TargetText = "cpu",
     allow: Annotated[
         list[str] | None,
         typer.Option(
-            help="`record`, `transfer`, `model`, `default`: where it may come from. All if left."
+            help="A permitted source: `record`, `transfer`, `model` or `default`; repeatable."
         ),
     ] = None,
     object_file: Annotated[
-        bool, typer.Option("--object", help="Write an object file, which takes no linker.")
+        bool, typer.Option("--object", help="Write an object file; needs no linker.")
     ] = False,
     strict_fp: Annotated[
         bool, typer.Option("--strict-fp", help="Do not contract products and sums.")
