@@ -144,7 +144,7 @@ def build_all(
 def _tasks(
     found: Choice | tuple[Func, Way], target: Target, *, strict_fp: bool
 ) -> dict[object, Task]:
-    """What a child process would have to do, by what tells it apart; nothing where it is cached."""
+    """The compilations for child processes, by their keys; none for what is cached."""
     from .autotune.measure.build_ahead import Task
     from .autotune.search.remembered import recalled, remembers
     from .codegen.cache import is_cached

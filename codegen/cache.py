@@ -42,7 +42,7 @@ _SOURCES = ("codegen/**/*.py", "tir/**/*.py", "dtypes.py", "target/*.py", "runti
 
 
 class Compile(Protocol):
-    """What has the signature of `compile_func`."""
+    """A function with the signature of `compile_func`."""
 
     def __call__(
         self, func: Func, target: Target | str, *, strict_fp: bool = False

@@ -173,7 +173,7 @@ def _lies_within(inner: Range, outer: Range, s: Simplifier) -> bool:
 
 
 def require_readers_served(fn: Func, label: Label) -> None:
-    """`require_available` for the blocks that read what a block writes in loops around both."""
+    """`require_available` for the readers of a block's output in common loops."""
     path = path_to(fn, label)
     block = last_block(path)
     for reader in readers_of(fn, region_buffers(block.writes), but=label):

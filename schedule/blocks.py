@@ -167,7 +167,7 @@ def with_regions(block: Block) -> Block:
 
 
 class _Swept:
-    """What indices cover while `root`, which is in a block's body, runs, for one visit of it."""
+    """The hull of indices in a block's body while `root` runs once."""
 
     def __init__(self, block: Block, root: Stmt) -> None:
         self.loops: dict[Var, Dim] = {}
@@ -261,7 +261,7 @@ def bound_regions(block: Block, regions: Iterable[Region], buffer: Buffer) -> li
 
 
 def covering(regions: Sequence[Region], inner: Mapping[Var, Dim], ranges: Ranges) -> list[Range]:
-    """What of `hulls` can be in the buffer."""
+    """The part of `hulls` that can be in the buffer."""
     s = Simplifier(ranges)
     return [
         _clamped(r, size, s)
@@ -315,7 +315,7 @@ def _may_divide_by_zero(e: Expr, s: Simplifier) -> bool:
 
 
 def clamped(box: Sequence[Range], buffer: Buffer, ranges: Ranges) -> list[Range]:
-    """What of a box can be in `buffer`, in simple terms."""
+    """The part of a box that can be in `buffer`, in simple terms."""
     s = Simplifier(ranges)
     return [
         _clamped(Range(s(r.min), _simple(r.extent, s)), size, s)
@@ -328,7 +328,7 @@ def _simple(dim: Dim, s: Simplifier) -> Dim:
 
 
 def _clamped(r: Range, size: Dim, s: Simplifier) -> Range:
-    """What of `r` can be within a dimension of `size`: no more than `size` from its start on.
+    """The part of `r` that can be within a dimension of `size`: at most `size` from its start on.
 
     A start that loops move, perhaps from below zero, stays: the same for sizes that are open and
     for those that turn out to be large.
@@ -378,7 +378,7 @@ def nest(loops: Sequence[tuple[Var, Dim]], leaf: Stmt) -> Stmt:
 
 
 def loop_name(v: Var) -> str:
-    """What a loop for the iteration variable of a block is called: `i` for `vi`."""
+    """The name of a loop for a block's iteration variable: `i` for `vi`."""
     name = v.name.removeprefix("v")
     return name if name.isidentifier() else v.name
 

@@ -22,7 +22,7 @@ def instruction_of(block: Block) -> str | None:
 
 
 def require_instructions(fn: Func) -> None:
-    """Require that blocks that run as instructions still compute just what those do."""
+    """Require that blocks that run as instructions still match these."""
     for block in blocks_in(fn.body):
         name = instruction_of(block) if block.annotations else None
         if name is not None:
@@ -33,7 +33,7 @@ def require_instructions(fn: Func) -> None:
 
 
 def operands_of(fn: Func, block: Block, instruction: Instruction) -> dict[Buffer, Operand]:
-    """What `block` uses for the buffers of `instruction`; required to be all that it computes."""
+    """The regions that `block` uses for the buffers of `instruction`; requires an exact match."""
     require(
         block.init is None,
         "block {0} has an init, which instruction {1} does not compute",

@@ -455,7 +455,7 @@ def written_box(
 
 
 def _end(condition: Expr, r: Range, ranges: Ranges) -> Expr | None:
-    """The end of what `condition` leaves of `r`, where it is a limit of just that."""
+    """The end of the part of `r` in which `condition` holds, if it limits only that."""
     if type(condition) is not Binary or condition.op is not Op.LT or not certain(r.extent == 1):
         return None
     end = Simplifier(ranges)(r.min - condition.a + condition.b)

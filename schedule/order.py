@@ -99,7 +99,7 @@ def _apart(a: Access, b: Access, loops: Sequence[For], level: int, ranges: Range
 
 
 def _swept(r: Range, access: Access, ranges: Ranges) -> Range | None:
-    """What `r` covers while the loops inside of an access sweep, if that is known."""
+    """The range that `r` covers while the loops inside an access sweep, if that is known."""
     found = hull(r.min, access.inner, ranges)
     return None if found is None else Range(found.min, found.extent + (r.extent - 1))
 

@@ -69,7 +69,7 @@ class Primitive:
     def error_factor(self, arguments: Mapping[str, Any]) -> float:
         """How many times the error that reordering explains a step may have; 1 if it is exact.
 
-        Raises `ScheduleError` where `inexact` gives no factor of more than 1.
+        Raises `ScheduleError` if `inexact` gives no factor of more than 1.
         """
         if self.inexact is None:
             return 1.0

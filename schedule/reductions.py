@@ -73,7 +73,7 @@ def match_updates(block: Block) -> Updates | None:
 
 
 class _Reader:
-    """What a body stores, with what it bound to old values and results in their places."""
+    """The stores of a body, with bound names replaced by old values and results."""
 
     def __init__(self, outputs: set[Buffer]) -> None:
         self.outputs = outputs

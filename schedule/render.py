@@ -42,7 +42,7 @@ def _about(
     steps: tuple[Step, ...],
     outputs: tuple[Any, ...],
 ) -> dict[str, Any]:
-    """What a schedule knows about a refusal that has `data` of its own."""
+    """A schedule's context for a refusal that has `data`."""
     programs = tuple([funcs[at] for funcs in history])
     about: dict[str, Any] = {
         "asked": partial(step_text, step, ()),

@@ -396,7 +396,7 @@ class Schedule:
         function: Callable[..., tuple[Func, R]],
         *args: Any,
     ) -> tuple[Func, R]:
-        """Call `function`; what it refuses is explained and leaves no constraint behind."""
+        """Call `function`; a refusal is explained and leaves no constraint behind."""
         space = self.space
         mark = None if space is None else space.mark()
         try:
@@ -424,7 +424,7 @@ class Schedule:
                 del refusal  # else it keeps this frame, and the frame keeps it
 
     def _sampled(self, value: Any, index: int) -> Any:
-        """What a sampling step hands out for a number, loop, or decision that is left open."""
+        """The result of a sampling step for a number, loop, or open decision."""
         if isinstance(value, int):
             return Sampled(value, Ref("t", index))
         if type(value) is Var and not self._is_decision(value):

@@ -125,13 +125,13 @@ class Trace:
     def error_factor(self) -> float:
         """How many times the error that the order of sums explains it may have; 1 if it is exact.
 
-        Raises `ScheduleError` where a primitive gives no such factor.
+        Raises `ScheduleError` if a primitive gives no such factor.
         """
         factors = (find_primitive(s.op).error_factor(dict(s.arguments)) for s in self.steps)
         return max(factors, default=1.0)
 
     def to_json(self, *, notes: bool = True) -> str:
-        """The trace as JSON text. Without `notes` it says nothing but what is done."""
+        """The trace as JSON text; without `notes`, only the steps."""
         return json.dumps(self.to_data(notes=notes), separators=(",", ":"))
 
     def to_data(self, *, notes: bool = True) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def step_text(step: Step, outputs: Sequence[str], schedule: str = "sch") -> str:
 
 
 def _targets(result: Any, names: Iterator[str]) -> str:
-    """What a result of that type is unpacked into."""
+    """The Python targets that a result of that type is unpacked into."""
     if get_origin(result) is not tuple:
         return next(names)
     parts = get_args(result)

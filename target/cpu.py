@@ -276,6 +276,7 @@ class CpuTarget(Target):
 
     @property
     def compat_class(self) -> str:
+        """The class of targets with compatible code: targets of one class run each other's code."""
         level, extras = self.arch, set(self.features)
         if self.arch == "x86_64":
             level = baseline(self.arch, extras)
@@ -284,7 +285,7 @@ class CpuTarget(Target):
 
     @property
     def perf_class(self) -> str:
-        """The processor's model and the number of threads."""
+        """The class of targets with comparable times: processor model and number of threads."""
         model = f"/{self.model}" if self.model else ""
         return f"{self.kind}/{self.mcpu}{model}/threads={self.threads}"
 

@@ -38,7 +38,7 @@ class _Number(NamedTuple):
 
 
 class _Formula:
-    """The unknowns of some expressions and what is known of them."""
+    """The unknowns of some expressions, and facts about them."""
 
     def __init__(self, ranges: Ranges) -> None:
         self.names: list[str] = []

@@ -39,7 +39,7 @@ BUFFER_OPTIONS = ("strides", "scope", "constant", "value_range", "align", "swizz
 
 
 class Header(NamedTuple):
-    """What a function declares before its body."""
+    """The declarations of a function before its body."""
 
     annotations: Annotations
     inplace: tuple[Buffer, ...]
@@ -106,7 +106,7 @@ class Declarations(ExprParser):
         )  # fmt: skip
 
     def header(self, node: ast.FunctionDef) -> tuple[list[ast.stmt], Header]:
-        """What the function declares at its top, and the rest of its statements."""
+        """The declarations at the top of a function, and the rest of its statements."""
         annotations: Annotations | None = None
         inplace: tuple[Buffer, ...] | None = None
         allocs: list[Buffer] = []

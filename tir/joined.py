@@ -68,7 +68,7 @@ def _number(high: Expr, low: Expr, size: int, by: int) -> Expr | None:
 
 
 def _operand(e: Expr, op: Op, by: int) -> Expr | None:
-    """What `e` applies `op` to, with the number `by`."""
+    """The operand of `e`, if it applies `op` with the number `by`."""
     if type(e) is Binary and e.op is op and type(e.b) is Const and e.b.value == by:
         return e.a
     return None

@@ -131,7 +131,7 @@ def block(name: str) -> AbstractContextManager[None]:
 
 
 def init() -> AbstractContextManager[None]:
-    """What a block does at the zero point of its reduction, before its body."""
+    """The init of a block, which runs before its body at the zero point of its reduction."""
     _unread()
 
 

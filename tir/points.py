@@ -45,7 +45,7 @@ class Points:
 
 
 def _at(context: Context, p: Poly, at: tuple[int, dict[Expr, int]]) -> int | None:
-    """The value of `p` at a point; `None` where there is none."""
+    """The value of `p` at a point; `None` if there is none."""
     try:
         return _value(context, p, *at)
     except _NoPoint:
@@ -82,7 +82,7 @@ def _atom(context: Context, atom: Expr, n: int, point: dict[Expr, int]) -> int:
 
 
 def _place(n: int, number: int, span: int) -> int:
-    """Where from 0 to `span` the atom of a number is at point `n`: an end for most."""
+    """The position of an atom between 0 and `span` at point `n`: at an end for most numbers."""
     if n < 2:
         return n * span
     mixed = (n * 0x9E3779B1 + number * 0x85EBCA6B) >> 4

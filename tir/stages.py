@@ -43,7 +43,7 @@ def _axes(reduce: Reduce) -> tuple[Axis, ...]:
 
 
 def group(reduce: Reduce) -> tuple[object, ...]:
-    """What the results of one reduction share: its combiner, values and axes."""
+    """The part that all results of one reduction share: its combiner, values and axes."""
     return reduce.combiner, id(reduce.values), id(reduce.axes)
 
 

@@ -56,7 +56,7 @@ class Stage:
 
 
 def key(tensor: Tensor) -> object:
-    """What identifies a tensor: the record of a placeholder, else its stage and position."""
+    """The identity of a tensor: the record of a placeholder, else its stage and position."""
     return tensor if tensor.stage is None else (tensor.stage, tensor.position)
 
 

@@ -68,7 +68,7 @@ def with_constant(object_code: bytes, symbol: str, content: bytes) -> bytes:
     file = bytearray(object_code)
 
     def put(data: bytes) -> int:
-        """Where the data is, at the end of the file."""
+        """The position of the data, at the end of the file."""
         file.extend(bytes(-len(file) % 8))
         file.extend(data)
         return len(file) - len(data)

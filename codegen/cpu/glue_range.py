@@ -22,7 +22,7 @@ Dimension = tuple[int, int]
 
 
 class Text(NamedTuple):
-    """A function in LLVM's language, and what it needs to have declared."""
+    """A function as LLVM text, and the declarations that it needs."""
 
     declarations: tuple[str, ...]
     definition: str

@@ -21,7 +21,7 @@ _numbers = itertools.count()
 
 
 class Loaded(NamedTuple):
-    """The addresses of functions in the order asked for, and what keeps their code alive."""
+    """The addresses of functions in the order asked for, and the owner of their code."""
 
     addresses: tuple[int, ...]
     owner: object

@@ -29,7 +29,7 @@ class V(NamedTuple):
 
     @property
     def bias(self) -> int:
-        """What is added to an exponent to make its bits."""
+        """The bias of the exponent."""
         return (1 << (dtypes.info(self.dtype).bits - dtypes.info(self.dtype).mantissa - 2)) - 1
 
     def like(self, number: float) -> V:

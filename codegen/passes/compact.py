@@ -100,7 +100,7 @@ class _Access(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """The new buffer, the loop whose body it lives in, and what to take from each index."""
+    """The new buffer, the loop whose body it lives in, and the offset of each index."""
 
     buffer: Buffer
     at: For | None

@@ -84,7 +84,7 @@ def _placed(b: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
 def _aligned_strides(
     shape: tuple[int, ...], align: tuple[tuple[int, int, int], ...]
 ) -> tuple[int, ...]:
-    """Row-major strides, widened to what `align` asks of each axis."""
+    """Row-major strides, widened by the `align` of each axis."""
     wanted = {axis: (factor, offset) for axis, factor, offset in align}
     strides: list[int] = []
     step = 1

@@ -157,7 +157,7 @@ Mask = Expr | None
 
 
 class _Vectorizer:
-    """Rewrites what depends on one loop variable to vectors; the rest is left scalar."""
+    """Vectorizes expressions that depend on one loop variable; others stay scalar."""
 
     def __init__(self, var: Var, base: Expr, lanes: int, s: Simplifier) -> None:
         self.lanes = lanes

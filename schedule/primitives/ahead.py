@@ -96,7 +96,7 @@ def _largest(root: Any, buffer: Buffer) -> Iterator[Expr]:
 
 
 def _elements_in(role: str, root: Any) -> Iterator[Load]:
-    """What is read in `root` for its "indices" or its "divisors", integers that may not be zero."""
+    """The elements in `root` that are read as "indices" or as "divisors", which may not be zero."""
     for n in walk(root):
         exprs: tuple[Expr, ...] = ()
         if role == "indices" and (type(n) is Load or type(n) is Store):

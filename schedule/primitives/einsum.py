@@ -182,7 +182,7 @@ def _padded_iters(block: Block, loops: Sequence[For], padding: Sequence[Dim]) ->
 
 
 def _require_sum_of_products(block: Block, padded: dict[Var, _Padded]) -> None:
-    """Require that what padding adds to the block's results is zero."""
+    """Require that padding adds zero to the block's results."""
     reduction = match_reduction(block)
     require(
         reduction is not None and reduction.combiner.name == "sum",
@@ -304,7 +304,7 @@ def _last(iteration: Iter, padded: Mapping[Var, _Padded]) -> Dim:
 
 
 def _key(access: Load | Store, padded: Mapping[Var, _Padded]) -> object:
-    """What accesses share that go to one padded buffer: the buffer, and what is padded where."""
+    """The key of accesses that share a padded buffer: the buffer, and its padding."""
     along = (None if free_vars(e).isdisjoint(padded) else key_of(e) for e in access.indices)
     return (access.buffer, *along)
 

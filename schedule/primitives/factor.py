@@ -131,9 +131,9 @@ def hoist_factor(fn: Func, block: Label) -> tuple[Func, Label]:
 
 
 def _taken(e: Expr, reduced: Collection[Var]) -> tuple[Expr | None, list[tuple[Op, Expr]]]:
-    """What is left of a product without the factors free of `reduced`, and these.
+    """The rest of a product without the factors independent of `reduced`, and these factors.
 
-    What is left is `None` if that is all. The factors multiply it, or divide it, in turn.
+    The rest is `None` if nothing remains. The factors multiply it, or divide it, in turn.
     """
     if free_vars(e).isdisjoint(reduced):
         return None, [(Op.MUL, e)]

@@ -136,7 +136,7 @@ def _require_no_choice(block: Block) -> None:
 
 
 def _loads(block: Block) -> list[Load]:
-    """What a block reads of others."""
+    """The loads of a block from buffers that it does not write."""
     own = region_buffers(block.writes)
     roots = [block.body] if block.init is None else [block.init, block.body]
     return [n for r in roots for n in walk(r) if type(n) is Load and n.buffer not in own]

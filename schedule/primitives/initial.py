@@ -284,7 +284,7 @@ def _require_same_elements(first: Block, update: Block, buffer: Buffer, nests: _
 
 
 def _require_undisturbed(first: Block, update: Block, buffer: Buffer, nests: _Nests) -> None:
-    """Require that starting later changes nothing for what runs in between, or next to them."""
+    """Require that starting later does not affect statements in between or next to them."""
     needed = region_buffers(first.reads)
     for b in (b for s in nests.span for b in blocks_in(s) if b is not first and b is not update):
         require(

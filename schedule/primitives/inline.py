@@ -238,7 +238,7 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
 
 
 def _stores(block: Block) -> list[Store]:
-    """What a spatial block stores, an element of a buffer each."""
+    """The stores of a spatial block, one element of a buffer each."""
     stmts = block.body.stmts if type(block.body) is Seq else (block.body,)
     found = [s for s in stmts if type(s) is Store]
     require(

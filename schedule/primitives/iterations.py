@@ -120,7 +120,7 @@ def transform_block_layout(
 
 
 def _rebound(n: Any, values: Mapping[Var, Expr], s: Simplifier) -> Any:
-    """`n` with variables replaced; what quotients and remainders it has of them is simplified."""
+    """`n` with variables replaced, and new quotients and remainders simplified."""
     if type(n) is Var or (type(n) is Binary and n.dtype == INDEX):
         return rebound_value(n, values, s)
     return rewrite_children(n, lambda child: _rebound(child, values, s))

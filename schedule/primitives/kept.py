@@ -70,7 +70,7 @@ class Kept(NamedTuple):
     axis: int
 
     def read_at(self, indices: tuple[Expr, ...]) -> dict[Var, Expr]:
-        """What the variables of the block are where `indices` are read."""
+        """The values of the block's variables for a read at `indices`."""
         return {v: e for v, e in zip(self.indices, indices, strict=True) if isinstance(v, Var)}
 
 
@@ -152,7 +152,7 @@ def sums_in_pieces(fn: Func, kept: Kept, loops: Sequence[Var]) -> tuple[Func, tu
 
 
 def _require_kept(fn: Func, kept: Kept, sums: Sequence[Block]) -> None:
-    """Require that what is kept is stored as a whole, and for `sums` alone."""
+    """Require that the exponentials are stored completely, and for `sums` alone."""
     block = kept.block
     require_unit(fn, block)
     places = [e for e in kept.indices if type(e) is Var]
@@ -187,7 +187,7 @@ def _require_kept(fn: Func, kept: Kept, sums: Sequence[Block]) -> None:
 
 
 def _inlined(kept: Kept, block: Block) -> Block:
-    """The sum of what is kept, as one of exponentials that it computes itself."""
+    """The sum of stored exponentials, as one of exponentials that it computes itself."""
     matched = match_reduction(block)
     assert matched is not None
     assert type(matched.value) is Load
@@ -198,7 +198,7 @@ def _inlined(kept: Kept, block: Block) -> Block:
 
 
 def _sum(fn: Func, kept: Kept, block: Block, loop: Var) -> _Sum:
-    """What `block` sums in the pieces that `loop` counts."""
+    """The sum that `block` computes in the pieces that `loop` counts."""
     label = block.label
     matched = match_reduction(block)
     at = None if matched is None else _factor(matched.value, kept.buffer)
@@ -258,7 +258,7 @@ def _factor(e: Expr, buffer: Buffer) -> tuple[Expr, ...] | None:
 def _scaled(
     fn: Func, found: Exponentials, local: Buffer, first: _Sum
 ) -> tuple[Func, tuple[Label, Buffer]]:
-    """A nest that finds what the sums of pieces are scaled by; its label, and the buffer of it."""
+    """A nest that computes the scales of the sums of pieces; its label and its buffer."""
     final = find_block(fn, found.largest.block.label)
     number = Var(f"v{first.loop.name}")
     spatial = [i for i in final.iters if i.kind is IterKind.SPATIAL]

@@ -99,7 +99,7 @@ Box: TypeAlias = dict[Var, tuple[int, int]]
 
 
 def _box(block: Block, condition: Expr) -> Box:
-    """Where `condition` holds, in the domain of `block`: those variables that it bounds."""
+    """The range of each bounded variable for which `condition` holds, in the domain of `block`."""
     extents = {i.var: i.extent for i in block.iters if isinstance(i.extent, int)}
     found: Box = {}
     for c in conjuncts(condition):
@@ -181,7 +181,7 @@ def _filling(block: Block, body: Stmt, target: For) -> tuple[Stmt, Label]:
 def _copying(
     block: Block, body: Stmt, box: Box, loops: Sequence[For], first: Var
 ) -> tuple[Block, dict[Var, Dim]]:
-    """The block over what is inside, and the new extents of the loops that shrink to that."""
+    """The block over the interior, and the new extents of the loops that shrink to it."""
     start = next(n for n, s in enumerate(loops) if s.var is first)
     serial = {s.var: s for s in loops[start:] if s.kind in SHRINKING}
     shrunk: dict[Var, Dim] = {}

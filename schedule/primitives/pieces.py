@@ -18,9 +18,9 @@ from .reduction import rfactor
 
 
 class Statistic(NamedTuple):
-    """What `block` computes of each row, and a sum reads at the indices `at`.
+    """The statistic of each row that `block` computes, which a sum reads at the indices `at`.
 
-    `value` is what it should be computed of, in the variables of the sum. `name` is for people.
+    `value` is its operand, in the variables of the sum. `name` is for people.
     """
 
     name: str

@@ -322,7 +322,7 @@ class _Produced(NamedTuple):
 def _produced(
     fn: Func, consumer: Block, inside: Sequence[Block], target: For, outer: Sequence[For]
 ) -> _Produced:
-    """What the consumer can follow in one iteration of `target`.
+    """The ranges that the consumer can follow in one iteration of `target`.
 
     The ranges come from one producer, so that all its iterations together make the consumer visit
     its whole domain: it is the only one that computes the buffer, and writes it at iteration

@@ -434,7 +434,7 @@ def fuse_reduction_epilogue(fn: Func, reduction: Label, epilogue: Label) -> tupl
 
 
 def _added_term(consumer: Block, buffer: Buffer) -> tuple[Expr, tuple[Var, ...]]:
-    """What a consumer adds to an element of `buffer`, and the variables that index the element."""
+    """The term that a consumer adds to an element of `buffer`, and its index variables."""
     body = consumer.body
     if type(body) is Store and type(body.value) is Binary and body.value.op is Op.ADD:
         for sum_, term in ((body.value.a, body.value.b), (body.value.b, body.value.a)):

@@ -101,7 +101,7 @@ def blockize(fn: Func, loop: Var) -> tuple[Func, Label]:
 
 
 def _written(stmt: Stmt, values: Mapping[Var, Expr], iters: list[Iter], ranges: Ranges) -> Stmt:
-    """`stmt` with the iteration variables at `values`; what quotients that gives is simplified."""
+    """`stmt` with the iteration variables at `values`, and new quotients simplified."""
     s = Simplifier({**ranges, **{i.var: (0, i.extent - 1) for i in iters}})
 
     def visit(n: Any) -> Any:
@@ -154,7 +154,7 @@ def _require_loops(path: tuple[Stmt, ...], inner: list[For], block: Block) -> No
 def _divided(
     i: Iter, sizes: Mapping[Var, Dim], block: Block, s: Simplifier
 ) -> tuple[Iter | None, Expr]:
-    """The iteration over whole tiles, if there are several, and what `i` is within one of them."""
+    """The iteration over whole tiles, if there are several, and the value of `i` within a tile."""
     parts = linear(i.value, sizes, s.ranges)
     require(
         parts is not None and all(isinstance(c, int) for c in parts.coefficients.values()),

@@ -105,7 +105,7 @@ class _Mean(NamedTuple):
 
 
 def _mean(fn: Func, e: Expr) -> _Mean | None:
-    """What `e` is the mean of."""
+    """The sum and count of which `e` is the mean."""
     last: Block | None = None
     if type(e) is Load:
         writers = writers_of(fn, e.buffer)

@@ -117,7 +117,7 @@ class _Window(NamedTuple):
 
 
 def _shared_loop(fn: Func, block: Block, readers: Sequence[Block]) -> For:
-    """The innermost loop around a block and the blocks that read what it writes."""
+    """The innermost loop around a block and all readers of its output."""
     shared = [s for s in path_to(fn, block.label) if type(s) is For]
     for r in readers:
         path = path_to(fn, r.label)
@@ -187,7 +187,7 @@ def _require_steady(fn: Func, block: Block, loop: For) -> None:
 def _window(
     block: Block, buffer: Buffer, loop: For, inner: Sequence[For], ranges: Ranges
 ) -> _Window:
-    """How the loop moves what the block writes."""
+    """How the loop moves the window that the block writes."""
     s = Simplifier(ranges)
     regions = [r for r in block.writes if r.buffer is buffer]
     require(

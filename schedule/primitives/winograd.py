@@ -89,7 +89,7 @@ def winograd(fn: Func, block: Label, tile: int) -> tuple[Func, tuple[Label, ...]
 
 
 class _Axis(NamedTuple):
-    """What a window slides along: a variable of the output and one of the window."""
+    """The variables along which a window slides: one of the output and one of the window."""
 
     place: Var
     window: Var
