@@ -23,7 +23,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.building import build_library
-from tilewright.runtime import files, library, load, loader
+from tilewright.runtime import files, library, load, loader, workspace
 
 SERIAL = "cpu -threads=1"
 pytestmark = pytest.mark.skipif(
@@ -505,3 +505,51 @@ def test_a_link_to_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(tw.BuildError, match="adds.so: a pipe is there"):
         build_at(library, 1)
     assert library.is_symlink()
+
+
+def two_steps(n: int = 5000) -> tw.Schedule:
+    """y[i] = 2 x[-i - 1] + 1, by way of a buffer that does not fit on the stack."""
+    x = te.placeholder((n,), name="x")
+    b = te.compute((n,), lambda i: x[i] * 2, name="B")
+    y = te.compute((n,), lambda i: b[n - 1 - i] + 1, name="y")
+    return tw.Schedule(te.func([x, y], name="two_steps"))
+
+
+def test_a_library_says_how_large_its_workspace_is(tmp_path: Path) -> None:
+    path = build_library(two_steps(), tmp_path / "two_steps.so", SERIAL).files[0]
+    manifest = json.loads(path.with_name("two_steps.so.json").read_text())
+    assert manifest["signature"]["workspace_bytes"] == 20032
+    module = load(path)
+    assert module.workspace_bytes == 20032
+    x, y = np.arange(5000, dtype=np.float32), np.zeros(5000, np.float32)
+    for options in ({}, {"workspace": workspace.aligned_bytes(20032)}):
+        y[...] = 0
+        module(x, y, **options)
+        np.testing.assert_array_equal(y, 2 * x[::-1] + 1)
+
+
+PROGRAM = """
+#include <stdio.h>
+#include <stdlib.h>
+#include "two_steps.h"
+
+int main(void) {
+    static float x[5000], y[5000];
+    char *memory = aligned_alloc(64, TWO_STEPS_WORKSPACE_BYTES + 64);
+    for (int i = 0; i < 5000; i++) x[i] = i;
+    printf("%d %d ", two_steps(x, y, NULL), two_steps(x, y, memory + 16));
+    printf("%d ", two_steps(x, y, memory));
+    printf("%g %g\\n", y[0], y[4999]);
+    return 0;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_a_program_in_c_provides_the_workspace(tmp_path: Path) -> None:
+    build_library(two_steps(), tmp_path / "two_steps.so", SERIAL)
+    (tmp_path / "main.c").write_text(PROGRAM)
+    command = ["cc", "-Wall", "-Werror", "main.c", "./two_steps.so", "-o", "main"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    done = subprocess.run(["./main"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "1 1 0 9999 1\n"
