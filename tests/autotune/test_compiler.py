@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tilewright import BuildError, Schedule
+from tilewright import BuildError, Schedule, te
 from tilewright.autotune.measure import compiler
 from tilewright.autotune.measure.compiler import compile_apart
 from tilewright.autotune.measure.worker_process import Died
@@ -67,3 +67,11 @@ def test_a_child_that_cannot_start_is_a_build_error(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("sys.executable", "/there/is/no/such/python")
     with pytest.raises(BuildError, match="cannot compile affine in a child: cannot start"):
         compile_apart(affine(), SERIAL)
+
+
+def test_the_size_of_its_workspace_comes_with_it() -> None:
+    x = te.placeholder((9000,), name="x")
+    doubled = te.compute((9000,), lambda i: x[i] * 2, name="doubled")
+    y = te.compute((9000,), lambda i: doubled[8999 - i], name="y")
+    apart = compile_apart(te.func([x, y], name="reversed"), SERIAL)
+    assert apart.signature.workspaces == (36032,)

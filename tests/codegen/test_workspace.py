@@ -14,13 +14,16 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.codegen.build import compile_func, to_module
+from tilewright.codegen.cache import decode, encode
 from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cpu.elf import read_object
 from tilewright.codegen.cpu.glue import make_glue
 from tilewright.codegen.cpu.kernel import runs_parallel
 from tilewright.codegen.cpu.llvm_memory import STACK_BUFFER_BYTES, STACK_BYTES
+from tilewright.codegen.detect import resolve
 from tilewright.codegen.signature import sized
 from tilewright.errors import BuildError
+from tilewright.forks import REFUSED, TEAMS
 from tilewright.runtime.arguments import ctypes_parameters
 from tilewright.runtime.signature import OK, UNUSABLE_WORKSPACE, Argument, Signature
 from tilewright.runtime.workspace import Pool, aligned_bytes
@@ -191,6 +194,20 @@ def test_what_packs_an_operand_has_a_workspace_of_its_own() -> None:
     operand, found = module.pack("W", weights), np.zeros(LARGE, np.float32)
     module(operand, values, found)
     np.testing.assert_allclose(found, 2 * (weights + weights[::-1]) * values, rtol=1e-6)
+
+
+def test_a_process_without_a_team_has_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that was forked: the caller computes all iterations, in the first part."""
+    monkeypatch.setattr(TEAMS, "value", REFUSED)
+    check(parallel(in_loops()).func, target="cpu -threads=3", rtol=1e-6)
+
+
+@pytest.mark.parametrize("func", [stages(2), packed()], ids=["kernel", "packer"])
+def test_a_cached_kernel_has_its_sizes(func: Func) -> None:
+    target = resolve(SERIAL)
+    compiled = compile_func(func, target)
+    assert any(compiled.signature.workspaces)
+    assert decode(encode(compiled), func, target).signature == compiled.signature
 
 
 @emulated
