@@ -58,7 +58,7 @@ def build(
     it was, and the expected loss if it is known.
 
     `strict_fp` forbids contracting multiplications and additions. `tolerance` permits records with
-    inexact steps and errors up to it, as measured by `autotune.measure.comparison`; without it,
+    inexact steps and errors up to it, as measured by `autotune.measure.numeric_check`; without it,
     only a pinned one is used. Choices that were made without a record, and compiled kernels, come
     from a cache on disk.
 
@@ -288,7 +288,7 @@ def _without_search(
     unfit: Mapping[str, str] | None,
 ) -> Choice | tuple[Func, Way]:
     """The choice, or the program with who has to choose by searching."""
-    from .autotune.measure.comparison import require_tolerance
+    from .autotune.measure.numeric_check import require_tolerance
     from .schedule import Schedule
     from .tir.ir import Func
     from .tir.verify import verify

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..errors import TuningError
-from .measure.measured import MeasureConfig
+from .measure.measure_result import MeasureConfig
 from .search.search import SearchConfig
 
 MIN_FINALISTS = 5
@@ -17,11 +17,11 @@ class TuneConfig:
     """How a session is run.
 
     `batch` candidates are built and then timed before the model learns from them. The fastest
-    within `margin` of the best are timed in turns at the end: `rounds` samples each at first, and
-    more in about `final_seconds` while it is not known which are slower; less than two of them is
-    no final. They are at most `finalists`, of slow kernels fewer, so that the first samples take a
-    quarter of the time, but for `MIN_FINALISTS`. After every `calm` trials one kernel is timed
-    again to see how calm the machine is; by as much as its time changes, the margin is wider.
+    within `margin` of the best are timed interleaved at the end (the finals): `rounds` samples each
+    at first, and more in about `final_seconds` while it is not known which are slower. There are no
+    finals of less than two. There are at most `finalists` of them, and fewer of slow kernels, so
+    that the first samples take a quarter of the time, but at least `MIN_FINALISTS`. After every
+    `calm` trials one kernel is timed again; the margin is widened by as much as its time changes.
     """
 
     batch: int = 8

@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ..runtime.timer import format_seconds
-from ..tuning_db.values import Outcome, Standing
-from .progress import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
+from ..tuning_db.values import ComparedSchedule, Outcome
+from .events import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -90,7 +90,7 @@ class Picture:
         self._doing = "starting"
         self._elapsed = 0.0
         self._error: str | None = None
-        self._standings: tuple[Standing, ...] = ()
+        self._comparison: tuple[ComparedSchedule, ...] = ()
         self.ended = False
 
     def add(self, event: Event) -> None:
@@ -106,8 +106,8 @@ class Picture:
                 self._doing = what
             case Drift(ratio=ratio):
                 self._doing = f"the machine is at {ratio:.2f} of its first time"
-            case Final(standings=standings):
-                self._doing, self._standings = "timed the best in turns", standings
+            case Final(comparison=comparison):
+                self._doing, self._comparison = "compared the finalists", comparison
             case Ended(reason=reason, best_seconds=best):
                 self._doing, self._best, self.ended = reason, best, True
         if not isinstance(event, Started):
@@ -128,7 +128,7 @@ class Picture:
             case Drift(ratio=ratio) if abs(ratio - 1) > 0.1:
                 return f"the machine is not calm: the same code takes {ratio:.2f} times as long"
             case Final():
-                return "\n".join([f"{self._which()}timed in turns:", *self._finals()])
+                return "\n".join([f"{self._which()}finals:", *self._finals()])
             case Ended(elapsed=elapsed):
                 best = f"{self._which()}{self.rate(self._best)}"
                 count = self._outcomes.total() if self._which() else self._trials
@@ -194,11 +194,11 @@ class Picture:
             self._error = f"trial {event.number} {event.outcome}: {_shortened(event.error)}"
 
     def _finals(self) -> list[str]:
-        """The schedules that were timed in turns a line each, the one that is taken first."""
+        """The finalists, a line each, the choice first."""
         return [
-            f"{'->' if n == 0 else '  '} {standing.schedule[:12]}  "
-            f"{format_seconds(standing.seconds):>7}  {standing}"
-            for n, standing in enumerate(self._standings)
+            f"{'->' if n == 0 else '  '} {compared.schedule[:12]}  "
+            f"{format_seconds(compared.seconds):>7}  {compared}"
+            for n, compared in enumerate(self._comparison)
         ]
 
     def _which(self) -> str:

@@ -1,37 +1,82 @@
-"""The finals of a session: kernels timed in turns until it is known which are slower."""
+"""The finals of a session: its fastest kernels are timed interleaved until the slower are known.
+
+`Fastest` keeps the finalists while candidates are measured, `InterleavedTiming` times them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ..runtime.timer import turn_seconds
-from ..tuning_db.interleaved_comparison import compare, leader
-from .contenders import Contender
-from .measure.measured import Kernel
+from ..schedule import Trace
+from ..tuning_db.interleaved_comparison import fastest_row, time_ratio
+from ..tuning_db.values import ScheduleRecord
+from .measure.measure_result import Kernel
+
+_KEPT = 32
 
 Interleave = Callable[[Sequence[Kernel], int], list[tuple[float, ...]] | None]
 
 
-class Race:
-    """Kernels that are timed in turns, at first for `rounds` rounds, in about `seconds` in all.
+class Finalist(NamedTuple):
+    """A candidate that ran, with its code to time it again.
 
-    Those that are slower than the fastest, as `contest` judges, take no part in what follows: as
-    many rounds again as there were before, until nobody who is left may be slower. `samples` has
-    those of each contender, also where timing was interrupted.
+    `checked` says that its results were compared.
+    """
+
+    seconds: float
+    schedule: ScheduleRecord
+    trace: Trace
+    kernel: Kernel
+    checked: bool
+
+
+class Fastest:
+    """The fastest candidates of a session, the fastest first."""
+
+    def __init__(self) -> None:
+        self._ranked: list[Finalist] = []
+
+    def add(self, finalist: Finalist) -> None:
+        self._ranked.append(finalist)
+        self._ranked.sort(key=lambda f: f.seconds)
+        del self._ranked[_KEPT:]
+
+    @property
+    def first(self) -> Finalist | None:
+        return self._ranked[0] if self._ranked else None
+
+    def of(self, schedule: str) -> Finalist | None:
+        """The candidate with that schedule (id)."""
+        return next((f for f in self._ranked if f.schedule.id == schedule), None)
+
+    def finalists(self, most: int, margin: float) -> list[Finalist]:
+        """The `most` fastest within `margin` times the first; none where that is one alone."""
+        near = [f for f in self._ranked[:most] if f.seconds <= margin * self._ranked[0].seconds]
+        return near if len(near) > 1 else []
+
+
+class InterleavedTiming:
+    """Finalists that are timed interleaved, at first for `rounds` rounds, in about `seconds`.
+
+    A finalist that `interleaved_comparison` finds slower than the fastest takes no part in later
+    rounds. The number of rounds doubles until nobody who is left may be slower. `samples` has the
+    times of each finalist, also where timing was interrupted.
 
     A sample takes at least `sample_seconds`.
     """
 
     def __init__(
         self,
-        contenders: Sequence[Contender],
+        finalists: Sequence[Finalist],
         rounds: int,
         seconds: float,
         sample_seconds: float,
     ) -> None:
-        self.samples: list[tuple[float, ...]] = [()] * len(contenders)
-        self._contenders = contenders
-        self._running = list(range(len(contenders)))
+        self.samples: list[tuple[float, ...]] = [()] * len(finalists)
+        self._finalists = finalists
+        self._running = list(range(len(finalists)))
         self._next = rounds
         self._left = seconds
         self._sample_seconds = sample_seconds
@@ -41,30 +86,30 @@ class Race:
         """How many rounds come next; less than two are none."""
         if len(self._running) < 2:
             return 0
-        rounds = min(self._next, int(self._left / self._turn()))
+        rounds = min(self._next, int(self._left / self._round_seconds()))
         return rounds if rounds > 1 else 0
 
     def run(self, interleave: Interleave) -> None:
-        """Time them, until it is decided, the time is over, or one of them fails."""
+        """Time them until it is decided, the time is over, or one of them fails."""
         while rounds := self.rounds:
-            rows = interleave([self._contenders[n].kernel for n in self._running], rounds)
+            rows = interleave([self._finalists[n].kernel for n in self._running], rounds)
             if rows is None:
                 return
-            self._left -= rounds * self._turn()
+            self._left -= rounds * self._round_seconds()
             for n, row in zip(self._running, rows, strict=True):
                 self.samples[n] += row
             self._next = len(self.samples[self._running[0]])
-            self._judge()
+            self._drop_slower()
 
-    def _judge(self) -> None:
-        first = leader(self.samples)
-        compared = {n: compare(self.samples[n], self.samples[first]) for n in self._running}
-        if all(c.settled for n, c in compared.items() if n != first):
+    def _drop_slower(self) -> None:
+        first = fastest_row(self.samples)
+        ratios = {n: time_ratio(self.samples[n], self.samples[first]) for n in self._running}
+        if all(ratio.settled for n, ratio in ratios.items() if n != first):
             self._running = []
         else:
-            self._running = [n for n in self._running if n == first or not compared[n].slower]
+            self._running = [n for n in self._running if n == first or not ratios[n].slower]
 
-    def _turn(self) -> float:
+    def _round_seconds(self) -> float:
         """About how long a round takes."""
-        seconds = [self._contenders[n].seconds for n in self._running]
+        seconds = [self._finalists[n].seconds for n in self._running]
         return max(1e-9, sum(turn_seconds(s, self._sample_seconds) for s in seconds))

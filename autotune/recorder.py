@@ -9,23 +9,23 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ..tuning_db import TuningDatabase
-from ..tuning_db.interleaved_comparison import rank
+from ..tuning_db.interleaved_comparison import compare_schedules
 from ..tuning_db.values import (
     AnyRecord,
+    ComparedSchedule,
     Environment,
     Measurement,
     Outcome,
     ScheduleRecord,
     Session,
     SessionStatus,
-    Standing,
     TargetRecord,
     Toolchain,
     Verification,
     Workload,
     utc_now,
 )
-from .measure.measured import Measured, VerifyResult
+from .measure.measure_result import CheckResult, MeasureResult
 from .model.cost_model import CostModel
 from .result import BestResult
 from .search.history import best_known
@@ -65,7 +65,7 @@ class Recorder:
         self._database = database
         self._last_beat = time.monotonic()
 
-    def trial(self, candidate: Candidate, measured: Measured) -> Measurement:
+    def trial(self, candidate: Candidate, measured: MeasureResult) -> Measurement:
         """Record a candidate, what became of it, and its check if there was one."""
         schedule = candidate.schedule
         measurement = self._measurement(
@@ -83,12 +83,14 @@ class Recorder:
         self._database.put(*records)
         return measurement
 
-    def check(self, schedule: str, result: VerifyResult) -> None:
+    def check(self, schedule: str, result: CheckResult) -> None:
         """Record that the results of a schedule (id) were compared."""
         self._database.put(self._verification(schedule, result))
 
-    def contest(self, timed: Sequence[tuple[ScheduleRecord, tuple[float, ...]]]) -> list[Standing]:
-        """Record that schedules were timed in turns; how they compare, see `contest`."""
+    def finals(
+        self, timed: Sequence[tuple[ScheduleRecord, tuple[float, ...]]]
+    ) -> list[ComparedSchedule]:
+        """Record that schedules were timed interleaved; how they compare (`compare_schedules`)."""
         now = utc_now()
         entries = []
         for schedule, samples in timed:
@@ -96,7 +98,7 @@ class Recorder:
             measurement = self._measurement(schedule.id, Outcome.OK, median, samples, now)
             entries.append((measurement, schedule))
         self._database.put(*(measurement for measurement, _ in entries))
-        return rank(entries)
+        return compare_schedules(entries)
 
     def best(self) -> BestResult | None:
         """The best checked schedule in the database, whoever measured it."""
@@ -112,7 +114,7 @@ class Recorder:
     def end(self, status: SessionStatus) -> None:
         self._database.finish_session(self.session.id, status)
 
-    def _verification(self, schedule: str, result: VerifyResult) -> Verification:
+    def _verification(self, schedule: str, result: CheckResult) -> Verification:
         return Verification(
             workload=self.subject.workload.id,
             target=self.subject.target.id,

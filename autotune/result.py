@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..runtime.timer import format_seconds
 from ..schedule import Trace
-from ..tuning_db.values import Outcome, SessionStatus, Standing
+from ..tuning_db.values import ComparedSchedule, Outcome, SessionStatus
 from .model.roofline import Roofline
 
 
@@ -16,15 +16,15 @@ class BestResult:
     """The fastest schedule that was found correct, or the simplest of those that tie with it.
 
     `seconds` is the median time of one call; the ids name its records in the database. Printing
-    `trace` gives runnable Python. `contest` is there if it was timed in turns with others: how they
-    compare, itself first.
+    `trace` gives runnable Python. `comparison` has the finalists and how they compare, itself first;
+    it is empty where there were none.
     """
 
     seconds: float
     trace: Trace
     schedule_id: str
     measurement_id: str
-    contest: tuple[Standing, ...] = ()
+    comparison: tuple[ComparedSchedule, ...] = ()
 
 
 @dataclass(frozen=True)

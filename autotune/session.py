@@ -18,16 +18,16 @@ from ..errors import TilewrightError
 from ..runtime.timer import format_seconds, turn_seconds
 from ..schedule import Trace
 from ..tuning_db.interleaved_comparison import summary
-from ..tuning_db.values import Measurement, Outcome, SessionStatus, Standing
+from ..tuning_db.values import ComparedSchedule, Measurement, Outcome, SessionStatus
 from .budget import Meter
 from .config import MIN_FINALISTS, TuneConfig
-from .contenders import Contender, Contenders, Sentinel
-from .finals import Race
+from .drift import DriftMonitor
+from .events import Batch, Callback, Drift, Ended, Event, Final, Started, Trial, Waiting
+from .finals import Fastest, Finalist, InterleavedTiming
 from .gain import Progress
-from .measure.measured import BuildRequest, Measured
+from .measure.measure_result import BuildRequest, MeasureResult
 from .measure.measurer import Measurer
 from .model.roofline import Roofline
-from .progress import Batch, Callback, Drift, Ended, Event, Final, Started, Trial, Waiting
 from .recorder import Recorder
 from .result import BestResult, Spent, TuneResult
 from .search.search import Candidate, Observation
@@ -97,8 +97,8 @@ class Tuning:
         self._best = setting.best
         self._search_seconds = setting.search_seconds
         self._outcomes: Counter[Outcome] = Counter()
-        self._contenders = Contenders()
-        self._sentinel = Sentinel(setting.config.calm)
+        self._fastest = Fastest()
+        self._drift = DriftMonitor(setting.config.calm)
         self._last_word = time.monotonic()
         self._measurer.tick = self._tick
         self._batches = 0
@@ -149,10 +149,10 @@ class Tuning:
         self.course.add(len(candidates), took, self.best_seconds)
 
     def hold_finals(self) -> None:
-        """Time the fastest candidates in turns.
+        """Time the fastest candidates interleaved.
 
-        These are measurements of their own, and the last word of the session: the first times were
-        good by luck too.
+        Within the session these measurements replace earlier ones, of which the fastest were good
+        by luck too.
         """
         try:
             self._hold_finals()
@@ -177,7 +177,7 @@ class Tuning:
             seconds=seconds,
             spent=self._spent(seconds),
             roofline=self.roofline,
-            drift=tuple(self._sentinel.ratios),
+            drift=tuple(self._drift.ratios),
         )
         _log.info("%s: %s", self._name, result)
         self._tell(
@@ -244,7 +244,9 @@ class Tuning:
         self._search.learn(observed)
         self._search_seconds += time.monotonic() - began
 
-    def _conclude(self, candidate: Candidate, measured: Measured, written: Measurement) -> None:
+    def _conclude(
+        self, candidate: Candidate, measured: MeasureResult, written: Measurement
+    ) -> None:
         """What follows from a measurement that is in the database."""
         self._meter.spend(1)
         self._outcomes[measured.outcome] += 1
@@ -254,8 +256,8 @@ class Tuning:
             assert measured.kernel is not None, "what ran was built"
             checked = measured.accepted(self._setting.tolerance)
             if checked or measured.check is None:
-                self._contenders.add(
-                    Contender(
+                self._fastest.add(
+                    Finalist(
                         measured.seconds,
                         candidate.schedule,
                         candidate.trace,
@@ -290,11 +292,11 @@ class Tuning:
         """Take what the database has as the best, with the notes of a trace that came by here."""
         best = self._recorder.best()
         if best is not None:
-            here = self._contenders.of(best.schedule_id)
+            here = self._fastest.of(best.schedule_id)
             self._best = best if here is None else replace(best, trace=here.trace)
 
     def _watch_drift(self) -> None:
-        ratio = self._sentinel.watch(self._meter.trials, self._contenders.first, self._measurer)
+        ratio = self._drift.watch(self._meter.trials, self._fastest.first, self._measurer)
         if ratio is None:
             return
         _log.info("the same code takes %.2f times as long as at first", ratio)
@@ -302,46 +304,46 @@ class Tuning:
 
     def _hold_finals(self) -> None:
         near, seconds = self._near(), self._config.final_seconds
-        if not self._race(near, seconds).rounds:
+        if not self._timing(near, seconds).rounds:
             return
-        finalists = [c for c in near if c.checked or self._passes(c)]
-        standings = self._contest(finalists, seconds)
-        if standings:
+        finalists = [f for f in near if f.checked or self._passes(f)]
+        comparison = self._compare(finalists, seconds)
+        if comparison:
             self._look_up()
-            _log.info("%s: %s", self._name, summary(standings))
-            self._tell(Final(tuple(standings), self._meter.elapsed))
+            _log.info("%s: %s", self._name, summary(comparison))
+            self._tell(Final(tuple(comparison), self._meter.elapsed))
 
-    def _near(self) -> list[Contender]:
+    def _near(self) -> list[Finalist]:
         """The candidates that may be the fastest."""
-        config, first = self._config, self._contenders.first
+        config, first = self._config, self._fastest.first
         if first is None:
             return []
         each = config.rounds * turn_seconds(first.seconds, config.measure.sample_seconds)
         count = max(MIN_FINALISTS, int(config.final_seconds / 4 / each))
-        margin = config.margin * self._sentinel.spread
-        return self._contenders.finalists(min(config.finalists, count), margin)
+        margin = config.margin * self._drift.spread
+        return self._fastest.finalists(min(config.finalists, count), margin)
 
-    def _passes(self, contender: Contender) -> bool:
+    def _passes(self, finalist: Finalist) -> bool:
         """Whether the results of a candidate are right that was not the best before."""
-        result = self._measurer.verify(contender.kernel)
-        self._recorder.check(contender.schedule.id, result)
-        return result.passed and contender.kernel.allows(result, self._setting.tolerance)
+        result = self._measurer.check(finalist.kernel)
+        self._recorder.check(finalist.schedule.id, result)
+        return result.passed and finalist.kernel.allows(result, self._setting.tolerance)
 
-    def _race(self, finalists: Sequence[Contender], seconds: float) -> Race:
+    def _timing(self, finalists: Sequence[Finalist], seconds: float) -> InterleavedTiming:
         config = self._config
-        return Race(finalists, config.rounds, seconds, config.measure.sample_seconds)
+        return InterleavedTiming(finalists, config.rounds, seconds, config.measure.sample_seconds)
 
-    def _contest(self, finalists: Sequence[Contender], seconds: float) -> list[Standing]:
-        """Time kernels in turns and record it; none if there is no time for that."""
-        race = self._race(finalists, seconds)
-        standings: list[Standing] = []
+    def _compare(self, finalists: Sequence[Finalist], seconds: float) -> list[ComparedSchedule]:
+        """Time kernels interleaved and record it; empty if there is no time for that."""
+        timing = self._timing(finalists, seconds)
+        comparison: list[ComparedSchedule] = []
         try:
-            race.run(self._measurer.interleave)
+            timing.run(self._measurer.interleave)
         finally:
-            if any(race.samples):
-                timed = zip((c.schedule for c in finalists), race.samples, strict=True)
-                standings = self._recorder.contest(list(timed))
-        return standings
+            if any(timing.samples):
+                timed = zip((f.schedule for f in finalists), timing.samples, strict=True)
+                comparison = self._recorder.finals(list(timed))
+        return comparison
 
     def _spent(self, seconds: float) -> Spent:
         measurer, model = self._measurer, self._search.seconds_in_model

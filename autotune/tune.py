@@ -17,14 +17,14 @@ from ..tuning_db import TuningDatabase
 from ..tuning_db.values import Session, SessionStatus
 from .budget import Budget, Meter
 from .config import TuneConfig
+from .events import Callback, ignore
 from .interrupt import Interrupts
-from .measure.comparison import require_tolerance
 from .measure.measurer import Measurer
+from .measure.numeric_check import require_tolerance
 from .measure.worker_pool import WorkerPool
 from .model.base_model import BaseModel
 from .model.cost_model import PARAMETERS, CostModel
 from .model.roofline import roofline
-from .progress import Callback, ignore
 from .recorder import Recorder, Subject
 from .records import environment_record, target_record, toolchain_record, workload_record
 from .result import TuneResult

@@ -28,7 +28,7 @@ from rich.table import Column, Table
 
 import tilewright as tw
 from tilewright.autotune.model.base_model import SHIPPED, named
-from tilewright.autotune.model.cost_model import CostModel, Measured
+from tilewright.autotune.model.cost_model import CostModel, TrainingRows
 from tilewright.autotune.model.estimate import FEATURES
 from tilewright.autotune.search.candidates import decided
 from tilewright.autotune.search.search import SearchConfig, drawn
@@ -117,7 +117,7 @@ def columns(tried: Sequence[Recorded]) -> np.ndarray:
     return np.hstack([np.array([r.features for r in tried]), rows])
 
 
-def elsewhere(task: Task, tasks: Sequence[Task], rng: np.random.Generator) -> Measured:
+def elsewhere(task: Task, tasks: Sequence[Task], rng: np.random.Generator) -> TrainingRows:
     """Some of what was measured of programs of other families on the same target."""
     features, seconds, programs = [np.empty((0, len(FEATURES)))], list[float](), list[int]()
     for number, other in enumerate(tasks, 1):
@@ -127,7 +127,9 @@ def elsewhere(task: Task, tasks: Sequence[Task], rng: np.random.Generator) -> Me
         features.append(np.array([r.features for r in taken]))
         seconds += [r.seconds for r in taken]
         programs += [number] * len(taken)
-    return Measured(np.concatenate(features), np.array(seconds), np.array(programs, dtype=np.int64))
+    return TrainingRows(
+        np.concatenate(features), np.array(seconds), np.array(programs, dtype=np.int64)
+    )
 
 
 def course(

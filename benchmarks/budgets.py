@@ -39,12 +39,12 @@ from rich.table import Table
 import tilewright as tw
 from tilewright import ops, te
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.measure.measured import MeasureConfig
+from tilewright.autotune.events import Event, Trial
+from tilewright.autotune.measure.measure_result import MeasureConfig
 from tilewright.autotune.model.base_model import SHIPPED, named
 from tilewright.autotune.model.cost_model import CostModel
 from tilewright.autotune.model.estimate import Estimator
 from tilewright.autotune.model.profile import profile
-from tilewright.autotune.progress import Event, Trial
 from tilewright.autotune.search.candidates import Rowspace, decided
 from tilewright.autotune.search.search import default_trace
 from tilewright.autotune.search.sketch import sketches

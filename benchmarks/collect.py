@@ -16,7 +16,7 @@ import numpy as np
 
 import tilewright as tw
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.measure.measured import MeasureConfig
+from tilewright.autotune.measure.measure_result import MeasureConfig
 from tilewright.autotune.search.search import SearchConfig
 
 from .peers.tilewright import program, target

@@ -21,7 +21,7 @@ from tilewright.tuning_db import (
     to_plain,
     utc_now,
 )
-from tilewright.tuning_db.models import TABLES
+from tilewright.tuning_db.tables import TABLES
 from tilewright.tuning_db.values import digest
 
 WORKLOADS = 200
@@ -88,7 +88,7 @@ def _multiply(
         "workload": f"printf('%064x', i % {WORKLOADS})",
         "seconds": "m.seconds + i * 104729 % 999983 * 1e-9",
         "verified": f"i / {WORKLOADS} % 5 = 0",
-        # Only what was timed in turns shares a moment.
+        # Only interleaved measurements share a moment.
         "created": "strftime('%Y-%m-%d %H:%M:%f000', m.created, (i * 0.01) || ' seconds')",
     }
     names = [column.name for column in TABLES["measurement"].columns]

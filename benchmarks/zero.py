@@ -1,7 +1,7 @@
 """What zero trials are worth on shapes that nobody saw: `python -m benchmarks.zero --seed 1`.
 
 Kernels of random shapes are built by the estimate's choice and by the base model's, then tuned,
-and the three are timed in turns. Speed is that of the tuned kernel's time over theirs: 1 where a
+and the three are timed interleaved. Speed is that of the tuned kernel's time over theirs: 1 where a
 search finds nothing better. The seed is printed; it must be none that the model was trained on.
 """
 

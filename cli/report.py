@@ -97,7 +97,7 @@ def _best(workload: Workload, found: Best) -> dict[str, Any]:
         "schedule": found.schedule.id,
         "measurement": None if found.measurement is None else found.measurement.id,
         "layer": found.layer,
-        "contest": [to_plain(standing) for standing in found.contest],
+        "comparison": [to_plain(compared) for compared in found.comparison],
     }
 
 
@@ -114,7 +114,7 @@ def tune_row(result: TuneResult, name: str, flops: int) -> dict[str, Any]:
             "gflops": _rate(flops, best.seconds),
             "schedule": best.schedule_id,
             "measurement": best.measurement_id,
-            "contest": [to_plain(standing) for standing in best.contest],
+            "comparison": [to_plain(compared) for compared in best.comparison],
             "trace": json.loads(best.trace.to_json()),
         },
         "trials": result.trials,
@@ -176,11 +176,11 @@ def _print_result(result: TuneResult, flops: int) -> None:
         speed = "" if rate is None else f", {rate:.4g} GFLOP/s"
         best = f"{time_text(result.best.seconds)}{speed}"
     counts = ", ".join(f"{count} {outcome}" for outcome, count in result.outcomes.items())
-    contest = () if result.best is None else result.best.contest
+    comparison = () if result.best is None else result.best.comparison
     print_facts(
         {
             "best": best,
-            "finals": summary(contest) if contest else None,
+            "finals": summary(comparison) if comparison else None,
             "roofline": roof,
             "measurement": None if result.best is None else result.best.measurement_id,
             "trials": f"{result.trials} ({counts or 'none'})",

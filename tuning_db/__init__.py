@@ -38,9 +38,9 @@
 
 A measurement counts for `best` only once its schedule was verified: at least one `Verification` of
 the same workload, target, schedule and toolchain passed and none failed, put before or after it. Of
-several measurements of one schedule the last one counts: finalists are timed again, and that stays.
-They are timed in turns and put with one `created`; of those that tie with the fastest of them,
-`best` takes the simplest, and `best.contest` says how they compare.
+several measurements of one schedule the last one counts: within a session, final timings replace
+earlier ones. Finalists are timed interleaved and put with one `created`; of those that tie with the
+fastest of them, `best` takes the simplest, and `best.comparison` says how they compare.
 
 A database may be somebody else's. `best` leaves out what is damaged, and what `applies` refuses:
 
@@ -60,6 +60,7 @@ from typing import TYPE_CHECKING
 from .values import (
     AnyRecord,
     Best,
+    ComparedSchedule,
     Environment,
     Json,
     Measurement,
@@ -69,7 +70,6 @@ from .values import (
     ScheduleRecord,
     Session,
     SessionStatus,
-    Standing,
     TargetRecord,
     Toolchain,
     Verdict,
@@ -87,6 +87,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AnyRecord",
     "Best",
+    "ComparedSchedule",
     "Environment",
     "Explanation",
     "Json",
@@ -100,7 +101,6 @@ __all__ = [
     "ScheduleRecord",
     "Session",
     "SessionStatus",
-    "Standing",
     "TargetRecord",
     "Toolchain",
     "TuningDatabase",

@@ -15,8 +15,8 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, literal_column, select
 
 from ..errors import DatabaseError
-from .models import TABLES
 from .read import COLUMNS, NAMES, Damage, damaged, known
+from .tables import TABLES
 from .values import Measurement, ScheduleRecord, TargetRecord, Toolchain, Verification
 
 Check = tuple[str, str, str]
@@ -54,7 +54,7 @@ class Wanted:
     """What is looked up, and what the lookup leaves out.
 
     `failed` are the checks that failed in any layer. `schedule` asks for that schedule only, which
-    need not be among those of the last contest. `refused` are schedules that do not apply, and why.
+    need not be among those of the finals. `refused` are schedules that do not apply, and why.
     """
 
     workload: str

@@ -40,9 +40,9 @@ from .lookup import (
     usable,
     within,
 )
-from .models import TABLES
 from .near import distance
 from .read import Damage, get, raw
+from .tables import TABLES
 from .values import Best, Measurement, Outcome, TargetRecord, Verdict, Workload
 
 EXAMPLES = 3
@@ -70,7 +70,7 @@ class Reason(StrEnum):
     INEXACT = "it has inexact steps, and their error is not tolerated"
     NOT_APPLICABLE = "its schedule does not apply to the program"
     SUPERSEDED = "its schedule was measured again later"
-    OUTDATED = "its session timed others in turns later"
+    OUTDATED = "the final timings of its session replace it"
     NOT_CHOSEN = "usable, but not the choice"
 
 
@@ -360,7 +360,7 @@ def _lines(story: Explanation) -> Iterator[str]:
         yield f"toolchain: {story.generation}"
     yield "searched: " + ", ".join(story.layers)
     yield _best_line(story.best)
-    yield from _contest_lines(story.best)
+    yield from _comparison_lines(story.best)
     for group in story.refused:
         counted = "1 record" if group.count == 1 else f"{group.count} records"
         detail = f" ({group.detail})" if group.detail else ""
@@ -382,19 +382,19 @@ def _best_line(found: Best | None) -> str:
         return "found: nothing usable"
     how = "pinned" if found.pinned else "fastest verified"
     inexact = f" ({found.schedule.inexact})" if found.schedule.inexact else ""
-    if found.contest and found.contest[0].verdict is not Verdict.FASTEST:
+    if found.comparison and found.comparison[0].verdict is not Verdict.FASTEST:
         how = "ties with the fastest verified"
     time = "not measured here" if found.seconds is None else f"{found.seconds * 1e3:.6g} ms"
     return f"found: schedule {found.schedule.id[:12]}{inexact}, {how}, {time}, from {found.layer}"
 
 
-def _contest_lines(found: Best | None) -> Iterator[str]:
-    if found is None or not found.contest:
+def _comparison_lines(found: Best | None) -> Iterator[str]:
+    if found is None or not found.comparison:
         return
-    yield f"  {summary(found.contest)}:"
-    for standing in found.contest:
-        time = f"{standing.seconds * 1e3:.6g} ms in {standing.rounds} rounds"
-        yield f"    {standing.schedule[:12]}: {time}, {standing}"
+    yield f"  {summary(found.comparison)}:"
+    for compared in found.comparison:
+        time = f"{compared.seconds * 1e3:.6g} ms in {compared.rounds} rounds"
+        yield f"    {compared.schedule[:12]}: {time}, {compared}"
 
 
 def _at_best(seconds: float | None) -> str:

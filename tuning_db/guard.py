@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import BindParameter, Connection, TextClause, bindparam, text
 
 from ..errors import DatabaseError
-from .models import TABLES, VERSION_TABLE
+from .tables import TABLES, VERSION_TABLE
 
 _OURS = [*TABLES, VERSION_TABLE]
 _NAMES: BindParameter[Any] = bindparam("names", _OURS, expanding=True)

@@ -1,20 +1,20 @@
-"""Which of the schedules that were timed in turns is taken, and which cannot be told apart.
+"""Interleaved comparison: which of several finalists is the choice, and which tie with the fastest.
 
-Measurements of one session that were made at one moment are a *contest*: sample n of each was taken
-in round n. What disturbs the machine for longer than a round hits all alike, so that the ratios
-within rounds compare them; times of different rounds do not. One that was out early has fewer
-samples.
+Measurements of one session with the same `created` are interleaved: sample n of each was taken in
+round n. A disturbance that lasts longer than a round hits all alike. Times are therefore compared
+by their ratios within rounds; times of different rounds are not comparable. A schedule that was
+out early has fewer samples.
 
-Of those that stayed to the end the fastest is the one whose times, each over the mean of its round,
-have the lowest median. Each other one is compared with it by the median of the ratios, and by the
-interval of the sign test, which holds for any distribution: the true median is between the k-th
-smallest and the k-th largest of n ratios unless fewer than k of n coins show heads, or tails
-(Thompson, "On confidence ranges for the median", Ann. Math. Statist. 7, 1936). k is the largest for
-which that is less likely than 5%: of 9 rounds the second, so that one round in either direction may
-be spoilt. Fewer than 6 rounds have no interval.
+The fastest is found among those that have the most samples: each time is divided by the mean of
+its round, and the lowest median wins. Every other schedule is compared with it by the median of
+the ratios, and by the interval of the sign test, which holds for any distribution: the true median
+lies between the k-th smallest and the k-th largest of n ratios unless fewer than k of n coins show
+heads, or tails (Thompson, "On confidence ranges for the median", Ann. Math. Statist. 7, 1936). k
+is the largest for which that is less likely than 5%. For 9 rounds k is 2: one round in either
+direction may be spoilt. Fewer than 6 rounds have no interval.
 
-One that may be as fast as the first, and takes at most 2% longer as far as is known, *ties* with
-it. Of those that tie the simplest is taken, see `simplicity`: noise would choose among them by lot.
+A schedule *ties* with the fastest if it may be as fast, and its median ratio is at most 1.02. Of
+those that tie the simplest is the choice (`simplicity`): noise would choose among them by lot.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from collections.abc import Sequence
 from math import comb
 from typing import NamedTuple
 
-from .values import Json, Measurement, ScheduleRecord, Standing, Verdict, parse_trace
+from .values import ComparedSchedule, Json, Measurement, ScheduleRecord, Verdict, parse_trace
 
 MARGIN = 0.02
-"""What a simpler schedule may take longer, where it is not known to take longer at all."""
+"""A schedule that ties with the fastest takes at most this share longer."""
 _CHANCE = 20
-"""An interval misses the truth at most once in so many times."""
+"""An interval misses the true median at most once in so many times."""
 
 
-class Compared(NamedTuple):
-    """The median of one over another's times, and an interval for it where there are enough."""
+class TimeRatio(NamedTuple):
+    """The median ratio of two schedules' times, and its interval if there are enough rounds."""
 
     ratio: float
     interval: tuple[float, float] | None
@@ -53,66 +53,68 @@ class Compared(NamedTuple):
         return self.interval is not None and (self.slower or self.interval[1] <= 1 + MARGIN)
 
 
-def leader(rows: Sequence[Sequence[float]]) -> int:
-    """The position of the fastest, of those that have the most samples."""
+def fastest_row(rows: Sequence[Sequence[float]]) -> int:
+    """The position of the fastest row of times, of those that have the most."""
     most = max(map(len, rows))
-    last = [n for n, row in enumerate(rows) if len(row) == most]
-    means = [statistics.fmean(times) for times in zip(*(rows[n] for n in last), strict=True)]
+    complete = [n for n, row in enumerate(rows) if len(row) == most]
+    means = [statistics.fmean(times) for times in zip(*(rows[n] for n in complete), strict=True)]
 
-    def place(n: int) -> float:
+    def relative_time(n: int) -> float:
         return statistics.median(t / mean for t, mean in zip(rows[n], means, strict=True))
 
-    return min(last, key=place)
+    return min(complete, key=relative_time)
 
 
-def compare(row: Sequence[float], first: Sequence[float]) -> Compared:
-    """Times in turn with those of `first`, over the rounds that both took part in."""
-    ratios = sorted(mine / its for mine, its in zip(row, first, strict=False))
-    k = _spared(len(ratios))
-    return Compared(statistics.median(ratios), (ratios[k - 1], ratios[-k]) if k else None)
+def time_ratio(row: Sequence[float], fastest: Sequence[float]) -> TimeRatio:
+    """The times of `row` over those of `fastest`, over the rounds that both took part in."""
+    ratios = sorted(time / base for time, base in zip(row, fastest, strict=False))
+    k = _interval_rank(len(ratios))
+    return TimeRatio(statistics.median(ratios), (ratios[k - 1], ratios[-k]) if k else None)
 
 
-def rank(entries: Sequence[tuple[Measurement, ScheduleRecord]]) -> list[Standing]:
-    """The standings of a contest: first the one that is taken, then the others by their ratio.
+def compare_schedules(
+    entries: Sequence[tuple[Measurement, ScheduleRecord]],
+) -> list[ComparedSchedule]:
+    """How interleaved measurements compare: the choice first, then the others by their ratio.
 
-    The entries are of different schedules, and ran; their order does not matter.
+    The entries are `ok`, each of another schedule; their order does not matter.
     """
     entries = sorted(entries, key=lambda entry: entry[0].schedule)
     rows = [measured.samples for measured, _ in entries]
-    first = leader(rows)
-    compared = [compare(row, rows[first]) for row in rows]
-    tied = [n for n, c in enumerate(compared) if n == first or c.ties]
+    first = fastest_row(rows)
+    ratios = [time_ratio(row, rows[first]) for row in rows]
+    tied = [n for n, ratio in enumerate(ratios) if n == first or ratio.ties]
 
-    def choice(n: int) -> tuple[object, ...]:
+    def preference(n: int) -> tuple[object, ...]:
         measured, schedule = entries[n]
         return (*simplicity(schedule), measured.seconds, measured.id)
 
-    taken = min(tied, key=choice)
-    order = sorted(range(len(rows)), key=lambda n: (n != taken, n != first, compared[n].ratio))
-    standings = []
+    choice = min(tied, key=preference)
+    order = sorted(range(len(rows)), key=lambda n: (n != choice, n != first, ratios[n].ratio))
+    compared = []
     for n in order:
         verdict = Verdict.FASTEST if n == first else Verdict.TIE if n in tied else Verdict.SLOWER
         measured = entries[n][0]
-        assert measured.seconds is not None, "what takes part has run"
-        standings.append(
-            Standing(
+        assert measured.seconds is not None, "an ok measurement has a time"
+        compared.append(
+            ComparedSchedule(
                 schedule=measured.schedule,
                 seconds=measured.seconds,
                 rounds=len(measured.samples),
-                ratio=compared[n].ratio,
-                interval=None if n == first else compared[n].interval,
+                ratio=ratios[n].ratio,
+                interval=None if n == first else ratios[n].interval,
                 verdict=verdict,
             )
         )
-    return standings
+    return compared
 
 
 def simplicity(schedule: ScheduleRecord) -> tuple[bool, int, int, int]:
-    """What orders schedules, the simplest first.
+    """The key that sorts schedules, the simplest first.
 
-    Fewer steps; then fewer decisions other than 1 (a loop of one iteration is none); then the
-    smaller sum of the decisions: shorter inner loops, and less code where they are unrolled. What
-    is no trace comes last.
+    Fewer steps come first; then fewer decisions other than 1 (a loop of one iteration is none);
+    then the smaller sum of the decisions: shorter inner loops, and less code where they are
+    unrolled. A text that is no trace comes last.
     """
     trace = parse_trace(schedule.trace)
     steps = trace.get("steps") if isinstance(trace, dict) else None
@@ -122,19 +124,15 @@ def simplicity(schedule: ScheduleRecord) -> tuple[bool, int, int, int]:
     return False, len(steps), len(sizes), sum(sizes)
 
 
-def summary(standings: Sequence[Standing]) -> str:
-    """What came of a contest, of the one that is taken."""
-    others = standings[1:]
+def summary(comparison: Sequence[ComparedSchedule]) -> str:
+    """The outcome for the choice, which comes first, as a phrase."""
+    others = comparison[1:]
     ties = sum(s.verdict is not Verdict.SLOWER for s in others)
+    finalists = "the other finalist" if len(others) == 1 else f"the {len(others)} other finalists"
     if ties == 0:
-        return f"ahead of {_counted(len(others))} timed in turns with it"
-    return (
-        f"ties with {ties} of {_counted(len(others))} timed in turns with it, and is the simplest"
-    )
-
-
-def _counted(others: int) -> str:
-    return "the other" if others == 1 else f"the {others} others"
+        return f"ahead of {finalists}"
+    some = "" if ties == len(others) else f"{ties} of "
+    return f"ties with {some}{finalists}, and is the simplest"
 
 
 def _decided(step: Json) -> list[int]:
@@ -142,8 +140,8 @@ def _decided(step: Json) -> list[int]:
     return [v for v in decision if isinstance(v, int)] if isinstance(decision, list) else []
 
 
-def _spared(rounds: int) -> int:
-    """The k of the interval: how many ratios at either end are counted, 0 if there is none."""
+def _interval_rank(rounds: int) -> int:
+    """The k of the interval: it begins at the k-th smallest ratio; 0 if there is no interval."""
     k, tail = 0, 1
     while 2 * _CHANCE * tail <= 2**rounds:
         k += 1

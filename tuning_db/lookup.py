@@ -2,24 +2,26 @@
 
 A measurement is usable if it is of the same workload, of a target of the same compat and perf
 class, of the same toolchain generation (where one is given), ok, verified, and not measured again
-later: of several measurements of a schedule the last one speaks for it, else the luckiest of many
-noisy ones would win. The fastest usable one wins, or, where it was timed in turns with others, the
-one that `contest` takes of them: it ties with the fastest. A pin wins over that.
+later. Of several measurements of a schedule only the last one counts: otherwise the luckiest of
+many noisy ones would win.
 
-What a session measured before it timed the fastest in turns lost to these, and does not win later
-because the machine was slower then, or caches held more kernels: the last contest speaks for it.
+The fastest usable measurement wins. If it is interleaved with others, the choice among those that
+tie is that of `compare_schedules`. A pin wins over any measurement.
 
-A schedule with inexact steps is usable where the caller says what error he tolerates, and no check
-has found a larger one; a pin is the user's word for it as well.
+Within a session, final timings replace earlier ones. What was measured before the finals lost to
+the finalists, and must not win later because the machine was slower during the finals.
 
-A database may come from elsewhere. What a lookup takes is therefore checked as an imported record
-is, `verified` and `comparable` against the records that they are derived from; a damaged record is
-left out, whatever its time, and so is a schedule that the caller finds not to apply. The others are
-not looked at.
+A schedule with inexact steps is usable if the caller gives a tolerance, and no check has found a
+larger error; a pin permits one as well.
 
-It is a seek in the index `ix_measurement_best`, a step for each faster one that was superseded, and
-seeks for the last contest of its session and those of the same contest; as much again for each
-session that has faster ones from before its last contest.
+A database may come from elsewhere. The records that a lookup returns are therefore checked like
+imported ones, `verified` and `comparable` against the records that they are derived from. A damaged
+record is left out, whatever its time, and so is a schedule that does not apply to the program.
+Other records are not read.
+
+A lookup is a seek in the index `ix_measurement_best`, a step for each faster measurement that was
+superseded, and seeks for the finals of its session and their measurements; as much again for each
+session that has faster measurements from before its finals.
 """
 
 from __future__ import annotations
@@ -49,8 +51,7 @@ from sqlalchemy import (
 from ..errors import DatabaseError
 from .codec import LONGEST, SHORTEST, instant
 from .confirm import ID, SECONDS, Applies, Check, Entry, Wanted, confirmed, intact
-from .interleaved_comparison import rank
-from .models import TABLES
+from .interleaved_comparison import compare_schedules
 from .read import (
     COLUMNS,
     get,
@@ -58,6 +59,7 @@ from .read import (
     to_record,
     with_schedule,
 )
+from .tables import TABLES
 from .values import (
     Best,
     Measurement,
@@ -79,10 +81,10 @@ pin = TABLES["pin"]
 
 # What a numeric check speaks for, of one workload.
 CHECKED = tuple_(measurement.c.schedule, measurement.c.target, measurement.c.toolchain)
-# When sessions (ids) held their last contests.
-Moments = dict[str, datetime]
+# When the last finals of sessions (ids) were recorded.
+Finals = dict[str, datetime]
 MOST_REFUSED = 100
-"""Schedules that are found not to apply before a lookup gives up: each takes a while to try."""
+"""Schedules that do not apply before a lookup gives up: each takes a while to try."""
 _LARGEST_PAGE = 1000
 # A time that no call takes is not usable; in SQLite a text, say, is larger than any number.
 IN_RANGE = measurement.c.seconds.between(
@@ -128,7 +130,7 @@ _WITHIN = (EXACT, within(bindparam("tolerance")))
 
 
 def _conditions(given: frozenset[str]) -> list[ColumnElement[bool]]:
-    """What is usable, by parameters of the names `given`."""
+    """The conditions on a usable measurement, by parameters of the names `given`."""
     of_generation = measurement.c.toolchain.in_(
         select(toolchain.c.id).where(toolchain.c.generation == bindparam("generation"))
     )
@@ -153,9 +155,9 @@ def _conditions(given: frozenset[str]) -> list[ColumnElement[bool]]:
 # Statements are built once: SQLAlchemy caches their text, and the driver its prepared form.
 @functools.cache
 def _usable(given: frozenset[str], most: int, sessions: int, more: bool = False) -> Select[Any]:
-    """The `most` fastest that are usable, but for what some `sessions` timed before a moment.
+    """The `most` fastest usable measurements, without those of `sessions` from before their finals.
 
-    With `more` those that come after one with the time `after` and the id `last`.
+    With `more`, those after the one with the time `after` and the id `last`.
     """
     before = (
         and_(
@@ -211,25 +213,25 @@ _PIN = (
 
 def fastest(connection: Connection, wanted: Wanted) -> Entry | None:
     """The fastest usable measurement of one database; see `usable`."""
-    found, _ = usable(connection, wanted)
-    return found[0] if found else None
+    entries, _ = usable(connection, wanted)
+    return entries[0] if entries else None
 
 
-def usable(connection: Connection, wanted: Wanted, most: int = 1) -> tuple[list[Entry], Moments]:
+def usable(connection: Connection, wanted: Wanted, most: int = 1) -> tuple[list[Entry], Finals]:
     """The `most` fastest usable measurements of one database, the fastest first.
 
-    And the last contests of the sessions that had measured faster ones before them.
+    Also the finals of the sessions whose faster measurements they replace.
     """
-    moments: Moments = {}
+    finals: Finals = {}
     while True:
-        found = list(islice(_walk(connection, wanted, most, moments), most))
-        later = {} if wanted.schedule else _last_contests(connection, found, wanted)
+        entries = list(islice(_walk(connection, wanted, most, finals), most))
+        later = {} if wanted.schedule else _later_finals(connection, entries, wanted)
         if not later:
-            return found, moments
-        moments |= later
+            return entries, finals
+        finals |= later
 
 
-def _walk(connection: Connection, wanted: Wanted, most: int, moments: Moments) -> Iterator[Entry]:
+def _walk(connection: Connection, wanted: Wanted, most: int, finals: Finals) -> Iterator[Entry]:
     """The usable measurements, the fastest first, that are neither damaged nor refused."""
     parameters = {
         "generation": wanted.generation,
@@ -239,11 +241,11 @@ def _walk(connection: Connection, wanted: Wanted, most: int, moments: Moments) -
     }
     given = {name: value for name, value in parameters.items() if value is not None}
     values = {"workload": wanted.workload, "comparable": wanted.comparable, **given}
-    values |= _named(moments)
-    # Most lookups take what comes first; behind what is left out come longer pages.
+    values |= _finals_parameters(finals)
+    # Most lookups return the first row; where rows are left out, longer pages follow.
     more = False
     while True:
-        statement = _usable(frozenset(given), most, len(moments), more)
+        statement = _usable(frozenset(given), most, len(finals), more)
         rows = connection.execute(statement, values).all()
         for row in rows:
             entry = intact(connection, row, wanted)
@@ -255,35 +257,35 @@ def _walk(connection: Connection, wanted: Wanted, most: int, moments: Moments) -
         values |= {"after": rows[-1][SECONDS], "last": rows[-1][ID]}
 
 
-def _named(moments: Moments) -> dict[str, Any]:
-    """The parameters of `_usable` that say when sessions held their last contests."""
-    named: dict[str, Any] = {}
-    for n, (session, moment) in enumerate(moments.items()):
-        named |= {f"session{n}": session, f"moment{n}": moment}
-    return named
+def _finals_parameters(finals: Finals) -> dict[str, Any]:
+    """The parameters of `_usable` that say when the finals of sessions were."""
+    parameters: dict[str, Any] = {}
+    for n, (session, moment) in enumerate(finals.items()):
+        parameters |= {f"session{n}": session, f"moment{n}": moment}
+    return parameters
 
 
-def _last_contests(connection: Connection, found: Iterable[Entry], wanted: Wanted) -> Moments:
-    """When the sessions of some measurements held a contest last, of those that are older than it.
+def _later_finals(connection: Connection, entries: Iterable[Entry], wanted: Wanted) -> Finals:
+    """The last finals of the sessions of some measurements, if they came later.
 
-    One of which nobody else is usable is none.
+    They count if at least two finalists are usable.
     """
-    later: Moments = {}
-    for measured, _ in found:
-        which = {"session": measured.session, "workload": measured.workload}
+    later: Finals = {}
+    for measured, _ in entries:
+        parameters = {"session": measured.session, "workload": measured.workload}
         try:
-            last = instant(connection.execute(_LAST, which).scalar_one())
+            last = instant(connection.execute(_LAST, parameters).scalar_one())
         except DatabaseError:
-            continue  # of a damaged row: there is no such moment
+            continue  # the row is damaged, and no time
         if last <= measured.created:
             continue
-        if len(contest(connection, replace(measured, created=last), wanted)) > 1:
+        if len(interleaved(connection, replace(measured, created=last), wanted)) > 1:
             later[measured.session] = last
     return later
 
 
-def contest(connection: Connection, measured: Measurement, wanted: Wanted) -> list[Entry]:
-    """What is usable of those that were timed in turns with a usable one, itself among them."""
+def interleaved(connection: Connection, measured: Measurement, wanted: Wanted) -> list[Entry]:
+    """The usable measurements that are interleaved with a usable one, which is among them."""
     values = {"created": measured.created, "tolerance": wanted.tolerance}
     rows = connection.execute(_OF_MOMENT[wanted.tolerance is not None], values)
     entries = (intact(connection, row, wanted) for row in rows)
@@ -297,7 +299,7 @@ def contest(connection: Connection, measured: Measurement, wanted: Wanted) -> li
 
 
 def failed_checks(layers: Layers, workload: str) -> set[Check]:
-    """What of a workload failed a numeric check in any layer."""
+    """The schedules of a workload that failed a numeric check in any layer."""
     return {
         (row.schedule, row.target, row.toolchain)
         for _, connection in layers
@@ -308,7 +310,7 @@ def failed_checks(layers: Layers, workload: str) -> set[Check]:
 def pinned(connection: Connection, workload: str, comparable: str) -> Pin | None:
     """The pin of a workload on comparable targets in one database.
 
-    Raises `DatabaseError` for a damaged one: what somebody decided is not passed over.
+    Raises `DatabaseError` for a damaged one: a decision of the user is never skipped.
     """
     values = {"workload": workload, "comparable": comparable}
     row = connection.execute(_PIN, values).mappings().first()
@@ -316,57 +318,58 @@ def pinned(connection: Connection, workload: str, comparable: str) -> Pin | None
 
 
 def best(layers: Layers, wanted: Wanted, applies: Applies | None = None) -> Best | None:
-    """The best of all layers, the uppermost first where they tie; pins of upper layers first.
+    """The best of all layers; of equal times the upper layer's. Pins of upper layers come first.
 
-    Schedules that do not apply are added to `wanted.refused`, and the next best is looked up; a
-    pinned one is not asked about.
+    A schedule that does not apply is added to `wanted.refused`, and the next best is looked up.
+    `applies` is not asked about pinned schedules.
     """
     # Of one database alone, `verified` says it already.
     if len(layers) > 1:
         wanted.failed = failed_checks(layers, wanted.workload)
     for location, connection in layers:
-        decided = pinned(connection, wanted.workload, wanted.comparable)
-        if decided is not None:
-            return _of_pin(layers, location, decided, wanted)
+        users_pin = pinned(connection, wanted.workload, wanted.comparable)
+        if users_pin is not None:
+            return _of_pin(layers, location, users_pin, wanted)
     while len(wanted.refused) < MOST_REFUSED:
-        found = _best(layers, wanted)
-        why_not = None if found is None or applies is None else applies(found.schedule)
-        if found is None or why_not is None:
-            return found
-        wanted.refused[found.schedule.id] = why_not
+        choice = _best(layers, wanted)
+        reason = None if choice is None or applies is None else applies(choice.schedule)
+        if choice is None or reason is None:
+            return choice
+        wanted.refused[choice.schedule.id] = reason
     return None
 
 
 def _best(layers: Layers, wanted: Wanted) -> Best | None:
-    found: Best | None = None
+    choice: Best | None = None
     for location, connection in layers:
-        choice = _best_of(connection, location, wanted)
-        if choice is not None and (
-            found is None or _time(choice.measurement) < _time(found.measurement)
+        candidate = _best_of(connection, location, wanted)
+        if candidate is not None and (
+            choice is None or _time(candidate.measurement) < _time(choice.measurement)
         ):
-            found = choice
-    return found
+            choice = candidate
+    return choice
 
 
 def _best_of(connection: Connection, location: str, wanted: Wanted) -> Best | None:
     first = fastest(connection, wanted)
     if first is None:
         return None
-    entries = contest(connection, first[0], wanted)
+    entries = interleaved(connection, first[0], wanted)
     while entries:
-        choice = _of_contest(entries, location)
-        taken = next(e for e in entries if e[0] is choice.measurement)
-        if taken[0].id == first[0].id or confirmed(connection, taken, wanted):
+        choice = _compared(entries, location)
+        entry = next(e for e in entries if e[0] is choice.measurement)
+        if entry[0].id == first[0].id or confirmed(connection, entry, wanted):
             return choice
-        entries.remove(taken)
-    return _of_contest([first], location)
+        entries.remove(entry)
+    return _compared([first], location)
 
 
-def _of_contest(entries: list[Entry], location: str) -> Best:
-    standings = rank(entries)
-    measured, schedule = next(e for e in entries if e[1].id == standings[0].schedule)
-    among = tuple(standings) if len(standings) > 1 else ()
-    return Best(schedule, measured, False, location, among)
+def _compared(entries: list[Entry], location: str) -> Best:
+    """The choice among interleaved measurements."""
+    comparison = compare_schedules(entries)
+    measured, schedule = next(e for e in entries if e[1].id == comparison[0].schedule)
+    others = tuple(comparison) if len(comparison) > 1 else ()
+    return Best(schedule, measured, False, location, others)
 
 
 def _time(record: Measurement | None) -> float:
@@ -379,7 +382,7 @@ def _of_pin(layers: Layers, location: str, choice: Pin, wanted: Wanted) -> Best 
     only = replace(wanted, schedule=choice.schedule)
     for _, connection in layers:
         schedule = schedule or get(connection, ScheduleRecord, choice.schedule)
-        found = fastest(connection, only)
-        if found is not None and _time(found[0]) < _time(measured):
-            measured = found[0]
+        entry = fastest(connection, only)
+        if entry is not None and _time(entry[0]) < _time(measured):
+            measured = entry[0]
     return None if schedule is None else Best(schedule, measured, True, location)

@@ -14,8 +14,8 @@ from ..errors import DatabaseError
 from .codec import instant
 from .confirm import Wanted
 from .lookup import Layers, failed_checks, usable
-from .models import TABLES
 from .read import COLUMNS, Damage, raw, records
+from .tables import TABLES
 from .values import Measurement, Relative, Workload
 
 workload = TABLES["workload"]

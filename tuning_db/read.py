@@ -16,7 +16,7 @@ from sqlalchemy.types import NullType
 
 from ..errors import DatabaseError
 from .codec import from_row
-from .models import TABLES
+from .tables import TABLES
 from .values import (
     KINDS,
     AnyRecord,

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Text, column, inspect, select, table
 from ..errors import DatabaseError
 from .connect import Opened, use_wal
 from .guard import check_columns, check_objects
-from .models import HEAD, VERSION_TABLE
+from .tables import HEAD, VERSION_TABLE
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 

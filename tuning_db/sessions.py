@@ -10,8 +10,8 @@ import psutil
 from sqlalchemy import Connection, select, update
 
 from ..errors import DatabaseError
-from .models import TABLES
 from .read import COLUMNS, Damage, get, records
+from .tables import TABLES
 from .values import Session, SessionStatus
 
 # A running session that was not heard of for so long is taken to be dead.

@@ -24,7 +24,6 @@ from . import json_lines, lookup, near, sessions
 from .confirm import Applies, Wanted
 from .connect import Opened, open_engine
 from .explain import Explanation, explain
-from .models import TABLES
 from .read import (
     COLUMNS,
     Damage,
@@ -40,6 +39,7 @@ from .read import (
     with_schedule,
 )
 from .schema import prepare
+from .tables import TABLES
 from .values import (
     AnyRecord,
     Best,
@@ -358,8 +358,8 @@ class TuningDatabase:
         last one of its schedule in its layer. A check that failed in any layer refuses the schedule
         in all. Of equal times the upper layer's wins.
 
-        Where the fastest was timed in turns with others, the simplest of those that tie with it is
-        the choice (see `contest`).
+        If the fastest was timed interleaved with others, the simplest of those that tie with it is
+        the choice (see `interleaved_comparison`).
 
         Schedules with inexact steps count where `tolerance` is given, and no check has found a
         larger error; a pinned one always does.

@@ -208,7 +208,7 @@ class Measurement(Digested):
     has `seconds=None` and its reason in `error` (cut in the middle beyond 16,000 characters,
     characters that no database holds replaced). `features` is the row the cost model saw, with the
     `feature_version` that made it, or both None. Measurements of one session with the same
-    `created` were taken in turns, a sample of each at a time, and are compared round by round.
+    `created` are interleaved: sample n of each was taken in round n. They are compared by rounds.
     """
 
     kind: ClassVar[str] = "measurement"
@@ -299,7 +299,7 @@ KINDS: dict[str, type[AnyRecord]] = {
 
 
 class Verdict(StrEnum):
-    """How a schedule compares with the fastest of those that were timed in turns with it."""
+    """How a schedule compares with the fastest of an interleaved comparison."""
 
     FASTEST = "fastest"
     TIE = "tie"
@@ -307,8 +307,8 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Standing:
-    """A schedule (id) in a contest, see `contest`.
+class ComparedSchedule:
+    """A schedule (id) in an interleaved comparison.
 
     `seconds` is the median time of one call in its `rounds`. `ratio` is its time over that of the
     fastest, the median of the rounds in which both took part, and `interval` has that ratio with a
@@ -333,18 +333,18 @@ class Standing:
 
 @dataclass(frozen=True)
 class Best:
-    """What a lookup found.
+    """The result of a lookup.
 
     `measurement` is None only for a pinned schedule that has no usable measurement. `layer` is the
-    location of the database that the choice came from. `contest` is there if it was timed in turns
-    with others: how they compare, the choice first.
+    location of the database that the choice came from. `comparison` has the schedules that were
+    timed interleaved with it, the choice first; it is empty where there are none.
     """
 
     schedule: ScheduleRecord
     measurement: Measurement | None
     pinned: bool
     layer: str
-    contest: tuple[Standing, ...] = ()
+    comparison: tuple[ComparedSchedule, ...] = ()
 
     @property
     def seconds(self) -> float | None:

@@ -32,8 +32,8 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from ..errors import DatabaseError
 from .codec import check
-from .models import TABLES
 from .read import LOCATION
+from .tables import TABLES
 from .values import (
     KINDS,
     AnyRecord,

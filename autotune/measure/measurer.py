@@ -26,7 +26,7 @@ from ...errors import TuningError
 from ...target import Target
 from ...tir.ir import Func
 from ...tuning_db.values import Outcome
-from .measured import BuildRequest, Kernel, MeasureConfig, Measured, VerifyResult
+from .measure_result import BuildRequest, CheckResult, Kernel, MeasureConfig, MeasureResult
 from .program_text import program_fields
 from .protocol import Message
 from .reference import new_memory
@@ -127,7 +127,7 @@ class Measurer:
         requests: Sequence[BuildRequest],
         best_seconds: float | None,
         meanwhile: Iterable[None] = (),
-    ) -> Iterator[Measured]:
+    ) -> Iterator[MeasureResult]:
         """What becomes of each schedule, in order; each is handed out as soon as it is known.
 
         `best_seconds` is the time to beat. A candidate that beats it and all before it is compared
@@ -135,7 +135,7 @@ class Measurer:
         builders are at theirs; all of it is done before anything is timed.
         """
         for built in self.build(requests, meanwhile):
-            if isinstance(built, Measured):
+            if isinstance(built, MeasureResult):
                 yield built
                 continue
             measured = self.run(built, best_seconds)
@@ -145,13 +145,13 @@ class Measurer:
 
     def build(
         self, requests: Sequence[BuildRequest], meanwhile: Iterable[None] = ()
-    ) -> list[Built | Measured]:
+    ) -> list[Built | MeasureResult]:
         """Compile schedules, as many at a time as there are builders."""
         began = time.monotonic()
         work = _Work(meanwhile)
         self._runner.take_up(self._handshakes_of_runner)
         waiting = deque(range(len(requests)))
-        results: dict[int, Built | Measured] = {}
+        results: dict[int, Built | MeasureResult] = {}
         requeued: set[int] = set()
         at_work: dict[Worker, tuple[SupervisedWorker, int]] = {}
         free = list(self._workers.builders)
@@ -185,7 +185,7 @@ class Measurer:
         self.seconds_building += time.monotonic() - began - work.seconds
         return [results[n] for n in range(len(requests))]
 
-    def run(self, built: Built, best_seconds: float | None = None) -> Measured:
+    def run(self, built: Built, best_seconds: float | None = None) -> MeasureResult:
         """Time a compiled candidate, and check it if it beats `best_seconds`."""
         self.await_reference()
         began = time.monotonic()
@@ -196,17 +196,17 @@ class Measurer:
             measured, build_seconds=built.seconds, run_seconds=seconds, kernel=built.kernel
         )
 
-    def verify(self, kernel: Kernel) -> VerifyResult:
+    def check(self, kernel: Kernel) -> CheckResult:
         """Compare the results of a kernel with those of the unscheduled program."""
         self.await_reference()
         verdict = self._check(kernel)
-        if isinstance(verdict, VerifyResult):
+        if isinstance(verdict, CheckResult):
             return verdict
         _, text = _failure(verdict, Outcome.RUN_TIMEOUT, "checking it")
-        return VerifyResult(False, float("inf"), 0.0, text)
+        return CheckResult(False, float("inf"), 0.0, text)
 
     def interleave(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]] | None:
-        """Samples of kernels taken in turns, in seconds per call; `None` if one of them fails."""
+        """Interleaved samples of kernels, in seconds per call; `None` if one of them fails."""
         began = time.monotonic()
         fields = {
             "do": "interleave",
@@ -231,7 +231,7 @@ class Measurer:
         self.seconds_waiting += time.monotonic() - began
         return self.reference_seconds
 
-    def _run(self, kernel: Kernel, best_seconds: float | None) -> Measured:
+    def _run(self, kernel: Kernel, best_seconds: float | None) -> MeasureResult:
         config = self.config
         fields = {
             "do": "run",
@@ -250,27 +250,27 @@ class Measurer:
         check = None
         if best_seconds is None or seconds < best_seconds:
             verdict = self._check(kernel)
-            if not isinstance(verdict, VerifyResult):
+            if not isinstance(verdict, CheckResult):
                 return _failed(verdict, Outcome.RUN_TIMEOUT, "checking it")
             if not verdict.passed:
-                return Measured(Outcome.WRONG_RESULT, error=verdict.error, check=verdict)
+                return MeasureResult(Outcome.WRONG_RESULT, error=verdict.error, check=verdict)
             check = verdict
         samples = tuple(timed["samples"])
-        return Measured(Outcome.OK, seconds, samples, stopped=timed["stopped"], check=check)
+        return MeasureResult(Outcome.OK, seconds, samples, stopped=timed["stopped"], check=check)
 
-    def _check(self, kernel: Kernel) -> VerifyResult | Event:
+    def _check(self, kernel: Kernel) -> CheckResult | Event:
         """Compare results; a failure counts if it shows in a new process too.
 
         A candidate that writes where it should not may spoil the next ones in its process.
         """
         verdict = self._check_once(kernel)
-        if isinstance(verdict, VerifyResult) and not verdict.passed:
+        if isinstance(verdict, CheckResult) and not verdict.passed:
             self._runner.close()
             verdict = self._check_once(kernel)
             self._runner.close()
         return verdict
 
-    def _check_once(self, kernel: Kernel) -> VerifyResult | Event:
+    def _check_once(self, kernel: Kernel) -> CheckResult | Event:
         fields = {
             "do": "check",
             **kernel.form(),
@@ -281,7 +281,7 @@ class Measurer:
             return answer
         found = answer.fields
         error = found["max_error"]
-        return VerifyResult(
+        return CheckResult(
             found["passed"],
             float("inf") if error is None else error,
             found["tolerance"],
@@ -379,7 +379,7 @@ def _is_ok(event: Event) -> TypeGuard[Message]:
     return isinstance(event, Message) and event.fields.get("outcome") == Outcome.OK
 
 
-def _built(answer: Event, error_factor: float) -> Built | Measured:
+def _built(answer: Event, error_factor: float) -> Built | MeasureResult:
     if not _is_ok(answer):
         return _failed(answer, Outcome.BUILD_TIMEOUT, "building it")
     fields = answer.fields
@@ -388,9 +388,9 @@ def _built(answer: Event, error_factor: float) -> Built | Measured:
     return Built(kernel, answer.fields["seconds"])
 
 
-def _failed(event: Event, late: Outcome, doing: str) -> Measured:
+def _failed(event: Event, late: Outcome, doing: str) -> MeasureResult:
     outcome, text = _failure(event, late, doing)
-    return Measured(outcome, error=text)
+    return MeasureResult(outcome, error=text)
 
 
 def _failure(event: Event, late: Outcome, doing: str) -> tuple[Outcome, str]:

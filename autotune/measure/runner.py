@@ -19,10 +19,10 @@ from ...target import Target
 from ...tir.ir import Func
 from ...tuning_db.values import Outcome
 from ..garbage import collected_later
-from .comparison import compare, tolerance_of
 from .inputs import Arguments
 from .interchange import interchanged
 from .limits import limit_memory, unlimit_memory
+from .numeric_check import check_outputs, tolerance_of
 from .program_text import load_modules, parse_program
 from .protocol import Message
 from .reference import read_outputs, write_outputs
@@ -110,7 +110,7 @@ class Runner:
         arguments = program.arguments
         arguments.reset()
         module(*program.values(module))
-        result = compare(
+        result = check_outputs(
             arguments.outputs,
             read_outputs(program.memory, program.signature),
             [a.name for a in program.signature.arguments if a.written],

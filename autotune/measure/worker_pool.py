@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from ...codegen.detect import usable_processors
 from ...codegen.generator import generator_for, outside_modules
 from ...target import Target
-from .measured import MeasureConfig
+from .measure_result import MeasureConfig
 from .supervised_worker import Handshake, SupervisedWorker
 
 _ALONE = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}

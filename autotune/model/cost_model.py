@@ -47,7 +47,7 @@ OTHERS = 0.02
 
 
 @dataclass(frozen=True)
-class Measured:
+class TrainingRows:
     """Measurements: rows of `features` and their `seconds`, infinite of those that failed.
 
     `programs` tells apart by number what programs they are of. Other sizes of the program that is
@@ -95,7 +95,7 @@ class CostModel:
             return start
         return start + self._base.residual(features[:, : len(FEATURES)])
 
-    def relate(self, measured: Measured) -> None:
+    def relate(self, measured: TrainingRows) -> None:
         """Have `fit` learn from measurements of other programs, too, which count less.
 
         Of other sizes it learns how fast they are, and what else there is says only how candidates

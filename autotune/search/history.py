@@ -70,7 +70,7 @@ def best_known(
     if best is None or best.measurement is None or best.seconds is None or best.pinned:
         return None
     trace = replays.schedule(best.schedule).trace
-    return BestResult(best.seconds, trace, best.schedule.id, best.measurement.id, best.contest)
+    return BestResult(best.seconds, trace, best.schedule.id, best.measurement.id, best.comparison)
 
 
 def features_of(measured: Measurement) -> tuple[float, ...] | None:

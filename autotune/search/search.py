@@ -21,7 +21,7 @@ from ...tir.ir import Func
 from ...tuning_db.values import Outcome, ScheduleRecord
 from ..garbage import collected_later
 from ..model.base_model import SHIPPED, named
-from ..model.cost_model import CostModel, Measured
+from ..model.cost_model import CostModel, TrainingRows
 from ..model.estimate import FEATURES, Estimator
 from ..model.profile import Visit, profile
 from ..records import schedule_record
@@ -186,7 +186,7 @@ class Search:
         timed = [o for o in self._observed if o.outcome is Outcome.OK and o.seconds is not None]
         return min(timed, key=lambda o: o.seconds or 0.0) if timed else None
 
-    def relate(self, measured: Measured) -> None:
+    def relate(self, measured: TrainingRows) -> None:
         """Have the model learn from measurements of other programs as well."""
         if self.config.model and len(measured):
             self.model.relate(measured)

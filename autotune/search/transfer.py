@@ -28,7 +28,7 @@ from ...tir.parser import parse
 from ...tuning_db import TuningDatabase
 from ...tuning_db.values import Measurement, Outcome, Relative, TargetRecord, Toolchain, Workload
 from ..model.base_model import SHIPPED, named
-from ..model.cost_model import CostModel, Floats, Measured
+from ..model.cost_model import CostModel, Floats, TrainingRows
 from ..model.estimate import FEATURES, Estimator, Features, estimate
 from ..model.profile import profile
 from .candidates import Rows, Rowspace
@@ -129,7 +129,7 @@ def learned(
     toolchain: Toolchain,
     *,
     others: bool = False,
-) -> Measured:
+) -> TrainingRows:
     """What was measured of other sizes of a program, on comparable targets and toolchains.
 
     What failed is part of it. With `others` also what was of programs of other families.
@@ -154,10 +154,10 @@ def learned(
         found += elsewhere
     features = np.array([m.features for m in found]).reshape(len(found), len(FEATURES))
     seconds = np.array([min(m.samples) if m.outcome is Outcome.OK else np.inf for m in found])
-    return Measured(features, seconds, np.array(programs, dtype=np.int64))
+    return TrainingRows(features, seconds, np.array(programs, dtype=np.int64))
 
 
-def model_of(measured: Measured) -> CostModel:
+def model_of(measured: TrainingRows) -> CostModel:
     """A cost model that has learned from other sizes, on top of the base model that ships."""
     model = CostModel(base=named(SHIPPED))
     model.fit(measured.features, measured.seconds)

@@ -6,8 +6,8 @@ import sys
 
 from tilewright import TuningDatabase, tune
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.measure.measured import MeasureConfig
-from tilewright.autotune.progress import Ended, Event, Started, Trial
+from tilewright.autotune.events import Ended, Event, Started, Trial
+from tilewright.autotune.measure.measure_result import MeasureConfig
 from tilewright.autotune.search.search import SearchConfig
 
 from .kernels import matmul

@@ -13,7 +13,7 @@ from functools import cache
 from llvmlite import binding
 
 from tilewright import Func, te
-from tilewright.autotune.measure.measured import Kernel
+from tilewright.autotune.measure.measure_result import Kernel
 from tilewright.autotune.measure.measurer import Built
 from tilewright.codegen.signature import signature_of
 

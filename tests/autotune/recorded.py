@@ -6,15 +6,20 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
-from tilewright.autotune.measure.measured import BuildRequest, Kernel, Measured, VerifyResult
+from tilewright.autotune.measure.measure_result import (
+    BuildRequest,
+    CheckResult,
+    Kernel,
+    MeasureResult,
+)
 from tilewright.tuning_db import Outcome
 
-PASSED = VerifyResult(True, 1e-7, 1e-5)
+PASSED = CheckResult(True, 1e-7, 1e-5)
 
 
-def ok(seconds: float) -> Measured:
+def ok(seconds: float) -> MeasureResult:
     """A measurement that ran and, as `Recorded` has it, is checked if it beats the best."""
-    return Measured(Outcome.OK, seconds, (seconds,) * 3, kernel=Kernel(b"code"))
+    return MeasureResult(Outcome.OK, seconds, (seconds,) * 3, kernel=Kernel(b"code"))
 
 
 class Recorded:
@@ -22,7 +27,7 @@ class Recorded:
 
     def __init__(
         self,
-        measured: Sequence[Measured],
+        measured: Sequence[MeasureResult],
         interleaved: Callable[[int, int], list[tuple[float, ...]] | None] = lambda *_: None,
     ) -> None:
         self.tick: Callable[[], None] = lambda: None
@@ -45,7 +50,7 @@ class Recorded:
 
     def measure(
         self, requests: Sequence[BuildRequest], best: float | None, meanwhile: Iterable[None] = ()
-    ) -> Iterator[Measured]:
+    ) -> Iterator[MeasureResult]:
         deque(meanwhile, 0)
         for _ in requests:
             self.tick()
@@ -53,10 +58,10 @@ class Recorded:
             del self._measured[: len(self._measured) > 1]
             if found.seconds is not None and (best is None or found.seconds < best):
                 best = found.seconds
-                found = Measured(**{**vars(found), "check": PASSED})
+                found = MeasureResult(**{**vars(found), "check": PASSED})
             yield found
 
-    def verify(self, kernel: Kernel) -> VerifyResult:
+    def check(self, kernel: Kernel) -> CheckResult:
         return self.verdict
 
     def interleave(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]] | None:

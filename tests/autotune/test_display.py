@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from tilewright.autotune.display import LiveDisplay, sparkline
-from tilewright.autotune.progress import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
-from tilewright.tuning_db import Outcome, Standing, Verdict
+from tilewright.autotune.events import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
+from tilewright.tuning_db import ComparedSchedule, Outcome, Verdict
 
 
 def trial(number: int, seconds: float | None, best: float | None, *, record: bool = False) -> Trial:
@@ -38,9 +38,9 @@ EVENTS: list[Event] = [
     Drift(1.5, 4.5),
     Final(
         (
-            Standing("ab" * 32, 1.01e-3, 18, 1.0104, (0.9951, 1.0196), Verdict.TIE),
-            Standing("cd" * 32, 1e-3, 18, 1.0, None, Verdict.FASTEST),
-            Standing("ef" * 32, 1.1e-3, 3, 1.1, None, Verdict.SLOWER),
+            ComparedSchedule("ab" * 32, 1.01e-3, 18, 1.0104, (0.9951, 1.0196), Verdict.TIE),
+            ComparedSchedule("cd" * 32, 1e-3, 18, 1.0, None, Verdict.FASTEST),
+            ComparedSchedule("ef" * 32, 1.1e-3, 3, 1.1, None, Verdict.SLOWER),
         ),
         5.0,
     ),
@@ -64,7 +64,7 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
         "trial 2/4: crash: running it: signal 11 [SIGSEGV]",
         "trial 3/4: best 1 ms, 2.0 GFLOP/s after 3.0 s",
         "the machine is not calm: the same code takes 1.50 times as long",
-        "timed in turns:",
+        "finals:",
         "-> abababababab  1.01 ms  tie, 1.010 times the fastest (0.995 to 1.020)",
         "   cdcdcdcdcdcd     1 ms  fastest",
         "   efefefefefef   1.1 ms  slower, 1.100 times the fastest (too few rounds to be sure)",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tilewright import ops
-from tilewright.autotune.model.cost_model import CostModel, Measured
+from tilewright.autotune.model.cost_model import CostModel, TrainingRows
 from tilewright.autotune.model.estimate import FEATURES
 from tilewright.autotune.model.feasibility import CERTAIN, Feasibility
 from tilewright.autotune.records import target_record, toolchain_record, workload_record
@@ -85,14 +85,14 @@ def test_failures_of_other_programs_count_too() -> None:
     seconds[features[:, 5] > 0.5] = math.inf
     for programs in (np.zeros(200, dtype=np.int64), np.repeat([1, 2], 100)):
         model = CostModel()
-        model.relate(Measured(features, seconds, programs))
+        model.relate(TrainingRows(features, seconds, programs))
         model.fit(features[:0], seconds[:0])
         unseen = rows(200, 1)
         penalty, alike = model.penalty(unseen), unseen[:, 5] > 0.5
         assert penalty[alike].mean() > 4 * penalty[~alike].mean()
         assert np.isfinite(model.predict(unseen)).all()
     model = CostModel()
-    model.relate(Measured(features[:9], np.full(9, math.inf), np.ones(9, dtype=np.int64)))
+    model.relate(TrainingRows(features[:9], np.full(9, math.inf), np.ones(9, dtype=np.int64)))
     model.fit(features[:0], seconds[:0])
     np.testing.assert_array_equal(model.predict(features), features[:, 0])
     assert not model.penalty(features).any()

@@ -1,4 +1,4 @@
-"""The race of finalists, on made-up samples."""
+"""The finals of a session, on made-up samples."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from itertools import islice, repeat
 import pytest
 
 from tilewright import Trace
-from tilewright.autotune.contenders import Contender
-from tilewright.autotune.finals import Race
-from tilewright.autotune.measure.measured import Kernel
+from tilewright.autotune.finals import Finalist, InterleavedTiming
+from tilewright.autotune.measure.measure_result import Kernel
+from tilewright.tuning_db import ScheduleRecord
 
 NOISE = (1.0, 1.01, 0.99, 1.04, 0.97, 1.0, 0.98, 1.02, 1.05)
+RECORD = ScheduleRecord('{"version":1,"steps":[]}', 1)
 
 
 class Turns:
@@ -37,10 +38,12 @@ class Turns:
         return rows
 
 
-def race(turns: Turns, names: str = "abc", **options: float) -> Race:
-    contenders = [Contender(1e-4, name, Trace(()), Kernel(name.encode()), True) for name in names]
+def race(turns: Turns, names: str = "abc", **options: float) -> InterleavedTiming:
+    finalists = [
+        Finalist(1e-4, RECORD, Trace(()), Kernel(name.encode()), True) for name in names
+    ]
     settings = {"rounds": 9, "seconds": 1.0, "sample_seconds": 1e-3, **options}
-    made = Race(contenders, int(settings.pop("rounds")), **settings)
+    made = InterleavedTiming(finalists, int(settings.pop("rounds")), **settings)
     made.run(turns)
     return made
 
@@ -91,8 +94,10 @@ def test_what_was_timed_before_an_interrupt_is_kept() -> None:
                 raise KeyboardInterrupt
             return super().__call__(kernels, rounds)
 
-    contenders = [Contender(1e-4, name, Trace(()), Kernel(name.encode()), True) for name in "ab"]
-    made = Race(contenders, 9, 1.0, 1e-3)
+    finalists = [
+        Finalist(1e-4, RECORD, Trace(()), Kernel(name.encode()), True) for name in "ab"
+    ]
+    made = InterleavedTiming(finalists, 9, 1.0, 1e-3)
     with pytest.raises(KeyboardInterrupt):
         made.run(Stopped(a=1.0, b=1.001))
     assert [len(row) for row in made.samples] == [9, 9]

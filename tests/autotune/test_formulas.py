@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright.autotune.measure.comparison import compare, tolerance_of
+from tilewright.autotune.measure.numeric_check import check_outputs, tolerance_of
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import sketches
 from tilewright.codegen.detect import resolve
@@ -44,7 +44,7 @@ def test_candidates_compute_what_the_formula_says(name: str) -> None:
         for row in some_rows(sketch, rng, 1 if len(made) >= LEAST else 2):
             found = arguments(func, 1)
             run(sketch.trace.with_row(row.tolist()).apply(func).func, target, found)
-            check = compare(found[-1:], wanted[-1:], ["Y"], tolerance_of(func))
+            check = check_outputs(found[-1:], wanted[-1:], ["Y"], tolerance_of(func))
             assert check.passed, f"{sketch.name} {row.tolist()}: {check.error}"
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tilewright import Schedule, TuningError
 from tilewright.autotune.measure import measurer as measuring
-from tilewright.autotune.measure.measured import BuildRequest, MeasureConfig
+from tilewright.autotune.measure.measure_result import BuildRequest, MeasureConfig
 from tilewright.autotune.measure.measurer import Built, Measurer
 from tilewright.autotune.measure.supervised_worker import SupervisedWorker
 from tilewright.autotune.measure.worker_process import Died, Worker, turn
@@ -167,18 +167,18 @@ def test_kernels_are_timed_in_turns(measurer: Measurer) -> None:
 
 
 def test_verify_says_what_is_wrong(measurer: Measurer) -> None:
-    assert measurer.verify(kernel("right").kernel).passed
-    found = measurer.verify(kernel("null").kernel)
+    assert measurer.check(kernel("right").kernel).passed
+    found = measurer.check(kernel("null").kernel)
     assert not found.passed
     assert "SIGSEGV" in str(found.error)
 
 
 def test_verify_is_about_the_kernel_it_is_given_whatever_ran_last(measurer: Measurer) -> None:
     assert measurer.run(kernel("right")).outcome is Outcome.OK
-    assert not measurer.verify(kernel("wrong").kernel).passed
+    assert not measurer.check(kernel("wrong").kernel).passed
     assert measurer.run(kernel("right")).outcome is Outcome.OK
-    assert "SIGSEGV" in str(measurer.verify(kernel("null").kernel).error)
-    assert measurer.verify(kernel("right").kernel).passed
+    assert "SIGSEGV" in str(measurer.check(kernel("null").kernel).error)
+    assert measurer.check(kernel("right").kernel).passed
 
 
 def requests() -> list[BuildRequest]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tilewright import ops
-from tilewright.autotune.model.cost_model import CostModel, Measured
+from tilewright.autotune.model.cost_model import CostModel, TrainingRows
 from tilewright.autotune.model.estimate import FEATURES, estimate
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.search.candidates import Rowspace, decided
@@ -362,7 +362,7 @@ def test_other_programs_say_how_candidates_compare_but_not_how_fast_they_are() -
     where = np.repeat([1, 2], 100)
     paces = np.where(where == 1, 64.0, 1 / 8)
     model = CostModel()
-    model.relate(Measured(features, seconds * paces, where))
+    model.relate(TrainingRows(features, seconds * paces, where))
     unseen = rng.normal(size=(100, len(FEATURES)))
     right = unseen[:, 0] + (unseen[:, 1] > 0.5)
     model.fit(unseen[:0], right[:0])
@@ -377,7 +377,9 @@ def test_other_sizes_say_how_fast_candidates_are_and_this_one_counts_more() -> N
     rng = np.random.default_rng(0)
     features = rng.normal(size=(100, len(FEATURES)))
     model = CostModel()
-    model.relate(Measured(features, 2.0 ** (features[:, 0] + 3.0), np.zeros(100, dtype=np.int64)))
+    model.relate(
+        TrainingRows(features, 2.0 ** (features[:, 0] + 3.0), np.zeros(100, dtype=np.int64))
+    )
     model.fit(features[:0], features[:0, 0])
     assert np.abs(model.predict(features) - features[:, 0] - 3.0).max() < 0.1
     own = rng.normal(size=(100, len(FEATURES)))

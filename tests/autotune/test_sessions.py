@@ -13,9 +13,9 @@ import pytest
 
 from tilewright import TuningDatabase, TuningError, build, tune
 from tilewright.autotune import tune as tuning
-from tilewright.autotune.measure.measured import BuildRequest, Measured
+from tilewright.autotune.events import Event, Trial
+from tilewright.autotune.measure.measure_result import BuildRequest, MeasureResult
 from tilewright.autotune.measure.measurer import Built, Measurer
-from tilewright.autotune.progress import Event, Trial
 from tilewright.autotune.search.search import Search
 from tilewright.tuning_db import Outcome, Session, SessionStatus
 
@@ -141,7 +141,7 @@ class Faulty(Measurer):
 
     def build(
         self, requests: Sequence[BuildRequest], meanwhile: Iterable[None] = ()
-    ) -> list[Built | Measured]:
+    ) -> list[Built | MeasureResult]:
         made = super().build(requests, meanwhile)
         return [kernel(kind) for kind, _ in zip(self.faults, made, strict=True)]
 
@@ -173,7 +173,7 @@ def test_programs_share_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     class Counted(Measurer):
         def build(
             self, requests: Sequence[BuildRequest], meanwhile: Iterable[None] = ()
-        ) -> list[Built | Measured]:
+        ) -> list[Built | MeasureResult]:
             started.extend(self.processes)
             return super().build(requests, meanwhile)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tilewright import ops
-from tilewright.autotune.measure.comparison import compare, tolerance_of
+from tilewright.autotune.measure.numeric_check import check_outputs, tolerance_of
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.rules.access_patterns import extents, in_order
 from tilewright.autotune.rules.digits import separate_all_digits
@@ -136,7 +136,7 @@ def test_attention_takes_keys_in_pieces_where_a_cache_holds_no_rows(
             assert size * 8 <= target.l2_bytes
             found = arguments(func, 1)
             run(scheduled, target, found)
-            check = compare(found[-1:], wanted[-1:], ["Y"], tolerance_of(func))
+            check = check_outputs(found[-1:], wanted[-1:], ["Y"], tolerance_of(func))
             assert check.passed, f"{row.tolist()}: {check.error}"
 
 
@@ -205,7 +205,7 @@ def test_long_rows_are_read_in_pieces_of_which_the_cache_holds_two(
         # Of a row, nothing is kept but its statistics, and two numbers for each piece.
         assert {b.name for b in scheduled.allocs if b.scope != "register"} == statistics
         run(scheduled, target, found)
-        check = compare(found[-1:], wanted[-1:], ["Y"], tolerance_of(func))
+        check = check_outputs(found[-1:], wanted[-1:], ["Y"], tolerance_of(func))
         assert check.passed, f"{row.tolist()}: {check.error}"
 
 
@@ -252,7 +252,9 @@ def test_candidates_of_other_algebra(case: int) -> None:
             constant = options.get("constant_w", False)
             assert ("W" in module.layouts) is constant
             assert ("W_tiles" in visited) is not constant
-            check = compare(found[-1:], wanted[-1:], ["Y"], limit * schedule.trace.error_factor)
+            check = check_outputs(
+                found[-1:], wanted[-1:], ["Y"], limit * schedule.trace.error_factor
+            )
             assert check.passed, f"{sketch.name} {row.tolist()}: {check.error}"
 
 

@@ -19,10 +19,10 @@ from tilewright import TargetError, TuningDatabase, TuningError, tune
 from tilewright.autotune import tune as tuning
 from tilewright.autotune.budget import Meter, running
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.measure.measured import Measured, VerifyResult
+from tilewright.autotune.events import Drift, Ended, Event, Final, Started, Trial
+from tilewright.autotune.measure.measure_result import CheckResult, MeasureResult
 from tilewright.autotune.model.base_model import MODEL, SHIPPED, named
 from tilewright.autotune.model.estimate import FEATURES
-from tilewright.autotune.progress import Drift, Ended, Event, Final, Started, Trial
 from tilewright.autotune.search import history, search
 from tilewright.autotune.search.search import Search
 from tilewright.autotune.search.sketch import Sketch, sketches
@@ -46,7 +46,7 @@ from .kernels import matmul
 from .recorded import Recorded, ok
 
 Play = Callable[..., Recorded]
-FAILED = Measured(Outcome.CRASH, error="running it: signal 11")
+FAILED = MeasureResult(Outcome.CRASH, error="running it: signal 11")
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
 def play(monkeypatch: pytest.MonkeyPatch) -> Play:
     """Make `tune` measure by what was recorded."""
 
-    def start(*measured: Measured, **options: Any) -> Recorded:
+    def start(*measured: MeasureResult, **options: Any) -> Recorded:
         recorded = Recorded(measured, **options)
         monkeypatch.setattr(tuning, "Measurer", recorded)
         return recorded
@@ -416,11 +416,11 @@ def test_finals_have_the_last_word(db: TuningDatabase, play: Play) -> None:
     events: list[Event] = []
     result = run(db, events.append)
     (final,) = [e for e in events if isinstance(e, Final)]
-    assert [s.seconds for s in final.standings] == [0.011, 0.03]
+    assert [s.seconds for s in final.comparison] == [0.011, 0.03]
     assert result.best is not None
     assert result.best.seconds == 0.011
-    assert result.best.schedule_id == final.standings[0].schedule
-    assert result.best.contest == final.standings
+    assert result.best.schedule_id == final.comparison[0].schedule
+    assert result.best.comparison == final.comparison
     assert result.trials == 8
     assert len(db.measurements()) == 10
     (session,) = db.records(Session)
@@ -439,7 +439,7 @@ def test_what_lost_to_the_finalists_does_not_win_by_a_machine_that_became_slow(
     events: list[Event] = []
     result = run(db, events.append)
     (final,) = [e for e in events if isinstance(e, Final)]
-    assert [s.seconds for s in final.standings] == [0.02, 0.021]
+    assert [s.seconds for s in final.comparison] == [0.02, 0.021]
     assert min(m.seconds or 1 for m in db.measurements()) == 0.01
     assert result.best is not None
     assert result.best.seconds == 0.02
@@ -468,13 +468,13 @@ def test_of_finalists_that_tie_the_simplest_is_the_best(
         simplest = min((db.get(ScheduleRecord, id) for id in first), key=simplicity)
     (final,) = [e for e in events if isinstance(e, Final)]
     assert result.best is not None
-    assert result.best.schedule_id == final.standings[0].schedule == simplest.id
+    assert result.best.schedule_id == final.comparison[0].schedule == simplest.id
     assert again.best is not None
     assert again.best.schedule_id == result.best.schedule_id
-    assert result.best.contest == final.standings
-    assert [s.verdict for s in final.standings].count(Verdict.FASTEST) == 1
-    assert [s.verdict for s in final.standings].count(Verdict.TIE) == 2
-    assert final.standings[3].verdict is Verdict.SLOWER
+    assert result.best.comparison == final.comparison
+    assert [s.verdict for s in final.comparison].count(Verdict.FASTEST) == 1
+    assert [s.verdict for s in final.comparison].count(Verdict.TIE) == 2
+    assert final.comparison[3].verdict is Verdict.SLOWER
 
 
 def test_an_interrupt_in_finals_keeps_what_was_timed(db: TuningDatabase, play: Play) -> None:
@@ -493,7 +493,7 @@ def test_an_interrupt_in_finals_keeps_what_was_timed(db: TuningDatabase, play: P
     assert heats == [9, 18]
     assert result.interrupted
     assert result.best is not None
-    assert [s.rounds for s in result.best.contest] == [18, 18]
+    assert [s.rounds for s in result.best.comparison] == [18, 18]
 
 
 def test_one_that_was_never_the_best_is_checked_before_finals(
@@ -512,7 +512,7 @@ def test_one_that_was_never_the_best_is_checked_before_finals(
     assert result.best.seconds == 0.009
     asked.clear()
     recorded = play(ok(0.008), ok(0.0081), ok(0.5), interleaved=interleaved)
-    recorded.verdict = VerifyResult(False, 1.0, 1e-5, "C[0] is 1, expected 2")
+    recorded.verdict = CheckResult(False, 1.0, 1e-5, "C[0] is 1, expected 2")
     result = run(db, seed=1)
     assert asked == [1]
     assert result.best is not None
@@ -530,7 +530,7 @@ def test_finals_without_one_that_is_right_are_none(db: TuningDatabase, play: Pla
         return [(0.01,) * rounds]
 
     recorded = play(ok(0.008), ok(0.0081), ok(0.5), interleaved=interleaved)
-    recorded.verdict = VerifyResult(False, 1.0, 1e-5, "C[0] is 1, expected 2")
+    recorded.verdict = CheckResult(False, 1.0, 1e-5, "C[0] is 1, expected 2")
     assert run(db, seed=1).best == first.best
     assert asked == [1]
     assert [v.passed for v in db.records(Verification)].count(False) == 2

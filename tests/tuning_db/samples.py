@@ -82,7 +82,7 @@ def measurement(
 ) -> Measurement:
     """The measurement of `schedule(tile)`; it crashed if it has no time and no other outcome.
 
-    No two tiles are measured at one moment, which would make them a contest.
+    No two tiles are measured at one moment, which would make them a comparison.
     """
     return Measurement(
         session=SESSION.id,

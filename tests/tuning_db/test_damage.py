@@ -221,8 +221,8 @@ def test_many_damaged_records_do_not_hide_the_others(
     assert sum(g.count for g in story.refused if g.reason is Reason.DAMAGED) == 100
 
 
-def test_damaged_ones_take_no_part_in_a_contest(db: TuningDatabase) -> None:
-    """Nor do they decide it: what is left of it is what was timed in turns."""
+def test_damaged_ones_take_no_part_in_a_comparison(db: TuningDatabase) -> None:
+    """Nor do they decide it: the others of it are compared."""
     db.put(*verified(8, 2.0), *verified(16, 1.0), *verified(32, 1.5))
     moment = NOON.replace(minute=30)
     turns = [
@@ -232,11 +232,11 @@ def test_damaged_ones_take_no_part_in_a_contest(db: TuningDatabase) -> None:
     db.put(*turns)
     best = db.best(MATMUL.id, CPU)
     assert best is not None
-    assert [s.schedule for s in best.contest] == [schedule(t).id for t in (16, 32, 8)]
+    assert [s.schedule for s in best.comparison] == [schedule(t).id for t in (16, 32, 8)]
     execute(db, "UPDATE measurement SET samples = '[1.0]' WHERE id = ?", turns[1].id)
     best = db.best(MATMUL.id, CPU)
     assert best is not None
-    assert [s.schedule for s in best.contest] == [schedule(t).id for t in (32, 8)]
+    assert [s.schedule for s in best.comparison] == [schedule(t).id for t in (32, 8)]
     execute(db, "DELETE FROM verification WHERE schedule = ?", schedule(32).id)
     best = db.best(MATMUL.id, CPU)
     assert best is not None

@@ -34,7 +34,7 @@ def refused(db: TuningDatabase) -> dict[Reason, Refused]:
 
 
 def test_reasons_are_told(db: TuningDatabase) -> None:
-    """All but the contests of a session, which test_lookup.py has, and what test_damage.py has."""
+    """All but those of finals (test_lookup.py) and of damage (test_damage.py)."""
     db.put(*verified(1, 0.1, target=ARM))
     db.put(*verified(2, 0.2, target=SLOW_CPU))
     db.put(*verified(3, 0.3, toolchain=OLD_LLVM))

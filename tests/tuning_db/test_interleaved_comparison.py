@@ -1,4 +1,4 @@
-"""Contests: intervals, ties, what is simpler, and what `best` makes of that."""
+"""Interleaved comparisons: intervals, ties, what is simpler, and what `best` makes of that."""
 
 from __future__ import annotations
 
@@ -21,7 +21,13 @@ from tilewright.tuning_db import (
     Verdict,
     Verification,
 )
-from tilewright.tuning_db.interleaved_comparison import compare, leader, rank, simplicity, summary
+from tilewright.tuning_db.interleaved_comparison import (
+    compare_schedules,
+    fastest_row,
+    simplicity,
+    summary,
+    time_ratio,
+)
 
 from .samples import CPU, HOST, LLVM, MATMUL, NOON, OLD_LLVM, SESSION, fill, verified
 
@@ -81,11 +87,11 @@ SMALL, LARGE, LONG = trace(4, 8), trace(4, 64), trace(4, 8, steps=9)
 def test_the_interval_leaves_out_as_many_rounds_as_chance_allows() -> None:
     ratios = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 9.9]
     for order in (ratios, ratios[::-1]):
-        found = compare(order, [1.0] * 9)
+        found = time_ratio(order, [1.0] * 9)
         assert (found.ratio, found.interval) == (1.4, (1.1, 1.7))
-    assert compare(ratios[:6], [1.0] * 6).interval == (1.0, 1.5)
-    assert compare(ratios[:5], [1.0] * 5).interval is None
-    assert compare([1.0], [2.0]).ratio == 0.5
+    assert time_ratio(ratios[:6], [1.0] * 6).interval == (1.0, 1.5)
+    assert time_ratio(ratios[:5], [1.0] * 5).interval is None
+    assert time_ratio([1.0], [2.0]).ratio == 0.5
 
 
 def test_the_interval_holds_what_it_promises() -> None:
@@ -94,7 +100,7 @@ def test_the_interval_holds_what_it_promises() -> None:
     for rounds in (6, 9, 18, 72):
         hits = 0
         for _ in range(1000):
-            interval = compare(rng.lognormal(0.0, 0.5, rounds).tolist(), [1.0] * rounds).interval
+            interval = time_ratio(rng.lognormal(0.0, 0.5, rounds).tolist(), [1.0] * rounds).interval
             assert interval is not None
             low, high = interval
             hits += low <= 1 <= high
@@ -103,7 +109,7 @@ def test_the_interval_holds_what_it_promises() -> None:
 
 def test_drift_from_round_to_round_does_not_count() -> None:
     drift = [1.0 + 0.1 * n for n in range(9)]
-    found = compare([1.05 * d for d in drift], drift)
+    found = time_ratio([1.05 * d for d in drift], drift)
     assert found.interval == pytest.approx((1.05, 1.05))
     assert found.slower
     assert found.settled
@@ -113,42 +119,45 @@ def test_the_fastest_is_so_within_rounds() -> None:
     """The median of the second is lower, for one lucky sample while all were slow."""
     one, other = [1.0] * 4 + [2.0] * 5, [1.03] * 4 + [1.5] + [2.06] * 4
     assert median(one) > median(other)
-    assert leader([one, other]) == 0
-    assert rank([timed(SMALL, 1.0, other), timed(LARGE, 1.0, one)])[0].schedule == LARGE.id
+    assert fastest_row([one, other]) == 0
+    assert (
+        compare_schedules([timed(SMALL, 1.0, other), timed(LARGE, 1.0, one)])[0].schedule
+        == LARGE.id
+    )
 
 
 def test_rounds_without_one_of_the_two_do_not_count() -> None:
-    assert compare([2.0] * 6, [1.0] * 6 + [9.0] * 6).interval == (2.0, 2.0)
-    assert leader([[1.0] * 6, [3.0] * 12, [2.0] * 12]) == 2
+    assert time_ratio([2.0] * 6, [1.0] * 6 + [9.0] * 6).interval == (2.0, 2.0)
+    assert fastest_row([[1.0] * 6, [3.0] * 12, [2.0] * 12]) == 2
 
 
 def test_a_clear_winner_is_taken_however_complicated() -> None:
-    standings = rank([timed(SMALL, 1.1), timed(LONG, 1.0), timed(LARGE, 1.2)])
-    assert [s.schedule for s in standings] == [LONG.id, SMALL.id, LARGE.id]
-    assert [s.verdict for s in standings] == [Verdict.FASTEST, Verdict.SLOWER, Verdict.SLOWER]
-    assert [s.ratio for s in standings] == pytest.approx([1.0, 1.1, 1.2])
-    assert summary(standings) == "ahead of the 2 others timed in turns with it"
+    compared = compare_schedules([timed(SMALL, 1.1), timed(LONG, 1.0), timed(LARGE, 1.2)])
+    assert [s.schedule for s in compared] == [LONG.id, SMALL.id, LARGE.id]
+    assert [s.verdict for s in compared] == [Verdict.FASTEST, Verdict.SLOWER, Verdict.SLOWER]
+    assert [s.ratio for s in compared] == pytest.approx([1.0, 1.1, 1.2])
+    assert summary(compared) == "ahead of the 2 other finalists"
 
 
 def test_one_spoilt_round_does_not_change_the_answer() -> None:
     spoilt = (*DRIFT[:3], 5.0, *DRIFT[4:])
     tie = [timed(SMALL, 1.001, NOISE), timed(LARGE, 1.0, spoilt)]
     clear = [timed(SMALL, 1.1), timed(LARGE, 1.0, spoilt)]
-    assert rank(tie)[0].schedule == SMALL.id
-    assert rank(clear)[0].schedule == LARGE.id
-    assert rank(clear)[1].verdict is Verdict.SLOWER
+    assert compare_schedules(tie)[0].schedule == SMALL.id
+    assert compare_schedules(clear)[0].schedule == LARGE.id
+    assert compare_schedules(clear)[1].verdict is Verdict.SLOWER
 
 
 def test_of_two_that_tie_the_simpler_is_taken() -> None:
     for fast, slow in permutations([SMALL, LARGE]):
-        standings = rank([timed(fast, 1.0), timed(slow, 1.003, NOISE)])
-        assert standings[0].schedule == SMALL.id
-        assert {s.schedule: s.verdict for s in standings} == {
+        compared = compare_schedules([timed(fast, 1.0), timed(slow, 1.003, NOISE)])
+        assert compared[0].schedule == SMALL.id
+        assert {s.schedule: s.verdict for s in compared} == {
             fast.id: Verdict.FASTEST,
             slow.id: Verdict.TIE,
         }
-        said = "ties with 1 of the other timed in turns with it, and is the simplest"
-        assert summary(standings) == said
+        said = "ties with the other finalist, and is the simplest"
+        assert summary(compared) == said
 
 
 def test_of_three_that_tie_the_simplest_is_taken_in_any_order() -> None:
@@ -159,10 +168,10 @@ def test_of_three_that_tie_the_simplest_is_taken_in_any_order() -> None:
         timed(trace(1, steps=1), 1.2),
     ]
     for order in permutations(entries):
-        standings = rank(order)
-        assert standings == rank(entries)
-        assert standings[0].schedule == SMALL.id
-        assert [s.verdict for s in standings] == [
+        compared = compare_schedules(order)
+        assert compared == compare_schedules(entries)
+        assert compared[0].schedule == SMALL.id
+        assert [s.verdict for s in compared] == [
             Verdict.TIE,
             Verdict.FASTEST,
             Verdict.TIE,
@@ -172,23 +181,28 @@ def test_of_three_that_tie_the_simplest_is_taken_in_any_order() -> None:
 
 def test_a_simpler_one_beyond_the_margin_is_no_tie_however_wide_its_interval() -> None:
     wild = (0.5, 1.03, 1.04, 1.05, 1.06, 1.07, 0.6, 3.0, 0.7)
-    (first, second) = rank([timed(SMALL, 1.0, wild), timed(LARGE, 1.0, (1.0,) * 9)])
+    (first, second) = compare_schedules([timed(SMALL, 1.0, wild), timed(LARGE, 1.0, (1.0,) * 9)])
     assert (first.schedule, second.verdict) == (LARGE.id, Verdict.SLOWER)
     assert second.interval is not None
     assert second.interval[0] < 1
 
 
 def test_one_that_is_surely_slower_is_no_tie_however_little() -> None:
-    standings = rank([timed(SMALL, 1.01), timed(LARGE, 1.0)])
-    assert standings[0].schedule == LARGE.id
+    compared = compare_schedules([timed(SMALL, 1.01), timed(LARGE, 1.0)])
+    assert compared[0].schedule == LARGE.id
 
 
 def test_fewer_rounds_than_an_interval_takes_leave_the_margin() -> None:
-    assert rank([timed(SMALL, 1.01, (1.0,) * 3), timed(LARGE, 1.0, (1.0,) * 3)])[0].rounds == 3
+    assert (
+        compare_schedules([timed(SMALL, 1.01, (1.0,) * 3), timed(LARGE, 1.0, (1.0,) * 3)])[0].rounds
+        == 3
+    )
     for slower, taken in ((1.01, SMALL), (1.03, LARGE)):
-        standings = rank([timed(SMALL, slower, (1.0,) * 3), timed(LARGE, 1.0, (1.0,) * 3)])
-        assert standings[0].schedule == taken.id
-        assert all(s.interval is None for s in standings)
+        compared = compare_schedules(
+            [timed(SMALL, slower, (1.0,) * 3), timed(LARGE, 1.0, (1.0,) * 3)]
+        )
+        assert compared[0].schedule == taken.id
+        assert all(s.interval is None for s in compared)
 
 
 def test_what_is_simpler() -> None:
@@ -206,10 +220,12 @@ def test_the_best_is_the_simplest_of_those_that_tie(db: TuningDatabase) -> None:
     fast, tie, slow = timed(LARGE, 1.0), timed(SMALL, 1.003, NOISE), timed(LONG, 1.5)
     put(db, fast, tie, slow)
     best = db.best(MATMUL.id, CPU, LLVM)
-    assert best == Best(SMALL, tie[0], False, db.location, tuple(rank([fast, tie, slow])))
+    assert best == Best(
+        SMALL, tie[0], False, db.location, tuple(compare_schedules([fast, tie, slow]))
+    )
     story = str(db.explain(MATMUL, CPU, LLVM))
     assert f"schedule {SMALL.id[:12]}, ties with the fastest verified, 1003 ms" in story
-    assert "\n  ties with 1 of the 2 others timed in turns with it, and is the simplest:\n" in story
+    assert "\n  ties with 1 of the 2 other finalists, and is the simplest:\n" in story
     assert f"\n    {LARGE.id[:12]}: 1000 ms in 9 rounds, fastest\n" in story
     assert f"\n    {LONG.id[:12]}: 1500 ms in 9 rounds, slower, 1.500 times" in story
 
@@ -221,12 +237,12 @@ def test_a_schedule_that_took_no_part_and_is_faster_is_the_best(db: TuningDataba
     assert db.best(MATMUL.id, CPU) == Best(LONG, alone[0], False, db.location)
 
 
-def test_of_a_contest_only_what_is_usable_counts(db: TuningDatabase) -> None:
+def test_of_a_comparison_only_what_is_usable_counts(db: TuningDatabase) -> None:
     put(db, timed(LARGE, 1.0), timed(SMALL, 1.003, NOISE))
     put(db, timed(SMALL, 1.4, after=1))  # it was timed again, and is slow
     best = db.best(MATMUL.id, CPU)
     assert best is not None
-    assert (best.schedule, best.contest) == (LARGE, ())
+    assert (best.schedule, best.comparison) == (LARGE, ())
 
 
 def test_what_failed_a_check_in_any_layer_takes_no_part(new_place: Place) -> None:
@@ -242,25 +258,25 @@ def test_what_failed_a_check_in_any_layer_takes_no_part(new_place: Place) -> Non
         with TuningDatabase(above, layers=[below]) as both:
             best = both.best(MATMUL.id, CPU)
         assert best is not None
-        assert (best.schedule, best.contest) == (LARGE, ())
+        assert (best.schedule, best.comparison) == (LARGE, ())
         alone = team.best(MATMUL.id, CPU)
         assert alone is not None
         assert alone.schedule == SMALL
 
 
-def test_what_only_shares_the_moment_is_no_contest(db: TuningDatabase) -> None:
+def test_what_only_shares_the_moment_is_no_comparison(db: TuningDatabase) -> None:
     put(db, timed(LARGE, 1.0))
     db.put(*verified(8, 1.001, toolchain=OLD_LLVM))
     best = db.best(MATMUL.id, CPU)
     assert best is not None
-    assert (best.schedule, best.contest) == (LARGE, ())
+    assert (best.schedule, best.comparison) == (LARGE, ())
 
 
-def test_a_contest_survives_moving(db: TuningDatabase, new_place: Place) -> None:
+def test_a_comparison_survives_moving(db: TuningDatabase, new_place: Place) -> None:
     put(db, timed(LARGE, 1.0), timed(SMALL, 1.003, NOISE))
     with TuningDatabase(new_place()) as copy:
         copy.merge(db)
         there, here = copy.best(MATMUL.id, CPU), db.best(MATMUL.id, CPU)
     assert there is not None
     assert here is not None
-    assert (there.schedule, there.contest) == (here.schedule, here.contest)
+    assert (there.schedule, there.comparison) == (here.schedule, here.comparison)

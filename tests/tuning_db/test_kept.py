@@ -109,7 +109,7 @@ def test_the_same_records_are_found(kept: TuningDatabase, case: dict[str, Any]) 
     assert best == story.best
     assert (best and best.schedule.id) == case["schedule"]
     assert (best and best.measurement and best.measurement.id) == case["measurement"]
-    compared = [] if best is None else best.contest
+    compared = [] if best is None else best.comparison
     assert [[s.schedule, s.verdict] for s in compared] == case["compared"]
     refused: Counter[str] = Counter()
     for group in story.refused:

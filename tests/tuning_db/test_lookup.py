@@ -295,15 +295,15 @@ def test_the_largest_error_that_was_found_counts(db: TuningDatabase) -> None:
     assert seconds(db.best(MATMUL.id, CPU, tolerance=1e-2)) == 1.0
 
 
-def test_a_contest_is_among_what_is_tolerated(db: TuningDatabase) -> None:
+def test_a_comparison_is_among_what_is_tolerated(db: TuningDatabase) -> None:
     made, measured, check = winograd(9, 1.0, 1e-5)
     at_once = dataclasses.replace(measurement(8, 2.0), created=measured.created)
     db.put(schedule(8), at_once, verification(8), made, measured, check)
     exact = db.best(MATMUL.id, CPU)
-    assert (seconds(exact), exact and exact.contest) == (2.0, ())
+    assert (seconds(exact), exact and exact.comparison) == (2.0, ())
     both = db.best(MATMUL.id, CPU, tolerance=1e-4)
     assert both is not None
-    assert (both.seconds, len(both.contest)) == (1.0, 2)
+    assert (both.seconds, len(both.comparison)) == (1.0, 2)
 
 
 def test_inexact_schedules_of_other_sizes_need_to_be_tolerated(db: TuningDatabase) -> None:
@@ -322,15 +322,15 @@ def test_a_pin_is_a_word_for_inexact_schedules_too(db: TuningDatabase) -> None:
 
 
 def in_turns(tile: int, seconds: float) -> Measurement:
-    """A measurement of a contest a minute after the trials."""
+    """A measurement of a comparison a minute after the trials."""
     return dataclasses.replace(measurement(tile, seconds), created=NOON + timedelta(seconds=60))
 
 
-def test_the_last_contest_of_a_session_speaks_for_it(db: TuningDatabase) -> None:
+def test_the_last_comparison_of_a_session_speaks_for_it(db: TuningDatabase) -> None:
     db.put(*verified(8, 1.0), *verified(16, 1.5), *verified(32, 1.8))
     assert seconds(db.best(MATMUL.id, CPU)) == 1.0
     db.put(in_turns(8, 2.0))
-    assert seconds(db.best(MATMUL.id, CPU)) == 1.5, "one alone was timed in turns with nothing"
+    assert seconds(db.best(MATMUL.id, CPU)) == 1.5, "one alone was compared with nothing"
     db.put(in_turns(16, 2.5))
     assert seconds(db.best(MATMUL.id, CPU)) == 2.0
     reasons = {r.reason: (r.count, r.seconds) for r in db.explain(MATMUL.id, CPU).refused}
@@ -341,14 +341,14 @@ def test_the_last_contest_of_a_session_speaks_for_it(db: TuningDatabase) -> None
     }
     best = db.best(MATMUL.id, CPU)
     assert best is not None
-    assert len(best.contest) == 2
+    assert len(best.comparison) == 2
     other = dataclasses.replace(SESSION, nonce="another")
     measured = dataclasses.replace(measurement(64, 1.9), session=other.id)
     db.put(other, schedule(64), measured, verification(64))
     assert seconds(db.best(MATMUL.id, CPU)) == 1.9, "another session's trials are no part of it"
 
 
-def test_a_contest_of_which_too_little_is_usable_decides_nothing(
+def test_a_comparison_of_which_too_little_is_usable_decides_nothing(
     new_place: Callable[[], str],
 ) -> None:
     place = new_place()

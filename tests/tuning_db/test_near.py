@@ -75,7 +75,7 @@ def test_only_what_a_lookup_would_take(related: TuningDatabase) -> None:
     assert short(related.relatives(MINE, CPU)) == [("2", 2.0), ("2", 6.0)]
 
 
-def test_the_last_contest_speaks_for_a_relative_too(related: TuningDatabase) -> None:
+def test_the_last_comparison_speaks_for_a_relative_too(related: TuningDatabase) -> None:
     trials = [(tile, 1.0 + tile / 64) for tile in (8, 16, 32)]
     related.put(*(r for t, s in trials for r in verified(t, s, workload=NEAR)))
     turns = (measurement(t, 2.0 + t / 64, workload=NEAR) for t in (8, 16))

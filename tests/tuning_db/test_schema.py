@@ -14,8 +14,8 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from tilewright.tuning_db import Measurement, TuningDatabase
-from tilewright.tuning_db.models import HEAD, TABLES, VERSION_TABLE, Base
 from tilewright.tuning_db.schema import MIGRATIONS
+from tilewright.tuning_db.tables import HEAD, TABLES, VERSION_TABLE, Base
 from tilewright.tuning_db.values import KINDS
 
 from .samples import CPU, MATMUL, ONE_OF_EACH, measurement

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright import TuningError, te
-from tilewright.autotune.measure.comparison import (
-    compare,
+from tilewright.autotune.measure.measure_result import CheckResult, Kernel
+from tilewright.autotune.measure.numeric_check import (
+    check_outputs,
     largest_error,
     require_tolerance,
     tolerance_of,
 )
-from tilewright.autotune.measure.measured import Kernel, VerifyResult
 
 from .kernels import affine, matmul
 
@@ -48,7 +48,7 @@ def test_what_is_no_tolerance(tolerance: Any) -> None:
 def test_errors_of_inexact_schedules_are_for_the_user_to_accept(
     error_factor: float, tolerance: float | None, allowed: bool
 ) -> None:
-    check = VerifyResult(True, 1e-5, 1e-3)
+    check = CheckResult(True, 1e-5, 1e-3)
     assert Kernel(b"", error_factor=error_factor).allows(check, tolerance) is allowed
 
 
@@ -60,10 +60,10 @@ def test_other_orders_of_a_sum_pass_and_a_missing_term_does_not() -> None:
     serial = np.zeros((n, n), np.float32)
     for k in range(n):
         serial += a[:, k : k + 1] * b[k]
-    assert compare([a @ b], [serial], ["C"], tolerance).passed
+    assert check_outputs([a @ b], [serial], ["C"], tolerance).passed
     half = a[:, : n // 2] @ b[: n // 2] + a[:, n // 2 :] @ b[n // 2 :]
-    assert compare([half], [serial], ["C"], tolerance).passed
-    missing = compare([a[:, 1:] @ b[1:]], [serial], ["C"], tolerance)
+    assert check_outputs([half], [serial], ["C"], tolerance).passed
+    missing = check_outputs([a[:, 1:] @ b[1:]], [serial], ["C"], tolerance)
     assert not missing.passed
     assert missing.max_error > 100 * tolerance
 
@@ -73,10 +73,10 @@ def test_one_wrong_element_is_found_and_named(place: int, value: float) -> None:
     expected = np.linspace(-1, 1, 35, dtype=np.float32).reshape(5, 7)
     found = expected.copy()
     found[place // 7, place % 7] = value
-    result = compare([expected, found], [expected, expected], ["A", "B"], 1e-3)
+    result = check_outputs([expected, found], [expected, expected], ["A", "B"], 1e-3)
     assert not result.passed
     assert f"B[{place // 7}, {place % 7}] is " in str(result.error)
-    assert compare([found], [found], ["B"], 1e-3).passed
+    assert check_outputs([found], [found], ["B"], 1e-3).passed
 
 
 def test_values_that_are_not_finite_have_to_agree() -> None:
@@ -89,10 +89,10 @@ def test_values_that_are_not_finite_have_to_agree() -> None:
 @pytest.mark.parametrize("dtype", ["int8", "uint64", "int64"])
 def test_integers_are_exact(dtype: str) -> None:
     expected = np.array([3, np.iinfo(dtype).max], dtype)
-    assert compare([expected], [expected], ["N"], 0.5).passed
+    assert check_outputs([expected], [expected], ["N"], 0.5).passed
     found = expected.copy()
     found[1] -= 1
-    result = compare([found], [expected], ["N"], 0.5)
+    result = check_outputs([found], [expected], ["N"], 0.5)
     assert not result.passed
     assert "N[1]" in str(result.error)
     assert "tolerance 0" in str(result.error)
@@ -101,12 +101,12 @@ def test_integers_are_exact(dtype: str) -> None:
 def test_a_bool_is_zero_or_one() -> None:
     expected = np.array([True, False])
     odd = np.array([2, 0], np.uint8).view(np.bool_)
-    assert compare([expected], [expected], ["P"], 0.0).passed
-    assert not compare([odd], [expected], ["P"], 0.0).passed
+    assert check_outputs([expected], [expected], ["P"], 0.0).passed
+    assert not check_outputs([odd], [expected], ["P"], 0.0).passed
 
 
 def test_what_is_empty_agrees_and_zeros_are_compared_absolutely() -> None:
     empty, zeros = np.empty((0, 3), np.float32), np.zeros(4, np.float32)
-    assert compare([empty, zeros], [empty, zeros], ["E", "Z"], 1e-6).passed
-    assert compare([zeros + np.float32(1e-7)], [zeros], ["Z"], 1e-6).passed
-    assert not compare([zeros + np.float32(1e-5)], [zeros], ["Z"], 1e-6).passed
+    assert check_outputs([empty, zeros], [empty, zeros], ["E", "Z"], 1e-6).passed
+    assert check_outputs([zeros + np.float32(1e-7)], [zeros], ["Z"], 1e-6).passed
+    assert not check_outputs([zeros + np.float32(1e-5)], [zeros], ["Z"], 1e-6).passed

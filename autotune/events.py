@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..tuning_db.values import Outcome, Standing
+from ..tuning_db.values import ComparedSchedule, Outcome
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ class Drift:
 
 @dataclass(frozen=True)
 class Final:
-    """The fastest candidates were timed in turns: how they compare, the one that is taken first."""
+    """The fastest candidates were timed interleaved: how they compare, the choice first."""
 
-    standings: tuple[Standing, ...]
+    comparison: tuple[ComparedSchedule, ...]
     elapsed: float
     program: int = 0
 

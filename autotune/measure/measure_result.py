@@ -63,7 +63,7 @@ class MeasureConfig:
 
 
 @dataclass(frozen=True)
-class VerifyResult:
+class CheckResult:
     """A numeric check against the unscheduled program.
 
     `max_error` is the largest deviation in the measure that `tolerance` limits (see `verify`).
@@ -104,13 +104,13 @@ class Kernel(NamedTuple):
         launches = [launch.to_json() for launch in self.launches]
         return {"launches": launches, "signature": self.signature}
 
-    def allows(self, check: VerifyResult, tolerance: float | None) -> bool:
+    def allows(self, check: CheckResult, tolerance: float | None) -> bool:
         """Whether its errors are accepted; of an inexact schedule those up to `tolerance` are."""
         return self.error_factor == 1.0 or (tolerance is not None and check.max_error <= tolerance)
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasureResult:
     """What became of one candidate.
 
     `seconds` is the median of `samples`, seconds per call, for the outcome `OK` and `None` for any
@@ -126,7 +126,7 @@ class Measured:
     stopped: bool = False
     build_seconds: float = 0.0
     run_seconds: float = 0.0
-    check: VerifyResult | None = None
+    check: CheckResult | None = None
     kernel: Kernel | None = None
 
     def accepted(self, tolerance: float | None) -> bool:

@@ -22,7 +22,7 @@ from ... import dtypes
 from ...errors import TilewrightError
 from ...tir.ir import Block, Buffer, Func, IterKind, Load, Store
 from ...tir.visit import walk
-from .measured import VerifyResult
+from .measure_result import CheckResult
 
 Array = np.ndarray[Any, Any]
 _CHUNK = 1 << 20
@@ -55,9 +55,9 @@ def require_tolerance(tolerance: float | None, error: type[TilewrightError]) -> 
         )
 
 
-def compare(
+def check_outputs(
     found: Sequence[Array], expected: Sequence[Array], names: Sequence[str], tolerance: float
-) -> VerifyResult:
+) -> CheckResult:
     """Whether outputs agree; the error text names the worst element of the first that does not."""
     worst = 0.0
     for name, a, b in zip(names, found, expected, strict=True):
@@ -68,9 +68,9 @@ def compare(
                 f"{name}{[int(i) for i in place]} is {a[place]!s}, expected {b[place]!s}: "
                 f"error {error:.3g}, tolerance {limit:.3g}"
             )
-            return VerifyResult(False, error, tolerance, text)
+            return CheckResult(False, error, tolerance, text)
         worst = max(worst, error)
-    return VerifyResult(True, worst, tolerance)
+    return CheckResult(True, worst, tolerance)
 
 
 def largest_error(found: Array, expected: Array) -> tuple[float, tuple[int, ...]]:
