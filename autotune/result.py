@@ -16,8 +16,8 @@ class BestResult:
     """The fastest schedule that was found correct, or the simplest of those that tie with it.
 
     `seconds` is the median time of one call; the ids name its records in the database. Printing
-    `trace` gives runnable Python. `comparison` has the finalists and how they compare, itself first;
-    it is empty where there were none.
+    `trace` gives runnable Python. `comparison` has the finalists and how they compare, itself
+    first; it is empty where there were none.
     """
 
     seconds: float

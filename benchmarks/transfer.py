@@ -1,7 +1,7 @@
 """What transfer saves: `python -m benchmarks.transfer --first 512,512,512 --second 448,640,384`.
 
 Tunes a matrix product of other sizes, then the second one twice: from nothing with `--trials`, and
-after the first one with `--few`. The kernels are timed interleaved, and that of zero trials with them.
+after the first one with `--few`. The kernels and that of zero trials are timed interleaved.
 """
 
 from __future__ import annotations
