@@ -19,10 +19,10 @@ _PAUSE = timedelta(seconds=60)
 
 @dataclass(frozen=True)
 class Budget:
-    """New measurements and wall-clock seconds, `None` for as many as it takes.
+    """A number of new measurements and of wall-clock seconds; `None` is no limit.
 
-    A session ends when the first of them is used up. Raises `TuningError` for a budget that is
-    none, or that is nothing at all.
+    A session ends when the first of them is used up. Raises `TuningError` if both are `None`, and
+    for a limit that is no positive number.
     """
 
     trials: int | None = 64
@@ -41,7 +41,7 @@ class Budget:
 
 
 class Meter:
-    """What is left of a budget; `trials` are those done."""
+    """The rest of a budget. `trials` is the number of those done."""
 
     def __init__(self, budget: Budget, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.budget = budget
@@ -57,7 +57,7 @@ class Meter:
         return self._lap - last
 
     def spend(self, trials: int, seconds: float = 0.0) -> None:
-        """Count what an earlier run has used."""
+        """Count the trials and seconds that an earlier run has used."""
         self.trials += trials
         self._before += seconds
 
@@ -78,7 +78,7 @@ class Meter:
 
     @property
     def spent(self) -> str | None:
-        """Which part of the budget is used up, `None` while none is."""
+        """The part of the budget that is used up, as a sentence; `None` while none is."""
         if self.trials_left == 0:
             return f"all {self.budget.trials} trials are done"
         if self.seconds_left == 0:
@@ -86,7 +86,7 @@ class Meter:
         return None
 
     def batch(self, size: int, among: int = 1) -> int:
-        """How many of `size` trials the budget allows next, if so many programs are to get some."""
+        """The size of the next batch: at most `size`, and a share if `among` programs wait."""
         left = self.trials_left
         return size if left is None else min(size, max(1, left // among))
 
@@ -104,6 +104,6 @@ def _check(name: str, value: Any, is_number: bool, most: float) -> None:
 
 
 def running(moments: Iterable[datetime]) -> float:
-    """The seconds between the first and the last moment, less those when nothing was running."""
+    """The seconds between the first and the last moment, without long pauses between moments."""
     gaps = (b - a for a, b in pairwise(sorted(moments)))
     return sum((min(gap, _PAUSE) for gap in gaps), timedelta()).total_seconds()

@@ -14,7 +14,7 @@ MIN_FINALISTS = 5
 
 @dataclass(frozen=True)
 class TuneConfig:
-    """How a session is run.
+    """The options of a session.
 
     `batch` candidates are built and then timed before the model learns from them. The fastest
     within `margin` of the best are timed interleaved at the end (the finals): `rounds` samples each

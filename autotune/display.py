@@ -25,9 +25,9 @@ _ERROR = 120
 
 
 class LiveDisplay:
-    """A callback for `tune` that shows how it goes; a context manager.
+    """A callback for `tune` that shows the progress of a session; a context manager.
 
-    `console` is rich's, by default one on the standard error.
+    `console` is one of rich, by default on the standard error.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -79,7 +79,7 @@ class LiveDisplay:
 
 
 class Picture:
-    """What there is to show of the session of a program, put together from its events."""
+    """The state of a program's session as it is displayed, collected from its events."""
 
     def __init__(self) -> None:
         self._started: Started | None = None
@@ -94,7 +94,7 @@ class Picture:
         self.ended = False
 
     def add(self, event: Event) -> None:
-        """Take an event into the picture."""
+        """Update the picture by an event."""
         match event:
             case Started(done=done, best_seconds=best):
                 self._started, self._trials, self._best = event, done, best
@@ -114,14 +114,14 @@ class Picture:
             self._elapsed = event.elapsed
 
     def line(self, event: Event) -> str | None:
-        """A line for those without a terminal, `None` where nothing is worth one."""
+        """The line to print for an event without a terminal; `None` if there is none."""
         match event:
             case Started(workload=workload, target=target, known=known):
                 kept = f", {known} schedules are known" if known else ""
                 return f"tuning {workload} for {target}{kept}"
             case Trial(number=number, record=True, elapsed=elapsed):
-                found = f"{self._which()}{self.rate(self._best)} after {elapsed:.1f} s"
-                return f"trial {number}{self._of()}: {found}"
+                progress = f"{self._which()}{self.rate(self._best)} after {elapsed:.1f} s"
+                return f"trial {number}{self._of()}: {progress}"
             case Trial(number=number, error=str(error), outcome=outcome):
                 which = self._which()
                 return f"trial {number}{self._of()}: {which}{outcome}: {_shortened(error)}"
@@ -137,7 +137,7 @@ class Picture:
                 return None
 
     def rate(self, seconds: float | None) -> str:
-        """A time, and the floating-point rate that it means."""
+        """A time and the floating-point rate that it amounts to, as text."""
         if seconds is None:
             return "nothing that ran"
         flops = self._started.flops if self._started is not None else 0
@@ -212,7 +212,7 @@ class Picture:
         return "" if trials is None else f"/{trials}"
 
     def _progress(self) -> tuple[float, float]:
-        """The size of the budget and what of it is used, whichever part is nearer to its end."""
+        """The size and the used part of the budget: of trials or seconds, which will end first."""
         if self._started is None:
             return 1.0, 0.0
         parts = []

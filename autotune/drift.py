@@ -26,7 +26,7 @@ class DriftMonitor:
 
     @property
     def spread(self) -> float:
-        """By which factor its time changed at most."""
+        """The largest factor by which its time changed."""
         return max((max(r, 1 / r) for r in self.ratios), default=1.0)
 
     def watch(self, trials: int, first: Finalist | None, measurer: Measurer) -> float | None:

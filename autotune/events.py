@@ -16,9 +16,9 @@ from ..tuning_db.values import ComparedSchedule, Outcome
 class Started:
     """A session begins.
 
-    `done` trials of its budget are done already where it is resumed; `known` schedules of this
-    program are in the database, the fastest with `best_seconds`. `flops` are of one call.
-    `programs` is how many share the budget.
+    `done` is the number of trials that a resumed session has spent. `known` is the number of
+    schedules of this program in the database, `best_seconds` the time of the fastest. `flops` are
+    those of one call. `programs` is the number of programs that share the budget.
     """
 
     session: str
@@ -48,8 +48,8 @@ class Batch:
 class Trial:
     """A candidate was measured, and is in the database.
 
-    `number` counts the trials of the budget from 1. `record` says that it is the best so far, and
-    checked; `best_seconds` is the best now. `error` is the reason of an outcome that is not ok.
+    `number` counts the trials of the budget from 1. `record` is set if it is checked and the best
+    so far. `best_seconds` is the best time now. `error` is the reason of an outcome that is not ok.
     """
 
     number: int
@@ -65,7 +65,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Nothing new, about once a second while nothing is timed: a display may say that it lives."""
+    """Sent about once a second while nothing is timed, so that a display can show activity."""
 
     what: str
     elapsed: float
@@ -74,7 +74,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Drift:
-    """A kernel that was timed before was timed again: `ratio` is its time now over that then."""
+    """A kernel was timed again: `ratio` is its time now over its first time."""
 
     ratio: float
     elapsed: float
@@ -92,7 +92,7 @@ class Final:
 
 @dataclass(frozen=True)
 class Ended:
-    """The session is over: `reason` says why, `interrupted` whether before its budget was used."""
+    """The session is over, for `reason`; `interrupted` if its budget was not used up."""
 
     reason: str
     interrupted: bool
@@ -107,4 +107,4 @@ Callback = Callable[[Event], object]
 
 
 def ignore(_: Event) -> None:
-    """The callback of those who do not want to know."""
+    """The default callback, which does nothing."""

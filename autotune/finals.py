@@ -52,17 +52,17 @@ class Fastest:
         return next((f for f in self._ranked if f.schedule.id == schedule), None)
 
     def finalists(self, most: int, margin: float) -> list[Finalist]:
-        """The `most` fastest within `margin` times the first; none where that is one alone."""
+        """The `most` fastest within `margin` times the first; empty if that is only one."""
         near = [f for f in self._ranked[:most] if f.seconds <= margin * self._ranked[0].seconds]
         return near if len(near) > 1 else []
 
 
 class InterleavedTiming:
-    """Finalists that are timed interleaved, at first for `rounds` rounds, in about `seconds`.
+    """The timing of finalists, interleaved: at first `rounds` rounds, in all about `seconds`.
 
     A finalist that `interleaved_comparison` finds slower than the fastest takes no part in later
-    rounds. The number of rounds doubles until nobody who is left may be slower. `samples` has the
-    times of each finalist, also where timing was interrupted.
+    rounds. The number of rounds doubles until the comparison of the others is settled. `samples` has
+    the times of each finalist, also if timing was interrupted.
 
     A sample takes at least `sample_seconds`.
     """
@@ -83,14 +83,14 @@ class InterleavedTiming:
 
     @property
     def rounds(self) -> int:
-        """How many rounds come next; less than two are none."""
+        """The number of rounds that come next; 0 if it would be less than two."""
         if len(self._running) < 2:
             return 0
         rounds = min(self._next, int(self._left / self._round_seconds()))
         return rounds if rounds > 1 else 0
 
     def run(self, interleave: Interleave) -> None:
-        """Time them until it is decided, the time is over, or one of them fails."""
+        """Time them until the comparison is settled, the time is over, or one of them fails."""
         while rounds := self.rounds:
             rows = interleave([self._finalists[n].kernel for n in self._running], rounds)
             if rows is None:

@@ -13,9 +13,9 @@ _TREND = 0.2
 
 @dataclass
 class Progress:
-    """How a search has gone: trials done and the best seconds then, after each batch.
+    """The course of a search: after each batch, the trials done and the best seconds.
 
-    `limit` is the least time that there can be. `seconds` is what the trials of this session took.
+    `limit` is a lower bound of the time. `seconds` is the duration of the trials of this session.
     """
 
     limit: float
@@ -24,7 +24,7 @@ class Progress:
     seconds: float = 0.0
 
     def add(self, trials: int, seconds: float, best: float | None) -> None:
-        """Count a batch of `trials` that took `seconds`; `best` is the best time since."""
+        """Count a batch of `trials` that took `seconds`; `best` is the best time after it."""
         self.trials += trials
         self.seconds += seconds
         if best is not None:
@@ -40,7 +40,7 @@ class Progress:
 
     @property
     def gain(self) -> float | None:
-        """Seconds of a call that the next trial is expected to save; `None` as long as none ran.
+        """The seconds of a call that the next trial is expected to save; `None` if nothing ran.
 
         The gradient of Ansor's task scheduler (Zheng et al., OSDI 2020, section 6): a mean of the
         trend of the last batches and of an optimistic guess, that as many trials again reach the

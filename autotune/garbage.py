@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collected_later() -> Iterator[None]:
-    """Collect nothing meanwhile, as a block or a decorator.
+    """Suspend the garbage collector; a context manager and a decorator.
 
     For work that is timed, and for work that makes much and keeps it: each time that a quarter has
     been added to what lives, the collector visits all of it.

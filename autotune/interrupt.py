@@ -16,14 +16,14 @@ _DEFAULTS: dict[signal.Signals, Callable[[int, FrameType | None], object] | sign
 
 
 class Interrupts:
-    """While it is entered, the first SIGINT, SIGTERM or SIGHUP is only noted; `check` raises then.
+    """A context manager that defers the first SIGINT, SIGTERM or SIGHUP until `check` is called.
 
-    A second one does at once what it does without this. SIGTERM and SIGHUP end the process all the
-    same: on leaving, what was noted is raised again, and takes its default action. So is a SIGINT
-    that no `check` came after.
+    A second signal has its usual effect at once. SIGTERM and SIGHUP still end the process: on
+    leaving, the deferred signal is raised again, with its default action. So is a SIGINT if no
+    `check` came after it.
 
     Handlers are installed in the main thread only, where Python delivers signals, and only for
-    signals that the program does not handle in its own way. On leaving, the defaults are restored.
+    signals that the program does not handle itself. On leaving, the defaults are restored.
     """
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ class Task(NamedTuple):
     """What to tune: a program, and the user's sketches of it if these are to be searched."""
 
     func: Func
-    own: list[Sketch] | None
+    user_sketches: list[Sketch] | None
 
 
 def tasks(given: Any) -> tuple[list[Task], bool]:
@@ -32,18 +32,20 @@ def tasks(given: Any) -> tuple[list[Task], bool]:
         return [Task(given, None)], False
     if isinstance(given, Sequence) and any(isinstance(f, Func) for f in given):
         return [Task(func, None) for func in _several(given)], True
-    own = _own(given)
-    return [Task((given if isinstance(given, Schedule) else given[0]).original, own)], False
+    user_sketches = _user_sketches(given)
+    return [
+        Task((given if isinstance(given, Schedule) else given[0]).original, user_sketches)
+    ], False
 
 
-def made_ahead(task: Task, target: Target, *, algebra: bool) -> Sequence[Sketch] | None:
+def prepared_sketches(task: Task, target: Target, *, algebra: bool) -> Sequence[Sketch] | None:
     """The sketches of a task that may take steps of the user's own; `None` where none can.
 
     Raises `TuningError` for steps that builders cannot import, and for the user's own sketches with
     inexact steps unless `algebra` allows them.
     """
-    if task.own is not None:
-        for sketch in task.own:
+    if task.user_sketches is not None:
+        for sketch in task.user_sketches:
             if sketch.trace.inexact and not algebra:
                 raise TuningError(
                     "{0} has inexact steps ({1}), and no tolerance was given",
@@ -51,24 +53,24 @@ def made_ahead(task: Task, target: Target, *, algebra: bool) -> Sequence[Sketch]
                     ", ".join(sketch.trace.inexact),
                     hint="say what error is accepted: tune(..., tolerance=1e-3)",
                 )
-    if task.own is not None or not (SKETCH_RULES or users_digest()):
-        return task.own
-    made = sketches(task.func, target, algebra=algebra)
-    for sketch in made:
+    if task.user_sketches is not None or not (SKETCH_RULES or users_digest()):
+        return task.user_sketches
+    prepared = sketches(task.func, target, algebra=algebra)
+    for sketch in prepared:
         _require_importable(sketch)
-    return made
+    return prepared
 
 
 def weights_of(weights: Sequence[float] | None, count: int) -> list[float]:
     """A weight for each of `count` programs. Raises `TuningError` for what is none."""
-    found: list[Any] = [1.0] * count if weights is None else list(weights)
-    if len(found) != count:
-        raise TuningError("{0} weights for {1} programs, expected one each", len(found), count)
-    for weight in found:
+    numbers: list[Any] = [1.0] * count if weights is None else list(weights)
+    if len(numbers) != count:
+        raise TuningError("{0} weights for {1} programs, expected one each", len(numbers), count)
+    for weight in numbers:
         number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
         if not (number and weight > 0 and math.isfinite(weight)):
             raise TuningError("weights: expected numbers of more than 0, found {0!r}", weight)
-    return found
+    return numbers
 
 
 def _several(funcs: Any) -> list[Func]:
@@ -82,7 +84,7 @@ def _several(funcs: Any) -> list[Func]:
     return list(funcs)
 
 
-def _own(func: Any) -> list[Sketch]:
+def _user_sketches(func: Any) -> list[Sketch]:
     """What is not a program but symbolic schedules of one, as sketches."""
     schedules: Any = [func] if isinstance(func, Schedule) else func
     several = isinstance(schedules, Sequence) and all(isinstance(s, Schedule) for s in schedules)
@@ -92,8 +94,8 @@ def _own(func: Any) -> list[Sketch]:
             type(func).__name__,
             hint="call the function that makes the program: tune(matmul(), ...)",
         )
-    made = [Sketch.of(schedule, f"own{n}") for n, schedule in enumerate(schedules)]
-    for sketch, schedule in zip(made, schedules, strict=True):
+    user_sketches = [Sketch.of(schedule, f"own{n}") for n, schedule in enumerate(schedules)]
+    for sketch, schedule in zip(user_sketches, schedules, strict=True):
         if not structural_equal(schedule.original, schedules[0].original):
             raise TuningError(
                 "schedules of two programs, {0} and {1}; a session tunes one",
@@ -101,7 +103,7 @@ def _own(func: Any) -> list[Sketch]:
                 schedule.original.name,
             )
         _require_importable(sketch)
-    return made
+    return user_sketches
 
 
 def _require_importable(sketch: Sketch) -> None:

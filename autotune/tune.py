@@ -34,7 +34,7 @@ from .search.replay import Replays
 from .search.search import Search
 from .session import Setting, Tuning
 from .stop import StopRules
-from .tasks import made_ahead, tasks, weights_of
+from .tasks import prepared_sketches, tasks, weights_of
 
 _log = logging.getLogger(__name__)
 
@@ -154,8 +154,10 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
         database.put(*subject)
     unfinished = [_unfinished(database, s, meter.budget) if resume else None for s in subjects]
     meter.spend(*history.used(database, [u for u in unfinished if u is not None]))
-    made = [made_ahead(p, resolved, algebra=tolerance is not None) for p in programs]
-    modules = sorted({name for some in made for sketch in some or () for name in sketch.modules})
+    prepared = [prepared_sketches(p, resolved, algebra=tolerance is not None) for p in programs]
+    modules = sorted(
+        {name for some in prepared for sketch in some or () for name in sketch.modules}
+    )
     workers = WorkerPool(resolved, options.measure, modules)
     measurers: list[Measurer] = []
     tunings: list[Tuning] = []
@@ -180,11 +182,11 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
                 resolved,
                 seed=seed,
                 config=options.search,
-                made=made[n],
+                prepared=prepared[n],
                 known=known,
                 algebra=tolerance is not None,
             )
-            if program.own is None:
+            if program.user_sketches is None:
                 transfer.warm(search, database, *subject[:3], tolerance)
             search_seconds = meter.elapsed - began
             before = unfinished[n]
@@ -257,12 +259,12 @@ def _runnable(target: Target | str) -> Target:
 
 
 def _unfinished(database: TuningDatabase, subject: Subject, budget: Budget) -> Session | None:
-    found = database.unfinished_session(
+    session = database.unfinished_session(
         subject.workload.id, subject.target.id, trials=budget.trials, seconds=budget.seconds
     )
-    if found is None:
+    if session is None:
         _log.info("%s: no unfinished session to resume", subject.workload.name)
-    return found
+    return session
 
 
 def _started(

@@ -180,8 +180,8 @@ def _check_field(kind: str, name: str, value: object) -> None:
         case int():
             if not -LARGEST_INTEGER <= value <= LARGEST_INTEGER:
                 # Python refuses to print integers of thousands of digits.
-                found = str(value) if value.bit_length() < 256 else "an integer"
-                raise DatabaseError("{0} is {1}, beyond 64 bits", where, found)
+                shown = str(value) if value.bit_length() < 256 else "an integer"
+                raise DatabaseError("{0} is {1}, beyond 64 bits", where, shown)
             _check_count(where, value)
         case float():
             if not math.isfinite(value):

@@ -166,8 +166,8 @@ def explain(
 
 
 def _first(layers: Layers, id: str, damage: Damage) -> Workload | None:
-    found = (damage.or_none(c, partial(get, c, Workload, id)) for _, c in layers)
-    return next((w for w in found if w is not None), None)
+    workloads = (damage.or_none(c, partial(get, c, Workload, id)) for _, c in layers)
+    return next((w for w in workloads if w is not None), None)
 
 
 def _numbered(
@@ -321,7 +321,7 @@ def _near(connection: Connection, layer: str, known: Workload, goal: TargetRecor
         IN_RANGE,
     )
     relative = and_(workload.c.family == known.family, workload.c.family != "")
-    found = connection.execute(
+    rows = connection.execute(
         select(
             workload.c.id,
             workload.c.shape,
@@ -343,7 +343,7 @@ def _near(connection: Connection, layer: str, known: Workload, goal: TargetRecor
             layer,
             row.family == known.family if row.family and known.family else None,
         )
-        for row in found
+        for row in rows
         if isinstance(row.id, str) and _is_shape(row.shape)
     ]
 
@@ -377,22 +377,22 @@ def _lines(story: Explanation) -> Iterator[str]:
         yield f"  {near.shape} ({near.workload[:12]}): {counted}{_at_best(near.seconds)}{other}"
 
 
-def _best_line(found: Best | None) -> str:
-    if found is None:
+def _best_line(best: Best | None) -> str:
+    if best is None:
         return "found: nothing usable"
-    how = "pinned" if found.pinned else "fastest verified"
-    inexact = f" ({found.schedule.inexact})" if found.schedule.inexact else ""
-    if found.comparison and found.comparison[0].verdict is not Verdict.FASTEST:
+    how = "pinned" if best.pinned else "fastest verified"
+    inexact = f" ({best.schedule.inexact})" if best.schedule.inexact else ""
+    if best.comparison and best.comparison[0].verdict is not Verdict.FASTEST:
         how = "ties with the fastest verified"
-    time = "not measured here" if found.seconds is None else f"{found.seconds * 1e3:.6g} ms"
-    return f"found: schedule {found.schedule.id[:12]}{inexact}, {how}, {time}, from {found.layer}"
+    time = "not measured here" if best.seconds is None else f"{best.seconds * 1e3:.6g} ms"
+    return f"found: schedule {best.schedule.id[:12]}{inexact}, {how}, {time}, from {best.layer}"
 
 
-def _comparison_lines(found: Best | None) -> Iterator[str]:
-    if found is None or not found.comparison:
+def _comparison_lines(best: Best | None) -> Iterator[str]:
+    if best is None or not best.comparison:
         return
-    yield f"  {summary(found.comparison)}:"
-    for compared in found.comparison:
+    yield f"  {summary(best.comparison)}:"
+    for compared in best.comparison:
         time = f"{compared.seconds * 1e3:.6g} ms in {compared.rounds} rounds"
         yield f"    {compared.schedule[:12]}: {time}, {compared}"
 

@@ -110,16 +110,18 @@ def translate(error: DBAPIError, location: str) -> DatabaseError:
     code: int | None = getattr(cause, "sqlite_errorcode", None)
     state: str | None = getattr(cause, "sqlstate", None)
     if code is not None:
-        found = _SQLITE.get(code & 0xFF)
+        meaning = _SQLITE.get(code & 0xFF)
     elif state is not None:
-        found = _POSTGRES.get(state, _POSTGRES.get(state[:2]))
+        meaning = _POSTGRES.get(state, _POSTGRES.get(state[:2]))
     elif isinstance(cause, sqlite3.Error):
-        found = _SQLITE[sqlite3.SQLITE_CORRUPT]  # raised by the driver itself: text that is no text
+        meaning = _SQLITE[
+            sqlite3.SQLITE_CORRUPT
+        ]  # raised by the driver itself: text that is no text
     elif isinstance(error, OperationalError):
-        found = ("cannot be reached", "check that the server runs and that the URL is right")
+        meaning = ("cannot be reached", "check that the server runs and that the URL is right")
     else:
-        found = None
-    if found is None:
+        meaning = None
+    if meaning is None:
         return DatabaseError("database {0}: {1}", location, cause)
-    what, hint = found
+    what, hint = meaning
     return DatabaseError("database {0} {1} ({2})", location, what, cause, hint=hint)

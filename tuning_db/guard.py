@@ -71,7 +71,7 @@ def check_columns(connection: Connection, location: str) -> None:
     dialect = connection.dialect
     sqlite = dialect.name == "sqlite"
     columns = _SQLITE_COLUMNS if sqlite else _POSTGRES_COLUMNS
-    found: dict[str, dict[str, str]] = {}
+    present: dict[str, dict[str, str]] = {}
     for table, column, declared, computed in _rows(connection, columns):
         if computed:
             raise DatabaseError(
@@ -82,16 +82,16 @@ def check_columns(connection: Connection, location: str) -> None:
                 hint=_HINT,
             )
         kind = _affinity(declared) if sqlite else declared
-        found.setdefault(table, {})[column] = kind
+        present.setdefault(table, {})[column] = kind
     for name, ours in TABLES.items():
         types = {c.name: c.type.compile(dialect) for c in ours.columns}
         expected = {c: _affinity(t) if sqlite else _plain_type(t) for c, t in types.items()}
-        if found.get(name, {}) != expected:
+        if present.get(name, {}) != expected:
             raise DatabaseError(
                 "database {0}: table {1} has the columns {2}; expected {3}",
                 location,
                 name,
-                _listed(found.get(name, {})),
+                _listed(present.get(name, {})),
                 _listed(expected),
                 hint=_HINT,
             )

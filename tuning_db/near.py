@@ -81,16 +81,16 @@ def relatives(
     """See `TuningDatabase.relatives`; `wanted` says what is usable, of whichever workload."""
     if not workload.family:
         return []
-    found: list[Relative] = []
+    schedules_of_others: list[Relative] = []
     family = _family(layers, workload, wanted.damage)
     near = sorted(family, key=lambda w: (_apart(workload, w), w.id))
     for other in near:
-        known = _usable(layers, other, replace(wanted, workload=other.id), schedules)
-        found += known
-        workloads -= bool(known)
+        usable_of_other = _usable(layers, other, replace(wanted, workload=other.id), schedules)
+        schedules_of_others += usable_of_other
+        workloads -= bool(usable_of_other)
         if workloads == 0:
             break
-    return found
+    return schedules_of_others
 
 
 def others(
@@ -115,25 +115,25 @@ def others(
             tuned[id] = max(last, tuned.get(id, last))
     newest = sorted(tuned, key=lambda id: (-tuned[id].timestamp(), id))
     usable = {"comparable": comparable, "generation": generation, "version": feature_version}
-    found: list[Measurement] = []
+    measurements: list[Measurement] = []
     for id in newest[:workloads]:
         tried: dict[str, Measurement] = {}
         for _, connection in layers:
             rows = connection.execute(_TRIED, {**usable, "workload": id, "count": each})
             for measured in records(connection, Measurement, rows.mappings(), damage):
                 tried.setdefault(measured.id, measured)
-        found += [tried[id] for id in sorted(tried)[:each]]
-    return found
+        measurements += [tried[id] for id in sorted(tried)[:each]]
+    return measurements
 
 
 def _family(layers: Layers, wanted: Workload, damage: Damage) -> Iterable[Workload]:
     values = {"family": wanted.family, "itself": wanted.id}
-    found: dict[str, Workload] = {}
+    members: dict[str, Workload] = {}
     for _, connection in layers:
         rows = connection.execute(_FAMILY, values).mappings()
         for other in records(connection, Workload, rows, damage):
-            found.setdefault(other.id, other)
-    return found.values()
+            members.setdefault(other.id, other)
+    return members.values()
 
 
 def _apart(wanted: Workload, other: Workload) -> float:
@@ -145,8 +145,8 @@ def _usable(layers: Layers, other: Workload, wanted: Wanted, count: int) -> list
     wanted.failed = failed_checks(layers, other.id) if len(layers) > 1 else ()
     fastest: dict[str, Relative] = {}
     for location, connection in layers:
-        found, _ = usable(connection, wanted, count)
-        for measured, schedule in found:
+        entries, _ = usable(connection, wanted, count)
+        for measured, schedule in entries:
             known = fastest.get(schedule.id)
             if known is None or _rank(measured) < _rank(known.measurement):
                 fastest[schedule.id] = Relative(other, schedule, measured, location)

@@ -62,8 +62,8 @@ class Damage:
     def note(self, connection: Connection, error: DatabaseError) -> None:
         """Remember what an error of `to_record` says."""
         where: str = connection.get_execution_options()[LOCATION]
-        found = where, str(error.data["kind"]), str(error.data["record"])
-        self.found.setdefault(found, str(error.data["reason"]))
+        key = where, str(error.data["kind"]), str(error.data["record"])
+        self.found.setdefault(key, str(error.data["reason"]))
 
     def of(self, location: str, kind: str) -> dict[str, str]:
         """Why records of a kind are left out, by their ids."""
@@ -169,8 +169,8 @@ def scan(connection: Connection, kind: type[R], damage: Damage | None = None) ->
     """
     table = TABLES[kind.kind]
     every = select(*COLUMNS[kind.kind]).order_by(table.c.id)
-    with connection.execute(every, execution_options={"yield_per": 1000}) as found:
-        yield from records(connection, kind, found.mappings(), damage)
+    with connection.execute(every, execution_options={"yield_per": 1000}) as result:
+        yield from records(connection, kind, result.mappings(), damage)
 
 
 def records(
@@ -188,7 +188,7 @@ def records(
 
 def with_prefix(connection: Connection, prefix: str, limit: int) -> list[AnyRecord]:
     """At most `limit` records of each kind whose id begins with hexadecimal digits."""
-    found: list[AnyRecord] = []
+    matches: list[AnyRecord] = []
     for name, kind in KINDS.items():
         table = TABLES[name]
         rows = connection.execute(
@@ -197,8 +197,8 @@ def with_prefix(connection: Connection, prefix: str, limit: int) -> list[AnyReco
             .order_by(table.c.id)
             .limit(limit)
         )
-        found += [to_record(kind, cast(Mapping[str, Any], row)) for row in rows.mappings()]
-    return found
+        matches += [to_record(kind, cast(Mapping[str, Any], row)) for row in rows.mappings()]
+    return matches
 
 
 def filters(
@@ -217,11 +217,15 @@ def filters(
         "schedule": schedule_id,
         "outcome": outcome,
     }
-    found = [measurement.c[name] == value for name, value in wanted.items() if value is not None]
+    conditions = [
+        measurement.c[name] == value for name, value in wanted.items() if value is not None
+    ]
     if family is not None:
         table = TABLES["workload"]
-        found.append(measurement.c.workload.in_(select(table.c.id).where(table.c.family == family)))
-    return found
+        conditions.append(
+            measurement.c.workload.in_(select(table.c.id).where(table.c.family == family))
+        )
+    return conditions
 
 
 def trials(connection: Connection, session: str) -> int:

@@ -66,8 +66,8 @@ def migrate(connection: Connection, revision: str) -> None:
 def _revision(connection: Connection, opened: Opened) -> str | None:
     inspector = inspect(connection)
     if inspector.has_table(VERSION_TABLE):
-        found = select(column("version_num", Text)).select_from(table(VERSION_TABLE))
-        revisions = connection.execute(found.limit(2)).scalars().all()
+        query = select(column("version_num", Text)).select_from(table(VERSION_TABLE))
+        revisions = connection.execute(query.limit(2)).scalars().all()
         if len(revisions) == 1 and isinstance(revisions[0], str):
             return revisions[0]
         raise DatabaseError(

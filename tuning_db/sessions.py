@@ -20,16 +20,16 @@ STALE_AFTER = timedelta(seconds=60)
 session = TABLES["session"]
 
 
-def is_alive(found: Session, now: datetime) -> bool:
+def is_alive(session: Session, now: datetime) -> bool:
     """Whether a process still runs this session, as far as can be seen from here.
 
     On this host the process is looked for; of another host only the heartbeat is known.
     """
-    if found.status is not SessionStatus.RUNNING:
+    if session.status is not SessionStatus.RUNNING:
         return False
-    if found.host == socket.gethostname():
-        return _runs(found.pid) and now - found.heartbeat < STALE_AFTER
-    return now - found.heartbeat < STALE_AFTER
+    if session.host == socket.gethostname():
+        return _runs(session.pid) and now - session.heartbeat < STALE_AFTER
+    return now - session.heartbeat < STALE_AFTER
 
 
 def unfinished(
@@ -54,23 +54,23 @@ def unfinished(
         .order_by(session.c.started.desc(), session.c.id)
     )
     rows = connection.execute(wanted).mappings()
-    for found in records(connection, Session, rows, damage):
-        if not is_alive(found, now):
-            return found
+    for candidate in records(connection, Session, rows, damage):
+        if not is_alive(candidate, now):
+            return candidate
     return None
 
 
 def resume(connection: Connection, id: str, now: datetime) -> Session:
     """Make this process the one that runs a session. Raises if it is finished or runs elsewhere."""
-    found = require(connection, id)
-    if found.status is SessionStatus.FINISHED or is_alive(found, now):
+    state = require(connection, id)
+    if state.status is SessionStatus.FINISHED or is_alive(state, now):
         raise DatabaseError(
             "session {0:.12} cannot be resumed: {1}, heard of at {2}, process {3} on {4}",
             id,
-            found.status.value,
-            found.heartbeat,
-            found.pid,
-            found.host,
+            state.status.value,
+            state.heartbeat,
+            state.pid,
+            state.host,
         )
     _set(
         connection,
@@ -96,10 +96,10 @@ def finish(connection: Connection, id: str, status: SessionStatus, now: datetime
 
 
 def require(connection: Connection, id: str) -> Session:
-    found = get(connection, Session, id)
-    if found is None:
+    record = get(connection, Session, id)
+    if record is None:
         raise DatabaseError("there is no session {0:.12} in the database", id)
-    return found
+    return record
 
 
 def _runs(pid: int) -> bool:

@@ -243,9 +243,9 @@ class TuningDatabase:
         """
         for layer in self._layers:
             with layer.reading() as connection:
-                found = get(connection, kind, id)
-            if found is not None:
-                return found
+                record = get(connection, kind, id)
+            if record is not None:
+                return record
         raise DatabaseError("there is no {0} {1:.12} in {2}", kind.kind, id, self.location)
 
     def find(self, prefix: str) -> AnyRecord:
@@ -255,26 +255,28 @@ class TuningDatabase:
         """
         if len(prefix) < 4 or not set(prefix) <= set("0123456789abcdef"):
             raise DatabaseError("{0!r} is no id: expected at least 4 hexadecimal digits", prefix)
-        found: dict[str, AnyRecord] = {}
+        matches: dict[str, AnyRecord] = {}
         for layer in self._layers:
             with layer.reading() as connection:
-                found |= {r.id: r for r in with_prefix(connection, prefix, 5) if r.id not in found}
-        if len(found) == 1:
-            return next(iter(found.values()))
-        if not found:
+                matches |= {
+                    r.id: r for r in with_prefix(connection, prefix, 5) if r.id not in matches
+                }
+        if len(matches) == 1:
+            return next(iter(matches.values()))
+        if not matches:
             raise DatabaseError("there is no record {0} in {1}", prefix, self.location)
-        listed = ", ".join(f"{r.kind} {r.id[: len(prefix) + 4]}" for r in found.values())
+        listed = ", ".join(f"{r.kind} {r.id[: len(prefix) + 4]}" for r in matches.values())
         raise DatabaseError("{0} may be any of {1}", prefix, listed, hint="give more digits")
 
     def records(self, kind: type[R]) -> list[R]:
         """Every record of a kind, of all layers, ordered by id, but for damaged ones."""
-        found: dict[str, R] = {}
+        by_id: dict[str, R] = {}
         with _leaving_out() as damage:
             for layer in self._layers:
                 with layer.reading() as connection:
                     for record in scan(connection, kind, damage):
-                        found.setdefault(record.id, record)
-        return [found[id] for id in sorted(found)]
+                        by_id.setdefault(record.id, record)
+        return [by_id[id] for id in sorted(by_id)]
 
     def measurements(
         self,
@@ -294,8 +296,8 @@ class TuningDatabase:
         """
         conditions = filters(workload, target, session, schedule, outcome, family)
         wanted = select(*COLUMNS["measurement"]).where(*conditions)
-        found = self._newest(wanted, limit, _alone)
-        return [measured for measured, _ in found]
+        rows = self._newest(wanted, limit, _alone)
+        return [measured for measured, _ in rows]
 
     def history(
         self,
@@ -321,15 +323,15 @@ class TuningDatabase:
         """Measurements, the newest first, each with what `read` makes of the rest of its row."""
         table = TABLES["measurement"]
         ordered = wanted.order_by(table.c.created.desc(), table.c.id).limit(limit)
-        found: dict[str, tuple[Measurement, T]] = {}
+        by_id: dict[str, tuple[Measurement, T]] = {}
         with _leaving_out() as damage:
             for layer in self._layers:
                 with layer.reading() as connection:
                     for row in connection.execute(ordered):
-                        both = damage.or_none(connection, partial(read, row))
-                        if both is not None:
-                            found.setdefault(both[0].id, both)
-        newest = sorted(found.values(), key=lambda p: (-p[0].created.timestamp(), p[0].id))
+                        entry = damage.or_none(connection, partial(read, row))
+                        if entry is not None:
+                            by_id.setdefault(entry[0].id, entry)
+        newest = sorted(by_id.values(), key=lambda p: (-p[0].created.timestamp(), p[0].id))
         return newest[:limit]
 
     def trials(self, session: str) -> int:

@@ -429,12 +429,12 @@ def _refuse_constant(text: str) -> Json:
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Json]]) -> Json:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key {twice!r:.80} is given twice")
-    return found
+    return fields
 
 
 # Made once: `json.dumps` and `json.loads` make one at each call.

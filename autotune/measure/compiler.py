@@ -22,7 +22,7 @@ _PATIENCE = 600.0
 
 
 class Compiler:
-    """What the child does: it answers `compile`, and `build` (`build_ahead.py`)."""
+    """The role of the child process: it answers `compile`, and `build` (`build_ahead.py`)."""
 
     def answer(self, message: Message) -> Message:
         fields = message.fields
@@ -39,7 +39,7 @@ class Compiler:
 
 
 def compile_apart(func: Func, target: Target | str, *, strict_fp: bool = False) -> Compiled:
-    """As `compile_func`, in a child. If that dies, the `BuildError` has what it printed."""
+    """As `compile_func`, in a child process. If that dies, the `BuildError` quotes its output."""
     target = compiled_target(target)
     fields = {
         "do": "compile",
@@ -77,7 +77,7 @@ def compile_apart(func: Func, target: Target | str, *, strict_fp: bool = False) 
 
 
 def _asked(message: Message) -> Event:
-    """What a new child answers, or its death."""
+    """The answer of a new child process, or its death."""
     worker = Worker(["compiler"], {})
     try:
         worker.send(message, _PATIENCE)

@@ -55,9 +55,10 @@ class Arguments:
         return [v for a, v in zip(self.signature.arguments, self.values, strict=True) if a.written]
 
     def reset(self) -> None:
-        """Give what the kernel writes its contents before the call: NaN, or what no kernel leaves.
+        """Restore the arguments that the kernel writes to their contents before a call.
 
-        Arguments that it reads and writes get their data again.
+        Outputs are filled with NaN, or an unlikely integer; arguments that are also read get their
+        data again.
         """
         for number, argument in enumerate(self.signature.arguments):
             if argument.role == "out":
@@ -66,7 +67,7 @@ class Arguments:
                 self.values[number][...] = self._initial[number]
 
     def stray_write(self) -> str | None:
-        """Which argument something was written beside of, if any."""
+        """The name of an argument whose guards were overwritten, if there is one."""
         for name, before, after in self._guards:
             if (before != _PATTERN).any() or (after != _PATTERN).any():
                 return name
@@ -114,7 +115,7 @@ def random_array(argument: Argument, rng: np.random.Generator, *, positive: bool
 
 
 def spoil(array: Array, dtype: str) -> None:
-    """Fill with what a kernel that forgets an element is found out by."""
+    """Fill an output with a value that shows which elements a kernel forgets to write."""
     facts = dtypes.info(dtype)
     if facts.kind == "float":
         array[...] = np.nan

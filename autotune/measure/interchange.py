@@ -43,9 +43,9 @@ def _along(block: Block) -> Var | None:
 
 
 def _turned(schedule: Schedule, block: Block, along: Var) -> Schedule:
-    found = schedule.copy()
-    label = found.get_block(block.label.name)
-    loops = dict(zip([i.var for i in block.iters], found.get_loops(label), strict=False))
-    found.decompose_reduction(label, loops[block.iters[0].var])
-    found.reorder(*(loop for v, loop in loops.items() if v is not along), loops[along])
-    return found
+    turned = schedule.copy()
+    label = turned.get_block(block.label.name)
+    loops = dict(zip([i.var for i in block.iters], turned.get_loops(label), strict=False))
+    turned.decompose_reduction(label, loops[block.iters[0].var])
+    turned.reorder(*(loop for v, loop in loops.items() if v is not along), loops[along])
+    return turned

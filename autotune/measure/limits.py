@@ -14,7 +14,7 @@ _MAX_OUTPUT = 64 << 20
 
 
 def end_with_parent(parent: int) -> None:
-    """Ask to be killed when the parent dies, and leave if it is dead already."""
+    """Ask to be killed when the parent dies, and exit if it is dead already."""
     libc = ctypes.CDLL(None, use_errno=True)
     if hasattr(libc, "prctl"):
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -38,7 +38,7 @@ def limit_memory(extra: int) -> None:
 
 
 def unlimit_memory() -> None:
-    """Take back what `limit_memory` did."""
+    """Undo `limit_memory`."""
     with suppress(OSError):
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))

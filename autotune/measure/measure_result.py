@@ -31,8 +31,8 @@ class MeasureConfig:
     `reference_timeout` is for the unscheduled program, which runs once. `start_timeout` is for a
     process to be ready.
 
-    What ends a process is the processor time that it used, all its threads together, since a busy
-    machine may not let it run; one that sleeps is given up after four times as long by the clock.
+    These limits are of processor time, all threads of a process together, since a busy machine may
+    not let it run. A process that sleeps is given up after four times as long by the clock.
     """
 
     builders: int | None = None
@@ -66,7 +66,7 @@ class MeasureConfig:
 class CheckResult:
     """A numeric check against the unscheduled program.
 
-    `max_error` is the largest deviation in the measure that `tolerance` limits (see `verify`).
+    `max_error` is the largest deviation in the measure of `numeric_check`, which `tolerance` limits.
     `error` says what is wrong where it did not pass.
     """
 
@@ -77,7 +77,7 @@ class CheckResult:
 
 
 class BuildRequest(NamedTuple):
-    """A schedule to build: its trace as JSON, written once, and as `Trace.error_factor` has it."""
+    """A schedule to build: its trace as JSON text, and its `Trace.error_factor`."""
 
     trace: str
     error_factor: float = 1.0
@@ -88,10 +88,10 @@ class BuildRequest(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """Compiled code of a candidate: its image with the launches, and its signature as JSON.
+    """Compiled code of a candidate: its image and launches.
 
-    The signature may want packed operands; without one it is that of the program. `error_factor` is
-    that of its `BuildRequest`.
+    `signature` is JSON, and may ask for packed operands; `None` is the program's. `error_factor` is
+    that of the `BuildRequest`.
     """
 
     image: bytes
@@ -105,18 +105,18 @@ class Kernel(NamedTuple):
         return {"launches": launches, "signature": self.signature}
 
     def allows(self, check: CheckResult, tolerance: float | None) -> bool:
-        """Whether its errors are accepted; of an inexact schedule those up to `tolerance` are."""
+        """Whether its errors are accepted: an inexact schedule's must be within `tolerance`."""
         return self.error_factor == 1.0 or (tolerance is not None and check.max_error <= tolerance)
 
 
 @dataclass(frozen=True)
 class MeasureResult:
-    """What became of one candidate.
+    """The outcome of one candidate.
 
-    `seconds` is the median of `samples`, seconds per call, for the outcome `OK` and `None` for any
-    other, of which `error` is the reason. `stopped` says that timing was cut short because it could
-    not win. `build_seconds` and `run_seconds` are what it cost. `check` is there if it was checked.
-    `kernel` is its code where it was built.
+    With the outcome `OK`, `seconds` is the median of `samples`, in seconds per call. Otherwise
+    `seconds` is `None` and `error` the reason. `stopped` is set if timing was cut short because the
+    candidate could not win. `build_seconds` and `run_seconds` are what it cost. `check` is the
+    result of its numeric check, if it had one; `kernel` its code, if it was built.
     """
 
     outcome: Outcome
@@ -130,6 +130,6 @@ class MeasureResult:
     kernel: Kernel | None = None
 
     def accepted(self, tolerance: float | None) -> bool:
-        """Whether it was checked, with errors that are accepted (see `Kernel.allows`)."""
+        """Whether it was checked and its errors are accepted (see `Kernel.allows`)."""
         assert self.kernel is not None, "what ran was built"
         return self.check is not None and self.kernel.allows(self.check, tolerance)

@@ -53,13 +53,13 @@ class Measurer:
     `TuningError` where no worker can start or the unscheduled program cannot run. To be used and
     closed by the thread that opened it.
 
-    `workers` are processes to share with other programs, all of which are there before the first is
-    entered; without one they are its own, and import `modules` first: those that register
-    primitives of the schedules.
+    `workers` are shared with the measurers of other programs, all of which are created before the
+    first is entered. Without `workers` it starts processes of its own, which import `modules`: those
+    that register primitives of the schedules.
 
     `reference_seconds` is the time of the unscheduled program once it has run. `seconds_building`,
-    `seconds_running` and `seconds_waiting` are what builds, timed runs and waiting for the
-    unscheduled program have taken. `timing` says that a candidate is running now.
+    `seconds_running` and `seconds_waiting` are the durations of builds, of timed runs, and of
+    waiting for the unscheduled program. `timing` is set while a candidate runs.
     """
 
     def __init__(
@@ -128,11 +128,11 @@ class Measurer:
         best_seconds: float | None,
         meanwhile: Iterable[None] = (),
     ) -> Iterator[MeasureResult]:
-        """What becomes of each schedule, in order; each is handed out as soon as it is known.
+        """The result of each schedule, in order, as soon as it is known.
 
         `best_seconds` is the time to beat. A candidate that beats it and all before it is compared
-        with the unscheduled program. `meanwhile` is work for this process, in short steps, while
-        builders are at theirs; all of it is done before anything is timed.
+        with the unscheduled program. `meanwhile` is work for this process in short steps, done
+        while builders work; all of it is done before anything is timed.
         """
         for built in self.build(requests, meanwhile):
             if isinstance(built, MeasureResult):
@@ -222,7 +222,7 @@ class Measurer:
         return [tuple(samples) for samples in answer.fields["samples"]]
 
     def await_reference(self) -> float:
-        """Wait for the unscheduled program, which the first runner runs; its seconds."""
+        """Wait until the runner has run the unscheduled program; return its seconds."""
         began = time.monotonic()
         self._runner.take_up(self._handshakes_of_runner)
         while self.reference_seconds is None:
@@ -279,17 +279,17 @@ class Measurer:
         answer = self._ask_runner(Message(fields, kernel.image), self.config.run_timeout)
         if not _is_ok(answer):
             return answer
-        found = answer.fields
-        error = found["max_error"]
+        verdict = answer.fields
+        error = verdict["max_error"]
         return CheckResult(
-            found["passed"],
+            verdict["passed"],
             float("inf") if error is None else error,
-            found["tolerance"],
-            found["error"],
+            verdict["tolerance"],
+            verdict["error"],
         )
 
     def _ask_runner(self, message: Message, timeout: float) -> Event:
-        """The runner's answer, or its death of the request."""
+        """The runner's answer, or its death."""
         self.timing = True
         self._runner.take_up(self._handshakes_of_runner)
         asked_again = False
@@ -312,7 +312,7 @@ class Measurer:
             self.timing = False
 
     def _patience(self, best_seconds: float | None) -> float:
-        """How long a candidate may take in all."""
+        """The time limit of a candidate, in seconds."""
         config = self.config
         known = best_seconds if best_seconds is not None else self.reference_seconds
         if known is None:
@@ -320,7 +320,7 @@ class Measurer:
         return min(config.run_timeout, max(config.run_grace, config.patience * known))
 
     def _build_timeout(self) -> float:
-        """How long a candidate may take to compile, by how long those before it took."""
+        """The time limit of compiling a candidate, by the median of those before it."""
         config = self.config
         if len(self._build_seconds) < _ENOUGH:
             return config.build_timeout
@@ -357,7 +357,7 @@ class Measurer:
 
 
 class _Work:
-    """Steps of something else to do while waiting, and the seconds that they took."""
+    """Other work to do while waiting, in steps, and the seconds that it took."""
 
     def __init__(self, steps: Iterable[None]) -> None:
         self.seconds = 0.0
@@ -394,7 +394,7 @@ def _failed(event: Event, late: Outcome, doing: str) -> MeasureResult:
 
 
 def _failure(event: Event, late: Outcome, doing: str) -> tuple[Outcome, str]:
-    """The outcome and reason of a candidate that came to no good; `late` if it took too long."""
+    """The outcome and reason of a candidate that failed; `late` if it took too long."""
     if isinstance(event, Message):
         if "outcome" not in event.fields:
             raise TuningError("{0} failed: {1}", doing, event.fields.get("error"))

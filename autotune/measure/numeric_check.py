@@ -45,7 +45,7 @@ def tolerance_of(func: Func) -> float:
 
 
 def require_tolerance(tolerance: float | None, error: type[TilewrightError]) -> None:
-    """Raise `error` for what is no error to tolerate; `None` is none."""
+    """Raise `error` unless `tolerance` is `None` or more than 0 and at most 1."""
     number = isinstance(tolerance, (int, float)) and not isinstance(tolerance, bool)
     if tolerance is not None and not (number and 0 < tolerance <= 1):
         raise error(
@@ -56,11 +56,11 @@ def require_tolerance(tolerance: float | None, error: type[TilewrightError]) -> 
 
 
 def check_outputs(
-    found: Sequence[Array], expected: Sequence[Array], names: Sequence[str], tolerance: float
+    results: Sequence[Array], expected: Sequence[Array], names: Sequence[str], tolerance: float
 ) -> CheckResult:
-    """Whether outputs agree; the error text names the worst element of the first that does not."""
+    """Compare outputs. The error names the worst element of the first that does not agree."""
     worst = 0.0
-    for name, a, b in zip(names, found, expected, strict=True):
+    for name, a, b in zip(names, results, expected, strict=True):
         error, place = largest_error(a, b)
         limit = tolerance if dtypes.is_float(dtypes.from_numpy(a.dtype)) else 0.0
         if not error <= limit:
@@ -73,33 +73,33 @@ def check_outputs(
     return CheckResult(True, worst, tolerance)
 
 
-def largest_error(found: Array, expected: Array) -> tuple[float, tuple[int, ...]]:
+def largest_error(results: Array, expected: Array) -> tuple[float, tuple[int, ...]]:
     """The largest error of two arrays of one shape and dtype, and where it is."""
-    if found.size == 0:
+    if results.size == 0:
         return 0.0, ()
-    if not dtypes.is_float(dtypes.from_numpy(found.dtype)):
-        return _largest_difference(found, expected)
+    if not dtypes.is_float(dtypes.from_numpy(results.dtype)):
+        return _largest_difference(results, expected)
     scale = _typical(expected)
     worst, where = -1.0, 0
-    flat_found, flat_expected = found.reshape(-1), expected.reshape(-1)
-    for start in range(0, found.size, _CHUNK):
+    flat_results, flat_expected = results.reshape(-1), expected.reshape(-1)
+    for start in range(0, results.size, _CHUNK):
         error = _errors(
-            flat_found[start : start + _CHUNK].astype(np.float64),
+            flat_results[start : start + _CHUNK].astype(np.float64),
             flat_expected[start : start + _CHUNK].astype(np.float64),
             scale,
         )
         k = int(np.argmax(error))
         if error[k] > worst:
             worst, where = float(error[k]), start + k
-    return worst, _place(where, found.shape)
+    return worst, _place(where, results.shape)
 
 
-def _errors(found: Array, expected: Array, scale: float) -> Array:
+def _errors(results: Array, expected: Array, scale: float) -> Array:
     with np.errstate(all="ignore"):
-        error: Array = np.abs(found - expected) / (np.abs(expected) + scale)
-    same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+        error: Array = np.abs(results - expected) / (np.abs(expected) + scale)
+    same = (results == expected) | (np.isnan(results) & np.isnan(expected))
     error[same] = 0.0
-    error[~same & ~(np.isfinite(found) & np.isfinite(expected))] = np.inf
+    error[~same & ~(np.isfinite(results) & np.isfinite(expected))] = np.inf
     return error
 
 
@@ -115,14 +115,14 @@ def _typical(expected: Array) -> float:
     return math.sqrt(total / count) if total > 0 and math.isfinite(total) else 1.0
 
 
-def _largest_difference(found: Array, expected: Array) -> tuple[float, tuple[int, ...]]:
-    if found.dtype == np.bool_:  # a byte that is neither 0 nor 1 is wrong too
-        found, expected = found.view(np.uint8), expected.view(np.uint8)
-    wrong = found != expected
+def _largest_difference(results: Array, expected: Array) -> tuple[float, tuple[int, ...]]:
+    if results.dtype == np.bool_:  # a byte that is neither 0 nor 1 is wrong too
+        results, expected = results.view(np.uint8), expected.view(np.uint8)
+    wrong = results != expected
     if not wrong.any():
         return 0.0, ()
-    where = _place(int(np.argmax(wrong)), found.shape)
-    return abs(float(found[where]) - float(expected[where])) or 1.0, where
+    where = _place(int(np.argmax(wrong)), results.shape)
+    return abs(float(results[where]) - float(expected[where])) or 1.0, where
 
 
 def _place(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:

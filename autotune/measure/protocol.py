@@ -62,15 +62,15 @@ class Assembler:
     def feed(self, piece: bytes) -> list[Message]:
         """The messages that `piece` completes. Raises `TuningError` for a damaged stream."""
         self._buffer += piece
-        found = []
+        messages = []
         while len(self._buffer) >= _HEAD.size:
             text_length, data_length = _lengths(self._buffer[: _HEAD.size])
             end = _HEAD.size + text_length + data_length
             if len(self._buffer) < end:
                 break
-            found.append(_decode(bytes(self._buffer[_HEAD.size : end]), text_length))
+            messages.append(_decode(bytes(self._buffer[_HEAD.size : end]), text_length))
             del self._buffer[:end]
-        return found
+        return messages
 
 
 def _lengths(head: bytes | bytearray) -> tuple[int, int]:

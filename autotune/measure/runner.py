@@ -143,7 +143,7 @@ class Runner:
 
 
 class _Program:
-    """The workload in this process: its program, arguments and the place of its results."""
+    """The workload in this process: its program, its arguments and the memory of its results."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
         load_modules(fields)
@@ -158,7 +158,7 @@ class _Program:
         self._limited = False
 
     def limit(self) -> None:
-        """From the first candidate on, bound what one may allocate."""
+        """Limit the memory that candidates may allocate, from the first on."""
         addresses = self.generator.addresses(self.target)
         if not self._limited and addresses is not None:
             limit_memory(self._allowed + addresses)
@@ -166,15 +166,16 @@ class _Program:
 
     def load(self, image: bytes, form: dict[str, Any]) -> Module:
         """The module of a `Kernel`'s image and the other fields of its message."""
-        own, text = self.signature, form["signature"]
-        if text is not None:
-            own = Signature.from_json(json.loads(text))
+        text = form["signature"]
+        signature = self.signature if text is None else Signature.from_json(json.loads(text))
         launches = tuple(map(Launch.from_json, form["launches"]))
         # What is timed is the kernel, and its arguments are made here.
-        return to_module(Compiled(own, self.target, (), "", image, launches), trust_indices=True)
+        return to_module(
+            Compiled(signature, self.target, (), "", image, launches), trust_indices=True
+        )
 
     def values(self, module: Module) -> list[Any]:
-        """The arguments of a candidate, the constant ones packed as it wants them."""
+        """The arguments of a candidate, the constant ones packed as its signature says."""
         return [
             value if a.packing is None else module.pack(a.name, value)
             for a, value in zip(module.signature.arguments, self.arguments.values, strict=True)
@@ -186,7 +187,7 @@ def _failed(outcome: Outcome, error: object) -> Message:
 
 
 def _verdict(passed: bool, max_error: float, tolerance: float, error: str | None) -> Message:
-    """Infinity is no JSON: it travels as None."""
+    """The message of a check. Infinity is no JSON and becomes None."""
     finite = max_error if max_error < float("inf") else None
     return Message(
         {

@@ -1,4 +1,4 @@
-"""The processes that build and run candidates, of one program or of several in turns."""
+"""The processes that build and run candidates, of one program or of several, one after the other."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class Worker:
         self._output = unnamed_file("tilewright-output")
         opened.callback(os.close, self._output)
         fcntl.fcntl(self._output, fcntl.F_SETFL, os.O_APPEND | os.O_RDWR)
-        self.replies, theirs = os.pipe()
+        self.replies, replies_end = os.pipe()
         opened.callback(os.close, self.replies)
         try:
             self.process = subprocess.Popen(
@@ -152,18 +152,18 @@ class Worker:
                     "-m",
                     f"{__package__}.worker",
                     f"--parent={os.getpid()}",
-                    f"--replies={theirs}",
+                    f"--replies={replies_end}",
                     *arguments,
                 ],
                 stdin=subprocess.PIPE,
                 stdout=self._output,
                 stderr=self._output,
-                pass_fds=[theirs, *inherit],
+                pass_fds=[replies_end, *inherit],
                 env={**environment, "PYTHONPATH": _search_path()},
                 start_new_session=True,  # an interrupt from the keyboard is the parent's to handle
             )
         finally:
-            os.close(theirs)
+            os.close(replies_end)
         opened.callback(self._end_process)
         assert self.process.stdin is not None
         self.requests = self.process.stdin.fileno()

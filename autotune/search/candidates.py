@@ -74,13 +74,13 @@ class Rowspace:
         """
         if self.size <= ENUMERATED:
             return self._drawn_of_all(rng, count)
-        found = np.empty((0, len(self.values)), dtype=np.int64)
+        good = np.empty((0, len(self.values)), dtype=np.int64)
         for _ in range(8):
             drawn = np.stack([v[rng.integers(len(v), size=4 * count)] for v in self.values], axis=1)
-            found = np.concatenate([found, self.good(drawn)])
-            if len(found) >= count:
+            good = np.concatenate([good, self.good(drawn)])
+            if len(good) >= count:
                 break
-        return _distinct(found)[:count]
+        return _distinct(good)[:count]
 
     def mutate(self, rng: np.random.Generator, rows: Rows, count: int) -> Rows:
         """Children of `rows`: one decision moved to a near or any value, or two rows crossed."""

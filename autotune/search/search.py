@@ -143,14 +143,16 @@ class Search:
         *,
         seed: int = 0,
         config: SearchConfig | None = None,
-        made: Sequence[Sketch] | None = None,
+        prepared: Sequence[Sketch] | None = None,
         known: Sequence[Known] = (),
         algebra: bool = False,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.config = config or SearchConfig()
         self.target = target
-        self.sketches = tuple(made) if made is not None else sketches(func, target, algebra=algebra)
+        self.sketches = (
+            tuple(prepared) if prepared is not None else sketches(func, target, algebra=algebra)
+        )
         self.base = named(self.config.base) if self.config.model else None
         self.model = CostModel(seed, self.base)
         self.seconds_in_model = 0.0
@@ -208,28 +210,28 @@ class Search:
             return []
         self._fit()
         batch: list[Candidate] = []
-        taken: dict[int, list[int]] = {}
+        drawn_rows: dict[int, list[int]] = {}
         order = self._ranked(count)
         limit = min((p.scores.min() for p in self._pools if len(p.scores)), default=0.0)
         limit += self.config.explored
         for s, row in self._suggested:
             if 2 * len(batch) >= count:
                 break
-            for found in np.flatnonzero((self._pools[s].rows == row).all(axis=1)):
-                self._take(batch, taken, s, int(found))
+            for place in np.flatnonzero((self._pools[s].rows == row).all(axis=1)):
+                self._take(batch, drawn_rows, s, int(place))
         self._suggested = []
         greedy = count - int(self._rng.binomial(count, self.config.random)) if count > 1 else 1
-        self._fill(batch, taken, order, greedy)
+        self._fill(batch, drawn_rows, order, greedy)
         for _ in range(8 * count):
             if len(batch) >= count:
                 break
             s = int(self._rng.integers(len(self._pools)))
             near = np.flatnonzero(self._pools[s].scores <= limit)
             if len(near):
-                self._take(batch, taken, s, int(self._rng.choice(near)))
-        self._fill(batch, taken, order, count)
-        for s, gone in taken.items():
-            self._drop(self._pools[s], gone)
+                self._take(batch, drawn_rows, s, int(self._rng.choice(near)))
+        self._fill(batch, drawn_rows, order, count)
+        for s, places in drawn_rows.items():
+            self._drop(self._pools[s], places)
         return batch
 
     def _ranked(self, count: int) -> list[tuple[int, int]]:
@@ -245,7 +247,7 @@ class Search:
     def _fill(
         self,
         batch: list[Candidate],
-        taken: dict[int, list[int]],
+        drawn_rows: dict[int, list[int]],
         order: list[tuple[int, int]],
         count: int,
     ) -> None:
@@ -253,7 +255,7 @@ class Search:
         for s, r in order:
             if len(batch) >= count:
                 break
-            self._take(batch, taken, s, r)
+            self._take(batch, drawn_rows, s, r)
 
     def tell(self, observations: Sequence[Observation]) -> None:
         """Learn from outcomes, and redraw the rows around the best."""
@@ -283,11 +285,11 @@ class Search:
         first = 0
         for pool in self._pools:
             last = first + len(pool.rows)
-            own = elite[(first <= elite) & (elite < last)] - first
+            places = elite[(first <= elite) & (elite < last)] - first
             first = last
-            if pool.space.size > self._share and len(own):
-                parents = pool.rows[own]
-                self._evolve(pool, parents, self.config.children * len(own) // len(elite))
+            if pool.space.size > self._share and len(places):
+                parents = pool.rows[places]
+                self._evolve(pool, parents, self.config.children * len(places) // len(elite))
                 yield
 
     def _fit(self) -> None:
@@ -306,8 +308,8 @@ class Search:
             scores = predicted + self.model.penalty(features)
             last = 0
             for pool in self._pools:
-                own = slice(last, last := last + len(pool.rows))
-                pool.predicted, pool.scores = predicted[own], scores[own]
+                part = slice(last, last := last + len(pool.rows))
+                pool.predicted, pool.scores = predicted[part], scores[part]
         self.seconds_in_model += self._clock() - start
 
     def _recognised(self, known: Known) -> Observation:
@@ -329,14 +331,16 @@ class Search:
         rows = np.array([observed.row], dtype=np.int64)
         return tuple(decided(observed.sketch, rows, self._width)[0].tolist())
 
-    def _take(self, batch: list[Candidate], taken: dict[int, list[int]], s: int, r: int) -> None:
+    def _take(
+        self, batch: list[Candidate], drawn_rows: dict[int, list[int]], s: int, r: int
+    ) -> None:
         pool = self._pools[s]
-        if r in taken.get(s, ()):
+        if r in drawn_rows.get(s, ()):
             return
         row = tuple(int(v) for v in pool.rows[r])
         trace = self.sketches[s].trace.with_row(row)
         schedule = schedule_record(trace, self.sketches[s].generator)
-        taken.setdefault(s, []).append(r)
+        drawn_rows.setdefault(s, []).append(r)
         if schedule.id in self._asked:
             return
         self._asked.add(schedule.id)
@@ -363,9 +367,9 @@ class Search:
         pool.predicted = np.concatenate([pool.predicted, predicted])
         pool.scores = np.concatenate([pool.scores, scores])
 
-    def _drop(self, pool: _Pool, gone: list[int]) -> None:
+    def _drop(self, pool: _Pool, places: list[int]) -> None:
         keep = np.ones(len(pool.rows), dtype=np.bool_)
-        keep[gone] = False
+        keep[places] = False
         pool.keep(keep)
 
     def _evolve(self, pool: _Pool, parents: Rows, children: int) -> None:

@@ -65,8 +65,8 @@ class Sketch:
         those of this package left out."""
         homes = {find_primitive(step.op).home for step in self.trace}
         names = {instruction_of(block) for block in blocks_in(self.func.body)}
-        found = [find_instruction(name) for name in names if name is not None]
-        homes |= {instruction.home for instruction in found if instruction is not None}
+        instructions = [find_instruction(name) for name in names if name is not None]
+        homes |= {instruction.home for instruction in instructions if instruction is not None}
         return tuple(sorted(home for home in homes if home is not None))
 
     @property
@@ -93,7 +93,7 @@ def sketches(
     """
     from ..rules import plans
 
-    made = []
+    result = []
     refused: list[str] = []
     drafts = _Drafts()
     original = Draft(Schedule(func, symbolic=True), target)
@@ -106,19 +106,19 @@ def sketches(
             refused.append(f"{plan.name}: {error}")
             continue
         sketch = Sketch.of(draft.schedule, plan.name)
-        made.append(replace(sketch, choices=plan.choices, prune=tuple(draft.prune)))
+        result.append(replace(sketch, choices=plan.choices, prune=tuple(draft.prune)))
     for choice, draft in drafts_by_own_rules(original):
         allowed = algebra or not draft.schedule.trace.inexact
         if allowed and (only is None or only(str(choice))):
             sketch = Sketch.of(draft.schedule, choice.rule.rpartition(".")[2])
-            made.append(replace(sketch, choices=(choice,), prune=tuple(draft.prune)))
-    if not made and only is None:
+            result.append(replace(sketch, choices=(choice,), prune=tuple(draft.prune)))
+    if not result and only is None:
         _log.warning("no rule makes a schedule for %s: left as written", func.name)
         _log.info("%s", "\n".join(refused))
-        made.append(Sketch.of(Schedule(func, symbolic=True), "written"))
-    if not made:
+        result.append(Sketch.of(Schedule(func, symbolic=True), "written"))
+    if not result:
         raise ScheduleError("no rule makes a schedule for {0}:\n{1}", func.name, "\n".join(refused))
-    return tuple(made)
+    return tuple(result)
 
 
 class _Drafts:

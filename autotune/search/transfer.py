@@ -91,12 +91,12 @@ def transferred(
     toolchain: Toolchain,
 ) -> Transferred | None:
     """The best schedule that records of other sizes give for a program; `None` if there is none."""
-    found = database.relatives(workload, where, toolchain)
-    if not found:
+    relatives = database.relatives(workload, where, toolchain)
+    if not relatives:
         return None
-    made = _sketches(func, target, {r.schedule.generator for r in found})
+    available = _sketches(func, target, {r.schedule.generator for r in relatives})
     measured = learned(database, workload, where, toolchain)
-    ranked = refit(made, found, target, model_of(measured))
+    ranked = refit(available, relatives, target, model_of(measured))
     if not ranked:
         return None
     best = ranked[0]
@@ -117,8 +117,8 @@ def warm(
     sizes of its own.
     """
     search.relate(learned(database, workload, where, toolchain, others=True))
-    found = database.relatives(workload, where, toolchain, tolerance=tolerance)
-    ranked = refit(search.sketches, found, search.target, search.model)
+    relatives = database.relatives(workload, where, toolchain, tolerance=tolerance)
+    ranked = refit(search.sketches, relatives, search.target, search.model)
     search.suggest([(r.sketch, r.row) for r in ranked])
 
 
@@ -135,25 +135,29 @@ def learned(
     What failed is part of it. With `others` also what was of programs of other families.
     """
     generations = {t.id: t.generation for t in database.records(Toolchain)}
-    found: list[Measurement] = []
+    measurements: list[Measurement] = []
     if workload.family:
         every = database.measurements(family=workload.family, target=where, limit=LEARNED)
-        found += (
+        measurements += (
             m
             for m in every
             if m.workload != workload.id and generations.get(m.toolchain) == toolchain.generation
         )
-    found = [m for m in found if features_of(m) is not None]
-    programs = [0] * len(found)
+    measurements = [m for m in measurements if features_of(m) is not None]
+    programs = [0] * len(measurements)
     if others:
         version = CostModel.feature_version
         elsewhere = database.others(workload, where, toolchain, version)
         elsewhere = [m for m in elsewhere if features_of(m) is not None]
         numbers: dict[str, int] = {}
         programs += (numbers.setdefault(m.workload, 1 + len(numbers)) for m in elsewhere)
-        found += elsewhere
-    features = np.array([m.features for m in found]).reshape(len(found), len(FEATURES))
-    seconds = np.array([min(m.samples) if m.outcome is Outcome.OK else np.inf for m in found])
+        measurements += elsewhere
+    features = np.array([m.features for m in measurements]).reshape(
+        len(measurements), len(FEATURES)
+    )
+    seconds = np.array(
+        [min(m.samples) if m.outcome is Outcome.OK else np.inf for m in measurements]
+    )
     return TrainingRows(features, seconds, np.array(programs, dtype=np.int64))
 
 
@@ -165,7 +169,7 @@ def model_of(measured: TrainingRows) -> CostModel:
 
 
 def refit(
-    made: Sequence[Sketch], found: Sequence[Relative], target: Target, model: CostModel
+    available: Sequence[Sketch], relatives: Sequence[Relative], target: Target, model: CostModel
 ) -> list[Refitted]:
     """The schedules of relatives as rows of sketches, the most promising first.
 
@@ -173,15 +177,15 @@ def refit(
     calls slow beside what else there is. The model has no say in that: of many rows it likes those
     best about which it is most wrong, and beside them what was measured to be fast looks slow.
     """
-    spaces = [_Space(sketch, target) for sketch in made]
+    spaces = [_Space(sketch, target) for sketch in available]
     ranked: dict[tuple[int, tuple[int, ...]], Refitted] = {}
-    for relative in found:
+    for relative in relatives:
         trace = _trace(relative)
-        place = None if trace is None else _like(trace, relative.schedule.generator, made)
+        place = None if trace is None else _like(trace, relative.schedule.generator, available)
         if trace is None or place is None:
             continue
         space = spaces[place]
-        rows = near(space.rows, _decisions(trace, made[place].trace))
+        rows = near(space.rows, _decisions(trace, available[place].trace))
         surprise = _surprise(relative, trace, target, model) if len(rows) else None
         if surprise is None:
             continue
@@ -189,12 +193,12 @@ def refit(
         good = features[:, 0] <= space.usual + np.log2(HOPELESS)
         rows, features = rows[good], features[good]
         judged = zip(rows, features, model.predict(features), model.penalty(features), strict=True)
-        for row, its, predicted, penalty in judged:
+        for row, row_features, predicted, penalty in judged:
             key = place, tuple(int(v) for v in row)
             refitted = Refitted(
                 *key,
-                made[place].trace.with_row(key[1]),
-                tuple(float(v) for v in its),
+                available[place].trace.with_row(key[1]),
+                tuple(float(v) for v in row_features),
                 float(predicted) + surprise,
                 float(penalty),
                 relative,
@@ -280,13 +284,13 @@ def _surprise(relative: Relative, trace: Trace, target: Target, model: CostModel
 # Which sketch, and which decision of it
 
 
-def _like(trace: Trace, generator: str, made: Sequence[Sketch]) -> int | None:
+def _like(trace: Trace, generator: str, available: Sequence[Sketch]) -> int | None:
     """The sketch of the same generator, else the one whose steps are most like those of a trace.
 
     One of the same generator whose steps are not alike is of a rule that has changed since.
     """
     best: tuple[bool, float, int] | None = None
-    for place, sketch in enumerate(made):
+    for place, sketch in enumerate(available):
         alike = _matcher(trace, sketch.trace).ratio()
         rank = (sketch.generator == generator, alike, -place)
         if alike >= ALIKE and (best is None or rank > best):
@@ -331,16 +335,16 @@ def _tokens(trace: Trace) -> list[tuple[Any, ...]]:
             for output, path in _outputs_in(value):
                 goes.setdefault(output, set()).add((step.op, name, *path))
     tokens: list[tuple[Any, ...]] = []
-    made = 0
+    outputs_before = 0
     for step in trace.steps:
         if step.decision:
-            outputs = range(made, made + len(step.outputs))
+            outputs = range(outputs_before, outputs_before + len(step.outputs))
             tokens.append((step.op, *(frozenset(goes.get(n, ())) for n in outputs)))
         else:
             sized = SIZED.get(step.op)
             kept = tuple((n, None if n == sized else _blind(v)) for n, v in step.arguments)
             tokens.append((step.op, kept))
-        made += len(step.outputs)
+        outputs_before += len(step.outputs)
     return tokens
 
 
@@ -425,6 +429,6 @@ def _two_moved(space: Rowspace, start: Rows) -> Iterator[Rows]:
 def _with(rows: Rows, moved: dict[int, Rows]) -> Rows:
     """Each row with each combination of other values of some decisions."""
     changes = _grid(list(moved.values()))
-    made = np.repeat(rows, len(changes), axis=0)
-    made[:, list(moved)] = np.tile(changes, (len(rows), 1))
-    return made
+    changed = np.repeat(rows, len(changes), axis=0)
+    changed[:, list(moved)] = np.tile(changes, (len(rows), 1))
+    return changed

@@ -115,4 +115,4 @@ def first_sketch(func: Func, target: Target) -> Sketch:
 
 def search_of(func: Func, target: Target, **options: Any) -> Search:
     """A search in sketches that several tests have in common."""
-    return Search(func, target, made=sketches_of(func, target), **options)
+    return Search(func, target, prepared=sketches_of(func, target), **options)

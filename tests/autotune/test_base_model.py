@@ -45,7 +45,7 @@ def tiled(func: Func) -> Sketch:
 
 def candidates(size: tuple[int, int, int]) -> tuple[Func, list[Candidate]]:
     func = ops.matmul_func(*size)
-    search = Search(func, TARGET, seed=1, config=SMALL, made=[tiled(func)])
+    search = Search(func, TARGET, seed=1, config=SMALL, prepared=[tiled(func)])
     return func, search.ask(40)
 
 

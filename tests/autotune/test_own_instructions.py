@@ -16,7 +16,7 @@ from tilewright.autotune.model.roofline import roofline
 from tilewright.autotune.search import remembered
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import Sketch, sketches
-from tilewright.autotune.tasks import made_ahead, tasks
+from tilewright.autotune.tasks import prepared_sketches, tasks
 from tilewright.codegen import cache
 from tilewright.codegen.build import compile_func
 from tilewright.errors import BuildError, IRError
@@ -201,7 +201,7 @@ def test_builders_import_the_module_that_registers_it() -> None:
     assert record is not None
     object.__setattr__(record, "home", "__main__")
     with pytest.raises(tw.TuningError, match="instructions that this script or notebook defines"):
-        made_ahead(task, ARM, algebra=False)
+        prepared_sketches(task, ARM, algebra=False)
 
 
 @pytest.mark.parametrize(

@@ -338,7 +338,7 @@ def test_what_is_drawn_at_random_is_not_hopeless() -> None:
 def test_a_batch_is_the_best_row_and_some_of_those_near_it() -> None:
     def asked(temperature: float, seed: int) -> list[float]:
         config = SearchConfig(random=0.0, base=None, among=64, temperature=temperature)
-        search = Search(func, TARGET, seed=seed, config=config, made=made)
+        search = Search(func, TARGET, seed=seed, config=config, prepared=made)
         scores.append(np.sort(search._pools[0].scores))
         return [c.predicted for c in search.ask(8)]
 
