@@ -61,8 +61,8 @@ class InterleavedTiming:
     """The timing of finalists, interleaved: at first `rounds` rounds, in all about `seconds`.
 
     A finalist that `interleaved_comparison` finds slower than the fastest takes no part in later
-    rounds. The number of rounds doubles until the comparison of the others is settled. `samples` has
-    the times of each finalist, also if timing was interrupted.
+    rounds. The number of rounds doubles until the comparison of the others is settled. `samples`
+    has the times of each finalist, also if timing was interrupted.
 
     A sample takes at least `sample_seconds`.
     """

@@ -36,7 +36,7 @@ _BEAT = 15.0
 
 
 class Subject(NamedTuple):
-    """What is tuned, for what, with which tools and where."""
+    """The program, target, toolchain and environment of a session."""
 
     workload: Workload
     target: TargetRecord
@@ -45,9 +45,9 @@ class Subject(NamedTuple):
 
 
 class Recorder:
-    """The session's hand in the database; what a method has put is durable when it returns.
+    """Writes the records of a session. What a method has written is durable when it returns.
 
-    `replays` say which schedules of the database apply to the program.
+    `replays` decides which schedules of the database apply to the program.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Recorder:
         self._last_beat = time.monotonic()
 
     def trial(self, candidate: Candidate, measured: MeasureResult) -> Measurement:
-        """Record a candidate, what became of it, and its check if there was one."""
+        """Record a candidate, its measurement, and its check if there was one."""
         schedule = candidate.schedule
         measurement = self._measurement(
             schedule.id,
@@ -90,7 +90,7 @@ class Recorder:
     def finals(
         self, timed: Sequence[tuple[ScheduleRecord, tuple[float, ...]]]
     ) -> list[ComparedSchedule]:
-        """Record that schedules were timed interleaved; how they compare (`compare_schedules`)."""
+        """Record interleaved samples of schedules; return how they compare."""
         now = utc_now()
         entries = []
         for schedule, samples in timed:
@@ -105,7 +105,7 @@ class Recorder:
         return best_known(self._database, *self.subject[:3], self._tolerance, replays=self._replays)
 
     def beat(self) -> None:
-        """Say that the session is alive, if it was not said lately."""
+        """Write a heartbeat of the session, if the last is some time ago."""
         now = time.monotonic()
         if now - self._last_beat > _BEAT:
             self._last_beat = now

@@ -58,7 +58,7 @@ def flops(func: Func) -> int:
 
 
 def schedule_record(trace: Trace, generator: str = "") -> ScheduleRecord:
-    """The record of a trace, which is written as JSON here and nowhere else on its way."""
+    """The record of a trace. On its way to workers and database it is written as JSON only here."""
     data = trace.to_data(notes=False)
     return ScheduleRecord.of(data, VERSION, generator, ", ".join(trace.inexact))
 
@@ -66,7 +66,7 @@ def schedule_record(trace: Trace, generator: str = "") -> ScheduleRecord:
 def inexact_steps(trace: str) -> str:
     """The inexact steps of a trace as JSON text, as its record names them.
 
-    Steps that nobody has registered here cannot be applied here, and count as exact.
+    Steps that are not registered cannot be applied, and count as exact.
     """
     data = parse_trace(trace)
     steps = data.get("steps") if isinstance(data, dict) else None

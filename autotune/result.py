@@ -29,12 +29,12 @@ class BestResult:
 
 @dataclass(frozen=True)
 class Spent:
-    """Where the time of a session went, in seconds, which add up to all of it.
+    """The seconds of a session by what took them; they add up to all of it.
 
-    `search` is making sketches and candidates, `model` learning and predicting. `build` is waiting
-    for builders, without what the search did meanwhile. `run` is loading, timing and checking
-    candidates, `waiting` that for the unscheduled program (and for processes to start), `other` the
-    database, the callback and whatever else.
+    `search`: sketches and candidates. `model`: learning and predicting. `build`: waiting for
+    builders, without what the search did meanwhile. `run`: loading, timing and checking candidates.
+    `waiting`: waiting for the unscheduled program and for processes to start. `other`: the
+    database, the callback and everything else.
     """
 
     search: float
@@ -49,11 +49,11 @@ class Spent:
 class TuneResult:
     """The outcome of a tuning session.
 
-    `best` is `None` only where nothing is known that ran correctly. `trials` were measured by this
-    call, with these `outcomes`. `status` is `INTERRUPTED` if the budget was not used up, and
-    `reason` says why it ended. `seconds` is what this program took, of those that share a budget;
-    `roofline` is the least time that a call can take. `drift` has the times of one kernel during
-    the session over its first: far from 1, the machine was not calm and times do not compare well.
+    `best` is `None` only if no candidate is known to have run correctly. `trials` is the number of
+    measurements of this call, `outcomes` counts them by outcome. `status` is `INTERRUPTED` if the
+    budget was not used up, and `reason` says why the session ended. `seconds` is the time spent on
+    this program; `roofline` is a lower bound of the time of a call. `drift` has the times of one
+    kernel over its first: if they are far from 1, something else ran, and times are not comparable.
     """
 
     best: BestResult | None

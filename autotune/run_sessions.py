@@ -11,10 +11,10 @@ from .stop import StopRules
 
 
 def run(tunings: Sequence[Tuning], weights: Sequence[float], meter: Meter, rules: StopRules) -> str:
-    """Measure until the budget is used up or a rule ends it; the reason to end.
+    """Measure until the budget is used up or a rule ends it; return the reason.
 
-    The next batch goes to the program that is expected to gain most. A program that has ended for a
-    reason of its own has that as `ended`.
+    The next batch goes to the program that is expected to gain most. A program that ended earlier
+    has its reason in `ended`.
     """
     try:
         reason = _measure(tunings, weights, meter, rules)

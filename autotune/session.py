@@ -37,7 +37,7 @@ _SILENCE = 1.0
 
 
 class Proposals(Protocol):
-    """What a session needs of a search."""
+    """The part of a search that a session needs."""
 
     seconds_in_model: float
 
@@ -52,11 +52,11 @@ class OutOfTime(Exception):
 
 @dataclass
 class Setting:
-    """What a session is given. `check_interrupt` raises `KeyboardInterrupt` where it should end.
+    """The parts of a session. `check_interrupt` raises `KeyboardInterrupt` if it should end.
 
-    `best` is the fastest schedule known before, after `known` were measured, and `search_seconds`
-    what making the search took. `number` of `programs` is this one of those that share the budget.
-    `tolerance` is the error that is accepted of what computes by other algebra.
+    `known` schedules were measured before, of which `best` is the fastest. `search_seconds` is the
+    time that creating the search took. This program is `number` of the `programs` that share the
+    budget. `tolerance` is the error that is accepted of inexact schedules.
     """
 
     recorder: Recorder
@@ -78,7 +78,7 @@ class Setting:
 class Tuning:
     """A session that runs in this process, a batch at a time.
 
-    `ended` is why the program gets no more trials, `None` while it may. `course` is how it went.
+    `ended` is why the program gets no more trials, `None` while it may. `course` is its progress.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -107,11 +107,11 @@ class Tuning:
 
     @property
     def best_seconds(self) -> float | None:
-        """The time of the best, as far as it is known."""
+        """The time of the best schedule; `None` while none is known."""
         return None if self._best is None else self._best.seconds
 
     def begin(self) -> None:
-        """Say what is about to happen."""
+        """Announce the session to the callback."""
         workload, target = self._recorder.subject.workload, self._recorder.subject.target
         budget = self._meter.budget
         _log.info("%s: tuning for %s", workload.name, target.text)
@@ -131,7 +131,7 @@ class Tuning:
         )
 
     def step(self, count: int) -> None:
-        """Measure at most `count` candidates; without any, the session has `ended`."""
+        """Measure at most `count` candidates; if there are none, the session has `ended`."""
         try:
             self._tick()
             candidates = self._ask(count)
@@ -151,8 +151,8 @@ class Tuning:
     def hold_finals(self) -> None:
         """Time the fastest candidates interleaved.
 
-        Within the session these measurements replace earlier ones, of which the fastest were good
-        by luck too.
+        Within the session these measurements replace earlier ones: the fastest of those were lucky
+        too.
         """
         try:
             self._hold_finals()
@@ -160,7 +160,7 @@ class Tuning:
             self._seconds += self._meter.lap()
 
     def finish(self, reason: str, status: SessionStatus) -> TuneResult:
-        """End the session in the database, and say what came of it."""
+        """End the session in the database, and return its result."""
         reason = self.ended or reason
         self._recorder.end(status)
         self._recorded_end = True
@@ -192,7 +192,7 @@ class Tuning:
         return result
 
     def abandon(self) -> None:
-        """End the session in the database, if it has not ended and as far as that is possible."""
+        """End the session in the database, if it has not ended; ignore a failure of that."""
         if self._recorded_end:
             return
         with suppress(TilewrightError):
@@ -217,7 +217,7 @@ class Tuning:
         return candidates
 
     def _explore(self) -> Iterator[None]:
-        """The search's own work while candidates are built, if there is another batch to come."""
+        """The work of the search while candidates are built."""
         steps = self._search.explore()
         while True:
             began = time.monotonic()
@@ -280,7 +280,7 @@ class Tuning:
         )
 
     def _compete(self, seconds: float, trace: Trace, written: Measurement) -> bool:
-        """Whether a checked measurement is the best so far, which it then becomes."""
+        """Make a checked measurement the best if it is; return whether it is."""
         if self._best is not None and seconds >= self._best.seconds:
             return False
         self._best = BestResult(seconds, trace, written.schedule, written.id)
@@ -289,7 +289,7 @@ class Tuning:
         return True
 
     def _look_up(self) -> None:
-        """Take what the database has as the best, with the notes of a trace that came by here."""
+        """Take the best from the database; keep the notes of a trace of this session."""
         best = self._recorder.best()
         if best is not None:
             here = self._fastest.of(best.schedule_id)
@@ -324,7 +324,7 @@ class Tuning:
         return self._fastest.finalists(min(config.finalists, count), margin)
 
     def _passes(self, finalist: Finalist) -> bool:
-        """Whether the results of a candidate are right that was not the best before."""
+        """Check the results of a finalist that was not checked yet; return whether they pass."""
         result = self._measurer.check(finalist.kernel)
         self._recorder.check(finalist.schedule.id, result)
         return result.passed and finalist.kernel.allows(result, self._setting.tolerance)

@@ -30,14 +30,14 @@ class StopRules:
                 )
 
     def reached(self, best: float | None, roof: Roofline) -> str | None:
-        """Why a program needs no more trials, if it does not."""
+        """The reason why a program needs no more trials; `None` if it does."""
         if self.stop_at is None or best is None or best * self.stop_at > roof.seconds:
             return None
         share = roof.seconds / best
         return f"{format_seconds(best)} is {share:.0%} of the roofline ({roof})"
 
     def futile(self, gain: float | None) -> str | None:
-        """Why it is not worth going on where a second is expected to `gain` that share."""
+        """The reason to stop if a second is expected to `gain` that share; `None` to go on."""
         if self.min_gain is None or gain is None or gain >= self.min_gain:
             return None
         return f"a second of tuning is expected to gain {gain:.2g} of the time, below min_gain"

@@ -17,16 +17,16 @@ from .search.sketch import Sketch, sketches
 
 
 class Task(NamedTuple):
-    """What to tune: a program, and the user's sketches of it if these are to be searched."""
+    """A program to tune, and the user's sketches of it if only these are searched."""
 
     func: Func
     user_sketches: list[Sketch] | None
 
 
 def tasks(given: Any) -> tuple[list[Task], bool]:
-    """The programs to tune, and whether they were given as several (be it one of them).
+    """The programs to tune, and whether the argument was a sequence of programs.
 
-    Raises `TuningError` for anything else than a program, several, or schedules of one.
+    Raises `TuningError` for anything but a program, several, or schedules of one.
     """
     if isinstance(given, Func):
         return [Task(given, None)], False
@@ -38,15 +38,15 @@ def tasks(given: Any) -> tuple[list[Task], bool]:
     ], False
 
 
-def prepared_sketches(task: Task, target: Target, *, algebra: bool) -> Sequence[Sketch] | None:
-    """The sketches of a task that may take steps of the user's own; `None` where none can.
+def prepared_sketches(task: Task, target: Target, *, inexact: bool) -> Sequence[Sketch] | None:
+    """The sketches of a task if they may take steps of the user's own; otherwise `None`.
 
     Raises `TuningError` for steps that builders cannot import, and for the user's own sketches with
-    inexact steps unless `algebra` allows them.
+    inexact steps unless `inexact` allows them.
     """
     if task.user_sketches is not None:
         for sketch in task.user_sketches:
-            if sketch.trace.inexact and not algebra:
+            if sketch.trace.inexact and not inexact:
                 raise TuningError(
                     "{0} has inexact steps ({1}), and no tolerance was given",
                     sketch.name,
@@ -55,7 +55,7 @@ def prepared_sketches(task: Task, target: Target, *, algebra: bool) -> Sequence[
                 )
     if task.user_sketches is not None or not (SKETCH_RULES or users_digest()):
         return task.user_sketches
-    prepared = sketches(task.func, target, algebra=algebra)
+    prepared = sketches(task.func, target, inexact=inexact)
     for sketch in prepared:
         _require_importable(sketch)
     return prepared
@@ -85,7 +85,7 @@ def _several(funcs: Any) -> list[Func]:
 
 
 def _user_sketches(func: Any) -> list[Sketch]:
-    """What is not a program but symbolic schedules of one, as sketches."""
+    """The user's symbolic schedules of a program as sketches."""
     schedules: Any = [func] if isinstance(func, Schedule) else func
     several = isinstance(schedules, Sequence) and all(isinstance(s, Schedule) for s in schedules)
     if not several or not schedules:

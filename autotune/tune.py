@@ -90,34 +90,33 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
 ) -> TuneResult | list[TuneResult]:
     """Search for a fast schedule of `func` on `target` by measuring candidates on this machine.
 
-    Rules make the schedules to search. Symbolic schedules of a program in place of `func` are
-    searched as they are; primitives of their own must come from modules that can be imported.
+    Sketch rules make the schedules to search. Symbolic schedules of a program in place of `func`
+    are searched as they are; primitives of the user must come from modules that can be imported.
 
-    Several programs share one budget, and give a list of results. Each batch goes to the program
-    for which it is expected to gain most, in seconds of a call times its weight: how often it is
-    called, say, by default 1 (Ansor's task scheduler, see `gain`).
+    Several programs share one budget, and a list of results is returned. Each batch goes to the
+    program for which it is expected to gain most, in seconds of a call times its weight (how often
+    it is called, say; by default 1). This is Ansor's task scheduler, see `gain`.
 
     The budget is `trials` new measurements, `seconds` of wall-clock time, or both: the first that
     is used up ends the session. `stop_at` ends it for a program that reaches that share of its
     roofline (0.9 say, see `roofline`), and `min_gain` for all once a second of tuning is expected
     to gain less than that share of their time.
 
-    Every measurement is in `database` as soon as it is made. What the database knows of a program
-    and target warms the search and is not measured again; what it knows of other sizes of the
-    program gives the first candidates. `resume`
-    goes on with what is left of the last session of this program, target and budget that did not
-    finish; where there is none, a new one starts.
+    Every measurement is in `database` before the next begins. Earlier measurements of the program
+    and target warm the search and are not repeated; schedules of other sizes of the program are the
+    first candidates. `resume` continues the last session of this program, target and budget that
+    did not finish; if there is none, a new one starts.
 
-    With `tolerance` schedules are searched too that compute by other algebra: convolutions by
-    Winograd's. It is the largest error that is accepted of them, in the measure of `verify`; the
-    sums of other schedules are reordered at most. `build` takes them by the same word.
+    With `tolerance`, schedules with inexact steps are searched too: convolutions by Winograd's
+    algorithm. It is the largest error that is accepted of them, in the measure of `numeric_check`.
+    Other schedules change the order of sums at most. `build` takes a `tolerance` as well.
 
-    An interrupt (Ctrl-C, or that of a notebook) ends the session early, with the best so far in the
-    result. So does SIGTERM or SIGHUP, with the best so far in the database; the process ends by
-    that signal then, when its workers are gone. A second one ends it at once. This is so in the
-    main thread, and for signals that the program does not handle itself. `callback` gets the events
-    of `progress`, in this thread; what it raises ends the session and is passed on. `seed` makes
-    the search, not the measurements, the same again.
+    An interrupt (Ctrl-C, or that of a notebook) ends the session early, and the result has the best
+    so far. SIGTERM and SIGHUP end it too, with the best so far in the database; the process then
+    ends by that signal. A second signal ends it at once. This holds in the main thread, for signals
+    that the program does not handle itself. `callback` is called in this thread with the events of
+    `events`; an exception of it ends the session and is passed on. The same `seed` gives the same
+    search, but not the same measurements.
 
     Raises `TuningError` for a budget that is none and where a program cannot be measured,
     `VerifyError` for a program that breaks a rule (reads out of bounds, say), `ScheduleError` where
@@ -154,7 +153,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
         database.put(*subject)
     unfinished = [_unfinished(database, s, meter.budget) if resume else None for s in subjects]
     meter.spend(*history.used(database, [u for u in unfinished if u is not None]))
-    prepared = [prepared_sketches(p, resolved, algebra=tolerance is not None) for p in programs]
+    prepared = [prepared_sketches(p, resolved, inexact=tolerance is not None) for p in programs]
     modules = sorted(
         {name for some in prepared for sketch in some or () for name in sketch.modules}
     )
@@ -184,7 +183,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
                 config=options.search,
                 prepared=prepared[n],
                 known=known,
-                algebra=tolerance is not None,
+                inexact=tolerance is not None,
             )
             if program.user_sketches is None:
                 transfer.warm(search, database, *subject[:3], tolerance)
@@ -230,7 +229,7 @@ def _subject(func: Func, target: Target) -> Subject:
 def _finished(
     tunings: Sequence[Tuning], weights: Sequence[float], meter: Meter, rules: StopRules
 ) -> list[TuneResult]:
-    """Run sessions to their end, whichever that is."""
+    """Run sessions until the budget, a rule or an interrupt ends them; return their results."""
     try:
         for tuning in tunings:
             tuning.begin()

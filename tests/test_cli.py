@@ -332,7 +332,7 @@ def test_tables_fit_and_have_no_empty_columns(
     assert max(map(len, lines)) <= columns
     headings = lines[0].split()
     assert {"workload", "target", "time"} <= set(headings)
-    assert "algebra" not in headings  # no schedule here has one
+    assert "inexact" not in headings  # no schedule here has one
     assert ("created" in headings) == (command == "list" and columns == 120)
     for row in lines[2:]:
         assert len(re.split(r" {2,}", row.strip())) == len(headings)

@@ -74,7 +74,7 @@ _COUNTS = frozenset(
 
 
 def check(record: AnyRecord) -> None:
-    """Raise `DatabaseError` unless every field is of a size and sense that a database holds."""
+    """Raise `DatabaseError` unless every field has a size and value that a database may hold."""
     for name in _field_types(record.kind):
         _check_field(record.kind, name, getattr(record, name))
     if isinstance(record, ScheduleRecord):
@@ -112,10 +112,10 @@ def from_plain(kind: type[AnyRecord], plain: Json) -> AnyRecord:
 
 
 def from_row(kind: type[AnyRecord], row: Mapping[Any, Any]) -> AnyRecord:
-    """The record of a row, whose values are those that the driver gives: of any type, in SQLite.
+    """The record of a row with the driver's values, which may be of any type in SQLite.
 
-    Raises `DatabaseError` where a value does not belong in its column, and where the content does
-    not have the id of the row.
+    Raises `DatabaseError` if a value does not belong in its column, or the content does not have
+    the id of the row.
     """
     types = _field_types(kind.kind)
     plain = {name: _unstored(kind.kind, name, types[name], row[name]) for name in types}
@@ -148,7 +148,7 @@ def _in_utc(value: datetime) -> datetime:
 
 
 def _unstored(kind: str, name: str, annotation: str, value: Any) -> Json:
-    """The JSON value of what is stored in a column; what is no such thing is left as it is."""
+    """The JSON value of a stored value; a value of the wrong type is returned as it is."""
     annotation = annotation.removesuffix(" | None")
     if value is None:
         return None

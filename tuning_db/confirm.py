@@ -51,10 +51,10 @@ _OF_SCHEDULE = (
 
 @dataclass
 class Wanted:
-    """What is looked up, and what the lookup leaves out.
+    """The subject of a lookup, and what it leaves out.
 
-    `failed` are the checks that failed in any layer. `schedule` asks for that schedule only, which
-    need not be among those of the finals. `refused` are schedules that do not apply, and why.
+    `failed` are the checks that failed in any layer. `schedule` asks for that schedule only,
+    whether or not it was a finalist. `refused` are schedules that do not apply, and why.
     """
 
     workload: str
@@ -92,7 +92,7 @@ def _first_line(error: DatabaseError) -> str:
 
 
 def confirmed(connection: Connection, entry: Entry, wanted: Wanted) -> bool:
-    """Whether a measurement is what the columns say that were derived of other records."""
+    """Whether the derived columns of a measurement agree with the records they come from."""
     measured, _ = entry
 
     def check() -> bool:
@@ -103,7 +103,7 @@ def confirmed(connection: Connection, entry: Entry, wanted: Wanted) -> bool:
 
 
 def _require_confirmed(connection: Connection, measured: Measurement, wanted: Wanted) -> None:
-    """Raise `DatabaseError` unless target, toolchain and checks bear a measurement out."""
+    """Raise `DatabaseError` unless target, toolchain and checks confirm a measurement."""
 
     def refuse(reason: str) -> DatabaseError:
         return damaged(Measurement.kind, measured.id, reason)

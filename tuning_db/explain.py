@@ -58,7 +58,7 @@ workload = TABLES["workload"]
 
 
 class Reason(StrEnum):
-    """Why records were refused; the first that applies, in this order."""
+    """The reasons for refusing records, in order: the first that applies counts."""
 
     OTHER_COMPAT = "its code may not be legal on this target"
     OTHER_PERF = "its times are not comparable with this target's"
@@ -90,10 +90,9 @@ class Refused:
 class Near:
     """Another workload of the same family or name, with its usable measurements for the target.
 
-    `relative` says that it is of the same family, so that its schedules can be transferred; None
-    where a family is unknown.
-    `distance` is the sum of |log2| of the ratios of the numbers in the two shapes; None where they
-    differ in more than numbers.
+    `relative` is set if it is of the same family, so that its schedules can be transferred, and
+    None if a family is unknown. `distance` is the sum of |log2| of the ratios of the numbers in the
+    two shapes, and None if they differ in more than numbers.
     """
 
     workload: str
@@ -107,7 +106,7 @@ class Near:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The story of a lookup; `str()` renders it. `name` is None for a workload never seen."""
+    """The explanation of a lookup; `str()` renders it. `name` is None for an unknown workload."""
 
     workload: str
     name: str | None
@@ -131,8 +130,8 @@ def explain(
 ) -> Explanation:
     """Look up the best schedule of a workload and say why it is that one, or why there is none.
 
-    `program` may be an id; a whole workload also finds near shapes before it was ever put. `wanted`
-    is what `best` is asked for, and `applies` as there.
+    `program` may be an id; with a whole workload, near shapes are found even if it was never put.
+    `wanted` and `applies` are as for `best`.
     """
     id = wanted.workload
     known = program if isinstance(program, Workload) else _first(layers, id, wanted.damage)
@@ -178,7 +177,7 @@ def _numbered(
 ) -> Select[Any]:
     """The first measurements of each group of a workload, with the size of the group.
 
-    `aside` names what a measurement is left out for, if it is.
+    `aside` is the record because of which a measurement is left out, if it is.
     """
     rows = (
         select(
@@ -349,7 +348,7 @@ def _near(connection: Connection, layer: str, known: Workload, goal: TargetRecor
 
 
 def _is_shape(shape: object) -> bool:
-    """Whether it is of a size that the shape of a record has: others are not compared."""
+    """Whether it is a text no longer than the shape of a record may be."""
     return isinstance(shape, str) and len(shape) <= LIMITS["workload.shape"]
 
 

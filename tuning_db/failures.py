@@ -85,9 +85,9 @@ def translated(location: str) -> Iterator[None]:
 
 @contextmanager
 def sensible(location: str) -> Iterator[None]:
-    """Raise `DatabaseError` where what is read is no value of its column: text for a time, say.
+    """Raise `DatabaseError` if a value that is read does not belong in its column.
 
-    One that names a damaged record names the database too.
+    An error that names a damaged record is extended by the name of the database.
     """
     try:
         yield

@@ -61,7 +61,7 @@ _DIGITS = 19
 
 
 def distance(shape: str, other: str) -> float | None:
-    """How far apart two shape summaries are; None if they differ in more than names and numbers."""
+    """The distance of two shape summaries; None if they differ in more than names and numbers."""
     shape, other = _NAME.sub("", shape), _NAME.sub("", other)
     if _NUMBER.split(shape) != _NUMBER.split(other):
         return None
@@ -78,7 +78,7 @@ def relatives(
     workloads: int,
     schedules: int,
 ) -> list[Relative]:
-    """See `TuningDatabase.relatives`; `wanted` says what is usable, of whichever workload."""
+    """See `TuningDatabase.relatives`; the workload of `wanted` is replaced by each relative."""
     if not workload.family:
         return []
     schedules_of_others: list[Relative] = []

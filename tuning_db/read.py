@@ -44,7 +44,7 @@ NAMES = {
 
 
 def raw(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """A column as the driver gives it: one bad value would end the reading of all rows."""
+    """A column without conversion: one bad value would end the reading of all rows."""
     return type_coerce(column, NullType())
 
 
@@ -54,13 +54,13 @@ COLUMNS = {
 
 
 class Damage:
-    """Damaged records that were met and left out, and why; of each database by its location."""
+    """The damaged records that a call left out, by the locations of databases, with reasons."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, str, str], str] = {}
 
     def note(self, connection: Connection, error: DatabaseError) -> None:
-        """Remember what an error of `to_record` says."""
+        """Add the record and reason of an error of `to_record`."""
         where: str = connection.get_execution_options()[LOCATION]
         key = where, str(error.data["kind"]), str(error.data["record"])
         self.found.setdefault(key, str(error.data["reason"]))
@@ -79,7 +79,7 @@ class Damage:
         return (where, Measurement.kind, measurement) in self.found
 
     def or_none(self, connection: Connection, read: Callable[[], T]) -> T | None:
-        """What `read` gives, `None` for a damaged record."""
+        """The result of `read`; `None` for a damaged record, which is noted."""
         try:
             return read()
         except DatabaseError as error:
@@ -89,7 +89,7 @@ class Damage:
             return None
 
     def warn(self) -> None:
-        """Say once what was left out."""
+        """Log what was left out, in one line."""
         if not self.found:
             return
         named = [f"{k} {i:.12} in {w}: {why}" for (w, k, i), why in self.found.items()][:_NAMED]
@@ -131,7 +131,7 @@ def damaged(kind: str, id: object, reason: str) -> DatabaseError:
 
 @lru_cache(maxsize=512)
 def known(kind: type[R], values: tuple[Any, ...]) -> R:
-    """As `to_record`, of what lookups read again and again: the same row is checked once.
+    """As `to_record`, for records that lookups read repeatedly: the same row is checked once.
 
     The values are in the order of `COLUMNS`.
     """
@@ -229,7 +229,7 @@ def filters(
 
 
 def trials(connection: Connection, session: str) -> int:
-    """How many schedules a session has measured, however often."""
+    """The number of schedules that a session has measured, each counted once."""
     return connection.execute(
         select(func.count(measurement.c.schedule.distinct())).where(
             measurement.c.session == session

@@ -23,11 +23,10 @@ _ALEMBIC = threading.Lock()  # alembic keeps what it migrates in a global variab
 
 
 def prepare(opened: Opened, create: bool) -> None:
-    """Make sure that the schema is this version's, creating or migrating it where needed.
+    """Create the schema of this version, or migrate to it, if needed.
 
-    Raises `DatabaseError` and touches nothing if the database is of a newer version, is something
-    else's, is empty and not to be created, is older and open read-only, or holds what `guard`
-    refuses.
+    Raises `DatabaseError` and changes nothing if the database is of a newer version, is no tuning
+    database, is empty and not to be created, is older and open read-only, or if `guard` refuses it.
     """
     with opened.reading() as connection:
         check_objects(connection, opened.location)

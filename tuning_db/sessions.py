@@ -21,9 +21,9 @@ session = TABLES["session"]
 
 
 def is_alive(session: Session, now: datetime) -> bool:
-    """Whether a process still runs this session, as far as can be seen from here.
+    """Whether a process still runs this session.
 
-    On this host the process is looked for; of another host only the heartbeat is known.
+    On this host the process is looked up; for another host only the heartbeat is known.
     """
     if session.status is not SessionStatus.RUNNING:
         return False

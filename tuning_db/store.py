@@ -78,8 +78,8 @@ class TuningDatabase:
       measurements there are.
     - *Inert.* Nothing that comes out of a database or an import is executed or unpickled, and what
       would run inside of one (triggers, rules, views) is refused when it is opened.
-    - *Distrustful.* What is read is checked as what is imported: a damaged record is left out of
-      many, with a warning, and is a `DatabaseError` where it is asked for by its id.
+    - *Distrustful.* Records that are read are checked like imported ones. A damaged record is left
+      out of lists, with a warning, and raises `DatabaseError` if it is asked for by its id.
     - Every failure is a `DatabaseError` that names the database, what was found and what to do.
 
     `create=False` refuses a database that is not there. A database of an older version is migrated
@@ -204,7 +204,7 @@ class TuningDatabase:
         return session
 
     def heartbeat(self, session: str) -> None:
-        """Say that a session (id) is alive; after 60 s of silence it is taken for dead."""
+        """Record that a session (id) is alive; 60 s after its last heartbeat it counts as dead."""
         with self._layers[0].writing() as connection:
             sessions.heartbeat(connection, session, self._clock())
 
@@ -220,16 +220,16 @@ class TuningDatabase:
     ) -> Session | None:
         """The last session of that workload, target (ids) and budget that did not finish.
 
-        One that was interrupted, or whose process is gone; never one that still runs.
+        It was interrupted, or its process is gone; a session that still runs is never returned.
         """
         with self._layers[0].reading() as connection, _leaving_out() as damage:
             now = self._clock()
             return sessions.unfinished(connection, workload, target, trials, seconds, now, damage)
 
     def resume_session(self, session: str) -> Session:
-        """Go on with an unfinished session (id) in this process.
+        """Continue an unfinished session (id) in this process.
 
-        Of several processes that try, one gets it; the others get a `DatabaseError`.
+        If several processes try, one succeeds; the others get a `DatabaseError`.
         """
         with self._layers[0].writing() as connection:
             return sessions.resume(connection, session, self._clock())
@@ -239,7 +239,7 @@ class TuningDatabase:
     def get(self, kind: type[R], id: str) -> R:
         """The record of a kind by its id, from the uppermost layer that has it.
 
-        Raises `DatabaseError` where none has, and where it is damaged.
+        Raises `DatabaseError` if there is none, or if it is damaged.
         """
         for layer in self._layers:
             with layer.reading() as connection:
@@ -320,7 +320,7 @@ class TuningDatabase:
         limit: int | None,
         read: Callable[[Row[Any]], tuple[Measurement, T]],
     ) -> list[tuple[Measurement, T]]:
-        """Measurements, the newest first, each with what `read` makes of the rest of its row."""
+        """Measurements, the newest first, each with the second value that `read` returns."""
         table = TABLES["measurement"]
         ordered = wanted.order_by(table.c.created.desc(), table.c.id).limit(limit)
         by_id: dict[str, tuple[Measurement, T]] = {}
@@ -337,7 +337,7 @@ class TuningDatabase:
     def trials(self, session: str) -> int:
         """How many schedules a session (id) has measured, of those recorded in this database.
 
-        The finals at its end measure some of them again: these are no trials.
+        The finals measure some of them again, which are no further trials.
         """
         with self._layers[0].reading() as connection:
             return trials(connection, session)
@@ -356,9 +356,9 @@ class TuningDatabase:
         """The pinned schedule, else the fastest verified one or one that ties with it, or None.
 
         A measurement counts if it is of that workload (id), of a target of the same compat and perf
-        class, of the same toolchain generation where `toolchain` is given, ok, verified, and the
+        class, of the same toolchain generation (if `toolchain` is given), ok, verified, and the
         last one of its schedule in its layer. A check that failed in any layer refuses the schedule
-        in all. Of equal times the upper layer's wins.
+        in all layers. Of equal times the upper layer's wins.
 
         If the fastest was timed interleaved with others, the simplest of those that tie with it is
         the choice (see `interleaved_comparison`).
@@ -366,9 +366,9 @@ class TuningDatabase:
         Schedules with inexact steps count where `tolerance` is given, and no check has found a
         larger error; a pinned one always does.
 
-        A damaged record counts for nothing, with a warning; a damaged pin raises `DatabaseError`.
-        `applies` is asked about the schedule of the choice, unless that is pinned: it says why the
-        schedule does not apply to the program, or `None`. The next best follows, up to a hundred.
+        A damaged record is ignored with a warning; a damaged pin raises `DatabaseError`. `applies`
+        is called with the chosen schedule unless that is pinned, and returns why it does not apply
+        to the program, or `None`. If it does not, the next best is tried, up to a hundred.
         """
         with self._connections() as layers, _leaving_out() as damage:
             wanted = _wanted(workload, target, toolchain, tolerance, damage)
@@ -386,8 +386,8 @@ class TuningDatabase:
     ) -> list[Relative]:
         """The best schedules of other sizes of a program, which need not be in the database.
 
-        Of at most so many other workloads of its family, the nearest first, at most so many
-        schedules, the fastest first. A measurement counts if `best` would take it.
+        At most `schedules` of each of the nearest `workloads` of its family are returned: the
+        nearest workload first, of each the fastest first. A measurement counts as for `best`.
         """
         with self._connections() as layers, _leaving_out() as damage:
             wanted = _wanted(workload.id, target, toolchain, tolerance, damage)
@@ -405,10 +405,9 @@ class TuningDatabase:
     ) -> list[Measurement]:
         """Measurements of programs of other families, those of one program together.
 
-        Of at most so many programs, the last tuned first, at most `each`, by id: chance chooses
-        them, and the same ones again. Taken are those on a comparable target and toolchain that
-        have features of that version, and among them what failed. Where the family of a program is
-        unknown it is one of its own.
+        At most `each` of the last tuned `workloads` are returned, the first by id: a random choice
+        that is always the same. They are on a comparable target and toolchain, and have features of
+        that version; failures are among them. A program of unknown family is a family by itself.
         """
         with self._connections() as layers, _leaving_out() as damage:
             return near.others(
@@ -445,9 +444,9 @@ class TuningDatabase:
     def merge(self, other: TuningDatabase | PathOrURL) -> dict[str, int]:
         """Take over every record of another database (without its layers), in one transaction.
 
-        Merging again changes nothing. A pin that is here stays; of a session's two states the later
-        stays. Returns how many records of each kind were new. Every digest is computed again: a
-        record that does not match its id is refused with a `DatabaseError`.
+        Merging again changes nothing. A pin of this database stays; of two states of a session the
+        later one stays. Returns how many records of each kind were new. Every digest is computed
+        again: a record that does not match its id is refused with a `DatabaseError`.
         """
         if not isinstance(other, TuningDatabase):
             with TuningDatabase(other, create=False, read_only=True) as opened:
@@ -458,7 +457,7 @@ class TuningDatabase:
     def export_lines(self, file: str | os.PathLike[str] | IO[str]) -> int:
         """Write every record (without the layers') as JSON lines; return how many.
 
-        A path is written beside and then renamed, so that it is never half an export.
+        A path is replaced only when the export is complete.
         """
         with self._layers[0].reading() as connection:
             return json_lines.export(connection, file)
@@ -493,7 +492,7 @@ def _alone(row: Row[Any]) -> tuple[Measurement, None]:
 
 @contextmanager
 def _leaving_out() -> Iterator[Damage]:
-    """Where damaged records are noted that a call leaves out; it warns of them at its end."""
+    """Collects the damaged records that a call leaves out, and logs them at its end."""
     damage = Damage()
     try:
         yield damage

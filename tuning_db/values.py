@@ -31,7 +31,7 @@ ERROR_LIMIT = 16_000
 
 
 class Outcome(StrEnum):
-    """What became of a candidate. Only `OK` has a time; every other one has an error text."""
+    """The outcome of a candidate. Only `OK` has a time; every other one has an error text."""
 
     OK = "ok"
     ILLEGAL = "illegal"
@@ -44,7 +44,7 @@ class Outcome(StrEnum):
 
 
 class SessionStatus(StrEnum):
-    """Where a session stands. A killed one stays `RUNNING`, with a heartbeat that grows old."""
+    """The state of a session. A killed one stays `RUNNING`, and its heartbeats stop."""
 
     RUNNING = "running"
     FINISHED = "finished"
@@ -83,7 +83,7 @@ class Workload(Record):
     with one id the first put stays. `name` is the operator's ("matmul"): lookups that miss look for
     near shapes of the same name. `shape` is a one-line summary ("A:float32[1024,1024] ...").
     `flops` and `bytes` are of one call; 0 where unknown. `family` is a digest that the same program
-    has on other sizes, empty where unknown: what was learned of one is of use to the others.
+    has for other sizes, empty if unknown: schedules of one size are of use to the others.
     """
 
     kind: ClassVar[str] = "workload"
@@ -98,7 +98,7 @@ class Workload(Record):
 
 @dataclass(frozen=True)
 class TargetRecord(Digested):
-    """A target that something was measured on.
+    """A target of measurements.
 
     `text` is the target's text form. `compat` is the class of targets on which the same code is
     legal (ISA and features). `perf` is the class of targets on which timings are comparable
@@ -119,7 +119,7 @@ class TargetRecord(Digested):
 
 @dataclass(frozen=True)
 class Toolchain(Digested):
-    """The versions that made the code.
+    """The versions of the tools that generate the code.
 
     `generation` names what must agree for timings to be comparable ("llvm 22"); records of another
     generation are refused by a lookup that gives a toolchain. `versions` is everything, in detail.
@@ -236,9 +236,8 @@ class Measurement(Digested):
 class Verification(Digested):
     """A numeric check of a schedule against the unscheduled program.
 
-    It speaks for the measurements of the same workload, target, schedule and toolchain: they are
-    verified while at least one check passed and none failed. `max_error` is None where the largest
-    error was not finite.
+    Measurements of the same workload, target, schedule and toolchain are verified while at least
+    one check passed and none failed. `max_error` is None if the largest error was not finite.
     """
 
     kind: ClassVar[str] = "verification"
@@ -311,8 +310,8 @@ class ComparedSchedule:
     """A schedule (id) in an interleaved comparison.
 
     `seconds` is the median time of one call in its `rounds`. `ratio` is its time over that of the
-    fastest, the median of the rounds in which both took part, and `interval` has that ratio with a
-    confidence of 95%: None for the fastest itself, and where there were too few rounds.
+    fastest: the median over the rounds in which both took part. `interval` contains the true ratio
+    with a confidence of 95%; it is None for the fastest, and if there were too few rounds.
     """
 
     schedule: str
@@ -390,10 +389,10 @@ def parse_json(text: str) -> Json:
 
 @lru_cache(maxsize=4)
 def parse_trace(text: str) -> Json:
-    """The value of a trace, which nobody may change: it is looked at several times in a row.
+    """The value of a trace, which must not be changed: the last few are cached.
 
-    As `parse_json`, but of keys that are given twice the last counts, as it does where a trace is
-    applied and in the id of a schedule: there are many small objects.
+    As `parse_json`, but of duplicate keys the last counts, as it does when a trace is applied, and
+    in the id of a schedule. Checking the many small objects of a trace would take long.
     """
     return _parse(_TRACES, text)
 

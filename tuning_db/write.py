@@ -102,7 +102,7 @@ def _write_batch(connection: Connection, kind: str, batch: list[AnyRecord], repi
 
 
 def _require_stored(connection: Connection, kind: str, ids: Collection[str]) -> None:
-    """Raise `DatabaseError` unless records are there: something in a database may swallow them."""
+    """Raise `DatabaseError` unless records were stored: a trigger may have dropped them."""
     table = TABLES[kind]
     stored = select(func.count()).select_from(table).where(table.c.id.in_(ids))
     count = connection.execute(stored).scalar_one()
@@ -118,7 +118,7 @@ def _require_stored(connection: Connection, kind: str, ids: Collection[str]) -> 
 
 
 def _undoable(connection: Connection) -> AbstractContextManager[object]:
-    """What the statement inside does is undone if it fails, and the transaction goes on.
+    """A context in which a statement that fails is undone, and the transaction goes on.
 
     SQLite does so by itself; a savepoint would hide a full disk, which ends the transaction.
     """

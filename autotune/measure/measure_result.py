@@ -66,7 +66,7 @@ class MeasureConfig:
 class CheckResult:
     """A numeric check against the unscheduled program.
 
-    `max_error` is the largest deviation in the measure of `numeric_check`, which `tolerance` limits.
+    `max_error` is the largest deviation, in the measure of `numeric_check`; `tolerance` limits it.
     `error` says what is wrong where it did not pass.
     """
 

@@ -54,8 +54,8 @@ class Measurer:
     closed by the thread that opened it.
 
     `workers` are shared with the measurers of other programs, all of which are created before the
-    first is entered. Without `workers` it starts processes of its own, which import `modules`: those
-    that register primitives of the schedules.
+    first is entered. Without `workers` it starts processes of its own, which import `modules`:
+    those that register primitives of the schedules.
 
     `reference_seconds` is the time of the unscheduled program once it has run. `seconds_building`,
     `seconds_running` and `seconds_waiting` are the durations of builds, of timed runs, and of

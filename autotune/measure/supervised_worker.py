@@ -14,15 +14,15 @@ _MAX_FAILURES = 3
 
 
 class Requeue(NamedTuple):
-    """The worker died before it came to the request, which has to be made again."""
+    """The worker died before it began with the request, which has to be made again."""
 
 
 @dataclass(frozen=True)
 class Handshake:
     """A request that every new process of a worker gets first.
 
-    `heard` gets the answer. Where `once` is set, a worker that dies of it is not replaced, unless
-    it was killed from outside.
+    `heard` is called with the answer. If `once` is set, a worker that dies during the request is
+    not replaced, unless it was killed from outside.
     """
 
     message: Message
@@ -33,7 +33,7 @@ class Handshake:
 
 
 class SupervisedWorker:
-    """One process at a time in a role. Its handshakes depend on the program that it works on."""
+    """One process at a time in a role, with the handshakes of the program that it works on."""
 
     def __init__(self, role: str, environment: Mapping[str, str]) -> None:
         self._role = role
@@ -46,7 +46,7 @@ class SupervisedWorker:
 
     @property
     def worker(self) -> Worker:
-        """The worker that is there now, a new one if the last has died."""
+        """The current worker: a new one if the last has died."""
         worker = self._worker
         if worker is not None and worker.process.poll() is None and not worker.dead:
             return worker
@@ -63,13 +63,13 @@ class SupervisedWorker:
         return self._worker is not None
 
     def inherit(self, descriptor: int) -> None:
-        """Let workers that start from now on have an open file."""
+        """Pass an open file to all workers that start from now on."""
         self._inherit.append(descriptor)
 
     def take_up(self, handshakes: Callable[[], Sequence[Handshake]]) -> None:
-        """Give these requests first, to the worker that is there and those that replace it.
+        """Send these requests to the current worker, and first to those that replace it.
 
-        Nothing happens where they are the ones that it got last.
+        Nothing happens if they are the ones that it got last.
         """
         if handshakes == self._handshakes:
             return
@@ -83,16 +83,16 @@ class SupervisedWorker:
         _ = self.worker
 
     def ask(self, message: Message, timeout: float) -> Worker:
-        """Make a request of the worker given back; what comes of it goes through `receive`.
+        """Send a request to the worker that is returned; its events go through `receive`.
 
-        That worker may be dead a moment later: its death is then the answer.
+        If that worker dies, its death is the answer.
         """
         worker = self.worker
         worker.send(message, timeout)
         return worker
 
     def receive(self, event: Event) -> Event | Requeue | None:
-        """What an event of the worker means for the request; `None` if it was not about it.
+        """The answer to the request that an event of the worker is; `None` if it is of another.
 
         Raises `TuningError` where workers cannot start or do not take the program.
         """
@@ -125,12 +125,12 @@ class SupervisedWorker:
 
 
 def was_killed(event: Event) -> bool:
-    """Whether it is the death of a worker that was killed from outside."""
+    """Whether an event is the death of a worker that was killed from outside."""
     return isinstance(event, Died) and event.killed_from_outside
 
 
 def describe(event: Died | TimedOut) -> str:
-    """A death in words."""
+    """A death as text."""
     if isinstance(event, Died):
         return f"the process ended with {event}"
     asleep = " though it hardly computed" if event.asleep else ""

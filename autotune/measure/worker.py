@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _detach_input() -> None:
-    """Leave nothing to read for whoever reads the standard input."""
+    """Replace the standard input by an empty one, for code that reads it."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)

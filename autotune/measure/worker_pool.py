@@ -1,4 +1,4 @@
-"""The processes that build and run candidates, of one program or of several, one after the other."""
+"""The processes that build and run the candidates of one program or of several."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _ALONE = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 class WorkerPool:
     """Builders and a runner for one target. Builders import `modules` first.
 
-    A program that is measured lets them `take_up` its handshakes; they keep it until the next does.
+    The measurer of a program lets them `take_up` its handshakes. They keep that program until
+    another measurer does so.
     """
 
     def __init__(self, target: Target, config: MeasureConfig, modules: Sequence[str] = ()) -> None:

@@ -61,7 +61,8 @@ _OWN_SIGNALS = frozenset(
 class Died:
     """A worker that ended while it was at work.
 
-    `signal` is what killed it, 0 if it left. `fault` is why this process killed it, if it did.
+    `signal` is the one that killed it, 0 if it exited. `fault` is why this process killed it, if it
+    did.
     """
 
     status: int
@@ -72,10 +73,10 @@ class Died:
 
     @property
     def killed_from_outside(self) -> bool:
-        """Whether an operator, or the kernel for want of memory, ended it, and not what it did.
+        """Whether an operator, or the kernel for want of memory, killed it.
 
-        What this package bounds by limits of its own (memory, for instance) fails in the process
-        itself and ends it in another way.
+        The limits that this package sets (of memory, for instance) fail inside the process and end
+        it in another way.
         """
         return self.signal != 0 and self.signal not in _OWN_SIGNALS
 
@@ -90,7 +91,7 @@ class Died:
 class TimedOut:
     """A worker that did not answer in time, and was killed.
 
-    `seconds` is what it had, by the clock if it was `asleep` and else of processor time.
+    `seconds` is its time limit: by the clock if it was `asleep`, otherwise of processor time.
     """
 
     seconds: float
@@ -182,7 +183,7 @@ class Worker:
 
     @property
     def patience(self) -> float:
-        """Seconds to wait before it is worth asking whether it is `late`."""
+        """Seconds to wait before asking whether it is `late`."""
         limit = self._pending[0].timeout
         return limit - self._waited if self._waited < limit else limit
 
@@ -193,7 +194,7 @@ class Worker:
             self._slept += seconds
 
     def late(self) -> TimedOut | None:
-        """Why the oldest request has had its time, if it has."""
+        """The time limit that the oldest request has exceeded, if it has."""
         limit = self._pending[0].timeout
         if self._waited <= limit:
             return None
@@ -206,9 +207,9 @@ class Worker:
         return None
 
     def send(self, message: Message, timeout: float) -> None:
-        """Queue a request; its time runs once those before it are answered.
+        """Queue a request; its time starts when those before it are answered.
 
-        `timeout` is in seconds of processor time, or a quarter of those that it may sleep away.
+        `timeout` is in seconds of processor time; a worker may sleep for four times as long.
         """
         if not self._pending:
             self._begin()
@@ -229,7 +230,7 @@ class Worker:
             self._outbox.clear()  # it is dying: that will be read from its replies
 
     def pull(self) -> list[Event]:
-        """What has arrived. The last event of a worker is its death."""
+        """The events that have arrived. The last event of a worker is its death."""
         events: list[Event] = []
         try:
             while piece := os.read(self.replies, _PIECE):
@@ -266,7 +267,7 @@ class Worker:
         self._used = self._processor_seconds()
 
     def _processor_seconds(self) -> float:
-        """What all threads of the process have used."""
+        """The processor time of all threads of the process."""
         try:
             used = self._usage.cpu_times()
         except (psutil.Error, OSError):
@@ -274,7 +275,7 @@ class Worker:
         return float(used.user + used.system)
 
     def _sleeps(self) -> bool:
-        """Whether it waits for something else than a processor."""
+        """Whether it waits for anything but a processor."""
         try:
             return self._usage.status() not in _AWAKE
         except (psutil.Error, OSError):
@@ -310,10 +311,10 @@ def turn(
     tick: Callable[[], None],
     work: Callable[[], bool] = lambda: False,
 ) -> list[tuple[Worker, Event]]:
-    """Wait until something happens at workers that owe an answer, and say what.
+    """Wait for events of workers that owe an answer, and return them.
 
     `tick` is called at least every 0.2 seconds; it may raise to give up waiting. `work` is called
-    in place of waiting as long as it says that it had something to do.
+    instead of waiting as long as it returns that it had something to do.
     """
     while True:
         tick()
@@ -348,7 +349,7 @@ def turn(
 
 
 def quoted(output: str) -> str:
-    """What a worker printed, as a suffix of a reason."""
+    """The output of a worker as a suffix of a reason."""
     return f"; it printed: {output}" if output else ""
 
 
@@ -365,7 +366,7 @@ def _signal_name(number: int) -> str:
 
 
 def _is_out_of_memory(killed: int, output: str, kills: int) -> bool:
-    """Whether a death was for want of memory: the kernel's doing, or what a library printed."""
+    """Whether a worker ran out of memory, as the kernel counts or as it printed."""
     if killed == signal.SIGKILL:
         return _out_of_memory_kills() > kills
     words = ("out of memory", "bad_alloc", "MemoryError", "Cannot allocate memory")

@@ -49,10 +49,10 @@ class Plan(NamedTuple):
     steps: tuple[Step, ...] = ()
 
 
-def plans(original: Draft, *, algebra: bool = False) -> Iterator[Plan]:
+def plans(original: Draft, *, inexact: bool = False) -> Iterator[Plan]:
     """The combinations of one variant for each group of blocks.
 
-    With `algebra`, also those of programs that are the same over the reals alone. Combinations that
+    With `inexact`, also those of programs that are the same over the reals alone. Combinations that
     begin alike begin with the same draft and steps. A program with loops that never run is left as
     it is, and one that was scheduled by hand may stay so; so do its blocks that cannot have plain
     nests.
@@ -62,9 +62,8 @@ def plans(original: Draft, *, algebra: bool = False) -> Iterator[Plan]:
         return
     plain, kept = prepared(original)
     rules = rules_of(original.target)
-    inexact = rules.inexact if algebra else ()
     others = [
-        *(other for make in inexact for other in make(plain)),
+        *(other for make in rules.inexact if inexact for other in make(plain)),
         *(other for make in rules.alternatives for other in make(plain, rules.instructions)),
     ]
     for other in others:

@@ -33,7 +33,7 @@ from .tiles import MAX_MIDDLE, RegisterTile, tile_variables
 RULE = "tile_unit"
 MAX_PADDED = 8.0
 """At most how many times as many products padding may make. Where it makes 4.6 times as many, an
-int8 product of 40x40x20, a call with the unit takes half the time of one with vectors, interleaved."""
+int8 product of 40x40x20, a call with the unit takes half the time of one with vectors."""
 
 
 def tile_unit_variants(draft: Draft, group: Group) -> Iterator[Variant]:

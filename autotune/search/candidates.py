@@ -49,7 +49,7 @@ class Rowspace:
         return compile_columns(self._limiting, self.sketch.space.bounds)
 
     def check(self, rows: Rows) -> Checked:
-        """Which rows are legal, and which of those worth measuring."""
+        """Masks of the rows that are legal, and of those that are also worth measuring."""
         legal: npt.NDArray[np.bool_] = np.ones(len(rows), dtype=np.bool_)
         if self._conditions:
             legal = np.asarray(np.all(self._constraints(rows) != 0, axis=1))
@@ -70,7 +70,7 @@ class Rowspace:
     def sample(self, rng: np.random.Generator, count: int) -> Rows:
         """At most `count` good rows: all of a small space, else drawn at random.
 
-        Where none of a small space is worth measuring, as in a tiny program, the legal ones.
+        If no row of a small space is worth measuring, as in a tiny program, the legal ones count.
         """
         if self.size <= ENUMERATED:
             return self._drawn_of_all(rng, count)
@@ -142,7 +142,7 @@ class Rowspace:
 
 
 def row_keys(rows: Rows) -> list[bytes]:
-    """What tells rows apart, for sets."""
+    """The contents of rows as hashable keys."""
     size = rows.itemsize * rows.shape[1]
     if size == 0:
         return [b""] * len(rows)
@@ -151,7 +151,7 @@ def row_keys(rows: Rows) -> list[bytes]:
 
 
 def _distinct(rows: Rows) -> Rows:
-    """Each row once, where it is first."""
+    """The rows without repetitions, in order."""
     places = {key: n for n, key in reversed(list(enumerate(row_keys(rows))))}
     return rows[sorted(places.values())]
 

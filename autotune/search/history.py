@@ -40,8 +40,8 @@ def known(
 ) -> list[Known]:
     """Every schedule that was measured before, with its fastest sample if any.
 
-    Of comparable targets and toolchains. Schedules that cannot be read are left out with a warning,
-    and so are those (ids) in `without`, which were found not to apply.
+    Only measurements on comparable targets and toolchains count. Schedules that cannot be read are
+    left out with a warning; those (ids) in `without`, which do not apply, silently.
     """
     generations = {t.id: t.generation for t in database.records(Toolchain)}
     groups: dict[str, tuple[ScheduleRecord, list[Measurement]]] = {}
@@ -76,7 +76,7 @@ def best_known(
 def features_of(measured: Measurement) -> tuple[float, ...] | None:
     """The features of a measurement, if a model can learn from them.
 
-    They are of this version, and of a size that the estimate gives: log2 of seconds comes first.
+    They are of this version, and of magnitudes that occur; the first is log2 of seconds.
     """
     features = measured.features
     if features is None or measured.feature_version != CostModel.feature_version:
@@ -88,10 +88,10 @@ def features_of(measured: Measurement) -> tuple[float, ...] | None:
 
 
 def used(database: TuningDatabase, sessions: Sequence[Session]) -> tuple[int, float]:
-    """Trials and seconds that sessions which ran together have used of their budget.
+    """The trials and seconds that sessions with a common budget have used of it.
 
-    Their trials are the schedules that they measured: finals measure some of them again. Times in
-    which none was running are left out.
+    A schedule counts as one trial, although finals measure some again. Pauses in which no session
+    ran do not count.
     """
     trials, times = 0, list[datetime]()
     for session in sessions:

@@ -95,7 +95,7 @@ def _choose(func: Func, target: Target, way: Way) -> Trace:
 
 
 def _is_whole(way: Way) -> bool:
-    """Whether what chooses was all there: without a cost model, the estimate stands in for it."""
+    """Whether the shipped model was there; without it, the estimate chose in its place."""
     from ..model.base_model import SHIPPED, named
 
     return way == "default" or named(SHIPPED) is not None

@@ -20,10 +20,11 @@ _WIDEST = 160
 
 
 class Replays:
-    """What `TuningDatabase.best` asks whether a schedule applies to `func`; keeps the answers.
+    """Decides whether schedules apply to `func`, for `TuningDatabase.best`; remembers the answers.
 
-    `unfit` are schedules (ids) that are known not to be of use, and why. `refused` are all that
-    are not, with their reasons.
+    A schedule applies if its trace can be replayed and its record names its inexact steps. `unfit`
+    are schedules (ids) that are known to be unusable, with reasons. `refused` are all that do not
+    apply, with reasons.
     """
 
     def __init__(self, func: Func, unfit: Mapping[str, str] | None = None) -> None:
@@ -34,7 +35,7 @@ class Replays:
         self._told: set[str] = set(self._unfit)
 
     def __call__(self, record: ScheduleRecord) -> str | None:
-        """Why a schedule does not apply, `None` if it does."""
+        """The reason why a schedule does not apply; `None` if it does."""
         reason = self._unfit.get(record.id)
         if reason is None:
             try:
@@ -60,7 +61,7 @@ class Replays:
         return self._applied[record.id]
 
     def warn(self, location: str) -> None:
-        """Say once which schedules of a database were set aside, but for those known before."""
+        """Log which schedules of a database were set aside, each once."""
         new = {id: why for id, why in self.refused.items() if id not in self._told}
         if not new:
             return
@@ -78,7 +79,7 @@ class Replays:
 
 
 def brief(error: BaseException) -> str:
-    """The first line of what an error says, and its hint; each cut where it is long."""
+    """The first line of an error and its hint, each shortened if it is long."""
     lines = str(error).splitlines() or [type(error).__name__]
     hints = [line.strip() for line in lines[1:] if line.startswith("  hint: ")][:1]
     cut = (line if len(line) <= _WIDEST else f"{line[:_WIDEST]} ..." for line in (lines[0], *hints))

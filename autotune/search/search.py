@@ -50,17 +50,17 @@ class Candidate:
     predicted: float
 
     def observed(self, outcome: Outcome, seconds: float | None) -> Observation:
-        """What became of it."""
+        """The observation of this candidate."""
         return Observation(self.schedule.id, self.sketch, self.row, self.features, outcome, seconds)
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What became of a schedule (id). Without `features` the models do not learn from it.
+    """The outcome of a schedule (id). Without `features` the models do not learn from it.
 
     `sketch` and `row` are those of the candidate; `None` and empty for a schedule of no sketch.
-    `seconds` is its fastest sample: what disturbs a sample makes it slower, and schedules that
-    could not win have few.
+    `seconds` is the fastest sample: disturbances only make samples slower, and a schedule that
+    could not win has few.
     """
 
     schedule: str
@@ -89,8 +89,8 @@ class SearchConfig:
     from the `among` rows predicted best: one that is predicted x octaves slower than another is
     exp(x / `temperature`) times less likely (0: they are taken in their order). `random` is the
     share of a batch drawn from all rows predicted at most `explored` octaves slower than the best:
-    what takes ten times as long costs more than all the rest of a batch, and wins nothing.
-    `model=False` searches by the analytic estimate alone. `base` is the model that is right before
+    a candidate that takes ten times as long costs more than the rest of a batch, and cannot win.
+    `model=False` searches by the analytic estimate alone. `base` is the model that predicts before
     anything is measured: the shipped one, a file of `tilewright model train`, or none.
     """
 
@@ -108,8 +108,8 @@ class SearchConfig:
 class _Pool:
     """The rows of one sketch under consideration: their features, margins and predictions.
 
-    Behind the features are the number of the sketch and the decisions, see `decided`. The scores
-    are the predictions, worse where a row may fail.
+    The features are followed by the number of the sketch and the decisions (`decided`). The scores
+    are the predictions plus a penalty for rows that may fail.
     """
 
     number: int
@@ -132,7 +132,7 @@ class _Pool:
 class Search:
     """Ask/tell search over the sketches of a program. Deterministic for a seed.
 
-    With `algebra` over those too that compute by other algebra.
+    With `inexact`, sketches with inexact steps are searched too.
     """
 
     @collected_later()
@@ -145,13 +145,13 @@ class Search:
         config: SearchConfig | None = None,
         prepared: Sequence[Sketch] | None = None,
         known: Sequence[Known] = (),
-        algebra: bool = False,
+        inexact: bool = False,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.config = config or SearchConfig()
         self.target = target
         self.sketches = (
-            tuple(prepared) if prepared is not None else sketches(func, target, algebra=algebra)
+            tuple(prepared) if prepared is not None else sketches(func, target, inexact=inexact)
         )
         self.base = named(self.config.base) if self.config.model else None
         self.model = CostModel(seed, self.base)
@@ -184,19 +184,19 @@ class Search:
 
     @property
     def best(self) -> Observation | None:
-        """The fastest schedule told of so far."""
+        """The fastest schedule observed so far."""
         timed = [o for o in self._observed if o.outcome is Outcome.OK and o.seconds is not None]
         return min(timed, key=lambda o: o.seconds or 0.0) if timed else None
 
     def relate(self, measured: TrainingRows) -> None:
-        """Have the model learn from measurements of other programs as well."""
+        """Let the model learn from measurements of other programs as well."""
         if self.config.model and len(measured):
             self.model.relate(measured)
             self._fitted = False
             self._fit()
 
     def suggest(self, rows: Sequence[tuple[int, tuple[int, ...]]]) -> None:
-        """Have rows of sketches, these by position, in the next batch: in half of it at most."""
+        """Put rows of sketches (positions) into the next batch: into half of it at most."""
         for s, row in rows:
             self._add(self._pools[s], np.array([row], dtype=np.int64))
         self._suggested = list(rows)
@@ -235,7 +235,7 @@ class Search:
         return batch
 
     def _ranked(self, count: int) -> list[tuple[int, int]]:
-        """Sketches and rows of them, of those predicted best, in an order to take them in."""
+        """The rows predicted best, with their sketches, in the order in which to take them."""
         scores = np.concatenate([p.scores for p in self._pools])
         places = _smallest(scores, max(self.config.among, 8 * count))
         places = places[drawn(scores[places], self.config.temperature, self._rng)]
@@ -251,7 +251,7 @@ class Search:
         order: list[tuple[int, int]],
         count: int,
     ) -> None:
-        """Take rows in their order until there are `count`."""
+        """Take rows in this order until the batch has `count`."""
         for s, r in order:
             if len(batch) >= count:
                 break
@@ -264,7 +264,7 @@ class Search:
             pass
 
     def learn(self, observations: Sequence[Observation]) -> None:
-        """Learn from outcomes, when there is something to ask again."""
+        """Learn from outcomes, once candidates are asked for again."""
         for o in observations:
             self._asked.add(o.schedule)
             if o.features:
@@ -275,10 +275,10 @@ class Search:
         self._fitted = False
 
     def explore(self) -> Iterator[None]:
-        """Add children of the rows predicted best, where a space is too large to hold whole.
+        """Add children of the rows predicted best, if a space is too large to hold whole.
 
-        Sketches have as many as they have of the best rows of all. In steps of one sketch each, so
-        that something else may be done in between.
+        A sketch gets children in proportion to its share of the best rows. Each step is one sketch,
+        so that other work can be done in between.
         """
         self._fit()
         elite = _smallest(np.concatenate([p.scores for p in self._pools]), ELITE)
@@ -293,7 +293,7 @@ class Search:
                 yield
 
     def _fit(self) -> None:
-        """Bring the model and the scores up to what was observed."""
+        """Fit the model to all observations, and score the rows again."""
         if self._fitted:
             return
         self._fitted = True
@@ -313,7 +313,7 @@ class Search:
         self.seconds_in_model += self._clock() - start
 
     def _recognised(self, known: Known) -> Observation:
-        """What is known of a schedule, with the sketch whose open trace its trace has."""
+        """A known schedule with its sketch: the one whose trace its own is, once opened."""
         opened = known.trace.opened()
         sketch = next((n for n, s in enumerate(self.sketches) if s.trace == opened), None)
         row: list[int] = []
@@ -325,7 +325,7 @@ class Search:
         )
 
     def _decided(self, observed: Observation) -> tuple[float, ...]:
-        """The columns of `decided`; nothing is known of a schedule that is of no sketch."""
+        """The columns of `decided`; NaN for a schedule of no sketch."""
         if observed.sketch is None:
             return (math.nan,) * self._width
         rows = np.array([observed.row], dtype=np.int64)
@@ -382,10 +382,10 @@ class Search:
 
 
 def drawn(scores: np.ndarray, temperature: float, rng: np.random.Generator) -> np.ndarray:
-    """The positions of scores, the least first and the others by chance, the less the likelier.
+    """The positions of scores: the least first, the others at random, lower scores more likely.
 
-    An order that Boltzmann's distribution draws without replacement (Gumbel's way). What is
-    predicted best of very many has the largest errors in its favour, and is much alike.
+    The order is drawn from Boltzmann's distribution without replacement (the Gumbel trick). The
+    best predicted of very many rows have the largest errors in their favour, and are much alike.
     """
     order = np.argsort(scores, kind="stable")
     luck = temperature * rng.gumbel(size=len(order))

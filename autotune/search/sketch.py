@@ -80,16 +80,15 @@ def sketches(
     target: Target,
     only: Callable[[str], bool] | None = None,
     *,
-    algebra: bool = False,
+    inexact: bool = False,
 ) -> tuple[Sketch, ...]:
     """The sketches of a concrete program, the most promising first; `only` says which,
     by their generators.
 
-    Those of rules of the user's own come last. With `algebra`, also of programs that are the same
-    over the reals alone. A program for which no rule makes one is left as it is written, and a
-    warning says why.
+    Sketches of the user's rules come last. With `inexact`, sketches with inexact steps are among
+    them. If no rule applies, the only sketch is the program as written, and a warning says why.
 
-    Raises `ScheduleError` where `only` leaves none.
+    Raises `ScheduleError` if `only` leaves none.
     """
     from ..rules import plans
 
@@ -97,7 +96,7 @@ def sketches(
     refused: list[str] = []
     drafts = _Drafts()
     original = Draft(Schedule(func, symbolic=True), target)
-    for plan in plans(original, algebra=algebra):
+    for plan in plans(original, inexact=inexact):
         if only is not None and not only(generator_of(plan.choices)):
             continue
         try:
@@ -108,7 +107,7 @@ def sketches(
         sketch = Sketch.of(draft.schedule, plan.name)
         result.append(replace(sketch, choices=plan.choices, prune=tuple(draft.prune)))
     for choice, draft in drafts_by_own_rules(original):
-        allowed = algebra or not draft.schedule.trace.inexact
+        allowed = inexact or not draft.schedule.trace.inexact
         if allowed and (only is None or only(str(choice))):
             sketch = Sketch.of(draft.schedule, choice.rule.rpartition(".")[2])
             result.append(replace(sketch, choices=(choice,), prune=tuple(draft.prune)))
@@ -122,7 +121,7 @@ def sketches(
 
 
 class _Drafts:
-    """Drafts by the steps that were applied to them. A shared beginning is made once."""
+    """Drafts by the steps that were applied to them. Common first steps are applied once."""
 
     def __init__(self) -> None:
         self._drafts: dict[tuple[Draft, tuple[Step, ...]], Draft | ScheduleError] = {}

@@ -55,8 +55,8 @@ HOPELESS = 2.0
 class Refitted:
     """A record's schedule on the sizes of this program.
 
-    `sketch` is its position among those given. `predicted` is log2 of seconds, to which `penalty`
-    comes where it may fail.
+    `sketch` is a position among the sketches. `predicted` is log2 of seconds; `penalty` is added if
+    it may fail.
     """
 
     sketch: int
@@ -69,7 +69,7 @@ class Refitted:
 
     @property
     def score(self) -> float:
-        """How promising it is: less is better."""
+        """Predicted time and penalty, as log2: less is better."""
         return self.predicted + self.penalty
 
 
@@ -111,10 +111,10 @@ def warm(
     toolchain: Toolchain,
     tolerance: float | None = None,
 ) -> None:
-    """Tell a search what is known of other programs.
+    """Warm a search by records of other programs.
 
-    Its model learns from what was measured of them, and it begins with the best schedules of other
-    sizes of its own.
+    Its model learns from their measurements, and the best schedules of other sizes of its program
+    are its first candidates.
     """
     search.relate(learned(database, workload, where, toolchain, others=True))
     relatives = database.relatives(workload, where, toolchain, tolerance=tolerance)
@@ -130,9 +130,9 @@ def learned(
     *,
     others: bool = False,
 ) -> TrainingRows:
-    """What was measured of other sizes of a program, on comparable targets and toolchains.
+    """The measurements of other sizes of a program, on comparable targets and toolchains.
 
-    What failed is part of it. With `others` also what was of programs of other families.
+    Failures are among them. With `others`, also measurements of programs of other families.
     """
     generations = {t.id: t.generation for t in database.records(Toolchain)}
     measurements: list[Measurement] = []
@@ -162,7 +162,7 @@ def learned(
 
 
 def model_of(measured: TrainingRows) -> CostModel:
-    """A cost model that has learned from other sizes, on top of the base model that ships."""
+    """A cost model that has learned from other sizes, on top of the shipped base model."""
     model = CostModel(base=named(SHIPPED))
     model.fit(measured.features, measured.seconds)
     return model
@@ -173,9 +173,10 @@ def refit(
 ) -> list[Refitted]:
     """The schedules of relatives as rows of sketches, the most promising first.
 
-    Left out are those that are like no sketch, that no good row is near to, and that the estimate
-    calls slow beside what else there is. The model has no say in that: of many rows it likes those
-    best about which it is most wrong, and beside them what was measured to be fast looks slow.
+    A schedule is left out if it resembles no sketch, if no good row is near it, or if the estimate
+    calls it slow beside other rows. The learned model does not decide that: of many rows it prefers
+    those about which it is most wrong, and a schedule that was measured to be fast looks slow
+    beside them.
     """
     spaces = [_Space(sketch, target) for sketch in available]
     ranked: dict[tuple[int, tuple[int, ...]], Refitted] = {}
@@ -233,7 +234,7 @@ class _Space:
 
     @property
     def usual(self) -> float:
-        """What the estimate says of the best of some rows drawn at random, as log2 of seconds."""
+        """The estimate of the best of some random rows, as log2 of seconds."""
         if self._usual is None:
             drawn = self.rows.sample(np.random.default_rng(0), SAMPLE)
             self._usual = float(self.features(drawn)[:, 0].min(initial=np.inf))
@@ -262,9 +263,9 @@ def _trace(relative: Relative) -> Trace | None:
 
 
 def _surprise(relative: Relative, trace: Trace, target: Target, model: CostModel) -> float | None:
-    """How much longer a record took than the model says of it, as log2.
+    """How much longer a record took than the model predicts, as log2.
 
-    `None` where its schedule does not apply to its program any more.
+    `None` if its schedule does not apply to its program any more.
     """
     measured = relative.measurement
     assert measured.seconds is not None, "what is usable has a time"
@@ -299,7 +300,7 @@ def _like(trace: Trace, generator: str, available: Sequence[Sketch]) -> int | No
 
 
 def _decisions(trace: Trace, sketch: Trace) -> list[int | None]:
-    """For each decision of a sketch that of the trace; `None` where it has no counterpart."""
+    """The trace's value of each decision of a sketch; `None` where it has no counterpart."""
     given: dict[int, tuple[int | None, ...]] = {}
     for a, b, size in _matcher(trace, sketch).get_matching_blocks():
         given |= {b + n: trace.steps[a + n].decision for n in range(size)}
@@ -325,9 +326,9 @@ SIZED = {
 
 
 def _tokens(trace: Trace) -> list[tuple[Any, ...]]:
-    """What the steps are, whatever handles, decisions and sizes are in them.
+    """The steps without handles, decisions and sizes.
 
-    Steps that sample are told apart by where their results go.
+    Sampling steps are identified by where their results are used.
     """
     goes: dict[int, set[tuple[Any, ...]]] = {}
     for step in trace.steps:
@@ -373,10 +374,9 @@ def _blind(value: Any) -> Any:
 
 
 def near(space: Rowspace, wanted: Sequence[int | None]) -> Rows:
-    """Good rows that take the values wanted, or those nearest to them, the nearest first.
+    """Good rows that have the values wanted, or the nearest to them, the nearest first.
 
-    What is `None` may be anything. As few decisions as can be are moved to other values, two at
-    most.
+    `None` stands for any value. As few decisions as possible get other values, at most two.
     """
     choices = [
         values[::-1][:: -(-len(values) // OPEN)][::-1]

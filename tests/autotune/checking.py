@@ -88,9 +88,9 @@ def sketches_of(func: Func, target: Target) -> tuple[Sketch, ...]:
     return sketches(func, target)
 
 
-def plans_of(func: Func, target: Target, *, algebra: bool = False) -> list[Plan]:
+def plans_of(func: Func, target: Target, *, inexact: bool = False) -> list[Plan]:
     """How its sketches are made, those that turn out illegal among them."""
-    return list(plans(Draft(Schedule(func, symbolic=True), target), algebra=algebra))
+    return list(plans(Draft(Schedule(func, symbolic=True), target), inexact=inexact))
 
 
 def planned(func: Func, target: Target) -> list[str]:
@@ -99,12 +99,12 @@ def planned(func: Func, target: Target) -> list[str]:
 
 
 def sketches_named(
-    func: Func, target: Target, wanted: Callable[[str], bool], *, algebra: bool = False
+    func: Func, target: Target, wanted: Callable[[str], bool], *, inexact: bool = False
 ) -> tuple[Sketch, ...]:
     """The sketches whose names are wanted. The others are not made."""
-    found = plans_of(func, target, algebra=algebra)
+    found = plans_of(func, target, inexact=inexact)
     generators = {generator_of(plan.choices) for plan in found if wanted(plan.name)}
-    return sketches(func, target, generators.__contains__, algebra=algebra)
+    return sketches(func, target, generators.__contains__, inexact=inexact)
 
 
 def first_sketch(func: Func, target: Target) -> Sketch:

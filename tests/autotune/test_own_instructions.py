@@ -201,7 +201,7 @@ def test_builders_import_the_module_that_registers_it() -> None:
     assert record is not None
     object.__setattr__(record, "home", "__main__")
     with pytest.raises(tw.TuningError, match="instructions that this script or notebook defines"):
-        prepared_sketches(task, ARM, algebra=False)
+        prepared_sketches(task, ARM, inexact=False)
 
 
 @pytest.mark.parametrize(

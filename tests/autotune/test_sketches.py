@@ -236,7 +236,7 @@ def test_candidates_of_other_algebra(case: int) -> None:
     options = OTHER_ALGEBRA[case]
     func = ops.conv2d_func(**options)
     target = processor("cpu -threads=2")
-    made = sketches_named(func, target, lambda name: name.startswith("winograd"), algebra=True)
+    made = sketches_named(func, target, lambda name: name.startswith("winograd"), inexact=True)
     tiles = {s.name.partition(":")[0] for s in made}
     if target.vector_registers == 32:  # others do not hold a tile of each program
         assert len(made) == 8
