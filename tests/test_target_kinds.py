@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
-from tilewright.autotune.measure.measured import BuildRequest, MeasureConfig
+from tilewright.autotune.measure.measure_result import BuildRequest, MeasureConfig
 from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.records import environment_record, target_record, toolchain_record
 from tilewright.autotune.rules import plans

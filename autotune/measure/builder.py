@@ -16,7 +16,7 @@ from ...target import Target
 from ...tir.ir import Func
 from ...tuning_db.values import Outcome
 from .limits import limit_memory, unlimit_memory
-from .measured import Kernel
+from .measure_result import Kernel
 from .program_text import load_modules, parse_program
 from .protocol import Message
 

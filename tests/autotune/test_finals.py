@@ -39,9 +39,7 @@ class Turns:
 
 
 def race(turns: Turns, names: str = "abc", **options: float) -> InterleavedTiming:
-    finalists = [
-        Finalist(1e-4, RECORD, Trace(()), Kernel(name.encode()), True) for name in names
-    ]
+    finalists = [Finalist(1e-4, RECORD, Trace(()), Kernel(name.encode()), True) for name in names]
     settings = {"rounds": 9, "seconds": 1.0, "sample_seconds": 1e-3, **options}
     made = InterleavedTiming(finalists, int(settings.pop("rounds")), **settings)
     made.run(turns)
@@ -94,9 +92,7 @@ def test_what_was_timed_before_an_interrupt_is_kept() -> None:
                 raise KeyboardInterrupt
             return super().__call__(kernels, rounds)
 
-    finalists = [
-        Finalist(1e-4, RECORD, Trace(()), Kernel(name.encode()), True) for name in "ab"
-    ]
+    finalists = [Finalist(1e-4, RECORD, Trace(()), Kernel(name.encode()), True) for name in "ab"]
     made = InterleavedTiming(finalists, 9, 1.0, 1e-3)
     with pytest.raises(KeyboardInterrupt):
         made.run(Stopped(a=1.0, b=1.001))

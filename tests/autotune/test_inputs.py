@@ -9,7 +9,7 @@ import pytest
 
 from tilewright import Func, dtypes, te
 from tilewright.autotune.measure.inputs import Arguments
-from tilewright.autotune.measure.measured import Kernel
+from tilewright.autotune.measure.measure_result import Kernel
 from tilewright.autotune.measure.runner import _Program
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.signature import signature_of

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tilewright import ops
-from tilewright.autotune.measure.comparison import compare, tolerance_of
+from tilewright.autotune.measure.numeric_check import check_outputs, tolerance_of
 from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.tir import te
 from tilewright.tir.ir import Func
@@ -44,7 +44,7 @@ def check(func: Func, made: list[Sketch], count: int) -> None:
         for row in some_rows(sketch, rng, count):
             found = arguments(func, 1)
             run(sketch.trace.with_row(row.tolist()).apply(func).func, "cpu -threads=2", found)
-            result = compare(found[-1:], wanted[-1:], ["Y"], tolerance_of(func))
+            result = check_outputs(found[-1:], wanted[-1:], ["Y"], tolerance_of(func))
             assert result.passed, f"{sketch.generator} {row.tolist()}: {result.error}"
 
 
