@@ -33,6 +33,8 @@ import tilewright
 from tilewright.cli.main import main as command_line
 from tilewright.schedule import PRIMITIVES
 
+from .instruction_sets import forgotten
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 SMALLER = {"trials=64": "trials=4", "trials=16": "trials=4", "--trials 64": "--trials 4"}
@@ -180,9 +182,10 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def registry() -> Iterator[None]:
-    """Leave no primitives of a page behind."""
+    """Leave no primitives and instructions of a page behind."""
     before = dict(PRIMITIVES)
-    yield
+    with forgotten():
+        yield
     PRIMITIVES.clear()
     PRIMITIVES.update(before)
 

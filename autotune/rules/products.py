@@ -1,7 +1,7 @@
-"""Contractions by instructions for products: which ones fit, how operands are padded and packed.
+"""Find the instructions that compute a contraction; pad and pack its operands for them.
 
-The instruction takes steps of the reduction in groups: the operand that its columns differ in is
-packed so that those lie together, the other one, which has the rows, is read as it is or packed by
+An instruction takes the steps of the reduction in groups. The operand along its columns is packed
+so that groups lie together. The other operand, which has the rows, is read in place or packed by
 rows. Sizes that do not divide are padded with zeros, on the way into the packed operands.
 """
 
@@ -72,7 +72,7 @@ class Plan:
 
 
 def plans(main: Block, target: Target) -> Iterator[Plan]:
-    """How a block is computed by each instruction of the target that can do it."""
+    """How each instruction of the target computes a block, if it can."""
     for instruction, product, _ in products_of(target):
         plan = _plan(main, instruction, product)
         if plan is not None:

@@ -1,13 +1,13 @@
-"""Contractions by a unit that multiplies matrices: tiles of 16 rows of 64 bytes.
+"""Contractions by a unit for matrices, whose instructions multiply tiles of several rows.
 
-Both operands are read a tile at a time. The one that the columns of the result differ in is packed
-so that groups of steps lie together, of which 16 make a tile; rows of the other are read where they
-lie, or packed to be next to each other. Sizes that do not divide are padded with zeros.
+Both operands are read a tile at a time. The operand along the columns of the result is packed, so
+that the groups of steps of a tile lie together. The rows of the other operand are read in place, or
+packed to be next to each other. Sizes that do not divide are padded with zeros.
 
     for outer tiles (parallel):
       for tiles in cache:
         zero the tiles in registers
-        for steps of the reduction, 64 bytes at once:
+        for steps of the reduction, those of a tile at once:
           for the tiles in registers (unrolled): one instruction
         store the tiles, and compute from that what follows
 """
