@@ -76,7 +76,8 @@ def is_cached(func: Func, target: Target | str, *, strict_fp: bool = False) -> b
 
 def key(func: Func, target: Target, *, strict_fp: bool) -> str:
     """The digest (SHA-256, hex) of what determines the compiled code of a scheduled program."""
-    parts = [repr(func), str(target), str(strict_fp), _compiler(target), users_digest()]
+    text = repr(func)
+    parts = [text, str(target), str(strict_fp), _compiler(target), users_digest(target, text)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -68,9 +68,12 @@ def find_instruction(name: str) -> Instruction | None:
     return _known.get(name)
 
 
-def users_digest() -> str:
-    """A digest of all instructions that users registered; empty if there are none."""
-    texts = sorted(i.text for i in _known.values() if i.home is not None)
+def users_digest(target: Target, program: str = "") -> str:
+    """A digest of the instructions that users registered and that rules or code for `target` may
+    use, or that the text of a program names; empty if there are none."""
+    own = [i for i in _known.values() if i.home is not None]
+    used = [i for i in own if (i.runs_on(target) and (i.cost or i.code)) or i.name in program]
+    texts = sorted(i.text for i in used)
     return hashlib.sha256("\0".join(texts).encode()).hexdigest() if texts else ""
 
 

@@ -83,7 +83,14 @@ def remembers() -> bool:
 
 def key(func: Func, target: Target, way: Way) -> str:
     """The digest (SHA-256, hex) of what determines a choice."""
-    parts = [structural_hash(func), repr(target), way, _chooser(), _libraries(), users_digest()]
+    parts = [
+        structural_hash(func),
+        repr(target),
+        way,
+        _chooser(),
+        _libraries(),
+        users_digest(target),
+    ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -177,19 +178,40 @@ def test_what_costs_nothing_known_is_for_schedules_by_hand() -> None:
     assert "sdot\tv" in compile_func(sch.func, ARM).source("asm")
 
 
-def test_caches_know_which_instructions_there_are() -> None:
+def test_caches_know_which_instructions_a_target_has() -> None:
     func = int8_matmul()
 
-    def keys() -> tuple[str, str]:
-        return remembered.key(func, ARM, "model"), cache.key(func, ARM, strict_fp=False)
+    def keys(target: Target) -> tuple[str, str]:
+        return remembered.key(func, target, "model"), cache.key(func, target, strict_fp=False)
 
-    plain = keys()
+    plain, others = keys(ARM), keys(OLD_ARM)
     with forgotten():
         sdot()
-        one = keys()
-    assert keys() == plain
+        one = keys(ARM)
+    assert keys(ARM) == plain
     sdot(1.0)
-    assert len({*plain, *one, *keys()}) == 6
+    assert len({*plain, *one, *keys(ARM)}) == 6
+    assert keys(OLD_ARM) == others
+
+
+def test_caches_know_the_instructions_that_a_program_names() -> None:
+    """Other programs have the same keys as without them."""
+    record = find_instruction("outer_4x8_fma")
+    assert record is not None
+    func, keys = ops.matmul_func(8, 16, 4), set()
+    plain = cache.key(func, ARM, strict_fp=False)
+    for text in ("first", "second"):
+        with forgotten():
+            tw.register_intrin("mine", record.semantics, replace(record.implementation, name=text))
+            sch = tw.Schedule(func)
+            i, j, k = sch.get_loops(sch.get_block("C"))
+            i0, j0, i1, j1 = sch.tile((i, j), (4, 8))
+            sch.reorder(i0, j0, k, i1, j1)
+            sch.decompose_reduction(sch.get_block("C"), k)
+            sch.tensorize(i1, "mine")
+            keys.add(cache.key(sch.func, ARM, strict_fp=False))
+            assert cache.key(func, ARM, strict_fp=False) == plain
+    assert len(keys) == 2
 
 
 def test_builders_import_the_module_that_registers_it() -> None:
