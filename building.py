@@ -115,7 +115,8 @@ def build_all(
         raise BuildError("jobs={0!r}: expected a number from 1 on, or None: all processors", jobs)
     resolved = resolve(target)
     jobs = usable_processors() if jobs is None else jobs
-    if jobs > 1 and len(programs) > 1 and not users_digest():  # children do not have them
+    own = users_digest(resolved, "\n".join(map(repr, programs)))  # children do not have them
+    if jobs > 1 and len(programs) > 1 and not own:
         tasks: dict[object, Task] = {}
         for program in programs:
             found = _without_search(program, resolved, database, allow, tolerance, None)

@@ -53,7 +53,7 @@ def prepared_sketches(task: Task, target: Target, *, inexact: bool) -> Sequence[
                     ", ".join(sketch.trace.inexact),
                     hint="say what error is accepted: tune(..., tolerance=1e-3)",
                 )
-    if task.user_sketches is not None or not (SKETCH_RULES or users_digest()):
+    if task.user_sketches is not None or not (SKETCH_RULES or users_digest(target)):
         return task.user_sketches
     prepared = sketches(task.func, target, inexact=inexact)
     for sketch in prepared:

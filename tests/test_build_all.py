@@ -108,7 +108,7 @@ def test_without_processes_all_is_built_here(
     elif why == "own rules":
         request.getfixturevalue("own_rule")
     elif why == "own instructions":
-        monkeypatch.setattr("tilewright.tir.instruction_set.users_digest", lambda: "some")
+        monkeypatch.setattr("tilewright.tir.instruction_set.users_digest", lambda *_: "some")
     modules = tw.build_all(
         PROGRAMS[1:], SERIAL, allow=("default",), jobs=1 if why == "one job" else 2
     )
