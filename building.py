@@ -109,14 +109,13 @@ def build_all(
     """
     from .autotune.measure.build_ahead import build_ahead
     from .codegen.detect import resolve, usable_processors
-    from .tir.instruction_set import users_digest
+    from .tir.instruction_set import user_instructions
 
     if jobs is not None and (type(jobs) is not int or jobs < 1):
         raise BuildError("jobs={0!r}: expected a number from 1 on, or None: all processors", jobs)
     resolved = resolve(target)
     jobs = usable_processors() if jobs is None else jobs
-    own = users_digest(resolved, "\n".join(map(repr, programs)))  # children do not have them
-    if jobs > 1 and len(programs) > 1 and not own:
+    if jobs > 1 and len(programs) > 1 and not user_instructions():  # children do not have them
         tasks: dict[object, Task] = {}
         for program in programs:
             found = _without_search(program, resolved, database, allow, tolerance, None)

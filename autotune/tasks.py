@@ -10,7 +10,7 @@ from ..errors import TuningError
 from ..schedule import Schedule
 from ..target import Target
 from ..tir.equality import structural_equal
-from ..tir.instruction_set import users_digest
+from ..tir.instruction_set import products_of
 from ..tir.ir import Func
 from .rules.user_rules import SKETCH_RULES
 from .search.sketch import Sketch, sketches
@@ -39,9 +39,9 @@ def tasks(given: Any) -> tuple[list[Task], bool]:
 
 
 def prepared_sketches(task: Task, target: Target, *, inexact: bool) -> Sequence[Sketch] | None:
-    """The sketches of a task if they may take steps of the user's own; otherwise `None`.
+    """The sketches of a task if they may have steps or instructions of the user's own, else `None`.
 
-    Raises `TuningError` for steps that builders cannot import, and for the user's own sketches with
+    Raises `TuningError` for those that builders cannot import, and for the user's own sketches with
     inexact steps unless `inexact` allows them.
     """
     if task.user_sketches is not None:
@@ -53,7 +53,8 @@ def prepared_sketches(task: Task, target: Target, *, inexact: bool) -> Sequence[
                     ", ".join(sketch.trace.inexact),
                     hint="say what error is accepted: tune(..., tolerance=1e-3)",
                 )
-    if task.user_sketches is not None or not (SKETCH_RULES or users_digest(target)):
+    own = any(instruction.home is not None for instruction, *_ in products_of(target))
+    if task.user_sketches is not None or not (SKETCH_RULES or own):
         return task.user_sketches
     prepared = sketches(task.func, target, inexact=inexact)
     for sketch in prepared:

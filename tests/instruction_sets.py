@@ -6,15 +6,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tilewright.tir import instruction_set
+from tilewright.tir.instruction import Instruction
 
 
 @contextmanager
 def forgotten() -> Iterator[None]:
-    """What is registered inside is gone afterwards."""
+    """Those of the package alone are known at first; what is registered inside is gone afterwards.
+
+    Other tests register some as well, which child processes do not know.
+    """
     known = dict(instruction_set._known)
+    _know({name: i for name, i in known.items() if i.home is None})
     try:
         yield
     finally:
-        instruction_set._known.clear()
-        instruction_set._known.update(known)
-        instruction_set.forget_queries()
+        _know(known)
+
+
+def _know(instructions: dict[str, Instruction]) -> None:
+    instruction_set._known.clear()
+    instruction_set._known.update(instructions)
+    instruction_set.forget_queries()

@@ -18,9 +18,18 @@ from tilewright.autotune.rules.user_rules import SKETCH_RULES
 from tilewright.autotune.search import search
 from tilewright.codegen import cache as compiling
 from tilewright.codegen.disk_cache import LOCATION
+from tilewright.tir.instruction_set import find_instruction
+
+from .instruction_sets import forgotten
 
 SERIAL = "cpu -threads=1"
 PROGRAMS = (ops.matmul_func(6, 8, 5), ops.softmax_func(3, 20), ops.add_relu_func(33))
+
+
+@pytest.fixture(autouse=True)
+def no_own_instructions() -> Iterator[None]:
+    with forgotten():
+        yield
 
 
 @pytest.fixture
@@ -108,7 +117,9 @@ def test_without_processes_all_is_built_here(
     elif why == "own rules":
         request.getfixturevalue("own_rule")
     elif why == "own instructions":
-        monkeypatch.setattr("tilewright.tir.instruction_set.users_digest", lambda *_: "some")
+        known = find_instruction("outer_4x8_fma")
+        assert known is not None
+        tw.register_intrin("mine", known.semantics, known.implementation)
     modules = tw.build_all(
         PROGRAMS[1:], SERIAL, allow=("default",), jobs=1 if why == "one job" else 2
     )

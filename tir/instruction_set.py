@@ -68,11 +68,19 @@ def find_instruction(name: str) -> Instruction | None:
     return _known.get(name)
 
 
+def user_instructions() -> tuple[Instruction, ...]:
+    """The instructions that users registered."""
+    return tuple(i for i in _known.values() if i.home is not None)
+
+
 def users_digest(target: Target, program: str = "") -> str:
-    """A digest of the instructions that users registered and that rules or code for `target` may
-    use, or that the text of a program names; empty if there are none."""
-    own = [i for i in _known.values() if i.home is not None]
-    used = [i for i in own if (i.runs_on(target) and (i.cost or i.code)) or i.name in program]
+    """A digest of the users' instructions that rules or code for `target` may use, and of those
+    that the text of a program names; empty if there are none."""
+    used = [
+        i
+        for i in user_instructions()
+        if (i.runs_on(target) and (i.cost or i.code)) or i.name in program
+    ]
     texts = sorted(i.text for i in used)
     return hashlib.sha256("\0".join(texts).encode()).hexdigest() if texts else ""
 
