@@ -29,22 +29,26 @@ from .draft import Draft, RuleChoice
 from .rows import row_dimensions, schedule_reduction, schedule_spatial
 from .rule import Group, GroupKind, Variant
 
-_IN_PIECES = (Schedule.online_softmax, Schedule.online_variance)
 _UNROLLED = 8
 """The most vectors that a step of a row takes, which the pieces of a row are multiples of."""
+
+PieceSteps = Callable[[Schedule, Var], tuple[Label, ...]]
+"""Computes two reductions for each iteration of a loop of the second; the blocks of the pieces."""
 
 
 @dataclass(frozen=True)
 class _Statistics:
-    """The sum that needs another statistic of its row, and the block that is inlined into it.
+    """A reduction of a row that is computed by pieces together with another one, `length` long.
 
-    `in_pieces` makes partial sums of its loop over pieces, each `length` long.
+    Before that, the block `inlined` is inlined into it, and factors of the terms of `hoisted` are
+    applied to the sums. `pair` makes the pieces.
     """
 
-    inlined: Label | None
     total: Label
-    in_pieces: Callable[[Schedule, Var], tuple[Label, ...]]
+    pair: PieceSteps
     length: int
+    inlined: Label | None = None
+    hoisted: tuple[Label, ...] = ()
 
 
 def online_variants(draft: Draft, group: Group) -> Iterator[Variant]:
@@ -52,30 +56,36 @@ def online_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     if group.kind is not GroupKind.ROWS:
         return
     count = row_dimensions(draft.func, group.members[-1])
-    statistics = _statistics(draft, group.members)
-    if count and statistics is not None:
+    statistics = _statistics(draft, group.members) if count else None
+    if statistics is not None:
         apply = functools.partial(_apply, count=count, statistics=statistics, labels=group.labels)
         yield Variant(RuleChoice("online"), "online", (apply,))
 
 
 def _statistics(draft: Draft, members: Sequence[Block]) -> _Statistics | None:
     """What is to be computed in one pass; `None` where that is nothing, or of short rows."""
-    for inlined, total in _sums(draft.func, members):
-        length = _piece(draft.block(total), draft.cpu)
-        if length is None:
+    for statistics in _candidates(draft, members):
+        trial = draft.copy()
+        try:
+            for block in members:
+                trial.handle(block.label)
+            _take_pieces(trial.schedule, statistics)
+        except ScheduleError:
             continue
-        for in_pieces in _IN_PIECES:
-            statistics = _Statistics(inlined, total, in_pieces, length)
-            trial = draft.copy()
-            try:
-                trial.handle(total)
-                if inlined is not None:
-                    trial.handle(inlined)
-                _take_pieces(trial.schedule, statistics)
-            except ScheduleError:
-                continue
-            return statistics
+        return statistics
     return None
+
+
+def _candidates(draft: Draft, members: Sequence[Block]) -> Iterator[_Statistics]:
+    """Pairs of reductions that may be computed together, for primitives to judge."""
+    sums = [b.label for b in members[:-1] if has_reduction(b)]
+    for hoisted in ((), tuple(sums)):
+        for inlined, total in _sums(draft.func, members):
+            length = _piece(draft.block(total), draft.cpu)
+            if length is None:
+                continue
+            for pair in (Schedule.online_softmax, Schedule.online_variance):
+                yield _Statistics(total, pair, length, inlined, hoisted)
 
 
 def _sums(func: Func, members: Sequence[Block]) -> Iterator[tuple[Label | None, Label]]:
@@ -112,13 +122,24 @@ def _piece(total: Block, target: CpuTarget) -> int | None:
 
 
 def _take_pieces(sch: Schedule, statistics: _Statistics) -> tuple[Label, Label]:
-    """The blocks of the statistic and of the sum of pieces."""
+    """The blocks of both reductions of pieces."""
     if statistics.inlined is not None:
         sch.compute_inline(statistics.inlined)
+    for label in statistics.hoisted:
+        if (scaled := _hoisted(sch, label)) is not None:
+            sch.compute_inline(scaled)
     row = sch.get_loops(statistics.total)[-1]
     pieces, _ = sch.split(row, factors=[None, statistics.length])
-    first, part = statistics.in_pieces(sch, pieces)
+    first, part = statistics.pair(sch, pieces)
     return first, part
+
+
+def _hoisted(sch: Schedule, label: Label) -> Label | None:
+    """The block that multiplies a sum by factors of its terms, if those have some."""
+    try:
+        return sch.hoist_factor(label)
+    except ScheduleError:
+        return None
 
 
 def _apply(draft: Draft, count: int, statistics: _Statistics, labels: Sequence[Label]) -> None:

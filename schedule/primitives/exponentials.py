@@ -4,46 +4,118 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ...tir.ir import Binary, Block, Buffer, Call, Cast, Expr, Func, Load, Op, Var, load
+from ...tir.ir import (
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Func,
+    Load,
+    Op,
+    Var,
+    binary,
+    load,
+)
 from ...tir.reduction import lowest
 from ...tir.structure import same
 from ...tir.visit import rewrite_children
 from ..blocks import writers_of
 from ..reductions import match_reduction
 from ..require import require
-from .pieces import Statistic, in_variables_of
+from .pieces import Statistic
+
+
+class Exponent(NamedTuple):
+    """`x` - `shift`, multiplied with the `factors` or divided by them: positive numbers."""
+
+    x: Expr
+    shift: Expr
+    factors: tuple[tuple[Op, Const], ...] = ()
+
+    def of(self, x: Expr, shift: Expr) -> Expr:
+        """The same of another `x` and `shift`."""
+        value = binary(Op.SUB, x, shift)
+        for op, factor in self.factors:
+            value = binary(op, value, factor)
+        return value
 
 
 class Exponentials(NamedTuple):
-    """A sum of exp(x - shift), where `shift` is the maximum of the row in the dtype of x."""
+    """A sum of the exponentials of `exponent`, whose shift is that of the largest x of the row.
+
+    The shift is the element `at` of what `largest` computes: in another dtype, or multiplied with
+    positive numbers, as x is.
+    """
 
     largest: Statistic
-    shift: Expr
+    exponent: Exponent
+
+
+def exponent_of(e: Expr) -> Exponent | None:
+    """What an exponential is of; `None` where `e` is none, or not that of a difference."""
+    if type(e) is not Call or e.fn != "exp":
+        return None
+    e = e.args[0]
+    factors: list[tuple[Op, Const]] = []
+    while (scaled := _scaled(e)) is not None:
+        op, e, factor = scaled
+        factors.insert(0, (op, factor))
+    if type(e) is Binary and e.op is Op.SUB:
+        return Exponent(e.a, e.b, tuple(factors))
+    if type(e) is Binary and e.op is Op.ADD:
+        for x, other in ((e.a, e.b), (e.b, e.a)):
+            if type(other) is Call and other.fn == "neg":
+                return Exponent(x, other.args[0], tuple(factors))
+    return None
+
+
+def maximum_in(shift: Expr) -> Load | None:
+    """The element of a buffer that a shift is, as it is or multiplied with positive numbers."""
+    while type(shift) is not Load:
+        scaled = _scaled(shift)
+        if type(shift) is Cast:
+            shift = shift.value
+        elif scaled is not None:
+            shift = scaled[1]
+        else:
+            return None
+    return shift
+
+
+def _scaled(e: Expr) -> tuple[Op, Expr, Const] | None:
+    """What `e` multiplies with a positive number or divides by one, and that."""
+    if type(e) is not Binary or e.op not in (Op.MUL, Op.DIV) or e.dtype != e.a.dtype:
+        return None
+    pairs = [(e.a, e.b), (e.b, e.a)] if e.op is Op.MUL else [(e.a, e.b)]
+    for value, factor in pairs:
+        if type(factor) is Const and 0 < factor.value < float("inf"):
+            return e.op, value, factor
+    return None
 
 
 def exponentials(fn: Func, block: Block) -> Exponentials:
     """Match a sum of exponentials relative to a maximum. Raises `ScheduleError` if it is none."""
     label = block.label
     found = match_reduction(block)
-    value = None if found is None else found.value
-    inner = value.args[0] if type(value) is Call and value.fn == "exp" else None
-    shift = inner.b if type(inner) is Binary and inner.op is Op.SUB else None
-    largest = shift.value if type(shift) is Cast else shift
+    exponent = None if found is None else exponent_of(found.value)
+    largest = None if exponent is None else maximum_in(exponent.shift)
     require(
-        found is not None and found.combiner.name == "sum" and type(largest) is Load,
+        found is not None and found.combiner.name == "sum" and largest is not None,
         "block {0} must sum exp(x - m), with a maximum m from a buffer",
         label.name,
         at=label,
         hint="compute_inline puts the exponentials into the sum",
     )
-    assert type(inner) is Binary
-    assert shift is not None
-    assert type(largest) is Load
+    assert exponent is not None
+    assert largest is not None
     require(
-        lowest(shift.dtype).value == float("-inf"),
+        lowest(exponent.shift.dtype).value == float("-inf"),
         "the exponentials of block {0} are of {1}, which has no infinity",
         label.name,
-        shift.dtype,
+        exponent.shift.dtype,
         at=label,
     )
     writers = writers_of(fn, largest.buffer)
@@ -56,11 +128,34 @@ def exponentials(fn: Func, block: Block) -> Exponentials:
         at=label,
     )
     assert matched is not None
-    x = inner.a
-    if type(x) is Cast and not same(in_variables_of(block, writers[0], matched.value), x):
-        x = x.value
-    statistic = Statistic("maximum", writers[0], matched, x, largest.indices)
-    return Exponentials(statistic, shift)
+    x = _unscaled(exponent.x, exponent.shift)
+    require(
+        x is not None,
+        "what block {0} subtracts is {1} in another dtype or scaled, what it subtracts that from "
+        "is not",
+        label.name,
+        largest.buffer.name,
+        at=label,
+    )
+    assert x is not None
+    return Exponentials(Statistic("maximum", writers[0], matched, x, largest.indices), exponent)
+
+
+def _unscaled(x: Expr, shift: Expr) -> Expr | None:
+    """What `x` is made of as `shift` is made of the maximum; `None` where it is not."""
+    while type(shift) is not Load:
+        of_x, of_shift = _scaled(x), _scaled(shift)
+        if type(x) is Cast and type(shift) is Cast and x.dtype == shift.dtype:
+            x, shift = x.value, shift.value
+        elif of_x is not None and of_shift is not None and _alike(of_x, of_shift):
+            x, shift = of_x[1], of_shift[1]
+        else:
+            return None
+    return x
+
+
+def _alike(a: tuple[Op, Expr, Const], b: tuple[Op, Expr, Const]) -> bool:
+    return a[0] is b[0] and same(a[2], b[2])
 
 
 def at_pieces(node: Any, whole: Buffer, pieces: Buffer, piece: Var) -> Any:

@@ -10,8 +10,6 @@ from ...tir.ir import (
     Binary,
     Block,
     Buffer,
-    Call,
-    Cast,
     Dim,
     Expr,
     For,
@@ -25,7 +23,6 @@ from ...tir.ir import (
     Var,
     binary,
     call,
-    cast,
     const,
     load,
     select,
@@ -51,22 +48,24 @@ from ..reductions import match_reduction
 from ..require import certain, require
 from .cache import insert_top, replace_top, top_position
 from .exponentials import (
+    Exponent,
     Exponentials,
     at_pieces,
+    exponent_of,
     exponentials,
+    maximum_in,
 )
 from .pieces import in_pieces, own_nest
 from .reduction import rfactor, sole_block
 
 
 class Kept(NamedTuple):
-    """Exponentials that `block` stores at `indices`: exp(x - shift), rows along `axis`."""
+    """Exponentials that `block` stores at `indices`, rows along `axis`."""
 
     block: Block
     buffer: Buffer
     indices: tuple[Expr, ...]
-    x: Expr
-    shift: Expr
+    exponent: Exponent
     axis: int
 
     def read_at(self, indices: tuple[Expr, ...]) -> dict[Var, Expr]:
@@ -99,14 +98,13 @@ def kept_exponentials(fn: Func, block: Block) -> Kept | None:
         return None
     writers = writers_of(fn, source.buffer)
     body = writers[0].body if len(writers) == 1 else None
-    value = body.value if type(body) is Store else None
-    inner = value.args[0] if type(value) is Call and value.fn == "exp" else None
+    exponent = exponent_of(body.value) if type(body) is Store else None
     reduced = {i.var for i in block.iters if i.kind is IterKind.REDUCE}
     axes = [d for d, e in enumerate(source.indices) if type(e) is Var and e in reduced]
-    if type(inner) is not Binary or inner.op is not Op.SUB or len(axes) != 1:
+    if exponent is None or len(axes) != 1:
         return None
     assert type(body) is Store
-    return Kept(writers[0], body.buffer, body.indices, inner.a, inner.b, axes[0])
+    return Kept(writers[0], body.buffer, body.indices, exponent, axes[0])
 
 
 def sums_in_pieces(fn: Func, kept: Kept, loops: Sequence[Var]) -> tuple[Func, tuple[Label, ...]]:
@@ -192,7 +190,8 @@ def _inlined(kept: Kept, block: Block) -> Block:
     assert matched is not None
     assert type(matched.value) is Load
     place = Place(matched.buffer, matched.indices)
-    value = call("exp", binary(Op.SUB, kept.x, kept.shift))
+    exponent = kept.exponent
+    value = call("exp", exponent.of(exponent.x, exponent.shift))
     value = substitute(value, kept.read_at(matched.value.indices))
     return _replace(block, body=update(COMBINERS["sum"], [place], [load(*place)], [value]))
 
@@ -265,10 +264,10 @@ def _scaled(
     fresh = {i.var: Var(i.var.name) for i in spatial}
     at = tuple(substitute(e, fresh) for e in found.largest.of.indices)
     own, whole = (
-        cast(found.shift.dtype, e)
+        _of_maximum(found.exponent.shift, e)
         for e in (load(local, (*at, number)), load(found.largest.of.buffer, at))
     )
-    value = call("exp", binary(Op.SUB, own, whole))
+    value = call("exp", found.exponent.of(own, whole))
     buffer = Buffer(f"{found.largest.of.buffer.name}_scale", local.shape, value.dtype)
     loops = [
         *((Var(loop_name(i.var)), i.extent) for i in spatial),
@@ -282,6 +281,13 @@ def _scaled(
     block = Block(label, iters, (), (), Store(buffer, (*at, number), value))
     fn = insert_top(fn, top_position(fn, final.label) + 1, nest(loops, with_regions(block)))
     return _replace(fn, allocs=(*fn.allocs, buffer)), (label, buffer)
+
+
+def _of_maximum(shift: Any, largest: Expr) -> Any:
+    """A shift with `largest` in the place of the maximum that it is made of."""
+    if type(shift) is Load:
+        return largest
+    return rewrite_children(shift, lambda n: _of_maximum(n, largest))
 
 
 def _kept_in_pieces(
@@ -310,13 +316,14 @@ def _kept_in_pieces(
         (first.number, *shape[:axis], first.length, *shape[axis + 1 :]),
         kept.buffer.dtype,
     )
-    own = at_pieces(kept.shift, found.largest.of.buffer, local, number)
+    exponent = kept.exponent
+    own = at_pieces(exponent.shift, found.largest.of.buffer, local, number)
     # What is -inf throughout has no difference to its maximum: its exponentials are zero.
     empty = binary(Op.EQ, own, const(float("-inf"), own.dtype))
     shift = select(empty, const(0.0, own.dtype), own)
-    x = substitute(kept.x, {key: number * first.length + within})
+    x = substitute(exponent.x, {key: number * first.length + within})
     indices = (number, *kept.indices[:axis], within, *kept.indices[axis + 1 :])
-    body = Store(buffer, indices, call("exp", binary(Op.SUB, x, shift)))
+    body = Store(buffer, indices, call("exp", exponent.of(x, shift)))
     guard = first.block.predicate
     block = with_regions(
         _replace(
@@ -345,8 +352,8 @@ def _rescaled(block: Block, kept: Kept, found: _Sum, scale: Buffer) -> Block:
     """The combination of the pieces of a sum, each made relative to the maximum of the row."""
     matched = match_reduction(block)
     assert matched is not None
-    largest = kept.shift.value if type(kept.shift) is Cast else kept.shift
-    assert type(largest) is Load
+    largest = maximum_in(kept.exponent.shift)
+    assert largest is not None
     at = [substitute(e, kept.read_at(found.at)) for e in largest.indices]
     value = binary(Op.MUL, matched.value, load(scale, (*at, block.iters[-1].var)))
     place = Place(matched.buffer, matched.indices)

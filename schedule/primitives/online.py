@@ -8,7 +8,6 @@ from dataclasses import replace as _replace
 from ...tir.ir import (
     Block,
     Buffer,
-    Expr,
     Func,
     Label,
     Op,
@@ -25,7 +24,7 @@ from ..find import find_block, find_loop, replace
 from ..primitive import primitive
 from ..reductions import match_reduction
 from ..require import require
-from .exponentials import at_pieces, exponentials
+from .exponentials import Exponent, at_pieces, exponentials
 from .kept import kept_exponentials, sums_in_pieces
 from .pieces import in_pieces
 from .reduction import sole_block
@@ -47,8 +46,9 @@ def online_softmax(
 
     `loop` is a loop of the sum and counts the pieces. The sum no longer waits for the maximum of
     the row: `reverse_compute_at` moves the sum of a piece to where its maximum is computed, so that
-    a row is read once. Both nests must be separate from other blocks; the maximum gets the loops of
-    the sum. A piece that is -inf throughout counts as zero, or as NaN if the whole row is -inf.
+    a row is read once. The difference, or both of its sides, may be multiplied by positive numbers.
+    Both nests must be separate from other blocks; the maximum gets the loops of the sum. A piece
+    that is -inf throughout counts as zero, or as NaN if the whole row is -inf.
     Returns the labels of the blocks of the pieces, the maximum first; the old handles stay with the
     combinations. Milakov & Gimelshein, arXiv:1805.02867.
 
@@ -88,19 +88,19 @@ def online_softmax(
     body = at_pieces(part.body, whole, made.local, piece)
     fn = replace(fn, part, with_regions(_replace(part, body=body)))
     final = find_block(fn, block.label)
-    rescaled = _rescaled(final, found.shift, whole, made.local)
+    rescaled = _rescaled(final, found.exponent, whole, made.local)
     return replace(fn, final, rescaled), (made.first, made.second)
 
 
-def _rescaled(block: Block, shift: Expr, whole: Buffer, pieces: Buffer) -> Block:
+def _rescaled(block: Block, exponent: Exponent, whole: Buffer, pieces: Buffer) -> Block:
     """The combination of the pieces of a sum, each made relative to the maximum of the row."""
     found = match_reduction(block)
     assert found is not None
-    own = at_pieces(shift, whole, pieces, block.iters[-1].var)
+    own = at_pieces(exponent.shift, whole, pieces, block.iters[-1].var)
     # What is -inf throughout has no difference to its maximum: the sum of the piece is NaN.
     empty = binary(Op.EQ, own, const(float("-inf"), own.dtype))
     total = select(empty, const(1.0, found.value.dtype), found.value)
-    value = binary(Op.MUL, total, call("exp", binary(Op.SUB, own, shift)))
+    value = binary(Op.MUL, total, call("exp", exponent.of(own, exponent.shift)))
     place = Place(found.buffer, found.indices)
     body = update(COMBINERS["sum"], [place], [load(*place)], [value])
     return with_regions(_replace(block, body=body))

@@ -40,6 +40,9 @@ from .cache import top_position
 from .pieces import Statistic, in_pieces
 from .reduction import sole_block
 
+ROUNDED = 1e-6
+"""By how much the inverse of a number of terms may be off, of 1, as a float32."""
+
 
 @primitive
 def online_variance(fn: Func, loop: Var) -> tuple[Func, tuple[Label, Label]]:
@@ -83,7 +86,8 @@ class _Squares(NamedTuple):
     mean: Expr
 
 
-def _squares(block: Block) -> _Squares | None:
+def _squares(fn: Func, block: Block) -> tuple[_Squares, _Mean] | None:
+    """The squares of distances from a mean, whichever of the two is subtracted from the other."""
     found = match_reduction(block)
     if found is None or found.combiner.name != "sum":
         return None
@@ -93,7 +97,11 @@ def _squares(block: Block) -> _Squares | None:
     distance = square.a
     if type(distance) is not Binary or distance.op is not Op.SUB:
         return None
-    return _Squares(Place(found.buffer, found.indices), distance.a, distance.b)
+    for value, middle in ((distance.a, distance.b), (distance.b, distance.a)):
+        mean = _mean(fn, middle)
+        if mean is not None:
+            return _Squares(Place(found.buffer, found.indices), value, middle), mean
+    return None
 
 
 class _Mean(NamedTuple):
@@ -117,26 +125,31 @@ def _mean(fn: Func, e: Expr) -> _Mean | None:
         if len(indices) < len(last.iters) or any(i.var not in indices for i in last.iters):
             return None
         e = substitute(store.value, indices)
-    if type(e) is not Binary or e.op is not Op.DIV:
+    if type(e) is not Binary or e.op not in (Op.DIV, Op.MUL):
         return None
-    if type(e.a) is not Load or type(e.b) is not Const:
+    total, number = (e.b, e.a) if type(e.a) is Const and e.op is Op.MUL else (e.a, e.b)
+    if type(total) is not Load or type(number) is not Const or not number.value > 0:
         return None
-    return _Mean(e.a, float(e.b.value), last)
+    terms = float(number.value)
+    if e.op is Op.MUL:  # with the inverse of the number of terms, rounded
+        terms = float(round(1 / terms))
+        if abs(terms * float(number.value) - 1) > ROUNDED:
+            return None
+    return _Mean(total, terms, last)
 
 
 def _about_mean(fn: Func, block: Block) -> tuple[_Squares, Statistic]:
     """The squares that `block` sums, and the sum whose mean they are about."""
-    squares = _squares(block)
-    mean = None if squares is None else _mean(fn, squares.mean)
+    matched = _squares(fn, block)
     require(
-        mean is not None,
+        matched is not None,
         "block {0} must sum (x - m) * (x - m), where m is a sum divided by a constant, in a block "
         "of its own or here",
         block.label.name,
         at=block.label,
     )
-    assert squares is not None
-    assert mean is not None
+    assert matched is not None
+    squares, mean = matched
     writers = writers_of(fn, mean.total.buffer)
     found = match_reduction(writers[0]) if len(writers) == 1 else None
     require(
@@ -196,10 +209,9 @@ def _elements(fn: Func, block: Block, loop: For) -> Expr:
 def _about_own_mean(fn: Func, label: Label, sums: Buffer, loop: Var, count: Expr) -> Func:
     """The squares of pieces, which have `count` elements, about the means of the pieces."""
     block = find_block(fn, label)
-    squares = _squares(block)
-    mean = None if squares is None else _mean(fn, squares.mean)
-    assert squares is not None
-    assert mean is not None
+    matched = _squares(fn, block)
+    assert matched is not None
+    squares, mean = matched
     (piece,) = (i.var for i in block.iters if i.value is loop)
     size = _number(count, loop, piece, squares.mean.dtype)
     own = binary(Op.DIV, load(sums, (*mean.total.indices, piece)), size)

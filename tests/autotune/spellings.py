@@ -94,7 +94,11 @@ SOFTMAX: dict[str, dict[str, str]] = {
     "computed-again": {"exps": "again"},
     "kept-twice": {"exps": "twice"},
     "stored-difference": {"exps": "difference"},
+    "negated-maximum": {"exps": "negated"},
     "scaled-before": {"scale": "before"},
+    "scaled-difference": {"scale": "difference"},
+    "scaled-both-sides": {"scale": "both"},
+    "scaled-stored-difference": {"scale": "difference", "exps": "difference"},
     "log": {"division": "log"},
     "log-again": {"division": "log", "exps": "again"},
     "exponent-of-sum": {"division": "lse", "exps": "again"},
@@ -157,10 +161,18 @@ def layer_norm(
 LAYER_NORM: dict[str, dict[str, str]] = {
     "mean-of-its-own": {},
     "mean-where-used": {"mean": "used"},
+    "mean-by-product": {"mean": "product"},
+    "mean-of-shares": {"mean": "shares"},
     "stored-distance": {"square": "stored"},
     "stored-squares": {"square": "squares"},
+    "reversed-distance": {"square": "reversed"},
     "square-root": {"root": "used"},
 }
+MOMENTS: dict[str, dict[str, str]] = {
+    "sum-first": {"square": "moment"},
+    "squares-first": {"square": "moment", "order": "square"},
+}
+"""Layer normalisation by the mean of the squares, which does not need the mean."""
 
 
 @cache
@@ -334,6 +346,8 @@ ATTENTION: dict[str, Attention] = {
     "scaled-q": Attention(scale="q"),
     "scaled-k": Attention(scale="k"),
     "scaled-terms": Attention(scale="terms"),
+    "scaled-exponent": Attention(scale="exponent"),
+    "scaled-both-sides": Attention(scale="both"),
     "divided-result": Attention(division="result"),
     "result-by-inverse": Attention(division="result-inverse"),
     "weights-by-inverse": Attention(division="weights-inverse"),

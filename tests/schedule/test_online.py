@@ -159,6 +159,30 @@ def test_what_is_infinite_counts_as_it_did(row: list[float]) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-14)
 
 
+SCALED = [
+    lambda x, m, i, k: te.exp(x[i, k] + -m[i]),
+    lambda x, m, i, k: te.exp((x[i, k] - m[i]) * 0.25),
+    lambda x, m, i, k: te.exp((x[i, k] - m[i]) / 4.0 * 3.0),
+    lambda x, m, i, k: te.exp(x[i, k] * 0.25 - m[i] * 0.25),
+    lambda x, m, i, k: te.exp(0.5 * (x[i, k] / 2.0 - m[i] / 2.0)),
+]
+"""Exponentials of a scaled difference, or of the difference of scaled numbers."""
+
+
+@pytest.mark.parametrize("value", SCALED)
+def test_scaled_exponents(value: Callable[..., Any]) -> None:
+    func = sums(value)
+    sch = Schedule(func)
+    pieces(sch, 5, "S")
+    x = np.random.default_rng(0).normal(0, 9, (3, 10))
+    x[1, :5], x[2] = -INF, -INF
+    largest, total, *others = results(func, x) + results(sch.func, x)
+    assert np.isfinite(total[:2]).all()
+    assert np.isnan(total[2])
+    for n, other in enumerate(others):
+        np.testing.assert_allclose(other, (largest, total)[n % 2], rtol=1e-12)
+
+
 def test_no_rows() -> None:
     func = sums(plain, shape=(0, 8))
     sch = Schedule(func)
@@ -185,6 +209,9 @@ def test_errors_are_those_of_other_orders_of_a_sum() -> None:
         (sums(lambda x, m, i, k: x[i, k] - m[i]), "must sum exp"),
         (sums(lambda x, m, i, k: te.exp(x[i, k])), "must sum exp"),
         (sums(lambda x, m, i, k: te.exp(x[i, k] + m[i])), "must sum exp"),
+        (sums(lambda x, m, i, k: te.exp((x[i, k] - m[i]) * -1.0)), "must sum exp"),
+        (sums(lambda x, m, i, k: te.exp(x[i, k] * 2.0 - m[i] * 3.0)), "subtracts is M in another"),
+        (sums(lambda x, m, i, k: te.exp(x[i, k] - m[i] * 3.0)), "subtracts is M in another"),
         (sums(lambda x, m, i, k: te.exp(x[i, k] - m[i]) * x[i, k]), "must sum exp"),
         (
             sums(lambda x, m, i, k: te.exp(m[i] - x[i, k])),

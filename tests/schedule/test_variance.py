@@ -165,6 +165,21 @@ def test_pieces_that_take_every_other_element() -> None:
     check_meaning(sch.original, sch.func)
 
 
+@pytest.mark.parametrize(
+    "func",
+    [
+        squares(mean=lambda t, i: t[i] * 0.1, dtype="float32"),
+        squares(mean=lambda t, i: 0.1 * t[i]),
+        squares(lambda x, m, i, k: (m[i] - x[i, k]) * (m[i] - x[i, k])),
+        squares(lambda x, m, i, k: (m[i] * 0.1 - x[i, k]) * (m[i] * 0.1 - x[i, k]), mean=None),
+    ],
+)
+def test_other_spellings_of_distances_from_a_mean(func: Func) -> None:
+    sch = Schedule(func)
+    pieces(sch, 4, "S")
+    check_meaning(sch.original, sch.func)
+
+
 @pytest.mark.parametrize("row", [[1.0, 2.0, np.nan, 0.0], [0.0, INF, 1.0, 2.0], [-INF, 1, 2, INF]])
 def test_what_is_no_number_makes_the_row_none(row: list[float]) -> None:
     func = squares(mean=lambda t, i: t[i] / 4.0, shape=(1, 4))
@@ -205,7 +220,8 @@ def test_no_rows() -> None:
         (squares(lambda x, m, i, k: (x[i, k] - m[i]) * x[i, k]), "must sum"),
         (squares(lambda x, m, i, k: (x[i, k] + m[i]) * (x[i, k] + m[i])), "must sum"),
         (squares(mean=None), "must sum"),
-        (squares(mean=lambda t, i: t[i] * 0.1), "must sum"),
+        (squares(mean=lambda t, i: t[i] * 0.3), "must sum"),
+        (squares(mean=lambda t, i: t[i] * 0.5), "is a sum over 2.0, of 10 terms"),
         (squares(mean=lambda t, i: t[i] / t[0]), "must sum"),
         (squares(mean=lambda t, i: te.exp(t[i]) / 10.0), "must sum"),
         (squares(mean=lambda t, i: t[i] / 9.0), "is a sum over 9.0, of 10 terms"),
