@@ -14,6 +14,7 @@ from tilewright.tir.ir import Func
 from ..toy_target import ToyTarget
 from .formulas import FORMULAS
 from .selection import OPERATORS
+from .spellings import ATTENTION
 
 TARGET = resolve("cpu -mcpu=cascadelake -threads=2")
 Told = list[tuple[str, str, list[str], list[str]]]
@@ -61,6 +62,15 @@ def test_attention_is_one_group() -> None:
     ((kind, anchor, members, inlined),) = told(ops.attention_func(1, 2, 64, 16, causal=True))
     assert (kind, anchor, inlined) == ("ATTENTION", "Y", ["Y_masked"])
     assert (members[0], members[-1]) == ("Y_scores", "Y")
+
+
+@pytest.mark.parametrize("name", ["divided-result", "divided-terms", "weights-by-inverse"])
+def test_attention_in_other_spellings_is_one_group(name: str) -> None:
+    """Factors are hoisted to see that; the block which that makes is not the program's."""
+    func = ATTENTION[name].func()
+    ((kind, anchor, members, inlined),) = told(func)
+    assert (kind, anchor) == ("ATTENTION", "Y")
+    assert {*members, *inlined} == {b.label.name for b in blocks_in(func.body)}
 
 
 @pytest.mark.parametrize("expensive", [False, True])
