@@ -37,7 +37,7 @@ def rules_of(target: Target) -> RuleSet:
     return rules
 
 
-class Plan(NamedTuple):
+class SketchPlan(NamedTuple):
     """How a sketch is made: the draft to start from, and the steps to take.
 
     `choices` identify it, `name` is for people.
@@ -49,7 +49,7 @@ class Plan(NamedTuple):
     steps: tuple[Step, ...] = ()
 
 
-def plans(original: Draft, *, inexact: bool = False) -> Iterator[Plan]:
+def plans(original: Draft, *, inexact: bool = False) -> Iterator[SketchPlan]:
     """The combinations of one variant for each group of blocks.
 
     With `inexact`, also those of programs that are the same over the reals alone. Combinations that
@@ -58,20 +58,17 @@ def plans(original: Draft, *, inexact: bool = False) -> Iterator[Plan]:
     nests.
     """
     if never_runs(original.func):
-        yield Plan("nothing", (RuleChoice("nothing"),), original)
+        yield SketchPlan("nothing", (RuleChoice("nothing"),), original)
         return
     plain, kept = prepared(original)
     rules = rules_of(original.target)
-    others = [
-        *(other for make in rules.inexact if inexact for other in make(plain)),
-        *(other for make in rules.alternatives for other in make(plain, rules.instructions)),
-    ]
-    for other in others:
+    alternatives = [rule.make for rule in rules.alternatives if rule.exact or inexact]
+    for other in (other for make in alternatives for other in make(plain, rules.instructions)):
         parted = partition(other.draft, {*other.claimed, *kept}, rules.instructions)
         for variants in _combined(_ways(parted, rules), MAX_OTHER):
             plan = _plan(parted.draft, variants)
             if other.wanted(plan.choices):
-                yield Plan(
+                yield SketchPlan(
                     f"{other.name}:{plan.name}",
                     (other.choice, *plan.choices),
                     plan.start,
@@ -81,18 +78,18 @@ def plans(original: Draft, *, inexact: bool = False) -> Iterator[Plan]:
     for variants in _combined(_ways(parted, rules), MAX_SKETCHES):
         yield _plan(parted.draft, variants)
     if needs_nests(original.func):
-        yield Plan("written", (RuleChoice("written"),), original)
+        yield SketchPlan("written", (RuleChoice("written"),), original)
 
 
 def _ways(parted: Partition, rules: RuleSet) -> list[list[list[Variant]]]:
     """The variants of each group, for each way to part a program."""
-    made: dict[Group, list[Variant]] = {}
+    variants_of: dict[Group, list[Variant]] = {}
     for groups in parted.ways:
         for group in groups:
-            if group not in made:
+            if group not in variants_of:
                 variants = rules.variants(parted.draft, group)
-                made[group] = [_with_views_inlined(v, group, parted.views) for v in variants]
-    return [[made[group] for group in groups] for groups in parted.ways]
+                variants_of[group] = [_with_views_inlined(v, group, parted.views) for v in variants]
+    return [[variants_of[group] for group in groups] for groups in parted.ways]
 
 
 def _with_views_inlined(
@@ -102,18 +99,18 @@ def _with_views_inlined(
 
     Other groups come after that: tiles of what they compute are no longer known to be whole.
     """
-    own = [view for label in group.labels for view in views.get(label, ())]
+    inlined = [view for label in group.labels for view in views.get(label, ())]
 
     def inline_views(draft: Draft) -> None:
-        for view in own:
+        for view in inlined:
             draft.schedule.compute_inline(view)
 
-    return replace(variant, steps=(*variant.steps, inline_views)) if own else variant
+    return replace(variant, steps=(*variant.steps, inline_views)) if inlined else variant
 
 
-def _plan(start: Draft, variants: list[Variant]) -> Plan:
+def _plan(start: Draft, variants: list[Variant]) -> SketchPlan:
     """The plan that carries out a variant of each group in turn."""
-    return Plan(
+    return SketchPlan(
         "+".join(v.name for v in variants),
         tuple(v.choice for v in variants),
         start,

@@ -59,12 +59,12 @@ def inputs_of(block: Block) -> list[Input]:
     """
     body = {n.buffer for n in walk(block.body) if type(n) is Load}
     sizes = extents(block)
-    found: dict[Buffer, list[tuple[Expr, ...]]] = {}
+    accesses_of: dict[Buffer, list[tuple[Expr, ...]]] = {}
     for region in _read(block):
         if region.buffer in body:
-            found.setdefault(region.buffer, []).append(tuple(r.min for r in region.ranges))
+            accesses_of.setdefault(region.buffer, []).append(tuple(r.min for r in region.ranges))
     variables = [i.var for i in block.iters]
-    return [_input(b, accesses, variables, sizes) for b, accesses in found.items()]
+    return [_input(b, accesses, variables, sizes) for b, accesses in accesses_of.items()]
 
 
 def _read(block: Block) -> list[Region]:
@@ -83,12 +83,12 @@ def _input(
     first = accesses[0]
     at = _parted(joined(buffer, first), sizes)
     same = all(tuple(map(key_of, a)) == tuple(map(key_of, first)) for a in accesses)
-    own = set(variables)
+    iterated = set(variables)
     counted = Counter(n for e in at.indices for n in walk(e) if type(n) is Var)
     plain = {
         e: d
         for d, e in enumerate(at.indices)
-        if same and type(e) is Var and e in own and counted[e] == 1
+        if same and type(e) is Var and e in iterated and counted[e] == 1
     }
     indexing = [v for v in variables if v in used]
     strides = {v: _stride(buffer, at, v) for v in indexing}
@@ -139,8 +139,8 @@ def _coefficient(index: Expr, var: Var) -> int | None:
     if var not in free_vars(index):
         return 0
     parts = linear(index, [var])
-    found = None if parts is None else parts.coefficients.get(var, 0)
-    return found if isinstance(found, int) else None
+    step = None if parts is None else parts.coefficients.get(var, 0)
+    return step if isinstance(step, int) else None
 
 
 def output_of(block: Block) -> Input | None:
@@ -235,12 +235,12 @@ def vector_choices(block: Block) -> list[Var]:
     sizes = extents(block)
     reading = inputs_of(block)
     low = low_digits(block)
-    beside = math.prod(n for v, n in low.items() if out.strides[v] == 1)
+    whole = math.prod(n for v, n in low.items() if out.strides[v] == 1)
     good: list[tuple[int, Var]] = []
     possible: list[tuple[int, Var]] = []
     for v in spatial(block):
         step = out.strides.get(v)
-        if sizes.get(v, 1) < 2 or v in low or (step == beside and beside & (beside - 1)):
+        if sizes.get(v, 1) < 2 or v in low or (step == whole and not is_power(whole)):
             continue  # pairs of vectors interleave, and pairs of those
         fits = all(
             v not in i.used or is_near(i, v) or (v in i.plain and worth_packing(block, i))
@@ -248,7 +248,7 @@ def vector_choices(block: Block) -> list[Var]:
         )
         if not fits:
             continue
-        (good if step == beside else possible).append((packed_for(block, v), v))
+        (good if step == whole else possible).append((packed_for(block, v), v))
     ordered = [v for _, v in sorted(good, key=lambda x: x[0])]
     return ordered + [v for _, v in sorted(possible, key=lambda x: x[0])]
 
@@ -266,6 +266,11 @@ def is_contraction(block: Block) -> bool:
     wide = {i.var for i in block.iters if i.kind is IterKind.SPATIAL and sizes.get(i.var, 2) > 1}
     missing = sum(1 for i in inputs if wide - i.used)
     return near or missing >= 2
+
+
+def is_power(number: int) -> bool:
+    """Whether a number is a power of two."""
+    return number.bit_count() == 1
 
 
 def packed_for(block: Block, var: Var) -> int:

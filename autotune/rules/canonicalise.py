@@ -49,14 +49,14 @@ def needs_nests(func: Func) -> bool:
     return not plain or _has_statements(func.body) or bool(_inits(func) or _updates(func))
 
 
-def separate_nests(sch: Schedule) -> tuple[Label, ...]:
+def canonicalise(sch: Schedule) -> tuple[Label, ...]:
     """Give each block a nest of its own, and each of its variables a loop, where that can be.
 
     Returns the labels of the blocks that are made for statements in none.
     """
     labels = [sch.get_block(n) for n in range(len(in_order(sch.func)))]
-    made = _blocks_made(sch)
-    labels += made
+    created = _blocks_made(sch)
+    labels += created
     for label in labels:
         if is_plain(sch.func, find_block(sch.func, label)):
             continue
@@ -73,7 +73,7 @@ def separate_nests(sch: Schedule) -> tuple[Label, ...]:
         attempt(sch.merge_reduction, init, label)
     for label in _updates(sch.func):
         attempt(sch.distinguish_updates, label, 0)
-    return made
+    return created
 
 
 def _blocks_made(sch: Schedule) -> tuple[Label, ...]:
@@ -117,7 +117,7 @@ def _in_order(regions: Sequence[Region]) -> list[Buffer]:
 
 def _inits(func: Func) -> list[tuple[Label, Label]]:
     """Reductions that have no init, each behind the spatial block that writes its result before."""
-    found: list[tuple[Label, Label]] = []
+    pairs: list[tuple[Label, Label]] = []
     blocks = in_order(func)
     for n, block in enumerate(blocks):
         if block.init is not None or not has_reduction(block):
@@ -125,8 +125,8 @@ def _inits(func: Func) -> list[tuple[Label, Label]]:
         written = region_buffers(block.writes)
         before = [b for b in blocks[:n] if region_buffers(b.writes) & written]
         if before and not has_reduction(before[-1]):
-            found.append((before[-1].label, block.label))
-    return found
+            pairs.append((before[-1].label, block.label))
+    return pairs
 
 
 def _updates(func: Func) -> list[Label]:

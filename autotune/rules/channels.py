@@ -79,26 +79,26 @@ def _put_last(sch: Schedule, label: Label) -> list[Label] | None:
     channels = _channels(block)
     if channels is None:
         return None
-    index, deep, wide = channels
-    order = [*(v for v in spatial(block) if v is not wide), wide]
-    order += [*(v for v in reduced(block) if v is not deep), deep]
+    index, channel_in, channel_out = channels
+    order = [*(v for v in spatial(block) if v is not channel_out), channel_out]
+    order += [*(v for v in reduced(block) if v is not channel_in), channel_in]
     source, out = inputs_of(block)[index], output_of(block)
     assert out is not None
-    created = [_read_last(sch, label, index, source, deep)]
+    created = [_read_last(sch, label, index, source, channel_in)]
     if out.buffer not in sch.func.allocs:
         created.append(sch.cache_write(label, 0, "global"))
-    sch.transform_layout(label, ("write", 0), _last(out, wide))
+    sch.transform_layout(label, ("write", 0), _last(out, channel_out))
     sch.transform_block_layout(label, IndexMap(tuple(i.var for i in block.iters), tuple(order)))
     return created
 
 
-def _read_last(sch: Schedule, label: Label, index: int, source: Input, deep: Var) -> Label:
+def _read_last(sch: Schedule, label: Label, index: int, source: Input, channel_in: Var) -> Label:
     """Have a block read an input with channels last, from the block that copies it so.
 
     What pads the input reads that copy: rows of channels, which are padded as they are.
     """
-    to_last = _last(source, deep)
-    pads = _padding(sch, label, source, deep)
+    to_last = _last(source, channel_in)
+    pads = _padding(sch, label, source, channel_in)
     if pads is None:
         copy = sch.cache_read(label, index, "global")
         sch.transform_layout(label, ("read", index), to_last)
@@ -113,7 +113,9 @@ def _read_last(sch: Schedule, label: Label, index: int, source: Input, deep: Var
     return copy
 
 
-def _padding(sch: Schedule, label: Label, source: Input, deep: Var) -> tuple[Label, Var] | None:
+def _padding(
+    sch: Schedule, label: Label, source: Input, channel_in: Var
+) -> tuple[Label, Var] | None:
     """The block that copies an input for this block alone, and its variable of the channels."""
     if source.buffer not in sch.func.allocs or len(readers_of(sch.func, {source.buffer})) > 1:
         return None
@@ -122,7 +124,7 @@ def _padding(sch: Schedule, label: Label, source: Input, deep: Var) -> tuple[Lab
         out, inputs = output_of(block), inputs_of(block)
         if out is None or out.buffer is not source.buffer or not is_injective(block):
             continue
-        channel = next((v for v, d in out.plain.items() if d == source.plain[deep]), None)
+        channel = next((v for v, d in out.plain.items() if d == source.plain[channel_in]), None)
         if channel is None or len(inputs) != 1 or channel not in inputs[0].plain:
             continue
         if len(inputs[0].at.shape) == len(inputs[0].buffer.shape):
@@ -150,11 +152,15 @@ def _channels(block: Block) -> tuple[int, Var, Var] | None:
     if any(len(i.at.shape) != len(i.buffer.shape) for i in (*inputs, out)):
         return None
     for index, (source, other) in enumerate(zip(inputs, reversed(inputs), strict=True)):
-        deep = [v for v in reduced(block) if v in source.plain and v in other.plain]
-        wide = [v for v in spatial(block) if v not in source.used and v in other.plain]
-        wide = [v for v in wide if v in out.plain]
-        if deep and wide:
-            return index, max(deep, key=sizes.__getitem__), max(wide, key=sizes.__getitem__)
+        channel_in = [v for v in reduced(block) if v in source.plain and v in other.plain]
+        channel_out = [v for v in spatial(block) if v not in source.used and v in other.plain]
+        channel_out = [v for v in channel_out if v in out.plain]
+        if channel_in and channel_out:
+            return (
+                index,
+                max(channel_in, key=sizes.__getitem__),
+                max(channel_out, key=sizes.__getitem__),
+            )
     return None
 
 

@@ -128,9 +128,13 @@ def _tilings(main: Block, vectors: list[Var]) -> Iterator[Tiling]:
 def _parts(main: Block) -> list[int]:
     """The lengths of parts that the outermost loop of the reduction can be cut into."""
     sizes = extents(main)
-    deep = sizes[reduced(main)[0]]
+    outermost = sizes[reduced(main)[0]]
     whole = product([sizes[v] for v in reduced(main)])
-    return [n for n in range(2, deep) if deep % n == 0 and n * whole // deep >= MIN_REDUCTION_STEPS]
+    return [
+        n
+        for n in range(2, outermost)
+        if outermost % n == 0 and n * whole // outermost >= MIN_REDUCTION_STEPS
+    ]
 
 
 @dataclass(frozen=True)
@@ -220,17 +224,17 @@ def _blocked(
     sch = draft.schedule
     sizes = extents(block)
     loops = dict(zip([i.var for i in block.iters], sch.get_loops(main), strict=True))
-    deep = reduced(block)[0]
+    outermost = reduced(block)[0]
     assert tiles.part is not None
-    first, _ = sch.split(loops[deep], factors=[None, tiles.part], perfect=True)
+    first, _ = sch.split(loops[outermost], factors=[None, tiles.part], perfect=True)
     out = output_of(block)
     assert out is not None
     partial = sch.rfactor(first, len(out.buffer.shape))
     sch.set_scope(partial, 0, "register")
     flatten(sch, partial)
-    loops = dict(zip([*spatial(block), deep], sch.get_loops(main), strict=True))
+    loops = dict(zip([*spatial(block), outermost], sch.get_loops(main), strict=True))
     units, outer, middle, tile = _cut(sch, block, loops, tiles)
-    sch.reorder(*units, *outer, loops[deep], *middle, *tile)
+    sch.reorder(*units, *outer, loops[outermost], *middle, *tile)
     top = draft.map_outer(*outer)
     in_registers(sch, tile)
     sch.compute_at(partial, middle[-1])
@@ -239,19 +243,19 @@ def _blocked(
         _in_vectors(sch, follow, tiles.lanes)
 
     wide, deepest = len(spatial(block)), len(reduced(block))
-    own = sch.get_loops(partial)[-(wide + 1 + deepest) :]
-    inner = dict(zip(spatial(block), own, strict=False))
-    reducing = zip(reduced(block), own[-deepest:], strict=True)
-    depth = [(loop, tiles.part if v is deep else sizes[v]) for v, loop in reducing]
+    partial_loops = sch.get_loops(partial)[-(wide + 1 + deepest) :]
+    inner = dict(zip(spatial(block), partial_loops, strict=False))
+    reducing = zip(reduced(block), partial_loops[-deepest:], strict=True)
+    depth = [(loop, tiles.part if v is outermost else sizes[v]) for v, loop in reducing]
     steps, at_once = unrolled(sch, depth, tiles)
     vectors = sch.split(inner[tiles.vector], factors=[None, tiles.lanes])
     rows = [inner[v] for v in tiles.inner if v is not tiles.vector]
     units = [loop for v, loop in inner.items() if v not in tiles.inner]
     registers = [*at_once, *rows, *vectors]
-    sch.reorder(*units, own[wide], *(v for v, _ in steps), *registers)
+    sch.reorder(*units, partial_loops[wide], *(v for v, _ in steps), *registers)
     in_registers(sch, registers)
     sch.decompose_reduction(partial, steps[0][0])
-    return _nest(partial, loops[deep], steps, at_once, tiles)
+    return _nest(partial, loops[outermost], steps, at_once, tiles)
 
 
 def _nest(

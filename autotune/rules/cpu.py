@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...schedule import Schedule
 from .channels import channels_last
 from .contraction import contraction_variants
 from .dot_product import dot_product_variants
@@ -11,11 +12,12 @@ from .fused_attention import fused_attention_variants
 from .online import online_variants
 from .ordered import ordered_variants
 from .rows import rows_variants
-from .rule import RuleSet
+from .rule import AlternativeRule, RuleSet
 from .tile_unit import tile_unit_variants
-from .winograd import winograd_alternatives
+from .winograd import winograd
 
 RULES = RuleSet(
+    map_outer=Schedule.parallel,
     rules=(
         ordered_variants,
         flash_attention_variants,
@@ -28,6 +30,5 @@ RULES = RuleSet(
         elementwise_variants,
     ),
     instructions=(tile_unit_variants, dot_product_variants),
-    alternatives=(channels_last,),
-    inexact=(winograd_alternatives,),
+    alternatives=(AlternativeRule(winograd, exact=False), AlternativeRule(channels_last)),
 )

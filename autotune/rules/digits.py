@@ -78,7 +78,7 @@ def _cuts(block: Block) -> dict[Var, int]:
 
     Where the output is contiguous in one, alone.
     """
-    found: dict[Var, int] = {}
+    divisors: dict[Var, int] = {}
     sizes, out = extents(block), output_of(block)
     written = {r.buffer for r in block.writes}
     indices = [r.min for x in block.reads if x.buffer not in written for r in x.ranges]
@@ -92,8 +92,8 @@ def _cuts(block: Block) -> dict[Var, int]:
             (number,) = by
             size = sizes.get(i.var, 1)
             if 1 < number < size and size % number == 0:
-                found[i.var] = number
-    return found
+                divisors[i.var] = number
+    return divisors
 
 
 def _divisors(e: Expr, var: Var) -> Iterator[int]:

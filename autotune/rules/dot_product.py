@@ -24,7 +24,7 @@ from ...tir.ir import Block, Label, Var
 from .access_patterns import extents, reduced, spatial, worth_packing
 from .draft import Draft, RuleChoice
 from .elementwise import schedule_following
-from .products import Plan, layout, pad, place_pads, plans, schedule_groups, schedule_packed
+from .products import ProductPlan, layout, pad, place_pads, plans, schedule_groups, schedule_packed
 from .rule import Group, GroupKind, Variant
 from .tiles import RegisterTile, sample_tile, tile_variables, write_back
 
@@ -57,7 +57,7 @@ def dot_product_variants(draft: Draft, group: Group) -> Iterator[Variant]:
         yield Variant(choice, name, (functools.partial(apply, plan=plan),))
 
 
-def schedule_dot(draft: Draft, plan: Plan, labels: Sequence[Label]) -> None:
+def schedule_dot(draft: Draft, plan: ProductPlan, labels: Sequence[Label]) -> None:
     """Compute the first block by the instruction, and the one that follows it, if any."""
     sch, product = draft.schedule, plan.product
     main = draft.handle(labels[0])
@@ -123,7 +123,7 @@ def _in_registers(sch: Schedule, main: Label, crop: Label | None) -> Label:
     return crop
 
 
-def _decide_tile(draft: Draft, block: Block, plan: Plan) -> RegisterTile:
+def _decide_tile(draft: Draft, block: Block, plan: ProductPlan) -> RegisterTile:
     """Decide the rows and vectors of the register tile, tiles in cache, unrolling."""
     sch, sizes = draft.schedule, extents(block)
     vectors = sizes[plan.vector] // plan.product.columns

@@ -12,9 +12,6 @@ from ...schedule.find import blocks_in, find_block
 from ...target import CpuTarget, Target
 from ...tir.ir import Block, Expr, Func, Label, Var
 
-MAP_OUTER: dict[str, Callable[[Schedule, Var], None]] = {"cpu": Schedule.parallel}
-"""How a kind of target runs the iterations of an outermost loop."""
-
 
 @dataclass(eq=False)
 class Draft:
@@ -58,10 +55,13 @@ class Draft:
     def map_outer(self, *loops: Var) -> Var:
         """Spread the iterations of the outermost loops over what the target runs at once.
 
-        The loops follow each other inwards; the one loop made of them is returned.
+        The loops follow each other inwards. Returns the loop that they are fused to. Raises
+        `TargetError` for a kind of target that has no rules.
         """
+        from . import rules_of
+
         loop = self.schedule.fuse(*loops) if len(loops) > 1 else loops[0]
-        MAP_OUTER[self.target.kind](self.schedule, loop)
+        rules_of(self.target).map_outer(self.schedule, loop)
         return loop
 
     def limit(self, name: str, condition: bool | Expr) -> None:

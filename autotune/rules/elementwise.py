@@ -13,7 +13,7 @@ from ...tir.ir import Block, Dim, For, ForKind, Func, Label, Var, ceildiv
 from .access_patterns import Input, extents, grouped, inputs_of, output_of, spatial
 from .common import attempt, elements, lanes_for, nbytes, powers, unroll_hint, widest
 from .draft import Draft, RuleChoice, Step
-from .register_transpose import turn_in_squares
+from .register_transpose import transpose_in_registers
 from .rule import Group, GroupKind, Variant
 
 MAX_UNROLL = 8
@@ -173,7 +173,7 @@ def schedule_squares(draft: Draft, label: Label) -> None:
     lanes = _square(block, draft.cpu)
     cut = [sch.sample_categorical(powers(min(64, sizes[v] // lanes))) for v in (other, along)]
     index = input_along(block, other)
-    outer = turn_in_squares(sch, label, index, along, other, (cut[0], cut[1]), lanes)
+    outer = transpose_in_registers(sch, label, index, along, other, (cut[0], cut[1]), lanes)
     draft.map_outer(*outer)
 
 

@@ -36,7 +36,7 @@ from .access_patterns import (
     reuses,
 )
 from .attention import find_attention
-from .canonicalise import is_plain, needs_nests, separate_nests
+from .canonicalise import canonicalise, is_plain, needs_nests
 from .common import attempt
 from .digits import separate_all_digits
 from .draft import Draft
@@ -98,9 +98,9 @@ def fusion_groups(func: Func, target: Target) -> Fusion:
     readers = dict[Label, set[int]]()
     blocks = in_order(plain.func)
     for block in reversed(blocks):
-        own = home.get(block.label)
-        readers[block.label] = {own} if own is not None else set()
-        if own is None and block.label not in kept:
+        number = home.get(block.label)
+        readers[block.label] = {number} if number is not None else set()
+        if number is None and block.label not in kept:
             for reader in consumers(plain.func, block):
                 readers[block.label] |= readers[reader.label]
     place = {block.label: n for n, block in enumerate(blocks)}
@@ -126,7 +126,7 @@ def prepared(original: Draft) -> tuple[Draft, set[Label]]:
     """The draft with a plain nest for each block, and the blocks that cannot have one."""
     plain = original.copy()
     if needs_nests(original.func):
-        separate_nests(plain.schedule)
+        canonicalise(plain.schedule)
     plain = separate_all_digits(plain)
     return plain, {b.label for b in in_order(plain.func) if not is_plain(plain.func, b)}
 
@@ -171,12 +171,12 @@ def _grouped(
     draft: Draft, claimed: Collection[Label], instructions: tuple[Rule, ...]
 ) -> tuple[Draft, list[Group]]:
     """The groups of all blocks but those `claimed`, and the draft that their blocks are of."""
-    taken = set(claimed)
+    assigned = set(claimed)
     parts: list[list[Label]] = []
     for block in reversed(in_order(draft.func)):
-        if block.label not in taken:
-            parts.append([m.label for m in _members(draft.func, block, taken)])
-            taken |= set(parts[-1])
+        if block.label not in assigned:
+            parts.append([m.label for m in _members(draft.func, block, assigned)])
+            assigned |= set(parts[-1])
     draft = _join(draft, parts, instructions)
     return draft, [_group([draft.block(label) for label in labels]) for labels in parts]
 
@@ -292,10 +292,10 @@ def _worth_inlining(block: Block, readers: list[Block]) -> bool:
     return not (is_expensive(block) and (len(readers) > 1 or any(map(has_reduction, readers))))
 
 
-def _members(func: Func, block: Block, taken: set[Label]) -> list[Block]:
+def _members(func: Func, block: Block, assigned: set[Label]) -> list[Block]:
     """The group that a block is the last of, in program order."""
     if is_injective(block):
-        free = {b.label: b for b in in_order(func) if b.label not in taken}
+        free = {b.label: b for b in in_order(func) if b.label not in assigned}
         reads = region_buffers(block.reads)
         producers = [b for b in free.values() if reads & region_buffers(b.writes)]
         for p in producers:
@@ -322,10 +322,10 @@ def _chain(func: Func, last: Block, free: list[Block]) -> list[Block]:
             and all(r.label in rows for r in readers)
             and not (has_reduction(b) and is_contraction(b))
             and region_buffers(b.writes) <= set(func.allocs)
-            and (own := _rows_read(b, readers, rows)) is not None
+            and (variables := _rows_read(b, readers, rows)) is not None
         ):
             chain.append(b)
-            rows[b.label] = own
+            rows[b.label] = variables
     return chain[::-1]
 
 
@@ -333,7 +333,7 @@ def _rows_read(
     block: Block, readers: list[Block], rows: Mapping[Label, list[Var]]
 ) -> list[Var] | None:
     """The variables of a block for rows, each of which is read in one row alone, if there are."""
-    found: list[Var] = []
+    row_variables: list[Var] = []
     (write, *others) = block.writes
     for reader in readers:
         for region in reader.reads:
@@ -344,8 +344,10 @@ def _rows_read(
                 next((d for d, e in enumerate(indices) if e is v), None) for v in rows[reader.label]
             ]
             places = [write.ranges[d].min for d in at if d is not None]
-            own = [e for e in places if type(e) is Var]
-            if len(own) < len(at) or (found and any(map(operator.is_not, own, found))):
+            variables = [e for e in places if type(e) is Var]
+            if len(variables) < len(at) or (
+                row_variables and any(map(operator.is_not, variables, row_variables))
+            ):
                 return None
-            found = own
-    return None if others else found
+            row_variables = variables
+    return None if others else row_variables

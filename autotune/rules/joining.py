@@ -39,8 +39,8 @@ def join(sch: Schedule, labels: Sequence[Label]) -> None:
     sch.transform_block_layout(main, _iterations(block, runs))
     if follow is not None and reader is not None:
         place = places(block, reader)
-        theirs = [[place[v] for v in run] for run in runs]
-        sch.transform_block_layout(follow, _iterations(reader, theirs))
+        reader_runs = [[place[v] for v in run] for run in runs]
+        sch.transform_block_layout(follow, _iterations(reader, reader_runs))
         flatten(sch, main)
 
 
@@ -72,12 +72,12 @@ def _iterations(block: Block, runs: Sequence[Sequence[Var]]) -> IndexMap:
     """The block's iterations with each run as one, those of a single iteration left out."""
     sizes = extents(block)
     run_of = {v: run for run in runs for v in run}
-    made: list[Expr] = []
+    numbers: list[Expr] = []
     for i in block.iters:
         run = run_of.get(i.var, [i.var])
         if i.var is run[0] and i.extent != 1:
-            made.append(_number(run, [sizes[v] for v in run]))
-    return IndexMap(tuple(i.var for i in block.iters), tuple(made))
+            numbers.append(_number(run, [sizes[v] for v in run]))
+    return IndexMap(tuple(i.var for i in block.iters), tuple(numbers))
 
 
 def _runs(block: Block, reader: Block | None) -> list[list[Var]]:
@@ -86,14 +86,14 @@ def _runs(block: Block, reader: Block | None) -> list[list[Var]]:
     if out is None:
         return []
     sizes = extents(block)
-    theirs = {} if reader is None else places(block, reader)
+    read_at = {} if reader is None else places(block, reader)
     order = sorted(out.plain, key=lambda v: out.plain[v])
     runs: list[list[Var]] = [[v] for v in order[:1]]
     for a, b in pairwise(order):
-        beside = sizes[a] > 1 and sizes[b] > 1 and _adjoin(block, a, b)
-        if beside and reader is not None:
-            beside = a in theirs and b in theirs and _adjoin(reader, theirs[a], theirs[b])
-        if beside:
+        adjacent = sizes[a] > 1 and sizes[b] > 1 and _adjoin(block, a, b)
+        if adjacent and reader is not None:
+            adjacent = a in read_at and b in read_at and _adjoin(reader, read_at[a], read_at[b])
+        if adjacent:
             runs[-1].append(b)
         else:
             runs.append([b])

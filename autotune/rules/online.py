@@ -57,7 +57,7 @@ def online_variants(draft: Draft, group: Group) -> Iterator[Variant]:
         return
     count = row_dimensions(draft.func, group.members[-1])
     statistics = _statistics(draft, group.members) if count else None
-    if statistics is not None:
+    if count and statistics is not None:
         apply = functools.partial(_apply, count=count, statistics=statistics, labels=group.labels)
         yield Variant(RuleChoice("online"), "online", (apply,))
 

@@ -23,7 +23,7 @@ from ...tir.ir import Block, Const, Dim, Label, Var
 from ...tir.visit import walk
 from .access_patterns import inputs_of, reduced, worth_packing
 from .draft import Draft
-from .register_transpose import turn_in_squares
+from .register_transpose import transpose_in_registers
 from .tiles import tile_variables
 
 
@@ -114,7 +114,7 @@ def schedule_copy(
         outer = list(loops)
     elif panel is not None and place < len(loops) - 1 and _in_squares(extent, lanes, target):
         last, other = block.iters[-1].var, block.iters[place].var
-        outer = turn_in_squares(sch, label, 0, last, other, (1, panel), lanes)
+        outer = transpose_in_registers(sch, label, 0, last, other, (1, panel), lanes)
     else:
         steps, vector = sch.split(loops[place], factors=[None, lanes])
         if place < len(loops) - 1:

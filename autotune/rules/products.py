@@ -32,7 +32,7 @@ from .elementwise import schedule_elementwise
 
 
 @dataclass(frozen=True)
-class Plan:
+class ProductPlan:
     """Which instruction computes a block, along which variables, and which inputs are packed.
 
     The variables and inputs are those of `planned`: the columns are along `vector`, the steps along
@@ -51,17 +51,17 @@ class Plan:
     rows: Var | None = None
     packs: bool = False
 
-    def on(self, block: Block) -> Plan:
+    def on(self, block: Block) -> ProductPlan:
         """The plan on `block`, which iterates as `planned` does."""
-        its, inputs = matched(self.planned, block), inputs_of(block)
+        variables, inputs = matched(self.planned, block), inputs_of(block)
         return replace(
             self,
             planned=block,
-            vector=its[self.vector],
-            deep=its[self.deep],
+            vector=variables[self.vector],
+            deep=variables[self.deep],
             packed=inputs[self.index],
             shared=inputs[1 - self.index],
-            rows=None if self.rows is None else its[self.rows],
+            rows=None if self.rows is None else variables[self.rows],
         )
 
     @property
@@ -71,7 +71,7 @@ class Plan:
         return sizes if self.rows is None else {self.rows: self.product.rows, **sizes}
 
 
-def plans(main: Block, target: Target) -> Iterator[Plan]:
+def plans(main: Block, target: Target) -> Iterator[ProductPlan]:
     """How each instruction of the target computes a block, if it can."""
     for instruction, product, _ in products_of(target):
         plan = _plan(main, instruction, product)
@@ -79,13 +79,17 @@ def plans(main: Block, target: Target) -> Iterator[Plan]:
             yield plan
 
 
-def _plan(main: Block, instruction: Instruction, product: Product) -> Plan | None:
-    found = match_reduction(main)
+def _plan(main: Block, instruction: Instruction, product: Product) -> ProductPlan | None:
+    reduction = match_reduction(main)
     if low_digits(main):
         return None  # tiles of instructions have none of them whole
-    if found is None or found.combiner.name != "sum" or found.buffer.dtype != product.acc:
+    if (
+        reduction is None
+        or reduction.combiner.name != "sum"
+        or reduction.buffer.dtype != product.acc
+    ):
         return None
-    factors = _factors(found.value)
+    factors = _factors(reduction.value)
     inputs = inputs_of(main)
     if factors is None or len(inputs) != 2:
         return None
@@ -101,7 +105,7 @@ def _plan(main: Block, instruction: Instruction, product: Product) -> Plan | Non
             and {shared.buffer, packed.buffer} == set(factors)
             and {vector, deep} <= packed.plain.keys()
         ):
-            return Plan(main, instruction, product, vector, deep, along[0], packed, shared)
+            return ProductPlan(main, instruction, product, vector, deep, along[0], packed, shared)
     return None
 
 
@@ -114,7 +118,7 @@ def _factors(value: Expr) -> tuple[Buffer, Buffer] | None:
     return (buffers[0], buffers[1]) if len(buffers) == 2 else None
 
 
-def pad(sch: Schedule, main: Label, plan: Plan) -> tuple[list[Label], Label | None]:
+def pad(sch: Schedule, main: Label, plan: ProductPlan) -> tuple[list[Label], Label | None]:
     """Pad what does not divide. The copies of the operands, and the one that crops the result."""
     sizes = extents(find_block(sch.func, main))
     labels = list(sch.pad_einsum(main, [plan.sizes.get(v, 1) for v in sizes]))
@@ -127,19 +131,19 @@ def place_pads(draft: Draft, pads: list[Label], main: Label, packed: Label) -> L
 
     Returns the block that pads what `packed` reads, which is left to the caller.
     """
-    sch, found = draft.schedule, None
+    sch, packed_pad = draft.schedule, None
     for pad in pads:
         readers = sch.get_consumers(pad)
         if readers == (packed,):
-            found = pad
+            packed_pad = pad
         elif readers == (main,):
             schedule_elementwise(draft, pad)
         else:
             sch.compute_inline(pad)
-    return found
+    return packed_pad
 
 
-def schedule_packed(draft: Draft, packed: Label, plan: Plan, pad: Label | None) -> None:
+def schedule_packed(draft: Draft, packed: Label, plan: ProductPlan, pad: Label | None) -> None:
     """Run the copy that packs what lanes differ in, of rows that `pad` makes if there is one.
 
     What is packed ahead of the calls is packed in one step, whose layout can be told.

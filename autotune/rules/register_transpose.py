@@ -10,7 +10,7 @@ from ...tir.ir import Block, Buffer, Dim, Label, Var
 from .access_patterns import inputs_of
 
 
-def turn_in_squares(
+def transpose_in_registers(
     sch: Schedule,
     label: Label,
     index: int,
@@ -45,14 +45,14 @@ def turn_in_squares(
     sch.vectorize(lane)
     sch.unroll(row)
     copy = find_block(sch.func, square)
-    own = sch.get_loops(square)[-len(copy.iters) :]
-    loop_of = dict(zip([i.var for i in copy.iters], own, strict=True))
+    copy_loops = sch.get_loops(square)[-len(copy.iters) :]
+    loop_of = dict(zip([i.var for i in copy.iters], copy_loops, strict=True))
     indices = [r.min for r in copy.writes[0].ranges]
     held = [loop_of.get(e) if type(e) is Var else None for e in indices]
     across, contiguous = (held[_dimension(block, source.buffer, v)] for v in (along, other))
     if across is None or contiguous is None:
         raise ScheduleError("the copy of {0} does not run along its dimensions", source.buffer.name)
-    fixed = [v for v in own if v is not across and v is not contiguous]
+    fixed = [v for v in copy_loops if v is not across and v is not contiguous]
     sch.reorder(*fixed, across, contiguous)
     sch.vectorize(contiguous)
     sch.unroll(across)

@@ -40,14 +40,14 @@ def row_dimensions(func: Func, last: Block) -> int | None:
     }
     variables = [i.var for i in last.iters]
     rows: set[Var] = set()
-    found = False
+    reads_reduction = False
     for region in last.reads:
         if region.buffer in reductions:
             indices = {r.min for r in region.ranges if type(r.min) is Var}
             if len(indices) < len(variables):
-                found = True
+                reads_reduction = True
                 rows |= indices
-    if not found or set(variables[: len(rows)]) != rows:
+    if not reads_reduction or set(variables[: len(rows)]) != rows:
         return None
     return len(rows)
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from ...tir.ir import Block, Label
+from ...schedule import Schedule
+from ...tir.ir import Block, Label, Var
 from .draft import Draft, RuleChoice, Step
 
 
@@ -71,17 +72,28 @@ class Alternative:
 
 
 @dataclass(frozen=True)
+class AlternativeRule:
+    """A function that makes alternatives of a draft, given the rules for instructions.
+
+    Alternatives that are not `exact` compute the same over the reals alone.
+    """
+
+    make: Callable[[Draft, tuple[Rule, ...]], Iterator[Alternative]]
+    exact: bool = True
+
+
+@dataclass(frozen=True)
 class RuleSet:
     """The rules for a kind of target, each list in the order in which its rules are tried.
 
-    `instructions` are those of `rules` whose variants compute tiles by an instruction. `inexact`
-    alternatives are the same over the reals alone.
+    `map_outer` has the iterations of an outermost loop run at once, as the target does that.
+    `instructions` are those of `rules` whose variants compute tiles by an instruction.
     """
 
+    map_outer: Callable[[Schedule, Var], None]
     rules: tuple[Rule, ...]
     instructions: tuple[Rule, ...] = ()
-    alternatives: tuple[Callable[[Draft, tuple[Rule, ...]], Iterator[Alternative]], ...] = ()
-    inexact: tuple[Callable[[Draft], Iterator[Alternative]], ...] = ()
+    alternatives: tuple[AlternativeRule, ...] = ()
 
     def variants(self, draft: Draft, group: Group) -> list[Variant]:
         return [variant for rule in self.rules for variant in rule(draft, group)]

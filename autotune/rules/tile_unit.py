@@ -25,8 +25,8 @@ from .access_patterns import extents, inputs_of, output_of, reduced, spatial, wo
 from .common import attempt, lanes_for, powers, widest
 from .draft import Draft, RuleChoice
 from .elementwise import input_along, runs_across, schedule_elementwise, schedule_following
-from .products import Plan, layout, pad, place_pads, plans, schedule_groups, schedule_packed
-from .register_transpose import turn_in_squares
+from .products import ProductPlan, layout, pad, place_pads, plans, schedule_groups, schedule_packed
+from .register_transpose import transpose_in_registers
 from .rule import Group, GroupKind, Variant
 from .tiles import MAX_MIDDLE, RegisterTile, tile_variables
 
@@ -57,22 +57,22 @@ def tile_unit_variants(draft: Draft, group: Group) -> Iterator[Variant]:
             yield Variant(choice, f"{name}_pack{shared.buffer.name}", (packed,))
 
 
-def _with_rows(main: Block, plan: Plan) -> Plan | None:
+def _with_rows(main: Block, plan: ProductPlan) -> ProductPlan | None:
     """The plan with the variable whose values are the rows of tiles, where padding is little."""
     sizes, out = extents(main), output_of(main)
     assert out is not None
     for v in tile_variables(main, plan.vector):
         if v in plan.packed.used or v not in plan.shared.used or v not in out.plain:
             continue
-        found, padded = replace(plan, rows=v), 1.0
-        for along, size in found.sizes.items():
+        candidate, padded = replace(plan, rows=v), 1.0
+        for along, size in candidate.sizes.items():
             padded *= -(-sizes[along] // size) * size / sizes[along]
         if padded <= MAX_PADDED:
-            return found
+            return candidate
     return None
 
 
-def schedule_matrices(draft: Draft, plan: Plan, labels: Sequence[Label]) -> None:
+def schedule_matrices(draft: Draft, plan: ProductPlan, labels: Sequence[Label]) -> None:
     """Compute the first block by the unit, and the one that follows it, if any."""
     sch, main = draft.schedule, draft.handle(labels[0])
     pads, crop = pad(sch, main, plan.on(find_block(sch.func, main)))
@@ -125,12 +125,14 @@ def schedule_matrices(draft: Draft, plan: Plan, labels: Sequence[Label]) -> None
     schedule_packed(draft, packed, plan, padded)
 
 
-def _rows(plan: Plan) -> Var:
+def _rows(plan: ProductPlan) -> Var:
     assert plan.rows is not None
     return plan.rows
 
 
-def _pack(draft: Draft, main: Label, plan: Plan, pads: list[Label]) -> tuple[Label, Label | None]:
+def _pack(
+    draft: Draft, main: Label, plan: ProductPlan, pads: list[Label]
+) -> tuple[Label, Label | None]:
     """Pack the operand that the columns differ in, and the other one if wanted.
 
     The first copy, and the block that pads what it reads.
@@ -178,14 +180,16 @@ def _copied_across(sch: Schedule, last: Label, tiles: Buffer) -> _Across | None:
     return _Across(index, *across, sch.cache_read(last, index, "register"))
 
 
-def _follow(draft: Draft, plan: Plan, last: Label, across: _Across | None, loop: Var) -> None:
+def _follow(
+    draft: Draft, plan: ProductPlan, last: Label, across: _Across | None, loop: Var
+) -> None:
     """Compute a block from tiles while those are in cache, or by itself where that cannot be."""
     sch, wide = draft.schedule, plan.product.columns
     if across is not None:
         sch.reverse_compute_at(across.copy, loop)
         sch.reverse_compute_at(last, loop)
         along, other = across.along, across.other
-        turn_in_squares(sch, last, across.index, along, other, (1, 1), wide, across.copy)
+        transpose_in_registers(sch, last, across.index, along, other, (1, 1), wide, across.copy)
         return
     if not attempt(sch.reverse_compute_at, last, loop):
         schedule_elementwise(draft, last)
@@ -196,7 +200,7 @@ def _follow(draft: Draft, plan: Plan, last: Label, across: _Across | None, loop:
     sch.unroll(vectors)
 
 
-def _as_tiles(sch: Schedule, write: Label, main: Label, plan: Plan) -> Var:
+def _as_tiles(sch: Schedule, write: Label, main: Label, plan: ProductPlan) -> Var:
     """Unroll the copy of the tiles to memory; the loop that is around one of them."""
     out = output_of(find_block(sch.func, main))
     assert out is not None
@@ -217,7 +221,7 @@ def _as_tiles(sch: Schedule, write: Label, main: Label, plan: Plan) -> Var:
     return rows
 
 
-def _decide_tile(draft: Draft, block: Block, plan: Plan) -> RegisterTile:
+def _decide_tile(draft: Draft, block: Block, plan: ProductPlan) -> RegisterTile:
     """Decide how many of the unit's tiles are in registers, and how many of those in cache."""
     sch, sizes = draft.schedule, extents(block)
     inner: dict[Var, Dim] = {}

@@ -56,7 +56,7 @@ def sketch_rule(function: SketchRule) -> SketchRule:
     return function
 
 
-def drafts_by_own_rules(original: Draft) -> Iterator[tuple[RuleChoice, Draft]]:
+def drafts_by_user_rules(original: Draft) -> Iterator[tuple[RuleChoice, Draft]]:
     """What the registered rules make of a program; a rule that takes no step makes none.
 
     A choice is the rule's module and name, which no rule of this package has.

@@ -26,13 +26,13 @@ from .access_patterns import consumers, extents, in_order, is_injective, reduced
 from .common import fused, lanes_for, widest
 from .draft import Draft, RuleChoice, Step
 from .elementwise import schedule_elementwise
-from .rule import Alternative
+from .rule import Alternative, Rule
 
 FEWEST_CHANNELS = 8
 """With fewer of them the transforms outweigh the products that are saved."""
 
 
-def winograd_alternatives(original: Draft) -> Iterator[Alternative]:
+def winograd(original: Draft, _instructions: tuple[Rule, ...]) -> Iterator[Alternative]:
     """The program with all its 3 by 3 convolutions computed by tiles of one size."""
     for tile in sorted(ALGORITHMS, reverse=True):
         draft = original
@@ -115,8 +115,8 @@ def _transform_output(draft: Draft, labels: Sequence[Label], tile: int) -> None:
             schedule_elementwise(draft, label)
     block = find_block(sch.func, out)
     lanes = _lanes(first, len(first.iters) - 1, target)
-    taken = _taken(block, region_buffers(first.writes))
-    apart = block.iters[-1].var in taken
+    split_vars = _split_variables(block, region_buffers(first.writes))
+    apart = block.iters[-1].var in split_vars
     last_extent = extents(block)[block.iters[-1].var]
     if apart and last_extent > lanes * tile and 0 < last_extent % (lanes * tile) < tile:
         raise ScheduleError("the rows of {0} end in a part of a tile alone", out.name)
@@ -125,7 +125,9 @@ def _transform_output(draft: Draft, labels: Sequence[Label], tile: int) -> None:
     places: list[Var] = []
     *loops, last = zip(block.iters, sch.get_loops(out), strict=True)
     for i, loop in loops:
-        whole, place = sch.split(loop, factors=[None, tile]) if i.var in taken else (loop, None)
+        whole, place = (
+            sch.split(loop, factors=[None, tile]) if i.var in split_vars else (loop, None)
+        )
         outer.append(whole)
         places += [] if place is None else [place]
     steps, vector, *place_last = sch.split(last[1], factors=[None, lanes, tile][: 2 + apart])
@@ -156,7 +158,7 @@ def _along(block: Block) -> tuple[int, bool]:
     return dimension, indices[dimension] is not last
 
 
-def _taken(block: Block, sources: Collection[Buffer]) -> set[Var]:
+def _split_variables(block: Block, sources: Collection[Buffer]) -> set[Var]:
     """The variables by whose remainders a block reads `sources`."""
     ranges = [r for region in block.reads if region.buffer in sources for r in region.ranges]
     return {v for r in ranges if type(r.min) is not Var for v in free_vars(r.min)}

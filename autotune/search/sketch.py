@@ -8,8 +8,8 @@ legal, `prune` which of them are worth a measurement.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from ...errors import ScheduleError, TuningError
 from ...schedule import Schedule, Trace
@@ -22,7 +22,7 @@ from ...tir.instruction_set import find_instruction
 from ...tir.ir import Expr, Func, Var
 from ..garbage import collected_later
 from ..rules.draft import Draft, RuleChoice, Step, generator_of
-from ..rules.user_rules import drafts_by_own_rules
+from ..rules.user_rules import drafts_by_user_rules
 
 _log = logging.getLogger(__name__)
 
@@ -44,15 +44,25 @@ class Sketch:
     prune: tuple[tuple[str, Expr], ...]
 
     @staticmethod
-    def of(schedule: Schedule, name: str) -> Sketch:
-        """A symbolic schedule as a sketch. Raises `TuningError` where it is none."""
+    def of(
+        schedule: Schedule,
+        name: str,
+        choices: tuple[RuleChoice, ...] | None = None,
+        prune: Iterable[tuple[str, Expr]] = (),
+    ) -> Sketch:
+        """A symbolic schedule as a sketch, whose only choice is its name if none are given.
+
+        Raises `TuningError` for a schedule that is not symbolic.
+        """
         if schedule.space is None:
             raise TuningError(
                 "sketch {0} has no open decisions: its schedule is not symbolic",
                 name,
                 hint="start it with Schedule(func, symbolic=True)",
             )
-        return Sketch(name, (RuleChoice(name),), schedule.trace, schedule.func, schedule.space, ())
+        chosen = (RuleChoice(name),) if choices is None else choices
+        func, space = schedule.func, schedule.space
+        return Sketch(name, chosen, schedule.trace, func, space, tuple(prune))
 
     @property
     def generator(self) -> str:
@@ -104,13 +114,12 @@ def sketches(
         except ScheduleError as error:
             refused.append(f"{plan.name}: {error}")
             continue
-        sketch = Sketch.of(draft.schedule, plan.name)
-        result.append(replace(sketch, choices=plan.choices, prune=tuple(draft.prune)))
-    for choice, draft in drafts_by_own_rules(original):
+        result.append(Sketch.of(draft.schedule, plan.name, plan.choices, draft.prune))
+    for choice, draft in drafts_by_user_rules(original):
         allowed = inexact or not draft.schedule.trace.inexact
         if allowed and (only is None or only(str(choice))):
-            sketch = Sketch.of(draft.schedule, choice.rule.rpartition(".")[2])
-            result.append(replace(sketch, choices=(choice,), prune=tuple(draft.prune)))
+            name = choice.rule.rpartition(".")[2]
+            result.append(Sketch.of(draft.schedule, name, (choice,), draft.prune))
     if not result and only is None:
         _log.warning("no rule makes a schedule for %s: left as written", func.name)
         _log.info("%s", "\n".join(refused))

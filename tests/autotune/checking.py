@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import dtypes
-from tilewright.autotune.rules import Plan, plans
+from tilewright.autotune.rules import SketchPlan, plans
 from tilewright.autotune.rules.draft import Draft, generator_of
 from tilewright.autotune.search.candidates import Rows, Rowspace
 from tilewright.autotune.search.search import Search
@@ -88,7 +88,7 @@ def sketches_of(func: Func, target: Target) -> tuple[Sketch, ...]:
     return sketches(func, target)
 
 
-def plans_of(func: Func, target: Target, *, inexact: bool = False) -> list[Plan]:
+def plans_of(func: Func, target: Target, *, inexact: bool = False) -> list[SketchPlan]:
     """How its sketches are made, those that turn out illegal among them."""
     return list(plans(Draft(Schedule(func, symbolic=True), target), inexact=inexact))
 

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from tilewright import ops
-from tilewright.autotune.rules import Plan
+from tilewright.autotune.rules import SketchPlan
 from tilewright.autotune.rules.draft import RuleChoice, generator_of
 from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.target import Target
@@ -109,7 +109,7 @@ def selected(func: Func, target: Target) -> tuple[Sketch, ...]:
     return made if len(made) == len(wanted) else sketches(func, target)
 
 
-def tried(func: Func, plan: Plan) -> set[Tried]:
+def tried(func: Func, plan: SketchPlan) -> set[Tried]:
     dtypes = tuple(p.dtype for p in func.params if isinstance(p, Buffer))
     return {(choice, dtypes) for choice in plan.choices}
 
@@ -120,7 +120,7 @@ def _selection(target: Target) -> dict[Func, frozenset[str]]:
     found: dict[Func, frozenset[str]] = {}
     seen: set[Tried] = set()
     for func in programs():
-        plans, taken = plans_of(func, target), list[Plan]()
+        plans, taken = plans_of(func, target), list[SketchPlan]()
         for plan in plans:
             if not tried(func, plan) <= seen:
                 taken.append(plan)

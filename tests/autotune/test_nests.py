@@ -11,7 +11,7 @@ import pytest
 
 from tilewright import ops
 from tilewright.autotune.rules import plans
-from tilewright.autotune.rules.canonicalise import needs_nests, separate_nests
+from tilewright.autotune.rules.canonicalise import canonicalise, needs_nests
 from tilewright.autotune.rules.draft import Draft
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import sketches
@@ -157,7 +157,7 @@ def test_nests_are_those_of_the_formula(name: str) -> None:
     func = program(CASES[name])
     sch = Schedule(func)
     assert needs_nests(func)
-    separate_nests(sch)
+    canonicalise(sch)
     assert not needs_nests(sch.func)
     assert structural_equal(sch.func, ops.matmul_func(13, 40, 9))
     check_replays(func, sch)
@@ -179,7 +179,7 @@ def test_plain_loops_are_planned_like_their_formula(name: str) -> None:
     func, target = SAME[name](), Target.parse("cpu -mcpu=cascadelake -threads=2")
     plain = with_plain_statements(func, lambda _: 1)
     sch = Schedule(plain)
-    separate_nests(sch)
+    canonicalise(sch)
     assert structural_equal(sch.func, func)
     assert planned(plain, target) == [*planned(func, target), "written"]
 
@@ -235,7 +235,7 @@ def softmax(A: T.Buffer((6, 40), "float32"), B: T.Buffer((6, 40), "float32")):
             B[i, j] = E[i, j] / S[i]
 """)
     sch = Schedule(func)
-    separate_nests(sch)
+    canonicalise(sch)
     check_meaning(func, sch.func)
     formula = names_of(ops.softmax_func(6, 40))
     assert names_of(func) == [*formula, "written"]
