@@ -104,17 +104,15 @@ def fusion_groups(func: Func, target: Target) -> Fusion:
             for reader in consumers(plain.func, block):
                 readers[block.label] |= readers[reader.label]
     place = {block.label: n for n, block in enumerate(blocks)}
-    found = [
-        FusionGroup(
-            group.kind,
-            group.anchor.label,
-            tuple(group.labels),
-            tuple(b.label for b in blocks if b.label not in home and n in readers[b.label]),
-        )
-        for n, group in enumerate(groups)
-    ]
-    found.sort(key=lambda group: place[group.members[-1]])
-    return Fusion(plain.func, tuple(found), tuple(b.label for b in blocks if b.label in kept))
+    fusion: list[FusionGroup] = []
+    for n, group in enumerate(groups):
+        # Blocks that hoisting factors made to fuse these are no blocks of the program.
+        members = tuple(label for label in group.labels if label in place)
+        anchor = group.anchor.label if group.anchor.label in place else members[-1]
+        inlined = (b.label for b in blocks if b.label not in home and n in readers[b.label])
+        fusion.append(FusionGroup(group.kind, anchor, members, tuple(inlined)))
+    fusion.sort(key=lambda group: place[group.members[-1]])
+    return Fusion(plain.func, tuple(fusion), tuple(b.label for b in blocks if b.label in kept))
 
 
 def never_runs(func: Func) -> bool:
