@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace as _replace
 from typing import Any
 
 from ..tir.bounds import bound
@@ -16,10 +15,8 @@ from ..tir.ir import (
     Dim,
     Expr,
     For,
-    Func,
     If,
     Iter,
-    IterKind,
     Label,
     Load,
     Op,
@@ -38,9 +35,9 @@ from ..tir.prove import prove
 from ..tir.simplify import simplify_dim
 from ..tir.structure import key_of
 from ..tir.visit import rewrite_children, substitute, walk
-from .blocks import Ranges, free_vars, loop_ranges, nest, with_regions
+from .blocks import Ranges, free_vars, loop_ranges
 from .distinct import distinct
-from .find import replace_stmt
+from .edits import spatial_nest
 from .index_map import IndexMap
 from .require import certain, require
 
@@ -207,26 +204,7 @@ def copy_nest(
     """A nest over `iters` that copies between places of two buffers."""
     label = Label(name)
     fresh = {i.var: Var(f"v{n}") for n, i in enumerate(iters)}
-    loops = [(Var(f"c{n}"), i.extent) for n, i in enumerate(iters)]
-    new = tuple(
-        Iter(fresh[i.var], i.extent, IterKind.SPATIAL, loop)
-        for i, (loop, _) in zip(iters, loops, strict=True)
-    )
+    axes = [(f"c{n}", fresh[i.var], i.extent) for n, i in enumerate(iters)]
     to, of = (tuple(substitute(e, fresh) for e in side[1]) for side in (target, source))
     body = Store(target[0], to, load(source[0], of))
-    return nest(loops, with_regions(Block(label, new, (), (), body))), label
-
-
-def redirected(fn: Func, block: Block, old: Buffer, new: Buffer, places: tuple[Expr, ...]) -> Func:
-    """`fn` with `block` accessing `new` at `places` instead of `old`."""
-
-    def visit(n: Any) -> Any:
-        if type(n) is Load and n.buffer is old:
-            return Load(new, places, n.dtype, n.mask)
-        if type(n) is Store and n.buffer is old:
-            return Store(new, places, visit(n.value), n.mask)
-        return n if type(n) is Buffer else rewrite_children(n, visit)
-
-    init = None if block.init is None else visit(block.init)
-    changed = with_regions(_replace(block, body=visit(block.body), init=init))
-    return _replace(fn, body=replace_stmt(fn.body, block, changed))
+    return spatial_nest(label, axes, body), label

@@ -25,6 +25,10 @@ class Reduction(NamedTuple):
     indices: tuple[Expr, ...]
     value: Expr
 
+    @property
+    def place(self) -> Place:
+        return Place(self.buffer, self.indices)
+
 
 class Update(NamedTuple):
     """`places = combine(places, values)`, for as many places as the combiner has results."""
@@ -134,8 +138,7 @@ def _updates(stores: list[Store], outputs: set[Buffer]) -> list[Update] | None:
     while left:
         simple = _simple(left[0], outputs)
         if simple is not None:
-            place = Place(simple.buffer, simple.indices)
-            found.append(Update(simple.combiner, (place,), (simple.value,)))
+            found.append(Update(simple.combiner, (simple.place,), (simple.value,)))
             del left[0]
             continue
         pair = next(_pairs(left, outputs), None)

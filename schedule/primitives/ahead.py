@@ -11,6 +11,7 @@ from ...tir.ir import Binary, Buffer, Call, Cast, Const, Expr, Func, Label, Load
 from ...tir.structure import key_of
 from ...tir.visit import children, rewrite_children, walk
 from ..blocks import with_regions
+from ..edits import rewritten
 from ..find import blocks_in, find_block, replace, replace_stmt
 from ..primitive import primitive
 from ..require import require
@@ -78,8 +79,7 @@ def compute_ahead(fn: Func, block: Label, read_buffer_index: int) -> tuple[Func,
             return Load(made, element.indices, made.dtype)
         return n if type(n) is Buffer else rewrite_children(n, visit)
 
-    init = None if found.init is None else visit(found.init)
-    new = with_regions(_replace(found, body=visit(found.body), init=init))
+    new = rewritten(found, visit)
     return insert_top(replace(fn, found, new, made), position, stmt), label
 
 

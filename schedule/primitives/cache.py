@@ -33,13 +33,12 @@ from ...tir.visit import substitute, walk
 from ..available import require_still_concurrent
 from ..blocks import (
     free_vars,
-    nest,
     readers_of,
     require_not_inplace,
     require_unit,
-    with_regions,
     writers_of,
 )
+from ..edits import spatial_nest
 from ..find import blocks_in, find_block, find_path, replace_stmt
 from ..legality import visited
 from ..primitive import primitive
@@ -255,13 +254,9 @@ def copy_block(name: str, source: Buffer, target: Buffer, elements: Elements) ->
         renamed = {e: Var(f"v{d}") for d, (e, _) in enumerate(places)}
         at = tuple(substitute(e, renamed) for e in elements.indices)
         elements = Elements(tuple(renamed.values()), tuple(n for _, n in places), at)
-    loops = [(Var(f"c{d}"), n) for d, n in enumerate(elements.extents)]
-    iters = tuple(
-        Iter(v, n, IterKind.SPATIAL, loop)
-        for v, (loop, n) in zip(elements.variables, loops, strict=True)
-    )
+    sizes = zip(elements.variables, elements.extents, strict=True)
     body = Store(target, elements.indices, load(source, elements.indices))
-    return nest(loops, with_regions(Block(label, iters, (), (), body))), label
+    return spatial_nest(label, [(f"c{d}", v, n) for d, (v, n) in enumerate(sizes)], body), label
 
 
 def redirect(fn: Func, labels: set[Label], old: Buffer, new: Buffer) -> Func:

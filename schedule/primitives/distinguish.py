@@ -9,6 +9,7 @@ from ...tir.ir import Buffer, Expr, Func, Label, Load, Store
 from ...tir.structure import key_of
 from ...tir.visit import rewrite_children, walk
 from ..blocks import has_reduction, readers_of, region_buffers, with_regions, writers_of
+from ..edits import rewritten
 from ..find import find_block, replace
 from ..primitive import primitive
 from ..require import require
@@ -73,8 +74,7 @@ def distinguish_reads(
             return _replace(n, buffer=copy)
         return n
 
-    init = None if found.init is None else visit(found.init)
-    new = with_regions(_replace(found, body=visit(found.body), init=init))
+    new = rewritten(found, visit)
     return replace(fn, found, new, *copies.values()), tuple(labels)
 
 

@@ -38,11 +38,11 @@ from ...tir.visit import rewrite_children, walk
 from ..available import require_still_concurrent
 from ..blocks import (
     free_vars,
-    nest,
     nest_like,
     require_unit,
     with_regions,
 )
+from ..edits import spatial_nest
 from ..find import find_block, find_path
 from ..primitive import primitive
 from ..reductions import match_reduction
@@ -330,17 +330,15 @@ def _copy_in(fn: Func, block: Block, move: _Move, position: int) -> tuple[Stmt, 
         move.old.name,
         at=block.label,
     )
-    loops = [(Var(f"p{d}"), n) for d, n in enumerate(move.new.shape)]
-    iters = tuple(Iter(Var(f"v{d}"), n, IterKind.SPATIAL, v) for d, (v, n) in enumerate(loops))
-    indices = tuple(i.var for i in iters)
+    axes = [(f"p{d}", Var(f"v{d}"), n) for d, n in enumerate(move.new.shape)]
+    indices = tuple(v for _, v, _ in axes)
     inside = conjunction(
         [v < as_expr(p.inside) for v, p in zip(indices, move.dims, strict=True) if p is not None]
     )
     assert inside is not None
     value = select(inside, load(move.old, indices), const(0, move.old.dtype))
     label = Label(move.new.name)
-    copy = Block(label, iters, (), (), Store(move.new, indices, value))
-    return nest(loops, with_regions(copy)), label
+    return spatial_nest(label, axes, Store(move.new, indices, value)), label
 
 
 def _copy_out(fn: Func, move: _Move) -> tuple[Stmt, Label]:

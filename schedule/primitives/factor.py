@@ -12,7 +12,6 @@ from ...tir.ir import (
     Const,
     Expr,
     Func,
-    Iter,
     IterKind,
     Label,
     Load,
@@ -25,7 +24,8 @@ from ...tir.ir import (
 from ...tir.reduction import COMBINERS, Place, update
 from ...tir.visit import substitute, walk
 from ..available import require_still_concurrent
-from ..blocks import free_vars, loop_name, nest, require_not_inplace, require_unit, with_regions
+from ..blocks import free_vars, loop_name, require_not_inplace, require_unit, with_regions
+from ..edits import spatial_nest
 from ..find import find_block, replace
 from ..primitive import primitive
 from ..reductions import match_reduction
@@ -117,15 +117,11 @@ def hoist_factor(fn: Func, block: Label) -> tuple[Func, Label]:
     value: Expr = load(total, elements.indices)
     for op, e in moved:
         value = binary(op, value, substitute(e, at))
-    loops = [(Var(loop_name(v)), n) for v, n in zip(
-        elements.variables, elements.extents, strict=True)]  # fmt: skip
-    own = tuple(
-        Iter(v, n, IterKind.SPATIAL, loop)
-        for v, (loop, n) in zip(elements.variables, loops, strict=True)
-    )
+    sizes = zip(elements.variables, elements.extents, strict=True)
+    axes = [(loop_name(v), v, n) for v, n in sizes]
     label = Label(f"{buffer.name}_scaled")
-    scaled = Block(label, own, (), (), Store(buffer, elements.indices, value))
-    fn = insert_top(fn, position + 1, nest(loops, with_regions(scaled)))
+    scaled = spatial_nest(label, axes, Store(buffer, elements.indices, value))
+    fn = insert_top(fn, position + 1, scaled)
     require_still_concurrent(fn, (block,))
     return fn, label
 

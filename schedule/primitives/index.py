@@ -15,8 +15,6 @@ from ...tir.ir import (
     Dim,
     Expr,
     Func,
-    Iter,
-    IterKind,
     Label,
     Load,
     Op,
@@ -29,7 +27,8 @@ from ...tir.ir import (
 )
 from ...tir.structure import key_of
 from ...tir.visit import rewrite_children, substitute, walk
-from ..blocks import Ranges, free_vars, nest, region_buffers, with_regions, writers_of
+from ..blocks import Ranges, free_vars, region_buffers, writers_of
+from ..edits import rewritten, spatial_nest
 from ..find import find_block, replace
 from ..places import domain, moving
 from ..primitive import primitive
@@ -102,14 +101,9 @@ def cache_index(
         buffer = Buffer(name, shape, dtype, scope=storage_scope, value_range=(low, high + 1))
         label = Label(name)
         variables = {i.var: Var(f"v{n}") for n, i in enumerate(iters)}
-        loops = [(Var(f"c{n}"), i.extent) for n, i in enumerate(iters)]
-        own = tuple(
-            Iter(variables[i.var], i.extent, IterKind.SPATIAL, loop)
-            for i, (loop, _) in zip(iters, loops, strict=True)
-        )
+        axes = [(f"c{n}", variables[i.var], i.extent) for n, i in enumerate(iters)]
         body = Store(buffer, tuple(variables.values()), cast(dtype, substitute(e, variables)))
-        stmt = nest(loops, with_regions(Block(label, own, (), (), body)))
-        fn = insert_top(fn, position + len(labels), stmt)
+        fn = insert_top(fn, position + len(labels), spatial_nest(label, axes, body))
         fn = _replace(fn, allocs=(*fn.allocs, buffer))
         loads[key_of(e)] = cast("int64", load(buffer, tuple(i.var for i in iters)))
         labels.append(label)
@@ -194,6 +188,5 @@ def _with_loads(
             return Load(n.buffer, indices, n.dtype, None if n.mask is None else visit(n.mask))
         return rewrite_children(n, visit)
 
-    init = None if block.init is None else visit(block.init)
-    new = with_regions(_replace(block, body=visit(block.body), init=init))
+    new = rewritten(block, visit)
     return replace(fn, block, new)

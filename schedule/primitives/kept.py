@@ -29,13 +29,11 @@ from ...tir.ir import (
 )
 from ...tir.linear import linear
 from ...tir.prove import prove
-from ...tir.reduction import COMBINERS, Place, update
 from ...tir.visit import rewrite_children, substitute, walk
 from ..blocks import (
     free_vars,
     loop_name,
     loop_ranges,
-    nest,
     nest_like,
     readers_of,
     require_unit,
@@ -43,6 +41,7 @@ from ..blocks import (
     without_buffers,
     writers_of,
 )
+from ..edits import adding, spatial_nest
 from ..find import find_block, find_loop, replace
 from ..reductions import match_reduction
 from ..require import certain, require
@@ -189,11 +188,9 @@ def _inlined(kept: Kept, block: Block) -> Block:
     matched = match_reduction(block)
     assert matched is not None
     assert type(matched.value) is Load
-    place = Place(matched.buffer, matched.indices)
     exponent = kept.exponent
     value = call("exp", exponent.of(exponent.x, exponent.shift))
-    value = substitute(value, kept.read_at(matched.value.indices))
-    return _replace(block, body=update(COMBINERS["sum"], [place], [load(*place)], [value]))
+    return adding(block, matched.place, substitute(value, kept.read_at(matched.value.indices)))
 
 
 def _sum(fn: Func, kept: Kept, block: Block, loop: Var) -> _Sum:
@@ -269,17 +266,11 @@ def _scaled(
     )
     value = call("exp", found.exponent.of(own, whole))
     buffer = Buffer(f"{found.largest.of.buffer.name}_scale", local.shape, value.dtype)
-    loops = [
-        *((Var(loop_name(i.var)), i.extent) for i in spatial),
-        (Var(first.loop.name), first.number),
-    ]
-    iters = tuple(
-        Iter(v, n, IterKind.SPATIAL, loop)
-        for v, (loop, n) in zip((*fresh.values(), number), loops, strict=True)
-    )
+    axes = [(loop_name(i.var), fresh[i.var], i.extent) for i in spatial]
+    axes.append((first.loop.name, number, first.number))
     label = Label(buffer.name)
-    block = Block(label, iters, (), (), Store(buffer, (*at, number), value))
-    fn = insert_top(fn, top_position(fn, final.label) + 1, nest(loops, with_regions(block)))
+    scales = spatial_nest(label, axes, Store(buffer, (*at, number), value))
+    fn = insert_top(fn, top_position(fn, final.label) + 1, scales)
     return _replace(fn, allocs=(*fn.allocs, buffer)), (label, buffer)
 
 
@@ -356,6 +347,4 @@ def _rescaled(block: Block, kept: Kept, found: _Sum, scale: Buffer) -> Block:
     assert largest is not None
     at = [substitute(e, kept.read_at(found.at)) for e in largest.indices]
     value = binary(Op.MUL, matched.value, load(scale, (*at, block.iters[-1].var)))
-    place = Place(matched.buffer, matched.indices)
-    body = update(COMBINERS["sum"], [place], [load(*place)], [value])
-    return with_regions(_replace(block, body=body))
+    return adding(block, matched.place, value)

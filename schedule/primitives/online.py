@@ -15,11 +15,10 @@ from ...tir.ir import (
     binary,
     call,
     const,
-    load,
     select,
 )
-from ...tir.reduction import COMBINERS, Place, update
 from ..blocks import with_regions
+from ..edits import adding
 from ..find import find_block, find_loop, replace
 from ..primitive import primitive
 from ..reductions import match_reduction
@@ -101,6 +100,4 @@ def _rescaled(block: Block, exponent: Exponent, whole: Buffer, pieces: Buffer) -
     empty = binary(Op.EQ, own, const(float("-inf"), own.dtype))
     total = select(empty, const(1.0, found.value.dtype), found.value)
     value = binary(Op.MUL, total, call("exp", exponent.of(own, exponent.shift)))
-    place = Place(found.buffer, found.indices)
-    body = update(COMBINERS["sum"], [place], [load(*place)], [value])
-    return with_regions(_replace(block, body=body))
+    return adding(block, found.place, value)

@@ -10,17 +10,12 @@ import numpy as np
 
 from ...tir.ir import (
     Binary,
-    Block,
     Buffer,
     Dim,
     Expr,
     Func,
-    Iter,
-    IterKind,
     Label,
-    Load,
     Op,
-    Prefetch,
     Store,
     Var,
     as_dim,
@@ -34,8 +29,9 @@ from ...tir.ir import (
 )
 from ...tir.simplify import Simplifier, simplify_dim
 from ...tir.structure import key_of
-from ...tir.visit import rewrite_children, walk
-from ..blocks import free_vars, loop_ranges, nest, prefetched, with_regions
+from ...tir.visit import walk
+from ..blocks import free_vars, loop_ranges, prefetched
+from ..edits import block_redirected, spatial_nest
 from ..find import blocks_in, find_block, replace_stmt
 from ..index_map import IndexMap
 from ..places import extent_of
@@ -97,19 +93,18 @@ def pack(
     shape = tuple(_packed_extent(buffer, letter, sizes) for letter in layout)
     packed = Buffer(name, shape, buffer.dtype, scope=storage_scope, value_range=buffer.value_range)
     label = Label(name)
-    loops = [(Var(f"p{n}"), extent) for n, extent in enumerate(shape)]
-    iters = tuple(
-        Iter(Var(f"v{n}"), extent, IterKind.SPATIAL, var) for n, (var, extent) in enumerate(loops)
-    )
-    value = _unpacked(buffer, layout, sizes, tuple(i.var for i in iters))
-    body = Store(packed, tuple(i.var for i in iters), value)
-    copy = nest(loops, with_regions(Block(label, iters, (), (), body)))
+    axes = [(f"p{n}", Var(f"v{n}"), extent) for n, extent in enumerate(shape)]
+    at = tuple(v for _, v, _ in axes)
+    body = Store(packed, at, _unpacked(buffer, layout, sizes, at))
+    copy = spatial_nest(label, axes, body)
 
     def moved(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(_packed_index(letter, indices, sizes) for letter in layout)
 
     for b in [b for b in blocks_in(fn.body) if b.label in labels]:
-        fn = _replace(fn, body=replace_stmt(fn.body, b, _reindexed(b, buffer, packed, moved)))
+        fn = _replace(
+            fn, body=replace_stmt(fn.body, b, block_redirected(b, {buffer: (packed, moved)}))
+        )
     fn = insert_top(fn, position, copy)
     return _replace(fn, allocs=(*fn.allocs, packed)), label
 
@@ -187,27 +182,6 @@ def _unpacked(buffer: Buffer, layout: str, sizes: dict[str, Dim], at: tuple[Var,
         return value
     low, high = (0, 1) if buffer.value_range is None else buffer.value_range
     return select(inside, value, const(min(max(0, low), high - 1), buffer.dtype))
-
-
-def _reindexed(
-    block: Block,
-    old: Buffer,
-    new: Buffer,
-    moved: Callable[[tuple[Expr, ...]], tuple[Expr, ...]],
-) -> Block:
-    """`block` with its accesses to `old` made to `new`, at `moved` indices."""
-
-    def visit(n: Any) -> Any:
-        if type(n) is Load and n.buffer is old:
-            return load(new, moved(tuple(visit(e) for e in n.indices)), n.mask)
-        if type(n) is Store and n.buffer is old:
-            return Store(new, moved(tuple(visit(e) for e in n.indices)), visit(n.value), n.mask)
-        if type(n) is Prefetch and n.buffer is old:
-            return Prefetch(new, moved(tuple(visit(e) for e in n.indices)))
-        return n if type(n) is Buffer else rewrite_children(n, visit)
-
-    init = None if block.init is None else visit(block.init)
-    return with_regions(_replace(block, body=visit(block.body), init=init))
 
 
 ENUMERATED = 1 << 22
@@ -305,7 +279,7 @@ def transform_layout(
                 """The new indices; digits that the map joins again are the number they are of."""
                 return tuple([s(e) for e in mapping.apply(indices)])
 
-            body = replace_stmt(body, b, _reindexed(b, old, new, moved))
+            body = replace_stmt(body, b, block_redirected(b, {old: (new, moved)}))
     allocs = tuple(new if b is old else b for b in fn.allocs)
     return _replace(fn, body=body, allocs=allocs), None
 

@@ -10,7 +10,8 @@ from ...tir.ir import Block, Buffer, Func, IterKind, Label, Let, Load, Seq, Stmt
 from ...tir.visit import walk
 from ..available import require_still_concurrent
 from ..blocks import free_vars, require_not_inplace, require_unit, writers_of
-from ..find import find_block
+from ..edits import block_redirected
+from ..find import find_block, replace
 from ..index_map import IndexMap
 from ..legality import visited
 from ..places import (
@@ -20,7 +21,6 @@ from ..places import (
     moving,
     place_of,
     places_of,
-    redirected,
     require_apart,
     require_inside,
     shape_of,
@@ -165,7 +165,8 @@ def _read(
     new = _replace(old, name=name, shape=shape_of(old, places, iters, label), strides=None,
                    scope=scope, constant=False, align=(), swizzle=None)  # fmt: skip
     stmt, copied = copy_nest(name, iters, (new, places), (old, indices))
-    fn = insert_top(redirected(fn, block, old, new, places), position, stmt)
+    moved = block_redirected(block, {old: (new, lambda _: places)})
+    fn = insert_top(replace(fn, block, moved), position, stmt)
     return _replace(fn, allocs=(*fn.allocs, new)), copied
 
 
@@ -219,7 +220,8 @@ def _write(
     new = _replace(old, name=name, shape=shape_of(old, places, iters, label), strides=None,
                    scope=scope, constant=False, align=(), swizzle=None)  # fmt: skip
     stmt, copied = copy_nest(name, iters, (old, indices), (new, places))
-    fn = insert_top(redirected(fn, block, old, new, places), position + 1, stmt)
+    moved = block_redirected(block, {old: (new, lambda _: places)})
+    fn = insert_top(replace(fn, block, moved), position + 1, stmt)
     fn = _replace(fn, allocs=(*fn.allocs, new))
     require_still_concurrent(fn, (label,))
     return fn, copied

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as _replace
 from typing import NamedTuple
 
 from ...tir.conditions import conjuncts
@@ -28,10 +27,11 @@ from ...tir.ir import (
     product,
 )
 from ...tir.prove import prove
-from ...tir.reduction import COMBINERS, Place, update
+from ...tir.reduction import Place
 from ...tir.structure import same
 from ...tir.visit import substitute
-from ..blocks import feeding, free_vars, has_reduction, loop_ranges, with_regions, writers_of
+from ..blocks import feeding, free_vars, has_reduction, loop_ranges, writers_of
+from ..edits import adding
 from ..find import find_block, find_loop, loops_above, replace
 from ..primitive import primitive
 from ..reductions import match_reduction
@@ -100,7 +100,7 @@ def _squares(fn: Func, block: Block) -> tuple[_Squares, _Mean] | None:
     for value, middle in ((distance.a, distance.b), (distance.b, distance.a)):
         mean = _mean(fn, middle)
         if mean is not None:
-            return _Squares(Place(found.buffer, found.indices), value, middle), mean
+            return _Squares(found.place, value, middle), mean
     return None
 
 
@@ -216,7 +216,7 @@ def _about_own_mean(fn: Func, label: Label, sums: Buffer, loop: Var, count: Expr
     size = _number(count, loop, piece, squares.mean.dtype)
     own = binary(Op.DIV, load(sums, (*mean.total.indices, piece)), size)
     distance = binary(Op.SUB, squares.value, own)
-    return _adding(fn, block, squares.place, binary(Op.MUL, distance, distance))
+    return replace(fn, block, adding(block, squares.place, binary(Op.MUL, distance, distance)))
 
 
 def _combined(fn: Func, label: Label, was: _Squares, at: Place, loop: Var, count: Expr) -> Func:
@@ -229,7 +229,7 @@ def _combined(fn: Func, label: Label, was: _Squares, at: Place, loop: Var, count
     own = binary(Op.DIV, load(at.buffer, (*at.indices, piece)), size)
     distance = binary(Op.SUB, own, was.mean)
     moved = binary(Op.MUL, binary(Op.MUL, distance, distance), size)
-    return _adding(fn, block, was.place, binary(Op.ADD, found.value, moved))
+    return replace(fn, block, adding(block, was.place, binary(Op.ADD, found.value, moved)))
 
 
 def _number(count: Expr, loop: Var, piece: Var, dtype: str) -> Expr:
@@ -237,8 +237,3 @@ def _number(count: Expr, loop: Var, piece: Var, dtype: str) -> Expr:
     if type(count) is Const:
         return const(float(count.value), dtype)
     return cast(dtype, substitute(count, {loop: piece}))
-
-
-def _adding(fn: Func, block: Block, place: Place, value: Expr) -> Func:
-    body = update(COMBINERS["sum"], [place], [load(*place)], [value])
-    return replace(fn, block, with_regions(_replace(block, body=body)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace as _replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (
@@ -17,16 +17,14 @@ from ...tir.ir import (
     Iter,
     IterKind,
     Label,
-    Load,
     Op,
     Range,
-    Store,
     Var,
     binary,
 )
 from ...tir.polynomial import Poly, add, factors
 from ...tir.simplify import Simplifier
-from ...tir.visit import rewrite_children, walk
+from ...tir.visit import walk
 from ..available import is_rolling, require_available
 from ..blocks import (
     Ranges,
@@ -37,10 +35,10 @@ from ..blocks import (
     require_internal,
     require_not_prefetched,
     require_unit,
-    with_regions,
     writers_of,
 )
 from ..distinct import gapless
+from ..edits import block_redirected
 from ..find import blocks_in, find_block, path_to, replace_stmt
 from ..primitive import primitive
 from ..require import certain, require, require_number
@@ -309,14 +307,4 @@ def _rolled(block: Block, old: Buffer, new: Buffer, window: _Window) -> Block:
             binary(Op.MOD, e, window.size) if d == window.dim else e for d, e in enumerate(indices)
         )
 
-    def visit(n: Any) -> Any:
-        if type(n) is Load and n.buffer is old:
-            mask = None if n.mask is None else visit(n.mask)
-            return Load(new, places(tuple(visit(e) for e in n.indices)), n.dtype, mask)
-        if type(n) is Store and n.buffer is old:
-            mask = None if n.mask is None else visit(n.mask)
-            return Store(new, places(n.indices), visit(n.value), mask)
-        return n if type(n) is Buffer else rewrite_children(n, visit)
-
-    init = None if block.init is None else visit(block.init)
-    return with_regions(_replace(block, body=visit(block.body), init=init))
+    return block_redirected(block, {old: (new, places)})
