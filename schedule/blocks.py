@@ -209,12 +209,13 @@ def reads_data(e: Expr) -> bool:
     return any(type(n) is Load for n in walk(e))
 
 
-def loop_ranges(loops: Iterable[For]) -> dict[Var, tuple[Dim, Dim]]:
+def loop_ranges(stmts: Iterable[Stmt]) -> dict[Var, tuple[Dim, Dim]]:
     """The inclusive ranges of loop variables, with those of the decisions of the current space."""
     space = current_space()
     ranges: dict[Var, tuple[Dim, Dim]] = {} if space is None else dict(space.bounds)
-    for loop in loops:
-        ranges[loop.var] = (0, loop.extent - 1)
+    for s in stmts:
+        if type(s) is For:
+            ranges[s.var] = (0, s.extent - 1)
     return ranges
 
 

@@ -40,11 +40,13 @@ class IndexMap:
     outputs: tuple[Expr, ...]
 
     @staticmethod
-    def of(function: Callable[..., Any]) -> IndexMap:
-        """The map that a Python function of index variables computes.
+    def of(function: IndexMap | Callable[..., Any]) -> IndexMap:
+        """The map that a Python function of index variables computes; a map as it is.
 
         Raises `ScheduleError` if it takes a variable number of arguments or returns no indices.
         """
+        if isinstance(function, IndexMap):
+            return function
         parameters = inspect.signature(function).parameters.values()
         if any(p.kind not in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters):
             raise ScheduleError("an index map takes one named parameter per dimension")

@@ -94,7 +94,7 @@ def require_permutable(
             )
             if has_reduction(block):
                 inside = find_path(body, block.label) or ()
-                around = loop_ranges(s for s in (*above, *chain, *inside) if type(s) is For)
+                around = loop_ranges((*above, *chain, *inside))
                 require_visited_once(block, chain, around)
     if len(blocks) > 1:
         _require_self_contained(above, old, chain, body, blocks)
@@ -146,7 +146,7 @@ def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bo
                 expected=IterKind.SPATIAL.value,
                 alternatives=partial(_spatial_loops, path),
             )
-    ranges = loop_ranges(s for s in path if type(s) is For)
+    ranges = loop_ranges(path)
     for buffer, users in _shared(blocks).items():
         accesses = _accesses(users, buffer, loop.body)
         if distinct(accesses, [loop], ranges) or (
@@ -174,7 +174,7 @@ def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bo
 def touches_apart(path: Sequence[Stmt], block: Block, buffer: Buffer) -> bool:
     """Whether `block` touches other elements of `buffer` in each iteration of the path's loop."""
     loop = last_loop(path)
-    ranges = loop_ranges(s for s in path if type(s) is For)
+    ranges = loop_ranges(path)
     if distinct(_accesses([block], buffer, loop.body), [loop], ranges):
         return True
     return conflicts(pairs_of(uses_of(block, buffer, loop.body)), [loop], ranges).apart
@@ -183,7 +183,7 @@ def touches_apart(path: Sequence[Stmt], block: Block, buffer: Buffer) -> bool:
 def own_boxes(fn: Func, path: Sequence[Stmt]) -> dict[Buffer, list[Range]]:
     """The `own_buffers` of which an iteration writes a box before it uses any of it, with it."""
     loop = last_loop(path)
-    ranges = loop_ranges(s for s in path if type(s) is For)
+    ranges = loop_ranges(path)
     found: dict[Buffer, list[Range]] = {}
     for buffer, users in _internal(fn, loop).items():
         if _covered(users, buffer, loop.body, ranges):
@@ -196,7 +196,7 @@ def own_boxes(fn: Func, path: Sequence[Stmt]) -> dict[Buffer, list[Range]]:
 def kept_apart(path: Sequence[Stmt], blocks: Sequence[Block], buffer: Buffer) -> bool:
     """Whether `blocks` touch other elements of `buffer` in each iteration of the path's loop."""
     loop = last_loop(path)
-    ranges = loop_ranges(s for s in path if type(s) is For)
+    ranges = loop_ranges(path)
     return distinct(_accesses(blocks, buffer, loop.body), [loop], ranges)
 
 
@@ -246,7 +246,7 @@ def _shares_nothing(stmt: Stmt) -> bool:
 def _filled(path: Sequence[Stmt], users: list[Block], buffer: Buffer) -> bool:
     """Whether each iteration of the path's loop is seen to write all of `buffer` that it uses."""
     loop = last_loop(path)
-    return _covered(users, buffer, loop.body, loop_ranges(s for s in path if type(s) is For))
+    return _covered(users, buffer, loop.body, loop_ranges(path))
 
 
 def _require_self_contained(
@@ -260,7 +260,7 @@ def _require_self_contained(
 
     By structure: it carries none between any iterations.
     """
-    ranges = loop_ranges(s for s in (*above, *chain) if type(s) is For)
+    ranges = loop_ranges((*above, *chain))
     loops = {s.var for s in chain}
     for buffer, users in _shared(blocks).items():
         if len(users) == 1:

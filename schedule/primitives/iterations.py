@@ -76,7 +76,7 @@ def transform_block_layout(
     """
     path = path_to(fn, block)
     old = last_block(path)
-    mapping = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
+    mapping = IndexMap.of(index_map)
     require(
         len(mapping.inputs) == len(old.iters),
         "the map takes {0} indices, block {1} has {2} iteration variables",

@@ -358,7 +358,7 @@ def _chain(stmts: Sequence[Stmt]) -> list[For]:
 
 def _ranges(path: tuple[Stmt, ...], new: Iterable[tuple[Var, Dim]]) -> dict[Var, tuple[Dim, Dim]]:
     """Ranges of the loops above the end of `path`, and of `new` ones given by extent."""
-    ranges = loop_ranges(s for s in path[:-1] if type(s) is For)
+    ranges = loop_ranges(path[:-1])
     for var, extent in new:
         ranges[var] = (0, extent - 1)
     return ranges

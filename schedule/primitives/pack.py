@@ -234,7 +234,7 @@ def transform_layout(
         hint="do this step before swizzle",
     )
     rank = len(old.shape)
-    mapping = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
+    mapping = IndexMap.of(index_map)
     require(
         len(mapping.inputs) == rank,
         "the map takes {0} indices, {1} has {2}",

@@ -70,7 +70,7 @@ def loop_partition(
         old.extent,
         at=loop,
     )
-    outer = loop_ranges(s for s in path[:-1] if type(s) is For)
+    outer = loop_ranges(path[:-1])
     main = with_body(old, tidied(old.body, {**outer, loop: (0, at - 1)}), extent=at)
     tail_var = Var(f"{loop.name}_tail")
     rest = old.extent - at
@@ -173,10 +173,10 @@ def _fresh_inside(n: Any) -> Any:
 def _first_failure(path: tuple[Stmt, ...], loop: For) -> Dim:
     """The first iteration in which a predicate of a block below may fail."""
     found: Dim | None = None
-    outer = loop_ranges(s for s in path[:-1] if type(s) is For)
+    outer = loop_ranges(path[:-1])
     for block in blocks_in(loop.body):
         below = find_path(loop.body, block.label) or ()
-        ranges = {**outer, **loop_ranges(s for s in below if type(s) is For)}
+        ranges = {**outer, **loop_ranges(below)}
         for c in conjuncts(block.predicate):
             limit = _limit(c, loop.var, ranges)
             if limit is not None:

@@ -217,7 +217,7 @@ def _plan(loop: For, stages: Sequence[int], order: Sequence[int] | None) -> _Pla
 def _versioned(fn: Func, path: Sequence[Stmt], plan: _Plan) -> dict[Buffer, Versions]:
     """The buffers that need versions. Requires that the others do not hinder the pipeline."""
     loop = last_loop(path)
-    ranges = loop_ranges(s for s in path if type(s) is For)
+    ranges = loop_ranges(path)
     own = own_boxes(fn, path)
     place = {b.label: n for n, s in enumerate(plan.statements) for b in blocks_in(s)}
     found: dict[Buffer, Versions] = {}

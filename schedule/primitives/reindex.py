@@ -91,7 +91,7 @@ def reindex_cache_read(
     require_scope(storage_scope)
     found = find_block(fn, block)
     old = input_at(found, read_buffer_index)
-    mapping = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
+    mapping = IndexMap.of(index_map)
     return _read(fn, found, old, f"{old.name}_{storage_scope}", storage_scope, mapping)
 
 
@@ -115,7 +115,7 @@ def reindex_cache_write(
     require_scope(storage_scope)
     found = find_block(fn, block)
     old = region_at(found, found.writes, write_buffer_index, "write")
-    mapping = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
+    mapping = IndexMap.of(index_map)
     return _write(fn, found, old, f"{old.name}_{storage_scope}", storage_scope, mapping)
 
 
