@@ -57,26 +57,26 @@ class Damage:
     """The damaged records that a call left out, by the locations of databases, with reasons."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[str, str, str], str] = {}
+        self.left_out: dict[tuple[str, str, str], str] = {}
 
     def note(self, connection: Connection, error: DatabaseError) -> None:
         """Add the record and reason of an error of `to_record`."""
         where: str = connection.get_execution_options()[LOCATION]
         key = where, str(error.data["kind"]), str(error.data["record"])
-        self.found.setdefault(key, str(error.data["reason"]))
+        self.left_out.setdefault(key, str(error.data["reason"]))
 
     def of(self, location: str, kind: str) -> dict[str, str]:
         """Why records of a kind are left out, by their ids."""
         return {
             id: reason
-            for (where, what, id), reason in self.found.items()
+            for (where, what, id), reason in self.left_out.items()
             if (where, what) == (location, kind)
         }
 
     def has(self, connection: Connection, measurement: object) -> bool:
         """Whether the measurement of that id was left out."""
         where: str = connection.get_execution_options()[LOCATION]
-        return (where, Measurement.kind, measurement) in self.found
+        return (where, Measurement.kind, measurement) in self.left_out
 
     def or_none(self, connection: Connection, read: Callable[[], T]) -> T | None:
         """The result of `read`; `None` for a damaged record, which is noted."""
@@ -90,10 +90,10 @@ class Damage:
 
     def warn(self) -> None:
         """Log what was left out, in one line."""
-        if not self.found:
+        if not self.left_out:
             return
-        named = [f"{k} {i:.12} in {w}: {why}" for (w, k, i), why in self.found.items()][:_NAMED]
-        more = len(self.found) - len(named)
+        named = [f"{k} {i:.12} in {w}: {why}" for (w, k, i), why in self.left_out.items()][:_NAMED]
+        more = len(self.left_out) - len(named)
         _log.warning(
             "damaged records are set aside: %s%s",
             "; ".join(named),

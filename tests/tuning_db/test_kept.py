@@ -77,7 +77,7 @@ def measured_here(kept: TuningDatabase, monkeypatch: pytest.MonkeyPatch) -> Call
     def pass_for(target: str) -> None:
         record = kept.get(TargetRecord, target)
         monkeypatch.setattr(records, "target_record", lambda _: record)
-        monkeypatch.setattr(records, "toolchain_record", lambda: toolchain(kept))
+        monkeypatch.setattr(records, "toolchain_record", lambda _: toolchain(kept))
 
     return pass_for
 
@@ -160,7 +160,7 @@ def test_other_sizes_take_over_their_schedules(
     )
     target = Target.parse(text)
     workload = records.workload_record(func)
-    where, tools = records.target_record(target), records.toolchain_record()
+    where, tools = records.target_record(target), records.toolchain_record(target)
     known = {r.schedule.id for r in kept.relatives(workload, where, tools)}
     assert known
     chosen = transferred(func, target, kept, workload, where, tools)
