@@ -132,7 +132,8 @@ def test_garbage_in_place_of_an_answer_is_a_fault_of_the_worker(
 
     monkeypatch.setattr(Assembler, "feed", feed)
     worker = Worker(["compiler"], {})
-    worker.send(Message({**program_fields(affine()), "text": "?"}), 60.0)
+    fields = {"do": "compile", "modules": [], **program_fields(affine()), "text": "?"}
+    worker.send(Message(fields), 60.0)
     died = dead(worker)
     assert "expected a message, found b'twm1'" in str(died)
     assert not died.killed_from_outside

@@ -167,14 +167,26 @@ def _buffers(func: Func) -> set[Buffer]:
     return {n.buffer for n in walk(func.body) if type(n) is Load or type(n) is Store}
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"sequence": 12, "dim": 64}, {"dtype": "float16", "sequence": 160, "dim": 32}],
-)
-def test_no_bands_where_there_is_too_little_or_more_follows(options: dict[str, Any]) -> None:
-    func = ops.attention_func(batch=1, heads=1, **options)
+def test_no_bands_where_there_is_too_little() -> None:
+    func = ops.attention_func(batch=1, heads=1, sequence=12, dim=64)
     target = CpuTarget.parse("cpu -mcpu=cascadelake -threads=2")
     assert not any("attention" in name for name in planned(func, target))
+
+
+def test_bands_with_an_epilogue_compute_what_the_program_does() -> None:
+    """The result of float16 is rounded after the attention."""
+    func = ops.attention_func(batch=1, heads=1, dtype="float16", sequence=160, dim=32)
+    target = processor("cpu -threads=2")
+    rng = np.random.default_rng(0)
+    wanted = expected(func, 1)
+    bands = sketches_named(func, target, lambda name: "attention" in name)
+    assert bands
+    for sketch in bands:
+        for row in some_rows(sketch, rng, 2):
+            results = arguments(func, 1)
+            run(sketch.trace.with_row(row.tolist()).apply(func).func, target, results)
+            check = check_outputs(results[-1:], wanted[-1:], ["Y"], tolerance_of(func))
+            assert check.passed, f"{sketch.name} {row.tolist()}: {check}"
 
 
 SOFTMAX = {"Y_max", "Y_sum"}

@@ -133,7 +133,7 @@ def test_misspelt_names() -> None:
             "tensorize",
             block,
             "dot_16x4_vni",
-        ): "did you mean dot_16x4_vnni or dot_8x4_vnni or dot_16x2_bf16?",
+        ): "did you mean dot_16x4_vnni or dot_8x4_vnni or dot_4x4_vnni?",
     }.items():
         error = refusal_of(sch, *step)  # type: ignore[arg-type]
         assert error.as_data()["hint"] == hint
