@@ -116,7 +116,8 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     Writes the shared library, its manifest (.json) and a C header (.h), or an object file and the
     header. The schedule is the best recorded one, else one of other sizes, else a prediction.
     """
-    from ..building import POLICIES, build_library
+    from ..building import build_library
+    from ..choosing import POLICIES
 
     func = load_func(program, param)
     with open_database(db) as database:

@@ -21,7 +21,8 @@ from tilewright.autotune.records import (
     workload_record,
 )
 from tilewright.autotune.search.search import default_trace
-from tilewright.building import build_library, choose
+from tilewright.building import build_library
+from tilewright.choosing import choose
 from tilewright.codegen import cache as compiling
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.runtime import load
@@ -534,7 +535,7 @@ def test_what_does_not_compile_is_followed_by_the_next_best(
     computes(module)
     library = build_library(func, tmp_path / "m.o", SERIAL, db, object_file=True)
     assert library.origin == module.origin
-    monkeypatch.setattr("tilewright.building.MOST_UNFIT", 1)
+    monkeypatch.setattr("tilewright.choosing.MOST_UNFIT", 1)
     assert tw.build(func, SERIAL, db).origin.kind == "model"
 
 

@@ -17,7 +17,7 @@ import tilewright
 
 GROUND = {"errors", "dtypes", "forks", "target"}
 FACTS = {"__version__"}  # of the root, known before anything is imported
-TOP = {"__init__", "__main__", "building"}
+TOP = {"__init__", "__main__", "building", "choosing"}
 ROOMS: dict[str, set[str]] = {
     "target": set(),
     "tir": set(),
@@ -27,7 +27,16 @@ ROOMS: dict[str, set[str]] = {
     "ops": {"tir"},
     "codegen": {"tir", "runtime"},
     "autotune": {"tir", "schedule", "codegen", "runtime", "tuning_db"},
-    "cli": {"tir", "schedule", "codegen", "runtime", "tuning_db", "autotune", "building"},
+    "cli": {
+        "tir",
+        "schedule",
+        "codegen",
+        "runtime",
+        "tuning_db",
+        "autotune",
+        "building",
+        "choosing",
+    },
 }
 
 GENERATORS = {"codegen/cpu"}
