@@ -1,0 +1,32 @@
+"""A processor is a row of the table, which can be added from outside of the package."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright import ops
+from tilewright.choosing import choose
+from tilewright.codegen.build import compile_func
+from tilewright.codegen.cpu.kernel import assembly
+from tilewright.codegen.detect import resolve
+from tilewright.errors import TargetError
+from tilewright.target.cpu import CPUS, Cpu, CpuTarget
+
+from ..instructions import beyond, widest
+
+TEXT = "cpu -mcpu=bdver2 -threads=1"
+
+
+def test_a_row_is_all_that_a_processor_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Piledriver: AVX and FMA of 128 and 256 bits, without AVX2. LLVM knows its name."""
+    with pytest.raises(TargetError, match="bdver2"):
+        resolve(TEXT)
+    features = CPUS["x86-64-v2"].features | {"avx", "fma", "f16c"}
+    monkeypatch.setitem(CPUS, "bdver2", Cpu(features, 16 << 10, 2 << 20, 8 << 20))
+    target = CpuTarget.of(resolve(TEXT))
+    assert (target.vector_bits, target.vector_registers, target.l1_bytes) == (256, 16, 16 << 10)
+    chosen = choose(ops.matmul_func(64, 64, 64), target, None, ("model",))
+    code = assembly(compile_func(chosen.func, target))
+    assert "vfmadd" in code
+    assert widest(code) == 256
+    assert beyond(code, target) == []
