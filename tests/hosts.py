@@ -96,7 +96,9 @@ class Processors:
             lines += _paragraph("run", sorted(self.run))
         reasons: dict[str, list[str]] = {}
         for name in sorted(self.compiled - self.run):
-            reasons.setdefault(why_not(CpuTarget.named(name), host), []).append(name)
+            known = name in CPUS
+            reason = why_not(CpuTarget.named(name), host) if known else "not run: a test's own"
+            reasons.setdefault(reason, []).append(name)
         for reason, names in reasons.items():
             lines += _paragraph("compiled", [*names, f"({reason})"])
         return lines
