@@ -48,11 +48,11 @@ from tilewright.autotune.model.profile import profile
 from tilewright.autotune.search.candidates import Rowspace, decided
 from tilewright.autotune.search.search import default_trace
 from tilewright.autotune.search.sketch import sketches
+from tilewright.codegen.calling_convention import signature_of
 from tilewright.codegen.cpu import llvm
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.codegen.lower import lower
-from tilewright.codegen.signature import signature_of
 from tilewright.errors import ScheduleError
 from tilewright.runtime import time_interleaved
 from tilewright.schedule import Trace, require

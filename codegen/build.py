@@ -7,12 +7,12 @@ from ..runtime.module import Module, Origin
 from ..runtime.signature import Packing, Signature
 from ..target import Target
 from ..tir.ir import Buffer, Func
+from .calling_convention import signature_of, sized
 from .compiled import Compiled
 from .constant_operands import computed_ahead, layout_of, packer, take_ahead
 from .detect import resolve
 from .generator import Part, generator_for
 from .lower import Trace, check_concrete, lower
-from .signature import signature_of, sized
 
 _DEEP = "compute parts of a long expression in stages of their own"
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from ..errors import ArtifactError, TargetError
 from ..target import FEATURES, CpuTarget
 from . import openmp
+from .amx_permission import request_tiles
 from .artifact import Manifest, read_artifact
 from .host import CPUINFO, HOST, cpu_flags, host_limit
-from .library import open_library
 from .module import Module
-from .tiles import request_tiles
+from .open_library import open_library
 
 _log = logging.getLogger(__name__)
 _REPLACING_SECONDS = 0.05

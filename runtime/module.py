@@ -16,7 +16,7 @@ from ..errors import ArgumentError, KernelError
 from ..forks import TEAMS, UNANNOUNCED
 from ..target import CpuTarget, Target
 from . import openmp
-from .arguments import ctypes_parameters, make_binder
+from .argument_checks import ctypes_parameters, make_binder
 from .ndarray import address_reader
 from .ranges import make_range_check, trusting
 from .signature import Argument, Signature

@@ -1,7 +1,7 @@
 """Check the values of index arrays before a kernel reads memory at them.
 
 The bounds of a program were proved under the `value_range` that it declares. Scalars are checked
-where they are converted (`arguments.py`); this module checks tensors.
+where they are converted (`argument_checks.py`); this module checks tensors.
 """
 
 from __future__ import annotations

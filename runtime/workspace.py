@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, OutOfMemoryError
-from .arguments import array_view, byte_strides
+from .argument_checks import array_view, byte_strides
 from .dlpack import View
 from .signature import WORKSPACE_ALIGNMENT, Signature, compact_strides
 

@@ -32,7 +32,7 @@ from ..tir.prove import truth
 from ..tir.regions import hull
 from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
-from .blocks import (
+from .block_queries import (
     Ranges,
     bound_regions,
     covering,
@@ -44,9 +44,9 @@ from .blocks import (
     region_buffers,
     writers_of,
 )
-from .dependence import Finding, served, uses_of
 from .find import find_path, last_block, path_to
 from .legality import require_concurrent, visited, written_box
+from .loop_dependence import Finding, served, uses_of
 from .require import require
 
 _AT_ONCE = {

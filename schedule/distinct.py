@@ -15,7 +15,7 @@ from ..tir.bounds import Bounds
 from ..tir.dependence import Access
 from ..tir.ir import Binary, Const, Dim, Expr, For, Op, Range, Var, as_dim, as_expr
 from ..tir.structure import key_of
-from .blocks import Ranges, free_vars
+from .block_queries import Ranges, free_vars
 from .require import certain, current_space
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import Any, TypeAlias
 
+from ..tir.combiners import COMBINERS, Place, update
 from ..tir.ir import (
     Block,
     Buffer,
@@ -21,9 +22,8 @@ from ..tir.ir import (
     Var,
     load,
 )
-from ..tir.reduction import COMBINERS, Place, update
 from ..tir.visit import rewrite_children
-from .blocks import nest, with_regions
+from .block_queries import nest, with_regions
 
 Moved: TypeAlias = "tuple[Buffer, Callable[[tuple[Expr, ...]], tuple[Expr, ...]]]"
 """The buffer that is accessed instead, and its indices as a function of the old ones."""

@@ -42,7 +42,7 @@ from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
 from ..tir.survey import Survey
 from ..tir.visit import substitute
-from .blocks import (
+from .block_queries import (
     Ranges,
     bound_regions,
     covering,
@@ -52,9 +52,9 @@ from .blocks import (
     loop_ranges,
     range_key,
 )
-from .dependence import Finding, Use, conflicts, overtakes, pairs_of, served, uses_of
 from .distinct import distinct, gapless
 from .find import blocks_in, find_path, last_loop, loops_above, loops_in, rebuild
+from .loop_dependence import Finding, Use, conflicts, overtakes, pairs_of, served, uses_of
 from .require import certain, current_space, require
 
 

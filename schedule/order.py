@@ -14,10 +14,10 @@ from ..tir.ir import Buffer, Dim, Expr, For, Op, Range, Stmt, Var, as_expr, bina
 from ..tir.prove import prove
 from ..tir.regions import hull
 from ..tir.visit import substitute
-from .blocks import Ranges, loop_ranges
-from .dependence import Use, conflicts, uses_of
+from .block_queries import Ranges, loop_ranges
 from .distinct import distinct
 from .find import blocks_in
+from .loop_dependence import Use, conflicts, uses_of
 from .require import certain, require
 
 

@@ -12,7 +12,7 @@ from ..tir.prove import prove
 from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
 from ..tir.visit import substitute
-from .blocks import (
+from .block_queries import (
     Ranges,
     domain_conditions,
     free_vars,

@@ -35,7 +35,7 @@ from ..tir.prove import prove
 from ..tir.simplify import simplify_dim
 from ..tir.structure import key_of
 from ..tir.visit import rewrite_children, substitute, walk
-from .blocks import Ranges, free_vars, loop_ranges
+from .block_queries import Ranges, free_vars, loop_ranges
 from .distinct import distinct
 from .edits import spatial_nest
 from .index_map import IndexMap

@@ -40,8 +40,8 @@ from typing import (
 
 from ..errors import ScheduleError, similar
 from ..tir.ir import Func
-from .arguments import Check, checker, describe
-from .instructions import require_instructions
+from .step_arguments import Check, checker, describe
+from .tensorizable import require_instructions
 
 P = ParamSpec("P")
 R = TypeVar("R")

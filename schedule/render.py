@@ -9,8 +9,8 @@ from typing import Any
 from ..errors import ScheduleError
 from ..tir.ir import Func, Label, Var
 from ..tir.printer import func_text
-from .arguments import Argument, Derived, Record, Ref
 from .find import blocks_in, find_path, loops_in
+from .step_arguments import Argument, Derived, Record, Ref
 from .trace import Step, step_text
 
 History = tuple[tuple[Func, ...], ...]

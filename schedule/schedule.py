@@ -11,7 +11,14 @@ import numpy as np
 from ..errors import IRError, ScheduleError
 from ..tir.ir import Const, Dim, Expr, Func, Label, Var
 from . import primitives as p
-from .arguments import (
+from .choose import Decide, Declare, as_decision
+from .find import blocks_in, find_path
+from .index_map import IndexMap, parse_index_map, with_captured
+from .primitive import PRIMITIVES, Primitive, find_primitive, misspelt, reserve
+from .primitives.statements import loose_statements
+from .render import explain
+from .require import Space, collecting
+from .step_arguments import (
     KINDS,
     Argument,
     Derived,
@@ -24,13 +31,6 @@ from .arguments import (
     evaluate,
     expr_parts,
 )
-from .choose import Decide, Declare, as_decision
-from .find import blocks_in, find_path
-from .index_map import IndexMap, parse_index_map, with_captured
-from .primitive import PRIMITIVES, Primitive, find_primitive, misspelt, reserve
-from .primitives.statements import loose_statements
-from .render import explain
-from .require import Space, collecting
 from .trace import Step, Trace, is_note
 
 P = ParamSpec("P")

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from ..errors import ScheduleError
-from .arguments import KINDS, MAX_INT, Argument, Ref, from_json, to_json, to_python
 from .primitive import PRIMITIVES, find_primitive
+from .step_arguments import KINDS, MAX_INT, Argument, Ref, from_json, to_json, to_python
 
 if TYPE_CHECKING:
     from ..tir.ir import Func

@@ -27,7 +27,7 @@ from ..tir.linear import linear
 from ..tir.prove import prove
 from ..tir.simplify import Simplifier
 from ..tir.visit import nested, rewrite_children, substitute
-from .blocks import Ranges, feeding, free_vars, loop_ranges, region_buffers, with_regions
+from .block_queries import Ranges, feeding, free_vars, loop_ranges, region_buffers, with_regions
 from .find import with_children
 from .require import certain, require
 

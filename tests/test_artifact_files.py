@@ -23,7 +23,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.building import build_library
-from tilewright.runtime import files, library, load, loader, workspace
+from tilewright.runtime import files, load, loader, open_library, workspace
 
 SERIAL = "cpu -threads=1"
 pytestmark = pytest.mark.skipif(
@@ -64,11 +64,11 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
         raise OSError("not here")
 
     if request.param == "folder":
-        monkeypatch.setattr(library, "_MEMORY", False)
+        monkeypatch.setattr(open_library, "_MEMORY", False)
     elif request.param == "no memory":
         monkeypatch.setattr(os, "memfd_create", fail)
     elif request.param == "no room":  # a system that runs no code from there
-        monkeypatch.setattr(library, "_new_path", lambda descriptor: "/proc/self/fd/999999")
+        monkeypatch.setattr(open_library, "_new_path", lambda descriptor: "/proc/self/fd/999999")
     return str(request.param)
 
 
@@ -114,7 +114,7 @@ def test_a_swap_between_check_and_open_changes_nothing(
             other.rename(path)
         elif how == "link":
             path.symlink_to(other)
-        return library.open_library(code, name)
+        return open_library.open_library(code, name)
 
     monkeypatch.setattr(loader, "open_library", swap)
     assert added(load(path)) == 1
@@ -190,13 +190,13 @@ def test_threads_load_at_the_same_time(tmp_path: Path) -> None:
 
 
 def test_what_is_opened_cannot_be_written() -> None:
-    with library._in_memory(b"code", "kernel") as name:
+    with open_library._in_memory(b"code", "kernel") as name:
         assert Path(name).read_bytes() == b"code"
         with pytest.raises(PermissionError):
             Path(name).write_bytes(b"other")
         with pytest.raises(PermissionError):
             os.truncate(name, 1)
-    with library._in_folder(b"code", "kernel") as name:
+    with open_library._in_folder(b"code", "kernel") as name:
         assert Path(name).parent.stat().st_mode & 0o777 == 0o700
     assert not Path(name).parent.exists()
 

@@ -27,7 +27,7 @@ from tilewright.codegen.generator import (
 from tilewright.codegen.passes.blocks import blocks
 from tilewright.codegen.passes.flatten import flatten
 from tilewright.errors import ArtifactError, BuildError, ParseError, TargetError
-from tilewright.runtime.arguments import ctypes_parameters
+from tilewright.runtime.argument_checks import ctypes_parameters
 from tilewright.runtime.files import File
 from tilewright.runtime.module import Module, Origin
 from tilewright.runtime.signature import Argument

@@ -17,7 +17,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import VerifyError
 from . import arithmetic
-from .arguments import check, elements, scalar, shape_of, write_back
+from .call_arguments import check, elements, scalar, shape_of, write_back
 from .ir import (
     INDEX,
     Alloc,

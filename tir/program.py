@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from ..errors import IRError
+from .combiners import COMBINERS, Place, update
 from .infer import infer_regions
 from .ir import (
     Block,
@@ -23,7 +24,6 @@ from .ir import (
     seq,
     store,
 )
-from .reduction import COMBINERS, Place, update
 from .stages import group
 from .tensor import Stage, Tensor, key
 from .visit import CHILDREN, walk

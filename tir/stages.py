@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from ..errors import IRError
+from .combiners import COMBINERS
 from .ir import Buffer, Const, Expr, Load, Reduce, Select, Var
-from .reduction import COMBINERS
 from .tensor import Axis, Stage, Tensor, fingerprint, key
 from .visit import CHILDREN, walk
 

@@ -22,9 +22,9 @@ import numpy as np
 from .. import dtypes
 from ..errors import IRError, similar
 from . import ir
+from .combiners import highest, lowest
 from .ir import Expr, Func, Op, Operand, Var, const, select
 from .program import program, unique
-from .reduction import highest, lowest
 from .stages import compute as compute_stages
 from .tensor import Axis, Tensor, iteration
 

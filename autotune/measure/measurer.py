@@ -18,10 +18,10 @@ from dataclasses import replace
 from types import TracebackType
 from typing import NamedTuple, Self, TypeGuard
 
+from ...codegen.calling_convention import signature_of
 from ...codegen.compiled import Launch
 from ...codegen.detect import usable_memory
 from ...codegen.generator import outside_modules
-from ...codegen.signature import signature_of
 from ...errors import TuningError
 from ...target import Target
 from ...tir.ir import Func

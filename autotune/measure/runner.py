@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ...codegen.build import compile_func, to_module
+from ...codegen.calling_convention import signature_of
 from ...codegen.compiled import Compiled, Launch
 from ...codegen.detect import resolve
 from ...codegen.generator import generator_for
-from ...codegen.signature import signature_of
 from ...errors import BuildError, KernelError, OutOfMemoryError
 from ...runtime.module import Module
 from ...runtime.signature import Signature

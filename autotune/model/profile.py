@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from ... import dtypes
 from ...codegen.constant_operands import computed_ahead, take_ahead
-from ...schedule.blocks import region_buffers
+from ...schedule.block_queries import region_buffers
 from ...schedule.find import blocks_in, find_path
-from ...schedule.instructions import instruction_of
+from ...schedule.tensorizable import instruction_of
 from ...tir.instruction import Instruction
 from ...tir.instruction_set import find_instruction
 from ...tir.ir import (

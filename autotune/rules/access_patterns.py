@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...schedule.blocks import free_vars, has_reduction, readers_of, region_buffers
+from ...schedule.block_queries import free_vars, has_reduction, readers_of, region_buffers
 from ...schedule.find import blocks_in
-from ...schedule.reductions import match_reduction
+from ...schedule.reduction_blocks import match_reduction
 from ...tir.cpu_instructions import MAX_SHUFFLE_STRIDE
 from ...tir.ir import (
     Binary,

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...schedule.blocks import has_reduction, region_buffers
+from ...schedule.block_queries import has_reduction, region_buffers
 from ...tir.ir import Block, Buffer, Func, Label, Region, Var
 from .access_patterns import (
     consumers,
@@ -30,9 +30,9 @@ from .access_patterns import (
     spatial,
 )
 from .draft import Draft
+from .register_tiles import MAX_TILE
 from .rows import row_dimensions
 from .rule import Group, GroupKind
-from .tiles import MAX_TILE
 
 Rows = tuple[Var | None, ...]
 """The variables of a block that number rows, in one order for all blocks; `None` where the block

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from ...errors import ScheduleError
 from ...schedule import Schedule
-from ...schedule.blocks import has_reduction, region_buffers, with_regions
+from ...schedule.block_queries import has_reduction, region_buffers, with_regions
 from ...schedule.find import blocks_in, find_block, find_loop, path_to
 from ...schedule.index_map import IndexMap
 from ...tir.ir import (

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator
 
 from ...errors import ScheduleError
 from ...schedule import Schedule
-from ...schedule.blocks import has_reduction, readers_of
+from ...schedule.block_queries import has_reduction, readers_of
 from ...schedule.find import find_block
 from ...schedule.index_map import IndexMap
 from ...tir.ir import Block, Label, Var

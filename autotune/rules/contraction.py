@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 
 from ... import dtypes
 from ...schedule import Schedule
-from ...schedule.blocks import free_vars
+from ...schedule.block_queries import free_vars
 from ...schedule.find import find_block
 from ...target import CpuTarget
 from ...tir.ir import Block, Dim, Label, Var, ceildiv, product
@@ -49,8 +49,14 @@ from .draft import Draft, RuleChoice
 from .elementwise import schedule_following
 from .joining import flatten
 from .packing import Packed, pack, packings, schedule_copy
+from .register_tiles import (
+    RegisterTile,
+    fewest_registers,
+    sample_tile,
+    vector_variables,
+    write_back,
+)
 from .rule import Group, GroupKind, Variant
-from .tiles import RegisterTile, fewest_registers, sample_tile, vector_variables, write_back
 
 MIN_REDUCTION_STEPS = 8
 """Steps of the reduction in a part of it, at least."""

@@ -9,7 +9,7 @@ from .dot_product import dot_product_variants
 from .elementwise import elementwise_variants
 from .flash_attention import flash_attention_variants
 from .fused_attention import fused_attention_variants
-from .online import online_variants
+from .long_rows import online_variants
 from .ordered import ordered_variants
 from .rows import rows_variants
 from .rule import AlternativeRule, RuleSet

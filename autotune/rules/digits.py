@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from ...errors import ScheduleError
 from ...schedule import Schedule
-from ...schedule.blocks import free_vars, has_reduction
+from ...schedule.block_queries import free_vars, has_reduction
 from ...schedule.find import find_block
 from ...schedule.index_map import IndexMap
 from ...tir.ir import Binary, Block, Const, Expr, IterKind, Label, Op, Var
@@ -28,7 +28,7 @@ from ...tir.visit import children
 from .access_patterns import extents, in_order, last_digits, output_of
 from .canonicalise import is_plain
 from .draft import Draft
-from .tiles import fewest_registers, vector_variables
+from .register_tiles import fewest_registers, vector_variables
 
 
 def separate_all_digits(draft: Draft) -> Draft:

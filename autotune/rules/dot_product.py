@@ -25,8 +25,8 @@ from .access_patterns import extents, reduced, spatial, worth_packing
 from .draft import Draft, RuleChoice
 from .elementwise import schedule_following
 from .products import ProductPlan, layout, pad, place_pads, plans, schedule_groups, schedule_packed
+from .register_tiles import RegisterTile, sample_tile, tile_variables, write_back
 from .rule import Group, GroupKind, Variant
-from .tiles import RegisterTile, sample_tile, tile_variables, write_back
 
 RULE = "dot_product"
 

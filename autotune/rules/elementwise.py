@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ... import dtypes
 from ...schedule import Schedule
-from ...schedule.blocks import has_reduction, readers_of, region_buffers
+from ...schedule.block_queries import has_reduction, readers_of, region_buffers
 from ...schedule.find import find_block, path_to
 from ...target import CpuTarget
 from ...tir.ir import Block, Dim, For, ForKind, Func, Label, Var, ceildiv

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from ...errors import ScheduleError
 from ...schedule import Schedule
-from ...schedule.blocks import has_reduction, region_buffers
+from ...schedule.block_queries import has_reduction, region_buffers
 from ...schedule.find import find_block
 from ...tir.ir import Block, Dim, Label, Var
 from .access_patterns import extents, reduced
@@ -39,9 +39,9 @@ from .fused_attention import (
     tile_contractions,
 )
 from .joining import places
+from .register_tiles import MAX_VECTORS
 from .rows import schedule_reduction, schedule_spatial
 from .rule import Group, Variant
-from .tiles import MAX_VECTORS
 
 SMALLEST = 32
 """The least part of the second cache that a piece of a band takes."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from ... import dtypes
 from ...schedule import Schedule
-from ...schedule.blocks import has_reduction, region_buffers
+from ...schedule.block_queries import has_reduction, region_buffers
 from ...schedule.find import find_block
 from ...tir.ir import Block, Dim, Label, Var
 from .access_patterns import extents, inputs_of, reduced, spatial, vector_choices
@@ -27,9 +27,9 @@ from .common import fused, powers
 from .contraction import Tiling, decide_tile, in_registers, unrolled
 from .draft import Draft, RuleChoice
 from .packing import pack, packings, schedule_copy
+from .register_tiles import MAX_TILE, RegisterTile, write_back
 from .rows import schedule_reduction, schedule_spatial
 from .rule import Group, Variant
-from .tiles import MAX_TILE, RegisterTile, write_back
 
 MAX_BAND = 256
 """Rows of a band. Of more rows the operands of the contractions are read less often, which hardly

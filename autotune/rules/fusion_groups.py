@@ -18,7 +18,7 @@ from itertools import product
 
 from ...errors import ScheduleError
 from ...schedule import Schedule
-from ...schedule.blocks import has_reduction, region_buffers
+from ...schedule.block_queries import has_reduction, region_buffers
 from ...schedule.find import find_block, loops_in
 from ...target import Target
 from ...tir.ir import Block, Func, Label, Var

@@ -23,8 +23,8 @@ from ...tir.ir import Block, Const, Dim, Label, Var
 from ...tir.visit import walk
 from .access_patterns import inputs_of, reduced, worth_packing
 from .draft import Draft
+from .register_tiles import tile_variables
 from .register_transpose import transpose_in_registers
-from .tiles import tile_variables
 
 
 class Packed(NamedTuple):

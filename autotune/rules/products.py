@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ...schedule import Schedule
 from ...schedule.find import find_block
-from ...schedule.reductions import match_reduction
+from ...schedule.reduction_blocks import match_reduction
 from ...target import Target
 from ...tir.instruction import Instruction, Product
 from ...tir.instruction_set import products_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import ScheduleError
 from ...schedule import Schedule
-from ...schedule.blocks import free_vars
+from ...schedule.block_queries import free_vars
 from ...schedule.find import find_block, find_loop
 from ...tir.ir import Block, Buffer, Dim, Label, Var
 from .access_patterns import inputs_of

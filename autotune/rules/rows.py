@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ... import dtypes
 from ...schedule import Schedule
-from ...schedule.blocks import feeding, has_reduction, region_buffers
+from ...schedule.block_queries import feeding, has_reduction, region_buffers
 from ...schedule.find import blocks_in, find_block, find_loop
-from ...schedule.reductions import match_reduction
+from ...schedule.reduction_blocks import match_reduction
 from ...schedule.require import certain
 from ...tir.ir import Block, Func, IterKind, Label, Var
 from .access_patterns import extents, in_order, inputs_of, is_expensive, reduced, spatial

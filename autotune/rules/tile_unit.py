@@ -26,9 +26,9 @@ from .common import attempt, lanes_for, powers, widest
 from .draft import Draft, RuleChoice
 from .elementwise import input_along, runs_across, schedule_elementwise, schedule_following
 from .products import ProductPlan, layout, pad, place_pads, plans, schedule_groups, schedule_packed
+from .register_tiles import MAX_MIDDLE, RegisterTile, tile_variables
 from .register_transpose import transpose_in_registers
 from .rule import Group, GroupKind, Variant
-from .tiles import MAX_MIDDLE, RegisterTile, tile_variables
 
 RULE = "tile_unit"
 MAX_PADDED = 8.0

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from ...errors import ScheduleError
 from ...schedule import Schedule
-from ...schedule.blocks import free_vars, region_buffers
+from ...schedule.block_queries import free_vars, region_buffers
 from ...schedule.find import find_block
 from ...schedule.minimal_filtering import ALGORITHMS, WINDOW
 from ...target import CpuTarget

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from ...errors import ScheduleError, TuningError
 from ...schedule import Schedule, Trace
 from ...schedule.find import blocks_in
-from ...schedule.instructions import instruction_of
 from ...schedule.primitive import find_primitive
 from ...schedule.require import Space
+from ...schedule.tensorizable import instruction_of
 from ...target import Target
 from ...tir.instruction_set import find_instruction
 from ...tir.ir import Expr, Func, Var

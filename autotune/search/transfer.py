@@ -21,7 +21,7 @@ import numpy as np
 
 from ...errors import ScheduleError, TilewrightError
 from ...schedule import Trace
-from ...schedule.arguments import Derived, Ref
+from ...schedule.step_arguments import Derived, Ref
 from ...target import Target
 from ...tir.ir import Func
 from ...tir.parser import parse

@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 
 from ...errors import TargetError
+from ...runtime.amx_permission import request_tiles
 from ...runtime.host import HOST, cpu_flags, host_limit
-from ...runtime.tiles import request_tiles
 from ...target import CPUS, FEATURES, NATIVE, CpuTarget, baseline, missing_features
 from ..detect import ROOT, read_file, read_integer, usable_processors
 

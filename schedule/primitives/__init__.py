@@ -2,7 +2,7 @@
 
 from .ahead import compute_ahead
 from .annotate import annotate, bind, parallel, serial, set_scope, unannotate, unroll, vectorize
-from .cache import cache_read, cache_write
+from .cached_copies import cache_read, cache_write
 from .distinguish import distinguish_reads, distinguish_updates
 from .einsum import pad_einsum
 from .factor import hoist_factor
@@ -12,7 +12,7 @@ from .inline import compute_inline, reverse_compute_inline
 from .iterations import reorder_block_iter_var, transform_block_layout
 from .loops import fuse, reorder, split, tile
 from .nest import add_unit_loop, fission, merge
-from .online import online_softmax
+from .online_softmax import online_softmax
 from .pack import pack, transform_layout
 from .padding import decompose_padding
 from .partial import split_reduction
@@ -23,6 +23,7 @@ from .prefetch import prefetch
 from .query import get_block, get_consumers, get_loops, get_producers, work_on
 from .reduction import decompose_reduction, fuse_reduction_epilogue, rfactor
 from .reindex import reindex, reindex_cache_read, reindex_cache_write
+from .rolling_buffer import rolling_buffer
 from .sample import (
     sample_categorical,
     sample_compute_location,
@@ -38,7 +39,6 @@ from .swizzle import swizzle
 from .unit import blockize, tensorize
 from .update import cache_inplace
 from .variance import online_variance
-from .window import rolling_buffer
 from .winograd import winograd
 
 __all__ = [

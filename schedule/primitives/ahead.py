@@ -10,12 +10,12 @@ from ... import dtypes
 from ...tir.ir import Binary, Buffer, Call, Cast, Const, Expr, Func, Label, Load, Op, Select, Store
 from ...tir.structure import key_of
 from ...tir.visit import children, rewrite_children, walk
-from ..blocks import with_regions
+from ..block_queries import with_regions
 from ..edits import rewritten
 from ..find import blocks_in, find_block, replace, replace_stmt
 from ..primitive import primitive
 from ..require import require
-from .cache import (
+from .cached_copies import (
     copy_block,
     input_at,
     insert_top,

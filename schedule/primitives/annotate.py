@@ -11,12 +11,12 @@ from typing import Any
 from ...tir.instruction import KEY
 from ...tir.ir import Block, Buffer, Dim, For, ForKind, Func, Label, Stmt, Var, product
 from ...tir.visit import substitute_func
-from ..blocks import bound_regions, free_vars, require_not_prefetched
+from ..block_queries import bound_regions, free_vars, require_not_prefetched
 from ..find import blocks_in, find_block, find_path, loop_path, loops_in, path_to, rebuild
 from ..legality import require_concurrent
 from ..primitive import primitive
 from ..require import require
-from .cache import require_scope
+from .cached_copies import require_scope
 
 UNROLL_LIMIT = 4096
 VECTOR_LIMIT = 1024

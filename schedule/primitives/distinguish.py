@@ -8,12 +8,12 @@ from typing import Any
 from ...tir.ir import Buffer, Expr, Func, Label, Load, Store
 from ...tir.structure import key_of
 from ...tir.visit import rewrite_children, walk
-from ..blocks import has_reduction, readers_of, region_buffers, with_regions, writers_of
+from ..block_queries import has_reduction, readers_of, region_buffers, with_regions, writers_of
 from ..edits import rewritten
 from ..find import find_block, replace
 from ..primitive import primitive
 from ..require import require
-from .cache import (
+from .cached_copies import (
     copy_block,
     elements_of,
     input_at,

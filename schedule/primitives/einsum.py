@@ -36,7 +36,7 @@ from ...tir.ir import (
 from ...tir.structure import key_of
 from ...tir.visit import rewrite_children, walk
 from ..available import require_still_concurrent
-from ..blocks import (
+from ..block_queries import (
     free_vars,
     nest_like,
     require_unit,
@@ -45,9 +45,9 @@ from ..blocks import (
 from ..edits import spatial_nest
 from ..find import find_block, find_path
 from ..primitive import primitive
-from ..reductions import match_reduction
+from ..reduction_blocks import match_reduction
 from ..require import certain, require
-from .cache import (
+from .cached_copies import (
     copy_block,
     is_whole,
     replace_top,

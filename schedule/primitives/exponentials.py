@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ...tir.combiners import lowest
 from ...tir.ir import (
     Binary,
     Block,
@@ -19,11 +20,10 @@ from ...tir.ir import (
     binary,
     load,
 )
-from ...tir.reduction import lowest
 from ...tir.structure import same
 from ...tir.visit import rewrite_children
-from ..blocks import writers_of
-from ..reductions import match_reduction
+from ..block_queries import writers_of
+from ..reduction_blocks import match_reduction
 from ..require import require
 from .pieces import Statistic
 

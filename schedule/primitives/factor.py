@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace as _replace
 
+from ...tir.combiners import COMBINERS, Place, update
 from ...tir.ir import (
     Binary,
     Block,
@@ -21,16 +22,15 @@ from ...tir.ir import (
     binary,
     load,
 )
-from ...tir.reduction import COMBINERS, Place, update
 from ...tir.visit import substitute, walk
 from ..available import require_still_concurrent
-from ..blocks import free_vars, loop_name, require_not_inplace, require_unit, with_regions
+from ..block_queries import free_vars, loop_name, require_not_inplace, require_unit, with_regions
 from ..edits import spatial_nest
 from ..find import find_block, replace
 from ..primitive import primitive
-from ..reductions import match_reduction
+from ..reduction_blocks import match_reduction
 from ..require import require
-from .cache import (
+from .cached_copies import (
     insert_top,
     require_read_after,
     require_written_before,

@@ -27,13 +27,13 @@ from ...tir.ir import (
 )
 from ...tir.structure import key_of
 from ...tir.visit import rewrite_children, substitute, walk
-from ..blocks import Ranges, free_vars, region_buffers, writers_of
+from ..block_queries import Ranges, free_vars, region_buffers, writers_of
 from ..edits import rewritten, spatial_nest
 from ..find import find_block, replace
 from ..places import domain, moving
 from ..primitive import primitive
 from ..require import current_space, require
-from .cache import insert_top, require_scope, top_position
+from .cached_copies import insert_top, require_scope, top_position
 from .reindex import all_written
 
 NUMBERS = 1 << 26

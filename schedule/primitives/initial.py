@@ -28,7 +28,7 @@ from ...tir.ir import (
 from ...tir.structure import same
 from ...tir.visit import substitute
 from ..available import require_still_concurrent, within
-from ..blocks import (
+from ..block_queries import (
     Ranges,
     feeding,
     has_reduction,
@@ -36,9 +36,9 @@ from ..blocks import (
     region_buffers,
     without_block,
 )
-from ..dependence import Finding, served, uses_of
 from ..find import blocks_in, find_block, path_to, replace
 from ..legality import require_visited_once, written_box
+from ..loop_dependence import Finding, served, uses_of
 from ..places import place_of
 from ..primitive import primitive
 from ..require import certain, require

@@ -27,7 +27,7 @@ from ...tir.ir import (
 from ...tir.joined import two_digits
 from ...tir.visit import rewrite_children, substitute, walk
 from ..available import require_available, require_readers_served, require_still_concurrent
-from ..blocks import (
+from ..block_queries import (
     has_reduction,
     order_of,
     readers_of,
@@ -43,7 +43,7 @@ from ..blocks import (
 from ..find import find_block, replace
 from ..primitive import primitive
 from ..require import require
-from .cache import loads_of
+from .cached_copies import loads_of
 
 MAX_SIZE = 4096
 """The number of nodes that a block may grow to."""

@@ -23,8 +23,8 @@ from ...tir.ir import (
 )
 from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children
-from ..blocks import free_vars, nest, with_regions
-from ..digits import Bijection, bijection
+from ..bijections import Bijection, bijection
+from ..block_queries import free_vars, nest, with_regions
 from ..find import find_block, last_block, path_to, rebuild
 from ..index_map import IndexMap
 from ..primitive import primitive

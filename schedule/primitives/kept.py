@@ -30,7 +30,7 @@ from ...tir.ir import (
 from ...tir.linear import linear
 from ...tir.prove import prove
 from ...tir.visit import rewrite_children, substitute, walk
-from ..blocks import (
+from ..block_queries import (
     free_vars,
     loop_name,
     loop_ranges,
@@ -43,9 +43,9 @@ from ..blocks import (
 )
 from ..edits import adding, spatial_nest
 from ..find import find_block, find_loop, replace
-from ..reductions import match_reduction
+from ..reduction_blocks import match_reduction
 from ..require import certain, require
-from .cache import insert_top, replace_top, top_position
+from .cached_copies import insert_top, replace_top, top_position
 from .exponentials import (
     Exponent,
     Exponentials,

@@ -23,7 +23,7 @@ from ...tir.ir import (
 )
 from ...tir.visit import nested
 from ..available import concurrent_loops, require_still_concurrent
-from ..blocks import loop_ranges, nest_like
+from ..block_queries import loop_ranges, nest_like
 from ..find import find_path, last_loop, loops_in, path_to, rebuild
 from ..legality import require_permutable
 from ..primitive import primitive

@@ -10,7 +10,7 @@ from ...errors import ScheduleError
 from ...tir.ir import Expr, For, ForKind, Func, Label, Seq, Stmt, Var, seq
 from ...tir.visit import with_body
 from ..available import require_still_concurrent
-from ..blocks import loop_ranges, nest_like
+from ..block_queries import loop_ranges, nest_like
 from ..find import find_path, last_loop, loop_path, path_to, rebuild
 from ..order import require_interleaving
 from ..primitive import primitive

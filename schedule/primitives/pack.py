@@ -30,14 +30,14 @@ from ...tir.ir import (
 from ...tir.simplify import Simplifier, simplify_dim
 from ...tir.structure import key_of
 from ...tir.visit import walk
-from ..blocks import free_vars, loop_ranges, prefetched
+from ..block_queries import free_vars, loop_ranges, prefetched
 from ..edits import block_redirected, spatial_nest
 from ..find import blocks_in, find_block, replace_stmt
 from ..index_map import IndexMap
 from ..places import extent_of
 from ..primitive import primitive
 from ..require import certain, require
-from .cache import (
+from .cached_copies import (
     consumers_to_redirect,
     input_at,
     insert_top,

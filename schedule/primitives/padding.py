@@ -33,7 +33,7 @@ from ...tir.polynomial import ONE
 from ...tir.simplify import Simplifier, simplify
 from ...tir.visit import rewrite_children, substitute
 from ..available import require_still_concurrent
-from ..blocks import (
+from ..block_queries import (
     domain_conditions,
     free_vars,
     loop_ranges,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...tir.ir import Dim, Func, IterKind, Label, Seq, Var
-from ..blocks import feeding
+from ..block_queries import feeding
 from ..find import find_block, find_loop, loops_above, path_to
 from ..primitive import primitive
 from ..require import require

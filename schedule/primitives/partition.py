@@ -31,7 +31,7 @@ from ...tir.ir import (
 from ...tir.linear import linear
 from ...tir.prove import prove
 from ...tir.visit import map_tuple, rewrite_children, substitute, with_body
-from ..blocks import Ranges, loop_ranges
+from ..block_queries import Ranges, loop_ranges
 from ..find import blocks_in, find_path, loop_path, rebuild
 from ..legality import own_buffers
 from ..primitive import primitive

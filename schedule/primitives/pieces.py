@@ -9,11 +9,11 @@ from typing import NamedTuple
 from ...tir.ir import Block, Buffer, Expr, For, Func, IterKind, Label, Stmt, Var
 from ...tir.structure import same
 from ...tir.visit import substitute
-from ..blocks import has_reduction, nest_like, require_unit, writers_of
+from ..block_queries import has_reduction, nest_like, require_unit, writers_of
 from ..find import find_block
-from ..reductions import Reduction
+from ..reduction_blocks import Reduction
 from ..require import certain, require
-from .cache import replace_top, top_position, top_statements
+from .cached_copies import replace_top, top_position, top_statements
 from .reduction import rfactor
 
 

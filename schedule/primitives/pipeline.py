@@ -21,7 +21,7 @@ from ...tir.ir import (
 )
 from ...tir.visit import walk, with_body
 from ..available import require_still_concurrent
-from ..blocks import loop_ranges, region_buffers, require_not_prefetched
+from ..block_queries import loop_ranges, region_buffers, require_not_prefetched
 from ..find import blocks_in, find_block, find_path, last_loop, loop_path, rebuild
 from ..legality import kept_apart, own_boxes
 from ..primitive import primitive

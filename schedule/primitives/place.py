@@ -36,7 +36,7 @@ from ..available import (
     require_readers_served,
     require_still_concurrent,
 )
-from ..blocks import (
+from ..block_queries import (
     bound_regions,
     clamped,
     covering,

@@ -25,11 +25,11 @@ from ...tir.ir import (
     seq,
 )
 from ...tir.visit import substitute, with_body
-from ..blocks import bound_regions, free_vars, hulls, loop_ranges, nest
+from ..block_queries import bound_regions, free_vars, hulls, loop_ranges, nest
 from ..find import find_block, find_loop, path_to, replace
 from ..primitive import primitive
 from ..require import certain, require, require_some
-from .cache import input_at
+from .cached_copies import input_at
 
 LINE_BYTES = 64
 """How far apart hints stand: the cache lines of the machines that there are."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from ...errors import ScheduleError, similar
 from ...tir.ir import Block, Buffer, For, Func, Label, Var
-from ..blocks import readers_of, region_buffers
+from ..block_queries import readers_of, region_buffers
 from ..find import blocks_in, find_block, path_to
 from ..primitive import primitive
 from ..require import require

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace as _replace
 from typing import NamedTuple
 
+from ...tir.combiners import COMBINERS, Place, update
 from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (
     Binary,
@@ -32,11 +33,10 @@ from ...tir.ir import (
     seq,
 )
 from ...tir.prove import prove
-from ...tir.reduction import COMBINERS, Place, update
 from ...tir.simplify import Simplifier
 from ...tir.visit import substitute, walk
 from ..available import require_available, require_readers_served, require_still_concurrent
-from ..blocks import (
+from ..block_queries import (
     domain_conditions,
     feeding,
     free_vars,
@@ -58,7 +58,7 @@ from ..blocks import (
 from ..find import find_block, find_loop, loops_above, path_to, replace
 from ..legality import require_visited_once
 from ..primitive import primitive
-from ..reductions import Updates, match_reduction, match_updates
+from ..reduction_blocks import Updates, match_reduction, match_updates
 from ..require import require, require_some
 
 _NAMES = tuple(COMBINERS)

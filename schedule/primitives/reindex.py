@@ -9,7 +9,7 @@ from typing import Any
 from ...tir.ir import Block, Buffer, Func, IterKind, Label, Let, Load, Seq, Stmt, Store
 from ...tir.visit import walk
 from ..available import require_still_concurrent
-from ..blocks import free_vars, require_not_inplace, require_unit, writers_of
+from ..block_queries import free_vars, require_not_inplace, require_unit, writers_of
 from ..edits import block_redirected
 from ..find import find_block, replace
 from ..index_map import IndexMap
@@ -27,7 +27,7 @@ from ..places import (
 )
 from ..primitive import primitive
 from ..require import certain, require
-from .cache import (
+from .cached_copies import (
     input_at,
     insert_top,
     is_whole,

@@ -11,7 +11,7 @@ from functools import cache
 from ...errors import ScheduleError
 from ...tir.bounds import bound
 from ...tir.ir import Dim, Expr, Func, Label, Var, ceildiv, product
-from ..blocks import readers_of, region_buffers
+from ..block_queries import readers_of, region_buffers
 from ..choose import Choose, Fits
 from ..find import find_block, find_loop, loops_above
 from ..primitive import primitive

@@ -6,7 +6,7 @@ from ...tir.ir import Func, Label, Var
 from ..find import find_block, find_loop, find_path
 from ..primitive import primitive
 from ..require import require
-from .cache import cache_read, cache_write
+from .cached_copies import cache_read, cache_write
 from .place import compute_at, reverse_compute_at
 
 

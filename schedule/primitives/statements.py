@@ -28,7 +28,7 @@ from ...tir.ir import (
 )
 from ...tir.structure import same
 from ...tir.visit import nested, substitute, walk
-from ..blocks import free_vars, loop_ranges, with_regions
+from ..block_queries import free_vars, loop_ranges, with_regions
 from ..distinct import distinct
 from ..find import blocks_in, replace
 from ..primitive import primitive

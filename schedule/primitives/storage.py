@@ -9,7 +9,7 @@ from ...tir.visit import substitute_func
 from ..find import find_block
 from ..primitive import primitive
 from ..require import require
-from .cache import stored_at
+from .cached_copies import stored_at
 
 MAX_FACTOR = 1 << 16
 

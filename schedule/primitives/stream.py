@@ -9,7 +9,7 @@ from ...tir.visit import distinct
 from ..find import find_block
 from ..primitive import primitive
 from ..require import require
-from .cache import region_at
+from .cached_copies import region_at
 
 
 @primitive

@@ -9,7 +9,7 @@ from ...tir.visit import substitute_func
 from ..find import find_block
 from ..primitive import primitive
 from ..require import require
-from .cache import stored_at
+from .cached_copies import stored_at
 
 MAX_PLACES = 1 << 12
 """How many elements of a dimension are put in another order, at most."""

@@ -34,11 +34,11 @@ from ...tir.linear import linear
 from ...tir.polynomial import Ranges
 from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children, substitute
-from ..blocks import feeding, free_vars, loop_ranges, nest_like, with_regions
+from ..block_queries import feeding, free_vars, loop_ranges, nest_like, with_regions
 from ..find import find_block, find_path, loop_path, path_to, rebuild
-from ..instructions import instruction_of, operands_of, require_contiguous
 from ..primitive import primitive
 from ..require import certain, require, require_some
+from ..tensorizable import instruction_of, operands_of, require_contiguous
 from .reduction import sole_block
 
 

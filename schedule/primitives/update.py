@@ -6,11 +6,11 @@ from dataclasses import replace as _replace
 
 from ...tir.ir import Buffer, Func, Label, Var
 from ..available import require_still_concurrent
-from ..blocks import readers_of, region_buffers, writers_of
+from ..block_queries import readers_of, region_buffers, writers_of
 from ..find import find_block
 from ..primitive import primitive
 from ..require import require
-from .cache import (
+from .cached_copies import (
     Elements,
     copy_block,
     elements_of,

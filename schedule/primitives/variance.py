@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ...tir.combiners import Place
 from ...tir.conditions import conjuncts
 from ...tir.ir import (
     Binary,
@@ -27,16 +28,15 @@ from ...tir.ir import (
     product,
 )
 from ...tir.prove import prove
-from ...tir.reduction import Place
 from ...tir.structure import same
 from ...tir.visit import substitute
-from ..blocks import feeding, free_vars, has_reduction, loop_ranges, writers_of
+from ..block_queries import feeding, free_vars, has_reduction, loop_ranges, writers_of
 from ..edits import adding
 from ..find import find_block, find_loop, loops_above, replace
 from ..primitive import primitive
-from ..reductions import match_reduction
+from ..reduction_blocks import match_reduction
 from ..require import require
-from .cache import top_position
+from .cached_copies import top_position
 from .pieces import Statistic, in_pieces
 from .reduction import sole_block
 

@@ -36,13 +36,13 @@ from ...tir.ir import (
 )
 from ...tir.simplify import simplify
 from ...tir.visit import substitute, walk
-from ..blocks import free_vars, loop_ranges, nest, require_unit, with_regions
+from ..block_queries import free_vars, loop_ranges, nest, require_unit, with_regions
 from ..find import find_block, find_path
 from ..minimal_filtering import ALGORITHMS, WINDOW, Algorithm, product_row
 from ..primitive import primitive
-from ..reductions import Reduction, match_reduction
+from ..reduction_blocks import Reduction, match_reduction
 from ..require import certain, require
-from .cache import replace_top, top_position, top_statements
+from .cached_copies import replace_top, top_position, top_statements
 
 ERROR_FACTORS: Mapping[int, float] = {2: 4.0, 4: 32.0}
 """By the size of tiles: a few times the errors that `docs/tuning.md` lists."""

@@ -51,7 +51,7 @@ def subject_of(module: Module, may: tuple[str, ...]) -> Subject:
 
 
 def _signature(name: str) -> object:
-    from tilewright.codegen.signature import signature_of
+    from tilewright.codegen.calling_convention import signature_of
 
     return signature_of(subjects()[name].func)
 

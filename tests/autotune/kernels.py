@@ -15,7 +15,7 @@ from llvmlite import binding
 from tilewright import Func, te
 from tilewright.autotune.measure.measure_result import Kernel
 from tilewright.autotune.measure.measurer import Built
-from tilewright.codegen.signature import signature_of
+from tilewright.codegen.calling_convention import signature_of
 
 SIZE = 256
 

@@ -10,7 +10,7 @@ from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import sketches
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
-from tilewright.schedule.blocks import has_reduction, region_buffers
+from tilewright.schedule.block_queries import has_reduction, region_buffers
 from tilewright.schedule.find import blocks_in
 from tilewright.target import Target
 from tilewright.tir import te

@@ -12,7 +12,7 @@ from tilewright.autotune.measure.inputs import Arguments
 from tilewright.autotune.measure.measure_result import Kernel
 from tilewright.autotune.measure.runner import _Program
 from tilewright.codegen.build import compile_func
-from tilewright.codegen.signature import signature_of
+from tilewright.codegen.calling_convention import signature_of
 
 
 def copy(dtype: str, **options: Any) -> Func:

@@ -24,7 +24,7 @@ from tilewright.autotune.measure.supervised_worker import (
     was_killed,
 )
 from tilewright.autotune.measure.worker_process import Died, TimedOut, Worker, turn
-from tilewright.codegen.signature import signature_of
+from tilewright.codegen.calling_convention import signature_of
 
 from .kernels import affine
 

@@ -17,13 +17,13 @@ from tilewright.autotune.rules.access_patterns import extents, in_order
 from tilewright.autotune.rules.digits import separate_all_digits
 from tilewright.autotune.rules.draft import Draft
 from tilewright.autotune.rules.fused_attention import MAX_BAND
-from tilewright.autotune.rules.tiles import tile_variables, vector_variables
+from tilewright.autotune.rules.register_tiles import tile_variables, vector_variables
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import sketches
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.lower import lower
 from tilewright.schedule import Schedule
-from tilewright.schedule.blocks import feeding, has_reduction
+from tilewright.schedule.block_queries import feeding, has_reduction
 from tilewright.schedule.find import blocks_in, find_block, path_to
 from tilewright.target import CpuTarget
 from tilewright.tir import te

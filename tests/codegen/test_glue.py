@@ -19,7 +19,7 @@ from tilewright.codegen.cpu import glue
 from tilewright.codegen.cpu.glue import make_glue
 from tilewright.errors import ArgumentError, KernelError
 from tilewright.runtime import Argument, Module, Origin, Signature
-from tilewright.runtime.arguments import ctypes_parameters, make_binder
+from tilewright.runtime.argument_checks import ctypes_parameters, make_binder
 from tilewright.target import Target
 
 A = Argument("a", "float32", (3, 4))

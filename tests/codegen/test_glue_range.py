@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright import dtypes, te
+from tilewright.codegen.calling_convention import signature_of
 from tilewright.codegen.cpu.glue_range import walk_order
-from tilewright.codegen.signature import signature_of
 from tilewright.errors import ArgumentError
 from tilewright.runtime import Argument
 from tilewright.runtime.header import c_header

@@ -15,16 +15,16 @@ import tilewright as tw
 from tilewright import te
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.cache import decode, encode
+from tilewright.codegen.calling_convention import sized
 from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cpu.elf import read_object
 from tilewright.codegen.cpu.glue import make_glue
 from tilewright.codegen.cpu.kernel import runs_parallel
 from tilewright.codegen.cpu.llvm_memory import STACK_BUFFER_BYTES, STACK_BYTES
 from tilewright.codegen.detect import resolve
-from tilewright.codegen.signature import sized
 from tilewright.errors import BuildError
 from tilewright.forks import REFUSED, TEAMS
-from tilewright.runtime.arguments import ctypes_parameters
+from tilewright.runtime.argument_checks import ctypes_parameters
 from tilewright.runtime.signature import OK, UNUSABLE_WORKSPACE, Argument, Signature
 from tilewright.runtime.workspace import Pool, aligned_bytes
 from tilewright.schedule import Schedule

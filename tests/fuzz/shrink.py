@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule, Trace
-from tilewright.schedule.arguments import Argument, Derived, Lambda, Record, Ref
+from tilewright.schedule.step_arguments import Argument, Derived, Lambda, Record, Ref
 from tilewright.schedule.trace import Step
 
 from .case import Failure, checked, kind_of

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tilewright.runtime import Argument, Module, Origin, Signature
-from tilewright.runtime.arguments import ctypes_parameters
+from tilewright.runtime.argument_checks import ctypes_parameters
 from tilewright.target import Target
 
 

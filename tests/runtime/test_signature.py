@@ -11,7 +11,7 @@ import pytest
 
 from tilewright import dtypes
 from tilewright.errors import ArtifactError
-from tilewright.runtime.arguments import C_SCALARS, ctypes_parameters, make_binder
+from tilewright.runtime.argument_checks import C_SCALARS, ctypes_parameters, make_binder
 from tilewright.runtime.signature import (
     C_TYPES,
     MAX_ARGUMENTS,

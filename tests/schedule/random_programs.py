@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilewright.schedule.blocks import has_reduction, nest, region_buffers
+from tilewright.schedule.block_queries import has_reduction, nest, region_buffers
 from tilewright.schedule.find import blocks_in, loops_in, replace_stmt
 from tilewright.tir import te
 from tilewright.tir.ir import Expr, Func, IterKind, Range, Seq, Store, as_expr, seq

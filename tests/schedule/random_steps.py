@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import IndexMap, Schedule
-from tilewright.schedule.blocks import feeding, has_reduction, writers_of
+from tilewright.schedule.block_queries import feeding, has_reduction, writers_of
 from tilewright.schedule.find import blocks_in, find_block, find_loop, loops_above
 from tilewright.tir.instruction_set import instruction_names
 from tilewright.tir.ir import Block, Dim, Expr, ForKind, IterKind, Label, Seq, Var

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from tilewright.schedule import Schedule
-from tilewright.schedule.blocks import readers_of, region_buffers
+from tilewright.schedule.block_queries import readers_of, region_buffers
 from tilewright.schedule.find import blocks_in, find_block, find_loop, loops_above
 from tilewright.tir.ir import Block, Const, Dim, Label, Select, Seq, Store, Var
 

@@ -8,7 +8,7 @@ import pytest
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule, legality
-from tilewright.schedule.dependence import Finding
+from tilewright.schedule.loop_dependence import Finding
 from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify
 

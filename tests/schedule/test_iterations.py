@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
-from tilewright.schedule.digits import bijection
+from tilewright.schedule.bijections import bijection
 from tilewright.schedule.index_map import IndexMap
 from tilewright.tir.equality import structural_equal
 from tilewright.tir.evaluate import evaluate

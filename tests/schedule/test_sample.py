@@ -10,7 +10,7 @@ import pytest
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule, Trace
-from tilewright.schedule.arguments import Derived, Sampled, SampledLoop, evaluate
+from tilewright.schedule.step_arguments import Derived, Sampled, SampledLoop, evaluate
 from tilewright.tir.ir import const
 from tilewright.tir.prove import prove
 from tilewright.tir.visit import substitute

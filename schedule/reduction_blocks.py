@@ -7,11 +7,11 @@ from itertools import permutations
 from typing import Any, NamedTuple
 
 from .. import dtypes
+from ..tir.combiners import COMBINERS, Combiner, Place
 from ..tir.ir import Binary, Block, Buffer, Expr, Let, Load, Op, Select, Seq, Stmt, Store, Var, load
-from ..tir.reduction import COMBINERS, Combiner, Place
 from ..tir.structure import same
 from ..tir.visit import substitute, walk
-from .blocks import free_vars, region_buffers
+from .block_queries import free_vars, region_buffers
 
 _BY_OP = {Op.ADD: "sum", Op.MUL: "prod", Op.MAX: "max", Op.MIN: "min"}
 _OF_TWO = [c for c in COMBINERS.values() if c.arity == 2]

@@ -31,7 +31,7 @@ from ...tir.joined import joined
 from ...tir.structure import key_of
 from ...tir.visit import substitute, walk
 from ..available import require_still_concurrent
-from ..blocks import (
+from ..block_queries import (
     free_vars,
     readers_of,
     require_not_inplace,

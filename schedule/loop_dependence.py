@@ -14,7 +14,7 @@ from ..tir import dependence
 from ..tir.conditions import conjuncts
 from ..tir.dependence import Access, Order, Verdict, before
 from ..tir.ir import Block, Buffer, Expr, For, Op, Stmt, Var, binary
-from .blocks import Ranges, bound_regions
+from .block_queries import Ranges, bound_regions
 from .find import find_path
 from .require import current_space
 

@@ -8,7 +8,7 @@ from ..tir.instruction import KEY, Instruction
 from ..tir.instruction_match import Mismatch, Operand, accesses, match, offsets
 from ..tir.instruction_set import find_instruction
 from ..tir.ir import Block, Buffer, Dim, ForKind, Func, product
-from .blocks import loop_ranges
+from .block_queries import loop_ranges
 from .find import blocks_in, loops_above
 from .require import require, require_number, require_some
 

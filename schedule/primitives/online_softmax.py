@@ -17,11 +17,11 @@ from ...tir.ir import (
     const,
     select,
 )
-from ..blocks import with_regions
+from ..block_queries import with_regions
 from ..edits import adding
 from ..find import find_block, find_loop, replace
 from ..primitive import primitive
-from ..reductions import match_reduction
+from ..reduction_blocks import match_reduction
 from ..require import require
 from .exponentials import Exponent, at_pieces, exponentials
 from .kept import kept_exponentials, sums_in_pieces

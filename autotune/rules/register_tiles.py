@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ...schedule import Schedule
-from ...schedule.blocks import free_vars
+from ...schedule.block_queries import free_vars
 from ...schedule.find import find_block
 from ...target import CpuTarget
 from ...tir.ir import Block, Dim, Label, Var, product

@@ -26,7 +26,7 @@ from ...tir.polynomial import Poly, add, factors
 from ...tir.simplify import Simplifier
 from ...tir.visit import walk
 from ..available import is_rolling, require_available
-from ..blocks import (
+from ..block_queries import (
     Ranges,
     feeding,
     loop_ranges,
@@ -42,7 +42,7 @@ from ..edits import block_redirected
 from ..find import blocks_in, find_block, path_to, replace_stmt
 from ..primitive import primitive
 from ..require import certain, require, require_number
-from .cache import region_at
+from .cached_copies import region_at
 
 _IN_ORDER = (ForKind.SERIAL, ForKind.UNROLL)
 

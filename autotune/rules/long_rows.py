@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from ... import dtypes
 from ...errors import ScheduleError
 from ...schedule import Schedule
-from ...schedule.blocks import has_reduction
+from ...schedule.block_queries import has_reduction
 from ...schedule.find import find_block
 from ...target import CpuTarget
 from ...tir.ir import Block, Func, Label, Var
