@@ -14,6 +14,7 @@ from tilewright.tir import te
 from tilewright.tir.ir import Func
 
 from ..hosts import processor
+from ..long import first_of
 from .checking import arguments, expected, run, some_rows
 from .spellings import (
     ATTENTION,
@@ -95,7 +96,7 @@ def fused(func: Func) -> list[Sketch]:
     return list(sketches(func, BANDS, lambda name: "attention" in name))
 
 
-@pytest.mark.parametrize("name", ATTENTION)
+@pytest.mark.parametrize("name", first_of(ATTENTION, 8))
 def test_attention(name: str) -> None:
     func = ATTENTION[name].func()
     q = te.placeholder((1, HEADS, QUERIES, DIM), "float32", name="Q")
