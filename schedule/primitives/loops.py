@@ -167,14 +167,9 @@ def fuse(fn: Func, *loops: Var) -> tuple[Func, Var]:
     ranges = _ranges(path, [(fused, extent)])
     values: dict[Var, Expr] = {}
     stride: Dim = 1
-    # Loops of one iteration take no part in it.
-    repeated = [n.var for n in nest if not (isinstance(n.extent, int) and n.extent == 1)]
-    outermost, inner = next(iter(repeated), None), set(repeated[1:])
     for n in reversed(nest):
-        value = as_expr(0)
-        if n.var is outermost or n.var in inner:
-            value = binary(Op.FLOORDIV, fused, as_expr(stride))
-        if n.var in inner:
+        value: Expr = binary(Op.FLOORDIV, fused, as_expr(stride))
+        if n is not nest[0]:
             value = binary(Op.MOD, value, as_expr(n.extent))
         values[n.var] = value
         stride = n.extent * stride
