@@ -6,6 +6,7 @@ import pytest
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule
+from tilewright.tir import te
 from tilewright.tir.parser import parse
 
 from .conftest import Golden
@@ -140,3 +141,17 @@ def test_a_predicate_that_never_holds_stays() -> None:
     sch = Schedule(parse(NEVER))
     sch.fuse(*loops(sch, "none"))
     check_meaning(sch.original, sch.func)
+
+
+@pytest.mark.parametrize("factors", [[2, 3, 1], [6, 1, 1], [1, 1, 6]])
+def test_later_nests_have_the_fused_loop_whatever_its_extent(factors: list[int]) -> None:
+    """A trace gives as many loops for each decision, so that it can be replayed with others."""
+    a = te.placeholder((6, 4), name="A")
+    k = te.reduce_axis(4, name="k")
+    sch = Schedule(te.func([a, te.compute((6,), lambda i: te.sum(a[i, k], k), name="S")]))
+    block = sch.get_block("S")
+    i, _ = sch.get_loops(block)
+    outer, *inner = sch.split(i, factors=factors)
+    sch.fuse(*inner)
+    init = sch.decompose_reduction(block, outer)
+    assert len(sch.get_loops(init)) == 2
