@@ -61,11 +61,10 @@ def plans(original: Draft, *, inexact: bool = False) -> Iterator[SketchPlan]:
         yield SketchPlan("nothing", (RuleChoice("nothing"),), original)
         return
     plain, kept = prepared(original)
-    rules = rules_of(original.target)
-    alternatives = [rule.make for rule in rules.alternatives if rule.exact or inexact]
-    for other in (other for make in alternatives for other in make(plain, rules.instructions)):
-        parted = partition(other.draft, {*other.claimed, *kept}, rules.instructions)
-        for variants in _combined(_ways(parted, rules), MAX_OTHER):
+    alternatives = [rule.make for rule in original.rules.alternatives if rule.exact or inexact]
+    for other in (other for make in alternatives for other in make(plain)):
+        parted = partition(other.draft, {*other.claimed, *kept})
+        for variants in _combined(_ways(parted), MAX_OTHER):
             plan = _plan(parted.draft, variants)
             if other.wanted(plan.choices):
                 yield SketchPlan(
@@ -74,20 +73,20 @@ def plans(original: Draft, *, inexact: bool = False) -> Iterator[SketchPlan]:
                     plan.start,
                     (*other.before, *plan.steps, *other.after),
                 )
-    parted = partition(plain, kept, rules.instructions)
-    for variants in _combined(_ways(parted, rules), MAX_SKETCHES):
+    parted = partition(plain, kept)
+    for variants in _combined(_ways(parted), MAX_SKETCHES):
         yield _plan(parted.draft, variants)
     if needs_nests(original.func):
         yield SketchPlan("written", (RuleChoice("written"),), original)
 
 
-def _ways(parted: Partition, rules: RuleSet) -> list[list[list[Variant]]]:
+def _ways(parted: Partition) -> list[list[list[Variant]]]:
     """The variants of each group, for each way to part a program."""
     variants_of: dict[Group, list[Variant]] = {}
     for groups in parted.ways:
         for group in groups:
             if group not in variants_of:
-                variants = rules.variants(parted.draft, group)
+                variants = parted.draft.rules.variants(parted.draft, group)
                 variants_of[group] = [_with_views_inlined(v, group, parted.views) for v in variants]
     return [[variants_of[group] for group in groups] for groups in parted.ways]
 

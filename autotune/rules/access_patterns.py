@@ -196,11 +196,6 @@ def has_guard(block: Block) -> bool:
     return any(type(n) is Select for n in walk(block.body))
 
 
-def loads(block: Block, buffer: Buffer) -> int:
-    """In how many places a block reads a buffer."""
-    return sum(1 for n in walk(block.body) if type(n) is Load and n.buffer is buffer)
-
-
 def reuses(block: Block) -> bool:
     """Whether a reduction reads elements of an input for several of its results."""
     if match_reduction(block) is None or not has_reduction(block):
@@ -240,7 +235,7 @@ def vector_choices(block: Block) -> list[Var]:
     possible: list[tuple[int, Var]] = []
     for v in spatial(block):
         step = out.strides.get(v)
-        if sizes.get(v, 1) < 2 or v in low or (step == whole and not is_power(whole)):
+        if sizes.get(v, 1) < 2 or v in low or (step == whole and whole.bit_count() > 1):
             continue  # pairs of vectors interleave, and pairs of those
         fits = all(
             v not in i.used or is_near(i, v) or (v in i.plain and worth_packing(block, i))
@@ -266,11 +261,6 @@ def is_contraction(block: Block) -> bool:
     wide = {i.var for i in block.iters if i.kind is IterKind.SPATIAL and sizes.get(i.var, 2) > 1}
     missing = sum(1 for i in inputs if wide - i.used)
     return near or missing >= 2
-
-
-def is_power(number: int) -> bool:
-    """Whether a number is a power of two."""
-    return number.bit_count() == 1
 
 
 def packed_for(block: Block, var: Var) -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...schedule.block_queries import has_reduction, region_buffers
+from ...schedule.block_queries import region_buffers
 from ...tir.ir import Block, Buffer, Func, Label, Region, Var
 from .access_patterns import (
     consumers,
@@ -32,7 +32,7 @@ from .access_patterns import (
 from .draft import Draft
 from .register_tiles import MAX_TILE
 from .rows import row_dimensions
-from .rule import Group, GroupKind
+from .rule import Group
 
 Rows = tuple[Var | None, ...]
 """The variables of a block that number rows, in one order for all blocks; `None` where the block
@@ -99,13 +99,13 @@ class Attention:
         return not set(spatial(block)) <= {*self.rows[block.label]}
 
 
-def attention_of(draft: Draft, group: Group) -> Attention | None:
-    """The attention that a group is; `None` for another group."""
-    if group.kind is not GroupKind.ATTENTION:
-        return None
+def attention_of(draft: Draft, group: Group) -> Attention:
+    """The attention that a group is."""
     first, *rest = group.members
-    place = next(n for n, b in enumerate(rest) if has_reduction(b) and is_contraction(b))
-    return find_attention(draft.func, first, rest[place:])
+    place = next(n for n, b in enumerate(rest) if is_contraction(b))
+    attention = find_attention(draft.func, first, rest[place:])
+    assert attention is not None, "that is what the group was made for"
+    return attention
 
 
 def find_attention(func: Func, first: Block, ending: Sequence[Block]) -> Attention | None:
@@ -181,7 +181,7 @@ def _serve_alone(
             return False
         if len(block.writes) != 1 or block.writes[0].buffer not in internal:
             return False
-    if any(has_reduction(b) and is_contraction(b) for b in chain):
+    if any(map(is_contraction, chain)):
         return False
     return follow is None or [r.label for r in consumers(func, second)] == [follow.label]
 

@@ -33,22 +33,22 @@ from .access_patterns import (
 from .canonicalise import is_plain
 from .draft import Draft, RuleChoice
 from .elementwise import elementwise_variants
-from .rule import Alternative, Group, GroupKind, Rule, any_variant
+from .rule import Alternative, Group, GroupKind
 
 
-def channels_last(draft: Draft, instructions: tuple[Rule, ...]) -> Iterator[Alternative]:
+def channels_last(draft: Draft) -> Iterator[Alternative]:
     """The program with channels last where instructions can do the contraction then, not before."""
     copies: list[Label] = []
     for block in in_order(draft.func):
         plain = has_reduction(block) and is_plain(draft.func, block)
-        if not plain or any_variant(instructions, draft, [block]):
+        if not plain or draft.rules.has_instruction(draft, [block]):
             continue
         trial = draft.copy()
         try:
             created = _put_last(trial.schedule, trial.handle(block.label))
         except ScheduleError:
             continue
-        if created and any_variant(instructions, trial, [trial.block(block.label)]):
+        if created and draft.rules.has_instruction(trial, [trial.block(block.label)]):
             draft = trial
             copies.append(created[0])
     if copies:

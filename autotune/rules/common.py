@@ -9,6 +9,7 @@ from typing import Any
 from ... import dtypes
 from ...errors import ScheduleError
 from ...schedule import Schedule
+from ...schedule.find import find_block
 from ...target import CpuTarget
 from ...tir.ir import Block, Buffer, Label, Var
 
@@ -62,6 +63,20 @@ def attempt(step: Callable[..., Any], *arguments: Any) -> bool:
 def fused(sch: Schedule, loops: Sequence[Var]) -> Var:
     """One loop for several, which follow each other inwards."""
     return sch.fuse(*loops) if len(loops) > 1 else loops[0]
+
+
+def block_loops(sch: Schedule, label: Label) -> dict[Var, Var]:
+    """The innermost loops around a block, one for each of its variables."""
+    block = find_block(sch.func, label)
+    loops = sch.get_loops(label)[-len(block.iters) :]
+    return dict(zip([i.var for i in block.iters], loops, strict=True))
+
+
+def in_registers(sch: Schedule, loops: Sequence[Var]) -> None:
+    """Unroll loops around the lanes of a vector, the last of them."""
+    sch.vectorize(loops[-1])
+    for loop in loops[:-1]:
+        sch.unroll(loop)
 
 
 def unroll_hint(sch: Schedule, hint: Label, step: Var) -> None:

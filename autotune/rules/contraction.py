@@ -43,7 +43,7 @@ from .access_patterns import (
     reduced,
     spatial,
 )
-from .common import lanes_for, nbytes, unroll_hint, widest
+from .common import block_loops, in_registers, lanes_for, nbytes, unroll_hint, widest
 from .digits import lay_out_digits
 from .draft import Draft, RuleChoice
 from .elementwise import schedule_following
@@ -56,7 +56,7 @@ from .register_tiles import (
     vector_variables,
     write_back,
 )
-from .rule import Group, GroupKind, Variant
+from .rule import Group, Variant
 
 MIN_REDUCTION_STEPS = 8
 """Steps of the reduction in a part of it, at least."""
@@ -90,8 +90,6 @@ def contraction_variants(draft: Draft, group: Group) -> Iterator[Variant]:
 
     What is packed along vectors is `local`: packed tile by tile.
     """
-    if group.kind is not GroupKind.CONTRACTION:
-        return
     main, labels = group.members[0], group.labels
     inputs = inputs_of(main)
     vectors = vector_variables(main, draft.cpu)
@@ -205,7 +203,7 @@ def _whole(
     """Register tiles of the whole reduction, which are written back."""
     sch = draft.schedule
     sizes = extents(block)
-    loops = dict(zip([i.var for i in block.iters], sch.get_loops(main), strict=True))
+    loops = block_loops(sch, main)
     write = sch.cache_write(main, 0, "register")
     lay_out_digits(sch, main)
     flatten(sch, main)
@@ -229,7 +227,7 @@ def _blocked(
     """Register tiles of parts of the reduction, which are added up in memory."""
     sch = draft.schedule
     sizes = extents(block)
-    loops = dict(zip([i.var for i in block.iters], sch.get_loops(main), strict=True))
+    loops = block_loops(sch, main)
     outermost = reduced(block)[0]
     assert tiles.part is not None
     first, _ = sch.split(loops[outermost], factors=[None, tiles.part], perfect=True)
@@ -246,7 +244,8 @@ def _blocked(
     sch.compute_at(partial, middle[-1])
     if follow is not None:
         sch.reverse_compute_at(follow, top)
-        _in_vectors(sch, follow, tiles.lanes)
+        _, vector = sch.split(sch.get_loops(follow)[-1], factors=[None, tiles.lanes])
+        sch.vectorize(vector)
 
     wide, deepest = len(spatial(block)), len(reduced(block))
     partial_loops = sch.get_loops(partial)[-(wide + 1 + deepest) :]
@@ -319,19 +318,6 @@ def unrolled(
         others = [*others, (outer, extent // factor)]
         at_once.append(part)
     return others, at_once
-
-
-def in_registers(sch: Schedule, loops: list[Var]) -> None:
-    """Unroll loops around the lanes of a vector, the last of them."""
-    sch.vectorize(loops[-1])
-    for loop in loops[:-1]:
-        sch.unroll(loop)
-
-
-def _in_vectors(sch: Schedule, label: Label, lanes: int) -> None:
-    """Vectorise the innermost loop of a block."""
-    _, vector = sch.split(sch.get_loops(label)[-1], factors=[None, lanes])
-    sch.vectorize(vector)
 
 
 def _ask_ahead(sch: Schedule, nest: _Nest, index: int) -> None:

@@ -12,23 +12,19 @@ from .fused_attention import fused_attention_variants
 from .long_rows import online_variants
 from .ordered import ordered_variants
 from .rows import rows_variants
-from .rule import AlternativeRule, RuleSet
+from .rule import AlternativeRule, GroupKind, RuleSet
 from .tile_unit import tile_unit_variants
 from .winograd import winograd
 
 RULES = RuleSet(
     map_outer=Schedule.parallel,
-    rules=(
-        ordered_variants,
-        flash_attention_variants,
-        fused_attention_variants,
-        tile_unit_variants,
-        dot_product_variants,
-        contraction_variants,
-        online_variants,
-        rows_variants,
-        elementwise_variants,
-    ),
+    rules={
+        GroupKind.ORDERED: (ordered_variants,),
+        GroupKind.ATTENTION: (flash_attention_variants, fused_attention_variants),
+        GroupKind.CONTRACTION: (tile_unit_variants, dot_product_variants, contraction_variants),
+        GroupKind.ROWS: (online_variants, rows_variants),
+        GroupKind.ELEMENTWISE: (elementwise_variants,),
+    },
     instructions=(tile_unit_variants, dot_product_variants),
     alternatives=(AlternativeRule(winograd, exact=False), AlternativeRule(channels_last)),
 )

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.block_queries import free_vars, has_reduction
 from ...schedule.find import find_block
@@ -27,6 +26,7 @@ from ...tir.ir import Binary, Block, Const, Expr, IterKind, Label, Op, Var
 from ...tir.visit import children
 from .access_patterns import extents, in_order, last_digits, output_of
 from .canonicalise import is_plain
+from .common import attempt
 from .draft import Draft
 from .register_tiles import fewest_registers, vector_variables
 
@@ -37,9 +37,7 @@ def separate_all_digits(draft: Draft) -> Draft:
         if not (has_reduction(block) and is_plain(draft.func, block) and _cuts(block)):
             continue
         trial = draft.copy()
-        try:
-            separate_digits(trial.schedule, trial.handle(block.label))
-        except ScheduleError:
+        if not attempt(separate_digits, trial.schedule, trial.handle(block.label)):
             continue
         apart = trial.block(block.label)
         choices = vector_variables(apart, draft.cpu)

@@ -22,11 +22,12 @@ from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...tir.ir import Block, Label, Var
 from .access_patterns import extents, reduced, spatial, worth_packing
+from .common import block_loops
 from .draft import Draft, RuleChoice
 from .elementwise import schedule_following
 from .products import ProductPlan, layout, pad, place_pads, plans, schedule_groups, schedule_packed
 from .register_tiles import RegisterTile, sample_tile, tile_variables, write_back
-from .rule import Group, GroupKind, Variant
+from .rule import Group, Variant
 
 RULE = "dot_product"
 
@@ -37,8 +38,6 @@ def dot_product_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     The input that the lanes share is read as it is where its groups lie together, or packed by rows
     of the register tile.
     """
-    if group.kind is not GroupKind.CONTRACTION:
-        return
     main = group.members[0]
     fitting = [plan for plan in plans(main, draft.target) if plan.instruction.unit.rows == 1]
     if not fitting:
@@ -65,7 +64,7 @@ def schedule_dot(draft: Draft, plan: ProductPlan, labels: Sequence[Label]) -> No
     block = find_block(sch.func, main)
     sizes = extents(block)
     plan = plan.on(block)
-    loops = dict(zip([i.var for i in block.iters], sch.get_loops(main), strict=True))
+    loops = block_loops(sch, main)
     tiles = _decide_tile(draft, block, plan)
 
     packed = sch.pack(main, plan.index, layout(plan.packed, plan.vector, plan.deep),

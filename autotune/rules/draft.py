@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.find import blocks_in, find_block
 from ...target import CpuTarget, Target
 from ...tir.ir import Block, Expr, Func, Label, Var
+
+if TYPE_CHECKING:
+    from .rule import RuleSet
 
 
 @dataclass(eq=False)
@@ -37,6 +40,13 @@ class Draft:
         """The target, for rules for processors."""
         return CpuTarget.of(self.target)
 
+    @property
+    def rules(self) -> RuleSet:
+        """The rules for the target. Raises `TargetError` for a kind of target that has none."""
+        from . import rules_of
+
+        return rules_of(self.target)
+
     def block(self, label: Label) -> Block:
         """A block of the program as it is scheduled so far."""
         return find_block(self.func, label)
@@ -58,10 +68,8 @@ class Draft:
         The loops follow each other inwards. Returns the loop that they are fused to. Raises
         `TargetError` for a kind of target that has no rules.
         """
-        from . import rules_of
-
         loop = self.schedule.fuse(*loops) if len(loops) > 1 else loops[0]
-        rules_of(self.target).map_outer(self.schedule, loop)
+        self.rules.map_outer(self.schedule, loop)
         return loop
 
     def limit(self, name: str, condition: bool | Expr) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ... import dtypes
 from ...schedule import Schedule
@@ -11,10 +11,20 @@ from ...schedule.find import find_block, path_to
 from ...target import CpuTarget
 from ...tir.ir import Block, Dim, For, ForKind, Func, Label, Var, ceildiv
 from .access_patterns import Input, extents, grouped, inputs_of, output_of, spatial
-from .common import attempt, elements, lanes_for, nbytes, powers, unroll_hint, widest
-from .draft import Draft, RuleChoice, Step
+from .common import (
+    attempt,
+    block_loops,
+    elements,
+    in_registers,
+    lanes_for,
+    nbytes,
+    powers,
+    unroll_hint,
+    widest,
+)
+from .draft import Draft, RuleChoice
 from .register_transpose import transpose_in_registers
-from .rule import Group, GroupKind, Variant
+from .rule import Group, Variant
 
 MAX_UNROLL = 8
 PREFETCH_STEPS = 32
@@ -27,42 +37,24 @@ def elementwise_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     A result that does not fit the second level of cache can be written past all of them. What one
     reduction alone reads, each part of it in one iteration of outer loops, can be computed there.
     """
-
-    if group.kind is not GroupKind.ELEMENTWISE:
-        return
     block = group.members[-1]
 
-    def rows(draft: Draft) -> None:
-        schedule_elementwise(draft, draft.handle(block.label))
+    def variant(form: str, schedule: Callable[[Draft, Label], None]) -> Variant:
+        def step(draft: Draft) -> None:
+            schedule(draft, draft.handle(block.label))
 
-    def streamed(draft: Draft) -> None:
-        rows(draft)
-        for number in range(len(block.writes)):
-            draft.schedule.stream(draft.handle(block.label), number)
-
-    def inside(draft: Draft) -> None:
-        schedule_inside(draft, draft.handle(block.label))
-
-    def squares(draft: Draft) -> None:
-        schedule_squares(draft, draft.handle(block.label))
-
-    def tiled(draft: Draft) -> None:
-        schedule_transposing(draft, draft.handle(block.label))
+        return Variant(RuleChoice.of("elementwise", form=form), form, (step,))
 
     across = runs_across(block) is not None
     if across:
         if _square(block, draft.cpu) > 1:
-            yield _variant("squares", squares)
-        yield _variant("tiles", tiled)
-    yield _variant("rows", rows)
+            yield variant("squares", schedule_squares)
+        yield variant("tiles", schedule_transposing)
+    yield variant("rows", schedule_elementwise)
     if not across and _leaves(draft.func, block, draft.cpu):
-        yield _variant("streamed", streamed)
+        yield variant("streamed", _schedule_streamed)
     if not across and _is_for_one(draft.func, block):
-        yield _variant("inside", inside)
-
-
-def _variant(form: str, step: Step) -> Variant:
-    return Variant(RuleChoice.of("elementwise", form=form), form, (step,))
+        yield variant("inside", schedule_inside)
 
 
 def schedule_elementwise(draft: Draft, label: Label) -> None:
@@ -90,13 +82,18 @@ def schedule_elementwise(draft: Draft, label: Label) -> None:
     unroll = sch.sample_categorical(
         [u for u in (1, 2, 4, MAX_UNROLL) if (u - 1) * lanes < last_extent]
     )
-    outer, inner, vector = sch.split(loops[-1], factors=[None, unroll, lanes])
-    sch.vectorize(vector)
-    sch.unroll(inner)
+    outer, *registers = sch.split(loops[-1], factors=[None, unroll, lanes])
+    in_registers(sch, registers)
     if sum(map(nbytes, {r.buffer for r in (*block.reads, *block.writes)})) > target.l3_bytes:
         _ask_ahead(sch, label, outer, ceildiv(PREFETCH_STEPS, unroll), target)
     around = [*loops[:-1], outer] if len(loops) == 1 else loops[:-1]
     draft.map_outer(*around)
+
+
+def _schedule_streamed(draft: Draft, label: Label) -> None:
+    schedule_elementwise(draft, label)
+    for number in range(len(draft.block(label).writes)):
+        draft.schedule.stream(label, number)
 
 
 def _ask_ahead(sch: Schedule, label: Label, loop: Var, later: Dim, target: CpuTarget) -> None:
@@ -126,9 +123,7 @@ def schedule_inside(draft: Draft, label: Label) -> None:
     lanes = lanes_for(draft.cpu, widest(block), extent)
     vectors = ceildiv(extent, lanes)
     at_once = ceildiv(vectors, ceildiv(vectors, MAX_UNROLL))
-    _, inner, vector = sch.split(last, factors=[None, at_once, lanes])
-    sch.vectorize(vector)
-    sch.unroll(inner)
+    in_registers(sch, sch.split(last, factors=[None, at_once, lanes])[1:])
     if len(block.writes[0].buffer.shape) > 1:
         sch.storage_align(label, 0, -2, lanes, 0)
 
@@ -147,7 +142,7 @@ def schedule_transposing(draft: Draft, label: Label) -> None:
     across = runs_across(block)
     assert across is not None
     along, other = across
-    loops = dict(zip([i.var for i in block.iters], sch.get_loops(label), strict=True))
+    loops = block_loops(sch, label)
     lanes = lanes_for(draft.cpu, widest(block), sizes[along])
     counts = [u for u in (1, 2, 4) if u * lanes <= sizes[along]]
     rows = [u for u in (1, 4, 8, 16, 32, 64) if u <= sizes[other]]
@@ -157,8 +152,7 @@ def schedule_transposing(draft: Draft, label: Label) -> None:
     d, e = sch.split(loops[other], factors=[None, tall])
     rest = [loop for v, loop in loops.items() if v is not along and v is not other]
     sch.reorder(*rest, d, a, e, b, c)
-    sch.vectorize(c)
-    sch.unroll(b)
+    in_registers(sch, [b, c])
     draft.map_outer(*rest, d)
 
 

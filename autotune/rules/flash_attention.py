@@ -25,13 +25,12 @@ from ...schedule.find import find_block
 from ...tir.ir import Block, Dim, Label, Var
 from .access_patterns import extents, reduced
 from .attention import Attention, attention_of, element_above
-from .common import lanes_for, widest
+from .common import block_loops, lanes_for, widest
 from .contraction import Tiling
 from .draft import Draft, RuleChoice
 from .fused_attention import (
     MAX_BAND,
     attention_tilings,
-    block_loops,
     contract,
     cut_bands,
     row_bytes,
@@ -80,7 +79,7 @@ def flash_attention_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     There must be pieces of whole vectors that make up a row.
     """
     attention = attention_of(draft, group)
-    if attention is None or row_bytes(attention) * MAX_BAND <= draft.cpu.l2_bytes:
+    if row_bytes(attention) * MAX_BAND <= draft.cpu.l2_bytes:
         return
     softmax = _softmax(attention)
     if softmax is None or not _takes_pieces(draft, attention, softmax):

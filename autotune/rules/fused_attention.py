@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from ... import dtypes
 from ...schedule import Schedule
 from ...schedule.block_queries import has_reduction, region_buffers
-from ...schedule.find import find_block
 from ...tir.ir import Block, Dim, Label, Var
 from .access_patterns import extents, inputs_of, reduced, spatial, vector_choices
 from .attention import Attention, attention_of
-from .common import fused, powers
-from .contraction import Tiling, decide_tile, in_registers, unrolled
+from .common import block_loops, fused, in_registers, powers
+from .contraction import Tiling, decide_tile, unrolled
 from .draft import Draft, RuleChoice
 from .packing import pack, packings, schedule_copy
 from .register_tiles import MAX_TILE, RegisterTile, write_back
@@ -39,8 +38,6 @@ counts, and what is between is sooner too large for a cache."""
 def fused_attention_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """The chain in bands, with what the vectors of the first contraction run along packed."""
     attention = attention_of(draft, group)
-    if attention is None:
-        return
     name, tilings = attention_tilings(attention)
     choice = RuleChoice.of("fused_attention", pack=bool(name))
     apply = functools.partial(_apply, attention=attention, tilings=tilings)
@@ -127,13 +124,6 @@ def cut_bands(
     if any(a is not b for a, b in zip(loops, (*batch, row), strict=False)):
         sch.reorder(*outer, bands, *inner.values())
     return fused(sch, [*outer, bands]), inner
-
-
-def block_loops(sch: Schedule, label: Label) -> dict[Var, Var]:
-    """The innermost loops around a block, one for each of its variables."""
-    block = find_block(sch.func, label)
-    loops = sch.get_loops(label)[-len(block.iters) :]
-    return dict(zip([i.var for i in block.iters], loops, strict=True))
 
 
 def _apply(draft: Draft, attention: Attention, tilings: tuple[Tiling, Tiling]) -> None:

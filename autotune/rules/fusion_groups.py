@@ -42,7 +42,7 @@ from .digits import separate_all_digits
 from .draft import Draft
 from .joining import join
 from .rows import row_dimensions
-from .rule import Group, GroupKind, Rule, any_variant
+from .rule import Group, GroupKind
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,12 @@ def fusion_groups(func: Func, target: Target) -> Fusion:
     """
     from . import rules_of
 
-    rules = rules_of(target)
+    rules_of(target)  # where there are none, there is no decision
     original = Draft(Schedule(func, symbolic=True), target)
     if never_runs(func):
         return Fusion(func, (), tuple(b.label for b in in_order(func)))
     plain, kept = prepared(original)
-    parted = partition(plain, kept, rules.instructions)
-    groups = parted.ways[0]
+    groups = partition(plain, kept).ways[0]
     home = {label: n for n, group in enumerate(groups) for label in group.labels}
     readers = dict[Label, set[int]]()
     blocks = in_order(plain.func)
@@ -141,33 +140,29 @@ class Partition:
     views: Mapping[Label, Sequence[Label]]
 
 
-def partition(
-    draft: Draft, kept: Collection[Label] = (), instructions: tuple[Rule, ...] = ()
-) -> Partition:
+def partition(draft: Draft, kept: Collection[Label]) -> Partition:
     """Part a program into groups of blocks that are scheduled together.
 
     It is prepared by inlining, telling apart what a product reads of one buffer, and joining the
-    variables of contractions that no rule of `instructions` is for. Groups that make an attention
+    variables of contractions that no instruction computes. Groups that make an attention
     are one group in the first way; if need be, factors of the second product are hoisted for that.
     The blocks `kept` are left to the caller.
     """
     draft = _inline(draft.copy(), kept)
     draft, views = _tell_apart(draft, kept)
     claimed = {*kept, *(copy for copies in views.values() for copy in copies)}
-    grouped, groups = _grouped(draft, claimed, instructions)
+    grouped, groups = _grouped(draft, claimed)
     attention = _with_attention(grouped.func, groups)
     hoisted = _hoist_statistics(draft, claimed) if attention is None else None
     if hoisted is not None:
-        other, parts = _grouped(hoisted, claimed, instructions)
+        other, parts = _grouped(hoisted, claimed)
         attention = _with_attention(other.func, parts)
         if attention is not None:
             grouped, groups = other, parts
     return Partition(grouped, [groups] if attention is None else [attention, groups], views)
 
 
-def _grouped(
-    draft: Draft, claimed: Collection[Label], instructions: tuple[Rule, ...]
-) -> tuple[Draft, list[Group]]:
+def _grouped(draft: Draft, claimed: Collection[Label]) -> tuple[Draft, list[Group]]:
     """The groups of all blocks but those `claimed`, and the draft that their blocks are of."""
     assigned = set(claimed)
     parts: list[list[Label]] = []
@@ -175,7 +170,7 @@ def _grouped(
         if block.label not in assigned:
             parts.append([m.label for m in _members(draft.func, block, assigned)])
             assigned |= set(parts[-1])
-    draft = _join(draft, parts, instructions)
+    draft = _join(draft, parts)
     return draft, [_group([draft.block(label) for label in labels]) for labels in parts]
 
 
@@ -245,7 +240,7 @@ def _with_attention(func: Func, groups: list[Group]) -> list[Group] | None:
     return [*fused, *rest] if fused else None
 
 
-def _join(draft: Draft, parts: list[list[Label]], instructions: tuple[Rule, ...]) -> Draft:
+def _join(draft: Draft, parts: list[list[Label]]) -> Draft:
     """The draft with the variables of contractions joined."""
     before = draft.func
     for labels in parts:
@@ -253,14 +248,11 @@ def _join(draft: Draft, parts: list[list[Label]], instructions: tuple[Rule, ...]
         if not is_contraction(members[0]):
             continue
         # What instructions that add up products are given is padded, which asks for plain indices.
-        if any_variant(instructions, draft, members):
+        if draft.rules.has_instruction(draft, members):
             continue
         trial = draft.copy()
-        try:
-            join(trial.schedule, [trial.handle(label) for label in labels])
-        except ScheduleError:
-            continue
-        if trial.func is not draft.func:
+        joined = attempt(join, trial.schedule, [trial.handle(label) for label in labels])
+        if joined and trial.func is not draft.func:
             draft = trial
     return draft
 
@@ -274,11 +266,8 @@ def _inline(draft: Draft, kept: Collection[Label]) -> Draft:
         if not (readers and is_injective(block) and _worth_inlining(block, readers)):
             continue
         trial = draft.copy()
-        try:
-            trial.schedule.compute_inline(trial.handle(block.label))
-        except ScheduleError:
-            continue
-        draft = trial
+        if attempt(trial.schedule.compute_inline, trial.handle(block.label)):
+            draft = trial
     return draft
 
 
@@ -318,7 +307,7 @@ def _chain(func: Func, last: Block, free: list[Block]) -> list[Block]:
             b.label not in rows
             and readers
             and all(r.label in rows for r in readers)
-            and not (has_reduction(b) and is_contraction(b))
+            and not is_contraction(b)
             and region_buffers(b.writes) <= set(func.allocs)
             and (variables := _rows_read(b, readers, rows)) is not None
         ):

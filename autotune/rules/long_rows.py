@@ -24,10 +24,10 @@ from ...schedule.find import find_block
 from ...target import CpuTarget
 from ...tir.ir import Block, Func, Label, Var
 from .access_patterns import consumers, extents, is_expensive, output_of, reduced
-from .common import fused, lanes_for
+from .common import attempt, fused, lanes_for
 from .draft import Draft, RuleChoice
 from .rows import row_dimensions, schedule_reduction, schedule_spatial
-from .rule import Group, GroupKind, Variant
+from .rule import Group, Variant
 
 _UNROLLED = 8
 """The most vectors that a step of a row takes, which the pieces of a row are multiples of."""
@@ -53,8 +53,6 @@ class _Statistics:
 
 def online_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """The chain with the statistics of its rows found in one pass, where a row is too long."""
-    if group.kind is not GroupKind.ROWS:
-        return
     count = row_dimensions(draft.func, group.members[-1])
     statistics = _statistics(draft, group.members) if count else None
     if count and statistics is not None:
@@ -66,13 +64,10 @@ def _statistics(draft: Draft, members: Sequence[Block]) -> _Statistics | None:
     """What is to be computed in one pass; `None` where that is nothing, or of short rows."""
     for statistics in _candidates(draft, members):
         trial = draft.copy()
-        try:
-            for block in members:
-                trial.handle(block.label)
-            _take_pieces(trial.schedule, statistics)
-        except ScheduleError:
-            continue
-        return statistics
+        for block in members:
+            trial.handle(block.label)
+        if attempt(_take_pieces, trial.schedule, statistics):
+            return statistics
     return None
 
 

@@ -18,13 +18,11 @@ from ...tir.ir import IterKind, Label, Var
 from .access_patterns import extents
 from .common import attempt, lanes_for, widest
 from .draft import Draft, RuleChoice
-from .rule import Group, GroupKind, Variant
+from .rule import Group, Variant
 
 
 def ordered_variants(_draft: Draft, group: Group) -> Iterator[Variant]:
     """One schedule without decisions."""
-    if group.kind is not GroupKind.ORDERED:
-        return
     apply = functools.partial(schedule_ordered, label=group.labels[-1])
     yield Variant(RuleChoice("ordered"), "ordered", (apply,))
 

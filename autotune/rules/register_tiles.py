@@ -22,7 +22,7 @@ from .access_patterns import (
     spatial,
     vector_choices,
 )
-from .common import lanes_for, native_lanes, powers, widest
+from .common import in_registers, lanes_for, native_lanes, powers, widest
 
 MAX_TILE = 16
 MAX_VECTORS = 6
@@ -208,6 +208,4 @@ def write_back(
         count, last = sch.split(last, factors=[None, lanes])
         rest.append(count)
     sch.reorder(*rest, last)
-    sch.vectorize(last)
-    for loop in rest:
-        sch.unroll(loop)
+    in_registers(sch, [*rest, last])

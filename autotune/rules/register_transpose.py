@@ -8,6 +8,7 @@ from ...schedule.block_queries import free_vars
 from ...schedule.find import find_block, find_loop
 from ...tir.ir import Block, Buffer, Dim, Label, Var
 from .access_patterns import inputs_of
+from .common import block_loops, in_registers
 
 
 def transpose_in_registers(
@@ -33,8 +34,7 @@ def transpose_in_registers(
     """
     block = find_block(sch.func, label)
     source = inputs_of(block)[index]
-    variables = [i.var for i in block.iters]
-    loops = dict(zip(variables, sch.get_loops(label)[-len(variables) :], strict=True))
+    loops = block_loops(sch, label)
     if square is None:
         square = sch.cache_read(label, index, "register")
     rows, n, row = sch.split(loops[other], factors=[None, cut[0], lanes])
@@ -42,20 +42,16 @@ def transpose_in_registers(
     rest = [loop for v, loop in loops.items() if v is not along and v is not other]
     sch.reorder(*rest, rows, vectors, n, m, row, lane)
     sch.compute_at(square, m)
-    sch.vectorize(lane)
-    sch.unroll(row)
-    copy = find_block(sch.func, square)
-    copy_loops = sch.get_loops(square)[-len(copy.iters) :]
-    loop_of = dict(zip([i.var for i in copy.iters], copy_loops, strict=True))
-    indices = [r.min for r in copy.writes[0].ranges]
+    in_registers(sch, [row, lane])
+    loop_of = block_loops(sch, square)
+    indices = [r.min for r in find_block(sch.func, square).writes[0].ranges]
     held = [loop_of.get(e) if type(e) is Var else None for e in indices]
     across, contiguous = (held[_dimension(block, source.buffer, v)] for v in (along, other))
     if across is None or contiguous is None:
         raise ScheduleError("the copy of {0} does not run along its dimensions", source.buffer.name)
-    fixed = [v for v in copy_loops if v is not across and v is not contiguous]
+    fixed = [v for v in loop_of.values() if v is not across and v is not contiguous]
     sch.reorder(*fixed, across, contiguous)
-    sch.vectorize(contiguous)
-    sch.unroll(across)
+    in_registers(sch, [across, contiguous])
     for v in fixed:  # what is across runs on through several dimensions
         if find_loop(sch.func, v).extent != 1:
             sch.unroll(v)

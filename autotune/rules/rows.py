@@ -11,7 +11,6 @@ import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from ... import dtypes
 from ...schedule import Schedule
 from ...schedule.block_queries import feeding, has_reduction, region_buffers
 from ...schedule.find import blocks_in, find_block, find_loop
@@ -19,9 +18,9 @@ from ...schedule.reduction_blocks import match_reduction
 from ...schedule.require import certain
 from ...tir.ir import Block, Func, IterKind, Label, Var
 from .access_patterns import extents, in_order, inputs_of, is_expensive, reduced, spatial
-from .common import fused, lanes_for, unroll_hint, widest
+from .common import fused, in_registers, lanes_for, nbytes, unroll_hint, widest
 from .draft import Draft, RuleChoice
-from .rule import Group, GroupKind, Variant
+from .rule import Group, Variant
 
 
 def row_dimensions(func: Func, last: Block) -> int | None:
@@ -54,8 +53,6 @@ def row_dimensions(func: Func, last: Block) -> int | None:
 
 def rows_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """The chain computed row by row, and the next row of what it reads prefetched meanwhile."""
-    if group.kind is not GroupKind.ROWS:
-        return
     count = row_dimensions(draft.func, group.members[-1]) or 0
     labels = group.labels
     prefetched = _prefetched(draft, group.members) if count else None
@@ -101,8 +98,7 @@ def _prefetched(draft: Draft, members: Sequence[Block]) -> tuple[Label, int] | N
             continue
         for index, source in enumerate(inputs_of(block)):
             buffer = source.buffer
-            size = math.prod(n for n in buffer.shape if isinstance(n, int))
-            far = size * dtypes.nbytes(buffer.dtype) > target.l2_bytes
+            far = nbytes(buffer) > target.l2_bytes
             if far and buffer in earlier and buffer in func.params:
                 candidates.append((is_expensive(block), -number, index))
     if not candidates:
@@ -196,9 +192,8 @@ def schedule_spatial(draft: Draft, label: Label, skip: int, least: int = 1) -> V
     if lanes == 1 or not counts:
         return None
     count = sch.sample_categorical(counts)
-    steps, inner, vector = sch.split(loops[-1], factors=[None, count, lanes])
-    sch.vectorize(vector)
-    sch.unroll(inner)
+    steps, *registers = sch.split(loops[-1], factors=[None, count, lanes])
+    in_registers(sch, registers)
     return steps
 
 
@@ -208,8 +203,6 @@ def _partial_results(sch: Schedule, label: Label, lanes: int) -> None:
     *around, last = sch.get_loops(label)
     reducing = [v for v in around if v in reduce]
     sch.set_scope(label, 0, "register")
-    count, vector = sch.split(last, factors=[None, lanes])
-    sch.vectorize(vector)
-    sch.unroll(count)
+    in_registers(sch, sch.split(last, factors=[None, lanes]))
     if reducing:
         sch.decompose_reduction(label, reducing[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -73,12 +73,12 @@ class Alternative:
 
 @dataclass(frozen=True)
 class AlternativeRule:
-    """A function that makes alternatives of a draft, given the rules for instructions.
+    """A function that makes alternatives of a draft.
 
     Alternatives that are not `exact` compute the same over the reals alone.
     """
 
-    make: Callable[[Draft, tuple[Rule, ...]], Iterator[Alternative]]
+    make: Callable[[Draft], Iterator[Alternative]]
     exact: bool = True
 
 
@@ -87,19 +87,19 @@ class RuleSet:
     """The rules for a kind of target, each list in the order in which its rules are tried.
 
     `map_outer` has the iterations of an outermost loop run at once, as the target does that.
-    `instructions` are those of `rules` whose variants compute tiles by an instruction.
+    `rules` has those for each kind of group. `instructions` are those for contractions whose
+    variants compute tiles by an instruction.
     """
 
     map_outer: Callable[[Schedule, Var], None]
-    rules: tuple[Rule, ...]
+    rules: Mapping[GroupKind, tuple[Rule, ...]]
     instructions: tuple[Rule, ...] = ()
     alternatives: tuple[AlternativeRule, ...] = ()
 
     def variants(self, draft: Draft, group: Group) -> list[Variant]:
-        return [variant for rule in self.rules for variant in rule(draft, group)]
+        return [v for rule in self.rules.get(group.kind, ()) for v in rule(draft, group)]
 
-
-def any_variant(rules: Collection[Rule], draft: Draft, members: Sequence[Block]) -> bool:
-    """Whether one of the rules has a variant of a contraction."""
-    group = Group(GroupKind.CONTRACTION, tuple(members))
-    return any(any(True for _ in rule(draft, group)) for rule in rules)
+    def has_instruction(self, draft: Draft, members: Sequence[Block]) -> bool:
+        """Whether an instruction computes tiles of a contraction."""
+        group = Group(GroupKind.CONTRACTION, tuple(members))
+        return any(True for rule in self.instructions for _ in rule(draft, group))

@@ -22,13 +22,13 @@ from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...tir.ir import Block, Buffer, Dim, Label, Var
 from .access_patterns import extents, inputs_of, output_of, reduced, spatial, worth_packing
-from .common import attempt, lanes_for, powers, widest
+from .common import attempt, block_loops, in_registers, lanes_for, powers, widest
 from .draft import Draft, RuleChoice
 from .elementwise import input_along, runs_across, schedule_elementwise, schedule_following
 from .products import ProductPlan, layout, pad, place_pads, plans, schedule_groups, schedule_packed
 from .register_tiles import MAX_MIDDLE, RegisterTile, tile_variables
 from .register_transpose import transpose_in_registers
-from .rule import Group, GroupKind, Variant
+from .rule import Group, Variant
 
 RULE = "tile_unit"
 MAX_PADDED = 8.0
@@ -41,8 +41,6 @@ def tile_unit_variants(draft: Draft, group: Group) -> Iterator[Variant]:
 
     Rows are read as they are where their steps lie together, or packed.
     """
-    if group.kind is not GroupKind.CONTRACTION:
-        return
     main = group.members[0]
     apply = functools.partial(schedule_matrices, labels=group.labels)
     units = [plan for plan in plans(main, draft.target) if plan.instruction.unit.rows > 1]
@@ -87,7 +85,7 @@ def schedule_matrices(draft: Draft, plan: ProductPlan, labels: Sequence[Label]) 
     across = _copied_across(sch, last, stored) if last is not None and square else None
 
     instruction, sizes = plan.instruction, plan.sizes
-    loops = dict(zip([i.var for i in block.iters], sch.get_loops(main), strict=True))
+    loops = block_loops(sch, main)
     units: list[Var] = []
     outer: list[Var] = []
     middle: list[Var] = []
@@ -195,9 +193,7 @@ def _follow(
         schedule_elementwise(draft, last)
         return
     lanes = lanes_for(draft.cpu, widest(find_block(sch.func, last)), wide)
-    vectors, lane = sch.split(sch.get_loops(last)[-1], factors=[None, lanes])
-    sch.vectorize(lane)
-    sch.unroll(vectors)
+    in_registers(sch, sch.split(sch.get_loops(last)[-1], factors=[None, lanes]))
 
 
 def _as_tiles(sch: Schedule, write: Label, main: Label, plan: ProductPlan) -> Var:

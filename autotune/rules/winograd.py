@@ -16,23 +16,22 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 
 from ...errors import ScheduleError
-from ...schedule import Schedule
 from ...schedule.block_queries import free_vars, region_buffers
 from ...schedule.find import find_block
 from ...schedule.minimal_filtering import ALGORITHMS, WINDOW
 from ...target import CpuTarget
 from ...tir.ir import Block, Buffer, Label, Var
 from .access_patterns import consumers, extents, in_order, is_injective, reduced
-from .common import fused, lanes_for, widest
+from .common import fused, in_registers, lanes_for, widest
 from .draft import Draft, RuleChoice, Step
 from .elementwise import schedule_elementwise
-from .rule import Alternative, Rule
+from .rule import Alternative
 
 FEWEST_CHANNELS = 8
 """With fewer of them the transforms outweigh the products that are saved."""
 
 
-def winograd(original: Draft, _instructions: tuple[Rule, ...]) -> Iterator[Alternative]:
+def winograd(original: Draft) -> Iterator[Alternative]:
     """The program with all its 3 by 3 convolutions computed by tiles of one size."""
     for tile in sorted(ALGORITHMS, reverse=True):
         draft = original
@@ -81,7 +80,7 @@ def _transform_input(draft: Draft, labels: Sequence[Label]) -> None:
     i, j, *around, last = sch.get_loops(tiles)
     steps, vector = sch.split(last, factors=[None, _lanes(block, len(block.iters) - 1, target)])
     sch.reorder(*around, steps, i, j, vector)
-    _unrolled(sch, [i, j], vector)
+    in_registers(sch, [i, j, vector])
     top = fused(sch, around[:2])
     sch.compute_at(rows, around[-1] if apart else steps)
     if not apart:
@@ -92,10 +91,10 @@ def _transform_input(draft: Draft, labels: Sequence[Label]) -> None:
     if apart:
         steps, last = sch.split(last, factors=[None, _lanes(first, dimension, target)])
         sch.reorder(*others, steps, i, last)
-        _unrolled(sch, [i], last)
+        in_registers(sch, [i, last])
     else:
         sch.reorder(i, *others, last)
-        _unrolled(sch, [i, *others], last)
+        in_registers(sch, [i, *others, last])
     draft.map_outer(top)
 
 
@@ -134,16 +133,14 @@ def _transform_output(draft: Draft, labels: Sequence[Label], tile: int) -> None:
     outer.append(steps)
     places += place_last
     sch.reorder(*outer, *places, vector)
-    _unrolled(sch, places, vector)
+    in_registers(sch, [*places, vector])
     top = fused(sch, outer[:2])
     sch.compute_at(rows, steps)
-    *others, vector = sch.get_loops(rows)[-len(first.iters) :]
-    _unrolled(sch, others, vector)
+    in_registers(sch, sch.get_loops(rows)[-len(first.iters) :])
     if write is not None:
         sch.reverse_compute_at(write, steps)
         *others, last_loop = sch.get_loops(write)[-len(block.iters) :]
-        step, vector = sch.split(last_loop, factors=[None, lanes])
-        _unrolled(sch, [*others, step], vector)
+        in_registers(sch, [*others, *sch.split(last_loop, factors=[None, lanes])])
     draft.map_outer(top)
 
 
@@ -170,9 +167,3 @@ def _lanes(block: Block, number: int, target: CpuTarget) -> int:
 
 def _dtype(block: Block) -> str:
     return block.writes[0].buffer.dtype
-
-
-def _unrolled(sch: Schedule, loops: list[Var], vector: Var) -> None:
-    sch.vectorize(vector)
-    for loop in loops:
-        sch.unroll(loop)
