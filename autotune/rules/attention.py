@@ -14,7 +14,7 @@ masked or scaled anywhere, or not be exponentials at all.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...schedule.block_queries import region_buffers
@@ -88,11 +88,7 @@ class Attention:
 
     def before_weights(self, block: Block) -> bool:
         """Whether the weights need what a block of the chain computes."""
-        computed = region_buffers(block.writes)
-        for b in self.chain:
-            if region_buffers(b.reads) & computed:
-                computed |= region_buffers(b.writes)
-        return bool(region_buffers(self.weights.writes) & computed)
+        return self.weights in downstream(self.chain, block)
 
     def has_elements(self, block: Block) -> bool:
         """Whether a block of the chain computes more than one element of a row."""
@@ -116,10 +112,9 @@ def find_attention(func: Func, first: Block, ending: Sequence[Block]) -> Attenti
     second, *others = ending
     follow = others[0] if others else None
     last = second if follow is None else follow
-    later = _downstream(func, last)
-    chain = [
-        b for b in _downstream(func, first) if b.label not in {x.label for x in (*ending, *later)}
-    ]
+    blocks = in_order(func)
+    later = {b.label for b in (*ending, *downstream(blocks, last))}
+    chain = [b for b in downstream(blocks, first) if b.label not in later]
     if not _serve_alone(func, first, chain, second, follow):
         return None
     read = region_buffers(second.reads)
@@ -157,11 +152,11 @@ def element_above(attention: Attention, block: Block, var: Var) -> Var | None:
     return None
 
 
-def _downstream(func: Func, block: Block) -> list[Block]:
-    """The blocks that need what `block` computes, in program order."""
+def downstream(blocks: Sequence[Block], block: Block) -> list[Block]:
+    """Those of `blocks`, which are in program order, that need what `block` computes."""
     computed = region_buffers(block.writes)
     needing: list[Block] = []
-    for b in in_order(func):
+    for b in blocks:
         if b.label is not block.label and region_buffers(b.reads) & computed:
             needing.append(b)
             computed |= region_buffers(b.writes)
@@ -262,11 +257,7 @@ def _banded(
     others = [i for i in inputs_of(second) if i.buffer not in buffers]
     places: list[tuple[bool, int]] = []
     for n, v in enumerate(rows[second.label]):
-        known = v is not None and _all_known(n, rows, (first, last))
+        known = v is not None and all(rows[b.label][n] is not None for b in (first, last))
         if v is not None and known and sizes[v] >= MAX_TILE:
             places.append((all(v not in i.used for i in others), n))
     return max(places)[1] if places else None
-
-
-def _all_known(place: int, rows: Mapping[Label, Rows], blocks: Collection[Block]) -> bool:
-    return all(rows[b.label][place] is not None for b in blocks)

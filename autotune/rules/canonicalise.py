@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.block_queries import has_reduction, region_buffers, with_regions
 from ...schedule.find import blocks_in, find_block, find_loop, path_to
@@ -37,7 +36,7 @@ from ...tir.ir import (
 )
 from ...tir.visit import nested
 from .access_patterns import in_order
-from .common import attempt
+from .common import attempt, tried
 
 AGAIN = (ForKind.PARALLEL, ForKind.VECTOR, ForKind.UNROLL)
 """The kinds of loops whose iterations may run one after the other as well."""
@@ -55,7 +54,7 @@ def canonicalise(sch: Schedule) -> tuple[Label, ...]:
     Returns the labels of the blocks that are made for statements in none.
     """
     labels = [sch.get_block(n) for n in range(len(in_order(sch.func)))]
-    created = _blocks_made(sch)
+    created = tried(sch.make_blocks) or ()
     labels += created
     for label in labels:
         if is_plain(sch.func, find_block(sch.func, label)):
@@ -74,13 +73,6 @@ def canonicalise(sch: Schedule) -> tuple[Label, ...]:
     for label in _updates(sch.func):
         attempt(sch.distinguish_updates, label, 0)
     return created
-
-
-def _blocks_made(sch: Schedule) -> tuple[Label, ...]:
-    try:
-        return sch.make_blocks()
-    except ScheduleError:
-        return ()
 
 
 def _has_statements(stmt: Stmt) -> bool:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterator
 
-from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.block_queries import has_reduction, readers_of
 from ...schedule.find import find_block
@@ -31,6 +30,7 @@ from .access_patterns import (
     spatial,
 )
 from .canonicalise import is_plain
+from .common import tried
 from .draft import Draft, RuleChoice
 from .elementwise import elementwise_variants
 from .rule import Alternative, Group, GroupKind
@@ -44,10 +44,7 @@ def channels_last(draft: Draft) -> Iterator[Alternative]:
         if not plain or draft.rules.has_instruction(draft, [block]):
             continue
         trial = draft.copy()
-        try:
-            created = _put_last(trial.schedule, trial.handle(block.label))
-        except ScheduleError:
-            continue
+        created = tried(_put_last, trial.schedule, trial.handle(block.label))
         if created and draft.rules.has_instruction(trial, [trial.block(block.label)]):
             draft = trial
             copies.append(created[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ... import dtypes
 from ...errors import ScheduleError
@@ -12,6 +12,8 @@ from ...schedule import Schedule
 from ...schedule.find import find_block
 from ...target import CpuTarget
 from ...tir.ir import Block, Buffer, Label, Var
+
+T = TypeVar("T")
 
 
 def lanes_for(target: CpuTarget, dtype: str, extent: int) -> int:
@@ -58,6 +60,14 @@ def attempt(step: Callable[..., Any], *arguments: Any) -> bool:
     except ScheduleError:
         return False
     return True
+
+
+def tried(step: Callable[..., T], *arguments: Any) -> T | None:
+    """The result of a step; `None` where it is refused."""
+    try:
+        return step(*arguments)
+    except ScheduleError:
+        return None
 
 
 def fused(sch: Schedule, loops: Sequence[Var]) -> Var:

@@ -143,17 +143,15 @@ def _parts(main: Block) -> list[int]:
 
 @dataclass(frozen=True)
 class _Nest:
-    """The block that accumulates, the loop around a part of the reduction, and that of its steps.
+    """The block that accumulates, the loop around a part of the reduction, and those of its steps.
 
-    Each of `steps` comes with its iterations, and the last of them takes `unrolled` steps at once,
-    those of the loop `step`.
+    Each of `steps` comes with its iterations, and takes `at_once` those of the loops inside of it.
     """
 
     accumulates: Label
     part: Var
     steps: list[tuple[Var, Dim]]
-    step: Var
-    unrolled: Dim
+    at_once: list[Var]
 
 
 @dataclass(frozen=True)
@@ -194,7 +192,7 @@ def place_copies(draft: Draft, label: Label, *, local: bool) -> None:
         schedule_copy(draft, packed, tiles.lanes, panel=panel, parallel=not here)
     for n, by in tiling.packs:
         if by is tiling.vector:
-            _ask_ahead(sch, nest, n)
+            _ask_ahead(sch, nest, n, 1 if tiles.unroll is None else tiles.unroll)
 
 
 def _whole(
@@ -218,7 +216,7 @@ def _whole(
     in_registers(sch, registers)
     write_back(sch, write, main, tiles)
     sch.decompose_reduction(main, steps[0][0])
-    return _nest(main, top, steps, at_once, tiles)
+    return _Nest(main, top, steps, at_once)
 
 
 def _blocked(
@@ -260,18 +258,7 @@ def _blocked(
     sch.reorder(*units, partial_loops[wide], *(v for v, _ in steps), *registers)
     in_registers(sch, registers)
     sch.decompose_reduction(partial, steps[0][0])
-    return _nest(partial, loops[outermost], steps, at_once, tiles)
-
-
-def _nest(
-    accumulates: Label,
-    part: Var,
-    steps: list[tuple[Var, Dim]],
-    at_once: list[Var],
-    tiles: RegisterTile,
-) -> _Nest:
-    step = at_once[-1] if at_once else steps[-1][0]
-    return _Nest(accumulates, part, steps, step, 1 if tiles.unroll is None else tiles.unroll)
+    return _Nest(partial, loops[outermost], steps, at_once)
 
 
 def _cut(
@@ -320,22 +307,24 @@ def unrolled(
     return others, at_once
 
 
-def _ask_ahead(sch: Schedule, nest: _Nest, index: int) -> None:
+def _ask_ahead(sch: Schedule, nest: _Nest, index: int, unrolled: Dim) -> None:
     """Have the panel of an input brought near some steps before its turn.
 
-    Each step asks for the lines of one: many at once would have to wait for each other.
+    Each step asks for the lines of one: many at once would have to wait for each other. The
+    innermost loop takes `unrolled` steps at once.
     """
     innermost = nest.steps[-1][0]
+    step = nest.at_once[-1] if nest.at_once else innermost
     inside = 1
     for loop, extent in reversed(nest.steps):
         if not isinstance(extent, int) or extent * inside > PREFETCH_STEPS:
             later = (
                 PREFETCH_STEPS // inside
                 if loop is not innermost
-                else ceildiv(PREFETCH_STEPS, nest.unrolled)
+                else ceildiv(PREFETCH_STEPS, unrolled)
             )
-            hint = sch.prefetch(nest.accumulates, index, nest.step, loop, later)
-            unroll_hint(sch, hint, nest.step)
+            hint = sch.prefetch(nest.accumulates, index, step, loop, later)
+            unroll_hint(sch, hint, step)
             return
         inside *= extent
 

@@ -25,7 +25,7 @@ from .access_patterns import extents, reduced, spatial, worth_packing
 from .common import block_loops
 from .draft import Draft, RuleChoice
 from .elementwise import schedule_following
-from .products import ProductPlan, layout, pad, place_pads, plans, schedule_groups, schedule_packed
+from .products import ProductPlan, pack_operands, pad, plans, schedule_packed
 from .register_tiles import RegisterTile, sample_tile, tile_variables, write_back
 from .rule import Group, Variant
 
@@ -46,12 +46,12 @@ def dot_product_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     plan = min(fitting, key=lambda p: (-(-size[p.vector] // p.product.columns), p.product.columns))
     shared, name = plan.shared, plan.instruction.name
     apply = functools.partial(schedule_dot, labels=group.labels)
-    if worth_packing(main, shared) and plan.deep in shared.plain:
+    if worth_packing(main, shared) and plan.reduction in shared.plain:
         for rows in [v for v in tile_variables(main, plan.vector) if v in shared.plain][:1]:
-            packed = functools.partial(apply, plan=replace(plan, rows=rows, packs=True))
+            packed = functools.partial(apply, plan=replace(plan, rows=rows))
             choice = RuleChoice.of(RULE, instruction=name, pack=True)
             yield Variant(choice, f"{name}_pack{shared.buffer.name}", (packed,))
-    if shared.strides.get(plan.deep) == 1:
+    if shared.strides.get(plan.reduction) == 1:
         choice = RuleChoice.of(RULE, instruction=name, pack=False)
         yield Variant(choice, name, (functools.partial(apply, plan=plan),))
 
@@ -67,15 +67,8 @@ def schedule_dot(draft: Draft, plan: ProductPlan, labels: Sequence[Label]) -> No
     loops = block_loops(sch, main)
     tiles = _decide_tile(draft, block, plan)
 
-    packed = sch.pack(main, plan.index, layout(plan.packed, plan.vector, plan.deep),
-                      [product.columns, product.group])  # fmt: skip
-    copy = None
-    if plan.packs and plan.rows is not None:
-        order = layout(plan.shared, plan.rows, plan.deep)
-        copy = sch.pack(main, 1 - plan.index, order, [tiles.inner[plan.rows], product.group])
-    rows = place_pads(draft, pads, main, packed)
-    if copy is not None:
-        schedule_groups(draft, copy)
+    panel = None if plan.rows is None else [tiles.inner[plan.rows], product.group]
+    packed, padded = pack_operands(draft, main, plan, pads, panel)
     write = _in_registers(sch, main, crop)
     if len(labels) > 1:
         schedule_following(draft, draft.handle(labels[1]))
@@ -85,7 +78,7 @@ def schedule_dot(draft: Draft, plan: ProductPlan, labels: Sequence[Label]) -> No
     middle: list[Var] = []
     inner: list[Var] = []
     vectors, lane = sch.split(loops[plan.vector], factors=[None, product.columns], perfect=True)
-    groups, step = sch.split(loops[plan.deep], factors=[None, product.group], perfect=True)
+    groups, step = sch.split(loops[plan.reduction], factors=[None, product.group], perfect=True)
     loops[plan.vector] = vectors
     for v in spatial(block):
         if v in tiles.inner:
@@ -111,7 +104,7 @@ def schedule_dot(draft: Draft, plan: ProductPlan, labels: Sequence[Label]) -> No
     init = sch.decompose_reduction(main, reduction[0])
     sch.vectorize(sch.get_loops(init)[-1])
     sch.tensorize(lane, plan.instruction.name)
-    schedule_packed(draft, packed, plan, rows)
+    schedule_packed(draft, packed, plan, padded)
 
 
 def _in_registers(sch: Schedule, main: Label, crop: Label | None) -> Label:
@@ -132,7 +125,7 @@ def _decide_tile(draft: Draft, block: Block, plan: ProductPlan) -> RegisterTile:
     draft.limit("the register tile fits the registers", sums + tile.inner[plan.vector] <= room)
     if len(tile.inner) > 1:
         draft.limit("the register tile hides the latency of the instruction", sums >= 4)
-    groups = sizes[plan.deep] // plan.product.group
+    groups = sizes[plan.reduction] // plan.product.group
     unrolls = [u for u in (1, 2, 4) if groups % u == 0]
     if len(unrolls) == 1:
         return tile

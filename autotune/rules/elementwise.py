@@ -93,7 +93,7 @@ def schedule_elementwise(draft: Draft, label: Label) -> None:
 def _schedule_streamed(draft: Draft, label: Label) -> None:
     schedule_elementwise(draft, label)
     for number in range(len(draft.block(label).writes)):
-        draft.schedule.stream(label, number)
+        draft.schedule.stream(draft.handle(label), number)
 
 
 def _ask_ahead(sch: Schedule, label: Label, loop: Var, later: Dim, target: CpuTarget) -> None:

@@ -18,23 +18,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.block_queries import has_reduction, region_buffers
 from ...schedule.find import find_block
 from ...tir.ir import Block, Dim, Label, Var
 from .access_patterns import extents, reduced
 from .attention import Attention, attention_of, element_above
-from .common import block_loops, lanes_for, widest
+from .common import block_loops, lanes_for, tried, widest
 from .contraction import Tiling
 from .draft import Draft, RuleChoice
 from .fused_attention import (
     MAX_BAND,
+    Contraction,
     attention_tilings,
     contract,
     cut_bands,
     row_bytes,
     row_elements,
+    sample_band,
     tile_contractions,
 )
 from .joining import places
@@ -155,11 +156,8 @@ def _takes_pieces(draft: Draft, attention: Attention, softmax: _Softmax) -> bool
     trial = draft.copy()
     for block in attention.members:
         trial.handle(block.label)
-    try:
-        divided = _in_pieces(trial.schedule, attention, softmax, 2).divided
-    except ScheduleError:
-        return False
-    return _outer(trial.schedule, attention, divided) is not None
+    pieces = tried(_in_pieces, trial.schedule, attention, softmax, 2)
+    return pieces is not None and _outer(trial.schedule, attention, pieces.divided) is not None
 
 
 def _outer(sch: Schedule, attention: Attention, divided: Label) -> tuple[Var, list[Var]] | None:
@@ -205,21 +203,20 @@ def _apply(
     sch, target = draft.schedule, draft.cpu
     for block in attention.members:
         draft.handle(block.label)
-    pair = tile_contractions(draft, attention, tilings)
-    first, second = pair.labels
-    upper, lower = pair.tiles
+    first, second = tile_contractions(draft, attention, tilings)
+    upper, lower = first.tile, second.tile
     length = upper.width(upper.vector) * sch.sample_categorical(counts)
-    count = pair.band(draft)
+    count = sample_band(draft, second)
     kept = count * length * (row_bytes(attention) // row_elements(attention))
     draft.limit("a piece of what is between fits the second cache", kept <= target.l2_bytes)
     draft.limit("a piece is worth its scale", kept * SMALLEST >= target.l2_bytes)
 
     pieces = _in_pieces(sch, attention, softmax, length)
-    writes = [sch.cache_write(label, 0, "register") for label in (first, pieces.product)]
+    writes = [sch.cache_write(label, 0, "register") for label in (first.label, pieces.product)]
     outer = _outer(sch, attention, pieces.divided)
     assert outer is not None
     top, _ = cut_bands(sch, block_loops(sch, pieces.divided), *outer, count)
-    combined = (second, softmax.total, pieces.scale, softmax.largest)
+    combined = (second.label, softmax.total, pieces.scale, softmax.largest)
     products = (writes[1], pieces.product)
     rows = (pieces.total, softmax.exps, pieces.highest)
     for label in (*combined, *products, *rows, *reversed(softmax.scores)):
@@ -233,24 +230,22 @@ def _apply(
         sch.compute_at(label, lines[-1])
     for label in (pieces.product, writes[1]):
         sch.reverse_compute_at(label, number)
-    for label in (writes[0], first):
+    for label in (writes[0], first.label):
         sch.compute_at(label, number)
-    inner = block_loops(sch, first)
-    contract(sch, first, writes[0], pair.blocks[0], inner, upper, pair.rows[0])
-    product = find_block(sch.func, pieces.product)
-    of_piece = [i.var for i in product.iters[1:]]  # the first numbers the pieces
-    variables = dict(zip([i.var for i in pair.blocks[1].iters], of_piece, strict=True))
-    inner = block_loops(sch, pieces.product)
-    row = variables[pair.rows[1]]
-    contract(sch, pieces.product, writes[1], product, inner, lower.on(variables), row)
+    contract(sch, first, writes[0], block_loops(sch, first.label))
+    block = find_block(sch.func, pieces.product)
+    of_piece = [i.var for i in block.iters[1:]]  # the first numbers the pieces
+    variables = dict(zip([i.var for i in second.block.iters], of_piece, strict=True))
+    product = Contraction(pieces.product, block, variables[second.row], lower.on(variables))
+    contract(sch, product, writes[1], block_loops(sch, pieces.product))
 
     least = MIN_REDUCTION_STEPS * upper.lanes
     schedule_reduction(draft, pieces.highest, least=least)
     for label in (*softmax.scores, softmax.exps):
         schedule_spatial(draft, label, 1, least)
     schedule_reduction(draft, pieces.total, least=least)
-    along = block_loops(sch, second)[lower.vector]
-    sch.reorder(sch.get_loops(second)[-1], along)
+    along = block_loops(sch, second.label)[lower.vector]
+    sch.reorder(sch.get_loops(second.label)[-1], along)
     for loop in (along, sch.get_loops(pieces.scale)[-1]):
         sch.vectorize(sch.split(loop, factors=[None, lower.lanes])[1])
     schedule_spatial(draft, pieces.divided, skip=1)

@@ -21,7 +21,7 @@ from ...schedule import Schedule
 from ...schedule.block_queries import has_reduction, region_buffers
 from ...tir.ir import Block, Dim, Label, Var
 from .access_patterns import extents, inputs_of, reduced, spatial, vector_choices
-from .attention import Attention, attention_of
+from .attention import Attention, attention_of, downstream
 from .common import block_loops, fused, in_registers, powers
 from .contraction import Tiling, decide_tile, unrolled
 from .draft import Draft, RuleChoice
@@ -65,32 +65,29 @@ def _from_outside(
 
 
 @dataclass(frozen=True)
-class Contractions:
-    """Both contractions of an attention as they are scheduled, with the register tiles of each.
+class Contraction:
+    """A contraction of an attention as it is scheduled; bands are cut along `row`."""
 
-    `rows` are the variables along which bands are cut.
-    """
+    label: Label
+    block: Block
+    row: Var
+    tile: RegisterTile
 
-    labels: tuple[Label, Label]
-    blocks: tuple[Block, Block]
-    rows: tuple[Var, Var]
-    tiles: tuple[RegisterTile, RegisterTile]
 
-    def band(self, draft: Draft) -> Dim:
-        """Decide how many rows a band has: as many register tiles as a power of two."""
-        row = self.rows[1]
-        # Register tiles end with the band, and that is no longer than the dimension whatever they
-        # are: no guard is left but that of the whole dimension.
-        most = max(1, min(MAX_BAND, extents(self.blocks[1])[row]) // MAX_TILE)
-        tall = self.tiles[1].inner.get(row, 1)
-        count = tall * draft.schedule.sample_categorical(powers(most))
-        draft.limit("a band is worth its operands", count >= MAX_TILE)
-        return count
+def sample_band(draft: Draft, second: Contraction) -> Dim:
+    """Decide how many rows a band has: as many register tiles as a power of two."""
+    # Register tiles end with the band, and that is no longer than the dimension whatever they are:
+    # no guard is left but that of the whole dimension.
+    most = max(1, min(MAX_BAND, extents(second.block)[second.row]) // MAX_TILE)
+    tall = second.tile.inner.get(second.row, 1)
+    count = tall * draft.schedule.sample_categorical(powers(most))
+    draft.limit("a band is worth its operands", count >= MAX_TILE)
+    return count
 
 
 def tile_contractions(
     draft: Draft, attention: Attention, tilings: tuple[Tiling, Tiling]
-) -> Contractions:
+) -> tuple[Contraction, Contraction]:
     """Decide the register tiles of both contractions, and pack what is to be packed.
 
     Tiles of both have as many rows.
@@ -107,7 +104,10 @@ def tile_contractions(
             packed = pack(sch, label, n, by, tile.width(by))
             panel = tile.inner[by] if by is tiling.vector else None
             schedule_copy(draft, packed, tile.lanes, panel=panel, parallel=True)
-    return Contractions(labels, (first, second), (above, below), (upper, lower))
+    return (
+        Contraction(labels[0], first, above, upper),
+        Contraction(labels[1], second, below, lower),
+    )
 
 
 def cut_bands(
@@ -129,26 +129,24 @@ def cut_bands(
 def _apply(draft: Draft, attention: Attention, tilings: tuple[Tiling, Tiling]) -> None:
     sch, target = draft.schedule, draft.cpu
     labels = {b.label: draft.handle(b.label) for b in attention.members}
-    pair = tile_contractions(draft, attention, tilings)
-    first, second = pair.labels
-    writes = [sch.cache_write(label, 0, "register") for label in (first, second)]
+    first, second = tile_contractions(draft, attention, tilings)
+    writes = [sch.cache_write(c.label, 0, "register") for c in (first, second)]
     last = attention.last
     loops = block_loops(sch, labels[last.label])
-    count = pair.band(draft)
+    count = sample_band(draft, second)
     kept = count * row_bytes(attention)
     draft.limit("what is between fits the second cache", kept <= target.l2_bytes)
     top, loops = cut_bands(sch, loops, attention.row(last), attention.batch(last), count)
     if attention.follow is not None:
         sch.compute_at(writes[1], top)
-        sch.compute_at(second, top)
-        loops = block_loops(sch, second)
+        sch.compute_at(second.label, top)
+        loops = block_loops(sch, second.label)
 
     _schedule_chain(draft, attention, top)
     sch.compute_at(writes[0], top)
-    sch.compute_at(first, top)
-    inner = block_loops(sch, first)
-    contract(sch, first, writes[0], pair.blocks[0], inner, pair.tiles[0], pair.rows[0])
-    contract(sch, second, writes[1], pair.blocks[1], loops, pair.tiles[1], pair.rows[1])
+    sch.compute_at(first.label, top)
+    contract(sch, first, writes[0], block_loops(sch, first.label))
+    contract(sch, second, writes[1], loops)
     if attention.follow is not None:
         schedule_spatial(draft, last.label, skip=1)
     draft.map_outer(top)
@@ -180,13 +178,8 @@ def _placed(attention: Attention) -> tuple[list[Block], list[Block], list[Block]
     """The chain but for the weights: what is computed for each row of these before them, what is
     after them, and what is apart."""
     weights, chain = attention.weights, attention.chain
-    inside = {weights}
-    after: list[Block] = []
-    for block in chain:
-        computed = {buffer for b in inside for buffer in region_buffers(b.writes)}
-        if block is not weights and region_buffers(block.reads) & computed:
-            inside.add(block)
-            after.append(block)
+    after = downstream(chain, weights)
+    inside = {weights, *after}
     before: list[Block] = []
     for block in reversed(chain):
         writes = region_buffers(block.writes)
@@ -199,19 +192,12 @@ def _placed(attention: Attention) -> tuple[list[Block], list[Block], list[Block]
     return before, after, [b for b in chain if b not in inside]
 
 
-def contract(
-    sch: Schedule,
-    label: Label,
-    write: Label,
-    block: Block,
-    loops: dict[Var, Var],
-    tiles: RegisterTile,
-    row: Var,
-) -> None:
+def contract(sch: Schedule, contraction: Contraction, write: Label, loops: dict[Var, Var]) -> None:
     """Compute a contraction in register tiles, in those of its `loops` that are its own.
 
-    `write` is the block that copies what is in registers. Tiles divide the loop of `row`.
+    `write` is the block that copies what is in registers. Tiles divide the loop of its row.
     """
+    label, block, tiles = contraction.label, contraction.block, contraction.tile
     around = [loops[v] for v in spatial(block) if v in loops and v not in tiles.inner]
     registers: list[Var] = []
     lanes: list[Var] = []
@@ -219,7 +205,7 @@ def contract(
         if v is tiles.vector:
             part, *lanes = sch.split(loops[v], factors=[None, size, tiles.lanes])
         else:
-            part, within = sch.split(loops[v], factors=[None, size], perfect=v is row)
+            part, within = sch.split(loops[v], factors=[None, size], perfect=v is contraction.row)
             registers.append(within)
         around.append(part)
     extent = {i.var: i.extent for i in block.iters}

@@ -16,7 +16,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.block_queries import has_reduction, region_buffers
 from ...schedule.find import find_block, loops_in
@@ -37,7 +36,7 @@ from .access_patterns import (
 )
 from .attention import find_attention
 from .canonicalise import canonicalise, is_plain, needs_nests
-from .common import attempt
+from .common import attempt, tried
 from .digits import separate_all_digits
 from .draft import Draft
 from .joining import join
@@ -213,11 +212,8 @@ def _tell_apart(draft: Draft, kept: Collection[Label]) -> tuple[Draft, dict[Labe
             continue
         for index in range(len(inputs_of(block))):
             trial = draft.copy()
-            try:
-                copies = trial.schedule.distinguish_reads(trial.handle(block.label), index)
-            except ScheduleError:
-                continue
-            if is_contraction(trial.block(block.label)):
+            copies = tried(trial.schedule.distinguish_reads, trial.handle(block.label), index)
+            if copies is not None and is_contraction(trial.block(block.label)):
                 draft = trial
                 views[block.label] = list(copies)
                 break

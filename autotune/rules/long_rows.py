@@ -17,14 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ... import dtypes
-from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.block_queries import has_reduction
 from ...schedule.find import find_block
 from ...target import CpuTarget
 from ...tir.ir import Block, Func, Label, Var
 from .access_patterns import consumers, extents, is_expensive, output_of, reduced
-from .common import attempt, fused, lanes_for
+from .common import attempt, fused, lanes_for, tried
 from .draft import Draft, RuleChoice
 from .rows import row_dimensions, schedule_reduction, schedule_spatial
 from .rule import Group, Variant
@@ -121,20 +120,12 @@ def _take_pieces(sch: Schedule, statistics: _Statistics) -> tuple[Label, Label]:
     if statistics.inlined is not None:
         sch.compute_inline(statistics.inlined)
     for label in statistics.hoisted:
-        if (scaled := _hoisted(sch, label)) is not None:
+        if (scaled := tried(sch.hoist_factor, label)) is not None:
             sch.compute_inline(scaled)
     row = sch.get_loops(statistics.total)[-1]
     pieces, _ = sch.split(row, factors=[None, statistics.length])
     first, part = statistics.pair(sch, pieces)
     return first, part
-
-
-def _hoisted(sch: Schedule, label: Label) -> Label | None:
-    """The block that multiplies a sum by factors of its terms, if those have some."""
-    try:
-        return sch.hoist_factor(label)
-    except ScheduleError:
-        return None
 
 
 def _apply(draft: Draft, count: int, statistics: _Statistics, labels: Sequence[Label]) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.find import find_block, find_loop
 from ...schedule.index_map import IndexMap
@@ -22,6 +21,7 @@ from ...target import CpuTarget
 from ...tir.ir import Block, Const, Dim, Label, Var
 from ...tir.visit import walk
 from .access_patterns import inputs_of, reduced, worth_packing
+from .common import tried
 from .draft import Draft
 from .register_tiles import tile_variables
 from .register_transpose import transpose_in_registers
@@ -66,7 +66,9 @@ def pack(sch: Schedule, main: Label, index: int, by: Var, tile: Dim) -> Packed:
     Panels are numbered outside of the first dimension that the reduction runs along, so that each
     lies in one piece. `schedule_copy` schedules the block that copies.
     """
-    views = [view] if (view := _computed(sch, main, index)) is not None else []
+    # What the contraction computes of the input alone: a cast, an activation.
+    computed = tried(sch.compute_ahead, main, index)
+    views = [] if computed is None else [computed]
     block = find_block(sch.func, main)
     source = inputs_of(block)[index]
     if len(source.at.shape) != len(source.buffer.shape):
@@ -84,14 +86,6 @@ def pack(sch: Schedule, main: Label, index: int, by: Var, tile: Dim) -> Packed:
     order.insert(min(front, place), place)
     layout = "".join(chr(ord("A") + d) for d in order) + chr(ord("a") + place)
     return Packed(sch.pack(main, index, layout, [tile]), tuple(views))
-
-
-def _computed(sch: Schedule, main: Label, index: int) -> Label | None:
-    """What the contraction computes of an input alone, if anything: a cast, an activation."""
-    try:
-        return sch.compute_ahead(main, index)
-    except ScheduleError:
-        return None
 
 
 def schedule_copy(

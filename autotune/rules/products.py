@@ -7,7 +7,7 @@ rows. Sizes that do not divide are padded with zeros, on the way into the packed
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...schedule import Schedule
@@ -16,7 +16,7 @@ from ...schedule.reduction_blocks import match_reduction
 from ...target import Target
 from ...tir.instruction import Instruction, Product
 from ...tir.instruction_set import products_of
-from ...tir.ir import Binary, Block, Buffer, Cast, Expr, Label, Load, Op, Var
+from ...tir.ir import Binary, Block, Buffer, Cast, Dim, Expr, Label, Load, Op, Var
 from .access_patterns import (
     Input,
     extents,
@@ -36,20 +36,19 @@ class ProductPlan:
     """Which instruction computes a block, along which variables, and which inputs are packed.
 
     The variables and inputs are those of `planned`: the columns are along `vector`, the steps along
-    `deep`. `packed` is the input that the columns differ in, `shared` the other one. `rows` is the
-    variable along which `shared` has rows, where a rule says so, and `packs` that it is packed.
+    `reduction`. `packed` is the input that the columns differ in, `shared` the other one. `rows` is
+    the variable along which `shared` has rows, where a rule says so.
     """
 
     planned: Block
     instruction: Instruction
     product: Product
     vector: Var
-    deep: Var
+    reduction: Var
     index: int
     packed: Input
     shared: Input
     rows: Var | None = None
-    packs: bool = False
 
     def on(self, block: Block) -> ProductPlan:
         """The plan on `block`, which iterates as `planned` does."""
@@ -58,7 +57,7 @@ class ProductPlan:
             self,
             planned=block,
             vector=variables[self.vector],
-            deep=variables[self.deep],
+            reduction=variables[self.reduction],
             packed=inputs[self.index],
             shared=inputs[1 - self.index],
             rows=None if self.rows is None else variables[self.rows],
@@ -67,7 +66,7 @@ class ProductPlan:
     @property
     def sizes(self) -> dict[Var, int]:
         """How much of each variable one instruction takes."""
-        sizes = {self.vector: self.product.columns, self.deep: self.product.steps}
+        sizes = {self.vector: self.product.columns, self.reduction: self.product.steps}
         return sizes if self.rows is None else {self.rows: self.product.rows, **sizes}
 
 
@@ -80,20 +79,20 @@ def plans(main: Block, target: Target) -> Iterator[ProductPlan]:
 
 
 def _plan(main: Block, instruction: Instruction, product: Product) -> ProductPlan | None:
-    reduction = match_reduction(main)
+    matched_sum = match_reduction(main)
     if low_digits(main):
         return None  # tiles of instructions have none of them whole
     if (
-        reduction is None
-        or reduction.combiner.name != "sum"
-        or reduction.buffer.dtype != product.acc
+        matched_sum is None
+        or matched_sum.combiner.name != "sum"
+        or matched_sum.buffer.dtype != product.acc
     ):
         return None
-    factors = _factors(reduction.value)
+    factors = _factors(matched_sum.value)
     inputs = inputs_of(main)
     if factors is None or len(inputs) != 2:
         return None
-    deep = reduced(main)[-1]
+    steps = reduced(main)[-1]
     out = output_of(main)
     for vector in vector_choices(main):
         along = [n for n, i in enumerate(inputs) if vector in i.used]
@@ -103,9 +102,9 @@ def _plan(main: Block, instruction: Instruction, product: Product) -> ProductPla
         if (
             (shared.buffer.dtype, packed.buffer.dtype) == (product.x, product.y)
             and {shared.buffer, packed.buffer} == set(factors)
-            and {vector, deep} <= packed.plain.keys()
+            and {vector, steps} <= packed.plain.keys()
         ):
-            return ProductPlan(main, instruction, product, vector, deep, along[0], packed, shared)
+            return ProductPlan(main, instruction, product, vector, steps, along[0], packed, shared)
     return None
 
 
@@ -122,11 +121,32 @@ def pad(sch: Schedule, main: Label, plan: ProductPlan) -> tuple[list[Label], Lab
     """Pad what does not divide. The copies of the operands, and the one that crops the result."""
     sizes = extents(find_block(sch.func, main))
     labels = list(sch.pad_einsum(main, [plan.sizes.get(v, 1) for v in sizes]))
-    crops = any(sizes[v] % n for v, n in plan.sizes.items() if v is not plan.deep)
+    crops = any(sizes[v] % n for v, n in plan.sizes.items() if v is not plan.reduction)
     return (labels[:-1], labels[-1]) if crops else (labels, None)
 
 
-def place_pads(draft: Draft, pads: list[Label], main: Label, packed: Label) -> Label | None:
+def pack_operands(
+    draft: Draft, main: Label, plan: ProductPlan, pads: list[Label], panel: Sequence[Dim] | None
+) -> tuple[Label, Label | None]:
+    """Pack the operand that the columns differ in, and the other one in panels of rows and steps.
+
+    Without a `panel` that is read as it is. Returns the first copy, and the block that pads what it
+    reads.
+    """
+    sch, product = draft.schedule, plan.product
+    order = _layout(plan.packed, plan.vector, plan.reduction)
+    packed = sch.pack(main, plan.index, order, [product.columns, product.group])
+    copy = None
+    if panel is not None and plan.rows is not None:
+        order = _layout(plan.shared, plan.rows, plan.reduction)
+        copy = sch.pack(main, 1 - plan.index, order, panel)
+    padded = _place_pads(draft, pads, main, packed)
+    if copy is not None:
+        schedule_groups(draft, copy)
+    return packed, padded
+
+
+def _place_pads(draft: Draft, pads: list[Label], main: Label, packed: Label) -> Label | None:
     """Pad what the contraction reads as it is before it, and the rest where it is packed.
 
     Returns the block that pads what `packed` reads, which is left to the caller.
@@ -192,10 +212,10 @@ def interleave_groups(draft: Draft, label: Label, pad: Label | None) -> None:
     draft.map_outer(outer[0] if outer else group)
 
 
-def layout(source: Input, by: Var, deep_by: Var) -> str:
+def _layout(source: Input, by: Var, reduction: Var) -> str:
     """The packed order: other dimensions, panels, groups of steps, then what a panel holds of one
     group: for each of its elements `by` the steps."""
-    place, deep = (chr(ord("A") + source.plain[v]) for v in (by, deep_by))
+    place, steps = (chr(ord("A") + source.plain[v]) for v in (by, reduction))
     others = [chr(ord("A") + d) for d in range(len(source.buffer.shape))]
-    front = "".join(c for c in others if c not in (place, deep))
-    return front + place + deep + place.lower() + deep.lower()
+    front = "".join(c for c in others if c not in (place, steps))
+    return front + place + steps + place.lower() + steps.lower()

@@ -25,7 +25,7 @@ from .access_patterns import extents, inputs_of, output_of, reduced, spatial, wo
 from .common import attempt, block_loops, in_registers, lanes_for, powers, widest
 from .draft import Draft, RuleChoice
 from .elementwise import input_along, runs_across, schedule_elementwise, schedule_following
-from .products import ProductPlan, layout, pad, place_pads, plans, schedule_groups, schedule_packed
+from .products import ProductPlan, pack_operands, pad, plans, schedule_packed
 from .register_tiles import MAX_MIDDLE, RegisterTile, tile_variables
 from .register_transpose import transpose_in_registers
 from .rule import Group, Variant
@@ -42,15 +42,15 @@ def tile_unit_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     Rows are read as they are where their steps lie together, or packed.
     """
     main = group.members[0]
-    apply = functools.partial(schedule_matrices, labels=group.labels)
+    apply = functools.partial(schedule_tile_unit, labels=group.labels)
     units = [plan for plan in plans(main, draft.target) if plan.instruction.unit.rows > 1]
     for plan in filter(None, (_with_rows(main, plan) for plan in units)):
         name, shared = plan.instruction.name, plan.shared
-        if shared.strides.get(plan.deep) == 1:
+        if shared.strides.get(plan.reduction) == 1:
             choice = RuleChoice.of(RULE, instruction=name, pack=False)
-            yield Variant(choice, name, (functools.partial(apply, plan=plan),))
-        if {plan.rows, plan.deep} <= shared.plain.keys() and worth_packing(main, shared):
-            packed = functools.partial(apply, plan=replace(plan, packs=True))
+            yield Variant(choice, name, (functools.partial(apply, plan=plan, packs=False),))
+        if {plan.rows, plan.reduction} <= shared.plain.keys() and worth_packing(main, shared):
+            packed = functools.partial(apply, plan=plan, packs=True)
             choice = RuleChoice.of(RULE, instruction=name, pack=True)
             yield Variant(choice, f"{name}_pack{shared.buffer.name}", (packed,))
 
@@ -70,14 +70,20 @@ def _with_rows(main: Block, plan: ProductPlan) -> ProductPlan | None:
     return None
 
 
-def schedule_matrices(draft: Draft, plan: ProductPlan, labels: Sequence[Label]) -> None:
-    """Compute the first block by the unit, and the one that follows it, if any."""
+def schedule_tile_unit(
+    draft: Draft, plan: ProductPlan, labels: Sequence[Label], *, packs: bool
+) -> None:
+    """Compute the first block by the unit, and the one that follows it, if any.
+
+    The operand that has the rows is packed if `packs`.
+    """
     sch, main = draft.schedule, draft.handle(labels[0])
     pads, crop = pad(sch, main, plan.on(find_block(sch.func, main)))
     block = find_block(sch.func, main)
     plan = plan.on(block)
     tiles = _decide_tile(draft, block, plan)
-    packed, padded = _pack(draft, main, plan, pads)
+    panel = [plan.product.rows, plan.product.steps] if packs else None
+    packed, padded = pack_operands(draft, main, plan, pads, panel)
     write = sch.cache_write(main, 0, "register")
     last = _last(draft, crop, [draft.handle(label) for label in labels[1:]])
     stored = find_block(sch.func, write).writes[0].buffer
@@ -103,7 +109,7 @@ def schedule_matrices(draft: Draft, plan: ProductPlan, labels: Sequence[Label]) 
         else:
             units.append(loops[v])
     in_tile = [plan.product.depth, plan.product.group]
-    steps, *of_tile = sch.split(loops[plan.deep], factors=[None, *in_tile])
+    steps, *of_tile = sch.split(loops[plan.reduction], factors=[None, *in_tile])
     reduction = [*(loops[v] for v in reduced(block)[:-1]), steps]
     rows, columns = tile[_rows(plan)], tile[plan.vector]
     sch.reorder(*units, *outer, *middle, *reduction, *inner, rows, columns, *of_tile)
@@ -126,27 +132,6 @@ def schedule_matrices(draft: Draft, plan: ProductPlan, labels: Sequence[Label]) 
 def _rows(plan: ProductPlan) -> Var:
     assert plan.rows is not None
     return plan.rows
-
-
-def _pack(
-    draft: Draft, main: Label, plan: ProductPlan, pads: list[Label]
-) -> tuple[Label, Label | None]:
-    """Pack the operand that the columns differ in, and the other one if wanted.
-
-    The first copy, and the block that pads what it reads.
-    """
-    sch, product = draft.schedule, plan.product
-    inputs = inputs_of(find_block(sch.func, main))
-    order = layout(inputs[plan.index], plan.vector, plan.deep)
-    packed = sch.pack(main, plan.index, order, [product.columns, product.group])
-    copy = None
-    if plan.packs:
-        order = layout(inputs[1 - plan.index], _rows(plan), plan.deep)
-        copy = sch.pack(main, 1 - plan.index, order, [product.rows, product.steps])
-    padded = place_pads(draft, pads, main, packed)
-    if copy is not None:
-        schedule_groups(draft, copy)
-    return packed, padded
 
 
 def _last(draft: Draft, crop: Label | None, following: list[Label]) -> Label | None:

@@ -22,7 +22,7 @@ from ...schedule.minimal_filtering import ALGORITHMS, WINDOW
 from ...target import CpuTarget
 from ...tir.ir import Block, Buffer, Label, Var
 from .access_patterns import consumers, extents, in_order, is_injective, reduced
-from .common import fused, in_registers, lanes_for, widest
+from .common import fused, in_registers, lanes_for, tried, widest
 from .draft import Draft, RuleChoice, Step
 from .elementwise import schedule_elementwise
 from .rule import Alternative
@@ -42,9 +42,8 @@ def winograd(original: Draft) -> Iterator[Alternative]:
             if not _worth(block):
                 continue
             trial = draft.copy()
-            try:
-                labels = trial.schedule.winograd(trial.handle(block.label), tile)
-            except ScheduleError:
+            labels = tried(trial.schedule.winograd, trial.handle(block.label), tile)
+            if labels is None:
                 continue
             draft = trial
             w_rows, w_tiles, x_rows, x_tiles, _, y_rows = labels
@@ -108,7 +107,8 @@ def _transform_output(draft: Draft, labels: Sequence[Label], tile: int) -> None:
     rows, out, *follow = (draft.handle(label) for label in labels)
     first = find_block(sch.func, rows)
     for label in follow:
-        if widest(find_block(sch.func, label)) == _dtype(find_block(sch.func, label)):
+        follower = find_block(sch.func, label)
+        if widest(follower) == follower.writes[0].buffer.dtype:
             sch.reverse_compute_inline(label)
         else:  # rows of one dtype are put together, of vectors of as many lanes
             schedule_elementwise(draft, label)
@@ -163,7 +163,3 @@ def _split_variables(block: Block, sources: Collection[Buffer]) -> set[Var]:
 
 def _lanes(block: Block, number: int, target: CpuTarget) -> int:
     return lanes_for(target, widest(block), extents(block)[block.iters[number].var])
-
-
-def _dtype(block: Block) -> str:
-    return block.writes[0].buffer.dtype
