@@ -8,7 +8,6 @@ from functools import cache
 from importlib.metadata import version
 from math import prod
 
-from .. import dtypes
 from ..codegen.detect import usable_memory, usable_processors
 from ..codegen.generator import generator_for
 from ..schedule.primitive import PRIMITIVES
@@ -16,7 +15,7 @@ from ..schedule.trace import VERSION, Trace
 from ..target import Target
 from ..tir.equality import structural_hash
 from ..tir.family import family_hash
-from ..tir.ir import Buffer, Func, Var
+from ..tir.ir import Func, Var
 from ..tuning_db.values import (
     Environment,
     ScheduleRecord,
@@ -26,6 +25,7 @@ from ..tuning_db.values import (
     parse_trace,
 )
 from .model.profile import profile
+from .rules.common import nbytes
 
 
 def workload_record(func: Func) -> Workload:
@@ -37,7 +37,7 @@ def workload_record(func: Func) -> Workload:
             shapes.append(f"{p.name}:{p.dtype}")
             continue
         shapes.append(f"{p.name}:{p.dtype}[{','.join(map(str, p.shape))}]")
-        size += _bytes(p)
+        size += nbytes(p)
     return Workload(
         id=structural_hash(func),
         name=func.name,
@@ -116,7 +116,3 @@ def environment_record(target: Target) -> Environment:
             "release": platform.release(),
         }
     )
-
-
-def _bytes(buffer: Buffer) -> int:
-    return prod(n for n in buffer.shape if isinstance(n, int)) * dtypes.nbytes(buffer.dtype)

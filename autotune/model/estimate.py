@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 from operator import add, mul
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -59,32 +59,19 @@ FEATURE_VERSION = f"{VERSION}/{len(FEATURES)}"
 class Machine:
     """Rates of one core, in cycles and bytes per cycle, that hold for a class of processors."""
 
-    hertz: float
-    fma_per_cycle: float
-    loads_per_cycle: float
-    stores_per_cycle: float
-    fma_latency: float
-    l2_bytes_per_cycle: float
-    l3_bytes_per_cycle: float
-    memory_bytes_per_cycle: float
-    fork_seconds: float
-    expensive_cycles: float
+    hertz: float = 2.6e9
+    fma_per_cycle: float = 2.0
+    loads_per_cycle: float = 2.0
+    stores_per_cycle: float = 1.0
+    fma_latency: float = 4.0
+    l2_bytes_per_cycle: float = 32.0
+    l3_bytes_per_cycle: float = 8.0
+    memory_bytes_per_cycle: float = 4.0
+    fork_seconds: float = 1.5e-6
+    expensive_cycles: float = 14.0
 
 
-DEFAULT = Machine(
-    hertz=2.6e9,
-    fma_per_cycle=2.0,
-    loads_per_cycle=2.0,
-    stores_per_cycle=1.0,
-    fma_latency=4.0,
-    l2_bytes_per_cycle=32.0,
-    l3_bytes_per_cycle=8.0,
-    memory_bytes_per_cycle=4.0,
-    fork_seconds=1.5e-6,
-    expensive_cycles=14.0,
-)
-
-
+DEFAULT = Machine()
 USABLE = 0.75
 """The share of a cache that a block's data may fill before lines are lost to conflicts."""
 OVERLAP_LOSS = 0.15
@@ -96,12 +83,11 @@ SHUFFLE_LOADS = 2.0
 """What a shuffle takes, in loads: one can begin in a cycle, and two loads."""
 
 
-class Estimate:
+class Estimate(NamedTuple):
     """Seconds and features of each row. `features` has the columns of `FEATURES`."""
 
-    def __init__(self, seconds: Floats, features: Features) -> None:
-        self.seconds = seconds
-        self.features = features
+    seconds: Floats
+    features: Features
 
 
 class Estimator:

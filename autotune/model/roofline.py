@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from ... import dtypes
 from ...runtime.timer import format_seconds
 from ...target import CpuTarget, Target
 from ...tir.instruction_set import products_of
 from ...tir.ir import Buffer, Func
+from ..rules.common import native_lanes, nbytes
 from .estimate import DEFAULT, USABLE, Machine
 from .profile import Visit, profile
 
@@ -45,14 +45,10 @@ def roofline(func: Func, target: Target, machine: Machine = DEFAULT) -> Roofline
     cycles = 0.0
     for visit in profile(func).visits:
         count = prod(n for n in visit.extents if isinstance(n, int))
-        lanes = max(1, target.vector_bits // dtypes.info(visit.dtype).bits)
+        lanes = native_lanes(target, visit.dtype)
         each = visit.operations / (2.0 * lanes * machine.fma_per_cycle)
         cycles += count * min([each, *_products(visit, target)])
-    size = sum(
-        prod(n for n in p.shape if isinstance(n, int)) * dtypes.nbytes(p.dtype)
-        for p in func.params
-        if isinstance(p, Buffer)
-    )
+    size = sum(nbytes(p) for p in func.params if isinstance(p, Buffer))
     rate = _rate(size, cores, target, machine)
     return Roofline(cycles / (machine.hertz * cores), size / rate if rate else 0.0)
 

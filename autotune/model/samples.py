@@ -30,6 +30,7 @@ from ...tuning_db import TuningDatabase
 from ...tuning_db.values import Outcome, TargetRecord, Workload
 from ..budget import running
 from ..search.candidates import decided
+from ..search.replay import read_trace, row_of
 from .estimate import FEATURES, Features, estimate
 from .profile import profile
 
@@ -125,19 +126,13 @@ def sweeps_of(database: TuningDatabase) -> list[Sweep]:
         moments.setdefault(measured.session, []).append(measured.created)
         if measured.outcome is not Outcome.OK or not measured.samples:
             continue
-        try:
-            trace = Trace.from_json(schedule.trace)
-        except TilewrightError as error:
-            _log.warning("the schedule %.12s cannot be read: %s", schedule.id, error)
-            continue
-        row = tuple(v for values in trace.decisions.values() for v in values)
-        if None in row:
+        trace = read_trace(schedule)
+        row = None if trace is None else row_of(trace)
+        if trace is None or row is None:
             continue
         opened = trace.opened().to_json(notes=False)
         key = (measured.workload, measured.target, measured.session, opened)
-        groups.setdefault(key, {}).setdefault(
-            tuple(int(v or 0) for v in row), min(measured.samples)
-        )
+        groups.setdefault(key, {}).setdefault(row, min(measured.samples))
     return [
         _sweep(workloads[workload], targets[target], session, trace, found, _pace(moments[session]))
         for (workload, target, session, trace), found in groups.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -9,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import TuningError
 from ...tir.evaluate import Columns, compile_columns, evaluate
 from ...tir.ir import Expr
 from ...tir.windows import variables
@@ -34,9 +34,7 @@ class Rowspace:
         self.sketch = sketch
         self.variables = sketch.variables
         self.values = [np.asarray(sketch.space.values[v], dtype=np.int64) for v in self.variables]
-        self.size = 1
-        for v in self.values:
-            self.size *= len(v)
+        self.size = math.prod(map(len, self.values))
         self._conditions = [c.condition for c in sketch.space.constraints]
         self._limiting = [condition for _, condition in sketch.prune]
 
@@ -131,14 +129,6 @@ class Rowspace:
             holds = evaluate(condition, dict(zip(self.variables, columns, strict=True))) != 0
             mask = mask & holds.reshape([len(v) for v in grid])
         return mask
-
-    def require_some(self, rows: Rows) -> Rows:
-        """`rows`, if there are any. Raises `TuningError` for an empty space."""
-        if len(rows) == 0:
-            raise TuningError(
-                "sketch {0} has no candidate that is legal and worth measuring", self.sketch.name
-            )
-        return rows
 
 
 def row_keys(rows: Rows) -> list[bytes]:

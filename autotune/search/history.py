@@ -7,8 +7,6 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 
-from ...errors import ScheduleError
-from ...schedule import Trace
 from ...tuning_db import TuningDatabase
 from ...tuning_db.values import (
     Measurement,
@@ -23,7 +21,7 @@ from ..budget import running
 from ..model.cost_model import CostModel
 from ..model.estimate import FEATURES
 from ..result import BestResult
-from .replay import Replays
+from .replay import Replays, read_trace, row_of
 from .search import Known
 
 _log = logging.getLogger(__name__)
@@ -103,12 +101,10 @@ def used(database: TuningDatabase, sessions: Sequence[Session]) -> tuple[int, fl
 
 def _known(groups: Iterable[tuple[ScheduleRecord, list[Measurement]]]) -> Iterator[Known]:
     for schedule, measurements in groups:
-        try:
-            trace = Trace.from_json(schedule.trace)
-        except ScheduleError as error:
-            _log.warning("the schedule %.12s cannot be read: %s", schedule.id, error)
+        trace = read_trace(schedule)
+        if trace is None:
             continue
-        if any(None in decision for decision in trace.decisions.values()):
+        if row_of(trace) is None:
             _log.warning("the schedule %.12s leaves decisions open", schedule.id)
             continue
         ran = [m for m in measurements if m.outcome is Outcome.OK]

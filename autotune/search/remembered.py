@@ -30,7 +30,7 @@ from ...tir.instruction_set import users_digest
 from ...tir.ir import Func
 from ..model import boosting
 from ..rules.user_rules import SKETCH_RULES
-from .replay import brief
+from .replay import brief, row_of
 
 Way = Literal["model", "default"]
 """Who chooses: the cost model, or the analytic estimate alone."""
@@ -83,14 +83,9 @@ def remembers() -> bool:
 
 def key(func: Func, target: Target, way: Way) -> str:
     """The digest (SHA-256, hex) of what determines a choice."""
-    parts = [
-        structural_hash(func),
-        repr(target),
-        way,
-        _chooser(),
-        _libraries(),
-        users_digest(target),
-    ]
+    libraries = f"numpy {np.__version__}, xgboost {boosting.installed_version()}"
+    program = structural_hash(func)
+    parts = [program, repr(target), way, _chooser(), libraries, users_digest(target)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -114,7 +109,7 @@ def _replayed(content: bytes, func: Func) -> Schedule:
         trace = Trace.from_json(content.decode())
         if trace.inexact:
             raise ScheduleError("it has inexact steps ({0})", ", ".join(trace.inexact))
-        if any(None in decision for decision in trace.decisions.values()):
+        if row_of(trace) is None:
             raise ScheduleError("it leaves decisions open")
         return trace.apply(func)
     except (TilewrightError, UnicodeDecodeError, RecursionError) as error:
@@ -134,8 +129,3 @@ def _shared(folder: Path) -> DiskCache:
 @cache
 def _chooser() -> str:
     return sources_digest(*_SOURCES)
-
-
-def _libraries() -> str:
-    """The versions of the libraries that draw candidates and score them."""
-    return f"numpy {np.__version__}, xgboost {boosting.installed_version()}"

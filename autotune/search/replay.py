@@ -78,6 +78,21 @@ class Replays:
         )
 
 
+def read_trace(record: ScheduleRecord) -> Trace | None:
+    """The trace of a record; `None`, with a warning, if it cannot be read."""
+    try:
+        return Trace.from_json(record.trace)
+    except ScheduleError as error:
+        _log.warning("the schedule %.12s cannot be read: %s", record.id, error)
+        return None
+
+
+def row_of(trace: Trace) -> tuple[int, ...] | None:
+    """The decisions of a trace in order; `None` if it leaves some open."""
+    row = [v for values in trace.decisions.values() for v in values]
+    return None if None in row else tuple(v for v in row if v is not None)
+
+
 def brief(error: BaseException) -> str:
     """The first line of an error and its hint, each shortened if it is long."""
     lines = str(error).splitlines() or [type(error).__name__]

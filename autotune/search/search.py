@@ -26,6 +26,7 @@ from ..model.estimate import FEATURES, Estimator
 from ..model.profile import Visit, profile
 from ..records import schedule_record
 from .candidates import Rows, Rowspace, decided, row_keys
+from .replay import row_of
 from .sketch import Sketch, sketches
 
 MIN_POOL = 2000
@@ -123,7 +124,7 @@ class _Pool:
     keys: set[bytes] = field(default_factory=set)
 
     def keep(self, which: np.ndarray) -> None:
-        """Forget all rows but `which`, a mask or places."""
+        """Forget all rows but those at the places `which`."""
         self.rows, self.features = self.rows[which], self.features[which]
         self.margin, self.predicted = self.margin[which], self.predicted[which]
         self.scores = self.scores[which]
@@ -231,7 +232,8 @@ class Search:
                 self._take(batch, drawn_rows, s, int(self._rng.choice(near)))
         self._fill(batch, drawn_rows, order, count)
         for s, places in drawn_rows.items():
-            self._drop(self._pools[s], places)
+            pool = self._pools[s]
+            pool.keep(np.delete(np.arange(len(pool.rows)), places))
         return batch
 
     def _ranked(self, count: int) -> list[tuple[int, int]]:
@@ -316,12 +318,9 @@ class Search:
         """A known schedule with its sketch: the one whose trace its own is, once opened."""
         opened = known.trace.opened()
         sketch = next((n for n, s in enumerate(self.sketches) if s.trace == opened), None)
-        row: list[int] = []
-        if sketch is not None:
-            decisions = known.trace.decisions.values()
-            row = [v for decision in decisions for v in decision if v is not None]
+        row = () if sketch is None else row_of(known.trace) or ()
         return Observation(
-            known.schedule, sketch, tuple(row), known.features, known.outcome, known.seconds
+            known.schedule, sketch, row, known.features, known.outcome, known.seconds
         )
 
     def _decided(self, observed: Observation) -> tuple[float, ...]:
@@ -367,11 +366,6 @@ class Search:
         pool.predicted = np.concatenate([pool.predicted, predicted])
         pool.scores = np.concatenate([pool.scores, scores])
 
-    def _drop(self, pool: _Pool, places: list[int]) -> None:
-        keep = np.ones(len(pool.rows), dtype=np.bool_)
-        keep[places] = False
-        pool.keep(keep)
-
     def _evolve(self, pool: _Pool, parents: Rows, children: int) -> None:
         self._add(pool, pool.space.mutate(self._rng, parents, children))
         if len(pool.rows) > 2 * self._share:
@@ -406,10 +400,8 @@ def _smallest(scores: np.ndarray, count: int) -> np.ndarray:
 @collected_later()
 def default_trace(func: Func, target: Target, *, seed: int = 0) -> Trace:
     """The schedule that the analytic estimate likes best: no measurement, no learned model."""
-    search = Search(
-        func, target, seed=seed, config=SearchConfig(model=False, random=0.0, temperature=0.0)
-    )
-    return search.ask(1)[0].trace
+    config = SearchConfig(model=False, random=0.0, temperature=0.0)
+    return Search(func, target, seed=seed, config=config).ask(1)[0].trace
 
 
 @collected_later()
@@ -419,7 +411,5 @@ def model_trace(func: Func, target: Target, *, seed: int = 0, base: str = SHIPPE
     The analytic estimate chooses where there is no usable shipped model; `base` as in
     `SearchConfig`.
     """
-    search = Search(
-        func, target, seed=seed, config=SearchConfig(random=0.0, temperature=0.0, base=base)
-    )
-    return search.ask(1)[0].trace
+    config = SearchConfig(random=0.0, temperature=0.0, base=base)
+    return Search(func, target, seed=seed, config=config).ask(1)[0].trace

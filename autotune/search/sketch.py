@@ -140,17 +140,14 @@ class _Drafts:
         if not steps:
             return start
         key = (start, steps)
-        draft = self._drafts.get(key)
-        if draft is None:
-            draft = self._drafts[key] = self._applied(start, steps)
-        if isinstance(draft, ScheduleError):
-            raise draft
-        return draft
-
-    def _applied(self, start: Draft, steps: tuple[Step, ...]) -> Draft | ScheduleError:
-        try:
-            draft = self.after(start, steps[:-1]).copy()
-            steps[-1](draft)
-        except ScheduleError as error:
-            return error
-        return draft
+        if key not in self._drafts:
+            try:
+                draft = self.after(start, steps[:-1]).copy()
+                steps[-1](draft)
+                self._drafts[key] = draft
+            except ScheduleError as error:
+                self._drafts[key] = error
+        known = self._drafts[key]
+        if isinstance(known, ScheduleError):
+            raise known
+        return known

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -29,10 +30,11 @@ from ...tuning_db import TuningDatabase
 from ...tuning_db.values import Measurement, Outcome, Relative, TargetRecord, Toolchain, Workload
 from ..model.base_model import SHIPPED, named
 from ..model.cost_model import CostModel, Floats, TrainingRows
-from ..model.estimate import FEATURES, Estimator, Features, estimate
+from ..model.estimate import FEATURES, Estimator, estimate
 from ..model.profile import profile
 from .candidates import Rows, Rowspace
 from .history import features_of
+from .replay import read_trace
 from .search import Search
 from .sketch import Sketch, sketches
 
@@ -68,18 +70,14 @@ class Refitted:
     source: Relative
 
     @property
+    def seconds(self) -> float:
+        """The seconds that it is expected to take."""
+        return float(2.0**self.predicted)
+
+    @property
     def score(self) -> float:
         """Predicted time and penalty, as log2: less is better."""
         return self.predicted + self.penalty
-
-
-@dataclass(frozen=True)
-class Transferred:
-    """The choice among re-fitted schedules, and the seconds that it is expected to take."""
-
-    trace: Trace
-    seconds: float
-    source: Relative
 
 
 def transferred(
@@ -89,18 +87,14 @@ def transferred(
     workload: Workload,
     where: TargetRecord,
     toolchain: Toolchain,
-) -> Transferred | None:
+) -> Refitted | None:
     """The best schedule that records of other sizes give for a program; `None` if there is none."""
     relatives = database.relatives(workload, where, toolchain)
     if not relatives:
         return None
     available = _sketches(func, target, {r.schedule.generator for r in relatives})
     measured = learned(database, workload, where, toolchain)
-    ranked = refit(available, relatives, target, model_of(measured))
-    if not ranked:
-        return None
-    best = ranked[0]
-    return Transferred(best.trace, float(2.0**best.predicted), best.source)
+    return next(iter(refit(available, relatives, target, model_of(measured))), None)
 
 
 def warm(
@@ -181,16 +175,16 @@ def refit(
     spaces = [_Space(sketch, target) for sketch in available]
     ranked: dict[tuple[int, tuple[int, ...]], Refitted] = {}
     for relative in relatives:
-        trace = _trace(relative)
+        trace = read_trace(relative.schedule)
         place = None if trace is None else _like(trace, relative.schedule.generator, available)
         if trace is None or place is None:
             continue
         space = spaces[place]
-        rows = near(space.rows, _decisions(trace, available[place].trace))
+        rows = near(space, _decisions(trace, available[place].trace))
         surprise = _surprise(relative, trace, target, model) if len(rows) else None
         if surprise is None:
             continue
-        features = space.features(rows)
+        features = space.estimator(rows).features
         good = features[:, 0] <= space.usual + np.log2(HOPELESS)
         rows, features = rows[good], features[good]
         judged = zip(rows, features, model.predict(features), model.penalty(features), strict=True)
@@ -209,36 +203,22 @@ def refit(
     return sorted(ranked.values(), key=lambda r: (r.score, r.sketch, r.row))
 
 
-class _Space:
-    """The rows of a sketch and their features, made when first needed."""
+class _Space(Rowspace):
+    """The rows of a sketch with their estimate."""
 
     def __init__(self, sketch: Sketch, target: Target) -> None:
-        self._sketch = sketch
+        super().__init__(sketch)
         self._target = target
-        self._rows: Rowspace | None = None
-        self._estimator: Estimator | None = None
-        self._usual: float | None = None
 
-    @property
-    def rows(self) -> Rowspace:
-        if self._rows is None:
-            self._rows = Rowspace(self._sketch)
-        return self._rows
+    @cached_property
+    def estimator(self) -> Estimator:
+        return Estimator(profile(self.sketch.func, self.sketch.space.bounds), self._target)
 
-    def features(self, rows: Rows) -> Features:
-        if self._estimator is None:
-            sketch = self._sketch
-            read = profile(sketch.func, sketch.space.bounds)
-            self._estimator = Estimator(read, self._target)
-        return self._estimator(rows).features
-
-    @property
+    @cached_property
     def usual(self) -> float:
         """The estimate of the best of some random rows, as log2 of seconds."""
-        if self._usual is None:
-            drawn = self.rows.sample(np.random.default_rng(0), SAMPLE)
-            self._usual = float(self.features(drawn)[:, 0].min(initial=np.inf))
-        return self._usual
+        drawn = self.sample(np.random.default_rng(0), SAMPLE)
+        return float(self.estimator(drawn).features[:, 0].min(initial=np.inf))
 
 
 def _sketches(func: Func, target: Target, generators: set[str]) -> tuple[Sketch, ...]:
@@ -252,14 +232,6 @@ def _sketches(func: Func, target: Target, generators: set[str]) -> tuple[Sketch,
         except ScheduleError as error:
             _log.debug("%s", error)
     return ()
-
-
-def _trace(relative: Relative) -> Trace | None:
-    try:
-        return Trace.from_json(relative.schedule.trace)
-    except ScheduleError as error:
-        _log.warning("the schedule %.12s cannot be read: %s", relative.schedule.id, error)
-        return None
 
 
 def _surprise(relative: Relative, trace: Trace, target: Target, model: CostModel) -> float | None:
@@ -385,16 +357,17 @@ def near(space: Rowspace, wanted: Sequence[int | None]) -> Rows:
         for values, want in zip(space.values, wanted, strict=True)
     ]
     start = _grid(choices)
-    for moved in (_unmoved, _one_moved, _two_moved):
-        rows = np.concatenate([start[:0], *moved(space, start)])
-        good = space.good(rows)
+    for count in range(3):
+        base = start[:NEAREST] if count == 2 else start
+        moved = combinations(range(len(space.values)), count)
+        changed = (_with(base, {d: space.values[d] for d in decisions}) for decisions in moved)
+        good = space.good(np.concatenate([start[:0], *changed]))
         if len(good):
             apart = np.zeros(len(good))
             for d, want in enumerate(wanted):
                 if want is not None:
                     apart += _apart(good[:, d], want)
-            count = NEAREST if moved is not _unmoved else OPEN
-            return good[np.argsort(apart, kind="stable")[:count]]
+            return good[np.argsort(apart, kind="stable")[: NEAREST if count else OPEN]]
     return start[:0]
 
 
@@ -410,20 +383,6 @@ def _grid(choices: Sequence[Rows]) -> Rows:
     grids = np.meshgrid(*choices, indexing="ij")
     rows = np.stack([g.ravel() for g in grids], axis=1)
     return rows[:: -(-len(rows) // OPEN)]
-
-
-def _unmoved(_: Rowspace, start: Rows) -> Iterator[Rows]:
-    yield start
-
-
-def _one_moved(space: Rowspace, start: Rows) -> Iterator[Rows]:
-    for d, values in enumerate(space.values):
-        yield _with(start, {d: values})
-
-
-def _two_moved(space: Rowspace, start: Rows) -> Iterator[Rows]:
-    for d, e in combinations(range(len(space.values)), 2):
-        yield _with(start[:NEAREST], {d: space.values[d], e: space.values[e]})
 
 
 def _with(rows: Rows, moved: dict[int, Rows]) -> Rows:
