@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from math import log
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ..runtime.timer import format_seconds
@@ -48,18 +47,15 @@ class LiveDisplay:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None
 
     def __call__(self, event: Event) -> None:
-        picture = self._pictures.setdefault(event.program, Picture())
+        if isinstance(event, Started):
+            self._pictures[event.program] = Picture(event)
+        picture = self._pictures[event.program]
         picture.add(event)
         if self._live is not None:
             self._live.update(self._render(picture), refresh=True)
@@ -81,10 +77,10 @@ class LiveDisplay:
 class Picture:
     """The state of a program's session as it is displayed, collected from its events."""
 
-    def __init__(self) -> None:
-        self._started: Started | None = None
-        self._trials = 0
-        self._best: float | None = None
+    def __init__(self, started: Started) -> None:
+        self._started = started
+        self._trials = started.done
+        self._best = started.best_seconds
         self._curve: list[float] = []
         self._outcomes: Counter[Outcome] = Counter()
         self._doing = "starting"
@@ -96,8 +92,8 @@ class Picture:
     def add(self, event: Event) -> None:
         """Update the picture by an event."""
         match event:
-            case Started(done=done, best_seconds=best):
-                self._started, self._trials, self._best = event, done, best
+            case Started():
+                return
             case Batch(number=number, size=size):
                 self._doing = f"batch {number}: building {size} candidates"
             case Trial():
@@ -110,8 +106,7 @@ class Picture:
                 self._doing, self._comparison = "compared the finalists", comparison
             case Ended(reason=reason, best_seconds=best):
                 self._doing, self._best, self.ended = reason, best, True
-        if not isinstance(event, Started):
-            self._elapsed = event.elapsed
+        self._elapsed = event.elapsed
 
     def line(self, event: Event) -> str | None:
         """The line to print for an event without a terminal; `None` if there is none."""
@@ -140,7 +135,7 @@ class Picture:
         """A time and the floating-point rate that it amounts to, as text."""
         if seconds is None:
             return "nothing that ran"
-        flops = self._started.flops if self._started is not None else 0
+        flops = self._started.flops
         speed = f", {flops / seconds / 1e9:.1f} GFLOP/s" if flops and seconds > 0 else ""
         return f"best {format_seconds(seconds)}{speed}"
 
@@ -164,8 +159,7 @@ class Picture:
         from rich.text import Text
 
         head = Table.grid(padding=(0, 2))
-        if self._started is not None:
-            head.add_row(Text(self._started.workload, "bold"), Text(self._started.target, "dim"))
+        head.add_row(Text(self._started.workload, "bold"), Text(self._started.target, "dim"))
         total, done = self._progress()
         bar = Table.grid(padding=(0, 2))
         bar.add_row(
@@ -203,18 +197,14 @@ class Picture:
 
     def _which(self) -> str:
         """The program and a colon, where several share the budget."""
-        if self._started is None or self._started.programs == 1:
-            return ""
-        return f"{self._started.workload}: "
+        return "" if self._started.programs == 1 else f"{self._started.workload}: "
 
     def _of(self) -> str:
-        trials = self._started.trials if self._started is not None else None
+        trials = self._started.trials
         return "" if trials is None else f"/{trials}"
 
     def _progress(self) -> tuple[float, float]:
         """The size and the used part of the budget: of trials or seconds, which will end first."""
-        if self._started is None:
-            return 1.0, 0.0
         parts = []
         if self._started.trials is not None:
             parts.append((float(self._started.trials), float(self._trials)))

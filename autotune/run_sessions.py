@@ -41,5 +41,5 @@ def _measure(
             return futile
         tuning = tunings[going[most_promising(courses, shares)]]
         untried = sum(not course.trials for course in courses)
-        tuning.step(meter.batch(tuning.batch, among=max(1, untried)))
+        tuning.step(meter.batch(tuning.config.batch, among=max(1, untried)))
     return spent

@@ -9,10 +9,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
-from typing import Protocol
 
 from ..errors import TilewrightError
 from ..runtime.timer import format_seconds, turn_seconds
@@ -30,103 +29,78 @@ from .measure.measurer import Measurer
 from .model.roofline import Roofline
 from .recorder import Recorder
 from .result import BestResult, Spent, TuneResult
-from .search.search import Candidate, Observation
+from .search.search import Candidate, Search
 
 _log = logging.getLogger(__name__)
 _SILENCE = 1.0
-
-
-class Proposals(Protocol):
-    """The part of a search that a session needs."""
-
-    seconds_in_model: float
-
-    def ask(self, count: int) -> list[Candidate]: ...
-    def learn(self, observations: Sequence[Observation]) -> None: ...
-    def explore(self) -> Iterator[None]: ...
 
 
 class OutOfTime(Exception):
     """The seconds of the budget ended while candidates were at work."""
 
 
-@dataclass
-class Setting:
-    """The parts of a session. `check_interrupt` raises `KeyboardInterrupt` if it should end.
+@dataclass(eq=False)
+class Tuning:
+    """A session that runs in this process, a batch at a time.
 
-    `known` schedules were measured before, of which `best` is the fastest. `search_seconds` is the
-    time that creating the search took. This program is `number` of the `programs` that share the
-    budget. `tolerance` is the error that is accepted of inexact schedules.
+    `check_interrupt` raises `KeyboardInterrupt` if it should end. `known` schedules were measured
+    before; `best` is the fastest schedule, `None` while none is known. `search_seconds` is the time
+    that the search took, its creation included, but for what it did while builders worked. This
+    program is `number` of the `programs` that share the budget. `tolerance` is the error that is
+    accepted of inexact schedules.
+
+    `ended` is why the program gets no more trials, `None` while it may. `course` is its progress.
     """
 
     recorder: Recorder
-    search: Proposals
+    search: Search
     measurer: Measurer
     meter: Meter
     config: TuneConfig
     callback: Callback
     check_interrupt: Callable[[], None]
     roofline: Roofline
-    number: int = 0
-    programs: int = 1
-    known: int = 0
-    best: BestResult | None = None
-    search_seconds: float = 0.0
-    tolerance: float | None = None
+    number: int
+    programs: int
+    known: int
+    best: BestResult | None
+    search_seconds: float
+    tolerance: float | None
 
-
-class Tuning:
-    """A session that runs in this process, a batch at a time.
-
-    `ended` is why the program gets no more trials, `None` while it may. `course` is its progress.
-    """
-
-    def __init__(self, setting: Setting) -> None:
+    def __post_init__(self) -> None:
         self.ended: str | None = None
-        self.roofline = setting.roofline
-        self.batch = setting.config.batch
-        self.course = Progress(setting.roofline.seconds, [])
-        self._setting = setting
-        self._recorder = setting.recorder
-        self._search = setting.search
-        self._measurer = setting.measurer
-        self._meter = setting.meter
-        self._config = setting.config
-        self._callback = setting.callback
-        self._check_interrupt = setting.check_interrupt
-        self._best = setting.best
-        self._search_seconds = setting.search_seconds
+        self.course = Progress(self.roofline.seconds, [])
         self._outcomes: Counter[Outcome] = Counter()
         self._fastest = Fastest()
-        self._drift = DriftMonitor(setting.config.calm)
+        self._drift = DriftMonitor(self.config.calm)
         self._last_word = time.monotonic()
-        self._measurer.tick = self._tick
+        self.measurer.tick = self._tick
         self._batches = 0
         self._recorded_end = False
-        self._seconds = self._meter.lap()
+        self._seconds = self.meter.lap()
 
     @property
     def best_seconds(self) -> float | None:
         """The time of the best schedule; `None` while none is known."""
-        return None if self._best is None else self._best.seconds
+        return None if self.best is None else self.best.seconds
 
     def begin(self) -> None:
         """Announce the session to the callback."""
-        workload, target = self._recorder.subject.workload, self._recorder.subject.target
-        budget = self._meter.budget
+        workload, target = self.recorder.subject.workload, self.recorder.subject.target
+        budget = self.meter.budget
         _log.info("%s: tuning for %s", workload.name, target.text)
         self._tell(
             Started(
-                session=self._recorder.session.id,
+                session=self.recorder.session.id,
                 workload=f"{workload.name} {workload.shape}",
                 target=target.text,
                 trials=budget.trials,
                 seconds=budget.seconds,
-                done=self._meter.trials,
-                known=self._setting.known,
+                done=self.meter.trials,
+                known=self.known,
                 flops=workload.flops,
                 best_seconds=self.best_seconds,
-                programs=self._setting.programs,
+                programs=self.programs,
             )
         )
 
@@ -134,17 +108,19 @@ class Tuning:
         """Measure at most `count` candidates; if there are none, the session has `ended`."""
         try:
             self._tick()
-            candidates = self._ask(count)
+            began = time.monotonic()
+            candidates = self.search.ask(count)
+            self.search_seconds += time.monotonic() - began
             if not candidates:
-                trials = self._meter.trials
+                trials = self.meter.trials
                 self.ended = f"the search has no candidate left after {trials} trials"
                 return
             self._batches += 1
-            self._tell(Batch(self._batches, len(candidates), self._meter.elapsed))
+            self._tell(Batch(self._batches, len(candidates), self.meter.elapsed))
             self._measure(candidates)
             self._watch_drift()
         finally:
-            took = self._meter.lap()
+            took = self.meter.lap()
             self._seconds += took
         self.course.add(len(candidates), took, self.best_seconds)
 
@@ -157,23 +133,23 @@ class Tuning:
         try:
             self._hold_finals()
         finally:
-            self._seconds += self._meter.lap()
+            self._seconds += self.meter.lap()
 
     def finish(self, reason: str, status: SessionStatus) -> TuneResult:
         """End the session in the database, and return its result."""
         reason = self.ended or reason
-        self._recorder.end(status)
+        self.recorder.end(status)
         self._recorded_end = True
         self._look_up()
-        self._seconds += self._meter.lap()
+        self._seconds += self.meter.lap()
         seconds = self._seconds
         result = TuneResult(
-            best=self._best,
+            best=self.best,
             trials=self._outcomes.total(),
             outcomes=dict(self._outcomes),
             status=status,
             reason=reason,
-            session=self._recorder.session.id,
+            session=self.recorder.session.id,
             seconds=seconds,
             spent=self._spent(seconds),
             roofline=self.roofline,
@@ -186,7 +162,7 @@ class Tuning:
                 result.interrupted,
                 result.trials,
                 self.best_seconds,
-                self._meter.elapsed,
+                self.meter.elapsed,
             )
         )
         return result
@@ -196,65 +172,48 @@ class Tuning:
         if self._recorded_end:
             return
         with suppress(TilewrightError):
-            self._recorder.end(SessionStatus.INTERRUPTED)
+            self.recorder.end(SessionStatus.INTERRUPTED)
 
     def _tick(self) -> None:
         """Called while workers are busy: notices interrupts and the end of the time."""
-        self._check_interrupt()
-        if self._meter.seconds_left == 0:
+        self.check_interrupt()
+        if self.meter.seconds_left == 0:
             raise OutOfTime
-        self._recorder.beat()
+        self.recorder.beat()
         silence = time.monotonic() - self._last_word
-        if silence > _SILENCE and not self._measurer.timing:
-            started = self._measurer.reference_seconds is not None
+        if silence > _SILENCE and not self.measurer.timing:
+            started = self.measurer.reference_seconds is not None
             what = "building" if started else "building, and running the unscheduled program"
-            self._tell(Waiting(what, self._meter.elapsed))
-
-    def _ask(self, count: int) -> list[Candidate]:
-        began = time.monotonic()
-        candidates = self._search.ask(count)
-        self._search_seconds += time.monotonic() - began
-        return candidates
-
-    def _explore(self) -> Iterator[None]:
-        """The work of the search while candidates are built."""
-        steps = self._search.explore()
-        while True:
-            began = time.monotonic()
-            done = next(steps, self) is self
-            self._search_seconds += time.monotonic() - began
-            if done:
-                return
-            yield
+            self._tell(Waiting(what, self.meter.elapsed))
 
     def _measure(self, candidates: Sequence[Candidate]) -> None:
         requests = [BuildRequest(c.schedule.trace, c.trace.error_factor) for c in candidates]
-        last = self._meter.trials_left == len(candidates)
-        results = self._measurer.measure(
-            requests, self.best_seconds, () if last else self._explore()
+        last = self.meter.trials_left == len(candidates)
+        results = self.measurer.measure(
+            requests, self.best_seconds, () if last else self.search.explore()
         )
         observed = []
         for candidate, measured in zip(candidates, results, strict=True):
-            written = self._recorder.trial(candidate, measured)
+            written = self.recorder.trial(candidate, measured)
             self._conclude(candidate, measured, written)
             observed.append(
                 candidate.observed(measured.outcome, min(measured.samples, default=None))
             )
         began = time.monotonic()
-        self._search.learn(observed)
-        self._search_seconds += time.monotonic() - began
+        self.search.learn(observed)
+        self.search_seconds += time.monotonic() - began
 
     def _conclude(
         self, candidate: Candidate, measured: MeasureResult, written: Measurement
     ) -> None:
         """What follows from a measurement that is in the database."""
-        self._meter.spend(1)
+        self.meter.spend(1)
         self._outcomes[measured.outcome] += 1
-        _log.debug("trial %d: %s %s", self._meter.trials, measured.outcome, measured.error or "")
+        _log.debug("trial %d: %s %s", self.meter.trials, measured.outcome, measured.error or "")
         record = False
         if measured.seconds is not None:
             assert measured.kernel is not None, "what ran was built"
-            checked = measured.accepted(self._setting.tolerance)
+            checked = measured.accepted(self.tolerance)
             if checked or measured.check is None:
                 self._fastest.add(
                     Finalist(
@@ -268,42 +227,42 @@ class Tuning:
             record = checked and self._compete(measured.seconds, candidate.trace, written)
         self._tell(
             Trial(
-                number=self._meter.trials,
+                number=self.meter.trials,
                 outcome=measured.outcome,
                 seconds=measured.seconds,
                 best_seconds=self.best_seconds,
                 record=record,
                 error=measured.error,
                 schedule=written.schedule,
-                elapsed=self._meter.elapsed,
+                elapsed=self.meter.elapsed,
             )
         )
 
     def _compete(self, seconds: float, trace: Trace, written: Measurement) -> bool:
         """Make a checked measurement the best if it is; return whether it is."""
-        if self._best is not None and seconds >= self._best.seconds:
+        if self.best is not None and seconds >= self.best.seconds:
             return False
-        self._best = BestResult(seconds, trace, written.schedule, written.id)
-        done = self._meter.trials
+        self.best = BestResult(seconds, trace, written.schedule, written.id)
+        done = self.meter.trials
         _log.info("%s: %s after %d trials", self._name, format_seconds(seconds), done)
         return True
 
     def _look_up(self) -> None:
         """Take the best from the database; keep the notes of a trace of this session."""
-        best = self._recorder.best()
+        best = self.recorder.best()
         if best is not None:
             here = self._fastest.of(best.schedule_id)
-            self._best = best if here is None else replace(best, trace=here.trace)
+            self.best = best if here is None else replace(best, trace=here.trace)
 
     def _watch_drift(self) -> None:
-        ratio = self._drift.watch(self._meter.trials, self._fastest.first, self._measurer)
+        ratio = self._drift.watch(self.meter.trials, self._fastest.first, self.measurer)
         if ratio is None:
             return
         _log.info("the same code takes %.2f times as long as at first", ratio)
-        self._tell(Drift(ratio, self._meter.elapsed))
+        self._tell(Drift(ratio, self.meter.elapsed))
 
     def _hold_finals(self) -> None:
-        near, seconds = self._near(), self._config.final_seconds
+        near, seconds = self._near(), self.config.final_seconds
         if not self._timing(near, seconds).rounds:
             return
         finalists = [f for f in near if f.checked or self._passes(f)]
@@ -311,11 +270,11 @@ class Tuning:
         if comparison:
             self._look_up()
             _log.info("%s: %s", self._name, summary(comparison))
-            self._tell(Final(tuple(comparison), self._meter.elapsed))
+            self._tell(Final(tuple(comparison), self.meter.elapsed))
 
     def _near(self) -> list[Finalist]:
         """The candidates that may be the fastest."""
-        config, first = self._config, self._fastest.first
+        config, first = self.config, self._fastest.first
         if first is None:
             return []
         each = config.rounds * turn_seconds(first.seconds, config.measure.sample_seconds)
@@ -325,12 +284,12 @@ class Tuning:
 
     def _passes(self, finalist: Finalist) -> bool:
         """Check the results of a finalist that was not checked yet; return whether they pass."""
-        result = self._measurer.check(finalist.kernel)
-        self._recorder.check(finalist.schedule.id, result)
-        return result.passed and finalist.kernel.allows(result, self._setting.tolerance)
+        result = self.measurer.check(finalist.kernel)
+        self.recorder.check(finalist.schedule.id, result)
+        return result.passed and finalist.kernel.allows(result, self.tolerance)
 
     def _timing(self, finalists: Sequence[Finalist], seconds: float) -> InterleavedTiming:
-        config = self._config
+        config = self.config
         return InterleavedTiming(finalists, config.rounds, seconds, config.measure.sample_seconds)
 
     def _compare(self, finalists: Sequence[Finalist], seconds: float) -> list[ComparedSchedule]:
@@ -338,17 +297,18 @@ class Tuning:
         timing = self._timing(finalists, seconds)
         comparison: list[ComparedSchedule] = []
         try:
-            timing.run(self._measurer.interleave)
+            timing.run(self.measurer.interleave)
         finally:
             if any(timing.samples):
                 timed = zip((f.schedule for f in finalists), timing.samples, strict=True)
-                comparison = self._recorder.finals(list(timed))
+                comparison = self.recorder.finals(list(timed))
         return comparison
 
     def _spent(self, seconds: float) -> Spent:
-        measurer, model = self._measurer, self._search.seconds_in_model
+        measurer, model = self.measurer, self.search.seconds_in_model
+        searching = self.search_seconds + measurer.seconds_meanwhile
         parts = Spent(
-            search=max(0.0, self._search_seconds - model),
+            search=max(0.0, searching - model),
             model=model,
             build=measurer.seconds_building,
             run=measurer.seconds_running,
@@ -359,8 +319,8 @@ class Tuning:
 
     def _tell(self, event: Event) -> None:
         self._last_word = time.monotonic()
-        self._callback(replace(event, program=self._setting.number))
+        self.callback(replace(event, program=self.number))
 
     @property
     def _name(self) -> str:
-        return self._recorder.subject.workload.name
+        return self.recorder.subject.workload.name

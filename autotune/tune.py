@@ -32,7 +32,7 @@ from .run_sessions import run
 from .search import history, transfer
 from .search.replay import Replays
 from .search.search import Search
-from .session import Setting, Tuning
+from .session import Tuning
 from .stop import StopRules
 from .tasks import prepared_sketches, tasks, weights_of
 
@@ -169,7 +169,6 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
             measurers.append(measurer)
         for measurer in measurers:
             measurer.__enter__()
-        stack.callback(_abandon, tunings)
         for n, (program, subject) in enumerate(zip(programs, subjects, strict=True)):
             replays = Replays(program.func)
             best = history.best_known(database, *subject[:3], tolerance, replays=replays)
@@ -196,7 +195,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
                     database, subject, meter.budget, seed, options, tolerance, search.base
                 )
             recorder = Recorder(database, subject, session, replays, tolerance)
-            setting = Setting(
+            tuning = Tuning(
                 recorder=recorder,
                 search=search,
                 measurer=measurers[n],
@@ -212,7 +211,8 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
                 search_seconds=search_seconds,
                 tolerance=tolerance,
             )
-            tunings.append(Tuning(setting))
+            stack.callback(tuning.abandon)
+            tunings.append(tuning)
         results = _finished(tunings, shares, meter, rules)
     return results if several else results[0]
 
@@ -237,12 +237,6 @@ def _finished(
     except KeyboardInterrupt:
         reason, status = "interrupted", SessionStatus.INTERRUPTED
     return [t.finish(reason, status) for t in tunings]
-
-
-def _abandon(tunings: Sequence[Tuning]) -> None:
-    """End the sessions that an error left running."""
-    for tuning in tunings:
-        tuning.abandon()
 
 
 def _runnable(target: Target | str) -> Target:

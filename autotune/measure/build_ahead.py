@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...codegen.cache import compile_cached
-from ...codegen.generator import outside_modules
 from ...target import Target, registered_kinds
 from ...tir.ir import Func
 from ..search.remembered import Way, chosen
@@ -76,7 +75,6 @@ def _request(task: Task, target: Target, *, strict_fp: bool) -> Message:
         "way": task.way,
         "kind": target.kind,
         "facts": asdict(target),
-        "modules": list(outside_modules(target)),
         "strict_fp": strict_fp,
     }
-    return Message({**fields, **program_fields(task.func)})
+    return Message({**fields, **program_fields(task.func, target)})

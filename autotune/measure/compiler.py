@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from ...codegen.build import compile_func, compiled_signature, compiled_target
 from ...codegen.compiled import Compiled, compiled_from
-from ...codegen.generator import outside_modules
 from ...errors import BuildError, TuningError
 from ...target import Target
 from ...tir.ir import Func
@@ -41,14 +40,9 @@ class Compiler:
 def compile_apart(func: Func, target: Target | str, *, strict_fp: bool = False) -> Compiled:
     """As `compile_func`, in a child process. If that dies, the `BuildError` quotes its output."""
     target = compiled_target(target)
-    fields = {
-        "do": "compile",
-        "target": str(target),
-        "modules": list(outside_modules(target)),
-        "strict_fp": strict_fp,
-    }
     try:
-        request = Message({**fields, **program_fields(func)})
+        fields = {"do": "compile", "strict_fp": strict_fp}
+        request = Message({**fields, **program_fields(func, target)})
         answer = _asked(request)
         if was_killed(answer):
             answer = _asked(request)

@@ -6,11 +6,11 @@ its loops stand the other way round milliseconds. Each element is summed up in t
 
 from __future__ import annotations
 
-from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.find import blocks_in
 from ...tir.ir import Block, Func, Var
 from ..rules.access_patterns import inputs_of, output_of, reduced, spatial
+from ..rules.common import tried
 
 
 def interchanged(func: Func) -> Func:
@@ -20,10 +20,7 @@ def interchanged(func: Func) -> Func:
         along = _along(block)
         if along is not None:
             # Where the loops are not those of the block, it stays as it is, which is right as well.
-            try:
-                schedule = _turned(schedule, block, along)
-            except ScheduleError:
-                continue
+            schedule = tried(_turned, schedule, block, along) or schedule
     return schedule.func
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from ...codegen.compiled import Launch
@@ -74,6 +75,17 @@ class CheckResult:
     max_error: float
     tolerance: float
     error: str | None = None
+
+    @staticmethod
+    def from_json(fields: dict[str, Any]) -> CheckResult:
+        """The result of `to_json`."""
+        error = fields["max_error"]
+        return CheckResult(**{**fields, "max_error": math.inf if error is None else error})
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as JSON, where `null` stands for infinity."""
+        finite = self.max_error < math.inf
+        return {**asdict(self), "max_error": self.max_error if finite else None}
 
 
 class BuildRequest(NamedTuple):

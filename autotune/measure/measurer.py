@@ -15,13 +15,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import NamedTuple, Self, TypeGuard
 
 from ...codegen.calling_convention import signature_of
 from ...codegen.compiled import Launch
 from ...codegen.detect import usable_memory
-from ...codegen.generator import outside_modules
 from ...errors import TuningError
 from ...target import Target
 from ...tir.ir import Func
@@ -54,12 +52,12 @@ class Measurer:
     closed by the thread that opened it.
 
     `workers` are shared with the measurers of other programs, all of which are created before the
-    first is entered. Without `workers` it starts processes of its own, which import `modules`:
-    those that register primitives of the schedules.
+    first is entered. Without `workers` it starts processes of its own.
 
     `reference_seconds` is the time of the unscheduled program once it has run. `seconds_building`,
-    `seconds_running` and `seconds_waiting` are the durations of builds, of timed runs, and of
-    waiting for the unscheduled program. `timing` is set while a candidate runs.
+    `seconds_meanwhile`, `seconds_running` and `seconds_waiting` are the durations of waiting for
+    builds, of other work meanwhile, of timed runs, and of waiting for the unscheduled program.
+    `timing` is set while a candidate runs.
     """
 
     def __init__(
@@ -68,28 +66,22 @@ class Measurer:
         target: Target,
         config: MeasureConfig | None = None,
         *,
-        modules: Sequence[str] = (),
         workers: WorkerPool | None = None,
         tolerance: float | None = None,
-        tick: Callable[[], None] = lambda: None,
     ) -> None:
         self.config = config or MeasureConfig()
         self.reference_seconds: float | None = None
         self.seconds_building = 0.0
+        self.seconds_meanwhile = 0.0
         self.seconds_running = 0.0
         self.seconds_waiting = 0.0
         self.timing = False
-        self.tick = tick
+        self.tick: Callable[[], None] = lambda: None
         self._tolerance = tolerance
         self._outputs = new_memory(signature_of(func))
         self._build_seconds: list[float] = []
-        self._workers = WorkerPool(target, self.config, modules) if workers is None else workers
-        self._program = {
-            "do": "program",
-            "target": str(target),
-            "modules": list(outside_modules(target)),
-            **program_fields(func),
-        }
+        self._workers = WorkerPool(target, self.config) if workers is None else workers
+        self._program = {"do": "program", **program_fields(func, target)}
         self._runner = self._workers.runner
         self._runner.inherit(self._outputs)
 
@@ -102,12 +94,7 @@ class Measurer:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -183,6 +170,7 @@ class Measurer:
                         self._build_seconds.append(built.seconds)
         work.finish()
         self.seconds_building += time.monotonic() - began - work.seconds
+        self.seconds_meanwhile += work.seconds
         return [results[n] for n in range(len(requests))]
 
     def run(self, built: Built, best_seconds: float | None = None) -> MeasureResult:
@@ -202,8 +190,8 @@ class Measurer:
         verdict = self._check(kernel)
         if isinstance(verdict, CheckResult):
             return verdict
-        _, text = _failure(verdict, Outcome.RUN_TIMEOUT, "checking it")
-        return CheckResult(False, float("inf"), 0.0, text)
+        failed = _failed(verdict, Outcome.RUN_TIMEOUT, "checking it")
+        return CheckResult(False, float("inf"), 0.0, failed.error)
 
     def interleave(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]] | None:
         """Interleaved samples of kernels, in seconds per call; `None` if one of them fails."""
@@ -271,22 +259,11 @@ class Measurer:
         return verdict
 
     def _check_once(self, kernel: Kernel) -> CheckResult | Event:
-        fields = {
-            "do": "check",
-            **kernel.form(),
-            "error_factor": kernel.error_factor,
-        }
+        fields = {"do": "check", **kernel.form(), "error_factor": kernel.error_factor}
         answer = self._ask_runner(Message(fields, kernel.image), self.config.run_timeout)
         if not _is_ok(answer):
             return answer
-        verdict = answer.fields
-        error = verdict["max_error"]
-        return CheckResult(
-            verdict["passed"],
-            float("inf") if error is None else error,
-            verdict["tolerance"],
-            verdict["error"],
-        )
+        return CheckResult.from_json(answer.fields["check"])
 
     def _ask_runner(self, message: Message, timeout: float) -> Event:
         """The runner's answer, or its death."""
@@ -389,18 +366,13 @@ def _built(answer: Event, error_factor: float) -> Built | MeasureResult:
 
 
 def _failed(event: Event, late: Outcome, doing: str) -> MeasureResult:
-    outcome, text = _failure(event, late, doing)
-    return MeasureResult(outcome, error=text)
-
-
-def _failure(event: Event, late: Outcome, doing: str) -> tuple[Outcome, str]:
     """The outcome and reason of a candidate that failed; `late` if it took too long."""
     if isinstance(event, Message):
         if "outcome" not in event.fields:
             raise TuningError("{0} failed: {1}", doing, event.fields.get("error"))
-        return Outcome(event.fields["outcome"]), str(event.fields["error"])
+        return MeasureResult(Outcome(event.fields["outcome"]), error=str(event.fields["error"]))
     again = ", twice" if was_killed(event) else ""
     text = f"{doing}{again}: {describe(event)}"
-    if not isinstance(event, Died):
-        return late, text
-    return (Outcome.OUT_OF_MEMORY if event.out_of_memory else Outcome.CRASH), text
+    if isinstance(event, Died):
+        late = Outcome.OUT_OF_MEMORY if event.out_of_memory else Outcome.CRASH
+    return MeasureResult(late, error=text)

@@ -5,15 +5,22 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from ...codegen.generator import outside_modules
 from ...errors import TuningError
+from ...target import Target
 from ...tir.equality import structural_hash
 from ...tir.ir import Func
 from ...tir.parser import parse
 
 
-def program_fields(func: Func) -> dict[str, Any]:
-    """A program as fields of a message."""
-    return {"text": repr(func), "digest": structural_hash(func)}
+def program_fields(func: Func, target: Target) -> dict[str, Any]:
+    """A program and its target as fields of a message, with the modules that register it."""
+    return {
+        "text": repr(func),
+        "digest": structural_hash(func),
+        "target": str(target),
+        "modules": list(outside_modules(target)),
+    }
 
 
 def parse_program(fields: dict[str, Any]) -> Func:

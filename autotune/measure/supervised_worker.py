@@ -47,9 +47,8 @@ class SupervisedWorker:
     @property
     def worker(self) -> Worker:
         """The current worker: a new one if the last has died."""
-        worker = self._worker
-        if worker is not None and worker.process.poll() is None and not worker.dead:
-            return worker
+        if (alive := self._alive()) is not None:
+            return alive
         self.close()
         worker = Worker([self._role], self._environment, self._inherit)
         self._worker = worker
@@ -74,9 +73,8 @@ class SupervisedWorker:
         if handshakes == self._handshakes:
             return
         self._handshakes = handshakes
-        worker = self._worker
-        if worker is not None and worker.process.poll() is None and not worker.dead:
-            self._greet(worker)
+        if (alive := self._alive()) is not None:
+            self._greet(alive)
 
     def open(self) -> None:
         """Start a worker if there is none, and let it get ready."""
@@ -116,6 +114,11 @@ class SupervisedWorker:
         if self._worker is not None:
             self._worker.kill()
             self._worker = None
+
+    def _alive(self) -> Worker | None:
+        worker = self._worker
+        ended = worker is None or worker.dead or worker.process.poll() is not None
+        return None if ended else worker
 
     def _greet(self, worker: Worker) -> None:
         handshakes = self._handshakes()

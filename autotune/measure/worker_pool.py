@@ -15,7 +15,9 @@ _ALONE = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 class WorkerPool:
-    """Builders and a runner for one target. Builders import `modules` first.
+    """Builders and a runner for one target.
+
+    Builders first import `modules`: those that register primitives of the schedules.
 
     The measurer of a program lets them `take_up` its handshakes. They keep that program until
     another measurer does so.

@@ -26,7 +26,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import psutil
 
@@ -102,10 +101,6 @@ class TimedOut:
 Event = Message | Died | TimedOut
 
 
-class _Request(NamedTuple):
-    timeout: float
-
-
 class Worker:
     """One worker process and the requests that it has not answered yet."""
 
@@ -124,7 +119,7 @@ class Worker:
                 raise TuningError("cannot start a worker process: {0}", error) from error
             self._opened = opened.pop_all()
         self._outbox = bytearray()
-        self._pending: deque[_Request] = deque()
+        self._timeouts: deque[float] = deque()
         self._waited = 0.0
         self._slept = 0.0
         self._used = 0.0
@@ -175,7 +170,7 @@ class Worker:
     @property
     def idle(self) -> bool:
         """Whether every request was answered."""
-        return not self._pending
+        return not self._timeouts
 
     @property
     def sending(self) -> bool:
@@ -184,18 +179,18 @@ class Worker:
     @property
     def patience(self) -> float:
         """Seconds to wait before asking whether it is `late`."""
-        limit = self._pending[0].timeout
+        limit = self._timeouts[0]
         return limit - self._waited if self._waited < limit else limit
 
     def waited(self, seconds: float) -> None:
         """Count time that was spent waiting for its answer."""
         self._waited += seconds
-        if self._waited > self._pending[0].timeout and self._sleeps():
+        if self._waited > self._timeouts[0] and self._sleeps():
             self._slept += seconds
 
     def late(self) -> TimedOut | None:
         """The time limit that the oldest request has exceeded, if it has."""
-        limit = self._pending[0].timeout
+        limit = self._timeouts[0]
         if self._waited <= limit:
             return None
         if self._processor_seconds() - self._used > limit:
@@ -211,11 +206,11 @@ class Worker:
 
         `timeout` is in seconds of processor time; a worker may sleep for four times as long.
         """
-        if not self._pending:
+        if not self._timeouts:
             self._begin()
             self._kills = _out_of_memory_kills()
-            self._forget_output()
-        self._pending.append(_Request(timeout))
+            os.ftruncate(self._output, 0)
+        self._timeouts.append(timeout)
         self._outbox += encode(message)
         self.push()
 
@@ -257,9 +252,9 @@ class Worker:
         self._opened.close()
 
     def _answered(self) -> None:
-        if not self._pending:
+        if not self._timeouts:
             raise TuningError("a worker answered more than it was asked")
-        self._pending.popleft()
+        self._timeouts.popleft()
         self._begin()
 
     def _begin(self) -> None:
@@ -301,9 +296,6 @@ class Worker:
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
             self.process.stdin.close()
-
-    def _forget_output(self) -> None:
-        os.ftruncate(self._output, 0)
 
 
 def turn(

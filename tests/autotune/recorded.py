@@ -34,6 +34,7 @@ class Recorded:
         self.timing = False
         self.reference_seconds = 1.0
         self.seconds_building = self.seconds_running = self.seconds_waiting = 0.0
+        self.seconds_meanwhile = 0.0
         self.closed = False
         self.verdict = PASSED
         self._measured = list(measured)

@@ -25,6 +25,7 @@ from tilewright.autotune.measure.supervised_worker import (
 )
 from tilewright.autotune.measure.worker_process import Died, TimedOut, Worker, turn
 from tilewright.codegen.calling_convention import signature_of
+from tilewright.codegen.detect import resolve
 
 from .kernels import affine
 
@@ -132,7 +133,7 @@ def test_garbage_in_place_of_an_answer_is_a_fault_of_the_worker(
 
     monkeypatch.setattr(Assembler, "feed", feed)
     worker = Worker(["compiler"], {})
-    fields = {"do": "compile", "modules": [], **program_fields(affine()), "text": "?"}
+    fields = {"do": "compile", **program_fields(affine(), resolve("cpu")), "text": "?"}
     worker.send(Message(fields), 60.0)
     died = dead(worker)
     assert "expected a message, found b'twm1'" in str(died)
