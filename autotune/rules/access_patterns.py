@@ -160,11 +160,6 @@ def reduced(block: Block) -> list[Var]:
     return [i.var for i in block.iters if i.kind is IterKind.REDUCE]
 
 
-def matched(planned: Block, block: Block) -> dict[Var, Var]:
-    """The iteration variables of `block` by those of `planned`, which iterates alike."""
-    return {i.var: mine.var for i, mine in zip(planned.iters, block.iters, strict=True)}
-
-
 def extents(block: Block) -> dict[Var, int]:
     """The extents of a block's iteration variables in a concrete program."""
     return {i.var: i.extent for i in block.iters if isinstance(i.extent, int)}
@@ -209,12 +204,8 @@ def _slides(block: Block) -> bool:
     """Whether an index of an input mixes a spatial and a reduced variable, as windows do."""
     inner = set(reduced(block))
     outer = set(spatial(block))
-    for region in block.reads:
-        for r in region.ranges:
-            used = {n for n in walk(r.min) if type(n) is Var}
-            if used & inner and used & outer:
-                return True
-    return False
+    indices = [free_vars(r.min) for region in block.reads for r in region.ranges]
+    return any(used & inner and used & outer for used in indices)
 
 
 def vector_choices(block: Block) -> list[Var]:
@@ -231,8 +222,7 @@ def vector_choices(block: Block) -> list[Var]:
     reading = inputs_of(block)
     low = low_digits(block)
     whole = math.prod(n for v, n in low.items() if out.strides[v] == 1)
-    good: list[tuple[int, Var]] = []
-    possible: list[tuple[int, Var]] = []
+    ranked: list[tuple[bool, int, Var]] = []
     for v in spatial(block):
         step = out.strides.get(v)
         if sizes.get(v, 1) < 2 or v in low or (step == whole and whole.bit_count() > 1):
@@ -241,11 +231,9 @@ def vector_choices(block: Block) -> list[Var]:
             v not in i.used or is_near(i, v) or (v in i.plain and worth_packing(block, i))
             for i in reading
         )
-        if not fits:
-            continue
-        (good if step == whole else possible).append((packed_for(block, v), v))
-    ordered = [v for _, v in sorted(good, key=lambda x: x[0])]
-    return ordered + [v for _, v in sorted(possible, key=lambda x: x[0])]
+        if fits:
+            ranked.append((step != whole, packed_for(block, v), v))
+    return [v for *_, v in sorted(ranked, key=lambda x: x[:2])]
 
 
 def is_contraction(block: Block) -> bool:
@@ -328,10 +316,7 @@ def worth_packing(block: Block, source: Input) -> bool:
 def reuse(block: Block, source: Input) -> int:
     """For how many results each element of an input is read."""
     sizes = extents(block)
-    total = 1
-    for v in spatial(block):
-        total *= 1 if v in source.used else sizes[v]
-    return total
+    return math.prod(sizes[v] for v in spatial(block) if v not in source.used)
 
 
 def consumers(func: Func, block: Block) -> list[Block]:

@@ -18,8 +18,6 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ...schedule import Schedule
-from ...schedule.find import find_block
 from ...tir.ir import Block, Label, Var
 from .access_patterns import extents, reduced, spatial, worth_packing
 from .common import block_loops
@@ -60,16 +58,19 @@ def schedule_dot(draft: Draft, plan: ProductPlan, labels: Sequence[Label]) -> No
     """Compute the first block by the instruction, and the one that follows it, if any."""
     sch, product = draft.schedule, plan.product
     main = draft.handle(labels[0])
-    pads, crop = pad(sch, main, plan.on(find_block(sch.func, main)))
-    block = find_block(sch.func, main)
+    plan, pads, crop = pad(sch, main, plan)
+    block = plan.planned
     sizes = extents(block)
-    plan = plan.on(block)
     loops = block_loops(sch, main)
     tiles = _decide_tile(draft, block, plan)
 
     panel = None if plan.rows is None else [tiles.inner[plan.rows], product.group]
     packed, padded = pack_operands(draft, main, plan, pads, panel)
-    write = _in_registers(sch, main, crop)
+    if crop is None:
+        write = sch.cache_write(main, 0, "register")
+    else:
+        sch.set_scope(main, 0, "register")
+        write = crop
     if len(labels) > 1:
         schedule_following(draft, draft.handle(labels[1]))
 
@@ -105,14 +106,6 @@ def schedule_dot(draft: Draft, plan: ProductPlan, labels: Sequence[Label]) -> No
     sch.vectorize(sch.get_loops(init)[-1])
     sch.tensorize(lane, plan.instruction.name)
     schedule_packed(draft, packed, plan, padded)
-
-
-def _in_registers(sch: Schedule, main: Label, crop: Label | None) -> Label:
-    """Keep the sums in registers. The block that copies them to memory."""
-    if crop is None:
-        return sch.cache_write(main, 0, "register")
-    sch.set_scope(main, 0, "register")
-    return crop
 
 
 def _decide_tile(draft: Draft, block: Block, plan: ProductPlan) -> RegisterTile:

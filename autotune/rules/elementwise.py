@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 from ... import dtypes
@@ -71,9 +72,7 @@ def schedule_elementwise(draft: Draft, label: Label) -> None:
         return
     last_extent = sizes[variables[-1]]
     if len(loops) > 1 and is_flat(block):
-        last_extent = 1
-        for v in variables:
-            last_extent *= sizes[v]
+        last_extent = math.prod(sizes[v] for v in variables)
         loops = [sch.fuse(*loops)]
     lanes = lanes_for(target, widest(block), last_extent)
     if lanes == 1:

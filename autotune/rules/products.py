@@ -22,7 +22,6 @@ from .access_patterns import (
     extents,
     inputs_of,
     low_digits,
-    matched,
     output_of,
     reduced,
     vector_choices,
@@ -52,7 +51,8 @@ class ProductPlan:
 
     def on(self, block: Block) -> ProductPlan:
         """The plan on `block`, which iterates as `planned` does."""
-        variables, inputs = matched(self.planned, block), inputs_of(block)
+        pairs = zip(self.planned.iters, block.iters, strict=True)
+        variables, inputs = {i.var: other.var for i, other in pairs}, inputs_of(block)
         return replace(
             self,
             planned=block,
@@ -117,12 +117,20 @@ def _factors(value: Expr) -> tuple[Buffer, Buffer] | None:
     return (buffers[0], buffers[1]) if len(buffers) == 2 else None
 
 
-def pad(sch: Schedule, main: Label, plan: ProductPlan) -> tuple[list[Label], Label | None]:
-    """Pad what does not divide. The copies of the operands, and the one that crops the result."""
-    sizes = extents(find_block(sch.func, main))
+def pad(
+    sch: Schedule, main: Label, plan: ProductPlan
+) -> tuple[ProductPlan, list[Label], Label | None]:
+    """Pad what does not divide.
+
+    Returns the plan on the padded block, the copies of the operands, and the one that crops the
+    result, if any.
+    """
+    plan = plan.on(find_block(sch.func, main))
+    sizes = extents(plan.planned)
     labels = list(sch.pad_einsum(main, [plan.sizes.get(v, 1) for v in sizes]))
     crops = any(sizes[v] % n for v, n in plan.sizes.items() if v is not plan.reduction)
-    return (labels[:-1], labels[-1]) if crops else (labels, None)
+    plan = plan.on(find_block(sch.func, main))
+    return (plan, labels[:-1], labels[-1]) if crops else (plan, labels, None)
 
 
 def pack_operands(

@@ -78,9 +78,8 @@ def schedule_tile_unit(
     The operand that has the rows is packed if `packs`.
     """
     sch, main = draft.schedule, draft.handle(labels[0])
-    pads, crop = pad(sch, main, plan.on(find_block(sch.func, main)))
-    block = find_block(sch.func, main)
-    plan = plan.on(block)
+    plan, pads, crop = pad(sch, main, plan)
+    block = plan.planned
     tiles = _decide_tile(draft, block, plan)
     panel = [plan.product.rows, plan.product.steps] if packs else None
     packed, padded = pack_operands(draft, main, plan, pads, panel)
