@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +19,6 @@ ENUMERATED = 1 << 17
 """Up to how many rows a space is enumerated rather than sampled."""
 
 
-class Checked(NamedTuple):
-    """Masks over rows: those that the constraints allow, and of them those worth measuring."""
-
-    legal: npt.NDArray[np.bool_]
-    worthwhile: npt.NDArray[np.bool_]
-
-
 class Rowspace:
     """The candidates of one sketch."""
 
@@ -39,28 +31,18 @@ class Rowspace:
         self._limiting = [condition for _, condition in sketch.prune]
 
     @cached_property
-    def _constraints(self) -> Columns:
-        return compile_columns(self._conditions, self.sketch.space.bounds)
+    def _columns(self) -> Columns:
+        return compile_columns([*self._conditions, *self._limiting], self.sketch.space.bounds)
 
-    @cached_property
-    def _limits(self) -> Columns:
-        return compile_columns(self._limiting, self.sketch.space.bounds)
-
-    def check(self, rows: Rows) -> Checked:
-        """Masks of the rows that are legal, and of those that are also worth measuring."""
-        legal: npt.NDArray[np.bool_] = np.ones(len(rows), dtype=np.bool_)
-        if self._conditions:
-            legal = np.asarray(np.all(self._constraints(rows) != 0, axis=1))
-        good: npt.NDArray[np.bool_] = legal
-        if self._limiting:
-            good = legal & np.asarray(np.all(self._limits(rows) != 0, axis=1))
-        return Checked(legal, good)
+    def check(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """A mask of the rows that are legal and worth measuring."""
+        return np.asarray(np.all(self._columns(rows) != 0, axis=1))
 
     def good(self, rows: Rows) -> Rows:
         """The distinct rows that are legal and worth measuring, in order."""
         if len(rows) == 0:
             return rows
-        kept = rows[self.check(rows).worthwhile]
+        kept = rows[self.check(rows)]
         if len(kept) == 0 or kept.shape[1] == 0:
             return kept[:1]
         return _distinct(kept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from ...tuning_db import TuningDatabase
@@ -47,7 +47,7 @@ def known(
         generation = generations.get(measured.toolchain)
         if generation == toolchain.generation and schedule.id not in without:
             groups.setdefault(schedule.id, (schedule, []))[1].append(measured)
-    return list(_known(groups.values()))
+    return [k for group in groups.values() if (k := _known(*group)) is not None]
 
 
 def best_known(
@@ -99,17 +99,15 @@ def used(database: TuningDatabase, sessions: Sequence[Session]) -> tuple[int, fl
     return trials, running(times)
 
 
-def _known(groups: Iterable[tuple[ScheduleRecord, list[Measurement]]]) -> Iterator[Known]:
-    for schedule, measurements in groups:
-        trace = read_trace(schedule)
-        if trace is None:
-            continue
-        if row_of(trace) is None:
-            _log.warning("the schedule %.12s leaves decisions open", schedule.id)
-            continue
-        ran = [m for m in measurements if m.outcome is Outcome.OK]
-        outcome = Outcome.OK if ran else measurements[0].outcome
-        seconds = min((s for m in ran for s in m.samples), default=None)
-        rows = map(features_of, measurements)
-        features = next((row for row in rows if row), ())
-        yield Known(schedule.id, trace, features, outcome, seconds)
+def _known(schedule: ScheduleRecord, measurements: Sequence[Measurement]) -> Known | None:
+    trace = read_trace(schedule)
+    if trace is None:
+        return None
+    if row_of(trace) is None:
+        _log.warning("the schedule %.12s leaves decisions open", schedule.id)
+        return None
+    ran = [m for m in measurements if m.outcome is Outcome.OK]
+    outcome = Outcome.OK if ran else measurements[0].outcome
+    seconds = min((s for m in ran for s in m.samples), default=None)
+    features = next(filter(None, map(features_of, measurements)), ())
+    return Known(schedule.id, trace, features, outcome, seconds)
