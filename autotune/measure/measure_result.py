@@ -55,11 +55,8 @@ class MeasureConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        sizes = {"builders": self.builders, "run_memory": self.run_memory}
-        numbers = {n: v for n, v in vars(self).items() if n not in sizes and n != "seed"}
-        numbers |= {name: value for name, value in sizes.items() if value is not None}
-        for name, value in numbers.items():
-            if not value > 0:
+        for name, value in vars(self).items():
+            if name != "seed" and value is not None and not value > 0:
                 raise TuningError("MeasureConfig.{0}: expected more than 0, found {1}", name, value)
 
 

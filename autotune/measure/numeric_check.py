@@ -37,7 +37,8 @@ def tolerance_of(func: Func) -> float:
         written = [s.buffer for s in walk(block) if type(s) is Store]
         epsilon = max([_epsilon(b) for b in written], default=0.0)
         rounded = max(rounded, epsilon)
-        terms = math.prod(_extent(i.extent) for i in block.iters if i.kind is not IterKind.SPATIAL)
+        repeated = [i.extent for i in block.iters if i.kind is not IterKind.SPATIAL]
+        terms = math.prod(n for n in repeated if isinstance(n, int))
         if terms > 1 and _accumulates(block):
             accumulated = max(accumulated, epsilon)
             length += terms
@@ -138,7 +139,3 @@ def _accumulates(block: Block) -> bool:
 def _epsilon(buffer: Buffer) -> float:
     facts = dtypes.info(buffer.dtype)
     return 2.0**-facts.mantissa if facts.kind == "float" else 0.0
-
-
-def _extent(extent: Any) -> int:
-    return int(extent) if isinstance(extent, int) else 1

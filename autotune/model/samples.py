@@ -133,37 +133,28 @@ def sweeps_of(database: TuningDatabase) -> list[Sweep]:
         opened = trace.opened().to_json(notes=False)
         key = (measured.workload, measured.target, measured.session, opened)
         groups.setdefault(key, {}).setdefault(row, min(measured.samples))
-    return [
-        _sweep(workloads[workload], targets[target], session, trace, found, _pace(moments[session]))
-        for (workload, target, session, trace), found in groups.items()
-    ]
-
-
-def _sweep(
-    workload: Workload,
-    target: CpuTarget,
-    session: str,
-    trace: str,
-    found: dict[tuple[int, ...], float],
-    trial_seconds: float | None,
-) -> Sweep:
-    return Sweep(
-        name=workload.name,
-        shape=workload.shape,
-        program=workload.ir,
-        target=str(target),
-        caches=(target.l1_bytes, target.l2_bytes, target.l3_bytes),
-        session=session,
-        trace=trace,
-        rows=tuple(found),
-        seconds=tuple(map(_short, found.values())),
-        trial_seconds=None if trial_seconds is None else _short(trial_seconds),
-    )
+    sweeps = list[Sweep]()
+    for (program, machine, session, opened), timed in groups.items():
+        workload, target = workloads[program], targets[machine]
+        sweep = Sweep(
+            name=workload.name,
+            shape=workload.shape,
+            program=workload.ir,
+            target=str(target),
+            caches=(target.l1_bytes, target.l2_bytes, target.l3_bytes),
+            session=session,
+            trace=opened,
+            rows=tuple(timed),
+            seconds=tuple(map(_short, timed.values())),
+            trial_seconds=_pace(moments[session]),
+        )
+        sweeps.append(sweep)
+    return sweeps
 
 
 def _pace(moments: Sequence[datetime]) -> float | None:
     """Seconds from the end of a trial to that of the next, on average."""
-    return running(moments) / (len(moments) - 1) if len(moments) > 1 else None
+    return _short(running(moments) / (len(moments) - 1)) if len(moments) > 1 else None
 
 
 def _short(seconds: float) -> float:
