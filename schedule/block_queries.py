@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import Any
 
+from ..tir.clamps import unclamped
 from ..tir.ir import (
     Binary,
     Block,
@@ -277,27 +278,48 @@ def hulls(regions: Sequence[Region], inner: Mapping[Var, Dim], ranges: Ranges) -
     the outer loops, or has no value in some of their iterations, where the block itself does not
     run.
     """
-    shape = regions[0].buffer.shape
-    result = []
     s = Simplifier(ranges)
-    for d, size in enumerate(shape):
-        total: Range | None = None
-        for region in regions:
-            r = region.ranges[d]
-            start = s(r.min)
-            h = None if _may_divide_by_zero(start, s) else hull(start, inner, ranges)
-            if h is None:
-                total = Range(const(0), size)
-                break
-            h = Range(s(h.min), _simple(h.extent + (r.extent - 1), s))
-            merged = h if total is None else _union(total, h, s)
-            if merged is None:
-                total = Range(const(0), size)
-                break
-            total = merged
-        assert total is not None
-        result.append(total)
-    return result
+    return [
+        _hull([(r.ranges[d].min, r.ranges[d].extent) for r in regions], inner, ranges, s)
+        or Range(const(0), size)
+        for d, size in enumerate(regions[0].buffer.shape)
+    ]
+
+
+def _hull(
+    places: Sequence[tuple[Expr, Dim]], inner: Mapping[Var, Dim], ranges: Ranges, s: Simplifier
+) -> Range | None:
+    """The hull of `places`, each a first index and a number of indices; `None` if not known.
+
+    Clamps to constants do not move it: an index that is clamped stays between the others.
+    """
+    free = [unclamped(start) for start, _ in places]
+    bare = _union_of(
+        [(f.bare, n) for f, (_, n) in zip(free, places, strict=True)], inner, ranges, s
+    )
+    if bare is not None:
+        last = bare.min + as_expr(bare.extent) - 1
+        inside = [last >= const(a) for f in free for a in f.at_least]
+        inside += [bare.min <= const(b) for f in free for b in f.at_most]
+        if all(truth(s, c) is True for c in inside):
+            return bare
+    return _union_of(places, inner, ranges, s)
+
+
+def _union_of(
+    places: Sequence[tuple[Expr, Dim]], inner: Mapping[Var, Dim], ranges: Ranges, s: Simplifier
+) -> Range | None:
+    total: Range | None = None
+    for place, extent in places:
+        start = s(place)
+        h = None if _may_divide_by_zero(start, s) else hull(start, inner, ranges)
+        if h is None:
+            return None
+        h = Range(s(h.min), _simple(h.extent + (extent - 1), s))
+        total = h if total is None else _union(total, h, s)
+        if total is None:
+            return None
+    return total
 
 
 def _may_divide_by_zero(e: Expr, s: Simplifier) -> bool:
