@@ -10,6 +10,7 @@ from ..passes.drop_masks import drop_masks
 from ..passes.flatten import flatten
 from ..passes.hoist import hoist
 from ..passes.instructions import instructions
+from ..passes.peel import peel
 from ..passes.registers import registers
 from ..passes.tails import tails
 from ..passes.tree_reduce import tree_reduce
@@ -26,6 +27,7 @@ def passes(target: CpuTarget) -> tuple[Pass, ...]:
         Pass("blocks", blocks),
         Pass("trim", trim),
         Pass("compact", compact),
+        Pass("peel", lambda func: peel(func, mask_bits is not None)),
         Pass("tails", lambda func: tails(func, bits)),
         Pass("flatten", flatten),
         Pass("instructions", instructions),

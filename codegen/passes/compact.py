@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
+from ...tir.clamps import unclamped
 from ...tir.conditions import conjuncts
 from ...tir.ir import (
     Alloc,
@@ -23,7 +24,7 @@ from ...tir.ir import (
     Var,
     integers,
 )
-from ...tir.polynomial import ONE, Poly, add, factors, identity, negated
+from ...tir.polynomial import HIGH, LOW, ONE, Poly, add, factors, identity, negated
 from ...tir.simplify import Simplifier
 from ...tir.visit import nested, rewrite_children, walk
 from .guards import is_bound, slack
@@ -186,10 +187,12 @@ def _span(
     whole = _Span({}, integers(b.shape)[dim])
     base: Poly | None = None
     low = high = 0
+    least_end, most_end = HIGH, LOW
     for access in accesses:
+        free = unclamped(access.indices[dim])
         start: Poly = {}
         least = most = 0
-        for key, c in s.poly(access.indices[dim]).items():
+        for key, c in s.poly(free.bare).items():
             if key is not ONE and _is_fixed(key, fixed):
                 start[key] = c
                 continue
@@ -202,6 +205,12 @@ def _span(
             return whole
         else:
             low, high = min(low, least), max(high, most)
+        least_end, most_end = min((least_end, *free.at_most)), max((most_end, *free.at_least))
+    if base is not None:
+        # What is clamped stays in the span if the span reaches into each clamp.
+        first, last = s.interval(base)
+        if first + high < most_end or last + low > least_end:
+            return whole
     extent = high - low + 1
     if base is None or (not base and extent == whole.extent):
         return whole

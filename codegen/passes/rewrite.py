@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ...tir.ir import Alloc, Const, Expr, For, Func, If, Let, Seq, Stmt, Var, seq
 from ...tir.simplify import Simplifier
-from ...tir.visit import nested, rewrite_children, substitute
+from ...tir.visit import children, nested, rewrite_children, substitute
 
 Ranges = dict[Var, tuple[int, int]]
 
@@ -24,6 +24,11 @@ def statements(s: Stmt) -> Iterator[Stmt]:
 def loops(s: Stmt) -> Iterator[For]:
     """All loops in `s`."""
     return (top for top in statements(s) if type(top) is For)
+
+
+def expressions(s: Stmt) -> Iterator[Expr]:
+    """The expressions directly in all statements in `s`."""
+    return (e for top in statements(s) for e in children(top) if isinstance(e, Expr))
 
 
 def ranges_of(s: Stmt) -> Ranges:

@@ -1,0 +1,333 @@
+"""Peel the ends of loops where indices are clamped or wrapped, or masks hold."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from math import gcd
+from typing import Any
+
+from ...tir.conditions import conjuncts
+from ...tir.ir import (
+    INDEX,
+    Alloc,
+    Binary,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    If,
+    Load,
+    Op,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    const,
+    seq,
+)
+from ...tir.polynomial import ONE, Poly, constant, factors, negated, shifted
+from ...tir.simplify import Simplifier
+from ...tir.structure import key_of
+from ...tir.visit import nested, substitute, walk, with_func_body
+from .guards import guards, is_bound, slack
+from .rewrite import (
+    decided,
+    declare,
+    expressions,
+    fresh,
+    loops,
+    map_exprs,
+    map_stmts,
+    simplifier_of,
+)
+from .trim import trimmed
+
+MAX_PEELED = 32
+"""Iterations at one end of a loop beyond which it is not peeled: they run without vectors."""
+MAX_WRAPS = 2
+"""An index that is wrapped more often is taken for a digit of another."""
+MIN_KEPT = 4
+"""A loop is peeled if it keeps this many times the iterations that it loses."""
+
+
+def peel(func: Func, masked: bool) -> Func:
+    """Split loops over rows where clamps and wraps of their innermost index change.
+
+    for j in vectorized(64):                  B[0] = A[0]
+        B[j] = A[max(j - 1, 0)]       ->      for j in vectorized(64):
+                                                  if j < 63: B[j + 1] = A[j]
+
+    A row may be tiled: its index is then a sum of loop variables, one of which is a vector or an
+    innermost loop. The iterations of a row must be independent. The remaining loops keep their
+    extents and get a guard. With `masked` vectors, selects between elements are no reason to split.
+    """
+    if not any(_is_reason(n, masked) for n in walk(func.body)):
+        return func
+    return with_func_body(func, _visit(func.body, masked, simplifier_of(func)))
+
+
+def _is_reason(n: object, masked: bool) -> bool:
+    """Whether vectors of a node are expensive, although it rarely changes within a row."""
+    return _is_switch(n) or (not masked and type(n) is Select and any(map(_is_order, walk(n.cond))))
+
+
+def _is_order(n: object) -> bool:
+    return isinstance(n, Expr) and is_bound(n)
+
+
+def _is_switch(n: object) -> bool:
+    return type(n) is Binary and n.op in _SWITCHES and n.dtype == INDEX and type(n.b) is Const
+
+
+_SWITCHES = frozenset({Op.MIN, Op.MAX, Op.MOD, Op.FLOORDIV})
+
+
+def _visit(stmt: Stmt, masked: bool, s: Simplifier) -> Stmt:
+    if type(stmt) is For and any(_is_reason(n, masked) for n in walk(stmt.body)):
+        for row in _rows(stmt, masked, s):
+            peeled = _peeled(stmt, row, s)
+            if peeled is not None:
+                return peeled
+    return map_stmts(stmt, lambda c: _visit(c, masked, s))
+
+
+@dataclass(frozen=True)
+class _Row:
+    """The index of a row: the digits that add up to it, and the iterations that are kept.
+
+    `digits` are loops and the steps that their variables count in, the smallest first.
+    """
+
+    digits: tuple[tuple[For, int], ...]
+    start: int
+    end: int
+
+    @property
+    def extent(self) -> int:
+        return _extent(self.digits)
+
+    @property
+    def variables(self) -> set[Var]:
+        return {loop.var for loop, _ in self.digits}
+
+    def index(self) -> Expr:
+        total: Expr = const(0)
+        for loop, step in self.digits:
+            total = total + loop.var * step
+        return total
+
+
+def _extent(digits: tuple[tuple[For, int], ...]) -> int:
+    loop, step = digits[-1]
+    assert isinstance(loop.extent, int)
+    return loop.extent * step
+
+
+def _rows(outer: For, masked: bool, s: Simplifier) -> Iterator[_Row]:
+    """The rows whose outermost loop is `outer`."""
+    inside = {f.var: f for f in loops(outer)}
+    found: dict[tuple[tuple[For, int], ...], tuple[set[int], set[int]]] = {}
+    conditions = {id(c): c for c in guards(outer.body)}
+    for n in walk(outer.body):
+        if type(n) is not Binary:
+            continue
+        for moving, place in _changes(n, s):
+            digits = _digits(moving, outer, inside)
+            if digits is not None:
+                hard, soft = found.setdefault(digits, (set(), set()))
+                (hard if _is_switch(n) or not (masked or id(n) in conditions) else soft).add(place)
+    for digits, (hard, soft) in found.items():
+        extent = _extent(digits)
+        soft.update(end for c in conditions.values() if (end := _end(c, digits, s)) is not None)
+        room = min(MAX_PEELED, extent // (2 + MIN_KEPT))
+        places = {p for p in hard | soft if 0 < p < extent}
+        start = max((p for p in places if p <= room), default=0)
+        last = min((p for p in soft if p > start), default=extent)
+        end = min((p for p in places if p >= last - room), default=extent)
+        if start < end and not hard.isdisjoint({start, end} - {0, extent}):
+            yield _Row(digits, start, end)
+
+
+def _changes(n: Binary, s: Simplifier) -> Iterator[tuple[Poly, int]]:
+    """Sums of variables that `n` depends on, with a value from which on `n` may be another."""
+    for p in _turning_points(n, s):
+        moving = _of_quotient(p, s)
+        offset = moving.pop(ONE, 0)
+        if moving and all(type(k) is Var and c > 0 for k, c in moving.items()):
+            scale = gcd(*moving.values())
+            yield {k: c // scale for k, c in moving.items()}, -(offset // scale)
+
+
+def _turning_points(n: Binary, s: Simplifier) -> Iterator[Poly]:
+    """Sums; where one of them becomes non-negative, `n` may change."""
+    if is_bound(n):
+        holds = slack(n, s)
+        yield holds
+        yield shifted(negated(holds), -1)
+    elif _is_switch(n):
+        assert isinstance(n.b, Const)
+        by, p = int(n.b.value), s.poly(n.a)
+        if n.op in (Op.MIN, Op.MAX):
+            yield shifted(p, -by - (n.op is Op.MIN))
+        elif by > 0:
+            low, high = s.interval(p)
+            if high // by - low // by <= MAX_WRAPS:
+                yield from (shifted(p, -k * by) for k in range(low // by + 1, high // by + 1))
+
+
+def _of_quotient(p: Poly, s: Simplifier) -> Poly:
+    """A sum that becomes non-negative where `p` does, without its one quotient `x // n`."""
+    moving = [k for k in p if isinstance(k, Expr)]
+    if len(moving) == len(p) - (ONE in p) == 1 and p[moving[0]] == 1:
+        match s.definitions.get(moving[0]):
+            case (Op.FLOORDIV, inner, divisor) if (by := constant(divisor) or 0) > 0:
+                return dict(shifted(inner, p.get(ONE, 0) * by))
+    return dict(p)
+
+
+def _digits(
+    moving: Poly, outer: For, inside: Mapping[Var, For]
+) -> tuple[tuple[For, int], ...] | None:
+    """The loops whose variables add up to `moving` as the digits of a number, up to `outer`."""
+    if outer.var not in moving or not all(v in inside for v in moving):
+        return None
+    ordered = sorted(((inside[v], c) for v, c in moving.items()), key=lambda d: d[1])  # type: ignore[index]
+    step = 1
+    for loop, c in ordered:
+        if c != step or not isinstance(loop.extent, int) or loop.kind is ForKind.THREAD:
+            return None
+        step *= loop.extent
+    lanes = ordered[0][0]
+    if lanes.kind is not ForKind.VECTOR and any(True for _ in loops(lanes.body)):
+        return None
+    return tuple(ordered)
+
+
+def _peeled(outer: For, row: _Row, s: Simplifier) -> Stmt | None:
+    """The row in up to three parts; `None` if its iterations may depend on each other."""
+    if any(f.annotations for f in loops(outer)) or not _in_row(outer, row):
+        return None
+    index = Var(outer.var.name.partition("_")[0])
+    s.ranges = {**s.ranges, index: (0, row.extent - 1)}
+    if not _independent(_indexed(outer, row, index, s), row, index, s):
+        return None
+    parts = [_edge(outer, row, 0, row.start, s), _kept(outer, row, s)]
+    parts.append(_edge(outer, row, row.end, row.extent - row.end, s))
+    return decided(seq(*parts))
+
+
+def _in_row(stmt: Stmt, row: _Row) -> bool:
+    """Whether `stmt` stores and allocates inside all loops of the row alone."""
+
+    def visit(n: Stmt, missing: frozenset[Var]) -> bool:
+        if type(n) is Store or type(n) is Alloc:
+            return not missing
+        missing = missing - {n.var} if type(n) is For else missing
+        return all(visit(c, missing) for c in nested(n))
+
+    return visit(stmt, frozenset(row.variables))
+
+
+def _end(condition: Expr, digits: tuple[tuple[For, int], ...], s: Simplifier) -> int | None:
+    """The index that a guard holds below, if it asks for the last digits but the first ones."""
+    p = slack(condition, s)
+    for first in range(1, len(digits)):
+        unit = digits[first][1]
+        scale = -p.get(digits[first][0].var, 0)
+        if scale > 0 and {k: c for k, c in p.items() if k is not ONE} == {
+            loop.var: -scale * step // unit for loop, step in digits[first:]
+        }:
+            return (p.get(ONE, 0) // scale + 1) * unit
+    return None
+
+
+def _indexed(stmt: Stmt, row: _Row, index: Expr, s: Simplifier) -> Stmt:
+    """`stmt` in terms of the index of the row."""
+    lanes = row.digits[0][0].var
+    rest = replace(row, digits=row.digits[1:]).index() if len(row.digits) > 1 else const(0)
+
+    def guard(c: Expr) -> Expr:
+        end = _end(c, row.digits, s) if is_bound(c) else None
+        return c if end is None else index < const(end)
+
+    def visit(n: Stmt) -> Stmt:
+        if type(n) is If:
+            n = replace(n, cond=reduce(operator.and_, map(guard, conjuncts(n.cond))))
+        return map_stmts(n, visit)
+
+    return decided(map_exprs(substitute(visit(stmt), {lanes: index - rest}), s))
+
+
+def _independent(stmt: Stmt, row: _Row, index: Var, s: Simplifier) -> bool:
+    """Whether iterations of a row share nothing, and depend on the row's index alone."""
+    inner = {f.var for f in loops(stmt)} - row.variables
+    if any(type(n) is Var and n in row.variables for e in expressions(stmt) for n in walk(e)):
+        return False
+    nodes: list[Any] = list(walk(stmt))
+    private = {n.buffer for n in nodes if type(n) is Alloc}
+    places: dict[Buffer, set[object]] = {}
+    written: dict[Buffer, Store] = {}
+    for n in nodes:
+        if isinstance(n, Load | Store) and n.buffer not in private:
+            places.setdefault(n.buffer, set()).add(tuple(map(key_of, n.indices)))
+            if isinstance(n, Store):
+                written[n.buffer] = n
+    return all(
+        len(places[buffer]) == 1 and any(_tells(i, index, inner, s) for i in store.indices)
+        for buffer, store in written.items()
+    )
+
+
+def _tells(e: Expr, index: Var, inner: set[Var], s: Simplifier) -> bool:
+    """Whether the value of `e` tells the index of the row apart."""
+    p = dict(s.poly(e))
+    return p.pop(index, 0) != 0 and not any(
+        type(n) is Var and (n in inner or n is index)
+        for k in p
+        if k is not ONE
+        for a in factors(k)
+        for n in walk(a)
+    )
+
+
+def _kept(outer: For, row: _Row, s: Simplifier) -> Stmt:
+    """The loops of the row, from its start on, up to its end."""
+    count = row.end - row.start
+    index = Var(outer.var.name)
+    s.ranges = {**s.ranges, index: (row.start, row.end - 1)}
+    new = _indexed(outer, row, index, s)
+    deepest = [f.var for f in loops(new) if f.var in row.variables][-1]
+    place = row.index()
+
+    def guarded(n: Stmt) -> Stmt:
+        if type(n) is For and n.var is deepest:
+            return replace(n, body=If(place < const(count), n.body))
+        return map_stmts(n, guarded)
+
+    new = guarded(new) if count < row.extent else new
+    new = substitute(new, {index: place + row.start})
+    return trimmed(map_exprs(declare(s, fresh(new)), s), s)
+
+
+def _edge(outer: For, row: _Row, start: int, count: int, s: Simplifier) -> Stmt:
+    """`count` iterations of the row from `start` on, one by one."""
+
+    def stripped(n: Stmt) -> Stmt:
+        while type(n) is For and n.var in row.variables:
+            n = n.body
+        return map_stmts(n, stripped)
+
+    if count == 0:
+        return Seq(())
+    if count == 1:
+        return declare(s, fresh(stripped(_indexed(outer, row, const(start), s))))
+    index = Var(outer.var.name)
+    s.ranges = {**s.ranges, index: (0, count - 1)}
+    edge = For(index, count, stripped(_indexed(outer, row, index + start, s)))
+    return trimmed(declare(s, fresh(edge)), s)
