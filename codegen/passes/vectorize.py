@@ -41,7 +41,7 @@ from ...tir.ir import (
     const,
     seq,
 )
-from ...tir.polynomial import ONE, Poly, factors
+from ...tir.polynomial import ONE, Poly, add, factors
 from ...tir.prove import truth
 from ...tir.simplify import Simplifier
 from ...tir.visit import map_tuple, substitute, walk, with_func_body
@@ -288,6 +288,12 @@ class _Vectorizer:
         base = self.s(substitute(e, {self.var: self.base}))
         return Ramp(base, const(step), self.lanes, self.index)
 
+    def depends_on_lane(self, e: Expr) -> bool:
+        """Whether `e` is made of indices and of the loop's variable, but of no other vector."""
+        found = {n for n in walk(e) if type(n) is Var}
+        others = found & self.vectors.keys() - {self.var}
+        return self.var in found and not others and not any(type(n) is Load for n in walk(e))
+
     def depends(self, key: Any) -> bool:
         return key is not ONE and any(
             type(n) is Var and n in self.vectors for f in factors(key) for n in walk(f)
@@ -405,12 +411,48 @@ def _select(v: _Vectorizer, e: Select, mask: Mask) -> Expr:
 
 
 def _load(v: _Vectorizer, e: Load, mask: Mask) -> Expr:
+    if mask is None and (repeated := _repeated(v, e)) is not None:
+        return repeated
     (offset,) = (v.expr(i, mask) for i in e.indices)
     if offset.dtype == INDEX:
         one = e if offset is e.indices[0] else Load(e.buffer, (offset,), e.dtype)
         if e.buffer.scope == "register" or v.may_run(one, mask):
             return one
     return Load(e.buffer, (v.wide(offset),), dtypes.vector(e.dtype, v.lanes), mask)
+
+
+def _repeated(v: _Vectorizer, e: Load) -> Expr | None:
+    """A load at `j // 2` and the like, where lanes read a few elements that are next to each other.
+
+    A[(j + 1) // 2]   ->   A[ramp(0, 1, 8)] and A[ramp(1, 1, 8)], of 16 lanes 0 1 1 2 2 ... 7 8
+    """
+    (index,) = e.indices
+    if not any(type(n) is Binary and n.op is Op.FLOORDIV for n in walk(index)):
+        return None
+    if not v.depends_on_lane(index) or v.linear(index) is not None:
+        return None
+    lanes = [v.s.poly(substitute(index, {v.var: v.base + n})) for n in range(v.lanes)]
+    steps = [add(p, lanes[0], -1) for p in lanes]
+    if any(p.keys() - {ONE} for p in steps):
+        return None
+    order = [p.get(ONE, 0) for p in steps]
+    count = max(order) + 1
+    if min(order) < 0 or count >= v.lanes:
+        return None
+    width = 1 << (count.bit_length() - 1)
+    first = v.s.build(lanes[0])
+    if width == 1:
+        return None
+    dtype = dtypes.vector(e.dtype, width)
+
+    def part(start: int) -> Load:
+        ramp = Ramp(v.s(first + start), const(1), width, dtypes.vector(INDEX, width))
+        return Load(e.buffer, (ramp,), dtype)
+
+    a, last = part(0), count - width
+    b = part(last) if last else a
+    picked = tuple(n if n < width else width + n - last for n in order)
+    return Shuffle(a, b, picked, dtypes.vector(e.dtype, v.lanes))
 
 
 def _refused(v: _Vectorizer, e: Dot | Matmul | Shuffle, mask: Mask) -> Expr:

@@ -157,6 +157,12 @@ def f(A: T.Buffer((20,), "float32"), C: T.Buffer((20,), "float32")):
     for j in T.vectorized(20):
         C[j] = A[j] * 2.0
 """,
+    "vectorize_repeated": """
+def f(A: T.Buffer((33,), "float32"), B: T.Buffer((64,), "float32")):
+    for j_0 in range(4):
+        for j_1 in T.vectorized(16):
+            B[j_0 * 16 + j_1] = A[(j_0 * 16 + j_1) // 2] + A[(j_0 * 16 + j_1 + 1) // 2]
+""",
     "vectorize_masks": """
 def f(n: T.int64, A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
     for j in T.vectorized(16):
@@ -222,6 +228,48 @@ def f(A: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
         R[T.ramp(0, 1, 4)] = A[T.ramp(0, 1, 4)]
         R[T.ramp(4, 1, 4)] = A[T.ramp(4, 1, 4)]
         C[0] = R[1] + R[6]
+""",
+    "peel": """
+def f(A: T.Buffer((3, 100), "float32"), B: T.Buffer((3, 100), "float32")):
+    for i, j_0 in T.grid(3, 7):
+        for j_1 in T.vectorized(16):
+            if j_0 * 16 + j_1 < 100:
+                B[i, j_0 * 16 + j_1] = A[i, T.minimum(T.maximum(j_0 * 16 + j_1 - 2, 0), 99)] + A[i, T.minimum(j_0 * 16 + j_1 + 1, 99)]
+""",  # noqa: E501
+    "peel_wrapped": """
+def f(A: T.Buffer((4, 50), "float32"), B: T.Buffer((4, 50), "float32")):
+    for i, j in T.grid(4, 50):
+        B[i, j] = A[(i + 1) % 4, (j + 1) % 50] + A[i, (j + 49) % 50]
+""",
+    "peel_masked": """
+def f(A: T.Buffer((30,), "float32"), B: T.Buffer((32,), "float32")):
+    for j in T.vectorized(32):
+        B[j] = T.select((j - 1 >= 0) & (j - 1 < 30), A[T.minimum(T.maximum(j - 1, 0), 29)], 0.0)
+""",
+    "peel_halves": """
+def f(A: T.Buffer((32,), "float32"), B: T.Buffer((64,), "float32")):
+    for j in range(64):
+        B[j] = A[j // 2] + A[T.minimum((j + 1) // 2, 31)]
+""",
+    "peel_whole_vectors": """
+def f(A: T.Buffer((48,), "float32"), B: T.Buffer((48,), "float32")):
+    for j_0 in range(2):
+        for j_1 in T.unrolled(2):
+            for j_2 in T.vectorized(16):
+                if j_0 * 2 + j_1 < 3:
+                    B[j_0 * 32 + j_1 * 16 + j_2] = A[T.maximum(j_0 * 32 + j_1 * 16 + j_2 - 1, 0)]
+""",
+    "peel_dependent": """
+def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+    T.inplace(B)
+    for j in range(64):
+        B[j] = A[j] + B[T.maximum(j - 1, 0)]
+""",
+    "peel_shared_result": """
+def f(A: T.Buffer((64,), "float32"), B: T.Buffer((66,), "float32")):
+    T.inplace(B)
+    for j, k in T.grid(64, 3):
+        B[j + k] = B[j + k] + A[T.maximum(j - 1, 0)]
 """,
     "drop_masks": """
 def f(A: T.Buffer((2,), "float32"), B: T.Buffer((3,), "float32"), C: T.Buffer((3,), "float32")):
