@@ -21,6 +21,7 @@ from ...codegen.constant_operands import computed_ahead, take_ahead
 from ...schedule.block_queries import region_buffers
 from ...schedule.find import blocks_in, find_path
 from ...schedule.tensorizable import instruction_of
+from ...tir.clamps import unclamped
 from ...tir.instruction import Instruction
 from ...tir.instruction_set import find_instruction
 from ...tir.ir import (
@@ -222,7 +223,7 @@ def _visit(
             key = _key(n)
             if key not in accesses:
                 at = joined(n.buffer, n.indices)
-                indices = [simplifier(substitute(e, values)) for e in at.indices]
+                indices = [simplifier(substitute(unclamped(e).bare, values)) for e in at.indices]
                 at = at._replace(indices=tuple(indices))
                 first = private.get(n.buffer, 0)
                 accesses[key] = _access(n.buffer, kind is Store, at, loops, first, simplifier)

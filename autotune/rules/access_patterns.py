@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...schedule.block_queries import free_vars, has_reduction, readers_of, region_buffers
@@ -189,6 +189,17 @@ def divides(block: Block) -> bool:
 def has_guard(block: Block) -> bool:
     """Whether the block chooses between values, as padding does."""
     return any(type(n) is Select for n in walk(block.body))
+
+
+def loads(block: Block, buffer: Buffer) -> int:
+    """In how many places a block reads a buffer."""
+    return sum(region.buffer is buffer for region in block.reads)
+
+
+def is_window(block: Block, readers: Sequence[Block]) -> bool:
+    """Whether spatial blocks read the result of a spatial block, one of them at several places."""
+    (buffer,) = region_buffers(block.writes)
+    return all(map(is_injective, readers)) and any(loads(r, buffer) > 1 for r in readers)
 
 
 def reuses(block: Block) -> bool:

@@ -11,6 +11,7 @@ from .flash_attention import flash_attention_variants
 from .fused_attention import fused_attention_variants
 from .long_rows import online_variants
 from .ordered import ordered_variants
+from .pipeline import pipeline_variants
 from .rows import rows_variants
 from .rule import AlternativeRule, GroupKind, RuleSet
 from .tile_unit import tile_unit_variants
@@ -23,6 +24,7 @@ RULES = RuleSet(
         GroupKind.ATTENTION: (flash_attention_variants, fused_attention_variants),
         GroupKind.CONTRACTION: (tile_unit_variants, dot_product_variants, contraction_variants),
         GroupKind.ROWS: (online_variants, rows_variants),
+        GroupKind.PIPELINE: (pipeline_variants,),
         GroupKind.ELEMENTWISE: (elementwise_variants,),
     },
     instructions=(tile_unit_variants, dot_product_variants),

@@ -31,6 +31,7 @@ from .access_patterns import (
     is_expensive,
     is_injective,
     is_ordered,
+    is_window,
     reduced,
     reuses,
 )
@@ -201,6 +202,8 @@ def _group(members: list[Block]) -> Group:
         kind = GroupKind.CONTRACTION
     elif any(map(has_reduction, members)):
         kind = GroupKind.ROWS
+    elif len(members) > 1:
+        kind = GroupKind.PIPELINE
     return Group(kind, tuple(members))
 
 
@@ -261,6 +264,8 @@ def _inline(draft: Draft, kept: Collection[Label]) -> Draft:
             continue
         if not (readers and is_injective(block) and _worth_inlining(block, readers)):
             continue
+        if is_window(block, readers) and not any(r.label in kept for r in readers):
+            continue  # rules for pipelines decide
         trial = draft.copy()
         if attempt(trial.schedule.compute_inline, trial.handle(block.label)):
             draft = trial
@@ -287,7 +292,20 @@ def _members(func: Func, block: Block, assigned: set[Label]) -> list[Block]:
         chain = _chain(func, block, list(free.values()))
         if any(has_reduction(b) for b in chain):
             return chain
+        return _stages(func, block, list(free.values()))
     return [block]
+
+
+def _stages(func: Func, last: Block, free: list[Block]) -> list[Block]:
+    """The spatial blocks whose results reach `last` alone, and `last`, in program order."""
+    stages = [last]
+    for b in reversed(free):
+        if b is last or not is_injective(b) or not region_buffers(b.writes) <= set(func.allocs):
+            continue
+        readers = {r.label for r in consumers(func, b)}
+        if readers and readers <= {s.label for s in stages}:
+            stages.append(b)
+    return stages[::-1]
 
 
 def _chain(func: Func, last: Block, free: list[Block]) -> list[Block]:

@@ -18,6 +18,7 @@ class GroupKind(Enum):
     CONTRACTION = "a contraction, and the spatial block that follows it"
     ROWS = "a chain that shares its rows"
     ATTENTION = "two contractions with a chain of rows between them"
+    PIPELINE = "spatial blocks that read windows of each other"
     ELEMENTWISE = "a spatial block"
 
 

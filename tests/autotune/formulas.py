@@ -299,3 +299,84 @@ def sub_pixel_convolution() -> Func:
         name="Y",
     )
     return te.func([x, w, y])
+
+
+def clamped(index: Expr, extent: int) -> Expr:
+    return te.minimum(te.maximum(index, 0), extent - 1)
+
+
+@formula
+def clamped_stencils() -> Func:
+    """Nine points of nine points, with borders that repeat."""
+    a = x = tensor("X", 23, 37)
+    for name in ("First", "Second"):
+        a = te.compute(
+            (23, 37),
+            lambda i, j, a=a: (
+                sum(
+                    (
+                        a[clamped(i + d, 23), clamped(j + e, 37)]
+                        for d in (-1, 0, 1)
+                        for e in (-1, 0, 1)
+                    ),
+                    te.const(0.0, "float32"),
+                )
+                * 0.1
+            ),
+            name=name,
+        )
+    return te.func([x, a], name="clamped_stencils")
+
+
+@formula
+def wrapped_stencils() -> Func:
+    """Stencils of three dimensions whose borders are next to each other."""
+    a = x = tensor("X", 5, 7, 33)
+    for name in ("First", "Second"):
+        a = te.compute(
+            (5, 7, 33),
+            lambda i, j, k, a=a: (
+                a[(i + 1) % 5, j, k] + a[i, (j + 6) % 7, k] - a[i, j, (k + 1) % 33]
+            ),
+            name=name,
+        )
+    return te.func([x, a], name="wrapped_stencils")
+
+
+@formula
+def down_and_up() -> Func:
+    """A plane at half its size, and what is lost by that."""
+    x = tensor("X", 22, 36)
+    small = te.compute(
+        (11, 18),
+        lambda i, j: x[i * 2, j * 2] * 0.5 + x[clamped(i * 2 - 1, 22), j * 2 + 1] * 0.5,
+        name="Small",
+    )
+    large = te.compute(
+        (22, 36),
+        lambda i, j: small[i // 2, j // 2] + small[clamped((i + 1) // 2, 11), j // 2],
+        name="Large",
+    )
+    y = te.compute((22, 36), lambda i, j: x[i, j] - large[i, j] * 0.5, name="Y")
+    return te.func([x, y], name="down_and_up")
+
+
+@formula
+def edges_of_channels() -> Func:
+    """Two stages read by one, which has a dimension that they lack."""
+    x = tensor("X", 3, 19, 41)
+    grey = te.compute((19, 41), lambda i, j: x[0, i, j] + x[1, i, j] * x[2, i, j], name="Grey")
+    across = te.compute(
+        (19, 41), lambda i, j: grey[i, clamped(j + 1, 41)] - grey[i, clamped(j - 1, 41)], name="Ax"
+    )
+    down = te.compute(
+        (19, 41), lambda i, j: grey[clamped(i + 1, 19), j] - grey[clamped(i - 1, 19), j], name="Dn"
+    )
+    y = te.compute(
+        (3, 19, 41),
+        lambda c, i, j: (
+            x[c, i, j] - across[i, j] * down[i, clamped(j + 2, 41)] + across[i, clamped(j - 2, 41)]
+        ),
+        name="Y",
+    )
+    return te.func([x, y], name="edges_of_channels")
