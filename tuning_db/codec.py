@@ -6,18 +6,16 @@ file comes in, and `from_row` how one comes out of a database, which may be some
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 import statistics
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from functools import cache
-from typing import Any, cast
+from typing import Any
 
 from ..errors import DatabaseError
 from .values import (
-    KINDS,
+    DIGESTS,
     AnyRecord,
     Json,
     Measurement,
@@ -25,6 +23,9 @@ from .values import (
     ScheduleRecord,
     SessionStatus,
     canonical_json,
+    field_types,
+    in_utc,
+    optional,
     parse_json,
 )
 
@@ -59,11 +60,6 @@ _ROUNDING = 1e-9
 _STORED_AS_JSON = {"tuple[float, ...]": 30, "Mapping[str, Json]": 1}
 
 _HEX = re.compile(r"[0-9a-f]{64}\Z")
-_REFERENCES = frozenset(
-    {
-        "id", "workload", "target", "session", "schedule", "toolchain", "environment", "family",
-    }
-)  # fmt: skip
 _UNKNOWN = frozenset({"family"})  # may be empty
 _COUNTS = frozenset(
     {
@@ -75,7 +71,7 @@ _COUNTS = frozenset(
 
 def check(record: AnyRecord) -> None:
     """Raise `DatabaseError` unless every field has a size and value that a database may hold."""
-    for name in _field_types(record.kind):
+    for name in field_types(record.kind):
         _check_field(record.kind, name, getattr(record, name))
     if isinstance(record, ScheduleRecord):
         try:
@@ -90,7 +86,7 @@ def from_plain(kind: type[AnyRecord], plain: Json) -> AnyRecord:
     """The record of JSON `plain`. Raises `DatabaseError` for anything but exactly its fields."""
     if not isinstance(plain, dict):
         raise DatabaseError("{0} is {1}, expected an object", kind.kind, type(plain).__name__)
-    types = _field_types(kind.kind)
+    types = field_types(kind.kind)
     if plain.keys() != types.keys():
         raise DatabaseError(
             "{0} has fields {1}, expected {2}",
@@ -117,7 +113,7 @@ def from_row(kind: type[AnyRecord], row: Mapping[Any, Any]) -> AnyRecord:
     Raises `DatabaseError` if a value does not belong in its column, or the content does not have
     the id of the row.
     """
-    types = _field_types(kind.kind)
+    types = field_types(kind.kind)
     plain = {name: _unstored(kind.kind, name, types[name], row[name]) for name in types}
     record = from_plain(kind, plain)
     if record.id != row["id"]:
@@ -128,7 +124,7 @@ def from_row(kind: type[AnyRecord], row: Mapping[Any, Any]) -> AnyRecord:
 def instant(value: object) -> datetime:
     """A time as a driver gives it. Raises `DatabaseError` for anything else."""
     if isinstance(value, datetime) and value.tzinfo is not None:
-        return _in_utc(value)
+        return in_utc(value)
     # SQLite compares times as texts: another form of the same time would be out of order.
     if isinstance(value, str):
         try:
@@ -138,13 +134,6 @@ def instant(value: object) -> datetime:
         if moment is not None and moment.isoformat(" ", "microseconds") == value:
             return moment.replace(tzinfo=UTC)
     raise DatabaseError("expected a time, found {0!r:.80}", value)
-
-
-def _in_utc(value: datetime) -> datetime:
-    try:
-        return value.astimezone(UTC)
-    except OverflowError as error:
-        raise DatabaseError("the time {0} is out of range in UTC", value) from error
 
 
 def _unstored(kind: str, name: str, annotation: str, value: Any) -> Json:
@@ -168,7 +157,7 @@ def _unstored(kind: str, name: str, annotation: str, value: Any) -> Json:
 def _check_field(kind: str, name: str, value: object) -> None:
     where = f"{kind}.{name}"
     match value:
-        case str() if name in _REFERENCES:
+        case str() if name in DIGESTS:
             if not _HEX.match(value) and not (name in _UNKNOWN and not value):
                 raise DatabaseError(
                     "{0} is {1!r:.80}, expected a digest: 64 hexadecimal digits", where, value
@@ -254,11 +243,6 @@ def _check_measurement(record: Measurement) -> None:
         raise DatabaseError("measurement has a feature that is not finite")
 
 
-@cache
-def _field_types(kind: str) -> dict[str, str]:
-    return {f.name: cast(str, f.type) for f in dataclasses.fields(KINDS[kind])}
-
-
 def _exactly(*kinds: type) -> Callable[[Json], Json]:
     def decode(value: Json) -> Json:
         if type(value) not in kinds:
@@ -273,10 +257,6 @@ def _time(value: Json) -> datetime:
     if moment.tzinfo is None:
         raise ValueError
     return moment
-
-
-def _or_none(decode: Callable[[Json], Any]) -> Callable[[Json], Any]:
-    return lambda value: None if value is None else decode(value)
 
 
 def _number(value: Json) -> float:
@@ -300,4 +280,4 @@ _DECODE: dict[str, Callable[[Json], Any]] = {
     "Outcome": Outcome,
     "SessionStatus": SessionStatus,
 }
-_DECODE |= {f"{name} | None": _or_none(decode) for name, decode in _DECODE.items()}
+_DECODE |= {f"{name} | None": optional(decode) for name, decode in _DECODE.items()}

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, bindparam, literal_column, select
 
 from ..errors import DatabaseError
 from .read import COLUMNS, NAMES, Damage, damaged, known
-from .tables import TABLES
+from .tables import target, toolchain, verification
 from .values import Measurement, ScheduleRecord, TargetRecord, Toolchain, Verification
 
 Check = tuple[str, str, str]
@@ -24,9 +24,6 @@ Entry = tuple[Measurement, ScheduleRecord]
 Applies = Callable[[ScheduleRecord], str | None]
 """Why a schedule does not apply to the program that is looked up, `None` if it does."""
 
-target = TABLES["target"]
-toolchain = TABLES["toolchain"]
-verification = TABLES["verification"]
 
 _CHECKS = 100
 """Checks of a schedule that a lookup reads, those that failed first."""

@@ -42,19 +42,13 @@ from .lookup import (
 )
 from .near import distance
 from .read import Damage, get, raw
-from .tables import TABLES
+from .tables import measurement, schedule, target, toolchain, workload
 from .values import Best, Measurement, Outcome, TargetRecord, Verdict, Workload
 
 EXAMPLES = 3
 NEAREST_SHOWN = 5
 _NAMED = 500
 """Records that are left out, each of which is a group of its own."""
-
-measurement = TABLES["measurement"]
-schedule = TABLES["schedule"]
-target = TABLES["target"]
-toolchain = TABLES["toolchain"]
-workload = TABLES["workload"]
 
 
 class Reason(StrEnum):

@@ -59,7 +59,7 @@ from .read import (
     to_record,
     with_schedule,
 )
-from .tables import TABLES
+from .tables import measurement, pin, schedule, target, toolchain, verification
 from .values import (
     Best,
     Measurement,
@@ -70,13 +70,6 @@ from .values import (
 
 # The location and a connection of each database, uppermost first.
 Layers = list[tuple[str, Connection]]
-
-measurement = TABLES["measurement"]
-verification = TABLES["verification"]
-schedules = TABLES["schedule"]
-target = TABLES["target"]
-toolchain = TABLES["toolchain"]
-pin = TABLES["pin"]
 
 
 # What a numeric check speaks for, of one workload.
@@ -110,7 +103,7 @@ def _superseded() -> ColumnElement[bool]:
 SUPERSEDED = _superseded()
 
 
-EXACT = schedules.c.inexact == ""
+EXACT = schedule.c.inexact == ""
 
 
 def within(tolerance: float | BindParameter[float] | None) -> ColumnElement[bool]:

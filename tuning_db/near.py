@@ -15,14 +15,8 @@ from .codec import instant
 from .confirm import Wanted
 from .lookup import Layers, failed_checks, usable
 from .read import COLUMNS, Damage, raw, records
-from .tables import TABLES
+from .tables import measurement, session, target, toolchain, workload
 from .values import Measurement, Relative, Workload
-
-workload = TABLES["workload"]
-measurement = TABLES["measurement"]
-session = TABLES["session"]
-target = TABLES["target"]
-toolchain = TABLES["toolchain"]
 
 _FAMILY = select(*COLUMNS["workload"]).where(
     workload.c.family == bindparam("family"), workload.c.id != bindparam("itself")

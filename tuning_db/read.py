@@ -16,7 +16,7 @@ from sqlalchemy.types import NullType
 
 from ..errors import DatabaseError
 from .codec import from_row
-from .tables import TABLES
+from .tables import TABLES, measurement, schedule
 from .values import (
     KINDS,
     AnyRecord,
@@ -24,6 +24,7 @@ from .values import (
     Outcome,
     ScheduleRecord,
     TargetRecord,
+    field_types,
 )
 
 R = TypeVar("R", bound=AnyRecord)
@@ -34,13 +35,7 @@ LOCATION = "tilewright_location"
 _NAMED = 3
 _log = logging.getLogger(__name__)
 
-measurement = TABLES["measurement"]
-schedule = TABLES["schedule"]
-_DERIVED = frozenset({"comparable", "verified"})
-NAMES = {
-    kind: [c.name for c in table.columns if c.name not in _DERIVED]
-    for kind, table in TABLES.items()
-}
+NAMES = {kind: list({"id": "str", **field_types(kind)}) for kind in KINDS}
 
 
 def raw(column: ColumnElement[Any]) -> ColumnElement[Any]:

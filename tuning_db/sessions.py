@@ -11,13 +11,11 @@ from sqlalchemy import Connection, select, update
 
 from ..errors import DatabaseError
 from .read import COLUMNS, Damage, get, records
-from .tables import TABLES
+from .tables import session
 from .values import Session, SessionStatus
 
 # A running session that was not heard of for so long is taken to be dead.
 STALE_AFTER = timedelta(seconds=60)
-
-session = TABLES["session"]
 
 
 def is_alive(session: Session, now: datetime) -> bool:

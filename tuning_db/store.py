@@ -54,6 +54,7 @@ from .values import (
     TargetRecord,
     Toolchain,
     Workload,
+    in_utc,
     utc_now,
 )
 from .write import in_order, write
@@ -97,7 +98,7 @@ class TuningDatabase:
         layers: Sequence[PathOrURL] = (),
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        self._clock = clock
+        self._clock = lambda: in_utc(clock())
         self._layers: list[Opened] = []
         try:
             # The layers first: where one of them is missing, no database is created.

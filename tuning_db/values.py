@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache, cached_property, lru_cache
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, cast, get_args
 
 from ..errors import DatabaseError
 
@@ -268,33 +268,27 @@ class Pin(Digested):
     created: datetime
 
 
+# In the order in which references are satisfied.
 AnyRecord = (
     Workload
     | TargetRecord
     | Toolchain
     | Environment
-    | Session
     | ScheduleRecord
-    | Measurement
+    | Session
     | Verification
+    | Measurement
     | Pin
 )
+KINDS: dict[str, type[AnyRecord]] = {record.kind: record for record in get_args(AnyRecord)}
+DIGESTS = frozenset({"id", "family", *KINDS})
+"""The fields that hold digests: references have the name of the kind that they refer to."""
 
-# In the order in which references are satisfied.
-KINDS: dict[str, type[AnyRecord]] = {
-    kind.kind: kind
-    for kind in (
-        Workload,
-        TargetRecord,
-        Toolchain,
-        Environment,
-        ScheduleRecord,
-        Session,
-        Verification,
-        Measurement,
-        Pin,
-    )
-}
+
+@cache
+def field_types(kind: str) -> dict[str, str]:
+    """The annotations of the fields of a kind of records."""
+    return {f.name: cast(str, f.type) for f in dataclasses.fields(KINDS[kind])}
 
 
 class Verdict(StrEnum):
@@ -465,7 +459,8 @@ def _plain(value: object) -> Json:
     return value
 
 
-def _utc(value: datetime) -> datetime:
+def in_utc(value: datetime) -> datetime:
+    """Raises `DatabaseError` for a time without a zone, and one that UTC cannot express."""
     if value.tzinfo is None:
         raise DatabaseError("time {0} has no time zone", value, hint="use datetime.now(UTC)")
     try:
@@ -474,7 +469,7 @@ def _utc(value: datetime) -> datetime:
         raise DatabaseError("time {0} is out of range in UTC: {1}", value, error) from error
 
 
-def _optional(normalise: Callable[[Any], object]) -> Callable[[Any], object]:
+def optional(normalise: Callable[[Any], object]) -> Callable[[Any], object]:
     return lambda value: None if value is None else normalise(value)
 
 
@@ -488,23 +483,18 @@ def _as_json(value: Mapping[str, Json]) -> Json:
 
 _NORMALISE: dict[str, Callable[[Any], object]] = {
     "int": int,
-    "int | None": _optional(int),
     "float": float,
-    "float | None": _optional(float),
     "bool": bool,
-    "datetime": _utc,
-    "datetime | None": _optional(_utc),
+    "datetime": in_utc,
     "tuple[float, ...]": _floats,
-    "tuple[float, ...] | None": _optional(_floats),
     "Mapping[str, Json]": _as_json,
     "Outcome": Outcome,
     "SessionStatus": SessionStatus,
 }
+_NORMALISE |= {f"{name} | None": optional(normalise) for name, normalise in _NORMALISE.items()}
 
 
 @cache
-def _normalisers(kind: str) -> tuple[tuple[str, Callable[[Any], object]], ...]:
-    fields = dataclasses.fields(KINDS[kind])
-    return tuple(
-        (f.name, _NORMALISE[cast(str, f.type)]) for f in fields if cast(str, f.type) in _NORMALISE
-    )
+def _normalisers(kind: str) -> list[tuple[str, Callable[[Any], object]]]:
+    types = field_types(kind)
+    return [(name, _NORMALISE[types[name]]) for name in types if types[name] in _NORMALISE]

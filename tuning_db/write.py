@@ -33,7 +33,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from ..errors import DatabaseError
 from .codec import check
 from .read import LOCATION
-from .tables import TABLES
+from .tables import TABLES, measurement, verification
 from .values import (
     KINDS,
     AnyRecord,
@@ -54,9 +54,6 @@ _RANK = {kind: rank for rank, kind in enumerate(KINDS)}
 _SESSION_STATE = ("status", "heartbeat", "ended", "host", "pid")
 
 _CHECKED = ("workload", "target", "schedule", "toolchain")
-
-measurement = TABLES["measurement"]
-verification = TABLES["verification"]
 
 
 def in_order(records: Iterable[AnyRecord]) -> list[AnyRecord]:

@@ -15,7 +15,7 @@ from alembic.script import ScriptDirectory
 
 from tilewright.tuning_db import Measurement, TuningDatabase
 from tilewright.tuning_db.schema import MIGRATIONS
-from tilewright.tuning_db.tables import HEAD, TABLES, VERSION_TABLE, Base
+from tilewright.tuning_db.tables import HEAD, METADATA, TABLES, VERSION_TABLE
 from tilewright.tuning_db.values import KINDS
 
 from .samples import CPU, MATMUL, ONE_OF_EACH, measurement
@@ -37,7 +37,7 @@ def test_migrations_make_what_the_models_say(db: TuningDatabase) -> None:
     with db._layers[0].reading() as connection:
         options = {"version_table": VERSION_TABLE, "compare_type": True}
         context = MigrationContext.configure(connection, opts=options)
-        assert compare_metadata(context, Base.metadata) == []
+        assert compare_metadata(context, METADATA) == []
 
 
 def test_every_kind_has_a_table_with_its_fields() -> None:
