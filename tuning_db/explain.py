@@ -6,6 +6,7 @@ refused for one reason. A group names how many there are, the fastest time and a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,7 +20,6 @@ from sqlalchemy import (
     Select,
     and_,
     bindparam,
-    case,
     false,
     func,
     or_,
@@ -30,7 +30,6 @@ from .codec import LIMITS, LONGEST, SHORTEST
 from .confirm import Applies, Wanted
 from .interleaved_comparison import summary
 from .lookup import (
-    CHECKED,
     EXACT,
     IN_RANGE,
     SUPERSEDED,
@@ -47,8 +46,6 @@ from .values import Best, Measurement, Outcome, TargetRecord, Verdict, Workload
 
 EXAMPLES = 3
 NEAREST_SHOWN = 5
-_NAMED = 500
-"""Records that are left out, each of which is a group of its own."""
 
 
 class Reason(StrEnum):
@@ -163,60 +160,31 @@ def _first(layers: Layers, id: str, damage: Damage) -> Workload | None:
     return next((w for w in workloads if w is not None), None)
 
 
-def _numbered(
-    failed: ColumnElement[bool],
-    outdated: ColumnElement[bool],
-    aside: ColumnElement[str],
-    tolerance: float | None,
-) -> Select[Any]:
-    """The first measurements of each group of a workload, with the size of the group.
-
-    `aside` is the record because of which a measurement is left out, if it is.
-    """
-    rows = (
+def _considered(outdated: ColumnElement[bool], tolerance: float | None) -> Select[Any]:
+    """The measurements of a workload but for the chosen one, those of one fate in a row."""
+    names = ("id", "seconds", "schedule", "target", "toolchain", "outcome", "verified")
+    return (
         select(
-            *(
-                raw(measurement.c[name]).label(name)
-                for name in ("id", "seconds", "target", "toolchain", "outcome", "verified")
-            ),
-            aside.label("aside"),
+            *(raw(measurement.c[name]).label(name) for name in names),
             IN_RANGE.label("in_range"),
-            failed.label("failed"),
             SUPERSEDED.label("superseded"),
             outdated.label("outdated"),
             schedule.c.inexact,
             within(tolerance).label("within"),
-        )
-        .join_from(measurement, schedule, measurement.c.schedule == schedule.c.id)
-        .where(
-            measurement.c.workload == bindparam("wanted"), measurement.c.id != bindparam("chosen")
-        )
-        .subquery()
-    )
-    fate = (
-        "target", "toolchain", "outcome", "verified", "failed", "superseded", "outdated", "inexact",
-        "within", "aside", "in_range",
-    )  # fmt: skip
-    group = [rows.c[name] for name in fate]
-    numbered = select(
-        rows,
-        func.count().over(partition_by=group).label("number"),
-        func.row_number()
-        .over(partition_by=group, order_by=[rows.c.seconds, rows.c.id])
-        .label("place"),
-    ).subquery()
-    return (
-        select(
-            numbered,
             target.c.text,
             target.c.compat,
             target.c.perf,
             toolchain.c.generation,
         )
-        .join(target, target.c.id == numbered.c.target)
-        .join(toolchain, toolchain.c.id == numbered.c.toolchain)
-        .where(numbered.c.place <= EXAMPLES)
-        .order_by(numbered.c.outcome, numbered.c.target, numbered.c.toolchain, numbered.c.place)
+        .join_from(measurement, schedule, measurement.c.schedule == schedule.c.id)
+        .join(target, measurement.c.target == target.c.id)
+        .join(toolchain, measurement.c.toolchain == toolchain.c.id)
+        .where(
+            measurement.c.workload == bindparam("wanted"), measurement.c.id != bindparam("chosen")
+        )
+        .order_by(
+            *(measurement.c[name] for name in ("outcome", "target", "toolchain", "seconds", "id"))
+        )
     )
 
 
@@ -227,7 +195,6 @@ def _refused(
     wanted: Wanted,
     chosen: Best | None,
 ) -> list[Refused]:
-    failed = CHECKED.in_(sorted(wanted.failed)) if wanted.failed else false()
     _, moments = usable(connection, wanted)
     outdated = or_(
         false(),
@@ -238,37 +205,32 @@ def _refused(
     )
     mine = "" if chosen is None or chosen.measurement is None else chosen.measurement.id
     damaged = wanted.damage.of(layer, Measurement.kind)
-    # Some of them: a statement takes only so many parameters.
-    aside = case(
-        (measurement.c.id.in_([*damaged][:_NAMED]), measurement.c.id),
-        (measurement.c.schedule.in_([*wanted.refused][:_NAMED]), measurement.c.schedule),
-        else_="",
-    )
-    groups: dict[tuple[Reason, str], list[Row[Any]]] = {}
+    groups: dict[tuple[Reason, str], list[tuple[float, str]]] = {}
     for row in connection.execute(
-        _numbered(failed, outdated, aside, wanted.tolerance),
-        {"wanted": wanted.workload, "chosen": mine},
+        _considered(outdated, wanted.tolerance), {"wanted": wanted.workload, "chosen": mine}
     ):
-        groups.setdefault(_judge(row, goal, wanted, damaged), []).append(row)
+        why = _judge(row, goal, wanted, damaged)
+        groups.setdefault(why, []).append((_seconds(row), row.id))
     return [_group(*why, rows, layer) for why, rows in groups.items()]
 
 
-def _group(reason: Reason, detail: str, rows: list[Row[Any]], layer: str) -> Refused:
-    rows = sorted(rows, key=lambda row: (_seconds(row) is None, _seconds(row) or 0.0, row.id))
+def _group(reason: Reason, detail: str, rows: list[tuple[float, str]], layer: str) -> Refused:
+    rows.sort()
+    fastest, _ = rows[0]
     return Refused(
         reason,
         detail,
-        count=sum(row.number for row in rows if row.place == 1),
-        seconds=_seconds(rows[0]),
-        examples=tuple(row.id for row in rows[:EXAMPLES]),
+        count=len(rows),
+        seconds=None if fastest == math.inf else fastest,
+        examples=tuple(id for _, id in rows[:EXAMPLES]),
         layer=layer,
     )
 
 
-def _seconds(row: Row[Any]) -> float | None:
-    """The time of a row, where it is one."""
+def _seconds(row: Row[Any]) -> float:
+    """The time of a row; infinite where it is none."""
     seconds = row.seconds
-    return seconds if isinstance(seconds, float) and SHORTEST <= seconds <= LONGEST else None
+    return seconds if isinstance(seconds, float) and SHORTEST <= seconds <= LONGEST else math.inf
 
 
 def _judge(
@@ -285,19 +247,19 @@ def _judge(
         return Reason.DAMAGED, f"its outcome is {row.outcome!r:.40}"
     if row.outcome != Outcome.OK:
         return Reason.NOT_OK, row.outcome
-    if row.aside in damaged:
-        return Reason.DAMAGED, damaged[row.aside]
+    if row.id in damaged:
+        return Reason.DAMAGED, damaged[row.id]
     if not row.in_range:
         return Reason.DAMAGED, f"its time is {row.seconds!r:.40} s"
-    if row.failed:
+    if (row.schedule, row.target, row.toolchain) in wanted.failed:
         return Reason.CHECK_FAILED, ""
     if not row.verified:
         return Reason.NOT_VERIFIED, ""
     if not row.within:
         limit = "no tolerance was given" if tolerance is None else f"tolerance {tolerance:g}"
         return Reason.INEXACT, f"{row.inexact}, {limit}"
-    if row.aside:
-        return Reason.NOT_APPLICABLE, wanted.refused[row.aside]
+    if row.schedule in wanted.refused:
+        return Reason.NOT_APPLICABLE, wanted.refused[row.schedule]
     if row.superseded:
         return Reason.SUPERSEDED, ""
     return (Reason.OUTDATED if row.outdated else Reason.NOT_CHOSEN), ""
