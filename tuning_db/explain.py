@@ -33,14 +33,13 @@ from .lookup import (
     EXACT,
     IN_RANGE,
     SUPERSEDED,
-    Layers,
     best,
     failed_checks,
     usable,
     within,
 )
 from .near import distance
-from .read import Damage, get, raw
+from .read import Damage, Layers, get, location, raw
 from .tables import measurement, schedule, target, toolchain, workload
 from .values import Best, Measurement, Outcome, TargetRecord, Verdict, Workload
 
@@ -130,10 +129,10 @@ def explain(
     wanted.failed = failed_checks(layers, id)
     refused: list[Refused] = []
     near: list[Near] = []
-    for layer, connection in layers:
-        refused += _refused(connection, layer, goal, wanted, chosen)
+    for connection in layers:
+        refused += _refused(connection, goal, wanted, chosen)
         if known is not None:
-            near += _near(connection, layer, known, goal)
+            near += _near(connection, known, goal)
     near.sort(
         key=lambda n: (
             n.count == 0,
@@ -148,7 +147,7 @@ def explain(
         name=None if known is None else known.name,
         target=goal.text,
         generation=wanted.generation,
-        layers=tuple(layer for layer, _ in layers),
+        layers=tuple(map(location, layers)),
         best=chosen,
         refused=tuple(refused),
         near=tuple(near[:NEAREST_SHOWN]),
@@ -156,7 +155,7 @@ def explain(
 
 
 def _first(layers: Layers, id: str, damage: Damage) -> Workload | None:
-    workloads = (damage.or_none(c, partial(get, c, Workload, id)) for _, c in layers)
+    workloads = (damage.or_none(c, partial(get, c, Workload, id)) for c in layers)
     return next((w for w in workloads if w is not None), None)
 
 
@@ -189,11 +188,7 @@ def _considered(outdated: ColumnElement[bool], tolerance: float | None) -> Selec
 
 
 def _refused(
-    connection: Connection,
-    layer: str,
-    goal: TargetRecord,
-    wanted: Wanted,
-    chosen: Best | None,
+    connection: Connection, goal: TargetRecord, wanted: Wanted, chosen: Best | None
 ) -> list[Refused]:
     _, moments = usable(connection, wanted)
     outdated = or_(
@@ -204,14 +199,14 @@ def _refused(
         ),
     )
     mine = "" if chosen is None or chosen.measurement is None else chosen.measurement.id
-    damaged = wanted.damage.of(layer, Measurement.kind)
+    damaged = wanted.damage.of(connection, Measurement.kind)
     groups: dict[tuple[Reason, str], list[tuple[float, str]]] = {}
     for row in connection.execute(
         _considered(outdated, wanted.tolerance), {"wanted": wanted.workload, "chosen": mine}
     ):
         why = _judge(row, goal, wanted, damaged)
         groups.setdefault(why, []).append((_seconds(row), row.id))
-    return [_group(*why, rows, layer) for why, rows in groups.items()]
+    return [_group(*why, rows, location(connection)) for why, rows in groups.items()]
 
 
 def _group(reason: Reason, detail: str, rows: list[tuple[float, str]], layer: str) -> Refused:
@@ -265,7 +260,7 @@ def _judge(
     return (Reason.OUTDATED if row.outdated else Reason.NOT_CHOSEN), ""
 
 
-def _near(connection: Connection, layer: str, known: Workload, goal: TargetRecord) -> list[Near]:
+def _near(connection: Connection, known: Workload, goal: TargetRecord) -> list[Near]:
     # Of other sizes, schedules with inexact steps are not transferred.
     usable = and_(
         measurement.c.schedule.in_(select(schedule.c.id).where(EXACT)),
@@ -295,7 +290,7 @@ def _near(connection: Connection, layer: str, known: Workload, goal: TargetRecor
             row.number,
             row.fastest,
             distance(known.shape, row.shape),
-            layer,
+            location(connection),
             row.family == known.family if row.family and known.family else None,
         )
         for row in rows

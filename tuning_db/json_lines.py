@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 
 from ..errors import DatabaseError
 from .codec import LONGEST_LINE, from_plain
-from .read import scan
+from .read import every
 from .values import (
     KINDS,
     AnyRecord,
@@ -89,12 +89,6 @@ def import_lines(
             return _read_lines(connection, lines, str(file), inexact)
     except OSError as error:
         raise DatabaseError("import of {0} failed: {1}", file, error) from error
-
-
-def every(connection: Connection) -> Iterator[AnyRecord]:
-    """Every record of a database, parents first. Raises `DatabaseError` for a damaged one."""
-    for kind in KINDS.values():
-        yield from scan(connection, kind)
 
 
 def _write_lines(connection: Connection, lines: IO[str]) -> int:

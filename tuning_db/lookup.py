@@ -52,14 +52,8 @@ from ..errors import DatabaseError
 from .codec import LONGEST, SHORTEST, instant
 from .confirm import ID, SECONDS, Applies, Check, Entry, Wanted, confirmed, intact
 from .interleaved_comparison import compare_schedules
-from .read import (
-    COLUMNS,
-    get,
-    raw,
-    to_record,
-    with_schedule,
-)
-from .tables import measurement, pin, schedule, target, toolchain, verification
+from .read import COLUMNS, Layers, get, location, raw, to_record, with_schedule
+from .tables import CHECKED, measurement, pin, schedule, target, toolchain, verification
 from .values import (
     Best,
     Measurement,
@@ -68,12 +62,6 @@ from .values import (
     ScheduleRecord,
 )
 
-# The location and a connection of each database, uppermost first.
-Layers = list[tuple[str, Connection]]
-
-
-# What a numeric check speaks for, of one workload.
-CHECKED = tuple_(measurement.c.schedule, measurement.c.target, measurement.c.toolchain)
 # When the last finals of sessions (ids) were recorded.
 Finals = dict[str, datetime]
 MOST_REFUSED = 100
@@ -111,9 +99,8 @@ def within(tolerance: float | BindParameter[float] | None) -> ColumnElement[bool
     if tolerance is None:
         return EXACT
     check = verification.alias("worse")
-    same = ("workload", "schedule", "target", "toolchain")
     worse = select(check.c.id).where(
-        *(check.c[name] == measurement.c[name] for name in same), check.c.max_error > tolerance
+        *(check.c[name] == measurement.c[name] for name in CHECKED), check.c.max_error > tolerance
     )
     return or_(EXACT, ~worse.exists())
 
@@ -124,12 +111,13 @@ _WITHIN = (EXACT, within(bindparam("tolerance")))
 
 def _conditions(given: frozenset[str]) -> list[ColumnElement[bool]]:
     """The conditions on a usable measurement, by parameters of the names `given`."""
+    of_check = tuple_(measurement.c.schedule, measurement.c.target, measurement.c.toolchain)
     of_generation = measurement.c.toolchain.in_(
         select(toolchain.c.id).where(toolchain.c.generation == bindparam("generation"))
     )
     named = {
         "generation": of_generation,
-        "failed": CHECKED.not_in(bindparam("failed", expanding=True)),
+        "failed": of_check.not_in(bindparam("failed", expanding=True)),
         "schedule": measurement.c.schedule == bindparam("schedule"),
         "tolerance": _WITHIN[True],
     }
@@ -295,7 +283,7 @@ def failed_checks(layers: Layers, workload: str) -> set[Check]:
     """The schedules of a workload that failed a numeric check in any layer."""
     return {
         (row.schedule, row.target, row.toolchain)
-        for _, connection in layers
+        for connection in layers
         for row in connection.execute(_FAILED, {"workload": workload})
     }
 
@@ -306,7 +294,7 @@ def pinned(connection: Connection, workload: str, comparable: str) -> Pin | None
     Raises `DatabaseError` for a damaged one: a decision of the user is never skipped.
     """
     values = {"workload": workload, "comparable": comparable}
-    row = connection.execute(_PIN, values).mappings().first()
+    row = connection.execute(_PIN, values).first()
     return None if row is None else to_record(Pin, row)
 
 
@@ -319,10 +307,10 @@ def best(layers: Layers, wanted: Wanted, applies: Applies | None = None) -> Best
     # Of one database alone, `verified` says it already.
     if len(layers) > 1:
         wanted.failed = failed_checks(layers, wanted.workload)
-    for location, connection in layers:
+    for connection in layers:
         users_pin = pinned(connection, wanted.workload, wanted.comparable)
         if users_pin is not None:
-            return _of_pin(layers, location, users_pin, wanted)
+            return _of_pin(layers, location(connection), users_pin, wanted)
     while len(wanted.refused) < MOST_REFUSED:
         choice = _best(layers, wanted)
         reason = None if choice is None or applies is None else applies(choice.schedule)
@@ -334,8 +322,8 @@ def best(layers: Layers, wanted: Wanted, applies: Applies | None = None) -> Best
 
 def _best(layers: Layers, wanted: Wanted) -> Best | None:
     choice: Best | None = None
-    for location, connection in layers:
-        candidate = _best_of(connection, location, wanted)
+    for connection in layers:
+        candidate = _best_of(connection, wanted)
         if candidate is not None and (
             choice is None or _time(candidate.measurement) < _time(choice.measurement)
         ):
@@ -343,39 +331,39 @@ def _best(layers: Layers, wanted: Wanted) -> Best | None:
     return choice
 
 
-def _best_of(connection: Connection, location: str, wanted: Wanted) -> Best | None:
+def _best_of(connection: Connection, wanted: Wanted) -> Best | None:
     first = fastest(connection, wanted)
     if first is None:
         return None
     entries = interleaved(connection, first[0], wanted)
     while entries:
-        choice = _compared(entries, location)
+        choice = _compared(entries, location(connection))
         entry = next(e for e in entries if e[0] is choice.measurement)
         if entry[0].id == first[0].id or confirmed(connection, entry, wanted):
             return choice
         entries.remove(entry)
-    return _compared([first], location)
+    return _compared([first], location(connection))
 
 
-def _compared(entries: list[Entry], location: str) -> Best:
+def _compared(entries: list[Entry], layer: str) -> Best:
     """The choice among interleaved measurements."""
     comparison = compare_schedules(entries)
     measured, schedule = next(e for e in entries if e[1].id == comparison[0].schedule)
     others = tuple(comparison) if len(comparison) > 1 else ()
-    return Best(schedule, measured, False, location, others)
+    return Best(schedule, measured, False, layer, others)
 
 
 def _time(record: Measurement | None) -> float:
     return math.inf if record is None or record.seconds is None else record.seconds
 
 
-def _of_pin(layers: Layers, location: str, choice: Pin, wanted: Wanted) -> Best | None:
+def _of_pin(layers: Layers, layer: str, choice: Pin, wanted: Wanted) -> Best | None:
     schedule: ScheduleRecord | None = None
     measured: Measurement | None = None
     only = replace(wanted, schedule=choice.schedule)
-    for _, connection in layers:
+    for connection in layers:
         schedule = schedule or get(connection, ScheduleRecord, choice.schedule)
         entry = fastest(connection, only)
         if entry is not None and _time(entry[0]) < _time(measured):
             measured = entry[0]
-    return None if schedule is None else Best(schedule, measured, True, location)
+    return None if schedule is None else Best(schedule, measured, True, layer)

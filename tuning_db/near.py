@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy import bindparam, func, or_, select
 
 from ..errors import DatabaseError
 from .codec import instant
 from .confirm import Wanted
-from .lookup import Layers, failed_checks, usable
-from .read import COLUMNS, Damage, raw, records
+from .lookup import failed_checks, usable
+from .read import COLUMNS, Damage, Layers, location, raw, to_record, undamaged
 from .tables import measurement, session, target, toolchain, workload
 from .values import Measurement, Relative, Workload
 
@@ -76,8 +76,10 @@ def relatives(
     if not workload.family:
         return []
     schedules_of_others: list[Relative] = []
-    family = _family(layers, workload, wanted.damage)
-    near = sorted(family, key=lambda w: (_apart(workload, w), w.id))
+    read = partial(to_record, Workload)
+    known = {"family": workload.family, "itself": workload.id}
+    family = undamaged(layers, _FAMILY, read, wanted.damage, **known)
+    near = sorted(family.values(), key=lambda w: (_apart(workload, w), w.id))
     for other in near:
         usable_of_other = _usable(layers, other, replace(wanted, workload=other.id), schedules)
         schedules_of_others += usable_of_other
@@ -100,7 +102,7 @@ def others(
     """See `TuningDatabase.others`."""
     tuned: dict[str, datetime] = {}
     asked = {"itself": wanted.id, "family": wanted.family, "comparable": comparable}
-    for _, connection in layers:
+    for connection in layers:
         for id, started in connection.execute(_OTHERS, {**asked, "count": workloads}):
             try:
                 last = instant(started)
@@ -108,26 +110,18 @@ def others(
                 continue  # of a damaged session
             tuned[id] = max(last, tuned.get(id, last))
     newest = sorted(tuned, key=lambda id: (-tuned[id].timestamp(), id))
-    usable = {"comparable": comparable, "generation": generation, "version": feature_version}
+    usable = {
+        "comparable": comparable,
+        "generation": generation,
+        "version": feature_version,
+        "count": each,
+    }
     measurements: list[Measurement] = []
     for id in newest[:workloads]:
-        tried: dict[str, Measurement] = {}
-        for _, connection in layers:
-            rows = connection.execute(_TRIED, {**usable, "workload": id, "count": each})
-            for measured in records(connection, Measurement, rows.mappings(), damage):
-                tried.setdefault(measured.id, measured)
+        usable["workload"] = id
+        tried = undamaged(layers, _TRIED, partial(to_record, Measurement), damage, **usable)
         measurements += [tried[id] for id in sorted(tried)[:each]]
     return measurements
-
-
-def _family(layers: Layers, wanted: Workload, damage: Damage) -> Iterable[Workload]:
-    values = {"family": wanted.family, "itself": wanted.id}
-    members: dict[str, Workload] = {}
-    for _, connection in layers:
-        rows = connection.execute(_FAMILY, values).mappings()
-        for other in records(connection, Workload, rows, damage):
-            members.setdefault(other.id, other)
-    return members.values()
 
 
 def _apart(wanted: Workload, other: Workload) -> float:
@@ -138,12 +132,12 @@ def _apart(wanted: Workload, other: Workload) -> float:
 def _usable(layers: Layers, other: Workload, wanted: Wanted, count: int) -> list[Relative]:
     wanted.failed = failed_checks(layers, other.id) if len(layers) > 1 else ()
     fastest: dict[str, Relative] = {}
-    for location, connection in layers:
+    for connection in layers:
         entries, _ = usable(connection, wanted, count)
         for measured, schedule in entries:
             known = fastest.get(schedule.id)
             if known is None or _rank(measured) < _rank(known.measurement):
-                fastest[schedule.id] = Relative(other, schedule, measured, location)
+                fastest[schedule.id] = Relative(other, schedule, measured, location(connection))
     return sorted(fastest.values(), key=lambda r: _rank(r.measurement))[:count]
 
 

@@ -7,7 +7,7 @@ damaged is refused by name where it is asked for, and left out of what is many, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
 
@@ -17,6 +17,7 @@ from sqlalchemy.types import NullType
 from ..errors import DatabaseError
 from .codec import from_row
 from .tables import TABLES, measurement, schedule
+from .tables import workload as workloads
 from .values import (
     KINDS,
     AnyRecord,
@@ -32,6 +33,8 @@ T = TypeVar("T")
 
 LOCATION = "tilewright_location"
 """The option of a connection that says what errors call its database."""
+Layers = Sequence[Connection]
+"""A connection to each database, uppermost first."""
 _NAMED = 3
 _log = logging.getLogger(__name__)
 
@@ -48,6 +51,11 @@ COLUMNS = {
 }
 
 
+def location(connection: Connection) -> str:
+    """What errors call the database of a connection."""
+    return str(connection.get_execution_options()[LOCATION])
+
+
 class Damage:
     """The damaged records that a call left out, by the locations of databases, with reasons."""
 
@@ -56,22 +64,17 @@ class Damage:
 
     def note(self, connection: Connection, error: DatabaseError) -> None:
         """Add the record and reason of an error of `to_record`."""
-        where: str = connection.get_execution_options()[LOCATION]
-        key = where, str(error.data["kind"]), str(error.data["record"])
+        key = location(connection), str(error.data["kind"]), str(error.data["record"])
         self.left_out.setdefault(key, str(error.data["reason"]))
 
-    def of(self, location: str, kind: str) -> dict[str, str]:
+    def of(self, connection: Connection, kind: str) -> dict[str, str]:
         """Why records of a kind are left out, by their ids."""
-        return {
-            id: reason
-            for (where, what, id), reason in self.left_out.items()
-            if (where, what) == (location, kind)
-        }
+        wanted = location(connection), kind
+        return {id: why for (at, what, id), why in self.left_out.items() if (at, what) == wanted}
 
     def has(self, connection: Connection, measurement: object) -> bool:
         """Whether the measurement of that id was left out."""
-        where: str = connection.get_execution_options()[LOCATION]
-        return (where, Measurement.kind, measurement) in self.left_out
+        return (location(connection), Measurement.kind, measurement) in self.left_out
 
     def or_none(self, connection: Connection, read: Callable[[], T]) -> T | None:
         """The result of `read`; `None` for a damaged record, which is noted."""
@@ -96,12 +99,13 @@ class Damage:
         )
 
 
-def to_record(kind: type[R], row: Mapping[Any, Any]) -> R:
+def to_record(kind: type[R], values: Sequence[Any]) -> R:
     """The record of a row of `COLUMNS`.
 
     Raises `DatabaseError` that names the record if it is damaged: a value does not belong there, or
     the content is not what the id says.
     """
+    row = dict(zip(NAMES[kind.kind], values, strict=True))
     try:
         return cast(R, from_row(cast(type[AnyRecord], kind), row))
     except DatabaseError as error:
@@ -126,19 +130,14 @@ def damaged(kind: str, id: object, reason: str) -> DatabaseError:
 
 @lru_cache(maxsize=512)
 def known(kind: type[R], values: tuple[Any, ...]) -> R:
-    """As `to_record`, for records that lookups read repeatedly: the same row is checked once.
-
-    The values are in the order of `COLUMNS`.
-    """
-    return to_record(kind, dict(zip(NAMES[kind.kind], values, strict=True)))
+    """As `to_record`, for records that lookups read repeatedly: the same row is checked once."""
+    return to_record(kind, values)
 
 
 def pair(row: Row[Any]) -> tuple[Measurement, ScheduleRecord]:
     """The records of a row of `with_schedule`."""
     cut = len(NAMES["measurement"])
-    first = dict(zip(NAMES["measurement"], row[:cut], strict=True))
-    second = dict(zip(NAMES["schedule"], row[cut:], strict=True))
-    return to_record(Measurement, first), to_record(ScheduleRecord, second)
+    return to_record(Measurement, row[:cut]), to_record(ScheduleRecord, row[cut:])
 
 
 def with_schedule() -> Select[Any]:
@@ -151,34 +150,38 @@ def with_schedule() -> Select[Any]:
 
 def get(connection: Connection, kind: type[R], id: str) -> R | None:
     """The record of that id, or None."""
-    columns = COLUMNS[kind.kind]
-    table = TABLES[kind.kind]
-    row = connection.execute(select(*columns).where(table.c.id == id)).mappings().first()
-    return None if row is None else to_record(kind, cast(Mapping[str, Any], row))
+    row = connection.execute(
+        select(*COLUMNS[kind.kind]).where(TABLES[kind.kind].c.id == id)
+    ).first()
+    return None if row is None else to_record(kind, row)
 
 
-def scan(connection: Connection, kind: type[R], damage: Damage | None = None) -> Iterator[R]:
-    """Every record of a kind, by id, a thousand at a time.
+def every(connection: Connection) -> Iterator[AnyRecord]:
+    """Every record of a database, parents first. Raises `DatabaseError` for a damaged one."""
+    for name, kind in KINDS.items():
+        rows = select(*COLUMNS[name]).order_by(TABLES[name].c.id)
+        with connection.execute(rows, execution_options={"yield_per": 1000}) as result:
+            yield from (to_record(kind, row) for row in result)
 
-    Damaged ones are left out and noted in `damage`; without it they raise `DatabaseError`.
+
+def undamaged(
+    layers: Layers,
+    statement: Select[Any],
+    read: Callable[[Row[Any]], T],
+    damage: Damage,
+    **values: Any,
+) -> dict[str, T]:
+    """What `read` returns of the rows of all layers, by their first column, an id.
+
+    Of rows with one id the uppermost counts. Damaged records are left out and noted in `damage`.
     """
-    table = TABLES[kind.kind]
-    every = select(*COLUMNS[kind.kind]).order_by(table.c.id)
-    with connection.execute(every, execution_options={"yield_per": 1000}) as result:
-        yield from records(connection, kind, result.mappings(), damage)
-
-
-def records(
-    connection: Connection, kind: type[R], rows: Iterable[Any], damage: Damage | None
-) -> Iterator[R]:
-    """The records of rows of `COLUMNS`; `damage` as for `scan`."""
-    for row in rows:
-        if damage is None:
-            yield to_record(kind, row)
-            continue
-        record = damage.or_none(connection, partial(to_record, kind, row))
-        if record is not None:
-            yield record
+    by_id: dict[str, T] = {}
+    for connection in layers:
+        for row in connection.execute(statement, values):
+            value = damage.or_none(connection, partial(read, row))
+            if value is not None:
+                by_id.setdefault(row[0], value)
+    return by_id
 
 
 def with_prefix(connection: Connection, prefix: str, limit: int) -> list[AnyRecord]:
@@ -192,7 +195,7 @@ def with_prefix(connection: Connection, prefix: str, limit: int) -> list[AnyReco
             .order_by(table.c.id)
             .limit(limit)
         )
-        matches += [to_record(kind, cast(Mapping[str, Any], row)) for row in rows.mappings()]
+        matches += [to_record(kind, row) for row in rows]
     return matches
 
 
@@ -216,10 +219,8 @@ def filters(
         measurement.c[name] == value for name, value in wanted.items() if value is not None
     ]
     if family is not None:
-        table = TABLES["workload"]
-        conditions.append(
-            measurement.c.workload.in_(select(table.c.id).where(table.c.family == family))
-        )
+        relatives = select(workloads.c.id).where(workloads.c.family == family)
+        conditions.append(measurement.c.workload.in_(relatives))
     return conditions
 
 

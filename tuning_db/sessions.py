@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import socket
 from datetime import datetime, timedelta
+from functools import partial
 
 import psutil
 from sqlalchemy import Connection, select, update
 
 from ..errors import DatabaseError
-from .read import COLUMNS, Damage, get, records
+from .read import COLUMNS, Damage, get, to_record, undamaged
 from .tables import session
 from .values import Session, SessionStatus
 
@@ -51,11 +52,8 @@ def unfinished(
         )
         .order_by(session.c.started.desc(), session.c.id)
     )
-    rows = connection.execute(wanted).mappings()
-    for candidate in records(connection, Session, rows, damage):
-        if not is_alive(candidate, now):
-            return candidate
-    return None
+    candidates = undamaged([connection], wanted, partial(to_record, Session), damage).values()
+    return next((c for c in candidates if not is_alive(c, now)), None)
 
 
 def resume(connection: Connection, id: str, now: datetime) -> Session:

@@ -17,7 +17,7 @@ from functools import partial
 from types import TracebackType
 from typing import IO, Any, Self
 
-from sqlalchemy import URL, Connection, Row, Select, select
+from sqlalchemy import URL, Row, Select, select
 
 from ..errors import DatabaseError
 from . import json_lines, lookup, near, sessions
@@ -27,19 +27,23 @@ from .explain import Explanation, explain
 from .read import (
     COLUMNS,
     Damage,
+    Layers,
     R,
     T,
+    every,
     filters,
     get,
     pair,
-    scan,
     to_record,
     trials,
+    undamaged,
     with_prefix,
     with_schedule,
 )
 from .schema import prepare
-from .tables import TABLES
+from .tables import measurement
+from .tables import pin as pins
+from .tables import target as targets
 from .values import (
     AnyRecord,
     Best,
@@ -98,7 +102,7 @@ class TuningDatabase:
         layers: Sequence[PathOrURL] = (),
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        self._clock = lambda: in_utc(clock())
+        self._clock: Callable[[], datetime] = lambda: in_utc(clock())
         self._layers: list[Opened] = []
         try:
             # The layers first: where one of them is missing, no database is created.
@@ -164,10 +168,9 @@ class TuningDatabase:
 
     def unpin(self, workload: str, target: TargetRecord) -> bool:
         """Remove the pins of a workload on comparable targets; return whether there were any."""
-        pin, targets = TABLES["pin"], TABLES["target"]
         same = select(targets.c.id).where(targets.c.comparable == target.comparable)
         with self._layers[0].writing() as connection:
-            gone = pin.delete().where(pin.c.workload == workload, pin.c.target.in_(same))
+            gone = pins.delete().where(pins.c.workload == workload, pins.c.target.in_(same))
             return connection.execute(gone).rowcount > 0
 
     # Sessions
@@ -271,12 +274,8 @@ class TuningDatabase:
 
     def records(self, kind: type[R]) -> list[R]:
         """Every record of a kind, of all layers, ordered by id, but for damaged ones."""
-        by_id: dict[str, R] = {}
-        with _leaving_out() as damage:
-            for layer in self._layers:
-                with layer.reading() as connection:
-                    for record in scan(connection, kind, damage):
-                        by_id.setdefault(record.id, record)
+        every = select(*COLUMNS[kind.kind])
+        by_id = self._intact(every, partial(to_record, kind))
         return [by_id[id] for id in sorted(by_id)]
 
     def measurements(
@@ -322,18 +321,13 @@ class TuningDatabase:
         read: Callable[[Row[Any]], tuple[Measurement, T]],
     ) -> list[tuple[Measurement, T]]:
         """Measurements, the newest first, each with the second value that `read` returns."""
-        table = TABLES["measurement"]
-        ordered = wanted.order_by(table.c.created.desc(), table.c.id).limit(limit)
-        by_id: dict[str, tuple[Measurement, T]] = {}
-        with _leaving_out() as damage:
-            for layer in self._layers:
-                with layer.reading() as connection:
-                    for row in connection.execute(ordered):
-                        entry = damage.or_none(connection, partial(read, row))
-                        if entry is not None:
-                            by_id.setdefault(entry[0].id, entry)
-        newest = sorted(by_id.values(), key=lambda p: (-p[0].created.timestamp(), p[0].id))
-        return newest[:limit]
+        ordered = wanted.order_by(measurement.c.created.desc(), measurement.c.id).limit(limit)
+        entries = self._intact(ordered, read).values()
+        return sorted(entries, key=lambda p: (-p[0].created.timestamp(), p[0].id))[:limit]
+
+    def _intact(self, statement: Select[Any], read: Callable[[Row[Any]], T]) -> dict[str, T]:
+        with self._connections() as layers, _leaving_out() as damage:
+            return undamaged(layers, statement, read, damage)
 
     def trials(self, session: str) -> int:
         """How many schedules a session (id) has measured, of those recorded in this database.
@@ -453,7 +447,7 @@ class TuningDatabase:
             with TuningDatabase(other, create=False, read_only=True) as opened:
                 return self.merge(opened)
         with other._layers[0].reading() as source, self._layers[0].writing() as connection:
-            return write(connection, json_lines.every(source), repin=False)
+            return write(connection, every(source), repin=False)
 
     def export_lines(self, file: str | os.PathLike[str] | IO[str]) -> int:
         """Write every record (without the layers') as JSON lines; return how many.
@@ -482,13 +476,13 @@ class TuningDatabase:
             return json_lines.import_lines(connection, file, inexact)
 
     @contextmanager
-    def _connections(self) -> Iterator[list[tuple[str, Connection]]]:
+    def _connections(self) -> Iterator[Layers]:
         with ExitStack() as stack:
-            yield [(o.location, stack.enter_context(o.reading())) for o in self._layers]
+            yield [stack.enter_context(layer.reading()) for layer in self._layers]
 
 
 def _alone(row: Row[Any]) -> tuple[Measurement, None]:
-    return to_record(Measurement, row._mapping), None
+    return to_record(Measurement, row), None
 
 
 @contextmanager
