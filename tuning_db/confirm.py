@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, bindparam, literal_column, select
 
 from ..errors import DatabaseError
 from .read import COLUMNS, NAMES, Damage, damaged, known
-from .tables import target, toolchain, verification
+from .tables import CHECKED, target, toolchain, verification
 from .values import Measurement, ScheduleRecord, TargetRecord, Toolchain, Verification
 
 Check = tuple[str, str, str]
@@ -35,12 +35,7 @@ _CONTEXT = (
 )
 _OF_SCHEDULE = (
     select(*COLUMNS["verification"])
-    .where(
-        *(
-            verification.c[name] == bindparam(name)
-            for name in ("workload", "schedule", "target", "toolchain")
-        )
-    )
+    .where(*(verification.c[name] == bindparam(name) for name in CHECKED))
     .order_by(verification.c.passed, verification.c.id)
     .limit(literal_column(str(_CHECKS)))
 )
@@ -90,17 +85,12 @@ def _first_line(error: DatabaseError) -> str:
 
 def confirmed(connection: Connection, entry: Entry, wanted: Wanted) -> bool:
     """Whether the derived columns of a measurement agree with the records they come from."""
-    measured, _ = entry
-
-    def check() -> bool:
-        _require_confirmed(connection, measured, wanted)
-        return True
-
-    return wanted.damage.or_none(connection, check) is True
+    check = partial(_confirmed, connection, entry[0], wanted)
+    return wanted.damage.or_none(connection, check) is not None
 
 
-def _require_confirmed(connection: Connection, measured: Measurement, wanted: Wanted) -> None:
-    """Raise `DatabaseError` unless target, toolchain and checks confirm a measurement."""
+def _confirmed(connection: Connection, measured: Measurement, wanted: Wanted) -> Measurement:
+    """Raises `DatabaseError` unless target, toolchain and checks confirm a measurement."""
 
     def refuse(reason: str) -> DatabaseError:
         return damaged(Measurement.kind, measured.id, reason)
@@ -123,10 +113,10 @@ def _require_confirmed(connection: Connection, measured: Measurement, wanted: Wa
     checks = _checks(connection, measured, wanted.damage)
     if not checks or not all(c.passed for c in checks):
         raise refuse("it is marked as verified, and no intact check says so")
+    return measured
 
 
 def _checks(connection: Connection, measured: Measurement, damage: Damage) -> list[Verification]:
-    same = ("workload", "schedule", "target", "toolchain")
-    rows = connection.execute(_OF_SCHEDULE, {name: getattr(measured, name) for name in same})
+    rows = connection.execute(_OF_SCHEDULE, {name: getattr(measured, name) for name in CHECKED})
     read = (damage.or_none(connection, partial(known, Verification, tuple(row))) for row in rows)
     return [check for check in read if check is not None]

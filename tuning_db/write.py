@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from sqlalchemy import (
@@ -24,6 +24,7 @@ from sqlalchemy import (
     func,
     not_,
     select,
+    true,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -32,8 +33,8 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from ..errors import DatabaseError
 from .codec import check
-from .read import LOCATION
-from .tables import TABLES, measurement, verification
+from .read import location
+from .tables import CHECKED, TABLES, measurement, target, verification
 from .values import (
     KINDS,
     AnyRecord,
@@ -51,9 +52,6 @@ _INSERT: dict[str, Callable[[Table], Any]] = {
     "postgresql": postgresql.insert,
 }
 _RANK = {kind: rank for rank, kind in enumerate(KINDS)}
-_SESSION_STATE = ("status", "heartbeat", "ended", "host", "pid")
-
-_CHECKED = ("workload", "target", "schedule", "toolchain")
 
 
 def in_order(records: Iterable[AnyRecord]) -> list[AnyRecord]:
@@ -71,19 +69,14 @@ def write(connection: Connection, records: Iterable[AnyRecord], repin: bool) -> 
     """
     counts = dict.fromkeys(KINDS, 0)
     for kind, group in groupby(records, key=lambda record: record.kind):
-        batch: list[AnyRecord] = []
-        for record in group:
-            check(record)
-            batch.append(record)
-            if len(batch) == BATCH:
-                counts[kind] += _write_batch(connection, kind, batch, repin)
-                batch = []
-        if batch:
+        while batch := list(islice(group, BATCH)):
             counts[kind] += _write_batch(connection, kind, batch, repin)
     return counts
 
 
 def _write_batch(connection: Connection, kind: str, batch: list[AnyRecord], repin: bool) -> int:
+    for record in batch:
+        check(record)
     rows = [_row(record) for record in batch]
     statement = _insert(connection.dialect.name, kind, repin)
     try:
@@ -93,7 +86,7 @@ def _write_batch(connection: Connection, kind: str, batch: list[AnyRecord], repi
         raise _missing_reference(connection, kind, batch) or error from error
     _require_stored(connection, kind, {record.id for record in batch})
     if kind == Verification.kind:
-        keys = [f"v_{name}" for name in _CHECKED]
+        keys = [f"v_{name}" for name in CHECKED]
         connection.execute(_VERIFY, [{key: row[key] for key in keys} for row in rows])
     return done.rowcount
 
@@ -106,7 +99,7 @@ def _require_stored(connection: Connection, kind: str, ids: Collection[str]) -> 
     if count != len(ids):
         raise DatabaseError(
             "database {0} did not keep what was written: of {1} records of kind {2} it has {3}",
-            connection.get_execution_options()[LOCATION],
+            location(connection),
             len(ids),
             kind,
             count,
@@ -128,9 +121,8 @@ _COUNTED = {"preserve_rowcount": True}
 
 def _row(record: AnyRecord) -> dict[str, Any]:
     """The values of `_bind`'s parameters."""
-    names = [c.name for c in TABLES[record.kind].columns if c.name != "verified"]
-    derived = isinstance(record, Measurement)
-    return {f"v_{n}": getattr(record, n) for n in names if not (derived and n == "comparable")}
+    names = [column.name for column in TABLES[record.kind].columns]
+    return {f"v_{name}": getattr(record, name) for name in names if hasattr(record, name)}
 
 
 def _bind(table: Table, name: str) -> BindParameter[Any]:
@@ -143,40 +135,33 @@ def _insert(dialect: str, kind: str, repin: bool) -> Any:
     table = TABLES[kind]
     values: dict[str, Any] = {c.name: _bind(table, c.name) for c in table.columns}
     if kind == Measurement.kind:
-        target = TABLES["target"]
         comparable = select(target.c.comparable).where(target.c.id == _bind(table, "target"))
         values["comparable"] = comparable.scalar_subquery()
         values["verified"] = _is_verified()
     statement = _INSERT[dialect](table).values(values)
+    if kind not in _CHANGES or (kind == Pin.kind and not repin):
+        return statement.on_conflict_do_nothing(index_elements=["id"])
+    names, changes = _CHANGES[kind]
     new = statement.excluded
-    if kind == Session.kind:
-        return statement.on_conflict_do_update(
-            index_elements=["id"],
-            set_={name: new[name] for name in _SESSION_STATE},
-            where=new.heartbeat > table.c.heartbeat,
-        )
-    if kind == Workload.kind:
-        return statement.on_conflict_do_update(
-            index_elements=["id"],
-            set_={"family": new.family},
-            where=and_(table.c.family == "", new.family != ""),
-        )
-    if kind == ScheduleRecord.kind:
-        return statement.on_conflict_do_update(
-            index_elements=["id"],
-            set_={"inexact": new.inexact},
-            where=and_(table.c.inexact == "", new.inexact != ""),
-        )
-    if kind == Pin.kind and repin:
-        return statement.on_conflict_do_update(
-            index_elements=["id"], set_={"schedule": new.schedule, "created": new.created}
-        )
-    return statement.on_conflict_do_nothing(index_elements=["id"])
+    return statement.on_conflict_do_update(
+        index_elements=["id"],
+        set_={name: new[name] for name in names},
+        where=changes(table.c, new),
+    )
+
+
+# The fields of kinds that may change, and whether those of a new record replace the old ones.
+_CHANGES: dict[str, tuple[Collection[str], Callable[[Any, Any], ColumnElement[bool]]]] = {
+    Session.kind: (Session.outside_id, lambda old, new: new.heartbeat > old.heartbeat),
+    Workload.kind: (["family"], lambda old, new: and_(old.family == "", new.family != "")),
+    ScheduleRecord.kind: (["inexact"], lambda old, new: and_(old.inexact == "", new.inexact != "")),
+    Pin.kind: (["schedule", "created"], lambda *_: true()),
+}
 
 
 def _is_verified() -> ColumnElement[bool]:
     """Whether at least one check of the bound keys passed and none failed."""
-    same = [verification.c[name] == _bind(verification, name) for name in _CHECKED]
+    same = [verification.c[name] == _bind(verification, name) for name in CHECKED]
     passed = exists().where(*same, verification.c.passed)
     failed = exists().where(*same, not_(verification.c.passed))
     return and_(passed, not_(failed))
@@ -184,7 +169,7 @@ def _is_verified() -> ColumnElement[bool]:
 
 _VERIFY = (
     update(measurement)
-    .where(*(measurement.c[name] == _bind(verification, name) for name in _CHECKED))
+    .where(*(measurement.c[name] == _bind(verification, name) for name in CHECKED))
     .values(verified=_is_verified())
 )
 
