@@ -15,10 +15,9 @@ from .options import (
     Program,
     TargetText,
     Tolerance,
-    load_func,
     open_database,
-    reading,
 )
+from .program_file import load_program
 from .report import (
     best_rows,
     inexact_of,
@@ -43,7 +42,7 @@ def list_measurements(
     as_json: AsJson = False,
 ) -> None:
     """List measurements, the newest first."""
-    with reading(db) as database:
+    with open_database(db) as database:
         found = database.measurements(limit=limit)
         named = names(database)
         inexact = inexact_of(database)
@@ -76,7 +75,7 @@ def show(
     """Show a record; for schedules and measurements also the steps."""
     from ..tuning_db import Measurement, ScheduleRecord, to_plain
 
-    with reading(db) as database:
+    with open_database(db) as database:
         record = database.find(id)
         schedule = (
             database.get(ScheduleRecord, record.schedule)
@@ -97,7 +96,7 @@ def show(
 @app.command()
 def best(db: Database = "tuning.db", tolerance: Tolerance = None, as_json: AsJson = False) -> None:
     """Show the schedule that `build` takes for each workload, target and compiler."""
-    with reading(db) as database:
+    with open_database(db) as database:
         found = list(best_rows(database, tolerance))
     if as_json:
         print_json(found)
@@ -126,7 +125,7 @@ def export(
     file: Annotated[str, typer.Argument(help="`-` is standard output.")], db: Database = "tuning.db"
 ) -> None:
     """Write every record as JSON lines."""
-    with reading(db) as database:
+    with open_database(db) as database:
         count = database.export_lines(sys.stdout if file == "-" else file)
     typer.echo(f"{count} records written", err=True)
 
@@ -171,8 +170,8 @@ def explain(
     from ..building import explain as explain_build
     from ..tuning_db import to_plain
 
-    func = load_func(program, param)
-    with reading(db) as database:
+    func = load_program(program, param or ())
+    with open_database(db) as database:
         told = explain_build(func, target, database, tolerance=tolerance)
     if as_json:
         print_json(to_plain(told))

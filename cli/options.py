@@ -1,16 +1,14 @@
-"""Options that several commands share, and how they open programs and databases."""
+"""Options that several commands share, and how they open databases."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from ..autotune.model.samples import Sweep
-    from ..tir.ir import Func
     from ..tuning_db import TuningDatabase
 
 OPTIONS: dict[str, Any] = {
@@ -54,22 +52,11 @@ Tolerance = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
 
-@contextmanager
-def open_database(location: str | None, *, create: bool = False) -> Iterator[Any]:
-    """Open the database at a path or URL; `None` for no location."""
-    if location is None:
-        yield None
-        return
+def open_database(location: str, *, create: bool = False) -> TuningDatabase:
+    """The database at a path or URL; read-only unless it may be created."""
     from ..tuning_db import TuningDatabase
 
-    with TuningDatabase(location, create=create, read_only=not create) as database:
-        yield database
-
-
-@contextmanager
-def reading(location: str) -> Iterator[TuningDatabase]:
-    with open_database(location) as database:
-        yield database
+    return TuningDatabase(location, create=create, read_only=not create)
 
 
 def sweeps_of(locations: Sequence[str] | None) -> list[Sweep]:
@@ -78,16 +65,6 @@ def sweeps_of(locations: Sequence[str] | None) -> list[Sweep]:
 
     found: list[Sweep] = []
     for location in locations or ():
-        with reading(location) as database:
+        with open_database(location) as database:
             found += samples.sweeps_of(database)
     return found
-
-
-def load_func(name: str, parameters: Sequence[str] | None) -> Func:
-    """Returns the program of `FILE.py:FUNCTION` with `NAME=VALUE` parameters."""
-    from .program_file import UsageError, load_program
-
-    try:
-        return load_program(name, parameters or ())
-    except UsageError as error:
-        raise typer.BadParameter(str(error)) from None

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType, NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
-from ..tir.ir import Func
+import typer
 
-
-class UsageError(Exception):
-    """An invalid name or parameter; the text says what was expected."""
+if TYPE_CHECKING:
+    from ..tir.ir import Func
 
 
 def load_program(name: str, parameters: Iterable[str] = ()) -> Func:
@@ -22,31 +21,33 @@ def load_program(name: str, parameters: Iterable[str] = ()) -> Func:
 
     The file is run like an imported Python module, and can import its neighbours. `parameters` are
     texts such as `n=512`, converted by the annotations of the function: int, float, bool, str, a
-    union of them (with None), a `Literal`. Raises `UsageError` for anything that does not fit;
-    errors of the file itself are passed on.
+    union of them (with None), a `Literal`. Raises `typer.BadParameter`, a wrong usage, for anything
+    that does not fit; errors of the file itself are passed on.
     """
+    from ..tir.ir import Func
+
     file, _, function = name.rpartition(":")
     if not file or not function.isidentifier():
-        raise UsageError(f"expected FILE.py:FUNCTION, found {name!r}")
+        raise typer.BadParameter(f"expected FILE.py:FUNCTION, found {name!r}")
     if not Path(file).is_file():
-        raise UsageError(f"there is no file {file!r}")
+        raise typer.BadParameter(f"there is no file {file!r}")
     module = _run(Path(file))
     maker = getattr(module, function, None)
     if not callable(maker):
         defined = [n for n, v in vars(module).items() if _is_made_by(v, module)]
-        raise UsageError(
+        raise typer.BadParameter(
             f"{file} has no function {function!r}; it defines {', '.join(defined) or 'none'}"
         )
     func = maker(**_arguments(maker, name, parameters))
     if not isinstance(func, Func):
-        raise UsageError(f"{name} gives a {type(func).__name__}, expected a program (Func)")
+        raise typer.BadParameter(f"{name} gives a {type(func).__name__}, expected a program (Func)")
     return func
 
 
 def _run(file: Path) -> ModuleType:
     spec = spec_from_file_location(f"_tilewright_user_{file.stem}", file)
     if spec is None or spec.loader is None:
-        raise UsageError(f"{str(file)!r} is no Python file: the name of one ends in .py")
+        raise typer.BadParameter(f"{str(file)!r} is no Python file: the name of one ends in .py")
     module = module_from_spec(spec)
     sys.modules[spec.name] = module  # where dataclasses, for instance, look themselves up
     sys.path.insert(0, str(file.resolve().parent))
@@ -67,19 +68,19 @@ def _arguments(maker: Callable[..., Any], name: str, texts: Iterable[str]) -> di
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise UsageError(f"expected NAME=VALUE, found {text!r}")
+            raise typer.BadParameter(f"expected NAME=VALUE, found {text!r}")
         if key not in known:
             listed = ", ".join(known) or "none"
-            raise UsageError(f"{text}: {name} has no parameter {key!r}; it has {listed}")
+            raise typer.BadParameter(f"{text}: {name} has no parameter {key!r}; it has {listed}")
         if key in found:
-            raise UsageError(f"{text}: {key!r} is given twice")
+            raise typer.BadParameter(f"{text}: {key!r} is given twice")
         try:
             found[key] = _value(value, _kind(known[key]))
         except ValueError as error:
-            raise UsageError(f"{text}: {error}") from None
+            raise typer.BadParameter(f"{text}: {error}") from None
     missing = [n for n, p in known.items() if p.default is p.empty and n not in found]
     if missing:
-        raise UsageError(f"{name} needs a value for {', '.join(missing)}")
+        raise typer.BadParameter(f"{name} needs a value for {', '.join(missing)}")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,9 +16,9 @@ from .options import (
     Programs,
     TargetText,
     Tolerance,
-    load_func,
     open_database,
 )
+from .program_file import load_program
 from .report import print_facts, print_json, print_results, tune_row
 
 
@@ -57,7 +58,7 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
     from ..autotune.records import flops
     from ..autotune.tune import tune as run
 
-    funcs = [load_func(program, param) for program in programs]
+    funcs = [load_program(program, param or ()) for program in programs]
     options: dict[str, Any] = {
         "weights": weight,
         "trials": 64 if trials is None and seconds is None else trials,
@@ -119,8 +120,8 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     from ..building import build_library
     from ..choosing import POLICIES
 
-    func = load_func(program, param)
-    with open_database(db) as database:
+    func = load_program(program, param or ())
+    with nullcontext() if db is None else open_database(db) as database:
         made = build_library(
             func,
             output,
