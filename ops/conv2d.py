@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .. import dtypes
 from ..errors import IRError
 from ..tir import te
@@ -145,12 +147,8 @@ def depthwise_conv2d_func(
     constant_w: bool = False,
 ) -> Func:
     """A depthwise convolution of square kernels of X (`layout`) with W."""
-    nchw = layout == "NCHW"
-    o = c * multiplier
-    x = te.placeholder((n, c, h, w) if nchw else (n, h, w, c), dtype, name="X")
-    k = te.placeholder(
-        (o, 1, kernel, kernel) if nchw else (kernel, kernel, 1, o), dtype, name="W",
-        constant=constant_w,
+    func = conv2d_func(
+        n, c, h, w, c * multiplier, kernel, stride, padding, 1, c, dtype,
+        layout=layout, constant_w=constant_w,
     )  # fmt: skip
-    y = depthwise_conv2d(x, k, stride=stride, padding=padding, layout=layout, name="Y")
-    return te.func([x, k, y], name="depthwise_conv2d")
+    return replace(func, name="depthwise_conv2d")
