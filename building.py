@@ -180,6 +180,7 @@ def build_library(
     Raises what `build` raises, and `BuildError` if the files cannot be written or there is no
     linker.
     """
+    from .autotune.records import toolchain_record
     from .codegen.detect import resolve
     from .codegen.generator import Provenance, generator_for
     from .runtime.files import replace_files
@@ -193,9 +194,8 @@ def build_library(
     generator = generator_for(resolved)
     generator.check_path(path, intermediate=object_file)
     choice, compiled = _compiled(program, resolved, database, allow, tolerance, strict_fp=strict_fp)
-    provenance = Provenance(
-        choice.origin, choice.schedule_id, choice.measurement_id, _toolchain(resolved)
-    )
+    versions = {name: str(text) for name, text in toolchain_record(resolved).versions.items()}
+    provenance = Provenance(choice.origin, choice.schedule_id, choice.measurement_id, versions)
     new = generator.files(compiled, path, provenance, intermediate=object_file)
     try:
         replace_files(new)
@@ -276,9 +276,3 @@ def _compile(choice: Choice, target: Target, *, strict_fp: bool) -> Compiled:
     from .autotune.measure.compiler import compile_apart
 
     return compile_cached(choice.func, target, strict_fp=strict_fp, compiler=compile_apart)
-
-
-def _toolchain(target: Target) -> dict[str, str]:
-    from .autotune.records import toolchain_record
-
-    return {name: str(text) for name, text in toolchain_record(target).versions.items()}

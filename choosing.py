@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .autotune.search.replay import Replays
     from .schedule import Schedule
     from .tir.ir import Func
-    from .tuning_db import Best, Explanation, TuningDatabase
+    from .tuning_db import Best, Explanation, TargetRecord, Toolchain, TuningDatabase, Workload
 
 POLICIES = ("record", "transfer", "model", "default")
 MOST_UNFIT = 8
@@ -152,20 +152,14 @@ def _lookup(
     unfit: Mapping[str, str],
 ) -> Choice | None:
     """Returns the best recorded schedule that applies, or `None`."""
-    from .autotune.records import target_record, toolchain_record, workload_record
     from .autotune.search.replay import Replays
 
     if len(unfit) >= MOST_UNFIT:
         _log.warning("%s: no other record is tried, %d do not compile", func.name, len(unfit))
         return None
-    workload, replays = workload_record(func), Replays(func, unfit)
-    best = database.best(
-        workload.id,
-        target_record(target),
-        toolchain_record(target),
-        tolerance=tolerance,
-        applies=replays,
-    )
+    workload, where, tools = _records(func, target)
+    replays = Replays(func, unfit)
+    best = database.best(workload.id, where, tools, tolerance=tolerance, applies=replays)
     replays.warn(database.location)
     if best is None:
         _log.info("%s has no usable record of %s on %s", database.location, func.name, target)
@@ -183,14 +177,11 @@ def _lookup(
 
 def _transferred(func: Func, target: Target, database: TuningDatabase) -> Choice | None:
     """Returns the best schedule of other sizes, re-fitted, or `None` if none fits."""
-    from .autotune.records import target_record, toolchain_record, workload_record
     from .autotune.search.transfer import transferred
     from .runtime.timer import format_seconds
 
-    workload = workload_record(func)
-    found = transferred(
-        func, target, database, workload, target_record(target), toolchain_record(target)
-    )
+    workload, where, tools = _records(func, target)
+    found = transferred(func, target, database, workload, where, tools)
     if found is None:
         _log.info("%s has no other sizes of %s on %s", database.location, func.name, target)
         return None
@@ -267,13 +258,14 @@ def explained(
     tolerance: float | None,
     unfit: Mapping[str, str] | None = None,
 ) -> Explanation:
-    from .autotune.records import target_record, toolchain_record, workload_record
     from .autotune.search.replay import Replays
 
-    return database.explain(
-        workload_record(func),
-        target_record(target),
-        toolchain_record(target),
-        tolerance=tolerance,
-        applies=Replays(func, unfit),
-    )
+    replays = Replays(func, unfit)
+    return database.explain(*_records(func, target), tolerance=tolerance, applies=replays)
+
+
+def _records(func: Func, target: Target) -> tuple[Workload, TargetRecord, Toolchain]:
+    """What a lookup asks for: the program, where it is to run, and what compiles it."""
+    from .autotune.records import target_record, toolchain_record, workload_record
+
+    return workload_record(func), target_record(target), toolchain_record(target)
