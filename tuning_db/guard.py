@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import BindParameter, Connection, TextClause, bindparam, text
 
 from ..errors import DatabaseError
+from .read import location
 from .tables import TABLES, VERSION_TABLE
 
 _OURS = [*TABLES, VERSION_TABLE]
@@ -46,7 +47,7 @@ _AFFINITIES = (
 )
 
 
-def check_objects(connection: Connection, location: str) -> None:
+def check_objects(connection: Connection) -> None:
     """Raise `DatabaseError` for a trigger or rule on a table of ours, or a view in its place.
 
     Nothing of ours has been read yet when this is called: a view would be evaluated.
@@ -54,19 +55,19 @@ def check_objects(connection: Connection, location: str) -> None:
     if connection.dialect.name == "sqlite":
         for kind, name, on, sql in _rows(connection, _SQLITE_OBJECTS):
             if kind in ("trigger", "view"):
-                raise _foreign(location, kind, name, on)
+                raise _foreign(connection, kind, name, on)
             if kind == "table" and str(sql).upper().startswith("CREATE VIRTUAL"):
-                raise _foreign(location, "virtual table", name, on)
+                raise _foreign(connection, "virtual table", name, on)
         return
     for on, relation, trigger, rule in _rows(connection, _POSTGRES_TABLES):
         if relation in _RELATIONS:
-            raise _foreign(location, _RELATIONS[relation], on, on)
+            raise _foreign(connection, _RELATIONS[relation], on, on)
         for kind, name in (("trigger", trigger), ("rule", rule)):
             if name is not None:
-                raise _foreign(location, kind, name, on)
+                raise _foreign(connection, kind, name, on)
 
 
-def check_columns(connection: Connection, location: str) -> None:
+def check_columns(connection: Connection) -> None:
     """Raise `DatabaseError` for tables whose columns are not those of this schema."""
     dialect = connection.dialect
     sqlite = dialect.name == "sqlite"
@@ -76,7 +77,7 @@ def check_columns(connection: Connection, location: str) -> None:
         if computed:
             raise DatabaseError(
                 "database {0}: column {1} of table {2} is computed; expected stored values",
-                location,
+                location(connection),
                 column,
                 table,
                 hint=_HINT,
@@ -89,7 +90,7 @@ def check_columns(connection: Connection, location: str) -> None:
         if present.get(name, {}) != expected:
             raise DatabaseError(
                 "database {0}: table {1} has the columns {2}; expected {3}",
-                location,
+                location(connection),
                 name,
                 _listed(present.get(name, {})),
                 _listed(expected),
@@ -104,11 +105,11 @@ def _rows(connection: Connection, statement: TextClause) -> list[tuple[Any, ...]
     return [tuple(row) for row in connection.execute(statement)]
 
 
-def _foreign(location: str, kind: str, name: str, on: str) -> DatabaseError:
+def _foreign(connection: Connection, kind: str, name: str, on: str) -> DatabaseError:
     where = "in the place of" if kind.endswith(("view", "table")) else "on"
     return DatabaseError(
         "database {0} has a {1} {2!r} {3} table {4}; Tilewright makes none",
-        location,
+        location(connection),
         kind,
         name,
         where,
@@ -127,12 +128,7 @@ def _affinity(declared: str) -> str:
 
 def _plain_type(declared: str) -> str:
     """A type as PostgreSQL's catalogue spells it."""
-    spelt = declared.lower().partition("(")[0]
-    return {
-        "varchar": "character varying",
-        "float": "double precision",
-        "timestamp": "timestamp with time zone",
-    }.get(spelt.strip(), spelt.strip())
+    return declared.lower().partition("(")[0].replace("varchar", "character varying")
 
 
 def _listed(columns: dict[str, str]) -> str:

@@ -221,8 +221,13 @@ def _walk(connection: Connection, wanted: Wanted, most: int, finals: Finals) -> 
         "tolerance": wanted.tolerance if wanted.schedule is None else None,
     }
     given = {name: value for name, value in parameters.items() if value is not None}
-    values = {"workload": wanted.workload, "comparable": wanted.comparable, **given}
-    values |= _finals_parameters(finals)
+    values: dict[str, Any] = {
+        "workload": wanted.workload,
+        "comparable": wanted.comparable,
+        **given,
+    }
+    for n, (session, moment) in enumerate(finals.items()):
+        values |= {f"session{n}": session, f"moment{n}": moment}
     # Most lookups return the first row; where rows are left out, longer pages follow.
     more = False
     while True:
@@ -236,14 +241,6 @@ def _walk(connection: Connection, wanted: Wanted, most: int, finals: Finals) -> 
             return
         more, most = True, min(8 * most, _LARGEST_PAGE)
         values |= {"after": rows[-1][SECONDS], "last": rows[-1][ID]}
-
-
-def _finals_parameters(finals: Finals) -> dict[str, Any]:
-    """The parameters of `_usable` that say when the finals of sessions were."""
-    parameters: dict[str, Any] = {}
-    for n, (session, moment) in enumerate(finals.items()):
-        parameters |= {f"session{n}": session, f"moment{n}": moment}
-    return parameters
 
 
 def _later_finals(connection: Connection, entries: Iterable[Entry], wanted: Wanted) -> Finals:
@@ -321,14 +318,8 @@ def best(layers: Layers, wanted: Wanted, applies: Applies | None = None) -> Best
 
 
 def _best(layers: Layers, wanted: Wanted) -> Best | None:
-    choice: Best | None = None
-    for connection in layers:
-        candidate = _best_of(connection, wanted)
-        if candidate is not None and (
-            choice is None or _time(candidate.measurement) < _time(choice.measurement)
-        ):
-            choice = candidate
-    return choice
+    candidates = (_best_of(connection, wanted) for connection in layers)
+    return min(filter(None, candidates), key=lambda b: _time(b.measurement), default=None)
 
 
 def _best_of(connection: Connection, wanted: Wanted) -> Best | None:
@@ -358,12 +349,9 @@ def _time(record: Measurement | None) -> float:
 
 
 def _of_pin(layers: Layers, layer: str, choice: Pin, wanted: Wanted) -> Best | None:
-    schedule: ScheduleRecord | None = None
-    measured: Measurement | None = None
+    schedules = (get(connection, ScheduleRecord, choice.schedule) for connection in layers)
+    schedule = next(filter(None, schedules), None)
     only = replace(wanted, schedule=choice.schedule)
-    for connection in layers:
-        schedule = schedule or get(connection, ScheduleRecord, choice.schedule)
-        entry = fastest(connection, only)
-        if entry is not None and _time(entry[0]) < _time(measured):
-            measured = entry[0]
+    entries = filter(None, (fastest(connection, only) for connection in layers))
+    measured = min((measured for measured, _ in entries), key=_time, default=None)
     return None if schedule is None else Best(schedule, measured, True, layer)

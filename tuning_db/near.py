@@ -131,14 +131,15 @@ def _apart(wanted: Workload, other: Workload) -> float:
 
 def _usable(layers: Layers, other: Workload, wanted: Wanted, count: int) -> list[Relative]:
     wanted.failed = failed_checks(layers, other.id) if len(layers) > 1 else ()
+    candidates = [
+        Relative(other, schedule, measured, location(connection))
+        for connection in layers
+        for measured, schedule in usable(connection, wanted, count)[0]
+    ]
     fastest: dict[str, Relative] = {}
-    for connection in layers:
-        entries, _ = usable(connection, wanted, count)
-        for measured, schedule in entries:
-            known = fastest.get(schedule.id)
-            if known is None or _rank(measured) < _rank(known.measurement):
-                fastest[schedule.id] = Relative(other, schedule, measured, location(connection))
-    return sorted(fastest.values(), key=lambda r: _rank(r.measurement))[:count]
+    for relative in sorted(candidates, key=lambda r: _rank(r.measurement)):
+        fastest.setdefault(relative.schedule.id, relative)
+    return list(fastest.values())[:count]
 
 
 def _rank(measured: Measurement) -> tuple[float, str]:

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Text, column, inspect, select, table
 from ..errors import DatabaseError
 from .connect import Opened, use_wal
 from .guard import check_columns, check_objects
+from .read import location
 from .tables import HEAD, VERSION_TABLE
 
 MIGRATIONS = Path(__file__).with_name("migrations")
@@ -29,10 +30,10 @@ def prepare(opened: Opened, create: bool) -> None:
     database, is empty and not to be created, is older and open read-only, or if `guard` refuses it.
     """
     with opened.reading() as connection:
-        check_objects(connection, opened.location)
-        revision = _revision(connection, opened)
+        check_objects(connection)
+        revision = _revision(connection)
         if revision == HEAD:
-            check_columns(connection, opened.location)
+            check_columns(connection)
             return
     if revision is None and not create:
         raise DatabaseError(
@@ -44,13 +45,13 @@ def prepare(opened: Opened, create: bool) -> None:
         _require_older(opened, revision)
     use_wal(opened)
     with opened.writing() as connection:
-        if _revision(connection, opened) != HEAD:
-            migrate(connection, HEAD)
-        check_columns(connection, opened.location)
+        if _revision(connection) != HEAD:
+            _migrate(connection)
+        check_columns(connection)
 
 
-def migrate(connection: Connection, revision: str) -> None:
-    """Bring the schema up to `revision`, inside the connection's transaction."""
+def _migrate(connection: Connection) -> None:
+    """Bring the schema up to date, inside the connection's transaction."""
     # Imported here: opening a database of the current revision never needs it.
     from alembic import command
     from alembic.config import Config
@@ -59,10 +60,10 @@ def migrate(connection: Connection, revision: str) -> None:
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes.update(connection=connection, version_table=VERSION_TABLE)
     with _ALEMBIC:
-        command.upgrade(config, revision)
+        command.upgrade(config, HEAD)
 
 
-def _revision(connection: Connection, opened: Opened) -> str | None:
+def _revision(connection: Connection) -> str | None:
     inspector = inspect(connection)
     if inspector.has_table(VERSION_TABLE):
         query = select(column("version_num", Text)).select_from(table(VERSION_TABLE))
@@ -71,7 +72,7 @@ def _revision(connection: Connection, opened: Opened) -> str | None:
             return revisions[0]
         raise DatabaseError(
             "database {0} does not say what revision its schema is of: {1} has {2!r:.80}",
-            opened.location,
+            location(connection),
             VERSION_TABLE,
             list(revisions),
             hint="it was damaged or changed by something else",
@@ -80,7 +81,7 @@ def _revision(connection: Connection, opened: Opened) -> str | None:
     if others:
         raise DatabaseError(
             "database {0} is not a tuning database: it holds the tables {1} of something else",
-            opened.location,
+            location(connection),
             ", ".join(others[:5]),
             hint="check the path",
         )

@@ -26,9 +26,8 @@ def is_alive(session: Session, now: datetime) -> bool:
     """
     if session.status is not SessionStatus.RUNNING:
         return False
-    if session.host == socket.gethostname():
-        return _runs(session.pid) and now - session.heartbeat < STALE_AFTER
-    return now - session.heartbeat < STALE_AFTER
+    elsewhere = session.host != socket.gethostname()
+    return now - session.heartbeat < STALE_AFTER and (elsewhere or _runs(session.pid))
 
 
 def unfinished(

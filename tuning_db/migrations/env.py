@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection that `schema.migrate` hands over, in its transaction."""
+"""Runs the migrations on the connection that `schema.prepare` hands over, in its transaction."""
 
 from __future__ import annotations
 
