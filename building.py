@@ -10,11 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .choosing import POLICIES, Choice, choose, chosen_without_search, explained
-from .errors import (
-    BuildError,
-    TilewrightError,
-    TuningError,
-)
+from .errors import BuildError, TilewrightError, TuningError
 from .runtime.module import Origin
 from .target import Target
 

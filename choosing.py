@@ -8,13 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .errors import (
-    BuildError,
-    DatabaseError,
-    NotTunedError,
-    ScheduleError,
-    similar,
-)
+from .errors import BuildError, DatabaseError, NotTunedError, ScheduleError, similar
 from .runtime.module import Origin
 from .target import Target
 

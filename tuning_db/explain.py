@@ -29,15 +29,7 @@ from sqlalchemy import (
 from .codec import LIMITS, LONGEST, SHORTEST
 from .confirm import Applies, Wanted
 from .interleaved_comparison import summary
-from .lookup import (
-    EXACT,
-    IN_RANGE,
-    SUPERSEDED,
-    best,
-    failed_checks,
-    usable,
-    within,
-)
+from .lookup import EXACT, IN_RANGE, SUPERSEDED, best, failed_checks, usable, within
 from .near import distance
 from .read import Damage, Layers, get, location, raw
 from .tables import measurement, schedule, target, toolchain, workload
@@ -118,11 +110,7 @@ def explain(
     wanted: Wanted,
     applies: Applies | None = None,
 ) -> Explanation:
-    """Look up the best schedule of a workload and say why it is that one, or why there is none.
-
-    `program` may be an id; with a whole workload, near shapes are found even if it was never put.
-    `wanted` and `applies` are as for `best`.
-    """
+    """See `TuningDatabase.explain`. `wanted` and `applies` are as for `best`."""
     id = wanted.workload
     known = program if isinstance(program, Workload) else _first(layers, id, wanted.damage)
     chosen = best(layers, wanted, applies)

@@ -46,10 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 def export(connection: Connection, file: str | os.PathLike[str] | IO[str]) -> int:
-    """Write every record of a database; return how many. A path is replaced only when complete.
-
-    Raises `DatabaseError` for a damaged record, which no import takes.
-    """
+    """See `TuningDatabase.export_lines`. Raises `DatabaseError` for a damaged record."""
     if not isinstance(file, str | os.PathLike):
         return _write_lines(connection, file)
     path = Path(file)
@@ -76,12 +73,7 @@ def import_lines(
     file: str | os.PathLike[str] | IO[str],
     inexact: Inexact | None = None,
 ) -> dict[str, int]:
-    """Write the records of an export inside the connection's transaction.
-
-    `inexact` is for files of versions 1 and 2, whose schedules do not name their inexact steps.
-
-    Returns how many of each kind were new. Raises `DatabaseError` that names the line.
-    """
+    """See `TuningDatabase.import_lines`; inside the connection's transaction."""
     if not isinstance(file, str | os.PathLike):
         return _read_lines(connection, file, str(getattr(file, "name", "the export")), inexact)
     try:

@@ -1,18 +1,11 @@
 """The best schedule of a workload on a target: a query over verified, comparable measurements.
 
-A measurement is usable if it is of the same workload, of a target of the same compat and perf
-class, of the same toolchain generation (where one is given), ok, verified, and not measured again
-later. Of several measurements of a schedule only the last one counts: otherwise the luckiest of
-many noisy ones would win.
-
-The fastest usable measurement wins. If it is interleaved with others, the choice among those that
-tie is that of `compare_schedules`. A pin wins over any measurement.
+`TuningDatabase.best` says which measurements are usable, and which of them is the choice. Of
+several measurements of a schedule only the last one counts: otherwise the luckiest of many noisy
+ones would win.
 
 Within a session, final timings replace earlier ones. What was measured before the finals lost to
 the finalists, and must not win later because the machine was slower during the finals.
-
-A schedule with inexact steps is usable if the caller gives a tolerance, and no check has found a
-larger error; a pin permits one as well.
 
 A database may come from elsewhere. The records that a lookup returns are therefore checked like
 imported ones, `verified` and `comparable` against the records that they are derived from. A damaged
@@ -54,13 +47,7 @@ from .confirm import ID, SECONDS, Applies, Check, Entry, Wanted, confirmed, inta
 from .interleaved_comparison import compare_schedules
 from .read import COLUMNS, Layers, get, location, raw, to_record, with_schedule
 from .tables import CHECKED, measurement, pin, schedule, target, toolchain, verification
-from .values import (
-    Best,
-    Measurement,
-    Outcome,
-    Pin,
-    ScheduleRecord,
-)
+from .values import Best, Measurement, Outcome, Pin, ScheduleRecord
 
 # When the last finals of sessions (ids) were recorded.
 Finals = dict[str, datetime]

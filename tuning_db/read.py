@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, func, select, type_coerce
+from sqlalchemy import ColumnElement, Connection, Row, Select, select, type_coerce
 from sqlalchemy.types import NullType
 
 from ..errors import DatabaseError
@@ -222,12 +222,3 @@ def filters(
         relatives = select(workloads.c.id).where(workloads.c.family == family)
         conditions.append(measurement.c.workload.in_(relatives))
     return conditions
-
-
-def trials(connection: Connection, session: str) -> int:
-    """The number of schedules that a session has measured, each counted once."""
-    return connection.execute(
-        select(func.count(measurement.c.schedule.distinct())).where(
-            measurement.c.session == session
-        )
-    ).scalar_one()

@@ -16,7 +16,7 @@ from datetime import datetime
 from functools import partial
 from typing import IO, Any, Self
 
-from sqlalchemy import URL, Row, Select, select
+from sqlalchemy import URL, Row, Select, func, select
 
 from ..errors import DatabaseError
 from . import json_lines, lookup, near, sessions
@@ -34,7 +34,6 @@ from .read import (
     get,
     pair,
     to_record,
-    trials,
     undamaged,
     with_prefix,
     with_schedule,
@@ -328,8 +327,11 @@ class TuningDatabase:
 
         The finals measure some of them again, which are no further trials.
         """
+        schedules = select(func.count(measurement.c.schedule.distinct()))
         with self._layers[0].reading() as connection:
-            return trials(connection, session)
+            return connection.execute(
+                schedules.where(measurement.c.session == session)
+            ).scalar_one()
 
     # Looking up
 
