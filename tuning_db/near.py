@@ -116,10 +116,10 @@ def others(
         "version": feature_version,
         "count": each,
     }
+    read = partial(to_record, Measurement)
     measurements: list[Measurement] = []
     for id in newest[:workloads]:
-        usable["workload"] = id
-        tried = undamaged(layers, _TRIED, partial(to_record, Measurement), damage, **usable)
+        tried = undamaged(layers, _TRIED, read, damage, workload=id, **usable)
         measurements += [tried[id] for id in sorted(tried)[:each]]
     return measurements
 
