@@ -36,22 +36,10 @@ def activate(value: Expr, activation: Activation | None) -> Expr:
     return te.cast(ACTIVATIONS[activation](widened(value)), value.dtype)
 
 
-def _relu(x: Expr) -> Expr:
-    return te.maximum(x, 0)
-
-
-def _gelu(x: Expr) -> Expr:
-    return x * 0.5 * (te.erf(x * math.sqrt(0.5)) + 1.0)
-
-
-def _silu(x: Expr) -> Expr:
-    return x * te.sigmoid(x)
-
-
 ACTIVATIONS: dict[str, Callable[[Expr], Expr]] = {
-    "relu": _relu,
-    "gelu": _gelu,
-    "silu": _silu,
+    "relu": lambda x: te.maximum(x, 0),
+    "gelu": lambda x: x * 0.5 * (te.erf(x * math.sqrt(0.5)) + 1.0),
+    "silu": lambda x: x * te.sigmoid(x),
     "sigmoid": te.sigmoid,
     "tanh": te.tanh,
     "exp": te.exp,

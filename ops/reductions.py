@@ -96,15 +96,7 @@ def _reduce(
     return te.compute(shape, element, name=name, axes=[f"i{d}" for d in kept])
 
 
-KINDS = {
-    "sum": sum,
-    "prod": prod,
-    "mean": mean,
-    "max": max,
-    "min": min,
-    "argmax": argmax,
-    "argmin": argmin,
-}
+KINDS = {kind.__name__: kind for kind in (sum, prod, mean, max, min, argmax, argmin)}
 
 
 def reduction_func(
