@@ -36,11 +36,8 @@
     db.pin(workload.id, target, schedule.id), db.merge("other.db")
     db.export_lines("records.jsonl"), db.import_lines("records.jsonl")
 
-A measurement counts for `best` only once its schedule was verified: at least one `Verification` of
-the same workload, target, schedule and toolchain passed and none failed, put before or after it. Of
-several measurements of one schedule the last one counts: within a session, final timings replace
-earlier ones. Finalists are timed interleaved and put with one `created`; of those that tie with the
-fastest of them, `best` takes the simplest, and `best.comparison` says how they compare.
+`TuningDatabase.best` says which measurements count. Finalists are timed interleaved and put with
+one `created`; `best.comparison` says how they compare.
 
 A database may be somebody else's. `best` leaves out what is damaged, and what `applies` refuses:
 

@@ -1,7 +1,8 @@
 """The schema's revision: checked when a database is opened, brought up to date where allowed.
 
-To change the schema: change the models, add `migrations/versions/NNNN_what.py` that brings an older
-database there, set `HEAD`, and keep a database of the older revision among the tests.
+To change the schema: change the records (or `tables.py`), add `migrations/versions/NNNN_what.py`
+that brings an older database there, set `HEAD`, and keep a database of the older revision among the
+tests.
 """
 
 from __future__ import annotations

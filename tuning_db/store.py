@@ -348,8 +348,10 @@ class TuningDatabase:
 
         A measurement counts if it is of that workload (id), of a target of the same compat and perf
         class, of the same toolchain generation (if `toolchain` is given), ok, verified, and the
-        last one of its schedule in its layer. A check that failed in any layer refuses the schedule
-        in all layers. Of equal times the upper layer's wins.
+        last one of its schedule in its layer; within a session, final timings replace earlier ones.
+        It is verified if at least one `Verification` of the same workload, target, schedule and
+        toolchain passed and none failed, put before or after it. A check that failed in any layer
+        refuses the schedule in all layers. Of equal times the upper layer's wins.
 
         If the fastest was timed interleaved with others, the simplest of those that tie with it is
         the choice (see `interleaved_comparison`).

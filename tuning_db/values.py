@@ -473,21 +473,13 @@ def optional(normalise: Callable[[Any], object]) -> Callable[[Any], object]:
     return lambda value: None if value is None else normalise(value)
 
 
-def _floats(values: Any) -> tuple[float, ...]:
-    return tuple(map(float, values))
-
-
-def _as_json(value: Mapping[str, Json]) -> Json:
-    return json.loads(canonical_json(dict(value)))
-
-
 _NORMALISE: dict[str, Callable[[Any], object]] = {
     "int": int,
     "float": float,
     "bool": bool,
     "datetime": in_utc,
-    "tuple[float, ...]": _floats,
-    "Mapping[str, Json]": _as_json,
+    "tuple[float, ...]": lambda values: tuple(map(float, values)),
+    "Mapping[str, Json]": lambda value: json.loads(canonical_json(dict(value))),
     "Outcome": Outcome,
     "SessionStatus": SessionStatus,
 }

@@ -1,4 +1,4 @@
-"""Migrations: they make what the models say, on every backend, from every revision there was."""
+"""Migrations: they make what the tables say, on every backend, from every revision there was."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_head_is_the_last_migration() -> None:
     assert scripts().get_heads() == [HEAD]
 
 
-def test_migrations_make_what_the_models_say(db: TuningDatabase) -> None:
+def test_migrations_make_what_the_tables_say(db: TuningDatabase) -> None:
     with db._layers[0].reading() as connection:
         options = {"version_table": VERSION_TABLE, "compare_type": True}
         context = MigrationContext.configure(connection, opts=options)
