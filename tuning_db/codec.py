@@ -259,10 +259,6 @@ def _time(value: Json) -> datetime:
     return moment
 
 
-def _number(value: Json) -> float:
-    return float(_exactly(int, float)(value))
-
-
 def _numbers(value: Json) -> tuple[float, ...]:
     if type(value) is not list or not set(map(type, value)) <= {int, float}:
         raise TypeError
@@ -272,7 +268,7 @@ def _numbers(value: Json) -> tuple[float, ...]:
 _DECODE: dict[str, Callable[[Json], Any]] = {
     "str": _exactly(str),
     "int": _exactly(int),
-    "float": _number,
+    "float": lambda value: float(_exactly(int, float)(value)),
     "bool": _exactly(bool),
     "datetime": _time,
     "tuple[float, ...]": _numbers,

@@ -290,7 +290,7 @@ def _sqlite_engine(
             connection.execute(f"PRAGMA {pragma}")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_ROW)
         # What is no UTF-8 is refused with its record, not with all rows that are read.
-        connection.text_factory = _text
+        connection.text_factory = lambda value: value.decode("utf-8", "surrogateescape")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -298,10 +298,6 @@ def _sqlite_engine(
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
     return Opened(engine, location, read_only, os.getpid(), timeout)
-
-
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "surrogateescape")
 
 
 def _open_postgres(url: URL, read_only: bool) -> Opened:

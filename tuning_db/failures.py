@@ -114,9 +114,8 @@ def translate(error: DBAPIError, location: str) -> DatabaseError:
     elif state is not None:
         meaning = _POSTGRES.get(state, _POSTGRES.get(state[:2]))
     elif isinstance(cause, sqlite3.Error):
-        meaning = _SQLITE[
-            sqlite3.SQLITE_CORRUPT
-        ]  # raised by the driver itself: text that is no text
+        # Raised by the driver itself: text that is no text.
+        meaning = _SQLITE[sqlite3.SQLITE_CORRUPT]
     elif isinstance(error, OperationalError):
         meaning = ("cannot be reached", "check that the server runs and that the URL is right")
     else:

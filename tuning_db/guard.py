@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BindParameter, Connection, TextClause, bindparam, text
+from sqlalchemy import BindParameter, Connection, bindparam, text
 
 from ..errors import DatabaseError
 from .read import location
@@ -53,13 +53,13 @@ def check_objects(connection: Connection) -> None:
     Nothing of ours has been read yet when this is called: a view would be evaluated.
     """
     if connection.dialect.name == "sqlite":
-        for kind, name, on, sql in _rows(connection, _SQLITE_OBJECTS):
+        for kind, name, on, sql in connection.execute(_SQLITE_OBJECTS):
             if kind in ("trigger", "view"):
                 raise _foreign(connection, kind, name, on)
             if kind == "table" and str(sql).upper().startswith("CREATE VIRTUAL"):
                 raise _foreign(connection, "virtual table", name, on)
         return
-    for on, relation, trigger, rule in _rows(connection, _POSTGRES_TABLES):
+    for on, relation, trigger, rule in connection.execute(_POSTGRES_TABLES):
         if relation in _RELATIONS:
             raise _foreign(connection, _RELATIONS[relation], on, on)
         for kind, name in (("trigger", trigger), ("rule", rule)):
@@ -73,7 +73,7 @@ def check_columns(connection: Connection) -> None:
     sqlite = dialect.name == "sqlite"
     columns = _SQLITE_COLUMNS if sqlite else _POSTGRES_COLUMNS
     present: dict[str, dict[str, str]] = {}
-    for table, column, declared, computed in _rows(connection, columns):
+    for table, column, declared, computed in connection.execute(columns):
         if computed:
             raise DatabaseError(
                 "database {0}: column {1} of table {2} is computed; expected stored values",
@@ -99,10 +99,6 @@ def check_columns(connection: Connection) -> None:
 
 
 _HINT = "it was changed by something else: take its records from a copy"
-
-
-def _rows(connection: Connection, statement: TextClause) -> list[tuple[Any, ...]]:
-    return [tuple(row) for row in connection.execute(statement)]
 
 
 def _foreign(connection: Connection, kind: str, name: str, on: str) -> DatabaseError:

@@ -289,7 +289,7 @@ class TuningDatabase:
         """
         conditions = filters(workload, target, session, schedule, outcome, family)
         wanted = select(*COLUMNS["measurement"]).where(*conditions)
-        rows = self._newest(wanted, limit, _alone)
+        rows = self._newest(wanted, limit, lambda row: (to_record(Measurement, row), None))
         return [measured for measured, _ in rows]
 
     def history(
@@ -477,10 +477,6 @@ class TuningDatabase:
     def _connections(self) -> Iterator[Layers]:
         with ExitStack() as stack:
             yield [stack.enter_context(layer.reading()) for layer in self._layers]
-
-
-def _alone(row: Row[Any]) -> tuple[Measurement, None]:
-    return to_record(Measurement, row), None
 
 
 @contextmanager
