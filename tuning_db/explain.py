@@ -33,7 +33,7 @@ from .lookup import EXACT, IN_RANGE, SUPERSEDED, best, failed_checks, usable, wi
 from .near import distance
 from .read import Damage, Layers, get, location, raw
 from .tables import measurement, schedule, target, toolchain, workload
-from .values import Best, Measurement, Outcome, TargetRecord, Verdict, Workload
+from .values import Best, Outcome, TargetRecord, Verdict, Workload
 
 EXAMPLES = 3
 NEAREST_SHOWN = 5
@@ -186,7 +186,7 @@ def _refused(
         ),
     )
     mine = "" if chosen is None or chosen.measurement is None else chosen.measurement.id
-    damaged = wanted.damage.of(connection, Measurement.kind)
+    damaged = wanted.damage.of(connection)
     groups: dict[tuple[Reason, str], list[tuple[float, str]]] = {}
     for row in connection.execute(
         _considered(outdated, wanted.tolerance), {"wanted": wanted.workload, "chosen": mine}

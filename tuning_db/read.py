@@ -67,9 +67,9 @@ class Damage:
         key = location(connection), str(error.data["kind"]), str(error.data["record"])
         self.left_out.setdefault(key, str(error.data["reason"]))
 
-    def of(self, connection: Connection, kind: str) -> dict[str, str]:
-        """Why records of a kind are left out, by their ids."""
-        wanted = location(connection), kind
+    def of(self, connection: Connection) -> dict[str, str]:
+        """Why measurements are left out, by their ids."""
+        wanted = location(connection), Measurement.kind
         return {id: why for (at, what, id), why in self.left_out.items() if (at, what) == wanted}
 
     def has(self, connection: Connection, measurement: object) -> bool:

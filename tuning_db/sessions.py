@@ -6,6 +6,7 @@ import os
 import socket
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 import psutil
 from sqlalchemy import Connection, select, update
@@ -28,6 +29,17 @@ def is_alive(session: Session, now: datetime) -> bool:
         return False
     elsewhere = session.host != socket.gethostname()
     return now - session.heartbeat < STALE_AFTER and (elsewhere or _runs(session.pid))
+
+
+def running_here(now: datetime) -> dict[str, Any]:
+    """The state of a session that this process runs."""
+    return {
+        "status": SessionStatus.RUNNING,
+        "heartbeat": now,
+        "ended": None,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+    }
 
 
 def unfinished(
@@ -67,15 +79,7 @@ def resume(connection: Connection, id: str, now: datetime) -> Session:
             state.pid,
             state.host,
         )
-    _set(
-        connection,
-        id,
-        status=SessionStatus.RUNNING,
-        heartbeat=now,
-        ended=None,
-        host=socket.gethostname(),
-        pid=os.getpid(),
-    )
+    _set(connection, id, **running_here(now))
     return require(connection, id)
 
 

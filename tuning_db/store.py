@@ -7,7 +7,6 @@ to them.
 from __future__ import annotations
 
 import os
-import socket
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -191,11 +190,7 @@ class TuningDatabase:
             model=model,
             started=now,
             nonce=uuid.uuid4().hex,
-            status=SessionStatus.RUNNING,
-            heartbeat=now,
-            ended=None,
-            host=socket.gethostname(),
-            pid=os.getpid(),
+            **sessions.running_here(now),
         )
         self.put(session)
         return session
