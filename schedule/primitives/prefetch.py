@@ -28,7 +28,7 @@ from ...tir.visit import substitute, with_body
 from ..block_queries import bound_regions, free_vars, hulls, loop_ranges, nest
 from ..find import find_block, find_loop, path_to, replace
 from ..primitive import primitive
-from ..require import certain, require, require_some
+from ..require import require, require_some
 from .cached_copies import input_at
 
 LINE_BYTES = 64
@@ -54,8 +54,9 @@ def prefetch(
 
     `read_buffer_index` counts the buffers that the block reads and does not write. `offset` counts
     iterations of `ahead_of`, which is `loop` itself or a loop around it. There is one prefetch for
-    each cache line. Prefetching changes no result and never faults beyond the buffer. Returns the
-    label of the prefetching block.
+    each cache line. If what is read does not depend on `ahead_of`, it is prefetched for the same
+    iteration: whether it does may depend on decisions. Prefetching changes no result and never
+    faults beyond the buffer. Returns the label of the prefetching block.
     """
     found = find_block(fn, block)
     buffer = input_at(found, read_buffer_index)
@@ -96,15 +97,6 @@ def prefetch(
         )
     inner = {s.var: s.extent for s in around[len(outer) :]}
     ranges = hulls(bound_regions(found, found.reads, buffer), inner, loop_ranges(around))
-    require(
-        # What a loop of one iteration moves is simplified away; open sizes may turn out to be one.
-        certain(later.extent == 1) or any(later.var in free_vars(r.min) for r in ranges),
-        "what block {0} reads of {1} does not depend on loop {2}",
-        block.name,
-        buffer.name,
-        later.var.name,
-        at=later.var,
-    )
     label = Label(f"{buffer.name}_prefetch")
     hints = _hints(buffer, ranges, outer, later.var, offset, label)
     return replace(fn, target, with_body(target, seq(hints, target.body))), label
