@@ -1,112 +1,69 @@
 """The schedule primitives, one family per file. Importing them registers them."""
 
-from .ahead import compute_ahead
-from .annotate import annotate, bind, parallel, serial, set_scope, unannotate, unroll, vectorize
-from .cached_copies import cache_read, cache_write
-from .distinguish import distinguish_reads, distinguish_updates
-from .einsum import pad_einsum
-from .factor import hoist_factor
-from .index import cache_index
-from .initial import merge_reduction
-from .inline import compute_inline, reverse_compute_inline
-from .iterations import reorder_block_iter_var, transform_block_layout
-from .loops import fuse, reorder, split, tile
-from .nest import add_unit_loop, fission, merge
-from .online_softmax import online_softmax
-from .pack import pack, transform_layout
-from .padding import decompose_padding
-from .partial import split_reduction
-from .partition import loop_partition
-from .pipeline import double_buffer, pipeline
-from .place import compute_at, reverse_compute_at
-from .prefetch import prefetch
-from .query import get_block, get_consumers, get_loops, get_producers, work_on
-from .reduction import decompose_reduction, fuse_reduction_epilogue, rfactor
-from .reindex import reindex, reindex_cache_read, reindex_cache_write
-from .rolling_buffer import rolling_buffer
-from .sample import (
-    sample_categorical,
-    sample_compute_location,
-    sample_partitioned_tile,
-    sample_perfect_tile,
-    sample_tile,
-)
-from .stage import read_at, write_at
-from .statements import make_blocks
-from .storage import storage_align
-from .stream import stream
-from .swizzle import swizzle
-from .unit import blockize, tensorize
-from .update import cache_inplace
-from .variance import online_variance
-from .winograd import winograd
-
-__all__ = [
-    "add_unit_loop",
-    "annotate",
-    "bind",
-    "blockize",
-    "cache_index",
-    "cache_inplace",
-    "cache_read",
-    "cache_write",
-    "compute_ahead",
-    "compute_at",
-    "compute_inline",
-    "decompose_padding",
-    "decompose_reduction",
-    "distinguish_reads",
-    "distinguish_updates",
-    "double_buffer",
-    "fission",
-    "fuse",
-    "fuse_reduction_epilogue",
-    "get_block",
-    "get_consumers",
-    "get_loops",
-    "get_producers",
-    "hoist_factor",
-    "loop_partition",
-    "make_blocks",
-    "merge",
-    "merge_reduction",
-    "online_softmax",
-    "online_variance",
-    "pack",
-    "pad_einsum",
-    "parallel",
-    "pipeline",
-    "prefetch",
-    "read_at",
-    "reindex",
-    "reindex_cache_read",
-    "reindex_cache_write",
-    "reorder",
-    "reorder_block_iter_var",
-    "reverse_compute_at",
-    "reverse_compute_inline",
-    "rfactor",
-    "rolling_buffer",
-    "sample_categorical",
-    "sample_compute_location",
-    "sample_partitioned_tile",
-    "sample_perfect_tile",
-    "sample_tile",
-    "serial",
-    "set_scope",
-    "split",
-    "split_reduction",
-    "storage_align",
-    "stream",
-    "swizzle",
-    "tensorize",
-    "tile",
-    "transform_block_layout",
-    "transform_layout",
-    "unannotate",
-    "unroll",
-    "vectorize",
-    "winograd",
-    "work_on",
-    "write_at",
-]
+from .ahead import cache_index as cache_index
+from .ahead import compute_ahead as compute_ahead
+from .annotate import annotate as annotate
+from .annotate import bind as bind
+from .annotate import parallel as parallel
+from .annotate import serial as serial
+from .annotate import unannotate as unannotate
+from .annotate import unroll as unroll
+from .annotate import vectorize as vectorize
+from .cached_copies import cache_read as cache_read
+from .cached_copies import cache_write as cache_write
+from .cached_copies import read_at as read_at
+from .cached_copies import write_at as write_at
+from .distinguish import cache_inplace as cache_inplace
+from .distinguish import distinguish_reads as distinguish_reads
+from .distinguish import distinguish_updates as distinguish_updates
+from .einsum import pad_einsum as pad_einsum
+from .factor import hoist_factor as hoist_factor
+from .initial import merge_reduction as merge_reduction
+from .inline import compute_inline as compute_inline
+from .inline import reverse_compute_inline as reverse_compute_inline
+from .iterations import reorder_block_iter_var as reorder_block_iter_var
+from .iterations import transform_block_layout as transform_block_layout
+from .loops import fuse as fuse
+from .loops import reorder as reorder
+from .loops import split as split
+from .loops import tile as tile
+from .nest import add_unit_loop as add_unit_loop
+from .nest import fission as fission
+from .nest import merge as merge
+from .online_softmax import online_softmax as online_softmax
+from .pack import pack as pack
+from .pack import transform_layout as transform_layout
+from .padding import decompose_padding as decompose_padding
+from .partial import split_reduction as split_reduction
+from .partition import loop_partition as loop_partition
+from .pipeline import double_buffer as double_buffer
+from .pipeline import pipeline as pipeline
+from .place import compute_at as compute_at
+from .place import reverse_compute_at as reverse_compute_at
+from .prefetch import prefetch as prefetch
+from .query import get_block as get_block
+from .query import get_consumers as get_consumers
+from .query import get_loops as get_loops
+from .query import get_producers as get_producers
+from .query import work_on as work_on
+from .reduction import decompose_reduction as decompose_reduction
+from .reduction import fuse_reduction_epilogue as fuse_reduction_epilogue
+from .reduction import rfactor as rfactor
+from .reindex import reindex as reindex
+from .reindex import reindex_cache_read as reindex_cache_read
+from .reindex import reindex_cache_write as reindex_cache_write
+from .rolling_buffer import rolling_buffer as rolling_buffer
+from .sample import sample_categorical as sample_categorical
+from .sample import sample_compute_location as sample_compute_location
+from .sample import sample_partitioned_tile as sample_partitioned_tile
+from .sample import sample_perfect_tile as sample_perfect_tile
+from .sample import sample_tile as sample_tile
+from .statements import make_blocks as make_blocks
+from .storage import set_scope as set_scope
+from .storage import storage_align as storage_align
+from .storage import stream as stream
+from .storage import swizzle as swizzle
+from .unit import blockize as blockize
+from .unit import tensorize as tensorize
+from .variance import online_variance as online_variance
+from .winograd import winograd as winograd

@@ -1,5 +1,5 @@
-"""Loop kinds, annotations and scopes: `parallel`, `vectorize`, `unroll`, `serial`, `bind`,
-`annotate`, `unannotate`, `set_scope`.
+"""Loop kinds and annotations: `parallel`, `vectorize`, `unroll`, `serial`, `bind`, `annotate`,
+`unannotate`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from typing import Any
 
 from ...tir.instruction import KEY
 from ...tir.ir import Block, Buffer, Dim, For, ForKind, Func, Label, Stmt, Var, product
-from ...tir.visit import substitute_func
-from ..block_queries import bound_regions, free_vars, require_not_prefetched
-from ..find import blocks_in, find_block, find_path, loop_path, loops_in, path_to, rebuild
+from ..block_queries import bound_regions, free_vars
+from ..find import blocks_in, find_path, loop_path, loops_in, path_to, rebuild
 from ..legality import require_concurrent
 from ..primitive import primitive
 from ..require import require
-from .cached_copies import require_scope
 
 UNROLL_LIMIT = 4096
 VECTOR_LIMIT = 1024
@@ -253,56 +251,6 @@ def unannotate(fn: Func, target: Var | Label, key: str) -> tuple[Func, None]:
         at=target,
     )
     return rebuild(fn, path, _replace(old, annotations=kept)), None
-
-
-@primitive
-def set_scope(
-    fn: Func, block: Label, write_buffer_index: int, storage_scope: str
-) -> tuple[Func, None]:
-    """Set the storage scope of a buffer that a block writes: global, shared, local or register.
-
-        B = alloc((64,), "float32")   ->   B = alloc((64,), "float32", scope="local")
-
-    The buffer must be internal to the function. On processors all scopes but `register` are plain
-    memory, private to each thread if the iterations of a parallel loop share nothing. Indices of a
-    buffer in registers must be constant once loops are unrolled and vectorized; otherwise the
-    program does not compile.
-    """
-    written = list(dict.fromkeys(r.buffer for r in find_block(fn, block).writes))
-    require(
-        0 <= write_buffer_index < len(written),
-        "block {0} writes {1} buffers; there is no {2}",
-        block.name,
-        len(written),
-        write_buffer_index,
-        at=block,
-    )
-    old = written[write_buffer_index]
-    require_scope(storage_scope)
-    require(
-        old in fn.allocs,
-        "{0} is a parameter of the function; it stays in global memory",
-        old.name,
-        at=block,
-        hint="cache_write gives the block an internal buffer",
-    )
-    require(
-        storage_scope != "register" or not old.align,
-        "the strides of {0} are aligned; registers have none",
-        old.name,
-        at=block,
-    )
-    require(
-        storage_scope != "register" or old.swizzle is None,
-        "{0} has a swizzled layout; registers have none",
-        old.name,
-        at=block,
-    )
-    if old.scope == storage_scope:
-        return fn, None
-    if storage_scope == "register":
-        require_not_prefetched(fn, {old})
-    return substitute_func(fn, {old: _replace(old, scope=storage_scope)}), None
 
 
 def _serial_loop(fn: Func, loop: Var, what: str) -> tuple[tuple[Stmt, ...], For]:

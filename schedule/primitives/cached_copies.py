@@ -1,4 +1,4 @@
-"""Cached copies of inputs and outputs: `cache_read` and `cache_write`."""
+"""Cached copies of inputs and outputs: `cache_read`, `cache_write`, `read_at`, `write_at`."""
 
 from __future__ import annotations
 
@@ -31,18 +31,13 @@ from ...tir.joined import joined
 from ...tir.structure import key_of
 from ...tir.visit import substitute, walk
 from ..available import require_still_concurrent
-from ..block_queries import (
-    free_vars,
-    readers_of,
-    require_not_inplace,
-    require_unit,
-    writers_of,
-)
+from ..block_queries import free_vars, readers_of, require_not_inplace, require_unit, writers_of
 from ..edits import spatial_nest
-from ..find import blocks_in, find_block, find_path, replace_stmt
+from ..find import blocks_in, find_block, find_loop, find_path, replace_stmt
 from ..legality import visited
 from ..primitive import primitive
 from ..require import certain, require
+from .place import compute_at, reverse_compute_at
 
 SCOPES = ("global", "local", "register", "shared")
 """Where a buffer lives: memory, memory of one thread, registers, memory of a thread block."""
@@ -373,3 +368,51 @@ def loads_of(block: Block, buffer: Buffer) -> list[Load]:
     """The loads of `buffer` in a block."""
     roots = [block.body] if block.init is None else [block.init, block.body]
     return [n for root in roots for n in walk(root) if type(n) is Load and n.buffer is buffer]
+
+
+@primitive
+def read_at(
+    fn: Func, loop: Var, block: Label, read_buffer_index: int, storage_scope: str
+) -> tuple[Func, Label]:
+    """Let `block` read a copy of an input; each iteration of `loop` copies the part that it needs.
+
+        for i:                                for i:
+          for j: B[i, j] = A[i, j] * 2   ->     for ax0: A_local[i, ax0] = A[i, ax0]
+                                                for j: B[i, j] = A_local[i, j] * 2
+
+    This is `cache_read` and `compute_at` in one step. Returns the label of the copying block.
+    """
+    _require_inside(fn, loop, block)
+    fn, copy = cache_read(fn, block, read_buffer_index, storage_scope)
+    fn, _ = compute_at(fn, copy, loop)
+    return fn, copy
+
+
+@primitive
+def write_at(
+    fn: Func, loop: Var, block: Label, write_buffer_index: int, storage_scope: str
+) -> tuple[Func, Label]:
+    """Let `block` compute into an internal buffer, which each iteration of `loop` copies out.
+
+        for i:                                for i:
+          for j: B[i, j] = A[i, j] * 2   ->     for j: B_local[i, j] = A[i, j] * 2
+                                                for ax0: B[i, ax0] = B_local[i, ax0]
+
+    This is `cache_write` and `reverse_compute_at` in one step: each iteration of `loop` must finish
+    what it computes. Returns the label of the copying block.
+    """
+    _require_inside(fn, loop, block)
+    fn, copy = cache_write(fn, block, write_buffer_index, storage_scope)
+    fn, _ = reverse_compute_at(fn, copy, loop)
+    return fn, copy
+
+
+def _require_inside(fn: Func, loop: Var, block: Label) -> None:
+    find_block(fn, block)
+    require(
+        find_path(find_loop(fn, loop), block) is not None,
+        "block {0} is not inside loop {1}",
+        block.name,
+        loop.name,
+        at=block,
+    )
