@@ -39,7 +39,7 @@ from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
 from ..tir.visit import nested, substitute, walk, with_body, with_func_body
 from ..tir.windows import variables
-from .find import blocks_in, loops_above, with_children
+from .find import blocks_in, find_path, loops_above, with_children
 from .require import certain, current_space, require
 
 Ranges = Mapping[Var, tuple[Dim, Dim]]
@@ -107,6 +107,17 @@ def require_unit(fn: Func, block: Block) -> None:
             lambda: ", ".join(b.name for b in own),
             at=block.label,
         )
+
+
+def require_inside(loop: For, block: Label) -> None:
+    """Require that a block is inside a loop."""
+    require(
+        find_path(loop, block) is not None,
+        "block {0} is not inside loop {1}",
+        block.name,
+        loop.var.name,
+        at=block,
+    )
 
 
 def require_not_inplace(fn: Func, buffer: Buffer, at: Label) -> None:

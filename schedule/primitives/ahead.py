@@ -223,8 +223,8 @@ def cache_index(
         variables = {i.var: Var(f"v{n}") for n, i in enumerate(iters)}
         axes = [(f"c{n}", variables[i.var], i.extent) for n, i in enumerate(iters)]
         body = Store(buffer, tuple(variables.values()), cast(dtype, substitute(e, variables)))
-        fn = insert_top(fn, position + len(labels), spatial_nest(label, axes, body))
-        fn = _replace(fn, allocs=(*fn.allocs, buffer))
+        nest = spatial_nest(label, axes, body)
+        fn = insert_top(fn, position + len(labels), nest, buffer)
         loads[key_of(e)] = cast("int64", load(buffer, tuple(i.var for i in iters)))
         labels.append(label)
     return _with_loads(fn, found, loads, places), tuple(labels)

@@ -31,7 +31,15 @@ from ...tir.joined import joined
 from ...tir.structure import key_of
 from ...tir.visit import substitute, walk
 from ..available import require_still_concurrent
-from ..block_queries import free_vars, readers_of, require_not_inplace, require_unit, writers_of
+from ..block_queries import (
+    free_vars,
+    readers_of,
+    region_buffers,
+    require_inside,
+    require_not_inplace,
+    require_unit,
+    writers_of,
+)
 from ..edits import spatial_nest
 from ..find import blocks_in, find_block, find_loop, find_path, replace_stmt
 from ..legality import visited
@@ -65,10 +73,14 @@ def top_position(fn: Func, label: Label) -> int:
     return next(n for n, s in enumerate(top_statements(fn)) if find_path(s, label) is not None)
 
 
-def insert_top(fn: Func, position: int, new: Stmt) -> Func:
-    """`fn` with a statement inserted before the top-level statement at `position`."""
+def insert_top(fn: Func, position: int, new: Stmt, *allocs: Buffer) -> Func:
+    """`fn` with a statement inserted before the top-level statement at `position`.
+
+    Where given, buffers are added to its `allocs`.
+    """
     stmts = top_statements(fn)
-    return _replace(fn, body=seq(*stmts[:position], new, *stmts[position:]))
+    body = seq(*stmts[:position], new, *stmts[position:])
+    return _replace(fn, body=body, allocs=(*fn.allocs, *allocs))
 
 
 def replace_top(fn: Func, label: Label, new: Stmt) -> Func:
@@ -94,9 +106,26 @@ def region_at(block: Block, regions: tuple[Region, ...], index: int, what: str) 
     return buffers[index]
 
 
+def accessed(block: Block, buffer: tuple[str, int]) -> Buffer:
+    """The buffer of a block that ("read", n) or ("write", n) names."""
+    kind, index = buffer
+    require(
+        kind in ("read", "write"),
+        "buffer must be ('read', n) or ('write', n), found {0!r}",
+        buffer,
+        at=block.label,
+    )
+    return input_at(block, index) if kind == "read" else written_at(block, index)
+
+
+def written_at(block: Block, index: int) -> Buffer:
+    """The `index`-th buffer that a block writes."""
+    return region_at(block, block.writes, index, "write")
+
+
 def stored_at(fn: Func, block: Block, index: int) -> Buffer:
     """The `index`-th buffer that a block writes and the function may lay out."""
-    buffer = region_at(block, block.writes, index, "write")
+    buffer = written_at(block, index)
     require(
         buffer in fn.allocs,
         "{0} is a parameter of the function, whose layout the caller knows",
@@ -107,9 +136,15 @@ def stored_at(fn: Func, block: Block, index: int) -> Buffer:
     return buffer
 
 
+def updated_at(block: Block, index: int) -> Buffer:
+    """The `index`-th buffer that a block both reads and writes."""
+    written = region_buffers(block.writes)
+    return region_at(block, tuple(r for r in block.reads if r.buffer in written), index, "update")
+
+
 def input_at(block: Block, index: int) -> Buffer:
     """The `index`-th buffer that a block reads and does not write."""
-    written = {r.buffer for r in block.writes}
+    written = region_buffers(block.writes)
     return region_at(block, tuple(r for r in block.reads if r.buffer not in written), index, "read")
 
 
@@ -240,6 +275,11 @@ def _is_only(index: Expr, size: Dim) -> bool:
     return certain(size == 1) and type(index) is Const and index.value == 0
 
 
+def copy_of(buffer: Buffer, name: str, scope: str = "global") -> Buffer:
+    """An internal buffer for the elements of `buffer`."""
+    return Buffer(name, buffer.shape, buffer.dtype, scope=scope, value_range=buffer.value_range)
+
+
 def copy_block(name: str, source: Buffer, target: Buffer, elements: Elements) -> tuple[Stmt, Label]:
     """A loop nest that copies `elements` of `source` to `target`, which has the same shape."""
     label = Label(name)
@@ -252,6 +292,12 @@ def copy_block(name: str, source: Buffer, target: Buffer, elements: Elements) ->
     sizes = zip(elements.variables, elements.extents, strict=True)
     body = Store(target, elements.indices, load(source, elements.indices))
     return spatial_nest(label, [(f"c{d}", v, n) for d, (v, n) in enumerate(sizes)], body), label
+
+
+def loads_of(block: Block, buffer: Buffer) -> list[Load]:
+    """The loads of `buffer` in a block."""
+    roots = [block.body] if block.init is None else [block.init, block.body]
+    return [n for root in roots for n in walk(root) if type(n) is Load and n.buffer is buffer]
 
 
 def redirect(fn: Func, labels: set[Label], old: Buffer, new: Buffer) -> Func:
@@ -328,12 +374,9 @@ def cache_read(
     labels = consumers_to_redirect(fn, found, buffer, consumers)
     position = min(top_position(fn, label) for label in labels)
     require_written_before(fn, buffer, position, found)
-    copy = Buffer(f"{buffer.name}_{storage_scope}", buffer.shape, buffer.dtype, scope=storage_scope,
-                  value_range=buffer.value_range)  # fmt: skip
+    copy = copy_of(buffer, f"{buffer.name}_{storage_scope}", storage_scope)
     stmt, label = copy_block(copy.name, buffer, copy, written_elements(fn, buffer))
-    fn = redirect(fn, labels, buffer, copy)
-    fn = insert_top(fn, position, stmt)
-    return _replace(fn, allocs=(*fn.allocs, copy)), label
+    return insert_top(redirect(fn, labels, buffer, copy), position, stmt, copy), label
 
 
 @primitive
@@ -350,24 +393,16 @@ def cache_write(
     require_scope(storage_scope)
     found = find_block(fn, block)
     require_unit(fn, found)
-    buffer = region_at(found, found.writes, write_buffer_index, "write")
+    buffer = written_at(found, write_buffer_index)
     require_not_inplace(fn, buffer, block)
     elements = written_elements(fn, buffer)
     position = top_position(fn, block)
     require_read_after(fn, buffer, position, block)
-    copy = Buffer(f"{buffer.name}_{storage_scope}", buffer.shape, buffer.dtype, scope=storage_scope,
-                  value_range=buffer.value_range)  # fmt: skip
+    copy = copy_of(buffer, f"{buffer.name}_{storage_scope}", storage_scope)
     stmt, label = copy_block(copy.name, copy, buffer, elements)
-    fn = redirect(fn, {block}, buffer, copy)
-    fn = _replace(insert_top(fn, position + 1, stmt), allocs=(*fn.allocs, copy))
+    fn = insert_top(redirect(fn, {block}, buffer, copy), position + 1, stmt, copy)
     require_still_concurrent(fn, (block,))
     return fn, label
-
-
-def loads_of(block: Block, buffer: Buffer) -> list[Load]:
-    """The loads of `buffer` in a block."""
-    roots = [block.body] if block.init is None else [block.init, block.body]
-    return [n for root in roots for n in walk(root) if type(n) is Load and n.buffer is buffer]
 
 
 @primitive
@@ -382,7 +417,8 @@ def read_at(
 
     This is `cache_read` and `compute_at` in one step. Returns the label of the copying block.
     """
-    _require_inside(fn, loop, block)
+    find_block(fn, block)
+    require_inside(find_loop(fn, loop), block)
     fn, copy = cache_read(fn, block, read_buffer_index, storage_scope)
     fn, _ = compute_at(fn, copy, loop)
     return fn, copy
@@ -401,18 +437,8 @@ def write_at(
     This is `cache_write` and `reverse_compute_at` in one step: each iteration of `loop` must finish
     what it computes. Returns the label of the copying block.
     """
-    _require_inside(fn, loop, block)
+    find_block(fn, block)
+    require_inside(find_loop(fn, loop), block)
     fn, copy = cache_write(fn, block, write_buffer_index, storage_scope)
     fn, _ = reverse_compute_at(fn, copy, loop)
     return fn, copy
-
-
-def _require_inside(fn: Func, loop: Var, block: Label) -> None:
-    find_block(fn, block)
-    require(
-        find_path(find_loop(fn, loop), block) is not None,
-        "block {0} is not inside loop {1}",
-        block.name,
-        loop.name,
-        at=block,
-    )

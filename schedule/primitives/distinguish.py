@@ -9,7 +9,7 @@ from ...tir.ir import Buffer, Expr, Func, Label, Load, Store, Var
 from ...tir.structure import key_of
 from ...tir.visit import rewrite_children, walk
 from ..available import require_still_concurrent
-from ..block_queries import has_reduction, readers_of, region_buffers, with_regions, writers_of
+from ..block_queries import has_reduction, readers_of, with_regions, writers_of
 from ..edits import rewritten
 from ..find import find_block, replace
 from ..primitive import primitive
@@ -17,16 +17,17 @@ from ..require import require
 from .cached_copies import (
     Elements,
     copy_block,
+    copy_of,
     elements_of,
     input_at,
     insert_top,
     is_whole,
     loads_of,
     redirect,
-    region_at,
     require_scope,
     require_written_before,
     top_position,
+    updated_at,
     written_elements,
 )
 
@@ -63,7 +64,7 @@ def distinguish_reads(
     labels = []
     for n, place in enumerate(others):
         name = f"{buffer.name}_copy" + (f"_{n}" if n else "")
-        copies[place] = Buffer(name, buffer.shape, buffer.dtype, value_range=buffer.value_range)
+        copies[place] = copy_of(buffer, name)
         stmt, label = copy_block(name, buffer, copies[place], elements[n])
         fn = insert_top(fn, position + n, stmt)
         labels.append(label)
@@ -93,9 +94,7 @@ def distinguish_updates(fn: Func, block: Label, read_buffer_index: int) -> tuple
     user of the buffer.
     """
     found = find_block(fn, block)
-    written = region_buffers(found.writes)
-    updated = tuple(r for r in found.reads if r.buffer in written)
-    buffer = region_at(found, updated, read_buffer_index, "update")
+    buffer = updated_at(found, read_buffer_index)
     require(
         buffer not in fn.inplace,
         "{0} has values before the program runs, which are updated in place",
@@ -134,15 +133,8 @@ def distinguish_updates(fn: Func, block: Label, read_buffer_index: int) -> tuple
         )
         if place < position:
             before.add(user.label)
-    name = f"{buffer.name}_before"
-    require(
-        filled_before(fn, buffer, position),
-        "it cannot be shown that all of {0} has values before block {1} updates it",
-        buffer.name,
-        block.name,
-        at=block,
-    )
-    old = Buffer(name, buffer.shape, buffer.dtype, value_range=buffer.value_range)
+    _require_filled(fn, block, buffer)
+    old = copy_of(buffer, f"{buffer.name}_before")
 
     def visit(n: Any) -> Any:
         if type(n) is Buffer:
@@ -174,9 +166,7 @@ def cache_inplace(
     """
     require_scope(storage_scope)
     found = find_block(fn, block)
-    written = region_buffers(found.writes)
-    updated = tuple(r for r in found.reads if r.buffer in written)
-    buffer = region_at(found, updated, read_buffer_index, "update")
+    buffer = updated_at(found, read_buffer_index)
     require(
         found.init is None,
         "block {0} starts from its init, and needs no earlier contents of {1}",
@@ -195,13 +185,8 @@ def cache_inplace(
             at=b.label,
             hint="make the copy before compute_at moves the blocks into one nest",
         )
-    require(
-        buffer in fn.inplace or filled_before(fn, buffer, position),
-        "it cannot be shown that all of {0} has values before block {1} updates it",
-        buffer.name,
-        block.name,
-        at=block,
-    )
+    if buffer not in fn.inplace:
+        _require_filled(fn, block, buffer)
     copy = _replace(
         buffer, name=f"{buffer.name}_{storage_scope}", strides=None, scope=storage_scope,
         constant=False,
@@ -211,13 +196,19 @@ def cache_inplace(
     before, first = copy_block(f"{copy.name}_in", buffer, copy, whole)
     after, last = copy_block(f"{copy.name}_out", copy, buffer, whole)
     fn = redirect(fn, {block}, buffer, copy)
-    fn = insert_top(insert_top(fn, position + 1, after), position, before)
-    fn = _replace(fn, allocs=(*fn.allocs, copy))
+    fn = insert_top(insert_top(fn, position + 1, after, copy), position, before)
     require_still_concurrent(fn, (block,))
     return fn, (first, last)
 
 
-def filled_before(fn: Func, buffer: Buffer, position: int) -> bool:
-    """Whether all of `buffer` is written before the top-level statement at `position`."""
+def _require_filled(fn: Func, block: Label, buffer: Buffer) -> None:
+    """Require that all of `buffer` is written before the top-level statement with `block`."""
+    position = top_position(fn, block)
     earlier = [w for w in writers_of(fn, buffer) if top_position(fn, w.label) < position]
-    return bool(earlier) and is_whole(elements_of(fn, buffer, earlier), buffer)
+    require(
+        bool(earlier) and is_whole(elements_of(fn, buffer, earlier), buffer),
+        "it cannot be shown that all of {0} has values before block {1} updates it",
+        buffer.name,
+        block.name,
+        at=block,
+    )

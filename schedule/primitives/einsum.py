@@ -17,7 +17,6 @@ from ...tir.ir import (
     Dim,
     Expr,
     For,
-    ForKind,
     Func,
     Iter,
     IterKind,
@@ -56,6 +55,7 @@ from .cached_copies import (
     top_statements,
     written_elements,
 )
+from .loops import require_serial
 
 PADDING = 64
 """At most how many times as many iterations a padded loop may have."""
@@ -170,13 +170,7 @@ def _padded_iters(block: Block, loops: Sequence[For], padding: Sequence[Dim]) ->
             hint="pad_einsum comes before split, fuse and other steps that change the loops",
         )
         assert loop is not None
-        require(
-            loop.kind is ForKind.SERIAL,
-            "loop {0} is {1} already; pad it before that",
-            loop.var.name,
-            loop.kind.value,
-            at=loop.var,
-        )
+        require_serial(loop, "pad it")
         found[i.var] = _Padded(loop.var, i.extent, extent)
     return found
 

@@ -13,7 +13,6 @@ from ...tir.ir import (
     Block,
     Expr,
     For,
-    ForKind,
     Func,
     Iter,
     IterKind,
@@ -25,12 +24,12 @@ from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children
 from ..bijections import Bijection, bijection
 from ..block_queries import free_vars, nest, with_regions
-from ..find import find_block, last_block, path_to, rebuild
+from ..find import find_block, last_block, path_to, rebuild, replace
 from ..index_map import IndexMap
 from ..primitive import primitive
 from ..rebind import rebound_value
 from ..require import require, require_number
-from .loops import MAX_DEPTH
+from .loops import require_depth, require_serial, require_unmarked
 
 
 @primitive
@@ -56,7 +55,7 @@ def reorder_block_iter_var(fn: Func, block: Label, new_order: Sequence[int]) -> 
         at=block,
     )
     iters = tuple(old.iters[k] for k in new_order)
-    return rebuild(fn, path_to(fn, block), _replace(old, iters=iters)), None
+    return replace(fn, old, _replace(old, iters=iters)), None
 
 
 @primitive
@@ -87,14 +86,7 @@ def transform_block_layout(
     )
     extents = _extents(old)
     loops = _own_loops(path, old)
-    depth = len(path) - len(loops) + len(mapping.outputs)
-    require(
-        depth <= MAX_DEPTH,
-        "loops would nest {0} deep; at most {1}",
-        depth,
-        MAX_DEPTH,
-        at=block,
-    )
+    require_depth(len(path) - len(loops) + len(mapping.outputs), block)
     try:
         new = bijection(mapping, dict(zip(mapping.inputs, extents, strict=True)))
     except ScheduleError as refusal:
@@ -108,12 +100,11 @@ def transform_block_layout(
     }
     axes = tuple(Var(f"ax{k}") for k in range(len(kinds)))
     parts = zip(variables, new.extents, kinds, axes, strict=True)
-    inside = Block(block, (), old.reads, old.writes, old.body, old.init)
+    inside = _replace(old, iters=())
     ranges = {v: (0, n - 1) for v, n in zip(variables, new.extents, strict=True)}
     made = _replace(
         _rebound(inside, values, Simplifier(ranges)),
         iters=tuple(Iter(v, n, kind, axis) for v, n, kind, axis in parts),
-        annotations=old.annotations,
     )
     stmt = nest(list(zip(axes, new.extents, strict=True)), with_regions(made))
     return rebuild(fn, path[: len(path) - len(loops)], stmt), axes
@@ -184,20 +175,8 @@ def _own_loops(path: Sequence[Stmt], block: Block) -> list[For]:
         hint="fission loops that other blocks are in, and reorder what is between",
     )
     for s in loops:
-        require(
-            s.kind is ForKind.SERIAL,
-            "loop {0} is {1} already; transform the block before that",
-            s.var.name,
-            s.kind.value,
-            at=s.var,
-        )
-        require(
-            not s.annotations,
-            "loop {0} is annotated with {1}, which would be lost",
-            s.var.name,
-            lambda s=s: ", ".join(k for k, _ in s.annotations),
-            at=s.var,
-        )
+        require_serial(s, "transform the block")
+        require_unmarked(s)
     _require_one_to_one(loops, block)
     return loops
 

@@ -24,7 +24,7 @@ from ...tir.ir import (
 from ...tir.visit import nested
 from ..available import concurrent_loops, require_still_concurrent
 from ..block_queries import loop_ranges, nest_like
-from ..find import find_path, last_loop, loops_in, path_to, rebuild
+from ..find import find_path, last_loop, loop_path, loops_in, path_to, rebuild
 from ..legality import require_permutable
 from ..primitive import primitive
 from ..rebind import rebound
@@ -48,8 +48,9 @@ def split(
     One factor may be `None` and is inferred. If the factors cover more than the extent, the blocks
     below get the predicate that the index is within it; `perfect=True` refuses that.
     """
-    path = path_to(fn, loop)
-    old = _plain_loop(path, "split")
+    path, old = loop_path(fn, loop)
+    require_serial(old, "split it")
+    require_unmarked(old)
     extent = old.extent
     require(
         1 <= len(factors) <= MAX_PARTS,
@@ -58,8 +59,7 @@ def split(
         MAX_PARTS,
         at=loop,
     )
-    depth = len(path) + len(factors) + height(old.body)
-    require(depth <= MAX_DEPTH, "loops would nest {0} deep; at most {1}", depth, MAX_DEPTH, at=loop)
+    require_depth(len(path) + len(factors) + height(old.body), loop)
     given = [f for f in factors if f is not None]
     require(
         len(given) >= len(factors) - 1,
@@ -159,7 +159,7 @@ def fuse(fn: Func, *loops: Var) -> tuple[Func, Var]:
             n.kind.value,
             at=n.var,
         )
-        _plain_loop((n,), "fuse", serial_only=False)
+        require_unmarked(n)
     if len(nest) == 1:
         return fn, loops[0]
     fused = Var("_".join(v.name for v in loops)[:48] + "_fused")
@@ -241,18 +241,20 @@ def tile(
     return fn, (*outer, *inner)
 
 
-def _plain_loop(path: tuple[Stmt, ...], what: str, serial_only: bool = True) -> For:
-    """The loop at the end of `path`, if nothing but its iterations is attached to it."""
-    loop = last_loop(path)
-    if serial_only:
-        require(
-            loop.kind is ForKind.SERIAL,
-            "loop {0} is {1} already; {2} it before that",
-            loop.var.name,
-            loop.kind.value,
-            what,
-            at=loop.var,
-        )
+def require_serial(loop: For, step: str) -> None:
+    """Require that a loop is serial still; `step` says what else comes before."""
+    require(
+        loop.kind is ForKind.SERIAL,
+        "loop {0} is {1} already; {2} before that",
+        loop.var.name,
+        loop.kind.value,
+        step,
+        at=loop.var,
+    )
+
+
+def require_unmarked(loop: For) -> None:
+    """Require that a loop has neither a thread axis nor annotations, which would be lost."""
     require(
         loop.kind is not ForKind.THREAD,
         "loop {0} is bound to a thread axis",
@@ -266,7 +268,11 @@ def _plain_loop(path: tuple[Stmt, ...], what: str, serial_only: bool = True) -> 
         lambda: ", ".join(k for k, _ in loop.annotations),
         at=loop.var,
     )
-    return loop
+
+
+def require_depth(depth: int, at: Var | Label) -> None:
+    """Require that `depth` statements may be around each other."""
+    require(depth <= MAX_DEPTH, "loops would nest {0} deep; at most {1}", depth, MAX_DEPTH, at=at)
 
 
 def _require_once(loops: Sequence[Var]) -> None:

@@ -16,7 +16,7 @@ from ..order import require_interleaving
 from ..primitive import primitive
 from ..rebind import rebound
 from ..require import require, require_some
-from .loops import MAX_DEPTH, height
+from .loops import height, require_depth
 
 
 @primitive
@@ -119,14 +119,7 @@ def add_unit_loop(fn: Func, block_or_loop: Var | Label) -> tuple[Func, Var]:
             at=block_or_loop,
             hint="add the loop before the other one is vectorized",
         )
-    depth = len(path) + height(path[-1])
-    require(
-        depth <= MAX_DEPTH,
-        "loops would nest {0} deep; at most {1}",
-        depth,
-        MAX_DEPTH,
-        at=block_or_loop,
-    )
+    require_depth(len(path) + height(path[-1]), block_or_loop)
     unit = Var("u")
     return rebuild(fn, path, For(unit, 1, path[-1])), unit
 

@@ -342,8 +342,8 @@ def _scaled(
     axes.append((first.loop.name, number, first.number))
     label = Label(buffer.name)
     scales = spatial_nest(label, axes, Store(buffer, (*at, number), value))
-    fn = insert_top(fn, top_position(fn, final.label) + 1, scales)
-    return _replace(fn, allocs=(*fn.allocs, buffer)), (label, buffer)
+    fn = insert_top(fn, top_position(fn, final.label) + 1, scales, buffer)
+    return fn, (label, buffer)
 
 
 def _of_maximum(shift: Any, largest: Expr) -> Any:

@@ -38,11 +38,11 @@ from ..places import extent_of
 from ..primitive import primitive
 from ..require import certain, require
 from .cached_copies import (
+    accessed,
     consumers_to_redirect,
     input_at,
     insert_top,
     is_whole,
-    region_at,
     require_scope,
     require_written_before,
     top_position,
@@ -105,8 +105,7 @@ def pack(
         fn = _replace(
             fn, body=replace_stmt(fn.body, b, block_redirected(b, {buffer: (packed, moved)}))
         )
-    fn = insert_top(fn, position, copy)
-    return _replace(fn, allocs=(*fn.allocs, packed)), label
+    return insert_top(fn, position, copy, packed), label
 
 
 def _inner_sizes(buffer: Buffer, layout: str, factors: Sequence[Dim], at: Label) -> dict[str, Dim]:
@@ -201,17 +200,7 @@ def transform_layout(
     element moves to stay unused.
     """
     found = find_block(fn, block)
-    require(
-        buffer[0] in ("read", "write"),
-        "buffer must be ('read', n) or ('write', n), found {0!r}",
-        buffer,
-        at=block,
-    )
-    old = (
-        input_at(found, buffer[1])
-        if buffer[0] == "read"
-        else region_at(found, found.writes, buffer[1], "write")
-    )
+    old = accessed(found, buffer)
     require(
         old in fn.allocs,
         "{0} is a parameter of the function, whose layout the caller knows",

@@ -21,7 +21,7 @@ from ...tir.ir import (
 )
 from ...tir.visit import walk, with_body
 from ..available import require_still_concurrent
-from ..block_queries import loop_ranges, region_buffers, require_not_prefetched
+from ..block_queries import loop_ranges, region_buffers, require_inside, require_not_prefetched
 from ..find import blocks_in, find_block, find_path, last_loop, loop_path, rebuild
 from ..legality import kept_apart, own_boxes
 from ..primitive import primitive
@@ -131,7 +131,7 @@ def double_buffer(fn: Func, block: Label, loop: Var) -> tuple[Func, tuple[Label,
     path, old = loop_path(fn, loop)
     statements = _statements(old)
     filling = [n for n, s in enumerate(statements) if find_path(s, block) is not None]
-    require(bool(filling), "block {0} is not inside loop {1}", block.name, loop.name, at=block)
+    require_inside(old, block)
     own = own_boxes(fn, path)
     written = sorted(region_buffers(found.writes), key=lambda b: b.name)
     for buffer in written:

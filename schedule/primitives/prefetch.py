@@ -25,8 +25,8 @@ from ...tir.ir import (
     seq,
 )
 from ...tir.visit import substitute, with_body
-from ..block_queries import bound_regions, free_vars, hulls, loop_ranges, nest
-from ..find import find_block, find_loop, path_to, replace
+from ..block_queries import bound_regions, free_vars, hulls, loop_ranges, nest, require_inside
+from ..find import find_block, find_loop, loops_above, replace
 from ..primitive import primitive
 from ..require import require, require_some
 from .cached_copies import input_at
@@ -61,15 +61,8 @@ def prefetch(
     found = find_block(fn, block)
     buffer = input_at(found, read_buffer_index)
     target = find_loop(fn, loop)
-    path = path_to(fn, block)
-    around = [s for s in path if type(s) is For]
-    require(
-        any(s is target for s in around),
-        "block {0} is not inside loop {1}",
-        block.name,
-        loop.name,
-        at=block,
-    )
+    require_inside(target, block)
+    around = loops_above(fn, block)
     outer = around[: next(n for n, s in enumerate(around) if s is target) + 1]
     later = require_some(
         next((s for s in outer if s.var is (loop if ahead_of is None else ahead_of)), None),

@@ -28,14 +28,15 @@ from ..places import (
 from ..primitive import primitive
 from ..require import certain, require
 from .cached_copies import (
+    accessed,
     input_at,
     insert_top,
     is_whole,
-    region_at,
     require_read_after,
     require_scope,
     require_written_before,
     top_position,
+    written_at,
     written_elements,
 )
 
@@ -52,21 +53,12 @@ def reindex(fn: Func, block: Label, buffer: tuple[str, int]) -> tuple[Func, Labe
     The copy has one dimension for each iteration variable in the access, in their order. Returns
     the label of the copying block.
     """
-    kind, index = buffer
-    require(
-        kind in ("read", "write"),
-        "buffer must be ('read', n) or ('write', n), found {0!r}",
-        buffer,
-        at=block,
-    )
     found = find_block(fn, block)
-    old = (
-        input_at(found, index) if kind == "read" else region_at(found, found.writes, index, "write")
-    )
+    old = accessed(found, buffer)
     used = {v for e in place_of(found, old) for v in free_vars(e)}
     plain = tuple(i.var for i in found.iters if i.var in used)
     mapping = IndexMap(tuple(i.var for i in found.iters), plain)
-    copy = _read if kind == "read" else _write
+    copy = _read if buffer[0] == "read" else _write
     return copy(fn, found, old, f"{old.name}_reindex", "global", mapping)
 
 
@@ -114,7 +106,7 @@ def reindex_cache_write(
     """
     require_scope(storage_scope)
     found = find_block(fn, block)
-    old = region_at(found, found.writes, write_buffer_index, "write")
+    old = written_at(found, write_buffer_index)
     mapping = IndexMap.of(index_map)
     return _write(fn, found, old, f"{old.name}_{storage_scope}", storage_scope, mapping)
 
@@ -166,8 +158,7 @@ def _read(
                    scope=scope, constant=False, align=(), swizzle=None)  # fmt: skip
     stmt, copied = copy_nest(name, iters, (new, places), (old, indices))
     moved = block_redirected(block, {old: (new, lambda _: places)})
-    fn = insert_top(replace(fn, block, moved), position, stmt)
-    return _replace(fn, allocs=(*fn.allocs, new)), copied
+    return insert_top(replace(fn, block, moved), position, stmt, new), copied
 
 
 def _write(
@@ -221,8 +212,7 @@ def _write(
                    scope=scope, constant=False, align=(), swizzle=None)  # fmt: skip
     stmt, copied = copy_nest(name, iters, (old, indices), (new, places))
     moved = block_redirected(block, {old: (new, lambda _: places)})
-    fn = insert_top(replace(fn, block, moved), position + 1, stmt)
-    fn = _replace(fn, allocs=(*fn.allocs, new))
+    fn = insert_top(replace(fn, block, moved), position + 1, stmt, new)
     require_still_concurrent(fn, (label,))
     return fn, copied
 

@@ -42,7 +42,7 @@ from ..edits import block_redirected
 from ..find import blocks_in, find_block, path_to, replace_stmt
 from ..primitive import primitive
 from ..require import certain, require, require_number
-from .cached_copies import region_at
+from .cached_copies import written_at
 
 _IN_ORDER = (ForKind.SERIAL, ForKind.UNROLL)
 
@@ -63,7 +63,7 @@ def rolling_buffer(fn: Func, block: Label, write_buffer_index: int) -> tuple[Fun
     found = find_block(fn, block)
     require_unit(fn, found)
     require_internal(fn, found)
-    buffer = region_at(found, found.writes, write_buffer_index, "write")
+    buffer = written_at(found, write_buffer_index)
     require(
         len(region_buffers(found.writes)) == 1,
         "block {0} writes {1} buffers; what rolls is written by a block of its own",

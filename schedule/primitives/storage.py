@@ -10,7 +10,7 @@ from ..block_queries import require_not_prefetched
 from ..find import find_block
 from ..primitive import primitive
 from ..require import require
-from .cached_copies import region_at, require_scope, stored_at
+from .cached_copies import require_scope, stored_at, written_at
 
 MAX_FACTOR = 1 << 16
 
@@ -142,7 +142,7 @@ def stream(fn: Func, block: Label, write_buffer_index: int) -> tuple[Func, None]
     9). The function must not read the result.
     """
     found = find_block(fn, block)
-    result = region_at(found, found.writes, write_buffer_index, "write")
+    result = written_at(found, write_buffer_index)
     place = next((n for n, p in enumerate(fn.params) if p is result), None)
     require(
         place is not None,
