@@ -79,17 +79,15 @@ def require_available(fn: Func, label: Label, settled: Collection[Buffer] = ()) 
             require(
                 not later or (buffer in fn.inplace and not together),
                 "block {0}, which block {1} needs, is computed after it",
-                writer.label.name,
+                writer.label,
                 label.name,
-                at=writer.label,
             )
             require(
                 not is_rolling(writer, buffer) or _in_window(path, buffer, other),
                 "block {0} keeps only a window of {1}, which block {2} must read in its loop",
                 writer.label.name,
                 buffer.name,
-                label.name,
-                at=label,
+                label,
             )
             (sharing if together else apart).append(other)
         if sharing and buffer not in settled:
@@ -230,10 +228,9 @@ def _require_one_covers(
         require(
             not unfinished,
             "block {0} is still being reduced over loop {1} where block {2} reads it",
-            writer.label.name,
+            writer.label,
             lambda u=unfinished: ", ".join(sorted(v.name for v in u)),
             reader.label.name,
-            at=writer.label,
             hint="choose a loop outside of the reduction, or split the reduction with rfactor",
         )
         covered = covered or _covers(path, buffer, other)
@@ -241,10 +238,9 @@ def _require_one_covers(
     require(
         found.apart,
         "block {0} reads {1} beyond what is known to be written by then (by block {2})",
-        reader.label.name,
+        reader.label,
         buffer.name,
         lambda: ", ".join(o[-1].label.name for o in writers),  # type: ignore[attr-defined]
-        at=reader.label,
         example=found.example,
     )
 

@@ -81,21 +81,18 @@ def require_unit(fn: Func, block: Block) -> None:
             "{0} is also written by block {1}; block {2} alone must write it",
             b.name,
             ", ".join(others),
-            block.label.name,
-            at=block.label,
+            block.label,
         )
     require(
         all(i.kind is not IterKind.OPAQUE for i in block.iters),
         "block {0} has opaque iteration variables, of which no independence is known",
-        block.label.name,
-        at=block.label,
+        block.label,
     )
     if has_reduction(block):
         require(
             block.init is not None,
             "block {0} is a reduction whose init was split off",
-            block.label.name,
-            at=block.label,
+            block.label,
             hint="do this step before decompose_reduction",
         )
     else:
@@ -103,9 +100,8 @@ def require_unit(fn: Func, block: Block) -> None:
         require(
             not own,
             "block {0} reads {1}, which it writes",
-            block.label.name,
+            block.label,
             lambda: ", ".join(b.name for b in own),
-            at=block.label,
         )
 
 
@@ -114,9 +110,8 @@ def require_inside(loop: For, block: Label) -> None:
     require(
         find_path(loop, block) is not None,
         "block {0} is not inside loop {1}",
-        block.name,
+        block,
         loop.var.name,
-        at=block,
     )
 
 
@@ -136,9 +131,8 @@ def require_internal(fn: Func, block: Block) -> None:
         require(
             b in fn.allocs,
             "block {0} writes {1}, a parameter of the function; its computation must stay",
-            block.label.name,
+            block.label,
             b.name,
-            at=block.label,
             hint="cache_write gives it an internal buffer first",
         )
 
@@ -149,9 +143,8 @@ def require_whole_domain(block: Block, variables: Sequence[Var], buffer: Buffer)
     require(
         all(certain(extents[v] == n) for v, n in zip(variables, buffer.shape, strict=True)),
         "block {0} reads only a part of {1}",
-        block.label.name,
+        block.label,
         buffer.name,
-        at=block.label,
     )
 
 
@@ -462,9 +455,8 @@ def require_not_prefetched(fn: Func, buffers: Collection[Buffer]) -> None:
         require(
             not moved,
             "block {0} prefetches {1}, whose elements will lie elsewhere",
-            b.label.name,
+            b.label,
             lambda moved=moved: ", ".join(m.name for m in moved),
-            at=b.label,
             hint="do this before prefetch",
         )
 

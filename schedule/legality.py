@@ -70,8 +70,7 @@ def require_permutable(
         require(
             s.kind is not ForKind.VECTOR,
             "loop {0} is vectorized and must stay innermost",
-            s.var.name,
-            at=s.var,
+            s.var,
         )
     blocks = list(blocks_in(body))
     for block in blocks:
@@ -79,9 +78,8 @@ def require_permutable(
         require(
             not opaque,
             "block {0} must run in the order of loop {1}: its iterations are opaque",
-            block.label.name,
+            block.label,
             lambda o=opaque: _names(o),
-            at=block.label,
         )
         if block.init is not None:
             mixed = loops & feeding(block, IterKind.REDUCE) & feeding(block, IterKind.SPATIAL)
@@ -89,8 +87,7 @@ def require_permutable(
                 not mixed,
                 "loop {0} is part of both spatial and reduction iterations of block {1}",
                 lambda m=mixed: _names(m),
-                block.label.name,
-                at=block.label,
+                block.label,
             )
             if has_reduction(block):
                 inside = find_path(body, block.label) or ()
@@ -116,9 +113,8 @@ def require_visited_once(block: Block, loops: Sequence[For], ranges: Ranges) -> 
     require(
         found.apart,
         "it cannot be shown that block {0} visits each point of its reduction once in loops {1}",
-        block.label.name,
+        block.label,
         lambda: ", ".join(s.var.name for s in loops),
-        at=block.label,
         hint="choose loops inside of the one that the block was moved to",
         example=partial(found.example, "visits"),
     )
@@ -136,11 +132,10 @@ def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bo
             require(
                 loop.var not in feeding(block, kind),
                 "loop {0} cannot {1}: it is part of the {2} iterations of block {3}",
-                loop.var.name,
+                loop.var,
                 what,
                 kind.value,
                 block.label.name,
-                at=loop.var,
                 hint=partial(_candidates, path),
                 found=kind.value,
                 expected=IterKind.SPATIAL.value,
@@ -162,11 +157,10 @@ def require_concurrent(fn: Func, path: Sequence[Stmt], what: str, *, private: bo
             found.apart,
             "loop {0} cannot {1}: its iterations are not known to write different elements of "
             "{2} (blocks {3})",
-            loop.var.name,
+            loop.var,
             what,
             buffer.name,
             lambda u=users: ", ".join(b.label.name for b in u),
-            at=loop.var,
             example=found.example,
         )
 

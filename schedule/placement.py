@@ -58,9 +58,8 @@ def _kept_conditions(block: Block, moved: Sequence[Iter], old: Ranges) -> list[E
         kept.append(require_some(
             _by_values(c, block, moved, old) if new is None else new,
             "block {0} runs only where {1}, and this condition cannot move with it",
-            block.label.name,
+            block.label,
             lambda c=c: repr(c),
-            at=block.label,
         ))  # fmt: skip
     return kept
 

@@ -58,10 +58,9 @@ def place_of(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
     require(
         len(keys) == 1,
         "block {0} accesses {1} at {2} different places; expected one",
-        block.label.name,
+        block.label,
         buffer.name,
         len(keys),
-        at=block.label,
     )
     own = {i.var for i in block.iters}
     found: tuple[Expr, ...] = accesses[0].indices
@@ -70,10 +69,9 @@ def place_of(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
     require(
         not local - own,
         "the place where block {0} accesses {1} depends on {2}, which is bound in its body",
-        block.label.name,
+        block.label,
         buffer.name,
         lambda: ", ".join(sorted(v.name for v in local)),
-        at=block.label,
     )
     return found
 
@@ -83,10 +81,9 @@ def places_of(block: Block, mapping: IndexMap) -> tuple[Expr, ...]:
         len(mapping.inputs) == len(block.iters),
         "the map takes {0} indices, block {1} has {2} iteration variables ({3})",
         len(mapping.inputs),
-        block.label.name,
+        block.label,
         len(block.iters),
         lambda: ", ".join(i.var.name for i in block.iters),
-        at=block.label,
     )
     return mapping.apply(tuple(i.var for i in block.iters))
 

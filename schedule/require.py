@@ -114,9 +114,10 @@ def require(
 ) -> None:
     """Raise `ScheduleError` (formatted when read) unless `condition` holds.
 
-    `at` is the loop or block that the error marks in the program, `hint` says what to do, `example`
-    shows where the condition fails. `data` is for programs that read the error: `found`, `expected`
-    and legal `alternatives`, values or functions that return them.
+    `at` is the loop or block that the error marks in the program: by default the first of the
+    `arguments` that is one, which is shown by its name. `hint` says what to do, `example` shows
+    where the condition fails. `data` is for programs that read the error: `found`, `expected` and
+    legal `alternatives`, values or functions that return them.
     """
     if condition is True:
         return
@@ -126,11 +127,22 @@ def require(
         if decided is True:
             return
         if decided is None and space is not None:
-            space.constraints.append(Constraint(condition, message, arguments))
+            space.constraints.append(Constraint(condition, message, _marked(at, arguments)[1]))
             return
     elif condition:  # numpy's booleans
         return
+    at, arguments = _marked(at, arguments)
     raise ScheduleError(message, *arguments, at=at, hint=hint, example=example, **data)
+
+
+def _marked(
+    at: Var | Label | None, arguments: tuple[Any, ...]
+) -> tuple[Var | Label | None, tuple[Any, ...]]:
+    """The loop or block to mark, and the arguments with its name."""
+    for k, argument in enumerate(() if at is not None else arguments):
+        if isinstance(argument, (Var, Label)):
+            return argument, (*arguments[:k], argument.name, *arguments[k + 1 :])
+    return at, arguments
 
 
 def require_some(value: T | None, message: str, *arguments: Any, **options: Any) -> T:

@@ -37,9 +37,8 @@ def operands_of(fn: Func, block: Block, instruction: Instruction) -> dict[Buffer
     require(
         block.init is None,
         "block {0} has an init, which instruction {1} does not compute",
-        block.label.name,
+        block.label,
         instruction.name,
-        at=block.label,
         hint="use decompose_reduction before tensorize",
     )
     for loop in loops_above(fn, block.label):
@@ -48,8 +47,7 @@ def operands_of(fn: Func, block: Block, instruction: Instruction) -> dict[Buffer
             "block {0} runs as instruction {1}, which cannot be in the vectorized loop {2}",
             block.label.name,
             instruction.name,
-            loop.var.name,
-            at=loop.var,
+            loop.var,
         )
     ranges = loop_ranges(())
     for i in block.iters:
@@ -61,10 +59,9 @@ def operands_of(fn: Func, block: Block, instruction: Instruction) -> dict[Buffer
         require(
             False,
             "block {0} is not what instruction {1} computes: " + shifted,
-            block.label.name,
+            block.label,
             instruction.name,
             *arguments,
-            at=block.label,
         )
     assert not isinstance(found, Mismatch)
     for operand in found.values():

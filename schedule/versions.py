@@ -201,17 +201,15 @@ def _by_loops(
             require(
                 s.extent > 1,
                 "loop {0} has a single iteration, which makes no iteration variable of block {1}",
-                s.var.name,
+                s.var,
                 block.label.name,
-                at=s.var,
             )
     kinds = [feeding(block, kind) & used for kind in (IterKind.REDUCE, IterKind.SPATIAL)]
     require(
         not kinds[0] & kinds[1],
         "loop {0} is part of both the reduction and the elements of block {1}",
         lambda: ", ".join(sorted(v.name for v in kinds[0] & kinds[1])),
-        block.label.name,
-        at=block.label,
+        block.label,
     )
     reduce = [i.value for i in block.iters if i in taken and i.kind is IterKind.REDUCE]
     ranges = loop_ranges(above)
@@ -223,9 +221,8 @@ def _by_loops(
             and all(certain(e == 0) for e in starts),
             "it cannot be shown that the reduction of block {0} starts with the first iteration "
             "of loop {1}",
-            block.label.name,
+            block.label,
             v.name,
-            at=block.label,
             hint="decompose_reduction gives the init a nest of its own",
         )
     return tuple(i for i in block.iters if i in taken), loops

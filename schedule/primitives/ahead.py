@@ -71,9 +71,8 @@ def compute_ahead(fn: Func, block: Label, read_buffer_index: int) -> tuple[Func,
     require(
         len(forms) == 1 and type(values[0]) is not Load,
         "block {0} does not compute the same of each element of {1} that it reads",
-        block.name,
+        block,
         buffer.name,
-        at=block,
         hint="cache_read copies elements as they are",
     )
     for role, hint in (("indices", "cache_index computes indices ahead"), ("divisors", None)):
@@ -195,9 +194,8 @@ def cache_index(
     require(
         bool(chosen),
         "block {0} computes no index more than {1} times that could be computed ahead",
-        block.name,
+        block,
         cse_thresh,
-        at=block,
         hint="indices that need a condition to be in bounds stay, as do plain variables",
     )
     labels: list[Label] = []
@@ -242,9 +240,8 @@ def _require_no_choice(block: Block) -> None:
     require(
         not used & space.bounds.keys(),
         "the indices of block {0} depend on decisions that are open: {1}",
-        block.label.name,
+        block.label,
         lambda: ", ".join(sorted(v.name for v in used & space.bounds.keys())),
-        at=block.label,
         hint="compute them ahead before the steps that use these decisions",
     )
 

@@ -45,8 +45,7 @@ def parallel(fn: Func, loop: Var) -> tuple[Func, None]:
         require(
             inner.kind is not ForKind.PARALLEL,
             "loop {0} below it is parallel already",
-            inner.var.name,
-            at=inner.var,
+            inner.var,
         )
     require_concurrent(fn, path, "run in parallel")
     return rebuild(fn, path, _of_kind(old, ForKind.PARALLEL)), None
@@ -65,8 +64,7 @@ def vectorize(fn: Func, loop: Var) -> tuple[Func, None]:
         require(
             inner.kind is ForKind.UNROLL,
             "loop {0} is inside; only unrolled loops may be inside a vectorized one",
-            inner.var.name,
-            at=inner.var,
+            inner.var,
             hint="reorder the loop to the innermost place",
         )
     require(
@@ -118,13 +116,12 @@ def serial(fn: Func, loop: Var) -> tuple[Func, None]:
     the index would not be constant. So is a loop that is bound to a thread axis.
     """
     path, old = loop_path(fn, loop)
-    require(old.kind is not ForKind.SERIAL, "loop {0} is serial already", loop.name, at=loop)
+    require(old.kind is not ForKind.SERIAL, "loop {0} is serial already", loop)
     require(
         old.kind is not ForKind.THREAD,
         "loop {0} is bound to {1}, an axis of threads that all run",
-        loop.name,
+        loop,
         old.thread,
-        at=loop,
         hint="split it before bind, to have one part serial",
     )
     for s in path[:-1]:
@@ -141,9 +138,8 @@ def serial(fn: Func, loop: Var) -> tuple[Func, None]:
                 old.extent == 1,
                 "{0} is held in registers, which loop {1} indexes; it must stay {2}",
                 buffer.name,
-                loop.name,
+                loop,
                 old.kind.value,
-                at=loop,
                 hint="set_scope gives the buffer memory",
             )
     return rebuild(fn, path, _of_kind(old, ForKind.SERIAL)), None
@@ -224,9 +220,8 @@ def annotate(fn: Func, target: Var | Label, key: str, value: Any) -> tuple[Func,
     require(
         all(k != key for k, _ in old.annotations),
         "{0} is annotated with {1} already",
-        target.name,
+        target,
         key,
-        at=target,
     )
     notes = tuple(sorted((*old.annotations, (key, value)), key=lambda pair: pair[0]))
     return rebuild(fn, path, _replace(old, annotations=notes)), None
@@ -245,10 +240,9 @@ def unannotate(fn: Func, target: Var | Label, key: str) -> tuple[Func, None]:
     require(
         len(kept) < len(old.annotations),
         "{0} is not annotated with {1!r}; it has {2}",
-        target.name,
+        target,
         key,
         lambda: ", ".join(repr(k) for k, _ in old.annotations) or "no annotations",
-        at=target,
     )
     return rebuild(fn, path, _replace(old, annotations=kept)), None
 
@@ -258,9 +252,8 @@ def _serial_loop(fn: Func, loop: Var, what: str) -> tuple[tuple[Stmt, ...], For]
     require(
         old.kind is ForKind.SERIAL,
         "loop {0} is {1} already",
-        loop.name,
+        loop,
         old.kind.value,
-        at=loop,
         hint=None if old.kind.value == what else f"split it before that, to have one part {what}",
         found=old.kind.value,
         expected=ForKind.SERIAL.value,

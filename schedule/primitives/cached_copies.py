@@ -95,11 +95,10 @@ def region_at(block: Block, regions: tuple[Region, ...], index: int, what: str) 
     require(
         0 <= index < len(buffers),
         "block {0} {1}s {2}; there is no index {3}, they count from 0",
-        block.label.name,
+        block.label,
         what,
         lambda: ", ".join(b.name for b in buffers) or "no buffer",
         index,
-        at=block.label,
         found=index,
         alternatives=range(len(buffers)),
     )
@@ -185,8 +184,7 @@ def elements_of(fn: Func, buffer: Buffer, writers: Sequence[Block]) -> Elements:
             "different ones",
             buffer.name,
             writers[0].label.name,
-            other.label.name,
-            at=other.label,
+            other.label,
         )
         alike += [other] if same else []
     require(
@@ -194,8 +192,7 @@ def elements_of(fn: Func, buffer: Buffer, writers: Sequence[Block]) -> Elements:
         "it cannot be shown which elements of {0} have values: block {1} does not run in all of "
         "its iterations",
         buffer.name,
-        writers[0].label.name,
-        at=writers[0].label,
+        writers[0].label,
         hint="compute_at has left out what its consumer does not need; copy before that",
     )
     return first
@@ -220,8 +217,7 @@ def _written_by(writer: Block, buffer: Buffer) -> Elements:
         _is_point(writer, buffer),
         "it cannot be shown which elements of {0} block {1} writes",
         buffer.name,
-        writer.label.name,
-        at=writer.label,
+        writer.label,
     )
     (region,) = [r for r in writer.writes if r.buffer is buffer]
     indices = tuple(r.min for r in region.ranges)
@@ -232,8 +228,7 @@ def _written_by(writer: Block, buffer: Buffer) -> Elements:
         "it cannot be shown which elements of {0} have values: block {1} overwrites them as it "
         "goes on",
         buffer.name,
-        writer.label.name,
-        at=writer.label,
+        writer.label,
         hint="a rolling buffer keeps only a window; copy before rolling_buffer",
     )
     return Elements(
@@ -315,13 +310,7 @@ def consumers_to_redirect(
     labels = {block.label} if consumers is None else {block.label, *consumers}
     reading = {b.label for b in readers_of(fn, {buffer})}
     for label in labels:
-        require(
-            label in reading,
-            "block {0} does not read {1}",
-            label.name,
-            buffer.name,
-            at=label,
-        )
+        require(label in reading, "block {0} does not read {1}", label, buffer.name)
     return labels
 
 
@@ -332,9 +321,8 @@ def require_written_before(fn: Func, buffer: Buffer, position: int, block: Block
             top_position(fn, w.label) < position,
             "{0} is written by block {1} in the same loop nest as block {2}",
             buffer.name,
-            w.label.name,
+            w.label,
             block.label.name,
-            at=w.label,
             hint="make the copy before compute_at moves the blocks into one nest",
         )
 
@@ -346,8 +334,7 @@ def require_read_after(fn: Func, buffer: Buffer, position: int, writer: Label) -
             top_position(fn, r.label) > position,
             "{0} is read by block {1} in the same loop nest",
             buffer.name,
-            r.label.name,
-            at=r.label,
+            r.label,
             hint="make the copy before compute_at moves the blocks into one nest",
         )
 

@@ -52,9 +52,8 @@ def distinguish_reads(
     require(
         bool(others),
         "block {0} reads {1} at one place alone",
-        block.name,
+        block,
         buffer.name,
-        at=block,
         hint="cache_read makes a copy for all places",
     )
     position = top_position(fn, block)
@@ -108,16 +107,14 @@ def distinguish_updates(fn: Func, block: Label, read_buffer_index: int) -> tuple
     require(
         len(stored) == 1 and len(places) == 1 and not has_reduction(found),
         "block {0} does not update each element of {1} by itself",
-        block.name,
+        block,
         buffer.name,
-        at=block,
     )
     require(
         is_whole(elements_of(fn, buffer, [found]), buffer),
         "block {0} does not update all of {1}",
-        block.name,
+        block,
         buffer.name,
-        at=block,
     )
     position = top_position(fn, block)
     before: set[Label] = set()
@@ -126,9 +123,8 @@ def distinguish_updates(fn: Func, block: Label, read_buffer_index: int) -> tuple
         require(
             user.label is block or place != position,
             "block {0} in the same loop nest uses {1} too",
-            user.label.name,
+            user.label,
             buffer.name,
-            at=user.label,
             hint="fission gives each a nest of its own",
         )
         if place < position:
@@ -170,9 +166,8 @@ def cache_inplace(
     require(
         found.init is None,
         "block {0} starts from its init, and needs no earlier contents of {1}",
-        block.name,
+        block,
         buffer.name,
-        at=block,
         hint="use cache_write",
     )
     position = top_position(fn, block)
@@ -181,8 +176,7 @@ def cache_inplace(
             b.label is block or top_position(fn, b.label) != position,
             "{0} is accessed by block {1} in the same loop nest",
             buffer.name,
-            b.label.name,
-            at=b.label,
+            b.label,
             hint="make the copy before compute_at moves the blocks into one nest",
         )
     if buffer not in fn.inplace:
@@ -209,6 +203,5 @@ def _require_filled(fn: Func, block: Label, buffer: Buffer) -> None:
         bool(earlier) and is_whole(elements_of(fn, buffer, earlier), buffer),
         "it cannot be shown that all of {0} has values before block {1} updates it",
         buffer.name,
-        block.name,
-        at=block,
+        block,
     )

@@ -89,8 +89,7 @@ def pad_einsum(fn: Func, block: Label, padding: Sequence[Dim]) -> tuple[Func, tu
     require(
         len(loops) == len(path) - 1,
         "there are other statements than loops around block {0} in its nest",
-        block.name,
-        at=block,
+        block,
         hint="pad_einsum comes before compute_at moves the blocks into one nest",
     )
     _require_sum_of_products(found, padded)
@@ -127,9 +126,8 @@ def _padded_iters(block: Block, loops: Sequence[For], padding: Sequence[Dim]) ->
         "{0} paddings for the {1} iteration variables of block {2} ({3})",
         len(padding),
         len(block.iters),
-        block.label.name,
+        block.label,
         lambda: ", ".join(i.var.name for i in block.iters),
-        at=block.label,
     )
     found: dict[Var, _Padded] = {}
     own = {s.var: s for s in loops}
@@ -163,10 +161,9 @@ def _padded_iters(block: Block, loops: Sequence[For], padding: Sequence[Dim]) ->
             loop is not None and not used and not guarded and certain(loop.extent == i.extent),
             "{0} of block {1} is {2}; expected a loop of its own with {3} iterations",
             i.var.name,
-            block.label.name,
+            block.label,
             i.value,
             i.extent,
-            at=block.label,
             hint="pad_einsum comes before split, fuse and other steps that change the loops",
         )
         assert loop is not None
@@ -181,8 +178,7 @@ def _require_sum_of_products(block: Block, padded: dict[Var, _Padded]) -> None:
     require(
         reduction is not None and reduction.combiner.name == "sum",
         "block {0} must be a sum",
-        block.label.name,
-        at=block.label,
+        block.label,
     )
     assert reduction is not None
     loads = list(_factors(reduction.value, block))
@@ -221,13 +217,7 @@ def _factors(value: Expr, block: Block) -> Iterator[Load]:
             yield from _factors(value.a, block)
             yield from _factors(value.b, block)
         case _:
-            require(
-                False,
-                "block {0} must sum products of elements, found {1}",
-                block.label.name,
-                value,
-                at=block.label,
-            )
+            require(False, "block {0} must sum products of elements, found {1}", block.label, value)
 
 
 class _Grown(NamedTuple):

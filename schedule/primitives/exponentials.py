@@ -105,8 +105,7 @@ def exponentials(fn: Func, block: Block) -> Exponentials:
     require(
         found is not None and found.combiner.name == "sum" and largest is not None,
         "block {0} must sum exp(x - m), with a maximum m from a buffer",
-        label.name,
-        at=label,
+        label,
         hint="compute_inline puts the exponentials into the sum",
     )
     assert exponent is not None
@@ -114,18 +113,16 @@ def exponentials(fn: Func, block: Block) -> Exponentials:
     require(
         lowest(exponent.shift.dtype).value == float("-inf"),
         "the exponentials of block {0} are of {1}, which has no infinity",
-        label.name,
+        label,
         exponent.shift.dtype,
-        at=label,
     )
     writers = writers_of(fn, largest.buffer)
     matched = match_reduction(writers[0]) if len(writers) == 1 else None
     require(
         matched is not None and matched.combiner.name == "max",
         "block {0} subtracts {1}; expected a maximum that one block computes",
-        label.name,
+        label,
         largest.buffer.name,
-        at=label,
     )
     assert matched is not None
     x = _unscaled(exponent.x, exponent.shift)
@@ -133,9 +130,8 @@ def exponentials(fn: Func, block: Block) -> Exponentials:
         x is not None,
         "what block {0} subtracts is {1} in another dtype or scaled, what it subtracts that from "
         "is not",
-        label.name,
+        label,
         largest.buffer.name,
-        at=label,
     )
     assert x is not None
     return Exponentials(Statistic("maximum", writers[0], matched, x, largest.indices), exponent)

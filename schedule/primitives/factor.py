@@ -66,31 +66,28 @@ def hoist_factor(fn: Func, block: Label) -> tuple[Func, Label]:
         and type(start) is Const
         and start.value == 0,
         "block {0} must be a sum that starts from zero",
-        block.name,
-        at=block,
+        block,
     )
     assert matched is not None
     buffer = matched.buffer
     require(
         buffer.dtype in SUMS,
         "block {0} sums {1}; expected {2}",
-        block.name,
+        block,
         buffer.dtype,
         " or ".join(SUMS),
-        at=block,
         found=buffer.dtype,
         alternatives=SUMS,
     )
     reduced = [i for i in found.iters if i.kind is IterKind.REDUCE]
     for i in reduced:
-        require(i.extent > 0, "the sum of block {0} has no terms", block.name, at=block)
+        require(i.extent > 0, "the sum of block {0} has no terms", block)
     kept, moved = _taken(matched.value, {i.var for i in reduced})
     require(
         kept is not None and bool(moved),
         "no factor of the terms of block {0} is independent of {1} while another depends on it",
-        block.name,
+        block,
         lambda: ", ".join(i.var.name for i in reduced),
-        at=block,
         hint="compute_inline puts a product that is computed before into the sum",
     )
     assert kept is not None
@@ -101,9 +98,8 @@ def hoist_factor(fn: Func, block: Label) -> tuple[Func, Label]:
     require(
         all(free_vars(e) <= known for _, e in moved),
         "the factor of block {0} depends on {1}, which its result does not",
-        block.name,
+        block,
         lambda: ", ".join(sorted({v.name for _, e in moved for v in free_vars(e) - known})),
-        at=block,
     )
     elements = written_elements(fn, buffer)
     total = Buffer(f"{buffer.name}_sum", buffer.shape, buffer.dtype)

@@ -79,38 +79,29 @@ def _matched(first: Block, update: Block) -> dict[Var, Expr]:
     require(
         has_reduction(update) and all(i.kind is not IterKind.OPAQUE for i in update.iters),
         "block {0} must be a reduction, of spatial and reduce iterations",
-        update.label.name,
-        at=update.label,
+        update.label,
     )
-    require(
-        update.init is None,
-        "block {0} has an init already",
-        update.label.name,
-        at=update.label,
-    )
+    require(update.init is None, "block {0} has an init already", update.label)
     require(
         first.init is None and all(i.kind is IterKind.SPATIAL for i in first.iters),
         "block {0} must be spatial, and store what a reduction starts from in its body",
-        first.label.name,
-        at=first.label,
+        first.label,
     )
     start, sum_ = _store_of(first), _store_of(update)
     buffer = start.buffer
     require(
         sum_.buffer is buffer,
         "block {0} stores to {1}, block {2} to {3}; expected the same buffer",
-        first.label.name,
+        first.label,
         buffer.name,
         update.label.name,
         sum_.buffer.name,
-        at=first.label,
     )
     require(
         buffer not in region_buffers(first.reads),
         "block {0} reads {1}, which it writes",
-        first.label.name,
+        first.label,
         buffer.name,
-        at=first.label,
     )
     place_of(update, buffer)
     mapping: dict[Var, Expr] = {i.var: const(0) for i in first.iters}  # of those of one value
@@ -120,24 +111,22 @@ def _matched(first: Block, update: Block) -> dict[Var, Expr]:
             require(
                 same(e, f),
                 "block {0} stores to {1} at index {2} and block {3} at index {4}",
-                first.label.name,
+                first.label,
                 buffer.name,
                 e,
                 update.label.name,
                 f,
-                at=first.label,
             )
             continue
         require(
             i.extent == j.extent,
             "{0} of block {1} has {2} values and {3} of block {4} has {5}; expected as many",
             i.var.name,
-            first.label.name,
+            first.label,
             i.extent,
             j.var.name,
             update.label.name,
             j.extent,
-            at=first.label,
         )
         mapping[i.var] = j.var
     return mapping
@@ -145,12 +134,7 @@ def _matched(first: Block, update: Block) -> dict[Var, Expr]:
 
 def _store_of(block: Block) -> Store:
     body = block.body
-    require(
-        type(body) is Store,
-        "block {0} must store one value",
-        block.label.name,
-        at=block.label,
-    )
+    require(type(body) is Store, "block {0} must store one value", block.label)
     assert isinstance(body, Store)
     return body
 
@@ -162,9 +146,8 @@ def _plain(block: Block, indices: Sequence[Expr]) -> list[Iter | None]:
     require(
         all(certain(i.extent == 1) for i in spatial.values()),
         "block {0} must store at its plain iteration variables; {1} is none of its indices",
-        block.label.name,
+        block.label,
         lambda: ", ".join(v.name for v in spatial),
-        at=block.label,
     )
     return found
 
@@ -197,17 +180,15 @@ def _nests_of(fn: Func, first: Block, update: Block) -> _Nests:
     require(
         start < end,
         "block {0} is not in a statement before the one with block {1}",
-        first.label.name,
+        first.label,
         update.label.name,
-        at=first.label,
     )
     assert isinstance(parent, Seq)
     for block, path in zip((first, update), paths, strict=True):
         require(
             block.predicate is None and all(type(s) in (For, Seq) for s in path[level:-1]),
             "block {0} runs under a condition in its loops",
-            block.label.name,
-            at=block.label,
+            block.label,
             hint="loop_partition cuts a loop where a guard fails",
         )
     shared, *own = (
@@ -226,24 +207,21 @@ def _require_from_zero(first: Block, update: Block, nests: _Nests) -> None:
         require(
             s.var not in reduce,
             "loop {0} of the reduction is around block {1} too, which starts it again",
-            s.var.name,
+            s.var,
             first.label.name,
-            at=s.var,
         )
     for s in nests.of_update:
         require(
             s.var not in reduce & spatial,
             "loop {0} is part of both the reduction and the elements",
-            s.var.name,
-            at=s.var,
+            s.var,
         )
     require_visited_once(update, nests.of_update, nests.ranges)
     for s in (*nests.of_first, *nests.of_update):
         require(
             s.var in spatial | feeding(first) or s.extent >= 1,
             "loop {0} has no iteration: what is in it never runs",
-            s.var.name,
-            at=s.var,
+            s.var,
         )
     start = {s.var: const(0) for s in nests.of_update if s.var in reduce}
     for i in update.iters:
@@ -252,9 +230,8 @@ def _require_from_zero(first: Block, update: Block, nests: _Nests) -> None:
                 binary(Op.EQ, substitute(i.value, start), const(0)),
                 "the first value of {0} in block {1} is {2}; it must be 0, where an init runs",
                 i.var.name,
-                update.label.name,
+                update.label,
                 lambda i=i: substitute(i.value, start),
-                at=update.label,
             )
 
 
@@ -276,10 +253,9 @@ def _require_same_elements(first: Block, update: Block, buffer: Buffer, nests: _
         require(
             found.apart,
             "block {0} may store to elements of {1} that block {2} does not",
-            a.label.name,
+            a.label,
             buffer.name,
             b.label.name,
-            at=a.label,
         )
 
 
@@ -290,18 +266,16 @@ def _require_undisturbed(first: Block, update: Block, buffer: Buffer, nests: _Ne
         require(
             buffer not in region_buffers((*b.reads, *b.writes)),
             "block {0} uses {1} where block {2} starts from it",
-            b.label.name,
+            b.label,
             buffer.name,
             update.label.name,
-            at=b.label,
             hint="fission puts it behind the nest of the reduction",
         )
         written = region_buffers(b.writes) & needed
         require(
             not written,
             "block {0} writes {1}, which block {2} reads",
-            b.label.name,
+            b.label,
             lambda w=written: ", ".join(sorted(x.name for x in w)),
             first.label.name,
-            at=b.label,
         )

@@ -68,7 +68,7 @@ def compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     empty = _is_empty(producer)
     values = {b: const(0, b.dtype) if empty else s.value for b, s in stores.items()}
     consumers = readers_of(fn, set(stores), but=block)
-    require(bool(consumers), "block {0} has no consumer", block.name, at=block)
+    require(bool(consumers), "block {0} has no consumer", block)
     _require_unchanged(fn, producer, producer.reads, consumers)
 
     def inlined(n: Any) -> Any:
@@ -113,10 +113,9 @@ def _require_unchanged(
             require(
                 not order[first.label] < order[w.label] <= last,
                 "block {0} overwrites {1}, which block {2} reads",
-                w.label.name,
+                w.label,
                 buffer.name,
                 first.label.name,
-                at=w.label,
             )
 
 
@@ -125,10 +124,9 @@ def _require_moderate(body: Stmt, label: Label) -> None:
     require(
         count <= MAX_SIZE,
         "block {0} would grow to {1} terms; at most {2}",
-        label.name,
+        label,
         count,
         MAX_SIZE,
-        at=label,
     )
 
 
@@ -145,7 +143,7 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     """
     consumer = find_block(fn, block)
     require_unit(fn, consumer)
-    require(not has_reduction(consumer), "block {0} is a reduction", block.name, at=block)
+    require(not has_reduction(consumer), "block {0} is a reduction", block)
     stores = _stores(consumer)
     produced = [
         (b, writers_of(fn, b))
@@ -155,17 +153,15 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     require(
         len(produced) == 1 and len(produced[0][1]) == 1,
         "block {0} must read the result of one block, found {1}",
-        block.name,
+        block,
         lambda: ", ".join(w.label.name for _, ws in produced for w in ws) or "none",
-        at=block,
     )
     buffer, (producer,) = produced[0]
     require_unit(fn, producer)
     require(
         not has_reduction(producer),
         "block {0} is a reduction, which its consumer cannot be part of",
-        producer.label.name,
-        at=producer.label,
+        producer.label,
         hint="reverse_compute_at moves the consumer next to it; "
         "fuse_reduction_epilogue folds an added term into the init",
     )
@@ -185,9 +181,8 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
             for r in reads
         ),
         "block {0} must read {1} at its plain iteration variables",
-        block.name,
+        block,
         buffer.name,
-        at=block,
     )
     assert variables is not None
     require_whole_domain(consumer, variables, buffer)
@@ -195,9 +190,8 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     require(
         used & {i.var for i in consumer.iters} <= set(variables),
         "block {0} stores at iteration variables that do not index {1}",
-        block.name,
+        block,
         buffer.name,
-        at=block,
     )
     others = [r for r in consumer.reads if r.buffer is not buffer]
     _require_unchanged(fn, producer, others, [consumer])
@@ -206,9 +200,8 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
         require(
             order[r.label] > order[block],
             "block {0} reads what block {1} overwrites",
-            r.label.name,
+            r.label,
             block.name,
-            at=r.label,
         )
     sources = _stores(producer)
     source = next(s for s in sources if s.buffer is buffer)
@@ -246,8 +239,7 @@ def _stores(block: Block) -> list[Store]:
         and len(found) == len(stmts)
         and len({s.buffer for s in found}) == len(found),
         "block {0} must be spatial and store values, one to each buffer that it writes",
-        block.label.name,
-        at=block.label,
+        block.label,
     )
     return found
 
@@ -268,8 +260,7 @@ def _plain_indices(block: Block, store: Store) -> tuple[Var, ...]:
     require(
         variables is not None and (used & own) <= set(variables),
         "block {0} must store at its plain iteration variables",
-        block.label.name,
-        at=block.label,
+        block.label,
     )
     assert variables is not None
     return variables
@@ -286,8 +277,7 @@ def _require_each_once(block: Block, store: Store) -> None:
         and len(set(found)) == len(found)
         and used <= set(found),
         "block {0} must store at its plain iteration variables, or at numbers of two of them",
-        block.label.name,
-        at=block.label,
+        block.label,
     )
 
 

@@ -50,9 +50,8 @@ def reorder_block_iter_var(fn: Func, block: Label, new_order: Sequence[int]) -> 
         "0 to {3} once",
         lambda: list(new_order),
         len(old.iters),
-        block.name,
+        block,
         len(old.iters) - 1,
-        at=block,
     )
     iters = tuple(old.iters[k] for k in new_order)
     return replace(fn, old, _replace(old, iters=iters)), None
@@ -80,9 +79,8 @@ def transform_block_layout(
         len(mapping.inputs) == len(old.iters),
         "the map takes {0} indices, block {1} has {2} iteration variables",
         len(mapping.inputs),
-        block.name,
+        block,
         len(old.iters),
-        at=block,
     )
     extents = _extents(old)
     loops = _own_loops(path, old)
@@ -124,24 +122,21 @@ def _extents(block: Block) -> list[int]:
             i.extent,
             "the iteration variable {0} of block {1} has the open extent {2}; expected a number",
             i.var.name,
-            block.label.name,
+            block.label,
             i.extent,
-            at=block.label,
             hint="do this step before splits by sampled factors, or take the decisions first",
         )
         require(
             extent >= 1,
             "the iteration variable {0} of block {1} has no values",
             i.var.name,
-            block.label.name,
-            at=block.label,
+            block.label,
         )
         require(
             i.kind is not IterKind.OPAQUE,
             "the iteration variable {0} of block {1} is opaque: its iterations run in order",
             i.var.name,
-            block.label.name,
-            at=block.label,
+            block.label,
         )
         found.append(extent)
     return found
@@ -152,9 +147,8 @@ def _own_loops(path: Sequence[Stmt], block: Block) -> list[For]:
     require(
         block.predicate is None,
         "block {0} runs only where {1}",
-        block.label.name,
+        block.label,
         lambda: repr(block.predicate),
-        at=block.label,
         hint="do this step before splits that do not divide",
     )
     around = {s.var for s in path if type(s) is For}
@@ -170,8 +164,7 @@ def _own_loops(path: Sequence[Stmt], block: Block) -> list[For]:
         not missing,
         "loops {0} of block {1} are not right above it",
         lambda: ", ".join(sorted(v.name for v in missing)),
-        block.label.name,
-        at=block.label,
+        block.label,
         hint="fission loops that other blocks are in, and reorder what is between",
     )
     for s in loops:
@@ -188,10 +181,9 @@ def _require_one_to_one(loops: Sequence[For], block: Block) -> None:
         sizes[s.var] = require_number(
             s.extent,
             "loop {0} of block {1} has the open extent {2}; expected a number",
-            s.var.name,
+            s.var,
             block.label.name,
             s.extent,
-            at=s.var,
             hint="do this step before splits by sampled factors, or take the decisions first",
         )
     moving = IndexMap(tuple(sizes), tuple(i.value for i in block.iters))
@@ -204,11 +196,10 @@ def _require_one_to_one(loops: Sequence[For], block: Block) -> None:
         require(
             size == i.extent,
             "the loops of block {0} give {1} {2} values; expected {3}",
-            block.label.name,
+            block.label,
             i.var.name,
             size,
             i.extent,
-            at=block.label,
         )
 
 
@@ -222,8 +213,7 @@ def _kinds(block: Block, mapping: IndexMap, new: Bijection) -> list[IterKind]:
             len(found) <= 1,
             "{0} mixes spatial and reduction indices of block {1}",
             lambda e=e: repr(e),
-            block.label.name,
-            at=block.label,
+            block.label,
         )
         kinds.append(next(iter(found), IterKind.SPATIAL))
     return kinds

@@ -155,9 +155,8 @@ def fuse(fn: Func, *loops: Var) -> tuple[Func, Var]:
             "{0} is {1} and {2} is {3}; loops to fuse must be of one kind",
             nest[0].var.name,
             kind.value,
-            n.var.name,
+            n.var,
             n.kind.value,
-            at=n.var,
         )
         require_unmarked(n)
     if len(nest) == 1:
@@ -220,9 +219,8 @@ def tile(
             len(factors) <= len(above),
             "{0} factors, but block {1} is in {2} loops",
             len(factors),
-            target.name,
+            target,
             len(above),
-            at=target,
         )
         target = above[: len(factors)]
     require(
@@ -246,27 +244,20 @@ def require_serial(loop: For, step: str) -> None:
     require(
         loop.kind is ForKind.SERIAL,
         "loop {0} is {1} already; {2} before that",
-        loop.var.name,
+        loop.var,
         loop.kind.value,
         step,
-        at=loop.var,
     )
 
 
 def require_unmarked(loop: For) -> None:
     """Require that a loop has neither a thread axis nor annotations, which would be lost."""
-    require(
-        loop.kind is not ForKind.THREAD,
-        "loop {0} is bound to a thread axis",
-        loop.var.name,
-        at=loop.var,
-    )
+    require(loop.kind is not ForKind.THREAD, "loop {0} is bound to a thread axis", loop.var)
     require(
         not loop.annotations,
         "loop {0} is annotated with {1}, which would be lost",
-        loop.var.name,
+        loop.var,
         lambda: ", ".join(k for k, _ in loop.annotations),
-        at=loop.var,
     )
 
 
@@ -277,7 +268,7 @@ def require_depth(depth: int, at: Var | Label) -> None:
 
 def _require_once(loops: Sequence[Var]) -> None:
     for k, v in enumerate(loops):
-        require(v not in set(loops[:k]), "loop {0} is named twice", v.name, at=v)
+        require(v not in set(loops[:k]), "loop {0} is named twice", v)
 
 
 def _nested_below(path: tuple[Stmt, ...], loops: Sequence[Var], what: str) -> list[For]:

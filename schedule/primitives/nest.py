@@ -135,8 +135,7 @@ def _level_of_parting(paths: Sequence[tuple[Stmt, ...]], loops: Sequence[Var]) -
         require(
             len(path) > level,
             "loop {0} is around another one of the loops to merge",
-            v.name,
-            at=v,
+            v,
             hint="fuse makes one loop of nested ones",
         )
     firsts = [path[level] for path in paths]
@@ -144,8 +143,7 @@ def _level_of_parting(paths: Sequence[tuple[Stmt, ...]], loops: Sequence[Var]) -
         require(
             all(firsts[k] is not s for s in firsts[:k]),
             "loop {0} is in the same nest as another one of the loops to merge",
-            v.name,
-            at=v,
+            v,
             hint="merge takes one loop of each nest",
         )
     return level
@@ -172,16 +170,14 @@ def _require_plain(loop: For, what: str) -> None:
     require(
         loop.kind is not ForKind.THREAD,
         "loop {0} is bound to a thread axis; {1} it before that",
-        loop.var.name,
+        loop.var,
         what,
-        at=loop.var,
     )
     require(
         not loop.annotations,
         "loop {0} is annotated with {1}, which is about this loop alone",
-        loop.var.name,
+        loop.var,
         lambda: ", ".join(k for k, _ in loop.annotations),
-        at=loop.var,
         hint="unannotate it first",
     )
 
@@ -193,9 +189,8 @@ def _require_alike(first: Sequence[For], other: Sequence[For]) -> None:
         "loop {0} is {1} deep in its nest, loop {2} is {3} deep",
         first[-1].var.name,
         len(first),
-        other[-1].var.name,
+        other[-1].var,
         len(other),
-        at=other[-1].var,
         hint=partial(_as_deep, first, other),
         alternatives=lambda: [_level(first, other).var],
     )
@@ -215,9 +210,8 @@ def _require_alike(first: Sequence[For], other: Sequence[For]) -> None:
             "loop {0} is {1} and loop {2} is {3}; loops to merge must be of one kind",
             a.var.name,
             a.kind.value,
-            b.var.name,
+            b.var,
             b.kind.value,
-            at=b.var,
         )
 
 
@@ -240,9 +234,8 @@ def _require_consecutive(parent: Seq, nests: Sequence[Stmt], loops: Sequence[Var
         require(
             places[k] == places[0] + k,
             "the nest of loop {0} does not directly follow the one of loop {1}",
-            loops[k].name,
+            loops[k],
             loops[k - 1].name,
-            at=loops[k],
             hint="name the loops in program order; compute_at moves what is between them",
         )
     return places[0]
@@ -257,16 +250,14 @@ def _cut(body: Seq, loop: Var, after: Sequence[Label] | None) -> list[Stmt]:
         place = require_some(
             next((n for n, s in enumerate(body.stmts) if find_path(s, label) is not None), None),
             "block {0} is not inside loop {1}",
-            label.name,
+            label,
             loop.name,
-            at=label,
         )
         require(
             place < len(body.stmts) - 1,
             "block {0} is in the last statement of loop {1}; nothing follows to be cut off",
-            label.name,
+            label,
             loop.name,
-            at=label,
         )
         ends.add(place + 1)
     require(bool(ends), "fission takes at least one block to cut behind", at=loop)

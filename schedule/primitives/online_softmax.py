@@ -103,8 +103,7 @@ def online_softmax(
     require(
         not others,
         "block {0} does not sum elements of exponentials that a block keeps, as other sums could",
-        block.label.name,
-        at=block.label,
+        block.label,
     )
     found = exponentials(fn, block)
     fn, made = in_pieces(fn, found.largest, block, loop)
@@ -233,8 +232,7 @@ def _require_kept(fn: Func, kept: Kept, sums: Sequence[Block]) -> None:
         and type(kept.indices[kept.axis]) is Var,
         "block {0} does not store exponentials in an internal buffer, at its plain iteration "
         "variables",
-        block.label.name,
-        at=block.label,
+        block.label,
     )
     labels = [b.label for b in sums]
     others = [b.label.name for b in readers_of(fn, {kept.buffer}) if b.label not in set(labels)]
@@ -247,12 +245,7 @@ def _require_kept(fn: Func, kept: Kept, sums: Sequence[Block]) -> None:
         hint="compute_inline puts the exponentials into the sum",
     )
     for n, label in enumerate(labels):
-        require(
-            label not in set(labels[:n]),
-            "two of the loops are of block {0}",
-            label.name,
-            at=label,
-        )
+        require(label not in set(labels[:n]), "two of the loops are of block {0}", label)
 
 
 def _inlined(kept: Kept, block: Block) -> Block:
@@ -274,23 +267,21 @@ def _sum(fn: Func, kept: Kept, block: Block, loop: Var) -> _Sum:
     require(
         combiner == "sum" and at is not None,
         "block {0} must sum elements of {1}, or products of one with what is free of it",
-        label.name,
+        label,
         kept.buffer.name,
-        at=label,
     )
     assert at is not None
     reduced = {i.var: i for i in block.iters if i.kind is IterKind.REDUCE}
     for i in reduced.values():
-        require(i.extent > 0, "the sum of block {0} has no terms", label.name, at=label)
+        require(i.extent > 0, "the sum of block {0} has no terms", label)
     key = at[kept.axis]
     row = reduced.get(key) if isinstance(key, Var) else None
     require(
         row is not None
         and all(free_vars(e).isdisjoint(reduced) for d, e in enumerate(at) if d != kept.axis),
         "block {0} does not sum along the rows of {1}",
-        label.name,
+        label,
         kept.buffer.name,
-        at=label,
     )
     assert row is not None
     loops = own_nest(fn, block)
@@ -303,9 +294,8 @@ def _sum(fn: Func, kept: Kept, block: Block, loop: Var) -> _Sum:
         and prove(rest >= 0, ranges) is True
         and prove(rest < length, ranges) is True,
         "loop {0} does not count pieces of the rows that block {1} sums",
-        loop.name,
+        loop,
         label.name,
-        at=loop,
         hint="split the loop along the row, and give the outer part",
     )
     assert length is not None

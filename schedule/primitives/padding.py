@@ -61,13 +61,7 @@ def decompose_padding(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]:
     found = find_block(fn, block)
     require_unit(fn, found)
     target = find_loop(fn, loop)
-    require(
-        sole_block(target) is found,
-        "loop {0} is not around block {1}",
-        loop.name,
-        block.name,
-        at=block,
-    )
+    require(sole_block(target) is found, "loop {0} is not around block {1}", loop.name, block)
     stored = found.body
     require(
         type(stored) is Store
@@ -75,8 +69,7 @@ def decompose_padding(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]:
         and type(stored.value.other) is Const
         and not any(i.kind is not IterKind.SPATIAL for i in found.iters),
         "block {0} must store select(condition, value, constant)",
-        block.name,
-        at=block,
+        block,
     )
     assert isinstance(stored, Store)
     assert isinstance(stored.value, Select)
@@ -118,8 +111,7 @@ def _box(block: Block, condition: Expr) -> Box:
     require(
         bool(found),
         "block {0} pads nothing: its condition holds everywhere",
-        block.label.name,
-        at=block.label,
+        block.label,
         hint="compute_inline removes a block that only copies",
     )
     for var, (low, high) in found.items():

@@ -56,9 +56,7 @@ def loop_partition(
     trims them to their predicates. Returns the tail's loop and the labels of its blocks.
     """
     path, old = loop_path(fn, loop)
-    require(
-        old.kind is not ForKind.THREAD, "loop {0} is bound to a thread axis", loop.name, at=loop
-    )
+    require(old.kind is not ForKind.THREAD, "loop {0} is bound to a thread axis", loop)
     blocks = sum(1 for _ in blocks_in(fn.body)) + sum(1 for _ in blocks_in(old))
     require(blocks <= MAX_BLOCKS, "the program would have {0} blocks", blocks, at=loop)
     if at is None:

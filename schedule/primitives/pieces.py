@@ -51,7 +51,7 @@ def in_pieces(fn: Func, found: Statistic, block: Block, loop: Var) -> tuple[Func
     nest = own_nest(fn, block)
     _require_same_elements(fn, found, block)
     for i in (i for i in block.iters if i.kind is IterKind.REDUCE):
-        require(i.extent > 0, "the sum of block {0} has no terms", block.label.name, at=block.label)
+        require(i.extent > 0, "the sum of block {0} has no terms", block.label)
 
     fn, second = rfactor(fn, loop, -1)
     require(
@@ -83,8 +83,7 @@ def own_nest(fn: Func, block: Block) -> list[For]:
     require(
         stmt is block,
         "block {0} shares a nest with others",
-        block.label.name,
-        at=block.label,
+        block.label,
         hint="pieces are made before compute_at",
     )
     return loops
@@ -115,8 +114,7 @@ def _require_same_elements(fn: Func, found: Statistic, block: Block) -> None:
         "iterations in the same order",
         first.label.name,
         found.name,
-        block.label.name,
-        at=block.label,
+        block.label,
     )
     position = top_position(fn, first.label)
     for buffer in sorted({r.buffer for r in first.reads}, key=lambda b: b.name):

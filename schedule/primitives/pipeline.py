@@ -57,20 +57,18 @@ def pipeline(
     require(
         old.kind is ForKind.SERIAL,
         "loop {0} is {1}; only the iterations of a serial loop overlap in this way",
-        loop.name,
+        loop,
         old.kind.value,
-        at=loop,
     )
     plan = _plan(old, stages, order)
     last = max(plan.stages)
     require(
         old.extent > last,
         "loop {0} has {1} iterations; with {2} stages it needs more than {3}",
-        loop.name,
+        loop,
         old.extent,
         last + 1,
         last,
-        at=loop,
     )
     versioned = _versioned(fn, path, plan)
     require_not_prefetched(fn, versioned)
@@ -140,9 +138,8 @@ def double_buffer(fn: Func, block: Label, loop: Var) -> tuple[Func, tuple[Label,
             "{0}, which block {1} writes, is not filled anew in each iteration of loop {2} and "
             "used in it alone",
             buffer.name,
-            block.name,
+            block,
             loop.name,
-            at=block,
             hint="compute_at moves a copy into the loop that uses it",
         )
     others = [s for n, s in enumerate(statements) if n not in filling]
@@ -150,8 +147,7 @@ def double_buffer(fn: Func, block: Label, loop: Var) -> tuple[Func, tuple[Label,
         any(not region_buffers(b.reads).isdisjoint(written) for s in others for b in blocks_in(s)),
         "no other statement in loop {0} uses the result of block {1}",
         loop.name,
-        block.name,
-        at=block,
+        block,
     )
     stages = [0 if n in filling else 1 for n in range(len(statements))]
     order = [0 if n in filling else n + (n < filling[0]) for n in range(len(statements))]
@@ -182,8 +178,7 @@ def _plan(loop: For, stages: Sequence[int], order: Sequence[int] | None) -> _Pla
     require(
         count > 1,
         "loop {0} contains a single statement; there is nothing to overlap",
-        loop.var.name,
-        at=loop.var,
+        loop.var,
         hint="compute_at puts a producer, such as the copy of cache_read, into the loop",
     )
     require(
@@ -253,10 +248,9 @@ def _versioned(fn: Func, path: Sequence[Stmt], plan: _Plan) -> dict[Buffer, Vers
         require(
             kept_apart(path, users, buffer),
             "the iterations of loop {0} share elements of {1} (blocks {2}); they cannot overlap",
-            loop.var.name,
+            loop.var,
             buffer.name,
             lambda u=users: ", ".join(b.label.name for b in u),
-            at=loop.var,
             hint="give the blocks that use it one stage",
         )
         _require_no_choice(loop, buffer)
@@ -270,9 +264,8 @@ def _require_no_choice(loop: For, buffer: Buffer) -> None:
     require(
         not used,
         "whether loop {0} needs versions of {1} depends on decisions that are open: {2}",
-        loop.var.name,
+        loop.var,
         buffer.name,
         lambda: ", ".join(sorted(v.name for v in used)),
-        at=loop.var,
         hint="pipeline the loop before the steps that use these decisions",
     )

@@ -78,15 +78,14 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     require_internal(fn, producer)
     outputs = region_buffers(producer.writes)
     consumers = readers_of(fn, outputs, but=block)
-    require(bool(consumers), "block {0} has no consumer", block.name, at=block)
+    require(bool(consumers), "block {0} has no consumer", block)
     for c in consumers:
         require(
             find_path(target, c.label) is not None,
             "block {0} consumes {1} but is not inside loop {2}",
-            c.label.name,
+            c.label,
             block.name,
             loop.name,
-            at=c.label,
             hint=lambda: _at_text(at_loops()),
             found=loop,
             alternatives=at_loops,
@@ -97,10 +96,9 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
             require(
                 order[w.label] < order[block],
                 "block {0} overwrites {1}, which block {2} reads",
-                w.label.name,
+                w.label,
                 b.name,
                 block.name,
-                at=w.label,
             )
     outer = (*loops_above(fn, loop), target)
     _require_no_vector(outer, block)
@@ -126,9 +124,8 @@ def _require_no_vector(loops: Sequence[For], block: Label) -> None:
         require(
             s.kind is not ForKind.VECTOR,
             "loop {0} is vectorized; block {1} would bring loops of its own into it",
-            s.var.name,
+            s.var,
             block.name,
-            at=s.var,
             hint="move the block before the loop is vectorized",
         )
 
@@ -198,8 +195,7 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
         bool(inside),
         "no producer of block {0} is inside loop {1}",
         block.name,
-        loop.name,
-        at=loop,
+        loop,
         hint=lambda: _at_text(at_loops()),
         found=loop,
         alternatives=at_loops,
@@ -210,26 +206,23 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
         require(
             order[p.label] < order[block],
             "block {0} overwrites what block {1} has read before",
-            p.label.name,
+            p.label,
             block.name,
-            at=p.label,
         )
     for p in producers:
         require(
             p in inside or order[p.label] < first,
             "block {0}, which block {1} needs, is computed after loop {2}",
-            p.label.name,
+            p.label,
             block.name,
             loop.name,
-            at=p.label,
         )
     for b in readers_of(fn, outputs, but=block):
         require(
             order[b.label] > order[block],
             "block {0} reads what block {1} overwrites",
-            b.label.name,
+            b.label,
             block.name,
-            at=b.label,
         )
     outer = (*loops_above(fn, loop), target)
     _require_no_vector(outer, block)
@@ -237,9 +230,8 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
         require(
             not isinstance(s.extent, int) or s.extent > 0,
             "loop {0} has no iterations; block {1} would not run",
-            s.var.name,
+            s.var,
             block.name,
-            at=s.var,
         )
     _require_reduced(inside, {s.var for s in outer}, loop, at_loops)
     produced = _produced(fn, consumer, inside, target, outer)
@@ -282,8 +274,7 @@ def _require_zero_first(block: Block, loops: Sequence[For]) -> None:
         require(
             i.kind is not IterKind.REDUCE or prove(substitute(i.value, first) == 0) is True,
             "block {0} would not start its reduction with its init",
-            block.label.name,
-            at=block.label,
+            block.label,
         )
 
 
@@ -295,10 +286,9 @@ def _require_reduced(
         require(
             not unfinished,
             "block {0} is still being reduced over loop {1} at loop {2}",
-            p.label.name,
+            p.label,
             lambda u=unfinished: ", ".join(sorted(v.name for v in u)),
             loop.name,
-            at=p.label,
             hint="choose a loop outside of the reduction, or split the reduction with rfactor",
             found=loop,
             alternatives=at_loops,
@@ -353,9 +343,8 @@ def _produced(
     return require_some(
         best,
         "block {0} does not follow what is produced in loop {1} by iteration variables of its own",
-        consumer.label.name,
+        consumer.label,
         target.var.name,
-        at=consumer.label,
     )
 
 
@@ -403,9 +392,8 @@ def require_elsewhere(block: Block, target: For, at_loops: Callable[[], list[Var
     require(
         find_path(target, block.label) is None,
         "block {0} is inside loop {1} already",
-        block.label.name,
+        block.label,
         target.var.name,
-        at=block.label,
         hint=lambda: _at_text(at_loops()),
         found=target.var,
         alternatives=at_loops,

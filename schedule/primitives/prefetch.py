@@ -68,8 +68,7 @@ def prefetch(
         next((s for s in outer if s.var is (loop if ahead_of is None else ahead_of)), None),
         "loop {0} is neither loop {1} nor around it",
         lambda: "" if ahead_of is None else ahead_of.name,
-        loop.name,
-        at=loop,
+        loop,
         hint="ahead_of counts the iterations that the hint is ahead",
     )
     require(
@@ -84,8 +83,7 @@ def prefetch(
         require(
             s.kind is not ForKind.VECTOR,
             "loop {0} is vectorized; its lanes run at once",
-            s.var.name,
-            at=s.var,
+            s.var,
             hint="prefetch in the loop around it",
         )
     inner = {s.var: s.extent for s in around[len(outer) :]}

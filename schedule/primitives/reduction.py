@@ -77,7 +77,7 @@ def decompose_reduction(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]
     """
     found = find_block(fn, block)
     require_unit(fn, found)
-    require(has_reduction(found), "block {0} is no reduction", block.name, at=block)
+    require(has_reduction(found), "block {0} is no reduction", block)
     assert found.init is not None
     loops = loops_above(fn, block)
     position = _loop_position(loops, loop, block)
@@ -88,8 +88,7 @@ def decompose_reduction(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]
         "loop {0} of the reduction is outside of loop {1}; the init would run again in each of "
         "its iterations",
         lambda: ", ".join(around),
-        loop.name,
-        at=loop,
+        loop,
     )
     require_visited_once(found, loops[position:], loop_ranges(loops))
     # A loop that only a guard is about repeats the init, as far as the guard lets it.
@@ -130,8 +129,7 @@ def _loop_position(loops: tuple[For, ...], loop: Var, block: Label) -> int:
         next((n for n, s in enumerate(loops) if s.var is loop), None),
         "loop {0} is not around block {1}",
         loop.name,
-        block.name,
-        at=block,
+        block,
     )
 
 
@@ -153,9 +151,8 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
     reductions = require_some(
         match_updates(block),
         "block {0} must be a reduction by {1}",
-        block.label.name,
+        block.label,
         " or ".join([", ".join(_NAMES[:-1]), _NAMES[-1]]),
-        at=block.label,
     )
     spatial, reduce = feeding(block, IterKind.SPATIAL), feeding(block, IterKind.REDUCE)
 
@@ -165,9 +162,8 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
     require(
         loop in reduce,
         "loop {0} is no loop of the reduction of block {1}",
-        loop.name,
+        loop,
         block.label.name,
-        at=loop,
         hint=lambda: f"loops of its reduction: {', '.join(v.name for v in reducing()) or 'none'}",
         found=loop,
         alternatives=reducing,
@@ -183,9 +179,8 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
     require(
         all(len(p.indices) == rank for p in places),
         "the results of block {0} are of different ranks: {1}",
-        block.label.name,
+        block.label,
         lambda: ", ".join(f"{p.buffer.name} of {len(p.indices)}" for p in places),
-        at=block.label,
     )
     require(
         -rank - 1 <= factor_axis <= rank,
@@ -225,8 +220,7 @@ def sole_block(loop: For) -> Block:
     return require_some(
         chain if type(chain) is Block else None,
         "loop {0} must contain a single block, perfectly nested",
-        loop.var.name,
-        at=loop.var,
+        loop.var,
     )
 
 
@@ -247,8 +241,7 @@ def _require_zero_point(fn: Func, block: Block, loop: Var, reduce: set[Var]) -> 
                 prove(substitute(c, zero), ranges) is True,
                 "some iteration of loop {0} is guarded off altogether, so that its partial result "
                 "would never be initialised",
-                loop.name,
-                at=loop,
+                loop,
                 hint="choose a factor that divides the extent",
             )
 
@@ -260,8 +253,7 @@ def _require_guards_kept(block: Block, loops: list[For], kept: set[Var]) -> None
             s.var in kept or all(s.var not in free_vars(c) for c in conjuncts(block.predicate)),
             "block {0} is guarded over loop {1}, which none of its iterations follows",
             block.label.name,
-            s.var.name,
-            at=s.var,
+            s.var,
             hint="apply rfactor before that loop is split, or let its factors divide",
         )
 
@@ -380,13 +372,12 @@ def fuse_reduction_epilogue(fn: Func, reduction: Label, epilogue: Label) -> tupl
     consumer = find_block(fn, epilogue)
     require_unit(fn, block)
     require_unit(fn, consumer)
-    require(not has_reduction(consumer), "block {0} is a reduction", epilogue.name, at=epilogue)
+    require(not has_reduction(consumer), "block {0} is a reduction", epilogue)
     matched = match_reduction(block)
     require(
         matched is not None and matched.combiner.name == "sum" and matched.buffer in fn.allocs,
         "block {0} must be a sum into an internal buffer",
-        reduction.name,
-        at=reduction,
+        reduction,
     )
     assert matched is not None
     require(
@@ -401,8 +392,7 @@ def fuse_reduction_epilogue(fn: Func, reduction: Label, epilogue: Label) -> tupl
         and type(block.init.value) is Const
         and block.init.value.value == 0,
         "block {0} does not start from zero",
-        reduction.name,
-        at=reduction,
+        reduction,
     )
     order = order_of(fn)
     for b in region_buffers(consumer.reads):
@@ -410,10 +400,9 @@ def fuse_reduction_epilogue(fn: Func, reduction: Label, epilogue: Label) -> tupl
             require(
                 order[w.label] <= order[reduction],
                 "block {0}, which block {1} needs, is computed after block {2}",
-                w.label.name,
+                w.label,
                 epilogue.name,
                 reduction.name,
-                at=w.label,
             )
     term, variables = _added_term(consumer, matched.buffer)
     require_whole_domain(consumer, variables, matched.buffer)
@@ -447,9 +436,8 @@ def _added_term(consumer: Block, buffer: Buffer) -> tuple[Expr, tuple[Var, ...]]
     require(
         False,
         "block {0} must add one term to the elements of {1}, at plain iteration variables",
-        consumer.label.name,
+        consumer.label,
         buffer.name,
-        at=consumer.label,
         hint="reverse_compute_at can still move it into the nest of the reduction",
     )
     raise AssertionError

@@ -126,9 +126,8 @@ def _read(
         not starts or all(free_vars(e).isdisjoint(reduced) for e in places),
         "block {0} starts with {1}, where it has no reduce iterations; the map makes its place "
         "depend on them",
-        label.name,
+        label,
         old.name,
-        at=label,
         hint="map the spatial iteration variables only, or decompose_reduction first",
     )
     position = top_position(fn, label)
@@ -138,9 +137,8 @@ def _read(
         (always_read(block, old) and visited(fn, [(block, iters)])) or all_written(fn, old),
         "block {0} may not read {1} in all of its iterations, and it cannot be shown that all of "
         "it is written",
-        label.name,
+        label,
         old.name,
-        at=label,
     )
     for n in [n for e in indices for n in walk(e) if type(n) is Load]:
         require_inside(n.buffer, n.indices, ranges, label)
@@ -149,8 +147,7 @@ def _read(
             all_written(fn, n.buffer),
             "it cannot be shown that all of {0} is written, by which block {1} finds its element",
             n.buffer.name,
-            label.name,
-            at=label,
+            label,
         )
     require_apart(iters, places, "the map sends iterations that read {0} at different places to "
                    "one place", old, label)  # fmt: skip
@@ -170,9 +167,8 @@ def _write(
     require(
         all(type(n) in (Seq, Let, Store) or not isinstance(n, Stmt) for n in walk(block.body)),
         "block {0} stores {1} under a condition or in a loop of its own",
-        label.name,
+        label,
         old.name,
-        at=label,
     )
     indices = place_of(block, old)
     places = places_of(block, mapping)
@@ -189,17 +185,15 @@ def _write(
         require(
             moves or i.kind is not IterKind.SPATIAL or certain(i.extent == 1),
             "block {0} stores to the same elements of {1} for all {2}",
-            label.name,
+            label,
             old.name,
             i.var.name,
-            at=label,
         )
     require(
         visited(fn, [(block, iters)]),
         "block {0} does not run in all of its iterations; it stores to a part of {1}",
-        label.name,
+        label,
         old.name,
-        at=label,
         hint="do this before compute_at leaves out what is not needed",
     )
     position = top_position(fn, label)

@@ -67,13 +67,12 @@ def rolling_buffer(fn: Func, block: Label, write_buffer_index: int) -> tuple[Fun
     require(
         len(region_buffers(found.writes)) == 1,
         "block {0} writes {1} buffers; what rolls is written by a block of its own",
-        block.name,
+        block,
         lambda: len(region_buffers(found.writes)),
-        at=block,
     )
     require_not_prefetched(fn, {buffer})
     readers = readers_of(fn, {buffer}, but=block)
-    require(bool(readers), "block {0} has no consumer", block.name, at=block)
+    require(bool(readers), "block {0} has no consumer", block)
     loop = _shared_loop(fn, found, readers)
     path = path_to(fn, block)
     around = [s for s in path if type(s) is For]
@@ -123,8 +122,7 @@ def _shared_loop(fn: Func, block: Block, readers: Sequence[Block]) -> For:
     require(
         bool(shared),
         "block {0} shares no loop with its consumers",
-        block.label.name,
-        at=block.label,
+        block.label,
         hint="compute_at puts it into a loop of its consumer",
     )
     return shared[-1]
@@ -135,23 +133,16 @@ def _require_order(loop: For, inner: Sequence[For], around: Sequence[For]) -> No
         require(
             s.kind in _IN_ORDER,
             "loop {0} is {1}; what it computes is to be kept in order",
-            s.var.name,
+            s.var,
             s.kind.value,
-            at=s.var,
         )
     for s in around:
         require(
             s.kind is not ForKind.VECTOR,
             "loop {0} around it is vectorized; its lanes would share a window",
-            s.var.name,
-            at=s.var,
+            s.var,
         )
-    require(
-        loop.extent > 1,
-        "loop {0} has one iteration, which has nothing to keep",
-        loop.var.name,
-        at=loop.var,
-    )
+    require(loop.extent > 1, "loop {0} has one iteration, which has nothing to keep", loop.var)
 
 
 def _require_steady(fn: Func, block: Block, loop: For) -> None:
@@ -174,8 +165,7 @@ def _require_steady(fn: Func, block: Block, loop: For) -> None:
                 b.name,
                 block.label.name,
                 loop.var.name,
-                w.label.name,
-                at=w.label,
+                w.label,
             )
             if is_rolling(w, b):
                 rolling.add(b)
@@ -191,10 +181,9 @@ def _window(
     require(
         len(regions) == 1,
         "block {0} writes {1} at {2} different places; expected one",
-        block.label.name,
+        block.label,
         buffer.name,
         len(regions),
-        at=block.label,
     )
     region = regions[0]
     own = {i.var: i for i in block.iters}
@@ -203,11 +192,10 @@ def _window(
     require(
         len(moving) == 1 and sum(i is moving[0] for i in places) == 1,
         "loop {0} moves {1} iteration variables of block {2}; expected one, that indexes {3}",
-        loop.var.name,
+        loop.var,
         len(moving),
         block.label.name,
         buffer.name,
-        at=loop.var,
     )
     i = moving[0]
     require(
@@ -217,9 +205,8 @@ def _window(
             p is not None or certain(r.min == 0) for p, r in zip(places, region.ranges, strict=True)
         ),
         "block {0} must write {1} at its plain iteration variables",
-        block.label.name,
+        block.label,
         buffer.name,
-        at=block.label,
     )
     value = s.poly(i.value)
     step = value.get(loop.var, 0)
@@ -228,9 +215,8 @@ def _window(
     require(
         span is not None and step >= 1 and not _mentions(value, {loop.var}, but=loop.var),
         "what block {0} computes in an iteration of loop {1} is no window that moves ahead",
-        block.label.name,
+        block.label,
         loop.var.name,
-        at=block.label,
     )
     assert span is not None
     size = require_number(
@@ -242,10 +228,9 @@ def _window(
     require(
         size > step,
         "iterations of loop {0} compute {1} elements each, {2} apart; they share none",
-        loop.var.name,
+        loop.var,
         size,
         step,
-        at=loop.var,
     )
     dim = next(d for d, p in enumerate(places) if p is i)
     return _Window(dim, i, size, step, s(i.value - span.min))
@@ -278,8 +263,7 @@ def _require_by_place(
             "a loop feeds both {0} and {1} of block {2}",
             window.iter.var.name,
             i.var.name,
-            block.label.name,
-            at=block.label,
+            block.label,
         )
     for c in conjuncts(block.predicate):
         p: Poly = {}
@@ -293,9 +277,8 @@ def _require_by_place(
         require(
             not held,
             "block {0} only runs where {1}, which depends on more than the element it computes",
-            block.label.name,
+            block.label,
             c,
-            at=block.label,
         )
 
 

@@ -162,13 +162,12 @@ def sample_compute_location(fn: Func, choose: Choose, block: Label) -> tuple[Fun
     require(
         current_space() is None,
         "where block {0} is computed decides the structure of the program; it cannot be left open",
-        block.name,
-        at=block,
+        block,
         hint="sample the location in a schedule that is not symbolic, or name a loop in compute_at",
     )
     producer = find_block(fn, block)
     consumers = readers_of(fn, region_buffers(producer.writes), but=block)
-    require(bool(consumers), "block {0} has no consumer", block.name, at=block)
+    require(bool(consumers), "block {0} has no consumer", block)
     loops = [s.var for s in loops_above(fn, consumers[0].label)]
     refusals: list[ScheduleError] = []
 
@@ -200,7 +199,7 @@ def _require_parts(fn: Func, loop: Var, n: int, most: int) -> Dim:
     extent = find_loop(fn, loop).extent
     require(1 <= n <= MAX_PARTS, "{0} parts; expected 1 to {1}", n, MAX_PARTS)
     require(most >= 1, "the largest factor must be positive, found {0}", most)
-    require(extent >= 1, "loop {0} has no iterations to tile", loop.name, at=loop)
+    require(extent >= 1, "loop {0} has no iterations to tile", loop)
     return extent
 
 

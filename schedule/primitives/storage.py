@@ -32,10 +32,9 @@ def set_scope(
     require(
         0 <= write_buffer_index < len(written),
         "block {0} writes {1} buffers; there is no {2}",
-        block.name,
+        block,
         len(written),
         write_buffer_index,
-        at=block,
     )
     old = written[write_buffer_index]
     require_scope(storage_scope)

@@ -71,8 +71,7 @@ def blockize(fn: Func, loop: Var) -> tuple[Func, Label]:
             not used & fed,
             "loop {0} is part of several iterations of block {1}",
             lambda u=used & fed: ", ".join(sorted(v.name for v in u)),
-            block.label.name,
-            at=block.label,
+            block.label,
         )
         fed |= used
         outer, values[i.var] = _divided(i, sizes, block, s)
@@ -82,9 +81,8 @@ def blockize(fn: Func, loop: Var) -> tuple[Func, Label]:
         require(
             f.var in fed or certain(f.extent == 1),
             "loop {0} is part of no iteration of block {1}",
-            f.var.name,
+            f.var,
             block.label.name,
-            at=f.var,
         )
     conditions = [_outer_condition(c, sizes, block, s) for c in conjuncts(block.predicate)]
     init: Stmt | None = None
@@ -123,19 +121,17 @@ def _require_loops(path: tuple[Stmt, ...], inner: list[For], block: Block) -> No
         require(
             f.kind in (ForKind.SERIAL, ForKind.UNROLL, ForKind.VECTOR),
             "loop {0} is {1}; a unit is run by one thread",
-            f.var.name,
+            f.var,
             f.kind.value,
-            at=f.var,
         )
         require(
             isinstance(f.extent, int),
             "the extent of loop {0} is {1}; the size of a unit must be known",
-            f.var.name,
+            f.var,
             lambda f=f: repr(f.extent),
-            at=f.var,
             hint="split by a number instead of a sampled one",
         )
-        require(f.extent != 0, "loop {0} runs nothing", f.var.name, at=f.var)
+        require(f.extent != 0, "loop {0} runs nothing", f.var)
     for s in path[:-1]:
         require(
             not (type(s) is For and s.kind is ForKind.VECTOR),
@@ -146,8 +142,7 @@ def _require_loops(path: tuple[Stmt, ...], inner: list[For], block: Block) -> No
     require(
         all(i.kind is not IterKind.OPAQUE for i in block.iters),
         "block {0} has opaque iteration variables, which must run in order",
-        block.label.name,
-        at=block.label,
+        block.label,
     )
 
 
@@ -160,9 +155,8 @@ def _divided(
         parts is not None and all(isinstance(c, int) for c in parts.coefficients.values()),
         "iteration {0} of block {1} is {2}, no sum of multiples of the tile's loops",
         i.var.name,
-        block.label.name,
+        block.label,
         lambda: repr(i.value),
-        at=block.label,
     )
     assert parts is not None
     if not parts.coefficients:
@@ -176,11 +170,10 @@ def _divided(
             c == span or size == 1,
             "iteration {0} of block {1} advances by {2} with loop {3}, over {4} of the other loops",
             i.var.name,
-            block.label.name,
+            block.label,
             c,
             v.name,
             span,
-            at=block.label,
             hint="the tile's loops must sweep consecutive values",
         )
         inside = inside + v * c
@@ -232,9 +225,8 @@ def _outer_condition(c: Expr, sizes: Mapping[Var, Dim], block: Block, s: Simplif
     require(
         reach < step,
         "block {0} runs only for a part of some tiles: where {1}",
-        block.label.name,
+        block.label,
         lambda: repr(c),
-        at=block.label,
         hint="choose tiles that divide the extents",
     )
     return whole

@@ -145,8 +145,7 @@ def _about_mean(fn: Func, block: Block) -> tuple[_Squares, Statistic]:
         matched is not None,
         "block {0} must sum (x - m) * (x - m), where m is a sum divided by a constant, in a block "
         "of its own or here",
-        block.label.name,
-        at=block.label,
+        block.label,
     )
     assert matched is not None
     squares, mean = matched
@@ -156,26 +155,23 @@ def _about_mean(fn: Func, block: Block) -> tuple[_Squares, Statistic]:
         found is not None and found.combiner.name == "sum",
         "{0}, whose mean block {1} subtracts, is no sum that one block computes",
         mean.total.buffer.name,
-        block.label.name,
-        at=block.label,
+        block.label,
     )
     assert found is not None
     terms = product([i.extent for i in block.iters if i.kind is IterKind.REDUCE])
     require(
         mean.terms == terms,
         "the mean that block {0} subtracts is a sum over {1}, of {2} terms",
-        block.label.name,
+        block.label,
         mean.terms,
         terms,
-        at=block.label,
     )
     order = [writers[0], *([mean.last] if mean.last else []), block]
     places = [top_position(fn, b.label) for b in order]
     require(
         places == sorted(places),
         "block {0} comes before the mean that it subtracts",
-        block.label.name,
-        at=block.label,
+        block.label,
     )
     return squares, Statistic("sum", writers[0], found, squares.value, mean.total.indices)
 
@@ -198,8 +194,7 @@ def _elements(fn: Func, block: Block, loop: For) -> Expr:
         and same(guards[0], follows.value < follows.extent)
         and prove(follows.value >= first, loop_ranges([*around, loop])) is True,
         "how many elements the iterations of loop {0} have is not known",
-        loop.var.name,
-        at=loop.var,
+        loop.var,
         hint="choose factors that divide the extent, or give the outermost loop of one split",
     )
     left = binary(Op.MIN, step, binary(Op.SUB, as_expr(follows.extent), first))

@@ -126,8 +126,7 @@ def _own_loops(fn: Func, block: Block, position: int) -> list[For]:
         plain and block.predicate is None and all(s.kind is ForKind.SERIAL for s in loops),
         "the loops around block {0} are scheduled; expected a serial one for each of its iteration "
         "variables",
-        label.name,
-        at=label,
+        label,
         hint="winograd comes before the steps that change loops",
     )
     return loops
@@ -146,17 +145,15 @@ def _convolution(block: Block) -> _Convolution:
         and type(value) is Binary
         and value.op is Op.MUL,
         "block {0} must be a sum of products that starts with zero",
-        label.name,
-        at=label,
+        label,
     )
     assert found is not None
     assert type(value) is Binary
     require(
         dtypes.is_float(value.dtype),
         "block {0} sums {1}; the transforms have fractions, expected floats",
-        label.name,
+        label,
         value.dtype,
-        at=label,
     )
     for source, kernel in ((value.a, value.b), (value.b, value.a)):
         axes = _axes(block, source, kernel, found)
@@ -167,9 +164,8 @@ def _convolution(block: Block) -> _Convolution:
     require(
         False,
         "block {0} does not slide a window of {1} by {1} along two dimensions by steps of one",
-        label.name,
+        label,
         WINDOW,
-        at=label,
         hint="one factor is read at sums of a variable of the output and one of the window, the "
         "other one at those of the window",
     )

@@ -11,7 +11,7 @@ import pytest
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule, require
 from tilewright.tir import te
-from tilewright.tir.ir import Func, Var
+from tilewright.tir.ir import Func, Label, Var
 from tilewright.tir.parser import parse
 
 from .programs import chain, elementwise, loops, matmul, matmul_relu
@@ -239,6 +239,17 @@ def test_without_a_schedule_there_is_less_to_say() -> None:
     assert (data.pop("found"), data.pop("expected"), data.pop("place")) == (1, 2, "i")
     assert not any(data.values())
     assert refusal.value.func is None
+
+
+def test_the_first_loop_or_block_that_is_named_is_marked() -> None:
+    loop, block = Var("a loop"), Label("B")
+    with pytest.raises(ScheduleError) as refusal:
+        require(False, "{0} of {1} around {2}", 4, loop, block.name)
+    assert refusal.value.condition == "4 of a loop around B"
+    assert refusal.value.place is loop
+    with pytest.raises(ScheduleError) as refusal:
+        require(False, "{0}", "x", at=block)
+    assert refusal.value.place is block
 
 
 def test_nothing_is_made_before_it_is_read() -> None:
