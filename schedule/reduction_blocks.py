@@ -8,10 +8,28 @@ from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..tir.combiners import COMBINERS, Combiner, Place
-from ..tir.ir import Binary, Block, Buffer, Expr, Let, Load, Op, Select, Seq, Stmt, Store, Var, load
+from ..tir.ir import (
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    Func,
+    IterKind,
+    Let,
+    Load,
+    Op,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    load,
+)
 from ..tir.structure import same
 from ..tir.visit import substitute, walk
-from .block_queries import free_vars, region_buffers
+from .block_queries import free_vars, region_buffers, writers_of
+from .require import require
 
 _BY_OP = {Op.ADD: "sum", Op.MUL: "prod", Op.MAX: "max", Op.MIN: "min"}
 _OF_TWO = [c for c in COMBINERS.values() if c.arity == 2]
@@ -45,10 +63,34 @@ class Updates(NamedTuple):
     updates: tuple[Update, ...]
 
 
-def match_reduction(block: Block) -> Reduction | None:
-    """The reduction to one result that `block` computes, or `None` for anything else."""
+def match_reduction(block: Block, combiner: str | None = None) -> Reduction | None:
+    """The reduction to one result that `block` computes, or `None` for anything else.
+
+    With `combiner`, reductions by others are something else.
+    """
     body = block.body
-    return _simple(body, {body.buffer}) if type(body) is Store else None
+    found = _simple(body, {body.buffer}) if type(body) is Store else None
+    return None if found is None or combiner not in (None, found.combiner.name) else found
+
+
+def reduction_into(fn: Func, buffer: Buffer, combiner: str) -> tuple[Block, Reduction] | None:
+    """The one block that writes `buffer`, and the reduction by `combiner` that it computes."""
+    writers = writers_of(fn, buffer)
+    found = match_reduction(writers[0], combiner) if len(writers) == 1 else None
+    return None if found is None else (writers[0], found)
+
+
+def starts_from_zero(block: Block) -> bool:
+    """Whether the init of `block` stores the number zero."""
+    start = block.init.value if type(block.init) is Store else None
+    return type(start) is Const and start.value == 0
+
+
+def require_terms(block: Block) -> None:
+    """Require that each sum of `block` has a term."""
+    for i in block.iters:
+        if i.kind is IterKind.REDUCE:
+            require(i.extent > 0, "the sum of block {0} has no terms", block.label)
 
 
 def match_updates(block: Block) -> Updates | None:

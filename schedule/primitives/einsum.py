@@ -45,7 +45,7 @@ from ..edits import spatial_nest
 from ..find import find_block, find_path
 from ..primitive import primitive
 from ..reduction_blocks import match_reduction
-from ..require import certain, require
+from ..require import certain, require, require_some
 from .cached_copies import (
     copy_block,
     is_whole,
@@ -174,13 +174,7 @@ def _padded_iters(block: Block, loops: Sequence[For], padding: Sequence[Dim]) ->
 
 def _require_sum_of_products(block: Block, padded: dict[Var, _Padded]) -> None:
     """Require that padding adds zero to the block's results."""
-    reduction = match_reduction(block)
-    require(
-        reduction is not None and reduction.combiner.name == "sum",
-        "block {0} must be a sum",
-        block.label,
-    )
-    assert reduction is not None
+    reduction = require_some(match_reduction(block, "sum"), "block {0} must be a sum", block.label)
     loads = list(_factors(reduction.value, block))
     kinds = {i.var: i.kind for i in block.iters}
     places = {e for e in reduction.indices if type(e) is Var}

@@ -18,13 +18,11 @@ from ...tir.ir import (
     Op,
     Var,
     binary,
-    load,
 )
 from ...tir.structure import same
-from ...tir.visit import rewrite_children
-from ..block_queries import writers_of
-from ..reduction_blocks import match_reduction
-from ..require import require
+from ..edits import redirected
+from ..reduction_blocks import match_reduction, reduction_into
+from ..require import require, require_some
 from .pieces import Statistic
 
 
@@ -99,42 +97,35 @@ def _scaled(e: Expr) -> tuple[Op, Expr, Const] | None:
 def exponentials(fn: Func, block: Block) -> Exponentials:
     """Match a sum of exponentials relative to a maximum. Raises `ScheduleError` if it is none."""
     label = block.label
-    found = match_reduction(block)
+    found = match_reduction(block, "sum")
     exponent = None if found is None else exponent_of(found.value)
-    largest = None if exponent is None else maximum_in(exponent.shift)
-    require(
-        found is not None and found.combiner.name == "sum" and largest is not None,
+    largest = require_some(
+        None if exponent is None else maximum_in(exponent.shift),
         "block {0} must sum exp(x - m), with a maximum m from a buffer",
         label,
         hint="compute_inline puts the exponentials into the sum",
     )
     assert exponent is not None
-    assert largest is not None
     require(
         lowest(exponent.shift.dtype).value == float("-inf"),
         "the exponentials of block {0} are of {1}, which has no infinity",
         label,
         exponent.shift.dtype,
     )
-    writers = writers_of(fn, largest.buffer)
-    matched = match_reduction(writers[0]) if len(writers) == 1 else None
-    require(
-        matched is not None and matched.combiner.name == "max",
+    first, matched = require_some(
+        reduction_into(fn, largest.buffer, "max"),
         "block {0} subtracts {1}; expected a maximum that one block computes",
         label,
         largest.buffer.name,
     )
-    assert matched is not None
-    x = _unscaled(exponent.x, exponent.shift)
-    require(
-        x is not None,
+    x = require_some(
+        _unscaled(exponent.x, exponent.shift),
         "what block {0} subtracts is {1} in another dtype or scaled, what it subtracts that from "
         "is not",
         label,
         largest.buffer.name,
     )
-    assert x is not None
-    return Exponentials(Statistic("maximum", writers[0], matched, x, largest.indices), exponent)
+    return Exponentials(Statistic("maximum", first, matched, x, largest.indices), exponent)
 
 
 def _unscaled(x: Expr, shift: Expr) -> Expr | None:
@@ -156,6 +147,4 @@ def _alike(a: tuple[Op, Expr, Const], b: tuple[Op, Expr, Const]) -> bool:
 
 def at_pieces(node: Any, whole: Buffer, pieces: Buffer, piece: Var) -> Any:
     """`node` with the elements of `pieces` in place of those of `whole`."""
-    if type(node) is Load and node.buffer is whole:
-        return load(pieces, (*node.indices, piece))
-    return rewrite_children(node, lambda n: at_pieces(n, whole, pieces, piece))
+    return redirected(node, {whole: (pieces, lambda indices: (*indices, piece))})

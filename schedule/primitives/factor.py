@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace as _replace
 
-from ...tir.combiners import COMBINERS, Place, update
+from ...tir.combiners import Place
 from ...tir.ir import (
     Binary,
     Block,
     Buffer,
-    Const,
     Expr,
     Func,
     IterKind,
@@ -24,12 +23,12 @@ from ...tir.ir import (
 )
 from ...tir.visit import substitute, walk
 from ..available import require_still_concurrent
-from ..block_queries import free_vars, loop_name, require_not_inplace, require_unit, with_regions
-from ..edits import spatial_nest
+from ..block_queries import free_vars, loop_name, require_not_inplace, require_unit
+from ..edits import adding, spatial_nest
 from ..find import find_block, replace
 from ..primitive import primitive
-from ..reduction_blocks import match_reduction
-from ..require import require
+from ..reduction_blocks import match_reduction, require_terms, starts_from_zero
+from ..require import require, require_some
 from .cached_copies import (
     insert_top,
     require_read_after,
@@ -58,17 +57,11 @@ def hoist_factor(fn: Func, block: Label) -> tuple[Func, Label]:
     """
     found = find_block(fn, block)
     require_unit(fn, found)
-    matched = match_reduction(found)
-    start = found.init.value if type(found.init) is Store else None
-    require(
-        matched is not None
-        and matched.combiner.name == "sum"
-        and type(start) is Const
-        and start.value == 0,
+    matched = require_some(
+        match_reduction(found, "sum") if starts_from_zero(found) else None,
         "block {0} must be a sum that starts from zero",
         block,
     )
-    assert matched is not None
     buffer = matched.buffer
     require(
         buffer.dtype in SUMS,
@@ -79,15 +72,14 @@ def hoist_factor(fn: Func, block: Label) -> tuple[Func, Label]:
         found=buffer.dtype,
         alternatives=SUMS,
     )
-    reduced = [i for i in found.iters if i.kind is IterKind.REDUCE]
-    for i in reduced:
-        require(i.extent > 0, "the sum of block {0} has no terms", block)
-    kept, moved = _taken(matched.value, {i.var for i in reduced})
+    require_terms(found)
+    reduced = [i.var for i in found.iters if i.kind is IterKind.REDUCE]
+    kept, moved = _taken(matched.value, set(reduced))
     require(
         kept is not None and bool(moved),
         "no factor of the terms of block {0} is independent of {1} while another depends on it",
         block,
-        lambda: ", ".join(i.var.name for i in reduced),
+        lambda: ", ".join(v.name for v in reduced),
         hint="compute_inline puts a product that is computed before into the sum",
     )
     assert kept is not None
@@ -103,11 +95,9 @@ def hoist_factor(fn: Func, block: Label) -> tuple[Func, Label]:
     )
     elements = written_elements(fn, buffer)
     total = Buffer(f"{buffer.name}_sum", buffer.shape, buffer.dtype)
-    place = Place(total, matched.indices)
-    body = update(COMBINERS["sum"], [place], [load(*place)], [kept])
     assert isinstance(found.init, Store)
-    init = _replace(found.init, buffer=total)
-    fn = replace(fn, found, with_regions(_replace(found, body=body, init=init)), total)
+    summing = _replace(found, init=_replace(found.init, buffer=total))
+    fn = replace(fn, found, adding(summing, Place(total, matched.indices), kept), total)
 
     at = dict(zip((i.var for i in iters), elements.variables, strict=True))
     value: Expr = load(total, elements.indices)

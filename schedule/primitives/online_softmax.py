@@ -45,11 +45,11 @@ from ..block_queries import (
     without_buffers,
     writers_of,
 )
-from ..edits import adding, spatial_nest
+from ..edits import adding, redirected, spatial_nest
 from ..find import find_block, find_loop, replace
 from ..primitive import primitive
-from ..reduction_blocks import match_reduction
-from ..require import certain, require
+from ..reduction_blocks import match_reduction, require_terms
+from ..require import certain, require, require_some
 from .cached_copies import insert_top, replace_top, top_position
 from .exponentials import Exponent, Exponentials, at_pieces, exponent_of, exponentials, maximum_in
 from .pieces import in_pieces, own_nest
@@ -261,19 +261,15 @@ def _inlined(kept: Kept, block: Block) -> Block:
 def _sum(fn: Func, kept: Kept, block: Block, loop: Var) -> _Sum:
     """The sum that `block` computes in the pieces that `loop` counts."""
     label = block.label
-    matched = match_reduction(block)
-    at = None if matched is None else _factor(matched.value, kept.buffer)
-    combiner = None if matched is None else matched.combiner.name
-    require(
-        combiner == "sum" and at is not None,
+    matched = match_reduction(block, "sum")
+    at = require_some(
+        None if matched is None else _factor(matched.value, kept.buffer),
         "block {0} must sum elements of {1}, or products of one with what is free of it",
         label,
         kept.buffer.name,
     )
-    assert at is not None
+    require_terms(block)
     reduced = {i.var: i for i in block.iters if i.kind is IterKind.REDUCE}
-    for i in reduced.values():
-        require(i.extent > 0, "the sum of block {0} has no terms", label)
     key = at[kept.axis]
     row = reduced.get(key) if isinstance(key, Var) else None
     require(
@@ -392,13 +388,13 @@ def _kept_in_pieces(
 
 def _from_pieces(node: Any, kept: Kept, pieces: Buffer, number: Var) -> Any:
     """`node`, in which the piece is `number`, with the elements of `pieces` for those kept."""
-    if type(node) is Load and node.buffer is kept.buffer:
-        axis = kept.axis
-        parts = linear(node.indices[axis], [number])
+
+    def moved(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        parts = linear(indices[kept.axis], [number])
         assert parts is not None
-        at = (number, *node.indices[:axis], parts.constant, *node.indices[axis + 1 :])
-        return load(pieces, at)
-    return rewrite_children(node, lambda n: _from_pieces(n, kept, pieces, number))
+        return (number, *indices[: kept.axis], parts.constant, *indices[kept.axis + 1 :])
+
+    return redirected(node, {kept.buffer: (pieces, moved)})
 
 
 def _rescaled_sum(block: Block, kept: Kept, found: _Sum, scale: Buffer) -> Block:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace as _replace
 from typing import NamedTuple
 
-from ...tir.ir import Block, Buffer, Expr, For, Func, IterKind, Label, Stmt, Var
+from ...tir.ir import Block, Buffer, Expr, For, Func, Label, Stmt, Var
 from ...tir.structure import same
 from ...tir.visit import substitute
 from ..block_queries import has_reduction, nest_like, require_unit, writers_of
 from ..find import find_block
-from ..reduction_blocks import Reduction
+from ..reduction_blocks import Reduction, require_terms
 from ..require import certain, require
 from .cached_copies import replace_top, top_position, top_statements
 from .reduction import rfactor
@@ -50,8 +50,7 @@ def in_pieces(fn: Func, found: Statistic, block: Block, loop: Var) -> tuple[Func
     own_nest(fn, first)
     nest = own_nest(fn, block)
     _require_same_elements(fn, found, block)
-    for i in (i for i in block.iters if i.kind is IterKind.REDUCE):
-        require(i.extent > 0, "the sum of block {0} has no terms", block.label)
+    require_terms(block)
 
     fn, second = rfactor(fn, loop, -1)
     require(

@@ -12,7 +12,6 @@ from ...tir.ir import (
     Binary,
     Block,
     Buffer,
-    Const,
     Dim,
     Expr,
     For,
@@ -58,7 +57,7 @@ from ..block_queries import (
 from ..find import find_block, find_loop, loops_above, path_to, replace
 from ..legality import require_visited_once
 from ..primitive import primitive
-from ..reduction_blocks import Updates, match_reduction, match_updates
+from ..reduction_blocks import Updates, match_reduction, match_updates, starts_from_zero
 from ..require import require, require_some
 
 _NAMES = tuple(COMBINERS)
@@ -373,13 +372,12 @@ def fuse_reduction_epilogue(fn: Func, reduction: Label, epilogue: Label) -> tupl
     require_unit(fn, block)
     require_unit(fn, consumer)
     require(not has_reduction(consumer), "block {0} is a reduction", epilogue)
-    matched = match_reduction(block)
-    require(
-        matched is not None and matched.combiner.name == "sum" and matched.buffer in fn.allocs,
+    matched = match_reduction(block, "sum")
+    matched = require_some(
+        matched if matched is not None and matched.buffer in fn.allocs else None,
         "block {0} must be a sum into an internal buffer",
         reduction,
     )
-    assert matched is not None
     require(
         [b.label for b in readers_of(fn, {matched.buffer}, but=reduction)] == [epilogue],
         "{0} must be read by block {1} alone",
@@ -387,13 +385,7 @@ def fuse_reduction_epilogue(fn: Func, reduction: Label, epilogue: Label) -> tupl
         epilogue.name,
         at=reduction,
     )
-    require(
-        type(block.init) is Store
-        and type(block.init.value) is Const
-        and block.init.value.value == 0,
-        "block {0} does not start from zero",
-        reduction,
-    )
+    require(starts_from_zero(block), "block {0} does not start from zero", reduction)
     order = order_of(fn)
     for b in region_buffers(consumer.reads):
         for w in writers_of(fn, b):

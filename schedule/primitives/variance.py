@@ -34,8 +34,8 @@ from ..block_queries import feeding, free_vars, has_reduction, loop_ranges, writ
 from ..edits import adding
 from ..find import find_block, find_loop, loops_above, replace
 from ..primitive import primitive
-from ..reduction_blocks import match_reduction
-from ..require import require
+from ..reduction_blocks import match_reduction, reduction_into
+from ..require import require, require_some
 from .cached_copies import top_position
 from .pieces import Statistic, in_pieces
 from .reduction import sole_block
@@ -88,8 +88,8 @@ class _Squares(NamedTuple):
 
 def _squares(fn: Func, block: Block) -> tuple[_Squares, _Mean] | None:
     """The squares of distances from a mean, whichever of the two is subtracted from the other."""
-    found = match_reduction(block)
-    if found is None or found.combiner.name != "sum":
+    found = match_reduction(block, "sum")
+    if found is None:
         return None
     square = found.value
     if type(square) is not Binary or square.op is not Op.MUL or not same(square.a, square.b):
@@ -140,24 +140,18 @@ def _mean(fn: Func, e: Expr) -> _Mean | None:
 
 def _about_mean(fn: Func, block: Block) -> tuple[_Squares, Statistic]:
     """The squares that `block` sums, and the sum whose mean they are about."""
-    matched = _squares(fn, block)
-    require(
-        matched is not None,
+    squares, mean = require_some(
+        _squares(fn, block),
         "block {0} must sum (x - m) * (x - m), where m is a sum divided by a constant, in a block "
         "of its own or here",
         block.label,
     )
-    assert matched is not None
-    squares, mean = matched
-    writers = writers_of(fn, mean.total.buffer)
-    found = match_reduction(writers[0]) if len(writers) == 1 else None
-    require(
-        found is not None and found.combiner.name == "sum",
+    first, found = require_some(
+        reduction_into(fn, mean.total.buffer, "sum"),
         "{0}, whose mean block {1} subtracts, is no sum that one block computes",
         mean.total.buffer.name,
         block.label,
     )
-    assert found is not None
     terms = product([i.extent for i in block.iters if i.kind is IterKind.REDUCE])
     require(
         mean.terms == terms,
@@ -166,14 +160,14 @@ def _about_mean(fn: Func, block: Block) -> tuple[_Squares, Statistic]:
         mean.terms,
         terms,
     )
-    order = [writers[0], *([mean.last] if mean.last else []), block]
+    order = [first, *([mean.last] if mean.last else []), block]
     places = [top_position(fn, b.label) for b in order]
     require(
         places == sorted(places),
         "block {0} comes before the mean that it subtracts",
         block.label,
     )
-    return squares, Statistic("sum", writers[0], found, squares.value, mean.total.indices)
+    return squares, Statistic("sum", first, found, squares.value, mean.total.indices)
 
 
 def _elements(fn: Func, block: Block, loop: For) -> Expr:

@@ -12,7 +12,6 @@ from ...tir.ir import (
     Binary,
     Block,
     Buffer,
-    Const,
     Dim,
     Expr,
     For,
@@ -40,7 +39,7 @@ from ..block_queries import free_vars, loop_ranges, nest, require_unit, with_reg
 from ..find import find_block, find_path
 from ..minimal_filtering import ALGORITHMS, WINDOW, Algorithm, product_row
 from ..primitive import primitive
-from ..reduction_blocks import Reduction, match_reduction
+from ..reduction_blocks import Reduction, match_reduction, starts_from_zero
 from ..require import certain, require
 from .cached_copies import replace_top, top_position, top_statements
 
@@ -134,16 +133,10 @@ def _own_loops(fn: Func, block: Block, position: int) -> list[For]:
 
 def _convolution(block: Block) -> _Convolution:
     label = block.label
-    found = match_reduction(block)
+    found = match_reduction(block, "sum") if starts_from_zero(block) else None
     value = None if found is None else found.value
-    start = block.init.value if type(block.init) is Store else None
     require(
-        found is not None
-        and found.combiner.name == "sum"
-        and type(start) is Const
-        and start.value == 0
-        and type(value) is Binary
-        and value.op is Op.MUL,
+        type(value) is Binary and value.op is Op.MUL,
         "block {0} must be a sum of products that starts with zero",
         label,
     )
