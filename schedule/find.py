@@ -97,6 +97,11 @@ def loops_in(stmt: Stmt) -> Iterator[For]:
         stack.extend(reversed(nested(s)))
 
 
+def statements(stmt: Stmt) -> tuple[Stmt, ...]:
+    """The statements that run one after the other in `stmt`: itself if it is no sequence."""
+    return stmt.stmts if type(stmt) is Seq else (stmt,)
+
+
 def with_children(stmt: Stmt, children: tuple[Stmt, ...]) -> Stmt:
     """`stmt` with other statements directly below it, in the order of `nested`."""
     match stmt:

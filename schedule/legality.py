@@ -51,6 +51,7 @@ from .block_queries import (
     has_reduction,
     loop_ranges,
     range_key,
+    region_buffers,
 )
 from .distinct import distinct, gapless
 from .find import blocks_in, find_path, last_loop, loops_above, loops_in, rebuild
@@ -205,7 +206,7 @@ def own_buffers(fn: Func, path: Sequence[Stmt]) -> list[Buffer]:
     found = []
     for buffer, users in _internal(fn, loop).items():
         levels = _levels(path, users)
-        if any(_filled(p, users, buffer) for p in levels) or any(
+        if any(_covered(users, buffer, last_loop(p).body, loop_ranges(p)) for p in levels) or any(
             _refilled(fn, p, buffer) for p in levels if _shares_nothing(p[-1])
         ):
             found.append(buffer)
@@ -237,12 +238,6 @@ def _shares_nothing(stmt: Stmt) -> bool:
     return isinstance(stmt, For) and stmt.kind in (ForKind.PARALLEL, ForKind.THREAD)
 
 
-def _filled(path: Sequence[Stmt], users: list[Block], buffer: Buffer) -> bool:
-    """Whether each iteration of the path's loop is seen to write all of `buffer` that it uses."""
-    loop = last_loop(path)
-    return _covered(users, buffer, loop.body, loop_ranges(path))
-
-
 def _require_self_contained(
     above: Sequence[Stmt],
     old: Sequence[For],
@@ -262,7 +257,7 @@ def _require_self_contained(
         accumulated = [
             b.label.name
             for b in users
-            if buffer in _buffers(b, writes=True) and loops & feeding(b, IterKind.REDUCE)
+            if buffer in region_buffers(b.writes) and loops & feeding(b, IterKind.REDUCE)
         ]
         safe = not accumulated and (
             distinct(_accesses(users, buffer, body), chain, ranges)
@@ -303,24 +298,15 @@ def _shared(blocks: Sequence[Block]) -> dict[Buffer, list[Block]]:
     """The buffers that some of `blocks` write, with all of them that touch it, in order."""
     written = {r.buffer: None for b in blocks for r in b.writes}
     return {
-        buffer: [b for b in blocks if buffer in _buffers(b) or buffer in _buffers(b, writes=True)]
+        buffer: [b for b in blocks if buffer in region_buffers((*b.reads, *b.writes))]
         for buffer in written
     }
-
-
-def _buffers(block: Block, *, writes: bool = False) -> set[Buffer]:
-    return {r.buffer for r in (block.writes if writes else block.reads)}
-
-
-def _updates(block: Block, buffer: Buffer) -> bool:
-    """Whether what `block` writes to `buffer` depends on what was there."""
-    return has_reduction(block) or buffer in _buffers(block)
 
 
 def _used_elsewhere(fn: Func, buffer: Buffer, users: list[Block]) -> bool:
     labels: set[Label] = {b.label for b in users}
     return any(
-        b.label not in labels and (buffer in _buffers(b) or buffer in _buffers(b, writes=True))
+        b.label not in labels and buffer in region_buffers((*b.reads, *b.writes))
         for b in blocks_in(fn.body)
     )
 
@@ -358,7 +344,7 @@ def _accesses(blocks: Sequence[Block], buffer: Buffer, body: Stmt) -> list[Acces
 def _covered(users: list[Block], buffer: Buffer, body: Stmt, ranges: Ranges) -> bool:
     """Whether each iteration writes all elements of `buffer` that it uses, before it uses them."""
     first = users[0]
-    if buffer in _buffers(first):
+    if buffer in region_buffers(first.reads):
         swept = _inner_loops(body, first).keys()
         if first.init is None or not feeding(first, IterKind.REDUCE) <= swept:
             return False

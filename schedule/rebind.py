@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ..errors import ScheduleError
 from ..tir.conditions import conjunction, conjuncts
@@ -35,16 +36,7 @@ def rebound(
             ]
             if guard is not None:
                 conditions.append(guard)
-            return Block(
-                stmt.label,
-                iters,
-                stmt.reads,
-                stmt.writes,
-                stmt.body,
-                stmt.init,
-                conjunction(conditions),
-                stmt.annotations,
-            )
+            return replace(stmt, iters=iters, predicate=conjunction(conditions))
         case Seq():
             return Seq(tuple([rebound(s, values, guard, ranges) for s in stmt.stmts]))
         case If():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,35 +30,27 @@ def explain(
     `at` is the position of the program to which the step was applied, `outputs` are the results of
     the earlier `steps`.
     """
-    error.about = partial(_about, error.data, step, history, at, steps, outputs)
-    error.detail = _details
+    data = error.data
 
+    def about() -> dict[str, Any]:
+        programs = tuple([funcs[at] for funcs in history])
+        parts: dict[str, Any] = {
+            "asked": partial(step_text, step, ()),
+            "primitive": step.op,
+            "given": step.arguments,
+            "handles": partial(_names, step, outputs),
+            "func": programs[-1],
+            "step": len(steps),
+            "program": partial(func_text, programs[-1], data.get("at")),
+        }
+        if "dead" in data:
+            parts["ended"] = partial(_end_of, data["dead"], programs, steps)
+            parts["alternatives"] = partial(_heirs, data["dead"], programs)
+        elif "named" in data:
+            parts["ended"] = partial(_end_of_name, data["named"], programs, steps)
+        return parts
 
-def _about(
-    data: Mapping[str, Any],
-    step: Step,
-    history: History,
-    at: int,
-    steps: tuple[Step, ...],
-    outputs: tuple[Any, ...],
-) -> dict[str, Any]:
-    """A schedule's context for a refusal that has `data`."""
-    programs = tuple([funcs[at] for funcs in history])
-    about: dict[str, Any] = {
-        "asked": partial(step_text, step, ()),
-        "primitive": step.op,
-        "given": step.arguments,
-        "handles": partial(_names, step, outputs),
-        "func": programs[-1],
-        "step": len(steps),
-        "program": partial(func_text, programs[-1], data.get("at")),
-    }
-    if "dead" in data:
-        about["ended"] = partial(_end_of, data["dead"], programs, steps)
-        about["alternatives"] = partial(_heirs, data["dead"], programs)
-    elif "named" in data:
-        about["ended"] = partial(_end_of_name, data["named"], programs, steps)
-    return about
+    error.about, error.detail = about, _details
 
 
 def _details(error: ScheduleError) -> str:

@@ -24,7 +24,7 @@ from inspect import formatannotation
 from typing import Any, TypeAlias, Union, get_args, get_origin
 
 from ..errors import ScheduleError
-from ..tir.ir import Binary, Dim, Expr, Label, Op, Operand, Var, binary
+from ..tir.ir import Binary, Expr, Label, Op, Operand, Var, binary
 from .index_map import MAX_TEXT, IndexMap
 
 Argument: TypeAlias = Any
@@ -201,32 +201,19 @@ def is_json(v: Argument) -> bool:
     return v is None or type(v) in (bool, int, float, str)
 
 
-_SIMPLE: dict[Any, Check] = {
-    Var: lambda v: type(v) is Ref and v.kind == "l",
-    Label: lambda v: type(v) is Ref and v.kind == "b",
-    Expr: _is_dim,
-    int: lambda v: type(v) is int,
-    float: lambda v: type(v) in (int, float),
-    bool: lambda v: type(v) is bool,
-    str: lambda v: type(v) is str,
-    None: lambda v: v is None,
-    type(None): lambda v: v is None,
-    IndexMap: lambda v: type(v) is Lambda,
-    Any: is_json,
+_SIMPLE: dict[Any, tuple[Check, str]] = {
+    Var: (lambda v: type(v) is Ref and v.kind == "l", "a loop"),
+    Label: (lambda v: type(v) is Ref and v.kind == "b", "a block"),
+    Expr: (_is_dim, "an integer"),
+    int: (lambda v: type(v) is int, "a plain integer"),
+    float: (lambda v: type(v) in (int, float), "a number"),
+    bool: (lambda v: type(v) is bool, "a bool"),
+    str: (lambda v: type(v) is str, "a text"),
+    type(None): (lambda v: v is None, "None"),
+    IndexMap: (lambda v: type(v) is Lambda, "an index map"),
+    Any: (is_json, "a JSON value"),
 }
-_WORDS: dict[Any, str] = {
-    Var: "a loop",
-    Label: "a block",
-    Dim: "an integer",
-    int: "a plain integer",
-    float: "a number",
-    bool: "a bool",
-    str: "a text",
-    None: "None",
-    type(None): "None",
-    IndexMap: "an index map",
-    Any: "a JSON value",
-}
+"""The types that are no compounds: their checks, and their names for errors."""
 
 
 def _is_sequence(hint: Any) -> bool:
@@ -244,9 +231,9 @@ def _is_union(hint: Any) -> bool:
 def checker(hint: Any) -> Check:
     """A check that an argument has the type `hint`. Raises `ScheduleError` for an unknown one."""
     if hint in _SIMPLE:
-        return _SIMPLE[hint]
+        return _SIMPLE[hint][0]
     if _is_callable(hint):
-        return _SIMPLE[IndexMap]
+        return _SIMPLE[IndexMap][0]
     if _is_union(hint):
         options = [checker(h) for h in get_args(hint)]
         return lambda v: any(option(v) for option in options)
@@ -268,17 +255,13 @@ def checker(hint: Any) -> Check:
 
 def describe(hint: Any) -> str:
     """`hint` in words, for errors."""
-    if hint in _WORDS:
-        return _WORDS[hint]
+    if hint in _SIMPLE:
+        return _SIMPLE[hint][1]
     if _is_callable(hint):
-        return _WORDS[IndexMap]
+        return _SIMPLE[IndexMap][1]
     if _is_union(hint):
         sampled = Expr in get_args(hint)
-        words = [
-            "an integer" if h is int and sampled else describe(h)
-            for h in get_args(hint)
-            if h is not Expr
-        ]
+        words = [describe(Expr if h is int and sampled else h) for h in get_args(hint)]
         return " or ".join(dict.fromkeys(words))
     if get_origin(hint) is tuple and ... not in get_args(hint):
         return f"({', '.join(describe(h) for h in get_args(hint))})"

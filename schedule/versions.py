@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as _replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 from ..tir.bounds import bound
 from ..tir.ir import (
@@ -15,19 +16,17 @@ from ..tir.ir import (
     For,
     Iter,
     IterKind,
-    Load,
     Range,
     Stmt,
-    Store,
     Var,
     as_expr,
-    load,
 )
 from ..tir.linear import linear
 from ..tir.prove import prove
 from ..tir.simplify import Simplifier
-from ..tir.visit import nested, rewrite_children, substitute
-from .block_queries import Ranges, feeding, free_vars, loop_ranges, region_buffers, with_regions
+from ..tir.visit import nested, substitute
+from .block_queries import Ranges, feeding, free_vars, loop_ranges, region_buffers
+from .edits import block_redirected
 from .find import with_children
 from .require import certain, require
 
@@ -156,27 +155,20 @@ def _by_iteration(
     mapping = {i.var: simple(substitute(i.value, values)) for i in taken}
     iteration = values[turn.loop.var]
 
-    def visit(n: Any) -> Any:
-        if type(n) is Load and n.buffer in versioned:
-            versions = versioned[n.buffer]
-            return load(versions.buffer, moved(versions, n.indices), n.mask)
-        if type(n) is Store and n.buffer in versioned:
-            versions = versioned[n.buffer]
-            return Store(versions.buffer, moved(versions, n.indices), visit(n.value), n.mask)
-        return n if type(n) is Buffer else rewrite_children(n, visit)
-
     def moved(versions: Versions, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         rest = (
-            simple(visit(e) - iteration * as_expr(scale) - as_expr(start))
+            simple(e - iteration * as_expr(scale) - as_expr(start))
             for e, scale, start in zip(indices, versions.scales, versions.starts, strict=True)
         )
         return (simple(iteration % versions.live), *rest)
 
+    moves = {old: (v.buffer, partial(moved, v)) for old, v in versioned.items()}
     begins = certain(as_expr(turn.first) == 0) or _kind(block, turn.loop) is not IterKind.REDUCE
     begins = begins and _may_begin(block, taken, loop_ranges(above))
-    init = visit(substitute(block.init, mapping)) if block.init is not None and begins else None
-    body = visit(substitute(block.body, mapping))
-    return with_regions(_replace(block, iters=(*iters, *kept), body=body, init=init))
+    init = substitute(block.init, mapping) if block.init is not None and begins else None
+    body = substitute(block.body, mapping)
+    new = _replace(block, iters=(*iters, *kept), body=body, init=init)
+    return block_redirected(new, moves)
 
 
 def _by_loops(

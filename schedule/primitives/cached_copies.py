@@ -19,7 +19,6 @@ from ...tir.ir import (
     Label,
     Load,
     Region,
-    Seq,
     Stmt,
     Store,
     Var,
@@ -41,7 +40,7 @@ from ..block_queries import (
     writers_of,
 )
 from ..edits import spatial_nest
-from ..find import blocks_in, find_block, find_loop, find_path, replace_stmt
+from ..find import blocks_in, find_block, find_loop, find_path, replace_stmt, statements
 from ..legality import visited
 from ..primitive import primitive
 from ..require import certain, require
@@ -64,7 +63,7 @@ def require_scope(scope: str) -> None:
 
 
 def top_statements(fn: Func) -> tuple[Stmt, ...]:
-    return fn.body.stmts if type(fn.body) is Seq else (fn.body,)
+    return statements(fn.body)
 
 
 def top_position(fn: Func, label: Label) -> int:

@@ -17,7 +17,6 @@ from ...tir.ir import (
     Load,
     Region,
     Select,
-    Seq,
     Stmt,
     Store,
     Var,
@@ -40,7 +39,7 @@ from ..block_queries import (
     without_buffers,
     writers_of,
 )
-from ..find import find_block, replace
+from ..find import find_block, replace, statements
 from ..primitive import primitive
 from ..require import require
 from .cached_copies import loads_of
@@ -232,7 +231,7 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
 
 def _stores(block: Block) -> list[Store]:
     """The stores of a spatial block, one element of a buffer each."""
-    stmts = block.body.stmts if type(block.body) is Seq else (block.body,)
+    stmts = statements(block.body)
     found = [s for s in stmts if type(s) is Store]
     require(
         not has_reduction(block)

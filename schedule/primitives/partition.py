@@ -93,16 +93,7 @@ def tidied(stmt: Stmt, ranges: dict[Var, tuple[Dim, Dim]]) -> Stmt:
             kept = [c for c in old if prove(c, ranges) is not True]
             if len(kept) == len(old):
                 return stmt
-            return Block(
-                stmt.label,
-                stmt.iters,
-                stmt.reads,
-                stmt.writes,
-                stmt.body,
-                stmt.init,
-                conjunction(kept),
-                stmt.annotations,
-            )
+            return _replace(stmt, predicate=conjunction(kept))
         case Seq():
             stmts = map_tuple(stmt.stmts, lambda s: tidied(s, ranges))
             return stmt if stmts is stmt.stmts else Seq(stmts)
@@ -129,19 +120,9 @@ def fresh_copy(stmt: Stmt, values: dict[Var, Expr], labels: list[Label], suffix:
             )
             init = None if stmt.init is None else _fresh_inside(stmt.init)
             body = _fresh_inside(stmt.body)
-            inside = Block(label, (), stmt.reads, stmt.writes, body, init)
-            inside = substitute(inside, own)
+            inside = _replace(stmt, label=label, iters=(), body=body, init=init, predicate=None)
             predicate = None if stmt.predicate is None else substitute(stmt.predicate, values)
-            return Block(
-                label,
-                iters,
-                inside.reads,
-                inside.writes,
-                inside.body,
-                inside.init,
-                predicate,
-                stmt.annotations,
-            )
+            return _replace(substitute(inside, own), iters=iters, predicate=predicate)
         case Seq():
             return Seq(tuple(fresh_copy(s, values, labels, suffix) for s in stmt.stmts))
         case If():

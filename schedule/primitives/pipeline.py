@@ -13,7 +13,6 @@ from ...tir.ir import (
     ForKind,
     Func,
     Label,
-    Seq,
     Stmt,
     Var,
     as_expr,
@@ -22,7 +21,7 @@ from ...tir.ir import (
 from ...tir.visit import walk, with_body
 from ..available import require_still_concurrent
 from ..block_queries import loop_ranges, region_buffers, require_inside, require_not_prefetched
-from ..find import blocks_in, find_block, find_path, last_loop, loop_path, rebuild
+from ..find import blocks_in, find_block, find_path, last_loop, loop_path, rebuild, statements
 from ..legality import kept_apart, own_boxes
 from ..primitive import primitive
 from ..rebind import rebound
@@ -167,9 +166,7 @@ class _Plan(NamedTuple):
 
 
 def _statements(loop: For) -> tuple[Stmt, ...]:
-    body = seq(loop.body)
-    flat = seq(*body.stmts) if type(body) is Seq else body
-    return flat.stmts if type(flat) is Seq else (flat,)
+    return statements(seq(*statements(loop.body)))
 
 
 def _plan(loop: For, stages: Sequence[int], order: Sequence[int] | None) -> _Plan:

@@ -18,7 +18,6 @@ from ...tir.ir import (
     IterKind,
     Label,
     Range,
-    Seq,
     Stmt,
     Var,
     as_expr,
@@ -52,7 +51,16 @@ from ..block_queries import (
     without_block,
     writers_of,
 )
-from ..find import find_block, find_loop, find_path, loops_above, loops_in, path_to, replace
+from ..find import (
+    find_block,
+    find_loop,
+    find_path,
+    loops_above,
+    loops_in,
+    path_to,
+    replace,
+    statements,
+)
 from ..legality import require_visited_once, touches_apart, written_box
 from ..placement import placed
 from ..primitive import primitive
@@ -103,7 +111,9 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     outer = (*loops_above(fn, loop), target)
     _require_no_vector(outer, block)
     needed: dict[Var, Range] = {}
-    for buffer in sorted(_read_by(consumers) & outputs, key=lambda b: b.name):
+    for buffer in sorted(
+        region_buffers(r for c in consumers for r in c.reads) & outputs, key=lambda b: b.name
+    ):
         ranges = _needed(consumers, buffer, target, outer)
         _assign(producer, buffer, ranges, needed)
     position = min(_child_index(target, c.label) for c in consumers)
@@ -113,10 +123,6 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     require_available(fn, block)
     require_left_behind(fn, block, at_once)
     return fn, None
-
-
-def _read_by(blocks: Sequence[Block]) -> set[Buffer]:
-    return {r.buffer for b in blocks for r in b.reads}
 
 
 def _require_no_vector(loops: Sequence[For], block: Label) -> None:
@@ -325,7 +331,7 @@ def _produced(
         around = loop_ranges(outer)
         ranges = {**around, **loop_ranges(below)}
         inner = {s.var: s.extent for s in below}
-        for buffer in sorted(_read_by([consumer]), key=lambda b: b.name):
+        for buffer in sorted(region_buffers(consumer.reads), key=lambda b: b.name):
             if buffer not in region_buffers(p.writes) or not _computed_by(fn, buffer, p):
                 continue
             box = written_box(p, buffer, inner, around)
@@ -428,13 +434,13 @@ def _below(target: For, label: Label) -> tuple[Stmt, ...]:
 
 
 def _child_index(target: For, label: Label) -> int:
-    children = target.body.stmts if type(target.body) is Seq else (target.body,)
-    return next(n for n, s in enumerate(children) if find_path(s, label) is not None)
+    children = enumerate(statements(target.body))
+    return next(n for n, s in children if find_path(s, label) is not None)
 
 
 def _move(fn: Func, block: Block, target: For, position: int, moved: Stmt) -> Func:
     """`fn` with the block taken from where it was and `moved` put into the body of `target`."""
-    children = target.body.stmts if type(target.body) is Seq else (target.body,)
+    children = statements(target.body)
     body = seq(*children[:position], moved, *children[position:])
     # The moved block keeps its label: it is cut out of the program before it is put in again.
     fn = without_block(fn, block.label)

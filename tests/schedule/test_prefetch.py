@@ -92,6 +92,7 @@ def test_acceptance_does_not_depend_on_decisions(factor: int) -> None:
     _, j, k = sketch.get_loops(block)
     k0, _ = sketch.split(k, factors=[None, sketch.sample_categorical((1, 2, 4))])
     sketch.prefetch(block, 0, sketch.fuse(j, k0))
+    assert sketch.space is not None
     assert not sketch.space.constraints
     sch = sketch.trace.with_row([factor]).apply(sketch.original)
     check_replays(sch.original, sch)
