@@ -17,6 +17,7 @@ from ..tir.ir import (
     For,
     ForKind,
     Func,
+    Iter,
     IterKind,
     Label,
     Let,
@@ -180,9 +181,7 @@ class _Swept:
         if type(root) is not Store:
             self.loops = {n.var: n.extent for n in walk(root) if type(n) is For}
             self.local = {n.var for n in walk(root) if type(n) is Let}
-        self.ranges = loop_ranges(())
-        for i in block.iters:
-            self.ranges[i.var] = (0, i.extent - 1)
+        self.ranges = domain(block.iters)
 
     def __call__(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Range, ...]:
         if not self.loops and not self.local and not any(map(reads_data, indices)):
@@ -222,6 +221,11 @@ def loop_ranges(stmts: Iterable[Stmt]) -> dict[Var, tuple[Dim, Dim]]:
         if type(s) is For:
             ranges[s.var] = (0, s.extent - 1)
     return ranges
+
+
+def domain(iters: Iterable[Iter]) -> dict[Var, tuple[Dim, Dim]]:
+    """The inclusive ranges of iteration variables, with those of the decisions."""
+    return loop_ranges(()) | {i.var: (0, i.extent - 1) for i in iters}
 
 
 def free_vars(e: Expr) -> set[Var]:

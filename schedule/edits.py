@@ -22,7 +22,7 @@ from ..tir.ir import (
     Var,
     load,
 )
-from ..tir.visit import rewrite_children
+from ..tir.visit import rewrite_children, substitute
 from .block_queries import nest, with_regions
 
 Moved: TypeAlias = "tuple[Buffer, Callable[[tuple[Expr, ...]], tuple[Expr, ...]]]"
@@ -59,6 +59,20 @@ def adding(block: Block, place: Place, value: Expr) -> Block:
     """`block` as a sum of `value` at `place`; its iterations and its init stay."""
     body = update(COMBINERS["sum"], [place], [load(*place)], [value])
     return with_regions(_replace(block, body=body))
+
+
+def copied(block: Block, label: Label, values: Mapping[Var, Expr]) -> Block:
+    """`block` under another label, with iteration variables of its own.
+
+    What they are bound to, and its predicate, has `values` in the place of variables.
+    """
+    fresh = {i.var: Var(i.var.name) for i in block.iters}
+    iters = tuple(
+        Iter(fresh[i.var], i.extent, i.kind, substitute(i.value, values)) for i in block.iters
+    )
+    predicate = None if block.predicate is None else substitute(block.predicate, values)
+    inside = substitute(_replace(block, label=label, iters=(), predicate=None), fresh)
+    return _replace(inside, iters=iters, predicate=predicate)
 
 
 def spatial_nest(label: Label, axes: Sequence[tuple[str, Var, Dim]], body: Stmt) -> Stmt:

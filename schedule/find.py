@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as _replace
 
 from ..errors import ScheduleError
@@ -130,6 +130,15 @@ def rebuild(fn: Func, path: tuple[Stmt, ...], new: Stmt) -> Func:
             new = with_children(parent, below)
         child = parent
     return with_func_body(fn, new)
+
+
+def map_blocks(root: Stmt, f: Callable[[Block], Block]) -> Stmt:
+    """`root` with `f` applied to its blocks."""
+    if type(root) is Block:
+        return f(root)
+    below = nested(root)
+    changed = map_tuple(below, lambda s: map_blocks(s, f))
+    return root if changed is below else with_children(root, changed)
 
 
 def replace_stmt(root: Stmt, old: Stmt, new: Stmt) -> Stmt:

@@ -207,7 +207,10 @@ def own_buffers(fn: Func, path: Sequence[Stmt]) -> list[Buffer]:
     for buffer, users in _internal(fn, loop).items():
         levels = _levels(path, users)
         if any(_covered(users, buffer, last_loop(p).body, loop_ranges(p)) for p in levels) or any(
-            _refilled(fn, p, buffer) for p in levels if _shares_nothing(p[-1])
+            # Their iterations have a buffer each that only statements in them use.
+            _refilled(fn, p, buffer)
+            for p in levels
+            if last_loop(p).kind in (ForKind.PARALLEL, ForKind.THREAD)
         ):
             found.append(buffer)
     return found
@@ -231,11 +234,6 @@ def _levels(path: Sequence[Stmt], users: Sequence[Block]) -> list[tuple[Stmt, ..
             break
         levels.append((*levels[-1], steps[0]))
     return [p for p in levels if type(p[-1]) is For]
-
-
-def _shares_nothing(stmt: Stmt) -> bool:
-    """Whether the iterations of a loop have a buffer each that only statements in it use."""
-    return isinstance(stmt, For) and stmt.kind in (ForKind.PARALLEL, ForKind.THREAD)
 
 
 def _require_self_contained(

@@ -35,7 +35,7 @@ from ..tir.prove import prove
 from ..tir.simplify import simplify_dim
 from ..tir.structure import key_of
 from ..tir.visit import rewrite_children, substitute, walk
-from .block_queries import Ranges, free_vars, loop_ranges
+from .block_queries import Ranges, domain, free_vars, loop_ranges
 from .distinct import distinct
 from .edits import spatial_nest
 from .index_map import IndexMap
@@ -92,13 +92,6 @@ def moving(block: Block, exprs: Sequence[Expr]) -> tuple[Iter, ...]:
     """The iterations that expressions depend on."""
     used = {v for e in exprs for v in free_vars(e)}
     return tuple(i for i in block.iters if i.var in used)
-
-
-def domain(iters: Sequence[Iter]) -> dict[Var, tuple[Dim, Dim]]:
-    ranges = loop_ranges(())
-    for i in iters:
-        ranges[i.var] = (0, i.extent - 1)
-    return ranges
 
 
 def require_inside(buffer: Buffer, indices: Sequence[Expr], ranges: Ranges, at: Label) -> None:

@@ -251,7 +251,12 @@ def _register(
     if inexact is not None and not callable(inexact):
         _check_factor(name, inexact)
     former = PRIMITIVES.get(name)
-    again = former is not None and former.home is not None and _same_place(former, function)
+    again = (
+        former is not None
+        and former.home is not None
+        and former.function.__module__ == function.__module__
+        and former.function.__qualname__ == function.__qualname__
+    )
     if name in _taken or name.startswith("_") or not (former is None or again):
         raise ScheduleError(
             "a primitive named {0} exists already" if former else "no primitive may be named {0}",
@@ -286,11 +291,6 @@ def _check_factor(name: str, factor: object) -> None:
         raise ScheduleError(
             "primitive {0} is inexact={1!r}; expected a finite factor of more than 1", name, factor
         )
-
-
-def _same_place(former: Primitive, function: Callable[..., Any]) -> bool:
-    old = former.function
-    return (old.__module__, old.__qualname__) == (function.__module__, function.__qualname__)
 
 
 def _check_outsider(registered: Primitive) -> None:

@@ -35,6 +35,7 @@ from .trace import Step, Trace, is_note
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C", bound=Callable[..., Any])
 Decision = Sequence[SupportsIndex | None]
 
 
@@ -56,6 +57,12 @@ def method(
     return call
 
 
+def documented(call: C) -> C:
+    """`call`, a method of `Schedule`, with the documentation of the primitive of its name."""
+    call.__doc__ = PRIMITIVES[call.__name__].function.__doc__
+    return call
+
+
 class Schedule:
     """Applies primitives to a program one after the other, and records them.
 
@@ -65,7 +72,8 @@ class Schedule:
     the new ones. A step either preserves the meaning of the program, or raises `ScheduleError` and
     leaves the schedule unchanged.
 
-    `seed` is for sampling. With `symbolic=True` sampled integers are variables of `space`, which
+    `seed` is for sampling; a `decision` of a step has the integers to take instead, and `None` for
+    those to draw. With `symbolic=True` sampled integers are variables of `space`, which
     collects the conditions on them.
     """
 
@@ -127,12 +135,8 @@ class Schedule:
 
     # The primitives; each one that is registered by this package has its line.
 
+    @documented
     def work_on(self, function: str | int) -> None:
-        """Apply the following steps to another function, given by name or by position from 0.
-
-        A handle belongs to one function and is valid while that function is worked on. Raises
-        `ScheduleError` if there is no such function.
-        """
         place = self._encode(function, "work_on")
         if place in self._names:
             place = self._names.index(place)
@@ -142,11 +146,8 @@ class Schedule:
         self._at = place
         self._record(Step("work_on", step, note=self._names[place]), self.func, [])
 
+    @documented
     def get_block(self, block: str | int) -> Label:
-        """Returns the block of that name, or at that position in the original program.
-
-        Raises `ScheduleError` if there is none, or several of that name.
-        """
         place = self._encode(block, "get_block")
         if isinstance(place, str):
             _, label = self._guard("get_block", (("block", place),), p.get_block, self.func, place)
@@ -234,6 +235,7 @@ class Schedule:
     blockize = method(p.blockize)
     tensorize = method(p.tensorize)
 
+    @documented
     def sample_perfect_tile(
         self,
         loop: Var,
@@ -242,13 +244,10 @@ class Schedule:
         *,
         decision: Decision = (),
     ) -> tuple[Dim, ...]:
-        """`n` factors whose product is the extent of `loop`; the innermost is bounded.
-
-        A `decision` has the inner `n - 1` of them, innermost first; `None` is drawn.
-        """
         args = (loop, n, max_innermost_factor)
         return self._sample("sample_perfect_tile", args, decision)  # type: ignore[no-any-return]
 
+    @documented
     def sample_partitioned_tile(
         self,
         loop: Var,
@@ -258,24 +257,17 @@ class Schedule:
         *,
         decision: Decision = (),
     ) -> tuple[Dim, ...]:
-        """`n` factors whose product is the extent of `loop`, the inner part a multiple of a factor.
-
-        The inner part is the factors from `partition_pos` on. A `decision` has the inner `n - 1`
-        factors, innermost first; `None` is drawn.
-        """
         args = (loop, n, partition_pos, innerpart_factor)
         return self._sample("sample_partitioned_tile", args, decision)  # type: ignore[no-any-return]
 
+    @documented
     def sample_tile(
         self, loop: Var, n: int, max_factor: int = 64, *, decision: Decision = ()
     ) -> tuple[Dim, ...]:
-        """`n` factors that cover the extent of `loop`, dividing it or not; inner ones bounded.
-
-        A `decision` has the inner `n - 1` of them, innermost first; `None` is drawn.
-        """
         args = (loop, n, max_factor)
         return self._sample("sample_tile", args, decision)  # type: ignore[no-any-return]
 
+    @documented
     def sample_categorical(
         self,
         candidates: Sequence[int],
@@ -283,15 +275,11 @@ class Schedule:
         *,
         decision: Decision = (),
     ) -> Dim:
-        """One of the integers `candidates`, with probabilities `probs`."""
         args = (candidates,) if probs is None else (candidates, probs)
         return self._sample("sample_categorical", args, decision)  # type: ignore[no-any-return]
 
+    @documented
     def sample_compute_location(self, block: Label, *, decision: Decision = ()) -> Var:
-        """A loop at which `compute_at` can compute a block.
-
-        A `decision` has the position of the loop among those around the first consumer.
-        """
         return self._sample("sample_compute_location", (block,), decision)  # type: ignore[no-any-return]
 
     def __getattr__(self, name: str) -> Any:

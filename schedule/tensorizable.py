@@ -8,7 +8,7 @@ from ..tir.instruction import KEY, Instruction
 from ..tir.instruction_match import Mismatch, Operand, accesses, match, offsets
 from ..tir.instruction_set import find_instruction
 from ..tir.ir import Block, Buffer, Dim, ForKind, Func, product
-from .block_queries import loop_ranges
+from .block_queries import domain
 from .find import blocks_in, loops_above
 from .require import require, require_number, require_some
 
@@ -49,10 +49,7 @@ def operands_of(fn: Func, block: Block, instruction: Instruction) -> dict[Buffer
             instruction.name,
             loop.var,
         )
-    ranges = loop_ranges(())
-    for i in block.iters:
-        ranges[i.var] = (0, i.extent - 1)
-    found = match(block.body, instruction, ranges)
+    found = match(block.body, instruction, domain(block.iters))
     if isinstance(found, Mismatch):
         reason, arguments = found
         shifted = reason.replace("{1}", "{3}").replace("{0}", "{2}")

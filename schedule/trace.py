@@ -266,7 +266,11 @@ def _read_step(data: Any, outputs: str) -> Step:
     if not isinstance(op, str) or not isinstance(args, dict):
         raise ScheduleError("a step has `op`, a text, and `args`, an object")
     home = data.get("from")
-    if home is not None and not (isinstance(home, str) and _is_module(home)):
+    if home is not None and not (
+        isinstance(home, str)
+        and len(home) <= MAX_HOME
+        and all(part.isidentifier() for part in home.split("."))
+    ):
         raise ScheduleError("`from` is the name of a module")
     primitive = find_primitive(op, home)
     primitive.check_names(args)
@@ -280,10 +284,6 @@ def _read_step(data: Any, outputs: str) -> Step:
     if decision and not primitive.samples:
         raise ScheduleError("{0} takes no decision", op)
     return Step(op, tuple(bound.items()), made, decision, note)
-
-
-def _is_module(name: str) -> bool:
-    return len(name) <= MAX_HOME and all(part.isidentifier() for part in name.split("."))
 
 
 def _read_outputs(data: Any, count: int) -> str:

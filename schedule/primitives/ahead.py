@@ -32,10 +32,10 @@ from ...tir.ir import (
 )
 from ...tir.structure import key_of
 from ...tir.visit import children, rewrite_children, substitute, walk
-from ..block_queries import Ranges, free_vars, region_buffers, with_regions, writers_of
+from ..block_queries import Ranges, domain, free_vars, region_buffers, with_regions, writers_of
 from ..edits import rewritten, spatial_nest
 from ..find import blocks_in, find_block, replace, replace_stmt
-from ..places import domain, moving
+from ..places import moving
 from ..primitive import primitive
 from ..require import current_space, require
 from .cached_copies import (
@@ -264,15 +264,10 @@ def _is_computed(e: Expr, block: Block) -> bool:
     if type(e) is Var or type(e) is Const or not free_vars(e) <= {i.var for i in block.iters}:
         return False
     for n in walk(e):
-        if type(n) is Load:
-            return False
-        if type(n) is Binary and n.op in (Op.FLOORDIV, Op.MOD) and not _is_divisor(n.b):
+        divides = type(n) is Binary and n.op in (Op.FLOORDIV, Op.MOD)
+        if type(n) is Load or (divides and not (type(n.b) is Const and n.b.value != 0)):
             return False
     return True
-
-
-def _is_divisor(e: Expr) -> bool:
-    return type(e) is Const and e.value != 0
 
 
 def _is_within(e: Expr, size: object, ranges: Ranges) -> bool:

@@ -172,7 +172,8 @@ def bind(fn: Func, loop: Var, thread_axis: str) -> tuple[Func, None]:
             lambda s=s: s.var.name,
             at=loop,
         )
-    for s in loops_in(_kernel(path)):
+    kernel = next(s for s in path if type(s) is For)
+    for s in loops_in(kernel):
         if s.thread == thread_axis:
             require(
                 s.extent == old.extent,
@@ -194,9 +195,7 @@ def annotate(fn: Func, target: Var | Label, key: str, value: Any) -> tuple[Func,
 
     for i in 64: A[i] = 0   ->   for i in serial(64, annotations={key: value}): A[i] = 0
     """
-    path = path_to(fn, target)
-    old = path[-1]
-    assert isinstance(old, (For, Block))
+    path, old = _annotated(fn, target)
     require(
         0 < len(key) <= 64 and key.isprintable(),
         "{0!r} is not a key; expected a text of up to 64 characters",
@@ -233,9 +232,7 @@ def unannotate(fn: Func, target: Var | Label, key: str) -> tuple[Func, None]:
 
     for i in serial(64, annotations={key: value}): A[i] = 0   ->   for i in 64: A[i] = 0
     """
-    path = path_to(fn, target)
-    old = path[-1]
-    assert isinstance(old, (For, Block))
+    path, old = _annotated(fn, target)
     kept = tuple(pair for pair in old.annotations if pair[0] != key)
     require(
         len(kept) < len(old.annotations),
@@ -258,6 +255,13 @@ def _serial_loop(fn: Func, loop: Var, what: str) -> tuple[tuple[Stmt, ...], For]
         found=old.kind.value,
         expected=ForKind.SERIAL.value,
     )
+    return path, old
+
+
+def _annotated(fn: Func, target: Var | Label) -> tuple[tuple[Stmt, ...], For | Block]:
+    path = path_to(fn, target)
+    old = path[-1]
+    assert isinstance(old, (For, Block))
     return path, old
 
 
@@ -286,8 +290,3 @@ def _statements(loop: For) -> Dim:
             [s.extent for s in path if type(s) is For and s.kind is ForKind.UNROLL]
         )
     return total
-
-
-def _kernel(path: tuple[Stmt, ...]) -> Stmt:
-    """The outermost loop around the end of `path`."""
-    return next(s for s in path if type(s) is For)

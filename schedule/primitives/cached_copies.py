@@ -40,7 +40,7 @@ from ..block_queries import (
     writers_of,
 )
 from ..edits import spatial_nest
-from ..find import blocks_in, find_block, find_loop, find_path, replace_stmt, statements
+from ..find import find_block, find_loop, find_path, map_blocks, statements
 from ..legality import visited
 from ..primitive import primitive
 from ..require import certain, require
@@ -257,16 +257,15 @@ def is_whole(elements: Elements, buffer: Buffer) -> bool:
     """
     extents = dict(zip(elements.variables, elements.extents, strict=True))
     shape, indices, _ = joined(buffer, elements.indices)
-    moving = [(e, n) for e, n in zip(indices, shape, strict=True) if not _is_only(e, n)]
+    moving = [
+        (e, n)
+        for e, n in zip(indices, shape, strict=True)
+        if not (certain(n == 1) and type(e) is Const and e.value == 0)
+    ]
     plain = [(e, n) for e, n in moving if type(e) is Var and e in extents]
     return len({e for e, _ in plain}) == len(moving) and all(
         certain(extents[v] == n) for v, n in plain
     )
-
-
-def _is_only(index: Expr, size: Dim) -> bool:
-    """Whether an index is the only one of its dimension."""
-    return certain(size == 1) and type(index) is Const and index.value == 0
 
 
 def copy_of(buffer: Buffer, name: str, scope: str = "global") -> Buffer:
@@ -296,10 +295,8 @@ def loads_of(block: Block, buffer: Buffer) -> list[Load]:
 
 def redirect(fn: Func, labels: set[Label], old: Buffer, new: Buffer) -> Func:
     """`fn` with the blocks `labels` using `new` instead of `old`."""
-    body = fn.body
-    for b in list(blocks_in(body)):
-        if b.label in labels:
-            body = replace_stmt(body, b, substitute(b, {old: new}))
+    swap = {old: new}
+    body = map_blocks(fn.body, lambda b: substitute(b, swap) if b.label in labels else b)
     return _replace(fn, body=body)
 
 

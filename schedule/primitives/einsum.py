@@ -18,7 +18,6 @@ from ...tir.ir import (
     Expr,
     For,
     Func,
-    Iter,
     IterKind,
     Label,
     Load,
@@ -103,7 +102,11 @@ def pad_einsum(fn: Func, block: Label, padding: Sequence[Dim]) -> tuple[Func, tu
     new = nest_like(loops, sums, extents={p.loop: p.extent for p in padded.values()})
     results = {r.buffer for r in found.writes}
     ins = [_copy_in(fn, found, m, position) for m in moves.values() if m.old not in results]
-    outs = [_copy_out(fn, m) for m in moves.values() if m.old in results]
+    outs = [
+        copy_block(f"{m.old.name}_crop", m.new, m.old, written_elements(fn, m.old))
+        for m in moves.values()
+        if m.old in results
+    ]
     made = [s for s, _ in ins] + [new] + [s for s, _ in outs]
     fn = replace_top(fn, block, seq(*made))
     fn = _replace(fn, allocs=(*fn.allocs, *(m.new for m in moves.values())))
@@ -157,8 +160,10 @@ def _padded_iters(block: Block, loops: Sequence[For], padding: Sequence[Dim]) ->
         loop = own.get(i.value) if type(i.value) is Var else None
         used = [x for x in block.iters if x is not i and loop and loop.var in free_vars(x.value)]
         guarded = loop and any(loop.var in free_vars(c) for c in conjuncts(block.predicate))
-        require(
-            loop is not None and not used and not guarded and certain(loop.extent == i.extent),
+        loop = require_some(
+            loop
+            if loop and not used and not guarded and certain(loop.extent == i.extent)
+            else None,
             "{0} of block {1} is {2}; expected a loop of its own with {3} iterations",
             i.var.name,
             block.label,
@@ -166,7 +171,6 @@ def _padded_iters(block: Block, loops: Sequence[For], padding: Sequence[Dim]) ->
             i.extent,
             hint="pad_einsum comes before split, fuse and other steps that change the loops",
         )
-        assert loop is not None
         require_serial(loop, "pad it")
         found[i.var] = _Padded(loop.var, i.extent, extent)
     return found
@@ -262,7 +266,8 @@ def _grown(
     if not moving:
         return None
     spatial = all(i.kind is IterKind.SPATIAL for i in block.iters if i.var in moving)
-    _, last = bound(e, {i.var: (0, _last(i, padded)) for i in block.iters})
+    extents = {i.var: i.extent for i in block.iters} | {v: q.extent for v, q in padded.items()}
+    _, last = bound(e, {v: (0, n - 1) for v, n in extents.items()})
     require(
         spatial and type(access) is Load and isinstance(last, int) and isinstance(size, int),
         "{0} is indexed by {1}; what is padded must be indexed by plain iteration variables, or by "
@@ -274,11 +279,6 @@ def _grown(
     assert isinstance(last, int)
     assert isinstance(size, int)
     return _Grown(size, last + 1) if last >= size else None
-
-
-def _last(iteration: Iter, padded: Mapping[Var, _Padded]) -> Dim:
-    p = padded.get(iteration.var)
-    return (iteration.extent if p is None else p.extent) - 1
 
 
 def _key(access: Load | Store, padded: Mapping[Var, _Padded]) -> object:
@@ -317,8 +317,3 @@ def _copy_in(fn: Func, block: Block, move: _Move, position: int) -> tuple[Stmt, 
     value = select(inside, load(move.old, indices), const(0, move.old.dtype))
     label = Label(move.new.name)
     return spatial_nest(label, axes, Store(move.new, indices, value)), label
-
-
-def _copy_out(fn: Func, move: _Move) -> tuple[Stmt, Label]:
-    """The nest that copies the result without its padding, and the label of its block."""
-    return copy_block(f"{move.old.name}_crop", move.new, move.old, written_elements(fn, move.old))

@@ -134,15 +134,16 @@ def _unscaled(x: Expr, shift: Expr) -> Expr | None:
         of_x, of_shift = _scaled(x), _scaled(shift)
         if type(x) is Cast and type(shift) is Cast and x.dtype == shift.dtype:
             x, shift = x.value, shift.value
-        elif of_x is not None and of_shift is not None and _alike(of_x, of_shift):
+        elif (
+            of_x is not None
+            and of_shift is not None
+            and of_x[0] is of_shift[0]
+            and same(of_x[2], of_shift[2])
+        ):
             x, shift = of_x[1], of_shift[1]
         else:
             return None
     return x
-
-
-def _alike(a: tuple[Op, Expr, Const], b: tuple[Op, Expr, Const]) -> bool:
-    return a[0] is b[0] and same(a[2], b[2])
 
 
 def at_pieces(node: Any, whole: Buffer, pieces: Buffer, piece: Var) -> Any:

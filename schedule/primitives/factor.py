@@ -75,14 +75,13 @@ def hoist_factor(fn: Func, block: Label) -> tuple[Func, Label]:
     require_terms(found)
     reduced = [i.var for i in found.iters if i.kind is IterKind.REDUCE]
     kept, moved = _taken(matched.value, set(reduced))
-    require(
-        kept is not None and bool(moved),
+    kept = require_some(
+        kept if moved else None,
         "no factor of the terms of block {0} is independent of {1} while another depends on it",
         block,
         lambda: ", ".join(v.name for v in reduced),
         hint="compute_inline puts a product that is computed before into the sum",
     )
-    assert kept is not None
     position = top_position(fn, block)
     _require_only_here(fn, found, buffer, [e for _, e in moved], position)
     iters = writing_iters(found, buffer)

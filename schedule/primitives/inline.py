@@ -41,7 +41,7 @@ from ..block_queries import (
 )
 from ..find import find_block, replace, statements
 from ..primitive import primitive
-from ..require import require
+from ..require import require, require_some
 from .cached_copies import loads_of
 
 MAX_SIZE = 4096
@@ -64,7 +64,7 @@ def compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     stores = {s.buffer: s for s in _stores(producer)}
     variables = {b: _plain_indices(producer, s) for b, s in stores.items()}
     # Nothing reads what is never computed; its indices need not make sense elsewhere.
-    empty = _is_empty(producer)
+    empty = any(isinstance(i.extent, int) and i.extent == 0 for i in producer.iters)
     values = {b: const(0, b.dtype) if empty else s.value for b, s in stores.items()}
     consumers = readers_of(fn, set(stores), but=block)
     require(bool(consumers), "block {0} has no consumer", block)
@@ -88,10 +88,6 @@ def compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     sources = [w.label for r in producer.reads for w in writers_of(fn, r.buffer)]
     require_still_concurrent(fn, sources)
     return fn, None
-
-
-def _is_empty(block: Block) -> bool:
-    return any(isinstance(i.extent, int) and i.extent == 0 for i in block.iters)
 
 
 def _chosen(n: Any) -> Any:
@@ -171,19 +167,13 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
         at=producer.label,
     )
     reads = loads_of(consumer, buffer)
-    variables = _plain(consumer, reads[0].indices)
-    require(
-        variables is not None
-        and all(
-            len(r.indices) == len(variables)
-            and all(a is b for a, b in zip(r.indices, variables, strict=True))
-            for r in reads
-        ),
+    places = [_plain(consumer, r.indices) for r in reads]
+    variables = require_some(
+        places[0] if len(set(places)) == 1 else None,
         "block {0} must read {1} at its plain iteration variables",
         block,
         buffer.name,
     )
-    assert variables is not None
     require_whole_domain(consumer, variables, buffer)
     used = {n for s in stores for e in (*s.indices, s.value) for n in walk(e) if type(n) is Var}
     require(
@@ -256,13 +246,11 @@ def _plain_indices(block: Block, store: Store) -> tuple[Var, ...]:
     variables = _plain(block, store.indices)
     used = {n for n in walk(store.value) if type(n) is Var}
     own = {i.var for i in block.iters}
-    require(
-        variables is not None and (used & own) <= set(variables),
+    return require_some(
+        variables if variables is not None and (used & own) <= set(variables) else None,
         "block {0} must store at its plain iteration variables",
         block.label,
     )
-    assert variables is not None
-    return variables
 
 
 def _require_each_once(block: Block, store: Store) -> None:

@@ -271,15 +271,13 @@ def _sum(fn: Func, kept: Kept, block: Block, loop: Var) -> _Sum:
     require_terms(block)
     reduced = {i.var: i for i in block.iters if i.kind is IterKind.REDUCE}
     key = at[kept.axis]
-    row = reduced.get(key) if isinstance(key, Var) else None
-    require(
-        row is not None
-        and all(free_vars(e).isdisjoint(reduced) for d, e in enumerate(at) if d != kept.axis),
+    alone = all(free_vars(e).isdisjoint(reduced) for d, e in enumerate(at) if d != kept.axis)
+    row = require_some(
+        reduced.get(key) if isinstance(key, Var) and alone else None,
         "block {0} does not sum along the rows of {1}",
         label,
         kept.buffer.name,
     )
-    assert row is not None
     loops = own_nest(fn, block)
     ranges = loop_ranges(loops)
     parts = linear(row.value, [loop], ranges)

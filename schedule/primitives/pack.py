@@ -10,6 +10,7 @@ import numpy as np
 
 from ...tir.ir import (
     Binary,
+    Block,
     Buffer,
     Dim,
     Expr,
@@ -30,9 +31,9 @@ from ...tir.ir import (
 from ...tir.simplify import Simplifier, simplify_dim
 from ...tir.structure import key_of
 from ...tir.visit import walk
-from ..block_queries import free_vars, loop_ranges, prefetched
+from ..block_queries import free_vars, loop_ranges, prefetched, region_buffers
 from ..edits import block_redirected, spatial_nest
-from ..find import blocks_in, find_block, replace_stmt
+from ..find import find_block, map_blocks
 from ..index_map import IndexMap
 from ..places import extent_of
 from ..primitive import primitive
@@ -95,17 +96,14 @@ def pack(
     label = Label(name)
     axes = [(f"p{n}", Var(f"v{n}"), extent) for n, extent in enumerate(shape)]
     at = tuple(v for _, v, _ in axes)
-    body = Store(packed, at, _unpacked(buffer, layout, sizes, at))
-    copy = spatial_nest(label, axes, body)
+    copy = spatial_nest(label, axes, Store(packed, at, _unpacked(buffer, layout, sizes, at)))
 
     def moved(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(_packed_index(letter, indices, sizes) for letter in layout)
 
-    for b in [b for b in blocks_in(fn.body) if b.label in labels]:
-        fn = _replace(
-            fn, body=replace_stmt(fn.body, b, block_redirected(b, {buffer: (packed, moved)}))
-        )
-    return insert_top(fn, position, copy, packed), label
+    moves = {buffer: (packed, moved)}
+    body = map_blocks(fn.body, lambda b: block_redirected(b, moves) if b.label in labels else b)
+    return insert_top(_replace(fn, body=body), position, copy, packed), label
 
 
 def _inner_sizes(buffer: Buffer, layout: str, factors: Sequence[Dim], at: Label) -> dict[str, Dim]:
@@ -258,17 +256,19 @@ def transform_layout(
     )
     _require_injective(old, mapping, block)
     new = _replace(old, shape=tuple(shape))
-    body = fn.body
 
-    for b in list(blocks_in(body)):
-        if old in prefetched(b) or any(r.buffer is old for r in (*b.reads, *b.writes)):
-            s = Simplifier({i.var: (0, i.extent - 1) for i in b.iters if isinstance(i.extent, int)})
+    def transformed(b: Block) -> Block:
+        if old not in prefetched(b) and old not in region_buffers((*b.reads, *b.writes)):
+            return b
+        s = Simplifier({i.var: (0, i.extent - 1) for i in b.iters if isinstance(i.extent, int)})
 
-            def moved(indices: tuple[Expr, ...], s: Simplifier = s) -> tuple[Expr, ...]:
-                """The new indices; digits that the map joins again are the number they are of."""
-                return tuple([s(e) for e in mapping.apply(indices)])
+        def moved(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+            """The new indices; digits that the map joins again are the number they are of."""
+            return tuple([s(e) for e in mapping.apply(indices)])
 
-            body = replace_stmt(body, b, block_redirected(b, {old: (new, moved)}))
+        return block_redirected(b, {old: (new, moved)})
+
+    body = map_blocks(fn.body, transformed)
     allocs = tuple(new if b is old else b for b in fn.allocs)
     return _replace(fn, body=body, allocs=allocs), None
 

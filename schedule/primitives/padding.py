@@ -41,6 +41,7 @@ from ..block_queries import (
     require_unit,
     with_regions,
 )
+from ..edits import copied
 from ..find import find_block, find_loop, loops_above, replace
 from ..primitive import primitive
 from ..require import certain, require, require_some
@@ -161,12 +162,8 @@ def _filling(block: Block, body: Stmt, target: For) -> tuple[Stmt, Label]:
     label = Label(f"{block.label.name}_fill")
     chain = _chain(target)
     renamed = {s.var: Var(f"{s.var.name}_fill") for s in chain}
-    fresh = {i.var: Var(i.var.name) for i in block.iters}
-    iters = tuple(
-        Iter(fresh[i.var], i.extent, i.kind, substitute(i.value, renamed)) for i in block.iters
-    )
-    predicate = None if block.predicate is None else substitute(block.predicate, renamed)
-    fill = with_regions(Block(label, iters, (), (), substitute(body, fresh), None, predicate))
+    stored = _replace(block, body=body, annotations=())
+    fill = with_regions(copied(stored, label, renamed))
     return nest_like(chain, fill, renamed), label
 
 

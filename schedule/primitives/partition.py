@@ -17,7 +17,6 @@ from ...tir.ir import (
     ForKind,
     Func,
     If,
-    Iter,
     Label,
     Let,
     Op,
@@ -32,6 +31,7 @@ from ...tir.linear import linear
 from ...tir.prove import prove
 from ...tir.visit import map_tuple, rewrite_children, substitute, with_body
 from ..block_queries import Ranges, loop_ranges
+from ..edits import copied
 from ..find import blocks_in, find_path, loop_path, rebuild
 from ..legality import own_buffers
 from ..primitive import primitive
@@ -114,15 +114,9 @@ def fresh_copy(stmt: Stmt, values: dict[Var, Expr], labels: list[Label], suffix:
         case Block():
             label = Label(f"{stmt.label.name}_{suffix}")
             labels.append(label)
-            own = {i.var: Var(i.var.name) for i in stmt.iters}
-            iters = tuple(
-                Iter(own[i.var], i.extent, i.kind, substitute(i.value, values)) for i in stmt.iters
-            )
             init = None if stmt.init is None else _fresh_inside(stmt.init)
-            body = _fresh_inside(stmt.body)
-            inside = _replace(stmt, label=label, iters=(), body=body, init=init, predicate=None)
-            predicate = None if stmt.predicate is None else substitute(stmt.predicate, values)
-            return _replace(substitute(inside, own), iters=iters, predicate=predicate)
+            inside = _replace(stmt, body=_fresh_inside(stmt.body), init=init)
+            return copied(inside, label, values)
         case Seq():
             return Seq(tuple(fresh_copy(s, values, labels, suffix) for s in stmt.stmts))
         case If():

@@ -111,9 +111,8 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     outer = (*loops_above(fn, loop), target)
     _require_no_vector(outer, block)
     needed: dict[Var, Range] = {}
-    for buffer in sorted(
-        region_buffers(r for c in consumers for r in c.reads) & outputs, key=lambda b: b.name
-    ):
+    read = region_buffers(r for c in consumers for r in c.reads)
+    for buffer in sorted(read & outputs, key=lambda b: b.name):
         ranges = _needed(consumers, buffer, target, outer)
         _assign(producer, buffer, ranges, needed)
     position = min(_child_index(target, c.label) for c in consumers)

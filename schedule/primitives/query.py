@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from ...errors import ScheduleError, similar
-from ...tir.ir import Block, Buffer, For, Func, Label, Var
+from ...tir.ir import For, Func, Label, Var
 from ..block_queries import readers_of, region_buffers
 from ..find import blocks_in, find_block, path_to
 from ..primitive import primitive
@@ -61,7 +61,10 @@ def get_block(fn: Func, block: str | int) -> tuple[Func, Label]:
             "{0} blocks are called {1!r}",
             len(found),
             block,
-            hint=lambda: f"give the position: {_positions(blocks, block)}",
+            hint=lambda: (
+                "give the position: "
+                + ", ".join(str(k) for k, name in enumerate(names) if name == block)
+            ),
         )
         return fn, found[0].label
     if not 0 <= block < len(blocks):
@@ -75,10 +78,6 @@ def get_block(fn: Func, block: str | int) -> tuple[Func, Label]:
     return fn, blocks[block].label
 
 
-def _positions(blocks: list[Block], name: str) -> str:
-    return ", ".join(str(k) for k, b in enumerate(blocks) if b.label.name == name)
-
-
 @primitive
 def get_loops(fn: Func, block: Label) -> tuple[Func, tuple[Var, ...]]:
     """Returns the loops around a block, outermost first."""
@@ -89,7 +88,11 @@ def get_loops(fn: Func, block: Label) -> tuple[Func, tuple[Var, ...]]:
 def get_producers(fn: Func, block: Label) -> tuple[Func, tuple[Label, ...]]:
     """Returns the other blocks that write what a block reads, in program order."""
     wanted = region_buffers(find_block(fn, block).reads)
-    return fn, tuple(b.label for b in _writers(fn, wanted) if b.label is not block)
+    return fn, tuple(
+        b.label
+        for b in blocks_in(fn.body)
+        if b.label is not block and not wanted.isdisjoint(region_buffers(b.writes))
+    )
 
 
 @primitive
@@ -97,7 +100,3 @@ def get_consumers(fn: Func, block: Label) -> tuple[Func, tuple[Label, ...]]:
     """Returns the other blocks that read what a block writes, in program order."""
     written = region_buffers(find_block(fn, block).writes)
     return fn, tuple(b.label for b in readers_of(fn, written, but=block))
-
-
-def _writers(fn: Func, buffers: set[Buffer]) -> Iterator[Block]:
-    return (b for b in blocks_in(fn.body) if not buffers.isdisjoint(region_buffers(b.writes)))

@@ -54,6 +54,7 @@ from ..block_queries import (
     without_buffers,
     writers_of,
 )
+from ..edits import copied
 from ..find import find_block, find_loop, loops_above, path_to, replace
 from ..legality import require_visited_once
 from ..primitive import primitive
@@ -79,7 +80,12 @@ def decompose_reduction(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]
     require(has_reduction(found), "block {0} is no reduction", block)
     assert found.init is not None
     loops = loops_above(fn, block)
-    position = _loop_position(loops, loop, block)
+    position = require_some(
+        next((n for n, s in enumerate(loops) if s.var is loop), None),
+        "loop {0} is not around block {1}",
+        loop.name,
+        block,
+    )
     spatial, reduce = feeding(found, IterKind.SPATIAL), feeding(found, IterKind.REDUCE)
     around = [s.var.name for s in loops[:position] if s.var in reduce]
     require(
@@ -108,28 +114,14 @@ def decompose_reduction(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]
             if i.kind is IterKind.SPATIAL:
                 kept += domain_conditions(i.value, i.extent, known)
     label = Label(f"{block.name}_init")
-    fresh = {i.var: Var(i.var.name) for i in found.iters}
-    iters = tuple(
-        Iter(fresh[i.var], i.extent, i.kind, substitute(i.value, renamed))
-        for i in found.iters
-        if i.kind is IterKind.SPATIAL
-    )
-    predicate = conjunction([substitute(c, renamed) for c in kept])
-    init = with_regions(Block(label, iters, (), (), substitute(found.init, fresh), None, predicate))
+    iters = tuple(i for i in found.iters if i.kind is IterKind.SPATIAL)
+    start = Block(label, iters, (), (), found.init, None, conjunction(kept))
+    init = with_regions(copied(start, label, renamed))
     fn = replace(fn, found, with_regions(_replace(found, init=None)))
     target = find_loop(fn, loop)
     fn = replace(fn, target, seq(nest_like(inner, init, renamed), target))
     require_available(fn, label)
     return fn, label
-
-
-def _loop_position(loops: tuple[For, ...], loop: Var, block: Label) -> int:
-    return require_some(
-        next((n for n, s in enumerate(loops) if s.var is loop), None),
-        "loop {0} is not around block {1}",
-        loop.name,
-        block,
-    )
 
 
 @primitive

@@ -9,7 +9,7 @@ from typing import Any
 from ...tir.ir import Block, Buffer, Func, IterKind, Label, Let, Load, Seq, Stmt, Store
 from ...tir.visit import walk
 from ..available import require_still_concurrent
-from ..block_queries import free_vars, require_not_inplace, require_unit, writers_of
+from ..block_queries import domain, free_vars, require_not_inplace, require_unit, writers_of
 from ..edits import block_redirected
 from ..find import find_block, replace
 from ..index_map import IndexMap
@@ -17,7 +17,6 @@ from ..legality import visited
 from ..places import (
     always_read,
     copy_nest,
-    domain,
     moving,
     place_of,
     places_of,

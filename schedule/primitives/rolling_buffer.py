@@ -39,9 +39,9 @@ from ..block_queries import (
 )
 from ..distinct import gapless
 from ..edits import block_redirected
-from ..find import blocks_in, find_block, path_to, replace_stmt
+from ..find import blocks_in, find_block, map_blocks, path_to
 from ..primitive import primitive
-from ..require import certain, require, require_number
+from ..require import certain, require, require_number, require_some
 from .cached_copies import written_at
 
 _IN_ORDER = (ForKind.SERIAL, ForKind.UNROLL)
@@ -91,13 +91,14 @@ def rolling_buffer(fn: Func, block: Label, write_buffer_index: int) -> tuple[Fun
     predicate = conjunction([*conjuncts(found.predicate), guard])
     shape = tuple(window.size if d == window.dim else n for d, n in enumerate(buffer.shape))
     rolled = _replace(buffer, shape=shape)
-    body = fn.body
-    for b in list(blocks_in(body)):
-        if any(r.buffer is buffer for r in (*b.reads, *b.writes)):
-            new = _rolled(b, buffer, rolled, window)
-            if b is found:
-                new = _replace(new, iters=iters, predicate=predicate)
-            body = replace_stmt(body, b, new)
+
+    def circular(b: Block) -> Block:
+        if buffer not in region_buffers((*b.reads, *b.writes)):
+            return b
+        new = _rolled(b, buffer, rolled, window)
+        return _replace(new, iters=iters, predicate=predicate) if b is found else new
+
+    body = map_blocks(fn.body, circular)
     allocs = tuple(rolled if b is buffer else b for b in fn.allocs)
     return _replace(fn, body=body, allocs=allocs), None
 
@@ -211,14 +212,13 @@ def _window(
     value = s.poly(i.value)
     step = value.get(loop.var, 0)
     sweep = {f.var: f.extent for f in inner}
-    span = gapless(Range(s(i.value), 1), sweep, ranges)
-    require(
-        span is not None and step >= 1 and not _mentions(value, {loop.var}, but=loop.var),
+    ahead = step >= 1 and not _mentions(value, {loop.var}, but=loop.var)
+    span = require_some(
+        gapless(Range(s(i.value), 1), sweep, ranges) if ahead else None,
         "what block {0} computes in an iteration of loop {1} is no window that moves ahead",
         block.label,
         loop.var.name,
     )
-    assert span is not None
     size = require_number(
         span.extent,
         "the window of {0} elements has no known size; rolling_buffer takes decided sizes",

@@ -38,11 +38,7 @@ def sample_perfect_tile(
         most = max_innermost_factor if k == n - 1 else _most(extent)
         values = [d for d in _divisors(extent) if d <= most]
         factors = (choose(f"{loop.name}_t{k}", values, _divides(extent, factors)), *factors)
-    inner = product(factors)
-    outer = extent // inner
-    imply(product((outer, *factors)) == extent)
-    imply(outer >= 1)
-    return fn, (outer, *factors)
+    return fn, _with_outermost(extent, factors)
 
 
 @primitive
@@ -91,10 +87,7 @@ def sample_partitioned_tile(
             last = k == partition_pos
             fits = _divides_with(extent, factors, innerpart_factor, last=last)
         factors = (choose(f"{loop.name}_t{k}", _divisors(extent), fits), *factors)
-    outer = extent // product(factors)
-    imply(product((outer, *factors)) == extent)
-    imply(outer >= 1)
-    return fn, (outer, *factors)
+    return fn, _with_outermost(extent, factors)
 
 
 @primitive
@@ -201,6 +194,14 @@ def _require_parts(fn: Func, loop: Var, n: int, most: int) -> Dim:
     require(most >= 1, "the largest factor must be positive, found {0}", most)
     require(extent >= 1, "loop {0} has no iterations to tile", loop)
     return extent
+
+
+def _with_outermost(extent: Dim, factors: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """The factors, which divide `extent`, after the one that they leave."""
+    outer = extent // product(factors)
+    imply(product((outer, *factors)) == extent)
+    imply(outer >= 1)
+    return (outer, *factors)
 
 
 def _reason(refusal: ScheduleError) -> str:

@@ -151,14 +151,14 @@ def _divided(
 ) -> tuple[Iter | None, Expr]:
     """The iteration over whole tiles, if there are several, and the value of `i` within a tile."""
     parts = linear(i.value, sizes, s.ranges)
-    require(
-        parts is not None and all(isinstance(c, int) for c in parts.coefficients.values()),
+    known = parts is not None and all(isinstance(c, int) for c in parts.coefficients.values())
+    parts = require_some(
+        parts if known else None,
         "iteration {0} of block {1} is {2}, no sum of multiples of the tile's loops",
         i.var.name,
         block.label,
         lambda: repr(i.value),
     )
-    assert parts is not None
     if not parts.coefficients:
         return i, i.var
     span = 1

@@ -35,7 +35,7 @@ from ...tir.ir import (
 )
 from ...tir.simplify import simplify
 from ...tir.visit import substitute, walk
-from ..block_queries import free_vars, loop_ranges, nest, require_unit, with_regions
+from ..block_queries import domain, free_vars, nest, require_unit, with_regions
 from ..find import find_block, find_path
 from ..minimal_filtering import ALGORITHMS, WINDOW, Algorithm, product_row
 from ..primitive import primitive
@@ -187,9 +187,7 @@ def _axes(block: Block, source: Expr, kernel: Expr, found: Reduction) -> list[_A
 
 def _at(block: Block, source: Expr, axes: Sequence[_Axis], at: Sequence[Var]) -> Expr:
     """`source` as a function of positions along axes."""
-    ranges = loop_ranges(())
-    for i in block.iters:
-        ranges[i.var] = (0, i.extent - 1)
+    ranges = domain(block.iters)
     places: dict[Var, Expr] = {}
     for axis, position in zip(axes, at, strict=True):
         places[axis.place] = position - axis.window
@@ -217,16 +215,16 @@ class _Made:
         windows = {a.window for a in conv.axes}
         summed = {i.var: i for i in block.iters if i.var not in windows and i not in spatial}
         names: dict[Expr, str] = {s.var: s.var.name for s in self._loops}
-        domain = {i.var: _Dimension(i.var, i.extent, names[i.value]) for i in block.iters}
-        tiles = dict(domain)
+        own = {i.var: _Dimension(i.var, i.extent, names[i.value]) for i in block.iters}
+        tiles = dict(own)
         for a in conv.axes:
-            name = f"t{domain[a.place].loop}"
+            name = f"t{own[a.place].loop}"
             tiles[a.place] = _Dimension(Var(f"v{name}"), ceildiv(a.extent, tile), name)
 
-        at_kernel = [domain[v] for v in _order(conv.kernel, domain) if v not in windows]
+        at_kernel = [own[v] for v in _order(conv.kernel, own) if v not in windows]
         w = [d.var for d in at_kernel]
         w_rows = self._stage(
-            _name(conv.kernel, "rows"), [size], [*at_kernel, domain[columns.window]],
+            _name(conv.kernel, "rows"), [size], [*at_kernel, own[columns.window]],
             lambda i: product_row(algorithm.kernel, i[0], lambda k: substitute(
                 conv.kernel, {rows.window: const(k)})),
         )  # fmt: skip
@@ -237,10 +235,10 @@ class _Made:
         )  # fmt: skip
 
         back = dict(zip(conv.positions, (rows.place, columns.place), strict=True))
-        order = list(dict.fromkeys(back.get(v, v) for v in _order(conv.source, {*domain, *back})))
+        order = list(dict.fromkeys(back.get(v, v) for v in _order(conv.source, {*own, *back})))
         across = tiles[columns.place]
         whole = _Dimension(
-            columns.place, across.extent * tile + (WINDOW - 1), domain[columns.place].loop
+            columns.place, across.extent * tile + (WINDOW - 1), own[columns.place].loop
         )
         x = [tiles[v].var for v in order]
         x_rows = self._stage(
@@ -265,7 +263,7 @@ class _Made:
 
         name = conv.reduction.buffer.name
         y_tiles = self._stage(
-            f"{name}_tiles", [size, size], at_result, term, [domain[v] for v in summed]
+            f"{name}_tiles", [size, size], at_result, term, [own[v] for v in summed]
         )
         y_rows = self._stage(
             f"{name}_rows", [tile, size], at_result,
