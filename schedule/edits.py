@@ -50,6 +50,14 @@ def redirected(n: Any, moves: Mapping[Buffer, Moved]) -> Any:
     return Store(new, indices, redirected(n.value, moves), mask)
 
 
+def with_indices(n: Any, f: Callable[[Expr], Expr]) -> Any:
+    """A part of a program with `f` applied to the indices of its accesses, innermost first."""
+    new = rewrite_children(n, lambda child: with_indices(child, f)) if type(n) is not Buffer else n
+    if type(new) is Load:
+        return load(new.buffer, tuple(map(f, new.indices)), new.mask)
+    return _replace(new, indices=tuple(map(f, new.indices))) if type(new) is Store else new
+
+
 def block_redirected(block: Block, moves: Mapping[Buffer, Moved]) -> Block:
     """`block` with its accesses to some buffers made to others."""
     return rewritten(block, lambda n: redirected(n, moves))

@@ -59,6 +59,15 @@ def last_block(path: Sequence[Stmt]) -> Block:
     return block
 
 
+def perfect_nest(stmt: Stmt) -> tuple[list[For], Stmt]:
+    """The loops from `stmt` on that contain nothing but each other, and what is in the last."""
+    loops: list[For] = []
+    while type(stmt) is For:
+        loops.append(stmt)
+        stmt = stmt.body
+    return loops, stmt
+
+
 def find_loop(fn: Func, loop: Var) -> For:
     """The loop over `loop`. Raises `ScheduleError` if there is none."""
     return last_loop(path_to(fn, loop))

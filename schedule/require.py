@@ -46,10 +46,6 @@ class Space:
     facts: list[Expr] = field(default_factory=list)
     _simplifier: Simplifier | None = field(default=None, init=False, repr=False, compare=False)
 
-    def declare(self, name: str, low: int, high: int) -> Var:
-        """A new decision variable with values `low` to `high`, both inclusive."""
-        return self.declare_among(name, range(low, high + 1))
-
     def declare_among(self, name: str, values: Sequence[int]) -> Var:
         """A new decision variable that takes one of `values`, which are ascending."""
         var = Var(name)

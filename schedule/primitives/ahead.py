@@ -81,8 +81,7 @@ def compute_ahead(fn: Func, block: Label, read_buffer_index: int) -> tuple[Func,
             "elements of {0} are {1} of block {2}; what is computed of them has no known range",
             buffer.name,
             role,
-            block.name,
-            at=block,
+            block,
             hint=hint,
         )
     value = values[0]

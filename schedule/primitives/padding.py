@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace as _replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (
     Binary,
     Block,
-    Buffer,
     Const,
     Dim,
     Expr,
@@ -20,18 +19,16 @@ from ...tir.ir import (
     Iter,
     IterKind,
     Label,
-    Load,
     Op,
     Select,
     Stmt,
     Store,
     Var,
-    load,
     seq,
 )
 from ...tir.polynomial import ONE
 from ...tir.simplify import Simplifier, simplify
-from ...tir.visit import rewrite_children, substitute
+from ...tir.visit import substitute
 from ..available import require_still_concurrent
 from ..block_queries import (
     domain_conditions,
@@ -41,8 +38,8 @@ from ..block_queries import (
     require_unit,
     with_regions,
 )
-from ..edits import copied
-from ..find import find_block, find_loop, loops_above, replace
+from ..edits import copied, with_indices
+from ..find import find_block, find_loop, loops_above, perfect_nest, replace
 from ..primitive import primitive
 from ..require import certain, require, require_some
 from .reduction import sole_block
@@ -79,7 +76,7 @@ def decompose_padding(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]:
     copy, shrunk = _copying(
         found, _replace(stored, value=stored.value.then), box, loops_above(fn, block), loop
     )
-    copying = nest_like(_chain(target), copy, extents=shrunk)
+    copying = nest_like(perfect_nest(target)[0], copy, extents=shrunk)
     fn = replace(fn, target, seq(fill, copying))
     require_still_concurrent(fn, (label, block))
     return fn, label
@@ -149,18 +146,10 @@ def _limits(c: Expr, extents: Mapping[Var, int]) -> tuple[Var, int, int] | None:
     return var, 0, rest // -times + 1
 
 
-def _chain(loop: For) -> list[For]:
-    """The loops from `loop` on down to the block that is all it contains."""
-    chain = [loop]
-    while type(chain[-1].body) is For:
-        chain.append(chain[-1].body)
-    return chain
-
-
 def _filling(block: Block, body: Stmt, target: For) -> tuple[Stmt, Label]:
     """The nest that stores the constant to all elements, in loops of its own."""
     label = Label(f"{block.label.name}_fill")
-    chain = _chain(target)
+    chain, _ = perfect_nest(target)
     renamed = {s.var: Var(f"{s.var.name}_fill") for s in chain}
     stored = _replace(block, body=body, annotations=())
     fill = with_regions(copied(stored, label, renamed))
@@ -196,7 +185,7 @@ def _copying(
     moved = _replace(
         block,
         iters=tuple(iters),
-        body=_in_simple_terms(substitute(body, shifted)),
+        body=with_indices(substitute(body, shifted), simplify),
         predicate=conjunction(guards),
     )
     return with_regions(moved), shrunk
@@ -206,13 +195,3 @@ def _is_alone(i: Iter, loop: For, block: Block) -> bool:
     """Whether nothing but the value of `i` depends on `loop`."""
     others = [x.value for x in block.iters if x is not i] + conjuncts(block.predicate)
     return not any(loop.var in free_vars(e) for e in others)
-
-
-def _in_simple_terms(n: Any) -> Any:
-    """A statement with its indices simplified."""
-    new = rewrite_children(n, _in_simple_terms) if type(n) is not Buffer else n
-    if type(new) is Load:
-        return load(new.buffer, tuple(map(simplify, new.indices)), new.mask)
-    if type(new) is Store:
-        return _replace(new, indices=tuple(map(simplify, new.indices)))
-    return new

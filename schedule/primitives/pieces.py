@@ -10,7 +10,7 @@ from ...tir.ir import Block, Buffer, Expr, For, Func, Label, Stmt, Var
 from ...tir.structure import same
 from ...tir.visit import substitute
 from ..block_queries import has_reduction, nest_like, require_unit, writers_of
-from ..find import find_block
+from ..find import find_block, perfect_nest
 from ..reduction_blocks import Reduction, require_terms
 from ..require import certain, require
 from .cached_copies import replace_top, top_position, top_statements
@@ -74,13 +74,9 @@ def in_variables_of(block: Block, first: Block, e: Expr) -> Expr:
 
 def own_nest(fn: Func, block: Block) -> list[For]:
     """The loops around a block that has them to itself, in the outermost statement."""
-    loops: list[For] = []
-    stmt: Stmt = top_statements(fn)[top_position(fn, block.label)]
-    while type(stmt) is For:
-        loops.append(stmt)
-        stmt = stmt.body
+    loops, leaf = perfect_nest(top_statements(fn)[top_position(fn, block.label)])
     require(
-        stmt is block,
+        leaf is block,
         "block {0} shares a nest with others",
         block.label,
         hint="pieces are made before compute_at",

@@ -183,8 +183,7 @@ def _plan(loop: For, stages: Sequence[int], order: Sequence[int] | None) -> _Pla
         "{0} stages for the {1} statements in loop {2}",
         len(stages),
         count,
-        loop.var.name,
-        at=loop.var,
+        loop.var,
     )
     require(
         min(stages) == 0 and 1 <= max(stages) < MAX_STAGES,
@@ -225,12 +224,11 @@ def _versioned(fn: Func, path: Sequence[Stmt], plan: _Plan) -> dict[Buffer, Vers
                 "statement {0} of loop {1} uses {2} before statement {3} does; in stages {4} and "
                 "{5} it would come after it",
                 a,
-                loop.var.name,
+                loop.var,
                 buffer.name,
                 b,
                 plan.stages[a],
                 plan.stages[b],
-                at=loop.var,
             )
         if len({plan.stages[n] for n in using}) == 1:
             continue

@@ -55,7 +55,7 @@ from ..block_queries import (
     writers_of,
 )
 from ..edits import copied
-from ..find import find_block, find_loop, loops_above, path_to, replace
+from ..find import find_block, find_loop, loops_above, path_to, perfect_nest, replace
 from ..legality import require_visited_once
 from ..primitive import primitive
 from ..reduction_blocks import Updates, match_reduction, match_updates, starts_from_zero
@@ -205,11 +205,9 @@ def rfactor(fn: Func, loop: Var, factor_axis: int = 0) -> tuple[Func, Label]:
 
 def sole_block(loop: For) -> Block:
     """The block that a loop contains, perfectly nested, and nothing else."""
-    chain: Stmt = loop.body
-    while type(chain) is For:
-        chain = chain.body
+    _, leaf = perfect_nest(loop)
     return require_some(
-        chain if type(chain) is Block else None,
+        leaf if type(leaf) is Block else None,
         "loop {0} must contain a single block, perfectly nested",
         loop.var,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace as _replace
 from math import gcd
-from typing import Any
 
 from ...errors import similar
 from ...tir.conditions import conjunction, conjuncts
@@ -14,7 +13,6 @@ from ...tir.instruction_set import find_instruction, instruction_names
 from ...tir.ir import (
     Binary,
     Block,
-    Buffer,
     Dim,
     Expr,
     For,
@@ -23,18 +21,17 @@ from ...tir.ir import (
     Iter,
     IterKind,
     Label,
-    Load,
     Op,
     Stmt,
-    Store,
     Var,
     const,
 )
 from ...tir.linear import linear
 from ...tir.polynomial import Ranges
 from ...tir.simplify import Simplifier
-from ...tir.visit import rewrite_children, substitute
+from ...tir.visit import substitute
 from ..block_queries import feeding, free_vars, loop_ranges, nest_like, with_regions
+from ..edits import with_indices
 from ..find import find_block, find_path, loop_path, path_to, rebuild
 from ..primitive import primitive
 from ..require import certain, require, require_some
@@ -101,19 +98,8 @@ def blockize(fn: Func, loop: Var) -> tuple[Func, Label]:
 def _written(stmt: Stmt, values: Mapping[Var, Expr], iters: list[Iter], ranges: Ranges) -> Stmt:
     """`stmt` with the iteration variables at `values`, and new quotients simplified."""
     s = Simplifier({**ranges, **{i.var: (0, i.extent - 1) for i in iters}})
-
-    def visit(n: Any) -> Any:
-        if isinstance(n, (Load, Store)):
-            indices = tuple(s(substitute(e, values)) for e in n.indices)
-            mask = None if n.mask is None else visit(n.mask)
-            if isinstance(n, Load):
-                return Load(n.buffer, indices, n.dtype, mask)
-            return Store(n.buffer, indices, visit(n.value), mask)
-        if type(n) is Var:
-            return values.get(n, n)
-        return n if type(n) is Buffer else rewrite_children(n, visit)
-
-    return visit(stmt)  # type: ignore[no-any-return]
+    written: Stmt = with_indices(substitute(stmt, values), s)
+    return written
 
 
 def _require_loops(path: tuple[Stmt, ...], inner: list[For], block: Block) -> None:

@@ -218,7 +218,7 @@ def test_a_condition_outside_of_any_space_must_be_decided() -> None:
 
 def test_facts_are_believed() -> None:
     space = Space()
-    x = space.declare("x", 1, 9)
+    x = space.declare_among("x", range(1, 10))
     with collecting(space):
         assert not certain(x % 3 == 0)
         imply(x % 3 == 0)
