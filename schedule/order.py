@@ -50,9 +50,8 @@ def require_interleaving(
                             "write" if a.writes else "read",
                             buffer.name,
                             lambda: ", ".join(s.var.name for s in chain),
-                            b.block.label.name,
+                            b.block.label,
                             "writes" if b.writes else "reads",
-                            at=b.block.label,
                             example=found.example,
                         )
 

@@ -121,19 +121,6 @@ def written_at(block: Block, index: int) -> Buffer:
     return region_at(block, block.writes, index, "write")
 
 
-def stored_at(fn: Func, block: Block, index: int) -> Buffer:
-    """The `index`-th buffer that a block writes and the function may lay out."""
-    buffer = written_at(block, index)
-    require(
-        buffer in fn.allocs,
-        "{0} is a parameter of the function, whose layout the caller knows",
-        buffer.name,
-        at=block.label,
-        hint="cache_write gives the block an internal buffer",
-    )
-    return buffer
-
-
 def updated_at(block: Block, index: int) -> Buffer:
     """The `index`-th buffer that a block both reads and writes."""
     written = region_buffers(block.writes)

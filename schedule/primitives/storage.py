@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace as _replace
 
-from ...tir.ir import STREAM, Func, Label, Load
+from ...tir.ir import STREAM, Buffer, Func, Label, Load
 from ...tir.visit import distinct, substitute_func
 from ..block_queries import require_not_prefetched
 from ..find import find_block
 from ..primitive import primitive
 from ..require import require
-from .cached_copies import require_scope, stored_at, written_at
+from .cached_copies import require_scope, written_at
 
 MAX_FACTOR = 1 << 16
 
@@ -77,8 +77,7 @@ def storage_align(
     The buffer must be internal to the function. When it shrinks, as to the part that one iteration
     of a loop needs, its strides are aligned anew.
     """
-    found = find_block(fn, block)
-    old = stored_at(fn, found, buffer_index)
+    old = _stored_at(fn, block, buffer_index, "strides")
     rank = len(old.shape)
     require(
         -rank <= axis < rank,
@@ -109,19 +108,6 @@ def storage_align(
         "the offset is {0}; expected 0 to {1}, less than the factor",
         offset,
         factor - 1,
-        at=block,
-    )
-    require(
-        old.strides is None,
-        "{0} has strides of its own, {1}",
-        old.name,
-        old.strides,
-        at=block,
-    )
-    require(
-        old.scope != "register",
-        "{0} lives in registers, which have no strides",
-        old.name,
         at=block,
     )
     others = tuple(a for a in old.align if a[0] != place)
@@ -181,8 +167,7 @@ def swizzle(
     dimension. Negative axes count from the end. Indices in the program do not change. The buffer
     must be internal to the function. Vectors along `axis` stay whole if they fit into a part.
     """
-    found = find_block(fn, block)
-    old = stored_at(fn, found, buffer_index)
+    old = _stored_at(fn, block, buffer_index, "layout")
     rank = len(old.shape)
     require(
         -rank <= axis < rank and -rank <= by < rank and axis % rank != by % rank,
@@ -209,12 +194,35 @@ def swizzle(
         MAX_PLACES,
         at=block,
     )
-    require(old.strides is None, "{0} has strides of its own, {1}", old.name, old.strides, at=block)
-    require(
-        old.scope != "register",
-        "{0} lives in registers, which have no layout",
-        old.name,
-        at=block,
-    )
     new = _replace(old, swizzle=(axis % rank, by % rank, rows, width))
     return substitute_func(fn, {old: new}), None
+
+
+def _stored_at(fn: Func, block: Label, index: int, what: str) -> Buffer:
+    """The `index`-th buffer that a block writes, in memory that the function may lay out.
+
+    `what` says for errors what is to change.
+    """
+    buffer = written_at(find_block(fn, block), index)
+    require(
+        buffer in fn.allocs,
+        "{0} is a parameter of the function, whose layout the caller knows",
+        buffer.name,
+        at=block,
+        hint="cache_write gives the block an internal buffer",
+    )
+    require(
+        buffer.strides is None,
+        "{0} has strides of its own, {1}",
+        buffer.name,
+        buffer.strides,
+        at=block,
+    )
+    require(
+        buffer.scope != "register",
+        "{0} lives in registers, which have no {1}",
+        buffer.name,
+        what,
+        at=block,
+    )
+    return buffer

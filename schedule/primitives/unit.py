@@ -170,9 +170,8 @@ def _divided(
         "tiles of {0} values of iteration {1} of block {2} start at {3}, no multiple of that",
         span,
         i.var.name,
-        block.label.name,
+        block.label,
         lambda: repr(parts.constant),
-        at=block.label,
     )
     require(
         i.extent % span == 0,
