@@ -27,14 +27,8 @@ from .ir import (
 )
 from .source import Source
 
-LOOPS = {
-    "serial": ForKind.SERIAL,
-    "parallel": ForKind.PARALLEL,
-    "vectorized": ForKind.VECTOR,
-    "unrolled": ForKind.UNROLL,
-    "thread": ForKind.THREAD,
-}
-REMAP = {"S": IterKind.SPATIAL, "R": IterKind.REDUCE, "O": IterKind.OPAQUE}
+REMAP = {kind.value[0].upper(): kind for kind in IterKind}
+"""The letters of `T.axis.remap`."""
 BUFFER_OPTIONS = ("strides", "scope", "constant", "value_range", "align", "swizzle")
 
 
@@ -197,9 +191,9 @@ class Declarations(ExprParser):
         if name == "grid" and node.args:
             args = self.arguments(node, len(node.args))[0]
             return [Loop(self.dim(a), ForKind.SERIAL, INDEX, None, ()) for a in args]
-        kind = None if name is None else LOOPS.get(name)
-        if kind is None:
-            raise self.wrong(node, f"range(n), T.grid(n, m) or one of T.{', T.'.join(LOOPS)}")
+        if name not in list(ForKind):
+            raise self.wrong(node, f"range(n), T.grid(n, m) or one of T.{', T.'.join(ForKind)}")
+        kind = ForKind(name)
         count = 2 if kind is ForKind.THREAD else 1
         args, options = self.arguments(node, count, "dtype", "annotations")
         extent = self.dim(args[-1])

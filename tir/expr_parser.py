@@ -12,7 +12,7 @@ import difflib
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from .. import dtypes
 from ..errors import IRError, ParseError
@@ -44,6 +44,8 @@ from .ir import (
 )
 from .names import RESERVED
 from .source import Source
+
+T = TypeVar("T")
 
 NAMESPACE = "T"
 MAX_LANES = 1 << 16
@@ -140,7 +142,7 @@ class ExprParser:
         """An expression; a number becomes a constant of `dtype`, or of int64, float32 or bool."""
         value = self.value(node)
         if isinstance(value, Number):
-            return cast(Expr, self.checked(node, lambda: as_expr(value.value, dtype)))
+            return self.checked(node, lambda: as_expr(value.value, dtype))
         return value
 
     def condition(self, node: ast.AST) -> Expr:
@@ -169,7 +171,7 @@ class ExprParser:
             raise self.wrong(node, "an integer")
         return value.value
 
-    def checked(self, node: ast.AST, build: Callable[[], Any]) -> Any:
+    def checked(self, node: ast.AST, build: Callable[[], T]) -> T:
         """`build()`, with errors that point at `node`."""
         try:
             return build()
@@ -204,7 +206,7 @@ class ExprParser:
             case ast.Subscript():
                 buffer = self.buffer(node.value)
                 indices = self.indices(node)
-                return cast(Expr, self.checked(node, lambda: load(buffer, indices)))
+                return self.checked(node, lambda: load(buffer, indices))
             case ast.Call():
                 return self._call(node)
             case _:
@@ -310,7 +312,7 @@ class ExprParser:
         value = self.value(argument)
         if isinstance(value, Number):
             number = value.value
-            return cast(Expr, self.checked(argument, lambda: const(number, dtype)))
+            return self.checked(argument, lambda: const(number, dtype))
         lanes = dtypes.info(value.dtype).lanes
         if facts.lanes not in (1, lanes):
             raise self.source.error(node, "a cast keeps the lanes: {0} to {1}", value.dtype, dtype)
@@ -320,13 +322,8 @@ class ExprParser:
         dtype, value = self.arguments(node, 2)[0]
         return self._as(node, self.dtype(dtype), value)
 
-    def _minimum(self, node: ast.Call) -> Expr:
-        return self._extremum(node, Op.MIN)
-
-    def _maximum(self, node: ast.Call) -> Expr:
-        return self._extremum(node, Op.MAX)
-
-    def _extremum(self, node: ast.Call, op: Op) -> Expr:
+    def _extremum(self, node: ast.Call) -> Expr:
+        op = Op.MIN if self.namespaced(node.func) == "minimum" else Op.MAX
         a, b = map(self.value, self.arguments(node, 2)[0])
         value = self._operator(node, op, a, b)
         return as_expr(value.value) if isinstance(value, Number) else value
@@ -360,15 +357,13 @@ class ExprParser:
 
     def _dot(self, node: ast.Call) -> Expr:
         acc, x, y = map(self.expr, self.arguments(node, 3)[0])
-        found: Expr = self.checked(node, lambda: dot(acc, x, y))
-        return found
+        return self.checked(node, lambda: dot(acc, x, y))
 
     def _matmul(self, node: ast.Call) -> Expr:
         *operands, rows, group = self.arguments(node, 5)[0]
         acc, x, y = map(self.expr, operands)
         shape = self.integer(rows), self.integer(group)
-        found: Expr = self.checked(node, lambda: matmul(acc, x, y, *shape))
-        return found
+        return self.checked(node, lambda: matmul(acc, x, y, *shape))
 
     def _shuffle(self, node: ast.Call) -> Expr:
         a, b, lanes = self.arguments(node, 3)[0]
@@ -376,8 +371,7 @@ class ExprParser:
             raise self.wrong(lanes, "a list of lanes")
         order = tuple(self.integer(k) for k in lanes.elts)
         x, y = self.expr(a), self.expr(b)
-        found: Expr = self.checked(node, lambda: shuffle(x, y, order))
-        return found
+        return self.checked(node, lambda: shuffle(x, y, order))
 
     # -- details
 
@@ -414,9 +408,9 @@ class ExprParser:
         x = a.value if isinstance(a, Number) else a
         y = b.value if isinstance(b, Number) else b
         if folds:
-            return cast(Expr, self.checked(node, lambda: binary(op, x, y)))
+            return self.checked(node, lambda: binary(op, x, y))
         left, right = self.checked(node, lambda: unify(x, y))
-        value: Expr = self.checked(node, lambda: binary(op, left, right))
+        value = self.checked(node, lambda: binary(op, left, right))
         if left.dtype == INDEX and op is not Op.DIV:
             return Binary(op, left, right, "bool" if op in COMPARISONS else INDEX)
         return value
@@ -449,7 +443,7 @@ class ExprParser:
 
     def _together(self, node: ast.AST, *operands: ast.AST) -> tuple[Expr, Expr]:
         a, b = [v.value if isinstance(v, Number) else v for v in map(self.value, operands)]
-        return cast("tuple[Expr, Expr]", self.checked(node, lambda: unify(a, b)))
+        return self.checked(node, lambda: unify(a, b))
 
     def _lanes(self, node: ast.AST) -> int:
         lanes = self.integer(node)
@@ -464,8 +458,8 @@ class ExprParser:
 
 
 _SPECIAL: dict[str, Callable[[ExprParser, ast.Call], Expr]] = {
-    "minimum": ExprParser._minimum,
-    "maximum": ExprParser._maximum,
+    "minimum": ExprParser._extremum,
+    "maximum": ExprParser._extremum,
     "select": ExprParser._select,
     "cast": ExprParser._cast,
     "load": ExprParser._load,

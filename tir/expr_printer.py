@@ -160,21 +160,14 @@ class ExprPrinter:
             options += f", mask={self.text(e.mask)}"
         return (f"T.load({element}{options})", ATOM) if options else (element, ATOM)
 
-    def _ramp(self, e: Ramp) -> tuple[str, float]:
-        return f"T.ramp({self.text(e.base)}, {self.text(e.stride)}, {e.lanes})", ATOM
-
-    def _broadcast(self, e: Broadcast) -> tuple[str, float]:
-        return f"T.broadcast({self.text(e.value)}, {e.lanes})", ATOM
-
-    def _shuffle(self, e: Shuffle) -> tuple[str, float]:
-        return f"T.shuffle({self.text(e.a)}, {self.text(e.b)}, {list(e.order)})", ATOM
-
-    def _dot(self, e: Dot) -> tuple[str, float]:
-        return f"T.dot({self.text(e.acc)}, {self.text(e.x)}, {self.text(e.y)})", ATOM
-
-    def _matmul(self, e: Matmul) -> tuple[str, float]:
-        operands = f"{self.text(e.acc)}, {self.text(e.x)}, {self.text(e.y)}"
-        return f"T.matmul({operands}, {e.rows}, {e.group})", ATOM
+    def _fields(self, e: Expr) -> tuple[str, float]:
+        """A call with the fields of the node in order, but its dtype."""
+        values = [getattr(e, name) for name in e.__slots__ if name != "dtype"]
+        parts = [
+            self.text(v) if isinstance(v, Expr) else str(v if isinstance(v, int) else list(v))
+            for v in values
+        ]
+        return f"T.{type(e).__name__.lower()}({', '.join(parts)})", ATOM
 
     def _reduce(self, e: Reduce) -> tuple[str, float]:
         values = ", ".join([self.text(v) for v in e.values])
@@ -190,11 +183,11 @@ _PRINT: dict[type, Callable[[ExprPrinter, Any], tuple[str, float]]] = {
     Cast: ExprPrinter._cast,
     Select: ExprPrinter._select,
     Load: ExprPrinter._load,
-    Ramp: ExprPrinter._ramp,
-    Broadcast: ExprPrinter._broadcast,
-    Dot: ExprPrinter._dot,
-    Matmul: ExprPrinter._matmul,
-    Shuffle: ExprPrinter._shuffle,
+    Ramp: ExprPrinter._fields,
+    Broadcast: ExprPrinter._fields,
+    Dot: ExprPrinter._fields,
+    Matmul: ExprPrinter._fields,
+    Shuffle: ExprPrinter._fields,
     Reduce: ExprPrinter._reduce,
 }
 

@@ -74,7 +74,7 @@ from .ir import (
     store,
 )
 from .source import Source, guarded, syntax_tree, too_deep
-from .visit import rewrite_children
+from .visit import children
 
 Outside = Callable[[str], Any]
 
@@ -133,14 +133,7 @@ def _check_depth(source: Source, root: Expr | Stmt) -> None:
         node, depth = stack.pop()
         if depth > MAX_DEPTH:
             raise too_deep(source, MAX_DEPTH)
-        children: list[Any] = []
-
-        def see(child: Any, into: list[Any] = children) -> Any:
-            into.append(child)
-            return child
-
-        rewrite_children(node, see)
-        stack += [(c, depth + 1) for c in children]
+        stack += [(child, depth + 1) for child in children(node)]
 
 
 def _nothing(name: str) -> Any:
@@ -222,8 +215,7 @@ class _Parser(Declarations):
         assert isinstance(node, ast.Assign)
         buffer, indices = self.access(target)
         value = self.expr(node.value, buffer.dtype)
-        result: Store = self.checked(node, lambda: store(buffer, indices, value))
-        return result
+        return self.checked(node, lambda: store(buffer, indices, value))
 
     def _call_stmt(self, node: ast.Call) -> Stmt:
         name = self.namespaced(node.func)

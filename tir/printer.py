@@ -25,7 +25,6 @@ from .ir import (
     Func,
     If,
     Iter,
-    IterKind,
     Label,
     Let,
     Prefetch,
@@ -42,15 +41,6 @@ from .visit import walk
 Mark: TypeAlias = Var | Label | Stmt | None
 MARK = "  # <-- here"
 WIDTH = 100
-
-LOOPS = {
-    ForKind.SERIAL: "serial",
-    ForKind.PARALLEL: "parallel",
-    ForKind.VECTOR: "vectorized",
-    ForKind.UNROLL: "unrolled",
-    ForKind.THREAD: "thread",
-}
-REMAP = {IterKind.SPATIAL: "S", IterKind.REDUCE: "R", IterKind.OPAQUE: "O"}
 
 
 def expr_text(expr: Expr) -> str:
@@ -285,7 +275,7 @@ class _Printer:
             return f"range({extent})"
         if s.kind is ForKind.THREAD:
             extent = f"{None if s.thread is None else quoted(s.thread)}, {extent}"
-        return f"T.{LOOPS[s.kind]}({extent}{options})"
+        return f"T.{s.kind.value}({extent}{options})"
 
     def _block(self, s: Block, indent: int) -> None:
         self.line(indent, f"with T.block({quoted(s.label.name)}):", s, s.label)
@@ -311,7 +301,7 @@ class _Printer:
         extents = [self.expr.dim(i.extent) for i in iters]
         names = [self.names.bind(i.var, i.var.name) for i in iters]
         if len(iters) > 1 and all(self._is_loop(i) for i in iters):
-            kinds = "".join(REMAP[i.kind] for i in iters)
+            kinds = "".join(i.kind.value[0].upper() for i in iters)
             text = f'{", ".join(names)} = T.axis.remap("{kinds}", [{", ".join(values)}])'
             self.line(indent, text, *(i.var for i in iters))
             return
