@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from .ir import Op
+from .ir import BITWISE, COMPARISONS, ON_NUMBERS, SHIFTS, Op
 
 Function = Callable[..., Any]
 
@@ -28,17 +28,15 @@ def binary(op: Op, dtype: str) -> Function:
     shift by a negative amount, or by the width or more.
     """
     facts = dtypes.info(dtype)
-    if op in _COMPARE:
-        return _COMPARE[op]
+    plain = ON_NUMBERS[op]
+    if op in COMPARISONS or op in BITWISE or facts.kind == "bool":
+        return plain
     if facts.kind == "float":
-        return _FLOAT[op]
-    if facts.kind == "bool":
-        return _BOOL[op]
-    if op in (Op.MIN, Op.MAX, Op.AND, Op.OR, Op.XOR):
-        return _INTEGER[op]
-    if op in (Op.SHL, Op.SHR):
+        return _EXTREMA.get(op, plain)
+    if op in (Op.MIN, Op.MAX):
+        return plain
+    if op in SHIFTS:
         return _shift(op, dtype)
-    plain = _INTEGER[op]
     low, high = dtypes.int_limits(dtype)
     wrap = wrapping(dtype)
 
@@ -85,7 +83,6 @@ def cast(source: str, target: str) -> Function:
     return wrapping(target)
 
 
-@cache
 def constant(value: float | bool, dtype: str) -> Any:
     """The value of a `Const` node."""
     if dtypes.is_float(dtype):
@@ -157,43 +154,8 @@ def _maximum(a: Any, b: Any) -> Any:
 
 
 _SIGN: dict[str, Function] = {"neg": operator.neg, "abs": operator.abs, "not": operator.invert}
-_COMPARE: dict[Op, Function] = {
-    Op.EQ: operator.eq,
-    Op.NE: operator.ne,
-    Op.LT: operator.lt,
-    Op.LE: operator.le,
-    Op.GT: operator.gt,
-    Op.GE: operator.ge,
-}
-_FLOAT: dict[Op, Function] = {
-    Op.ADD: operator.add,
-    Op.SUB: operator.sub,
-    Op.MUL: operator.mul,
-    Op.DIV: operator.truediv,
-    Op.FLOORDIV: operator.floordiv,
-    Op.MOD: operator.mod,
-    Op.MIN: _minimum,
-    Op.MAX: _maximum,
-}
-_INTEGER: dict[Op, Function] = {
-    Op.ADD: operator.add,
-    Op.SUB: operator.sub,
-    Op.MUL: operator.mul,
-    Op.FLOORDIV: operator.floordiv,
-    Op.MOD: operator.mod,
-    Op.MIN: min,
-    Op.MAX: max,
-    Op.AND: operator.and_,
-    Op.OR: operator.or_,
-    Op.XOR: operator.xor,
-}
-_BOOL: dict[Op, Function] = {
-    Op.AND: operator.and_,
-    Op.OR: operator.or_,
-    Op.XOR: operator.xor,
-    Op.MIN: operator.and_,
-    Op.MAX: operator.or_,
-}
+_EXTREMA: dict[Op, Function] = {Op.MIN: _minimum, Op.MAX: _maximum}
+"""Of floats, where NaN wins."""
 
 
 def _exp(a: float) -> float:

@@ -32,7 +32,20 @@ from .columns import (
     maximum,
     minimum,
 )
-from .ir import INDEX, Binary, Call, Cast, Const, Dim, Expr, Op, Select, Var, as_expr
+from .ir import (
+    INDEX,
+    NUMPY_OPERATORS,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Dim,
+    Expr,
+    Op,
+    Select,
+    Var,
+    as_expr,
+)
 
 Interval = tuple[int, int]
 EXACT = 1 << 51
@@ -173,25 +186,9 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "pow": np.power,
 }
 _FUNCTIONS: dict[Op, Callable[..., Any]] = {
-    Op.ADD: np.add,
-    Op.SUB: np.subtract,
-    Op.MUL: np.multiply,
-    Op.DIV: np.divide,
-    Op.FLOORDIV: np.floor_divide,
-    Op.MOD: np.mod,
+    **{op: getattr(np, name) for name, op in NUMPY_OPERATORS.items()},
     Op.MIN: np.minimum,
     Op.MAX: np.maximum,
-    Op.AND: np.bitwise_and,
-    Op.OR: np.bitwise_or,
-    Op.XOR: np.bitwise_xor,
-    Op.SHL: np.left_shift,
-    Op.SHR: np.right_shift,
-    Op.EQ: np.equal,
-    Op.NE: np.not_equal,
-    Op.LT: np.less,
-    Op.LE: np.less_equal,
-    Op.GT: np.greater,
-    Op.GE: np.greater_equal,
 }
 _WITH_INTERVALS: dict[Op, Callable[[Number, Number], Number]] = {
     Op.ADD: operator.add,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import difflib
-import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -17,9 +16,11 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from .. import dtypes
 from ..errors import IRError, ParseError
 from .ir import (
+    ARITHMETIC,
     COMPARISONS,
     FUNCTIONS,
     INDEX,
+    ON_NUMBERS,
     Binary,
     Broadcast,
     Buffer,
@@ -57,10 +58,6 @@ OPERATORS: dict[type, Op] = {
     ast.Mod: Op.MOD, ast.BitAnd: Op.AND, ast.BitOr: Op.OR, ast.BitXor: Op.XOR, ast.LShift: Op.SHL,
     ast.RShift: Op.SHR, ast.Eq: Op.EQ, ast.NotEq: Op.NE, ast.Lt: Op.LT, ast.LtE: Op.LE,
     ast.Gt: Op.GT, ast.GtE: Op.GE,
-}  # fmt: skip
-ON_NUMBERS: dict[Op, Callable[[Any, Any], Any]] = {
-    Op.ADD: operator.add, Op.SUB: operator.sub, Op.MUL: operator.mul, Op.DIV: operator.truediv,
-    Op.FLOORDIV: operator.floordiv, Op.MOD: operator.mod, Op.MIN: min, Op.MAX: max,
 }  # fmt: skip
 HINTS: dict[type, str] = {
     ast.BoolOp: "combine conditions with & and |, each in parentheses; both sides are evaluated",
@@ -416,11 +413,10 @@ class ExprParser:
         return value
 
     def _on_numbers(self, node: ast.AST, op: Op, a: Number, b: Number) -> Number:
-        compute = ON_NUMBERS.get(op)
-        if compute is None:
+        if op not in ARITHMETIC:
             raise self.wrong(node, "an operator of arithmetic between two numbers")
         try:
-            value = compute(a.value, b.value)
+            value = ON_NUMBERS[op](a.value, b.value)
         except (ZeroDivisionError, OverflowError) as e:
             raise self.source.error(node, "{0}: {1}", self.source.show(node), str(e)) from e
         return self._bounded(node, Number(value, a.outside or b.outside))

@@ -48,7 +48,8 @@ schedule is symbolic.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import operator
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -88,6 +89,17 @@ class Op(StrEnum):
 COMPARISONS = frozenset({Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE})
 BITWISE = frozenset({Op.AND, Op.OR, Op.XOR})
 SHIFTS = frozenset({Op.SHL, Op.SHR})
+ARITHMETIC = frozenset(Op) - COMPARISONS - BITWISE - SHIFTS
+
+ON_NUMBERS: dict[Op, Callable[[Any, Any], Any]] = {
+    Op.ADD: operator.add, Op.SUB: operator.sub, Op.MUL: operator.mul, Op.DIV: operator.truediv,
+    Op.FLOORDIV: operator.floordiv, Op.MOD: operator.mod, Op.MIN: min, Op.MAX: max,
+    Op.AND: operator.and_, Op.OR: operator.or_, Op.XOR: operator.xor,
+    Op.SHL: operator.lshift, Op.SHR: operator.rshift,
+    Op.EQ: operator.eq, Op.NE: operator.ne,
+    Op.LT: operator.lt, Op.LE: operator.le, Op.GT: operator.gt, Op.GE: operator.ge,
+}  # fmt: skip
+"""The operators on Python numbers, which neither wrap around nor keep NaN in `min` and `max`."""
 
 FLOAT_FUNCTIONS = {
     "exp": 1, "log": 1, "sqrt": 1, "rsqrt": 1, "tanh": 1, "erf": 1, "sigmoid": 1,
@@ -100,7 +112,7 @@ FUNCTIONS = FLOAT_FUNCTIONS | {"abs": 1, "neg": 1, "not": 1}
 """All intrinsic functions; `neg` and `abs` take any number, `not` bool (logical) or integers."""
 
 
-_NUMPY_OPERATORS = {
+NUMPY_OPERATORS = {
     "add": Op.ADD, "subtract": Op.SUB, "multiply": Op.MUL, "divide": Op.DIV,
     "floor_divide": Op.FLOORDIV, "remainder": Op.MOD,
     "bitwise_and": Op.AND, "bitwise_or": Op.OR, "bitwise_xor": Op.XOR,
@@ -234,11 +246,11 @@ class Expr:
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Expr:
         """The operators, for a numpy scalar on the left. Other functions of numpy are refused."""
         name = ufunc.__name__
-        if name in _NUMPY_OPERATORS and method == "__call__" and not kwargs:
+        if name in NUMPY_OPERATORS and method == "__call__" and not kwargs:
             scalars: list[Any] = [
                 x[()] if isinstance(x, np.ndarray) and not x.ndim else x for x in inputs
             ]
-            return binary(_NUMPY_OPERATORS[name], *scalars)
+            return binary(NUMPY_OPERATORS[name], *scalars)
         own = _NUMPY_FUNCTIONS.get(name, name)
         known = own in FUNCTIONS or own in {"maximum", "minimum"}
         raise IRError(
@@ -687,8 +699,8 @@ def _fold_index(op: Op, a: Expr, b: Expr) -> Expr | None:
     if type(b) is Const:
         y = b.value
         if type(a) is Const:
-            if op in _FOLD and not (y == 0 and op in (Op.FLOORDIV, Op.MOD)):
-                value = _FOLD[op](a.value, y)
+            if op in _FOLDED and not (y == 0 and op in (Op.FLOORDIV, Op.MOD)):
+                value = ON_NUMBERS[op](a.value, y)
                 if type(value) is bool:
                     return TRUE if value else FALSE
                 if -(1 << 63) <= value < 1 << 63:
@@ -711,21 +723,7 @@ def _fold_index(op: Op, a: Expr, b: Expr) -> Expr | None:
     return None
 
 
-_FOLD: dict[Op, Any] = {
-    Op.ADD: lambda a, b: a + b,
-    Op.SUB: lambda a, b: a - b,
-    Op.MUL: lambda a, b: a * b,
-    Op.FLOORDIV: lambda a, b: a // b,
-    Op.MOD: lambda a, b: a % b,
-    Op.MIN: min,
-    Op.MAX: max,
-    Op.EQ: lambda a, b: a == b,
-    Op.NE: lambda a, b: a != b,
-    Op.LT: lambda a, b: a < b,
-    Op.LE: lambda a, b: a <= b,
-    Op.GT: lambda a, b: a > b,
-    Op.GE: lambda a, b: a >= b,
-}
+_FOLDED = (ARITHMETIC | COMPARISONS) - {Op.DIV}
 
 
 def call(fn: str, *args: Operand) -> Expr:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
 from math import gcd
 from typing import TYPE_CHECKING
 
 from .. import dtypes
 from . import ir
-from .ir import COMPARISONS, INDEX, TRUE, Binary, Broadcast, Expr, Op, Ramp
+from .ir import COMPARISONS, INDEX, ON_NUMBERS, TRUE, Binary, Broadcast, Expr, Op, Ramp
 from .polynomial import ONE, Poly, constant
 
 if TYPE_CHECKING:
@@ -23,7 +21,7 @@ def spaced(e: Expr) -> tuple[Expr, tuple[int, ...]] | None:
             return base, tuple([int(step) * k for k in range(lanes)])
         case Broadcast(value=value, lanes=lanes):
             return value, (0,) * lanes
-        case Binary(op=op, a=a, b=b) if op in _INTEGERS:
+        case Binary(op=op, a=a, b=b) if op in _SPACED:
             x, y = spaced(a), spaced(b)
             if x is None or y is None:
                 return None
@@ -32,18 +30,12 @@ def spaced(e: Expr) -> tuple[Expr, tuple[int, ...]] | None:
             if type(x[0]) is not ir.Const or type(y[0]) is not ir.Const:
                 return None
             p, q = int(x[0].value), int(y[0].value)
-            function, pairs = _INTEGERS[op], zip(x[1], y[1], strict=True)
+            function, pairs = ON_NUMBERS[op], zip(x[1], y[1], strict=True)
             return ir.const(0), tuple([function(p + m, q + n) for m, n in pairs])
     return None
 
 
-_INTEGERS: dict[Op, Callable[[int, int], int]] = {
-    Op.ADD: operator.add,
-    Op.SUB: operator.sub,
-    Op.MUL: operator.mul,
-    Op.FLOORDIV: operator.floordiv,
-    Op.MOD: operator.mod,
-}
+_SPACED = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.FLOORDIV, Op.MOD})
 
 
 def binary(s: Simplifier, op: Op, a: Expr, b: Expr, dtype: str) -> Expr | None:

@@ -6,10 +6,9 @@ counterexample at one of a few points settles the question at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .ir import Expr, Op, Var
+from .ir import ON_NUMBERS, Expr, Op, Var
 from .polynomial import Poly
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def _atom(context: Context, atom: Expr, n: int, point: dict[Expr, int]) -> int:
         op, x, y = definition[0], *(_value(context, p, n, point) for p in definition[1:])
         if y == 0 and op in (Op.FLOORDIV, Op.MOD):
             raise _NoPoint
-        value = _OPERATIONS[op](x, y)
+        value = ON_NUMBERS[op](x, y)
     else:
         if type(atom) is Var and context.bounded_symbolically(atom):
             low, high = (_value(context, p, n, point) for p in context.symbolic_ends(atom))
@@ -87,11 +86,3 @@ def _place(n: int, number: int, span: int) -> int:
         return n * span
     mixed = (n * 0x9E3779B1 + number * 0x85EBCA6B) >> 4
     return (0, span, mixed % (span + 1), min(1, span))[mixed >> 20 & 3]
-
-
-_OPERATIONS: dict[Op, Callable[[int, int], int]] = {
-    Op.FLOORDIV: lambda x, y: x // y,
-    Op.MOD: lambda x, y: x % y,
-    Op.MIN: min,
-    Op.MAX: max,
-}

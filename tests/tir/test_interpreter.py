@@ -297,3 +297,9 @@ class TestArguments:
         a = te.placeholder((0, 3), name="A")
         b = te.compute((0, 3), lambda i, j: a[i, j], name="B")
         interpret(te.func([a, b]), np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32))
+
+
+def test_zeros_of_different_sign_are_different_constants() -> None:
+    zeros = [const(0.0, "float32"), const(-0.0, "float32")]
+    body = seq(*(store(Y, (k,), z) for k, z in enumerate([*zeros, *zeros])))
+    assert np.signbit(run(program(body, Y))[:4]).tolist() == [False, True, False, True]

@@ -14,7 +14,6 @@ import tilewright as tw
 from tilewright import T, dtypes
 from tilewright.errors import IRError, ParseError
 from tilewright.tir import language
-from tilewright.tir.declarations import LOOPS
 from tilewright.tir.equality import first_difference, structural_equal, structural_hash
 from tilewright.tir.expr_parser import _SPECIAL
 from tilewright.tir.ir import (
@@ -25,6 +24,7 @@ from tilewright.tir.ir import (
     Const,
     Expr,
     For,
+    ForKind,
     Func,
     IterKind,
     Let,
@@ -166,7 +166,7 @@ def test_functions_without_source_are_refused() -> None:
 
 
 def test_the_namespace_has_every_word_of_the_grammar() -> None:
-    words = {*_SPECIAL, *FUNCTIONS, *dtypes.SCALARS, *LOOPS, *DIRECTIVES} - {"neg", "not"}
+    words = {*_SPECIAL, *FUNCTIONS, *dtypes.SCALARS, *ForKind, *DIRECTIVES} - {"neg", "not"}
     words |= {"Buffer", "alloc", "scratch", "store", "grid", "block", "init", "let", "decision"}
     words |= {"func_attr", "inplace", "axis"}
     public = {n for n, v in vars(language).items() if getattr(v, "__module__", "") != "typing"}
@@ -182,7 +182,7 @@ def test_the_grammar_is_written_down() -> None:
     import tilewright.tir.parser as module
 
     assert module.__doc__ is not None
-    for word in (*LOOPS, *DIRECTIVES, *_SPECIAL, "grid", "remap", "scratch", "alloc", "inplace"):
+    for word in (*ForKind, *DIRECTIVES, *_SPECIAL, "grid", "remap", "scratch", "alloc", "inplace"):
         assert f"T.{word}" in module.__doc__ or f"T.axis.{word}" in module.__doc__
 
 
