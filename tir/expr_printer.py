@@ -160,7 +160,7 @@ class ExprPrinter:
             options += f", mask={self.text(e.mask)}"
         return (f"T.load({element}{options})", ATOM) if options else (element, ATOM)
 
-    def _fields(self, e: Expr) -> tuple[str, float]:
+    def _fields(self, e: Any) -> tuple[str, float]:
         """A call with the fields of the node in order, but its dtype."""
         values = [getattr(e, name) for name in e.__slots__ if name != "dtype"]
         parts = [

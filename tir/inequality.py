@@ -65,6 +65,11 @@ def positive(context: Context, p: Poly) -> bool:
     return nonnegative(context, shifted(p, -1))
 
 
+def at_most(context: Context, a: Poly, b: Poly) -> bool:
+    """Whether `a <= b` is shown."""
+    return nonnegative(context, add(b, a, -1))
+
+
 def _search(context: Context, p: Poly, facts: list[Poly], budget: list[int], depth: int) -> bool:
     low, high = context.interval(p)
     if low >= 0:

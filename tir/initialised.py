@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 from ..errors import VerifyError
 from . import affine
 from .digits import Digit, digit_of, free
-from .inequality import nonnegative
+from .inequality import at_most
 from .ir import (
     INDEX,
+    UNORDERED,
     Binary,
     Block,
     Buffer,
     Cast,
     Expr,
     For,
-    ForKind,
     Func,
     IterKind,
     Load,
@@ -149,9 +149,9 @@ class Initialised:
             return False
         low, high = window
         last = number(size - 1)
-        below = _at_most(sweeper, side.low, low) or _at_most(sweeper, side.low, {})
-        above = _at_most(sweeper, high, side.high) or _at_most(sweeper, last, side.high)
-        limit = side.limit >= size or _at_most(sweeper, high, number(side.limit - 1))
+        below = at_most(sweeper, side.low, low) or at_most(sweeper, side.low, {})
+        above = at_most(sweeper, high, side.high) or at_most(sweeper, last, side.high)
+        limit = side.limit >= size or at_most(sweeper, high, number(side.limit - 1))
         return below and above and limit
 
     def _sides(self, w: Touch, shared: Sequence[For]) -> list[Side] | None:
@@ -263,7 +263,7 @@ def stored_before(
     both = set(shared_loops(w, t))
     shared = [f for f in loops if f in both]
     turn = shared[depth] if depth < len(shared) else None
-    if depth > len(shared) or (w.order > t.order if turn is None else not _in_order(turn)):
+    if depth > len(shared) or (w.order > t.order if turn is None else turn.kind in UNORDERED):
         return None
     fixed = set(shared[:depth])
     fresh = {f.var: Var(f.var.name) for f in w.place.loops if f.extent != 1 and f not in fixed}
@@ -275,10 +275,6 @@ def stored_before(
     names = [f.var for f in loops]
     box = _box(survey, names, indices, conditions, ranges)
     return affine.elements(indices, w.buffer.shape, box, names, certain=True)
-
-
-def _in_order(loop: For) -> bool:
-    return loop.kind in (ForKind.SERIAL, ForKind.UNROLL)
 
 
 def conditions_of(survey: Survey, t: Touch) -> list[Expr]:
@@ -339,10 +335,6 @@ def _same_element(a: Touch, b: Touch) -> bool:
 def _same_read(a: Touch, b: Touch) -> bool:
     alike = a.buffer is b.buffer and a.place is b.place and a.in_init == b.in_init
     return alike and _same_element(a, b)
-
-
-def _at_most(s: Simplifier, a: Poly, b: Poly) -> bool:
-    return nonnegative(s, add(b, a, -1))
 
 
 def _extent(ends: tuple[object, object]) -> int:

@@ -20,6 +20,7 @@ from . import arithmetic
 from .call_arguments import check, elements, scalar, shape_of, write_back
 from .ir import (
     INDEX,
+    UNORDERED,
     Alloc,
     Binary,
     Block,
@@ -32,7 +33,6 @@ from .ir import (
     Dot,
     Expr,
     For,
-    ForKind,
     Func,
     If,
     Iter,
@@ -51,13 +51,10 @@ from .ir import (
     Var,
     matrices,
 )
-from .visit import walk
+from .visit import stored_buffers
 
 Value = Callable[[], Any]
 Action = Callable[[], None]
-
-UNORDERED = frozenset({ForKind.PARALLEL, ForKind.VECTOR, ForKind.THREAD})
-"""Loops whose iterations may run in any order."""
 
 
 def interpret(
@@ -73,9 +70,9 @@ def interpret(
     `VerifyError` for an access out of bounds, a read of an element that was not written, an integer
     division by zero, and an iteration variable that leaves its extent; outputs are unchanged then.
     """
-    outputs = {n.buffer: None for n in walk(func) if type(n) is Store}
+    outputs = stored_buffers(func)
     machine = _Machine(np.random.default_rng(seed) if order == "shuffled" else None)
-    check(func, arguments, set(outputs))
+    check(func, arguments, outputs)
     for param, argument in zip(func.params, arguments, strict=True):
         if isinstance(param, Var):
             machine.slots[machine.slot(param)] = scalar(param, argument)

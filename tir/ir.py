@@ -132,10 +132,24 @@ class ForKind(StrEnum):
     THREAD = "thread"
 
 
+UNORDERED = frozenset({ForKind.PARALLEL, ForKind.VECTOR, ForKind.THREAD})
+"""Loops whose iterations may run in any order."""
+
+
 class IterKind(StrEnum):
     SPATIAL = "spatial"
     REDUCE = "reduce"
     OPAQUE = "opaque"
+
+
+def _forward(op: Op) -> Callable[[Expr, Operand], Expr]:
+    """The method for `self op other`."""
+    return lambda self, other: binary(op, self, other)
+
+
+def _reflected(op: Op) -> Callable[[Expr, Operand], Expr]:
+    """The method for `other op self`."""
+    return lambda self, other: binary(op, other, self)
 
 
 class Expr:
@@ -152,83 +166,24 @@ class Expr:
             "compare trees with structural_equal",
         )
 
-    def __add__(self, other: Operand) -> Expr:
-        return binary(Op.ADD, self, other)
-
-    def __radd__(self, other: Operand) -> Expr:
-        return binary(Op.ADD, other, self)
-
-    def __sub__(self, other: Operand) -> Expr:
-        return binary(Op.SUB, self, other)
-
-    def __rsub__(self, other: Operand) -> Expr:
-        return binary(Op.SUB, other, self)
-
-    def __mul__(self, other: Operand) -> Expr:
-        return binary(Op.MUL, self, other)
-
-    def __rmul__(self, other: Operand) -> Expr:
-        return binary(Op.MUL, other, self)
-
-    def __truediv__(self, other: Operand) -> Expr:
-        return binary(Op.DIV, self, other)
-
-    def __rtruediv__(self, other: Operand) -> Expr:
-        return binary(Op.DIV, other, self)
-
-    def __floordiv__(self, other: Operand) -> Expr:
-        return binary(Op.FLOORDIV, self, other)
-
-    def __rfloordiv__(self, other: Operand) -> Expr:
-        return binary(Op.FLOORDIV, other, self)
-
-    def __mod__(self, other: Operand) -> Expr:
-        return binary(Op.MOD, self, other)
-
-    def __rmod__(self, other: Operand) -> Expr:
-        return binary(Op.MOD, other, self)
-
-    def __and__(self, other: Operand) -> Expr:
-        return binary(Op.AND, self, other)
-
-    def __rand__(self, other: Operand) -> Expr:
-        return binary(Op.AND, other, self)
-
-    def __or__(self, other: Operand) -> Expr:
-        return binary(Op.OR, self, other)
-
-    def __ror__(self, other: Operand) -> Expr:
-        return binary(Op.OR, other, self)
-
-    def __xor__(self, other: Operand) -> Expr:
-        return binary(Op.XOR, self, other)
-
-    def __rxor__(self, other: Operand) -> Expr:
-        return binary(Op.XOR, other, self)
-
-    def __lshift__(self, other: Operand) -> Expr:
-        return binary(Op.SHL, self, other)
-
-    def __rshift__(self, other: Operand) -> Expr:
-        return binary(Op.SHR, self, other)
+    __add__, __radd__ = _forward(Op.ADD), _reflected(Op.ADD)
+    __sub__, __rsub__ = _forward(Op.SUB), _reflected(Op.SUB)
+    __mul__, __rmul__ = _forward(Op.MUL), _reflected(Op.MUL)
+    __truediv__, __rtruediv__ = _forward(Op.DIV), _reflected(Op.DIV)
+    __floordiv__, __rfloordiv__ = _forward(Op.FLOORDIV), _reflected(Op.FLOORDIV)
+    __mod__, __rmod__ = _forward(Op.MOD), _reflected(Op.MOD)
+    __and__, __rand__ = _forward(Op.AND), _reflected(Op.AND)
+    __or__, __ror__ = _forward(Op.OR), _reflected(Op.OR)
+    __xor__, __rxor__ = _forward(Op.XOR), _reflected(Op.XOR)
+    __lshift__, __rshift__ = _forward(Op.SHL), _forward(Op.SHR)
+    __lt__, __le__ = _forward(Op.LT), _forward(Op.LE)
+    __gt__, __ge__ = _forward(Op.GT), _forward(Op.GE)
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
         return binary(Op.EQ, self, other)  # type: ignore[arg-type]
 
     def __ne__(self, other: object) -> Expr:  # type: ignore[override]
         return binary(Op.NE, self, other)  # type: ignore[arg-type]
-
-    def __lt__(self, other: Operand) -> Expr:
-        return binary(Op.LT, self, other)
-
-    def __le__(self, other: Operand) -> Expr:
-        return binary(Op.LE, self, other)
-
-    def __gt__(self, other: Operand) -> Expr:
-        return binary(Op.GT, self, other)
-
-    def __ge__(self, other: Operand) -> Expr:
-        return binary(Op.GE, self, other)
 
     def __neg__(self) -> Expr:
         return call("neg", self)
@@ -650,13 +605,14 @@ def _keeps(scalar: Operand, other: Expr) -> bool:
 
 def _weak(scalar: Operand, other: Expr) -> Expr:
     facts = dtypes.info(other.dtype)
-    if isinstance(scalar, (bool, int, float)):
-        if isinstance(scalar, float) and facts.kind != "float":
-            return _widen(const(scalar, "float64"), facts.lanes)
-        if isinstance(scalar, int) and not isinstance(scalar, bool) and facts.kind == "bool":
-            return _widen(const(scalar, INDEX), facts.lanes)
-        return _widen(const(scalar, facts.scalar), facts.lanes)
-    return _widen(as_expr(scalar), facts.lanes)
+    if not isinstance(scalar, (bool, int, float)):
+        return _widen(as_expr(scalar), facts.lanes)
+    dtype = facts.scalar
+    if isinstance(scalar, float) and facts.kind != "float":
+        dtype = "float64"
+    elif isinstance(scalar, int) and not isinstance(scalar, bool) and facts.kind == "bool":
+        dtype = INDEX
+    return _widen(const(scalar, dtype), facts.lanes)
 
 
 def _widen(value: Expr, lanes: int) -> Expr:

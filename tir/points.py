@@ -67,7 +67,7 @@ def _atom(context: Context, atom: Expr, n: int, point: dict[Expr, int]) -> int:
         op, x, y = definition[0], *(_value(context, p, n, point) for p in definition[1:])
         if y == 0 and op in (Op.FLOORDIV, Op.MOD):
             raise _NoPoint
-        value = ON_NUMBERS[op](x, y)
+        value: int = ON_NUMBERS[op](x, y)
     else:
         if type(atom) is Var and context.bounded_symbolically(atom):
             low, high = (_value(context, p, n, point) for p in context.symbolic_ends(atom))

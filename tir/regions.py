@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from .accesses import Accesses, BufferAccess
-from .inequality import nonnegative
+from .inequality import at_most, nonnegative
 from .ir import Buffer, Dim, Expr, Op, Range, Region, Stmt, Var, as_dim, as_expr, const
 from .polynomial import Poly, Ranges, add, negated, number, shifted
 from .simplify import NO_RANGES
@@ -115,13 +115,9 @@ class _Sweeper(Sweeper):
     def _union(self, a: Window | None, b: Window | None) -> Window | None:
         if a is None or b is None:
             return None
-        low = a[0] if self._at_most(a[0], b[0]) else b[0] if self._at_most(b[0], a[0]) else None
-        high = b[1] if self._at_most(a[1], b[1]) else a[1] if self._at_most(b[1], a[1]) else None
+        low = a[0] if at_most(self, a[0], b[0]) else b[0] if at_most(self, b[0], a[0]) else None
+        high = b[1] if at_most(self, a[1], b[1]) else a[1] if at_most(self, b[1], a[1]) else None
         return None if low is None or high is None else (low, high)
-
-    def _at_most(self, a: Poly, b: Poly) -> bool:
-        difference = add(b, a, -1)
-        return not difference or nonnegative(self, difference)
 
     def of_range(self, r: Range) -> Window:
         """First and last index of a range."""

@@ -16,6 +16,7 @@ from .ir import (
     TRUE,
     Binary,
     Broadcast,
+    Buffer,
     Call,
     Cast,
     Const,
@@ -210,10 +211,11 @@ def _select(s: Simplifier, e: Select) -> Expr:
 
 
 def _children(s: Simplifier, e: Expr) -> Expr:
-    def child(n: Any) -> Any:
-        return s.visit(n) if isinstance(n, Expr) else n
+    return rewrite_children(e, s.visit)
 
-    return rewrite_children(e, child)
+
+def _buffer(_s: Simplifier, b: Buffer) -> Any:
+    return b
 
 
 def _ramp(s: Simplifier, e: Ramp) -> Expr:
@@ -235,5 +237,6 @@ RULES: dict[type, Callable[[Simplifier, Any], Expr]] = {
     Matmul: _children,
     Shuffle: _children,
     Reduce: _children,
+    Buffer: _buffer,
 }
 """How each type of expression is simplified, int64 sums, quotients and extrema apart."""

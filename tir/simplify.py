@@ -137,7 +137,7 @@ class Simplifier(Context):
     def _kept(self, e: Expr) -> Expr:
         """`e` itself with its operands simplified."""
         if type(e) is not Binary:
-            return rewrite_children(e, lambda n: self.visit(n) if isinstance(n, Expr) else n)
+            return rewrite_children(e, self.visit)
         a, b = self.visit(e.a), self.visit(e.b)
         return e if a is e.a and b is e.b else Binary(e.op, a, b, e.dtype)
 

@@ -8,22 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .ir import (
-    Binary,
-    Broadcast,
-    Call,
-    Cast,
-    Const,
-    Dot,
-    Expr,
-    Load,
-    Matmul,
-    Ramp,
-    Select,
-    Shuffle,
-    Var,
-)
-from .visit import rewrite_children
+from .ir import Binary, Const, Expr, Iter, Var
+from .visit import children
 
 
 def key_of(e: Any) -> object:
@@ -32,7 +18,7 @@ def key_of(e: Any) -> object:
     It is made of numbers, texts and buffers, which are safe to compare; expressions are not.
     """
     kind = type(e)
-    if kind is Var:
+    if isinstance(e, Var):
         return id(e)
     if kind is Const:  # by their texts, 0.0 and -0.0 differ and NaN equals itself
         return (e.dtype, e.value if type(e.value) is int else repr(e.value))
@@ -44,10 +30,16 @@ def key_of(e: Any) -> object:
         if isinstance(v, Expr):
             parts.append(key_of(v))
         elif type(v) is tuple:
-            parts.append(tuple([key_of(x) if isinstance(x, Expr) else x for x in v]))
+            parts.append(tuple([_part(x) for x in v]))
         else:
             parts.append(v)
     return tuple(parts)
+
+
+def _part(x: Any) -> object:
+    if isinstance(x, Expr):
+        return key_of(x)
+    return id(x.var) if type(x) is Iter else x
 
 
 def same(a: Any, b: Any) -> bool:
@@ -63,28 +55,7 @@ def same(a: Any, b: Any) -> bool:
         return False
     if kind is Binary:
         return a.op is b.op and same(a.a, b.a) and same(a.b, b.b)
-    if kind is Call:
-        return a.fn == b.fn and all(same(x, y) for x, y in zip(a.args, b.args, strict=True))
-    if kind is Cast:
-        return same(a.value, b.value)
-    if kind is Select:
-        return same(a.cond, b.cond) and same(a.then, b.then) and same(a.other, b.other)
-    if kind is Load:
-        return (
-            a.buffer is b.buffer
-            and a.mask is b.mask
-            and all(same(x, y) for x, y in zip(a.indices, b.indices, strict=True))
-        )
-    if kind is Ramp:
-        return same(a.base, b.base) and same(a.stride, b.stride)
-    if kind is Dot:
-        return same(a.acc, b.acc) and same(a.x, b.x) and same(a.y, b.y)
-    if kind is Matmul:
-        shape = (a.rows, a.group) == (b.rows, b.group)
-        return shape and same(a.acc, b.acc) and same(a.x, b.x) and same(a.y, b.y)
-    if kind is Shuffle:
-        return a.order == b.order and same(a.a, b.a) and same(a.b, b.b)
-    return kind is Broadcast and same(a.value, b.value)
+    return key_of(a) == key_of(b)
 
 
 def size(e: Any) -> int:
@@ -94,13 +65,4 @@ def size(e: Any) -> int:
         return 1
     if kind is Binary:
         return 1 + size(e.a) + size(e.b)
-    total = 1
-
-    def count(n: Any) -> Any:
-        nonlocal total
-        if isinstance(n, Expr):
-            total += size(n)
-        return n
-
-    rewrite_children(e, count)
-    return total
+    return 1 + sum([size(c) for c in children(e) if isinstance(c, Expr)])

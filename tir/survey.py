@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from .. import dtypes
 from .ir import (
+    UNORDERED,
     Alloc,
     Binary,
     Block,
@@ -37,7 +38,7 @@ from .ir import (
     binary,
     call,
 )
-from .visit import rewrite_children, substitute, walk
+from .visit import rewrite_children, stored_buffers, substitute, walk
 
 
 class Place(NamedTuple):
@@ -146,7 +147,7 @@ class Survey:
                     self._stmt(s.other, under(place, call("not", s.cond)))
             case Let():
                 self._expr(s.value, place)
-                if not _reads(s.value, _stored(s.body)):
+                if not _reads(s.value, stored_buffers(s.body)):
                     self.values[s.var] = s.value
                 self._stmt(s.body, place)
             case Alloc():
@@ -160,7 +161,7 @@ class Survey:
         elif s.extent <= 0:
             return
         self.ranges[s.var] = (0, s.extent - 1)
-        if s.kind.value in ("parallel", "vectorized", "thread"):
+        if s.kind in UNORDERED:
             self.parallel.append((s, place))
         if not isinstance(s.extent, int) or s.extent > 1:
             place = self._after(s.body, place)
@@ -193,7 +194,7 @@ class Survey:
         """
         if not any(type(n) is Load for c in place.conditions for n in walk(c)):
             return place
-        stored = _stored(s)
+        stored = stored_buffers(s)
         conditions = tuple([_before(c, stored) for c in place.conditions])
         return Place(place.around, conditions)
 
@@ -279,10 +280,6 @@ class Survey:
             self._lanes[lanes] = lane = Var("lane")
             self.ranges[lane] = (0, lanes - 1)
         return self._lanes[lanes]
-
-
-def _stored(s: Stmt) -> set[Buffer]:
-    return {n.buffer for n in walk(s) if type(n) is Store}
 
 
 def _reads(e: Expr, buffers: set[Buffer]) -> bool:

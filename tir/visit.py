@@ -302,6 +302,11 @@ def distinct(root: Any) -> Iterator[Any]:
             stack.extend(reversed(children(n)))
 
 
+def stored_buffers(root: Any) -> set[Buffer]:
+    """The buffers that are stored to below `root`."""
+    return {n.buffer for n in walk(root) if type(n) is Store}
+
+
 _NESTED: dict[type, Callable[[Any], tuple[Stmt, ...]]] = {
     For: lambda s: (s.body,),
     Seq: lambda s: s.stmts,

@@ -46,7 +46,8 @@ from .ir import (
     Var,
     matrices,
 )
-from .visit import walk
+from .visit import children, stored_buffers, walk
+from .windows import variables
 
 
 def check_structure(func: Func) -> None:
@@ -79,7 +80,8 @@ class _Checker:
         self.streamed(dict(func.annotations).get(STREAM, []))
 
     def fail(self, message: str, *arguments: Any, hint: str | None = None) -> NoReturn:
-        raise VerifyError("{0}: " + _shifted(message), self.where, *arguments, hint=hint)
+        template = message.format(*[f"{{{k}}}" for k in range(1, len(arguments) + 1)])
+        raise VerifyError("{0}: " + template, self.where, *arguments, hint=hint)
 
     def streamed(self, numbers: Any) -> None:
         params = self.func.params
@@ -232,7 +234,7 @@ class _Checker:
         """
         if s.init is None:
             return
-        body, init = ({n.buffer for n in walk(x) if type(n) is Store} for x in (s.body, s.init))
+        body, init = map(stored_buffers, (s.body, s.init))
         for what, part, stored in (
             ("predicate", s.predicate, body | init),
             ("init", s.init, body),
@@ -258,36 +260,26 @@ class _Checker:
         """Each index of a register buffer is constant after unrolling and vectorising."""
         fixed: set[Var] = set()
 
-        def visit(t: Stmt) -> None:
-            match t:
+        def visit(n: Any) -> None:
+            match n:
                 case For():
-                    one = isinstance(t.extent, int) and t.extent == 1
-                    if one or t.kind in (ForKind.UNROLL, ForKind.VECTOR):
-                        fixed.add(t.var)
-                case Store() if t.buffer is s.buffer:
-                    self.constant_indices(s.buffer, t.indices, fixed)
+                    one = isinstance(n.extent, int) and n.extent == 1
+                    if one or n.kind in (ForKind.UNROLL, ForKind.VECTOR):
+                        fixed.add(n.var)
+                case Load() | Store() if n.buffer is s.buffer:
+                    self.constant_indices(s.buffer, n.indices, fixed)
                 case Block():
                     return
                 case _:
                     pass
-            for e in _children(t):
-                if isinstance(e, Stmt):
-                    visit(e)
-                elif isinstance(e, Expr):
-                    expr(e)
-
-        def expr(e: Expr) -> None:
-            if type(e) is Load and e.buffer is s.buffer:
-                self.constant_indices(s.buffer, e.indices, fixed)
-            for x in _children(e):
-                if isinstance(x, Expr):
-                    expr(x)
+            for child in children(n):
+                visit(child)
 
         visit(s.body)
 
     def constant_indices(self, b: Buffer, indices: tuple[Expr, ...], fixed: set[Var]) -> None:
         for i in indices:
-            for v in _free(i):
+            for v in variables(i):
                 if v not in fixed:
                     self.fail(
                         "an index of register buffer {0} depends on {1}", b.name, v.name,
@@ -342,7 +334,7 @@ class _Checker:
         if type(e) is Reduce:
             self.fail("a reduction expression is left ({0})", e.combiner,
                       hint="te.func makes blocks of reductions")  # fmt: skip
-        for x in _children(e):
+        for x in children(e):
             self.expr(x, scope)
         self.types(e)
 
@@ -410,27 +402,3 @@ class _Checker:
                 if e.a.dtype != e.b.dtype or e.dtype != wanted or not inside:
                     self.fail("a shuffle of {0} and {1} to lanes {2} gives {3}", e.a.dtype,
                               e.b.dtype, e.order, e.dtype)  # fmt: skip
-
-
-def _children(n: Any) -> tuple[Any, ...]:
-    found: list[Any] = []
-    for name in n.__slots__:
-        value = getattr(n, name)
-        if isinstance(value, (Expr, Stmt)):
-            found.append(value)
-        elif isinstance(value, tuple):
-            found.extend(x for x in value if isinstance(x, (Expr, Stmt)))
-    return tuple(found)
-
-
-def _free(e: Expr) -> set[Var]:
-    if type(e) is Var:
-        return {e}
-    return {v for x in _children(e) for v in _free(x)}
-
-
-def _shifted(message: str) -> str:
-    """A template whose positions start at 1."""
-    for k in range(9, -1, -1):
-        message = message.replace(f"{{{k}}}", f"{{{k + 1}}}")
-    return message
