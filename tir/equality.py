@@ -27,7 +27,6 @@ from .ir import (
     Const,
     Dim,
     Dot,
-    Expr,
     For,
     Func,
     If,
@@ -46,6 +45,7 @@ from .ir import (
     Store,
     Var,
 )
+from .visit import rewrite_children
 
 VERSION = "tir 1"
 
@@ -65,18 +65,6 @@ def structural_hash(func: Func) -> str:
     It is the same in every process, on every machine and in every version of Python.
     """
     return hashlib.sha256("\n".join(_tokens(func, True)).encode()).hexdigest()
-
-
-def first_difference(a: Node, b: Node, *, match_free: bool = False) -> str | None:
-    """Where two trees first differ, as text for people; `None` if they are equal."""
-    left, right = _Traced(match_free), _Traced(match_free)
-    left.root(a)
-    right.root(b)
-    if left.out == right.out:
-        return None
-    pairs = enumerate(zip(left.out, right.out, strict=False))
-    at = next((k for k, (x, y) in pairs if x != y), min(len(left.out), len(right.out)))
-    return f"{left.place(at)}\n  is different from\n{right.place(at)}"
 
 
 def flat(s: Stmt) -> list[Stmt]:
@@ -104,20 +92,25 @@ class Encoder:
         self.numbers: dict[Var | Buffer, str] = {}
         self.count = 0
         self.pending: dict[Buffer, None] = {}
-        self.node: Callable[[Any], None] = self.encode
 
     def root(self, node: Node) -> None:
         self.out.append(VERSION)
         self.match_free = self.match_free or type(node) is Func
-        self.node(node)
+        self.encode(node)
 
-    def encode(self, node: Any) -> None:
-        encode = _ENCODE.get(type(node))
-        if encode is None:
-            assert isinstance(node, Var)
-            self.out.append(self.numbers.get(node) or self.free(node))
+    def encode(self, node: Any) -> Any:
+        """Append the tokens of `node`. Returns it, so that `rewrite_children` keeps it."""
+        kind = type(node)
+        head = _HEADS.get(kind)
+        if head is not None:
+            self.out.append(head(node))
+            rewrite_children(node, self.encode)
+        elif kind in _ENCODE:
+            _ENCODE[kind](self, node)
         else:
-            encode(self, node)
+            assert isinstance(node, (Var, Buffer))
+            self.out.append(self.numbers.get(node) or self.free(node))
+        return node
 
     def bind(self, thing: Var | Buffer) -> None:
         self.numbers[thing] = f"#{self.count}"
@@ -137,9 +130,6 @@ class Encoder:
         self.bind(thing)
         return self.numbers[thing]
 
-    def buffer(self, b: Buffer) -> None:
-        self.out.append(self.numbers.get(b) or self.free(b))
-
     def declare(self, b: Buffer) -> None:
         self.out.append(f"buffer {len(b.shape)} {b.dtype} {json.dumps(b.scope)}")
         self.out.append(json.dumps([b.strides, b.constant, b.value_range]))
@@ -156,7 +146,7 @@ class Encoder:
         elif isinstance(dim, (int, Const)):
             self.out.append(str(int(dim if isinstance(dim, int) else dim.value)))
         else:
-            self.node(dim)
+            self.encode(dim)
 
     def annotations(self, annotations: Annotations) -> None:
         if not annotations:
@@ -175,7 +165,7 @@ class Encoder:
         self.out.append(f"inplace {sorted(self.numbers.get(b, '') for b in f.inplace)}")
         self.annotations(f.annotations)
         self.pending = dict.fromkeys(f.allocs)
-        self.node(f.body)
+        self.encode(f.body)
         if self.pending:  # unused buffers have no position but that of their own text
             start = len(self.out)
             unused = []
@@ -185,65 +175,11 @@ class Encoder:
                 del self.out[start:]
             self.out.extend(sorted(unused))
 
-    def binary(self, e: Binary) -> None:
-        self.out.append(f"{e.op.value} {e.dtype}")
-        self.node(e.a)
-        self.node(e.b)
-
     def const(self, e: Const) -> None:
         dtype = e.dtype
         kind = dtypes.info(dtype).kind
         value = rounded(float(e.value), dtype).hex() if kind == "float" else str(int(e.value))
         self.out.append(f"const {dtype} {value}")
-
-    def call(self, e: Call) -> None:
-        self.out.append(f"call {e.fn} {len(e.args)} {e.dtype}")
-        for a in e.args:
-            self.node(a)
-
-    def cast(self, e: Cast) -> None:
-        self.out.append(f"cast {e.dtype}")
-        self.node(e.value)
-
-    def select(self, e: Select) -> None:
-        self.out.append(f"select {e.dtype}")
-        self.node(e.cond)
-        self.node(e.then)
-        self.node(e.other)
-
-    def load(self, e: Load) -> None:
-        self.out.append(f"load {len(e.indices)} {e.dtype}" + " mask" * (e.mask is not None))
-        self.buffer(e.buffer)
-        for i in e.indices:
-            self.node(i)
-        if e.mask is not None:
-            self.node(e.mask)
-
-    def ramp(self, e: Ramp) -> None:
-        self.out.append(f"ramp {e.lanes} {e.dtype}")
-        self.node(e.base)
-        self.node(e.stride)
-
-    def broadcast(self, e: Broadcast) -> None:
-        self.out.append(f"broadcast {e.lanes} {e.dtype}")
-        self.node(e.value)
-
-    def dot(self, e: Dot) -> None:
-        self.out.append(f"dot {e.dtype}")
-        self.node(e.acc)
-        self.node(e.x)
-        self.node(e.y)
-
-    def matmul(self, e: Matmul) -> None:
-        self.out.append(f"matmul {e.rows} {e.group} {e.dtype}")
-        self.node(e.acc)
-        self.node(e.x)
-        self.node(e.y)
-
-    def shuffle(self, e: Shuffle) -> None:
-        self.out.append(f"shuffle {e.dtype} {e.order}")
-        self.node(e.a)
-        self.node(e.b)
 
     def reduce(self, e: Reduce) -> None:
         self.out.append(f"reduce {e.combiner} {len(e.axes)} {len(e.values)} {e.index} {e.dtype}")
@@ -252,22 +188,7 @@ class Encoder:
             self.dim(i.extent)
             self.bind(i.var)
         for v in e.values:
-            self.node(v)
-
-    def store(self, s: Store) -> None:
-        self.out.append(f"store {len(s.indices)}" + " mask" * (s.mask is not None))
-        self.buffer(s.buffer)
-        for i in s.indices:
-            self.node(i)
-        self.node(s.value)
-        if s.mask is not None:
-            self.node(s.mask)
-
-    def prefetch(self, s: Prefetch) -> None:
-        self.out.append(f"prefetch {len(s.indices)}")
-        self.buffer(s.buffer)
-        for i in s.indices:
-            self.node(i)
+            self.encode(v)
 
     def loop(self, s: For) -> None:
         thread = "" if s.thread is None else json.dumps(s.thread)
@@ -275,7 +196,7 @@ class Encoder:
         self.annotations(s.annotations)
         self.dim(s.extent)
         self.bind(s.var)
-        self.node(s.body)
+        self.encode(s.body)
 
     def block(self, s: Block) -> None:
         self.out.append(
@@ -286,9 +207,9 @@ class Encoder:
         for i in s.iters:
             self.out.append(f"{i.kind.value} {i.var.dtype}")
             self.dim(i.extent)
-            self.node(i.value)
+            self.encode(i.value)
         if s.predicate is not None:
-            self.node(s.predicate)
+            self.encode(s.predicate)
         for i in s.iters:
             self.bind(i.var)
         for r in s.reads:
@@ -296,95 +217,61 @@ class Encoder:
         for r in s.writes:
             self.region(r)
         if s.init is not None:
-            self.node(s.init)
-        self.node(s.body)
+            self.encode(s.init)
+        self.encode(s.body)
 
     def region(self, r: Region) -> None:
         self.out.append(f"region {len(r.ranges)}")
-        self.buffer(r.buffer)
+        self.encode(r.buffer)
         for x in r.ranges:
-            self.node(x.min)
+            self.encode(x.min)
             self.dim(x.extent)
 
     def seq(self, s: Seq) -> None:
         stmts = flat(s)
         if len(stmts) == 1:
-            self.node(stmts[0])
+            self.encode(stmts[0])
             return
         self.out.append(f"seq {len(stmts)}")
         for x in stmts:
-            self.node(x)
-
-    def branch(self, s: If) -> None:
-        self.out.append("if" + " else" * (s.other is not None))
-        self.node(s.cond)
-        self.node(s.then)
-        if s.other is not None:
-            self.node(s.other)
+            self.encode(x)
 
     def let(self, s: Let) -> None:
         self.out.append(f"let {s.var.dtype}")
-        self.node(s.value)
+        self.encode(s.value)
         self.bind(s.var)
-        self.node(s.body)
+        self.encode(s.body)
 
     def alloc(self, s: Alloc) -> None:
         self.out.append("alloc")
         self.declare(s.buffer)
         self.bind(s.buffer)
-        self.node(s.body)
+        self.encode(s.body)
 
 
+_HEADS: dict[type, Callable[[Any], str]] = {
+    Binary: lambda e: f"{e.op.value} {e.dtype}",
+    Call: lambda e: f"call {e.fn} {len(e.args)} {e.dtype}",
+    Cast: lambda e: f"cast {e.dtype}",
+    Select: lambda e: f"select {e.dtype}",
+    Load: lambda e: f"load {len(e.indices)} {e.dtype}" + " mask" * (e.mask is not None),
+    Ramp: lambda e: f"ramp {e.lanes} {e.dtype}",
+    Broadcast: lambda e: f"broadcast {e.lanes} {e.dtype}",
+    Dot: lambda e: f"dot {e.dtype}",
+    Matmul: lambda e: f"matmul {e.rows} {e.group} {e.dtype}",
+    Shuffle: lambda e: f"shuffle {e.dtype} {e.order}",
+    Store: lambda s: f"store {len(s.indices)}" + " mask" * (s.mask is not None),
+    Prefetch: lambda s: f"prefetch {len(s.indices)}",
+    If: lambda s: "if" + " else" * (s.other is not None),
+}
+"""The first token of nodes that are encoded as this token and their children."""
 _ENCODE: dict[type, Callable[[Encoder, Any], None]] = {
     Func: Encoder.func,
     Const: Encoder.const,
-    Binary: Encoder.binary,
-    Call: Encoder.call,
-    Cast: Encoder.cast,
-    Select: Encoder.select,
-    Load: Encoder.load,
-    Ramp: Encoder.ramp,
-    Broadcast: Encoder.broadcast,
-    Dot: Encoder.dot,
-    Matmul: Encoder.matmul,
-    Shuffle: Encoder.shuffle,
     Reduce: Encoder.reduce,
-    Store: Encoder.store,
-    Prefetch: Encoder.prefetch,
     For: Encoder.loop,
     Block: Encoder.block,
     Seq: Encoder.seq,
-    If: Encoder.branch,
     Let: Encoder.let,
     Alloc: Encoder.alloc,
 }
-
-
-class _Traced(Encoder):
-    """An encoder that remembers which tokens came from which node."""
-
-    def __init__(self, match_free: bool) -> None:
-        super().__init__(match_free)
-        self.spans: list[tuple[int, int, Any]] = []
-        self.node = self._span
-
-    def _span(self, node: Any) -> None:
-        start = len(self.out)
-        self.encode(node)
-        self.spans.append((start, len(self.out), node))
-
-    def place(self, at: int) -> str:
-        """Token `at`, the innermost node around it, and the statement that holds that."""
-        if at == len(self.out):
-            return "the end"
-        around = [(end - start, n) for start, end, n in self.spans if start <= at < end]
-        around.sort(key=lambda pair: pair[0])
-        nodes = [n for _, n in around]
-        holder = next((n for n in nodes if not isinstance(n, Expr)), None)
-        places = [f"`{_headline(n)}`" for n in dict.fromkeys([*nodes[:1], holder]) if n is not None]
-        return " in ".join([self.out[at], *places])
-
-
-def _headline(node: Any) -> str:
-    lines = repr(node).splitlines()
-    return lines[1] if type(node) is Func else lines[0]

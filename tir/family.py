@@ -42,11 +42,11 @@ class _Blind(Encoder):
         super().__init__(match_free=True)
         self.lengths = _lengths(func)
 
-    def encode(self, node: Any) -> None:
-        if type(node) is Const:
-            self.const(node)
-        else:
-            super().encode(node)
+    def encode(self, node: Any) -> Any:
+        if type(node) is not Const:
+            return super().encode(node)
+        self.const(node)
+        return node
 
     def const(self, e: Const) -> None:
         if e.dtype == INDEX:
@@ -60,7 +60,7 @@ class _Blind(Encoder):
         if isinstance(dim, (int, Const)):
             self.out.append("0" if (dim if isinstance(dim, int) else dim.value) == 0 else "size")
         else:
-            self.node(dim)
+            self.encode(dim)
 
     def declare(self, b: Buffer) -> None:
         self.out.append(f"buffer {len(b.shape)} {b.dtype} {json.dumps(b.scope)}")

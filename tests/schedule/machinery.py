@@ -11,13 +11,14 @@ import numpy as np
 from tilewright import dtypes
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.schedule import Schedule, Trace
-from tilewright.tir.equality import first_difference
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Buffer, For, ForKind, Func, Store, Var
 from tilewright.tir.parser import parse
 from tilewright.tir.printer import func_text
 from tilewright.tir.verify import verify
 from tilewright.tir.visit import walk
+
+from ..differences import first_difference
 
 Programs = Func | Mapping[str, Func]
 RULE = "-" * 40

@@ -8,11 +8,11 @@ from tilewright.codegen.lower import lower
 from tilewright.errors import ScheduleError, VerifyError
 from tilewright.schedule import Schedule
 from tilewright.target import Target
-from tilewright.tir.equality import first_difference
 from tilewright.tir.parser import parse
 from tilewright.tir.printer import func_text
 from tilewright.tir.verify import verify
 
+from ..differences import first_difference
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning
 from .programs import elementwise, matmul_relu

@@ -8,12 +8,12 @@ from tilewright.codegen.lower import lower
 from tilewright.errors import ScheduleError, VerifyError
 from tilewright.schedule import Schedule
 from tilewright.target import Target
-from tilewright.tir.equality import first_difference
 from tilewright.tir.ir import Alloc, Op, Store
 from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify
 from tilewright.tir.visit import walk
 
+from ..differences import first_difference
 from .conftest import Golden
 from .machinery import check_compiled
 from .programs import loops, matmul, matmul_relu

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.tir import te
-from tilewright.tir.equality import first_difference, structural_equal, structural_hash
+from tilewright.tir.equality import structural_equal, structural_hash
 from tilewright.tir.ir import (
     Alloc,
     Buffer,
@@ -32,6 +32,7 @@ from tilewright.tir.ir import (
 from tilewright.tir.parser import parse
 from tilewright.tir.visit import substitute_func
 
+from ..differences import first_difference
 from .random_programs import random_func
 
 MATMUL = """

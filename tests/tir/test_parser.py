@@ -14,7 +14,7 @@ import tilewright as tw
 from tilewright import T, dtypes
 from tilewright.errors import IRError, ParseError
 from tilewright.tir import language
-from tilewright.tir.equality import first_difference, structural_equal, structural_hash
+from tilewright.tir.equality import structural_equal, structural_hash
 from tilewright.tir.expr_parser import _SPECIAL
 from tilewright.tir.ir import (
     FUNCTIONS,
@@ -37,6 +37,7 @@ from tilewright.tir.parser import DIRECTIVES, parse, parse_expr
 from tilewright.tir.printer import expr_text, func_text
 from tilewright.tir.visit import walk
 
+from ..differences import first_difference
 from .random_programs import Programs, random_func
 
 
