@@ -116,9 +116,12 @@ class Expressions:
 
 
 class Columns:
-    """Expressions over the columns of a matrix; the result of `compile_columns`.
+    """Expressions compiled to a function from a matrix (rows, variables) to a matrix (rows, exprs).
 
-    `intervals` are the least and greatest value that each of them may have.
+    The values of each variable are within its `bounds`, both inclusive. The result is int64, or
+    float64 if one of the expressions is; conditions are 0 and 1. Each column of the result is
+    contiguous in memory. `intervals` are the least and greatest value that each expression may
+    have. Raises `IRError` for loads, other dtypes, and variables not given.
     """
 
     def __init__(self, exprs: Sequence[Dim], bounds: Mapping[Var, Interval]) -> None:
@@ -142,16 +145,6 @@ class Columns:
             for j, column in enumerate(columns):
                 result[part, j] = column
         return result
-
-
-def compile_columns(exprs: Sequence[Dim], bounds: Mapping[Var, Interval]) -> Columns:
-    """Compile expressions to a function from a matrix (rows, variables) to a matrix (rows, exprs).
-
-    The values of each variable are within its `bounds`, both inclusive. The result is int64, or
-    float64 if one of the expressions is; conditions are 0 and 1. Each column of the result is
-    contiguous in memory. Raises `IRError` for loads, other dtypes, and variables not given.
-    """
-    return Columns(exprs, bounds)
 
 
 def _rsqrt(a: Array, out: Array) -> None:

@@ -39,11 +39,10 @@ from .visit import children, rewrite_children
 
 
 class InBounds:
-    """Questions about one surveyed program; simplifiers are kept between them."""
+    """Questions about one surveyed program."""
 
     def __init__(self, survey: Survey) -> None:
         self.survey = survey
-        self.plain = Simplifier(survey.ranges)
 
     def check(self) -> None:
         """Raise `VerifyError` for the first access, division or binding that is not shown safe."""
@@ -60,8 +59,8 @@ class InBounds:
 
     def within(self, e: Expr, size: Dim, place: Place) -> bool:
         """Whether `0 <= e < size` is shown at `place`."""
-        p = self.plain.poly(e)
-        low, high = self.plain.interval(p)
+        p = self.survey.plain.poly(e)
+        low, high = self.survey.plain.interval(p)
         if low >= 0 and isinstance(size, int) and high < size:
             return True
         below, above = binary(Op.GE, e, const(0)), binary(Op.LT, e, as_expr(size))
@@ -77,7 +76,7 @@ class InBounds:
             return False
         cond = chosen.cond
         return all(
-            self.within(_with(e, chosen, side), size, under(place, known))
+            self.within(_put(e, chosen, side), size, under(place, known))
             for side, known in ((chosen.then, cond), (chosen.other, call("not", cond)))
         )
 
@@ -89,7 +88,7 @@ class InBounds:
 
     def holds(self, condition: Expr, place: Place) -> bool:
         """Whether `condition` is shown at `place`."""
-        if truth(self.plain, condition) is True:
+        if truth(self.survey.plain, condition) is True:
             return True
         if any(type(c) is Const and not c.value for c in place.conditions):
             return True  # nothing runs there
@@ -126,7 +125,7 @@ class InBounds:
             )  # fmt: skip
 
     def _advice(self, e: Expr) -> str:
-        low, high = self.plain.interval(self.plain.poly(e))
+        low, high = self.survey.plain.interval(self.survey.plain.poly(e))
         if high - low >= 1 << 31:
             return "declare the range of indices that are read from a buffer: value_range=(0, n)"
         return "read padding through te.select(condition, a[index], 0), or make the buffer larger"
@@ -159,7 +158,7 @@ class InBounds:
             return True
         # Conditions that no integer set describes, of products or floats, may fail at zero alone.
         zero = const(0, e.dtype)
-        there = [self.plain(_put(c, e, zero)) for c in place.conditions]
+        there = [self.survey.plain(_put(c, e, zero)) for c in place.conditions]
         return contradict(there, self.survey.ranges)
 
     def _shift(self, shift: Division) -> None:
@@ -200,7 +199,7 @@ class InBounds:
     def _in_range(self, e: Expr, r: Range, place: Place) -> bool:
         if same(e, r.min):
             return not isinstance(r.extent, int) or r.extent >= 1
-        s = self.plain
+        s = self.survey.plain
         offset = add(s.poly(e), s.poly(r.min), -1)
         extent: Poly = number(r.extent) if isinstance(r.extent, int) else s.poly(r.extent)
         if decide(s, Op.GE, offset, {}) and decide(s, Op.LT, offset, extent):
@@ -216,11 +215,6 @@ def _select_in(e: Expr) -> Select | None:
         return e if type(e) is Select else None
     below = (_select_in(c) for c in children(e) if isinstance(c, Expr))
     return next((found for found in below if found is not None), None)
-
-
-def _with(e: Expr, old: Expr, new: Expr) -> Expr:
-    """`e` with `new` for each `old`."""
-    return new if e is old else rewrite_children(e, lambda n: _with(n, old, new))
 
 
 def _put(e: Expr, old: Expr, new: Expr) -> Expr:

@@ -14,10 +14,9 @@ from ..errors import VerifyError
 from . import affine
 from .dependence import Access, Conflict, conflict
 from .digits import Digit, digit_of, telling
-from .initialised import conditions_of, elements, telling_loops
+from .initialised import conditions_of, elements, extent_of, telling_loops
 from .ir import Buffer, Expr, For, Func, IterKind, Range, Var
 from .polynomial import Poly, add, constant, factors
-from .simplify import Simplifier
 from .survey import Survey, Touch
 from .windows import Sweeper, variables
 
@@ -27,7 +26,6 @@ class Independence:
 
     def __init__(self, func: Func, survey: Survey) -> None:
         self.survey = survey
-        self.plain = Simplifier(survey.ranges)
         self.parameters = set(func.params)
         self.touches: dict[Buffer, list[Touch]] = {}
         for t in survey.touches:
@@ -85,7 +83,7 @@ class Independence:
         told: list[Digit] = []
         for d in range(len(inside[0].indices)):
             told += self._told(sweeper, loop, inside, d)
-            if told and telling(told, self._size(loop.var)):
+            if told and telling(told, extent_of(loop.var, self.survey.ranges)):
                 return True
         return False
 
@@ -136,13 +134,13 @@ class Independence:
 
     def example(self, loop: For, outer: Sequence[For], inside: Sequence[Touch]) -> str | None:
         """Two iterations that touch one element, if that is certain."""
-        fixed = {f.var: self._size(f.var) for f in outer}
+        fixed = {f.var: extent_of(f.var, self.survey.ranges) for f in outer}
         for a in inside:
             for b in inside:
                 if not (a.is_write or b.is_write):
                     continue
                 accesses = [self._access(t, fixed.keys() | {loop.var}) for t in (a, b)]
-                own = {loop.var: self._size(loop.var)}
+                own = {loop.var: extent_of(loop.var, self.survey.ranges)}
                 found = conflict(accesses[0], accesses[1], fixed, own).example
                 if found is not None:
                     return _text(found, a, b)
@@ -153,13 +151,8 @@ class Independence:
         conditions = conditions_of(self.survey, t)
         used = {v for e in (*indices, *conditions) for v in variables(e)}
         moving = used & (self.survey.ranges.keys() - fixed)
-        inner = {v: self._size(v) for v in sorted(moving, key=lambda v: v.name)}
+        inner = {v: extent_of(v, self.survey.ranges) for v in sorted(moving, key=lambda v: v.name)}
         return Access([Range(i, 1) for i in indices], inner, conditions)
-
-    def _size(self, v: Var) -> int:
-        last = self.survey.ranges[v][1]
-        assert isinstance(last, int)
-        return last + 1
 
 
 def _text(found: Conflict, a: Touch, b: Touch) -> str:

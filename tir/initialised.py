@@ -53,7 +53,6 @@ class Initialised:
 
     def __init__(self, func: Func, survey: Survey) -> None:
         self.survey = survey
-        self.plain = Simplifier(survey.ranges)
         self.writes: dict[Buffer, list[Touch]] = {}
         for t in survey.touches:
             if t.is_write:
@@ -117,7 +116,7 @@ class Initialised:
         return reduce.isdisjoint(spatial)
 
     def _starts_at_zero(self, value: Expr) -> bool:
-        p = self.plain.poly(value)
+        p = self.survey.plain.poly(value)
         return all(isinstance(k, Var) and c > 0 for k, c in p.items())
 
     def _covers(self, w: Touch, t: Touch) -> bool:
@@ -139,7 +138,10 @@ class Initialised:
 
     def _all(self, side: Side, size: object) -> bool:
         assert isinstance(size, int)
-        low, high = self.plain.interval(side.low)[1], self.plain.interval(side.high)[0]
+        low, high = (
+            self.survey.plain.interval(side.low)[1],
+            self.survey.plain.interval(side.high)[0],
+        )
         return low <= 0 and high >= size - 1 and side.limit >= size
 
     def _within(self, sweeper: Sweeper, side: Side, e: Expr, size: object) -> bool:
@@ -165,7 +167,7 @@ class Initialised:
                 domain += [binary(Op.GE, value, const(0)), binary(Op.LT, value, const(i.extent))]
         open_conditions = [
             c for c in map(self.survey.resolved, w.place.conditions)
-            if truth(self.plain, c) is not True
+            if truth(self.survey.plain, c) is not True
         ]  # fmt: skip
         if open_conditions:
             inside = Simplifier(self.survey.ranges, domain)
@@ -193,7 +195,7 @@ class Initialised:
     def _side(
         self, e: Expr, moving: dict[Var, For], used: dict[Var, list[Digit]], limit: int
     ) -> Side | None:
-        p = self.plain.poly(self.survey.resolved(e))
+        p = self.survey.plain.poly(self.survey.resolved(e))
         steps: list[tuple[int, int]] = []
         low: Poly = {}
         high: Poly = {}
@@ -201,7 +203,7 @@ class Initialised:
             if not any(v in moving for a in factors(k) for v in variables(a)):
                 low, high = add(low, {k: c}), add(high, {k: c})
                 continue
-            digit = digit_of(self.plain, k) if isinstance(k, Expr) else None
+            digit = digit_of(self.survey.plain, k) if isinstance(k, Expr) else None
             if digit is None:
                 return None
             used.setdefault(digit.var, []).append(digit)
@@ -238,7 +240,7 @@ def elements(survey: Survey, t: Touch, loops: Sequence[For]) -> affine.Elements 
     conditions = conditions_of(survey, t)
     ranges = {**survey.ranges, **{v: (0, high - low - 1) for v, low, high in read.values()}}
     shared = [f.var for f in loops]
-    box = _box(survey, shared, indices, conditions, ranges)
+    box = _box(shared, indices, conditions, ranges)
     return affine.elements(indices, t.buffer.shape, box, shared, certain=False)
 
 
@@ -273,7 +275,7 @@ def stored_before(
         conditions.append(binary(Op.LT, fresh[turn.var], turn.var))
     ranges = {**survey.ranges, **{v: survey.ranges[f] for f, v in fresh.items()}}
     names = [f.var for f in loops]
-    box = _box(survey, names, indices, conditions, ranges)
+    box = _box(names, indices, conditions, ranges)
     return affine.elements(indices, w.buffer.shape, box, names, certain=True)
 
 
@@ -290,20 +292,14 @@ def conditions_of(survey: Survey, t: Touch) -> list[Expr]:
 
 
 def _box(
-    survey: Survey,
     loops: Sequence[Var],
     indices: Sequence[Expr],
     conditions: Sequence[Expr],
-    ranges: Ranges | None = None,
+    ranges: Ranges,
 ) -> affine.Box:
     """The loops, and lanes that indices and conditions mention, with their extents."""
-    ranges = survey.ranges if ranges is None else ranges
-    extents = {v: _extent(ranges[v]) for v in loops}
-    for e in (*indices, *conditions):
-        for v in variables(e):
-            if v in ranges and v not in extents:
-                extents[v] = _extent(ranges[v])
-    return affine.Box(extents, conditions)
+    used = [v for e in (*indices, *conditions) for v in variables(e) if v in ranges]
+    return affine.Box({v: extent_of(v, ranges) for v in (*loops, *used)}, conditions)
 
 
 def telling_loops(survey: Survey, touches: Sequence[Touch], loops: Sequence[For]) -> list[For]:
@@ -337,6 +333,8 @@ def _same_read(a: Touch, b: Touch) -> bool:
     return alike and _same_element(a, b)
 
 
-def _extent(ends: tuple[object, object]) -> int:
-    assert isinstance(ends[1], int)
-    return ends[1] + 1
+def extent_of(v: Var, ranges: Ranges) -> int:
+    """The extent of a loop or lane of a concrete program."""
+    last = ranges[v][1]
+    assert isinstance(last, int)
+    return last + 1

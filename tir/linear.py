@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from .ir import Dim, Expr, Var, as_dim
-from .polynomial import ONE, Poly, Ranges, factors, without
+from .polynomial import Poly, Ranges, factors, without
 from .simplify import NO_RANGES, Simplifier
 from .visit import walk
 
@@ -48,6 +48,3 @@ def _mentions(e: Expr, variables: Mapping[Var, None]) -> bool:
     if type(e) is Var:
         return e in variables
     return any(type(n) is Var and n in variables for n in walk(e))
-
-
-__all__ = ["ONE", "Linear", "linear"]

@@ -8,7 +8,8 @@ from typing import Any, cast
 from ..errors import IRError
 from .combiners import COMBINERS
 from .ir import Buffer, Const, Expr, Load, Reduce, Select, Var
-from .tensor import Axis, Stage, Tensor, fingerprint, key
+from .structure import key_of
+from .tensor import Axis, Stage, Tensor, key
 from .visit import CHILDREN, walk
 
 
@@ -86,7 +87,7 @@ def _hoister(name: str) -> Callable[[Expr, tuple[Axis, ...]], Expr]:
             return reduction(n)
 
         def reduction(n: Reduce) -> Expr:
-            same = (n.combiner, *map(fingerprint, n.values), *_axes(n))
+            same = (n.combiner, *map(key_of, n.values), *_axes(n))
             if same not in made:
                 outer = tuple(a for a in scope if a not in set(_axes(n)))
                 axes = tuple(a for a in outer if a in _free(n))

@@ -38,6 +38,7 @@ from .ir import (
     binary,
     call,
 )
+from .simplify import Simplifier
 from .visit import rewrite_children, stored_buffers, substitute, walk
 
 
@@ -100,7 +101,8 @@ class Stored(NamedTuple):
 class Survey:
     """All accesses, divisions and bindings of `func` that can run.
 
-    `ranges` are those of variables, `values` the values of iteration variables and `Let`.
+    `ranges` are those of variables, `values` the values of iteration variables and `Let`. `plain`
+    is a simplifier under the ranges alone.
     """
 
     def __init__(self, func: Func) -> None:
@@ -116,6 +118,7 @@ class Survey:
         self._in_init = False
         self._lanes: dict[int, Var] = {}
         self._stmt(func.body, Place((), ()))
+        self.plain = Simplifier(self.ranges)
 
     def resolved(self, e: Expr) -> Expr:
         """`e` in terms of loop variables and parameters."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .ir import Binary, Buffer, Call, Const, Dim, Expr, Iter, IterKind, Reduce, Var
+from .ir import Buffer, Dim, Expr, Iter, IterKind, Var
 from .node import node
-from .visit import CHILDREN, walk
+from .visit import CHILDREN
 
 
 @node
@@ -58,25 +58,6 @@ class Stage:
 def key(tensor: Tensor) -> object:
     """The identity of a tensor: the record of a placeholder, else its stage and position."""
     return tensor if tensor.stage is None else (tensor.stage, tensor.position)
-
-
-def fingerprint(expr: Expr) -> tuple[object, ...]:
-    """Plain data that is equal for expressions that are equal over the same variables."""
-    return tuple(_facts(n) for n in walk(expr))
-
-
-def _facts(n: Expr | Buffer) -> object:
-    if isinstance(n, Tensor):
-        return key(n)
-    if isinstance(n, (Var, Buffer)):
-        return n
-    if isinstance(n, Const):
-        return n.dtype, repr(n.value)
-    if isinstance(n, Reduce):
-        return n.combiner, n.index, len(n.values), tuple(i.var for i in n.axes)
-    if isinstance(n, Binary):
-        return n.op, n.dtype
-    return (n.fn, n.dtype) if isinstance(n, Call) else (type(n), n.dtype)
 
 
 def integer(dim: Dim) -> int:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ...tir.evaluate import Columns, compile_columns, evaluate
+from ...tir.evaluate import Columns, evaluate
 from ...tir.ir import Expr
 from ...tir.windows import variables
 from .sketch import Sketch
@@ -32,7 +32,7 @@ class Rowspace:
 
     @cached_property
     def _columns(self) -> Columns:
-        return compile_columns([*self._conditions, *self._limiting], self.sketch.space.bounds)
+        return Columns([*self._conditions, *self._limiting], self.sketch.space.bounds)
 
     def check(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """A mask of the rows that are legal and worth measuring."""

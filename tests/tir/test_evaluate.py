@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tilewright.errors import IRError
 from tilewright.tir.columns import Tape
-from tilewright.tir.evaluate import Expressions, compile_columns, evaluate
+from tilewright.tir.evaluate import Columns, Expressions, evaluate
 from tilewright.tir.ir import Buffer, Op, Var, binary, call, cast, ceildiv, const, select
 
 from .expressions import SEEDS, Maker, value
@@ -26,7 +26,7 @@ def test_columns_equal_rows(seed: int) -> None:
     rows = maker.rows({v: maker.pick(RANGES) for v in (A, B, C)}, 5)
     matrix = np.array([list(r.values()) for r in rows])
     bounds = {v: (min(c), max(c)) for v, c in zip((A, B, C), matrix.T.tolist(), strict=True)}
-    columns = compile_columns(exprs, bounds)
+    columns = Columns(exprs, bounds)
     found, ends = columns(matrix), columns.intervals
     for r, row in enumerate(rows):
         for j, e in enumerate(exprs):
@@ -68,20 +68,20 @@ def test_integers_for_columns_and_no_rows() -> None:
     assert evaluate(A // B, {A: np.arange(6), B: 4}).tolist() == [0, 0, 0, 0, 1, 1]
     assert evaluate(7, {A: np.arange(2)}).tolist() == [7, 7]
     assert evaluate(A < B, {A: np.arange(0), B: 3}).dtype == np.bool_
-    assert compile_columns([A, A + 1], {A: (0, 9)})(np.empty((0, 1), np.int64)).shape == (0, 2)
+    assert Columns([A, A + 1], {A: (0, 9)})(np.empty((0, 1), np.int64)).shape == (0, 2)
 
 
 def test_many_rows_are_done_in_slices() -> None:
     matrix = np.arange(60_000, dtype=np.int64).reshape(-1, 2)
     bounds = {A: (0, 60_000), B: (0, 60_000)}
-    found = compile_columns([A // 7 + B % 5, binary(Op.MIN, A, 100)], bounds)(matrix)
+    found = Columns([A // 7 + B % 5, binary(Op.MIN, A, 100)], bounds)(matrix)
     a, b = matrix.T
     assert np.array_equal(found, np.stack([a // 7 + b % 5, np.minimum(a, 100)], axis=1))
 
 
 def test_floats() -> None:
     x = cast("float64", A)
-    found = compile_columns([call("log", x) / 2.0, A], {A: (1, 8)})(np.array([[1], [8]]))
+    found = Columns([call("log", x) / 2.0, A], {A: (1, 8)})(np.array([[1], [8]]))
     assert found.dtype == np.float64
     assert np.array_equal(found, [[0.0, 1.0], [np.log(8.0) / 2, 8.0]])
     limits = cast("int64", x * const(1e300, "float64") / const(3.0, "float64"))
