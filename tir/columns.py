@@ -179,15 +179,18 @@ def equal(a: Number, b: Number) -> Number:
 
 
 def ceil(a: Number) -> Number:
-    if isinstance(a, Column):
-        return a.tape.record(np.ceil, (a,), "float64", _up(a.low), _up(a.high))
-    return float(math.ceil(a))
+    return _whole(np.ceil, a)
 
 
 def floor(a: Number) -> Number:
+    return _whole(np.floor, a)
+
+
+def _whole(function: Function, a: Number) -> Number:
     if isinstance(a, Column):
-        return a.tape.record(np.floor, (a,), "float64", _down(a.low), _down(a.high))
-    return float(math.floor(a))
+        low, high = float(function(a.low)), float(function(a.high))
+        return a.tape.record(function, (a,), "float64", low, high)
+    return float(function(a))
 
 
 def absolute(a: Number) -> Number:
@@ -210,14 +213,6 @@ def as_float(a: Number) -> Number:
     if not isinstance(a, Column):
         return float(a)
     return a.tape.record(CONVERSIONS["float64"], (a,), "float64", float(a.low), float(a.high))
-
-
-def _up(a: float) -> float:
-    return float(np.ceil(a))
-
-
-def _down(a: float) -> float:
-    return float(np.floor(a))
 
 
 def _quotient(a: Number, b: Number) -> Number:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .equality import structural_equal
 from .ir import (
     Alloc,
     Block,
@@ -24,6 +23,7 @@ from .ir import (
     const,
 )
 from .regions import access_regions
+from .structure import key_of
 from .visit import walk
 
 Regions = tuple[Region, ...]
@@ -57,19 +57,16 @@ def infer_regions(
 
 def same_regions(a: Regions, b: Regions) -> bool:
     """Whether two lists of regions over the same variables are equal."""
-    return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
+    return list(map(_key, a)) == list(map(_key, b))
 
 
 def _distinct(accesses: Sequence[Load | Store], local: set[Var]) -> Regions:
-    regions: list[Region] = []
-    for access in accesses:
-        ranges = tuple(
-            [_range(i, d, local) for i, d in zip(access.indices, access.buffer.shape, strict=False)]
-        )
-        region = Region(access.buffer, ranges)
-        if not any(_same(region, r) for r in regions):
-            regions.append(region)
-    return tuple(regions)
+    regions: dict[object, Region] = {}
+    for n in accesses:
+        pairs = zip(n.indices, n.buffer.shape, strict=False)
+        region = Region(n.buffer, tuple([_range(i, d, local) for i, d in pairs]))
+        regions.setdefault(_key(region), region)
+    return tuple(regions.values())
 
 
 def _range(index: Expr, dim: Dim, local: set[Var]) -> Range:
@@ -78,10 +75,5 @@ def _range(index: Expr, dim: Dim, local: set[Var]) -> Range:
     return Range(index, 1)
 
 
-def _same(a: Region, b: Region) -> bool:
-    if a.buffer is not b.buffer or len(a.ranges) != len(b.ranges):
-        return False
-    return all(
-        structural_equal(x.min, y.min) and structural_equal(as_expr(x.extent), as_expr(y.extent))
-        for x, y in zip(a.ranges, b.ranges, strict=True)
-    )
+def _key(r: Region) -> object:
+    return r.buffer, tuple([(key_of(x.min), key_of(as_expr(x.extent))) for x in r.ranges])

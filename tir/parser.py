@@ -48,12 +48,11 @@ from outside.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from ..errors import ParseError
 from .declarations import Declarations
-from .expr_parser import ExprParser
 from .infer import infer_regions
 from .ir import (
     Alloc,
@@ -103,20 +102,8 @@ def parse(text: str) -> Func:
     for decorator in function.decorator_list:
         if ast.unparse(decorator) not in ("tw.script", "script"):
             raise source.error(decorator, "found this decorator, expected @tw.script")
-    return parse_function(source, function, _nothing)
-
-
-def parse_expr(text: str, names: Mapping[str, Expr | Buffer | int | float]) -> Expr:
-    """Returns the expression of a text, in which `names` are known. Raises `ParseError`."""
-    source = Source(text, "<expression>")
-    module = syntax_tree(source)
-    if len(module.body) != 1 or not isinstance(module.body[0], ast.Expr):
-        raise ParseError("{0!r} is not an expression", text[:80])
-    value = module.body[0].value
-    scope = {k: v for k, v in names.items() if isinstance(v, (Expr, Buffer))}
-    expr = guarded(source, lambda: ExprParser(source, scope, names.__getitem__).expr(value))
-    _check_depth(source, expr)
-    return expr
+    nothing: dict[str, Any] = {}
+    return parse_function(source, function, nothing.__getitem__)
 
 
 def parse_function(source: Source, function: ast.FunctionDef, outside: Outside) -> Func:
@@ -126,7 +113,7 @@ def parse_function(source: Source, function: ast.FunctionDef, outside: Outside) 
     return func
 
 
-def _check_depth(source: Source, root: Expr | Stmt) -> None:
+def _check_depth(source: Source, root: Stmt) -> None:
     """Refuse trees on which a recursive pass would run out of stack."""
     stack: list[tuple[Any, int]] = [(root, 1)]
     while stack:
@@ -134,10 +121,6 @@ def _check_depth(source: Source, root: Expr | Stmt) -> None:
         if depth > MAX_DEPTH:
             raise too_deep(source, MAX_DEPTH)
         stack += [(child, depth + 1) for child in children(node)]
-
-
-def _nothing(name: str) -> Any:
-    raise KeyError(name)
 
 
 class _Parser(Declarations):

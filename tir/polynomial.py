@@ -11,7 +11,7 @@ lies within int64 (`Context.fits`); rules that are not valid modulo 2**64 check 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from .. import dtypes
@@ -122,11 +122,11 @@ def identity(p: Poly) -> frozenset[tuple[Key, int]]:
 class Context(ABC):
     """The atoms met so far, their intervals, and polynomials known to be non-negative."""
 
-    def __init__(self, ranges: Ranges, facts: Sequence[Poly] = ()) -> None:
+    def __init__(self, ranges: Ranges) -> None:
         self.ranges = ranges
-        self.facts: list[Poly] = list(facts)
+        self.facts: list[Poly] = []
         self.impossible = False
-        self.symbolic = bool(facts) or any(
+        self.symbolic = any(
             type(low) is not int or type(high) is not int for low, high in ranges.values()
         )
         self.atoms: dict[object, Expr] = {}

@@ -28,7 +28,6 @@ from .ir import (
     Label,
     Let,
     Prefetch,
-    Region,
     Seq,
     Stmt,
     Store,
@@ -46,11 +45,6 @@ WIDTH = 100
 def expr_text(expr: Expr) -> str:
     """`expr` as Python-like text, under the names that its variables and buffers have."""
     return ExprPrinter(Names()).text(expr)
-
-
-def region_text(region: Region) -> str:
-    """`region` as text, such as `A[i, 0:16]`."""
-    return ExprPrinter(Names()).region(region)
 
 
 def stmt_text(stmt: Stmt, mark: Mark = None) -> str:

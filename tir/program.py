@@ -26,7 +26,7 @@ from .ir import (
 )
 from .stages import group
 from .tensor import Stage, Tensor, key
-from .visit import CHILDREN, walk
+from .visit import rewrite_children, walk
 
 Buffers = Mapping[object, Buffer]
 """What holds each tensor, by `tensor.key`."""
@@ -188,7 +188,7 @@ def _nest(stage: Stage, buffers: Buffers, scalars: Mapping[Any, Var], taken: set
             return inside[n]
         if isinstance(n, Tensor):
             return buffers[key(n)]
-        return n if type(n) is Const else CHILDREN[type(n)](n, lower)
+        return n if type(n) is Const else rewrite_children(n, lower)
 
     init: Stmt | None = None
     if stage.reduce_axes:

@@ -57,14 +57,6 @@ def access_regions(
     return reads, writes
 
 
-def union(a: Region, b: Region, ranges: Ranges = NO_RANGES) -> Region:
-    """The hull of two regions of one buffer."""
-    both = (*a.ranges, *b.ranges)
-    sweeper = _Sweeper([r.min for r in both], NO_SWEEP, ranges, [r.extent for r in both])
-    first, second = ([sweeper.of_range(r) for r in x.ranges] for x in (a, b))
-    return sweeper.region(a.buffer, sweeper.unions(first, second))
-
-
 def whole(buffer: Buffer) -> Region:
     """All of `buffer`."""
     return Region(buffer, tuple([Range(const(0), n) for n in buffer.shape]))
@@ -118,11 +110,6 @@ class _Sweeper(Sweeper):
         low = a[0] if at_most(self, a[0], b[0]) else b[0] if at_most(self, b[0], a[0]) else None
         high = b[1] if at_most(self, a[1], b[1]) else a[1] if at_most(self, b[1], a[1]) else None
         return None if low is None or high is None else (low, high)
-
-    def of_range(self, r: Range) -> Window:
-        """First and last index of a range."""
-        low = self.poly(r.min)
-        return low, shifted(add(low, self.poly(as_expr(r.extent))), -1)
 
     def range(self, low: Poly, high: Poly) -> Range:
         """A range from its first and last index."""

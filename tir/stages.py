@@ -10,7 +10,7 @@ from .combiners import COMBINERS
 from .ir import Buffer, Const, Expr, Load, Reduce, Select, Var
 from .structure import key_of
 from .tensor import Axis, Stage, Tensor, key
-from .visit import CHILDREN, walk
+from .visit import children, rewrite_children, walk
 
 
 def compute(
@@ -52,14 +52,7 @@ def _free(expr: Expr) -> set[Axis]:
     """The axes that the value of an expression depends on."""
     if isinstance(expr, Axis):
         return {expr}
-    free: set[Axis] = set()
-
-    def see(child: Any) -> Any:
-        if not isinstance(child, Buffer):
-            free.update(_free(child))
-        return child
-
-    CHILDREN[type(expr)](expr, see)
+    free = {a for c in children(expr) if not isinstance(c, Buffer) for a in _free(c)}
     return free - set(_axes(expr)) if type(expr) is Reduce else free
 
 
@@ -78,7 +71,7 @@ def _hoister(name: str) -> Callable[[Expr, tuple[Axis, ...]], Expr]:
                     return n
                 return Select(cond, then, other, n.dtype)
             if type(n) is not Reduce:
-                return CHILDREN[type(n)](n, visit)
+                return rewrite_children(n, visit)
             if branch:
                 raise IRError(
                     "{0}: a reduction ({1}) in a branch of select", name, n.combiner,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilewright.tir import te
+from tilewright.tir.expr_printer import ExprPrinter
 from tilewright.tir.ir import (
     Alloc,
     Binary,
@@ -43,7 +44,7 @@ from tilewright.tir.ir import (
     store,
 )
 from tilewright.tir.names import Names, identifier
-from tilewright.tir.printer import decisions, expr_text, func_text, region_text, stmt_text
+from tilewright.tir.printer import decisions, expr_text, func_text, stmt_text
 
 i, j, n = Var("i"), Var("j"), Var("n")
 x, y = Var("x", "float32"), Var("y", "float32")
@@ -185,7 +186,7 @@ def test_names_are_free_again_after_their_scope() -> None:
     ],
 )
 def test_regions(ranges: tuple[Range, ...], text: str) -> None:
-    assert region_text(Region(A, ranges)) == text
+    assert ExprPrinter(Names()).region(Region(A, ranges)) == text
 
 
 def lowered() -> Stmt:
