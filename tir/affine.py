@@ -67,12 +67,9 @@ def text(e: Expr, names: Mapping[Var, str]) -> str | None:
                 return _DIVISIONS[op].format(a, b) if positive else None
             template = _TEXT.get(op)
             return None if template is None else template.format(a, b)
-        case Call(fn="neg", args=(a,)):
+        case Call(fn="neg" | "not" as fn, args=(a,)):
             inner = text(a, names)
-            return None if inner is None else f"(-{inner})"
-        case Call(fn="not", args=(a,)):
-            inner = text(a, names)
-            return None if inner is None else f"(not {inner})"
+            return None if inner is None else f"({'-' if fn == 'neg' else 'not '}{inner})"
         case _:
             return None
 
@@ -140,15 +137,7 @@ class Solutions:
     def first(self) -> dict[Var, int] | None:
         """The lexicographically first solution; `None` if there is none or it takes too long."""
 
-        def ask(isl: Any, _context: Any) -> list[int] | None:
-            point = self._values.lexmin().sample_point()
-            if point.is_void():
-                return None
-            kind = isl.dim_type.set
-            found = [point.get_coordinate_val(kind, k) for k in range(len(self._variables))]
-            return [v.to_python() for v in found]
-
-        values = _bounded(ask)
+        values = _bounded(lambda isl, _context: _first(isl, self._values, len(self._variables)))
         return None if values is None else dict(zip(self._variables, values, strict=True))
 
 
@@ -162,12 +151,7 @@ def solve(extents: Mapping[Var, int | None], conditions: Sequence[Expr]) -> Solu
     facts = [text(c, names) for c in without_casts(conditions, extents)]
     limits = [f"0 <= {names[v]} < {n}" for v, n in extents.items() if n is not None]
     limits += [f for f in facts if f is not None]
-    body = " and ".join(limits) or "true"
-    values = _bounded(
-        lambda isl, context: isl.Set.read_from_str(
-            context, f"{{ [{', '.join(names.values())}] : {body} }}"
-        )
-    )
+    values = _bounded(lambda isl, context: _set(isl, context, names.values(), limits))
     return None if values is None else Solutions(list(extents), values, exact=None not in facts)
 
 
@@ -176,13 +160,12 @@ def unsatisfiable(names: Sequence[str], facts: Sequence[str]) -> bool:
 
     False if the query takes too long.
     """
-    body = " and ".join(facts) or "true"
-    text = f"{{ [{', '.join(names)}] : {body} }}"
+    return _bounded(lambda isl, context: bool(_set(isl, context, names, facts).is_empty())) is True
 
-    def ask(isl: Any, context: Any) -> bool:
-        return bool(isl.Set.read_from_str(context, text).is_empty())
 
-    return _bounded(ask) is True
+def _set(isl: Any, context: Any, names: Iterable[str], facts: Sequence[str]) -> Any:
+    text = f"{{ [{', '.join(names)}] : {' and '.join(facts) or 'true'} }}"
+    return isl.Set.read_from_str(context, text)
 
 
 def covered(read: Elements, writes: Iterable[Elements]) -> bool:
@@ -206,15 +189,20 @@ def first_beyond(read: Elements, writes: Iterable[Elements]) -> tuple[list[int],
         rest = read
         for w in writes:
             rest = rest.subtract(w)
-        point = rest.wrap().lexmin().sample_point()
-        if point.is_void():
-            return None
         shared, count = read.dim(isl.dim_type.in_), read.dim(isl.dim_type.out)
-        kind = isl.dim_type.set
-        values = [point.get_coordinate_val(kind, k).to_python() for k in range(shared + count)]
-        return values[:shared], values[shared:]
+        values = _first(isl, rest.wrap(), shared + count)
+        return None if values is None else (values[:shared], values[shared:])
 
     return _bounded(ask)
+
+
+def _first(isl: Any, points: Any, count: int) -> list[int] | None:
+    """The `count` coordinates of the lexicographically first of `points`; `None` if none."""
+    point = points.lexmin().sample_point()
+    if point.is_void():
+        return None
+    kind = isl.dim_type.set
+    return [point.get_coordinate_val(kind, k).to_python() for k in range(count)]
 
 
 def overlap(a: Elements, b: Elements, position: int) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from .ir import INDEX, Binary, Const, Dim, Expr, Op, Var, as_dim, cast
-from .polynomial import HIGH, LOW, Interval, Poly, Ranges
+from .polynomial import HIGH, LOW, Interval, Ranges
 from .simplify import NO_RANGES, Simplifier
 from .windows import Sweeper, variables
 
@@ -25,7 +27,6 @@ class Bounds:
         self._decisions = {
             v for r in ranges.values() for end in r if type(end) is not int for v in variables(end)
         }
-        self._simplifier: Simplifier | None = None
 
     def __call__(self, expr: Expr) -> tuple[Dim | None, Dim | None]:
         """The ends of an expression."""
@@ -33,17 +34,19 @@ class Bounds:
         digit = None if self._decisions else _digit(expr, self._ranges)
         if digit is not None:
             return digit
-        if self._simplifier is None:
-            self._simplifier = self._made()
         s = self._simplifier
         p = s.poly(expr)
-        window = s.window(p) if isinstance(s, Sweeper) and s.fits(p) else None
-        if window is None:
-            return _known(s.interval(p), s.fits(p))
-        low, high = (_dim(s, end) for end in window)
-        return low, high
+        if not s.fits(p):
+            return None, None
+        window = s.window(p) if isinstance(s, Sweeper) else None
+        if window is not None:
+            low, high = (as_dim(s(s.build(end))) for end in window)
+            return low, high
+        bottom, top = s.interval(p)
+        return (None if bottom == LOW else bottom), (None if top == HIGH else top)
 
-    def _made(self) -> Simplifier:
+    @cached_property
+    def _simplifier(self) -> Simplifier:
         if not self._decisions:
             return Simplifier(self._ranges)
         return Sweeper(self._ranges, self._ranges.keys() - self._decisions, self._decisions)
@@ -68,14 +71,3 @@ def _digit(e: Expr, ranges: Ranges) -> Interval | None:
     if ends[0] // n == ends[1] // n:
         return ends[0] % n, ends[1] % n
     return None if ends[1] - ends[0] < n - 1 else (0, n - 1)
-
-
-def _dim(s: Simplifier, p: Poly) -> Dim:
-    return as_dim(s(s.build(p)))
-
-
-def _known(ends: Interval, exact: bool) -> tuple[int | None, int | None]:
-    if not exact:
-        return None, None
-    low, high = ends
-    return (None if low == LOW else low), (None if high == HIGH else high)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
@@ -37,7 +37,7 @@ from .linear import linear
 from .polynomial import Ranges
 from .simplify import NO_RANGES, Simplifier
 from .structure import same
-from .visit import rewrite_children, substitute, walk
+from .visit import children, rewrite_children, substitute, walk
 
 
 class Tile(NamedTuple):
@@ -157,16 +157,14 @@ class _Matcher:
                 return self.binary(a, b)
             case Const(), Const():
                 return same(a, b)
-            case Cast(), Cast():
-                return self.values(a.value, b.value)
             case Call(), Call():
                 return a.fn == b.fn and self.all(a.args, b.args)
-            case Select(), Select():
-                return self.all((a.cond, a.then, a.other), (b.cond, b.then, b.other))
+            case (Cast(), Cast()) | (Select(), Select()):
+                return self.all(children(a), children(b))
             case _:
                 return False
 
-    def all(self, xs: tuple[Expr, ...], ys: tuple[Expr, ...]) -> bool:
+    def all(self, xs: Sequence[Expr], ys: Sequence[Expr]) -> bool:
         return all(self.values(x, y) for x, y in zip(xs, ys, strict=True))
 
     def binary(self, a: Binary, b: Binary) -> bool:

@@ -149,7 +149,11 @@ class _Machine:
         place, self._place = self._place, f"in block {s.label.name!r}"
         here = self._place
         predicate = None if s.predicate is None else self.expr(s.predicate)
-        iters = [(self.slot(i.var), *self.binding(i)) for i in s.iters if not self.same(i)]
+        iters = [
+            (self.slot(i.var), i.var.name, self.expr(i.value), self.dim(i.extent))
+            for i in s.iters
+            if not self.same(i)
+        ]
         zero = [self.slot(i.var) for i in s.iters if i.kind is IterKind.REDUCE]
         body = self.statement(s.body)
         init = None if s.init is None else self.statement(s.init)
@@ -175,9 +179,6 @@ class _Machine:
             body()
 
         return run
-
-    def binding(self, i: Iter) -> tuple[str, Value, Value]:
-        return i.var.name, self.expr(i.value), self.dim(i.extent)
 
     def same(self, i: Iter) -> bool:
         """Whether an iteration variable is a loop's, within its extent; it then shares its slot."""

@@ -17,6 +17,16 @@ def identifier(name: str, default: str = "v") -> str:
     return f"{clean}_" if iskeyword(clean) else clean
 
 
+def unique(name: str, taken: set[str]) -> str:
+    """`name`, with a number if it is taken; takes it."""
+    result, count = name, 0
+    while result in taken:
+        count += 1
+        result = f"{name}_{count}"
+    taken.add(result)
+    return result
+
+
 class Names:
     """Names of variables and buffers, by identity. A name that was never bound is free for good."""
 
@@ -26,13 +36,7 @@ class Names:
 
     def bind(self, thing: object, name: str) -> str:
         """A name for `thing` from here on, after `name` and different from those in use."""
-        base = fresh = identifier(name)
-        count = 0
-        while fresh in self._used:
-            count += 1
-            fresh = f"{base}_{count}"
-        self._used.add(fresh)
-        self._names[thing] = fresh
+        fresh = self._names[thing] = unique(identifier(name), self._used)
         return fresh
 
     def release(self, thing: object) -> None:

@@ -24,6 +24,7 @@ from .ir import (
     seq,
     store,
 )
+from .names import unique
 from .stages import group
 from .tensor import Stage, Tensor, key
 from .visit import rewrite_children, walk
@@ -67,16 +68,6 @@ def program(name: str, args: Sequence[Tensor | Var], inplace: Mapping[Tensor, Te
     body = seq(*(_nest(stage, buffers, scalars, taken) for stage in order))
     written = tuple(buffers[key(source)] for source in inplace.values())
     return Func(name, tuple(params), tuple(allocs), body, written)
-
-
-def unique(name: str, taken: set[str]) -> str:
-    """`name`, with a number if it is taken; takes it."""
-    result, count = name, 0
-    while result in taken:
-        count += 1
-        result = f"{name}_{count}"
-    taken.add(result)
-    return result
 
 
 def _in_order(roots: list[Stage]) -> list[Stage]:

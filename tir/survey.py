@@ -203,21 +203,20 @@ class Survey:
 
     def _store(self, s: Store, place: Place) -> None:
         self._expr(s.value, place)
-        if s.mask is not None:
-            self._expr(s.mask, place)
-            place = under(place, self.lane_of(s.mask))
-        for i in s.indices:
-            self._expr(i, place)
-        self._touch(s.buffer, s.indices, True, place)
+        place = self._access(s, place)
         if s.buffer.value_range is not None:
             self.stored.append(Stored(s.buffer, self.lane_of(s.value), place))
 
-    def _touch(
-        self, buffer: Buffer, indices: tuple[Expr, ...], is_write: bool, place: Place
-    ) -> None:
-        lanes = tuple([self.lane_of(i) for i in indices])
-        order = len(self.touches)
-        self.touches.append(Touch(buffer, lanes, is_write, place, order, self._in_init))
+    def _access(self, n: Load | Store, place: Place) -> Place:
+        """The place of an access in the lanes that its mask leaves on."""
+        if n.mask is not None:
+            self._expr(n.mask, place)
+            place = under(place, self.lane_of(n.mask))
+        for i in n.indices:
+            self._expr(i, place)
+        lanes, order = tuple([self.lane_of(i) for i in n.indices]), len(self.touches)
+        self.touches.append(Touch(n.buffer, lanes, type(n) is Store, place, order, self._in_init))
+        return place
 
     def _expr(self, e: Expr, place: Place) -> None:
         match e:
@@ -236,12 +235,7 @@ class Survey:
                 elif e.op in (Op.SHL, Op.SHR):
                     self.shifts.append(Division(self.lane_of(e), place))  # type: ignore[arg-type]
             case Load():
-                if e.mask is not None:
-                    self._expr(e.mask, place)
-                    place = under(place, self.lane_of(e.mask))
-                for i in e.indices:
-                    self._expr(i, place)
-                self._touch(e.buffer, e.indices, False, place)
+                self._access(e, place)
             case _:
                 rewrite_children(e, lambda n: self._below(n, place))
 

@@ -24,7 +24,8 @@ from ..errors import IRError, similar
 from . import ir
 from .combiners import highest, lowest
 from .ir import Expr, Func, Op, Operand, Var, const, select
-from .program import program, unique
+from .names import unique
+from .program import program
 from .stages import compute as compute_stages
 from .tensor import Axis, Tensor, iteration
 
