@@ -50,7 +50,7 @@ _SCALARS: dict[str, Info] = {
 }
 SCALARS: tuple[str, ...] = tuple(_SCALARS)
 MAX_BYTES = 2**63 - 1
-"""Of a tensor: numpy counts no further."""
+"""Of a tensor, and from its first element to the end of the last: numpy counts no further."""
 ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
@@ -95,15 +95,24 @@ def nbytes(dtype: str) -> int:
 
 
 def span_bytes(shape: Sequence[int], strides: Sequence[int] | None, dtype: str) -> int:
-    """Bytes from the first element of a tensor to the end of its last one.
+    """Bytes from the first element of a tensor to the end of its last one; 0 of no element.
 
-    `strides` are in elements, `None` is compact. Extents of 0 count as 1, as numpy counts them.
+    `strides` are in elements, `None` is compact.
+    """
+    size = math.prod(shape)
+    if strides is not None and size:
+        size = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    return size * nbytes(dtype)
+
+
+def counted_bytes(shape: Sequence[int], strides: Sequence[int] | None, dtype: str) -> int:
+    """The most bytes that numpy counts of a tensor, which are at most `MAX_BYTES`.
+
+    Those are all elements, one stride, or the span. Extents of 0 count as 1.
     """
     extents = [max(n, 1) for n in shape]
-    if strides is None:
-        return math.prod(extents) * nbytes(dtype)
-    reach = sum((n - 1) * s for n, s in zip(extents, strides, strict=True))
-    return max(reach + 1, *strides, 0) * nbytes(dtype)
+    elements = max(math.prod(extents), *(strides or (0,)))
+    return max(elements * nbytes(dtype), span_bytes(extents, strides, dtype))
 
 
 @cache

@@ -114,10 +114,7 @@ class Argument:
     @cached_property
     def span_bytes(self) -> int:
         """Bytes from the first element to the end of the last one; 0 for a tensor of size zero."""
-        if self.size == 0:
-            return 0
-        steps = zip(self.shape, self.element_strides, strict=True)
-        return (1 + sum((extent - 1) * stride for extent, stride in steps)) * self.itemsize
+        return dtypes.span_bytes(self.shape, self.strides, self.dtype)
 
     @property
     def written(self) -> bool:
@@ -322,10 +319,7 @@ def _limit_of_argument(argument: Argument) -> str | None:
         return (
             f"argument {argument.name} has {rank} dimensions, and an array at most {MAX_DIMENSIONS}"
         )
-    # Extents of 0 count as 1: numpy refuses the other ones of an empty array too.
-    size = math.prod(max(1, n) for n in argument.shape)
-    largest = max(size, *argument.shape, *argument.element_strides, 0) * argument.itemsize
-    if max(largest, argument.span_bytes) > MAX_BYTES:
+    if dtypes.counted_bytes(argument.shape, argument.strides, argument.dtype) > MAX_BYTES:
         return (
             f"argument {argument.name} is too large: its shape {show(argument.shape)} or strides "
             f"reach beyond {MAX_BYTES} bytes"

@@ -448,7 +448,7 @@ def _extent(name: str, extent: Any) -> int:
 def _check_size(
     name: str, shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str
 ) -> None:
-    size = dtypes.span_bytes(shape, strides, dtype)
+    size = dtypes.counted_bytes(shape, strides, dtype)
     if size > dtypes.MAX_BYTES:
         raise IRError(
             "{0}: shape {1} takes {2} bytes; expected at most {3}, as an array has",

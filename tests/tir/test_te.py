@@ -347,6 +347,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "2**66 bytes": (lambda: te.placeholder((2**32, 2**32)), "takes 73786976294838206464 bytes"),
     "beside no elements": (lambda: te.placeholder((0, 2**63)), "takes 36893488147419103232 bytes"),
     "far strides": (lambda: te.placeholder((3,), strides=(2**62,)), r"shape \(3,\) takes"),
+    "one element": (lambda: te.placeholder((2**32, 2**32), strides=(0, 0)), "takes 73786976294"),
     "large results": (lambda: te.compute((2**63,), lambda i: te.cast(i, "int8")), "takes"),
     "range of floats": (lambda: te.placeholder((2,), value_range=(0, 2)), "is for integers"),
     "empty range": (lambda: te.placeholder((2,), "int8", value_range=(2, 2)), "holds no value"),
