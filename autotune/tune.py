@@ -102,6 +102,9 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     roofline (0.9 say, see `roofline`), and `min_gain` for all once a second of tuning is expected
     to gain less than that share of their time.
 
+    The program as written is a candidate too, so that no schedule is called best that is slower;
+    it is not measured where it is predicted to take more than thirty times as long.
+
     Every measurement is in `database` before the next begins. Earlier measurements of the program
     and target warm the search and are not repeated; schedules of other sizes of the program are the
     first candidates. `resume` continues the last session of this program, target and budget that
@@ -183,6 +186,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
                 prepared=prepared[n],
                 known=known,
                 inexact=tolerance is not None,
+                as_written=program.user_sketches is None,
             )
             if program.user_sketches is None:
                 transfer.warm(search, database, *subject[:3], tolerance)

@@ -27,12 +27,15 @@ from ..model.profile import Visit, profile
 from ..records import schedule_record
 from .candidates import Rows, Rowspace, decided, row_keys
 from .replay import row_of
-from .sketch import Sketch, sketches
+from .sketch import Sketch, sketches, written
 
 MIN_POOL = 2000
 """Rows of a sketch that are looked at, at least, where there are so many."""
 ELITE = 256
 """Rows that children are drawn from, of all sketches together."""
+WORTH_MEASURING = 5.0
+"""Octaves by which the program as written may be predicted slower than the best, and is measured:
+the estimate does not know which of its loops the compiler turns into vectors."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,8 @@ class _Pool:
 class Search:
     """Ask/tell search over the sketches of a program. Deterministic for a seed.
 
-    With `inexact`, sketches with inexact steps are searched too.
+    With `inexact`, sketches with inexact steps are searched too. With `as_written`, so is the
+    program itself: it is in the first batch unless it is predicted to be hopelessly slow.
     """
 
     @collected_later()
@@ -147,6 +151,7 @@ class Search:
         prepared: Sequence[Sketch] | None = None,
         known: Sequence[Known] = (),
         inexact: bool = False,
+        as_written: bool = False,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.config = config or SearchConfig()
@@ -154,6 +159,8 @@ class Search:
         self.sketches = (
             tuple(prepared) if prepared is not None else sketches(func, target, inexact=inexact)
         )
+        if as_written and all(s.trace.steps for s in self.sketches):
+            self.sketches += (written(func),)
         self.base = named(self.config.base) if self.config.model else None
         self.model = CostModel(seed, self.base)
         self.seconds_in_model = 0.0
@@ -182,6 +189,7 @@ class Search:
             self._add(pool, pool.space.sample(self._rng, self._share))
         if known:
             self.tell([self._recognised(k) for k in known])
+        self._written = self._pool_as_written() if as_written else None
 
     @property
     def best(self) -> Observation | None:
@@ -221,6 +229,9 @@ class Search:
             for place in np.flatnonzero((self._pools[s].rows == row).all(axis=1)):
                 self._take(batch, drawn_rows, s, int(place))
         self._suggested = []
+        if self._written is not None and count > 1:
+            self._take(batch, drawn_rows, self._written.number, 0)
+            self._written = None
         greedy = count - int(self._rng.binomial(count, self.config.random)) if count > 1 else 1
         self._fill(batch, drawn_rows, order, greedy)
         for _ in range(8 * count):
@@ -235,6 +246,14 @@ class Search:
             pool = self._pools[s]
             pool.keep(np.delete(np.arange(len(pool.rows)), places))
         return batch
+
+    def _pool_as_written(self) -> _Pool | None:
+        """The pool of the program as written, if it may be among the fastest."""
+        best = min((p.scores.min() for p in self._pools if len(p.scores)), default=0.0)
+        for pool, sketch in zip(self._pools, self.sketches, strict=True):
+            if not sketch.trace.steps and (pool.scores <= best + WORTH_MEASURING).any():
+                return pool
+        return None
 
     def _ranked(self, count: int) -> list[tuple[int, int]]:
         """The rows predicted best, with their sketches, in the order in which to take them."""

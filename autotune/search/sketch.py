@@ -123,10 +123,15 @@ def sketches(
     if not result and only is None:
         _log.warning("no rule makes a schedule for %s: left as written", func.name)
         _log.info("%s", "\n".join(refused))
-        result.append(Sketch.of(Schedule(func, symbolic=True), "written"))
+        result.append(written(func))
     if not result:
         raise ScheduleError("no rule makes a schedule for {0}:\n{1}", func.name, "\n".join(refused))
     return tuple(result)
+
+
+def written(func: Func) -> Sketch:
+    """The program as it is written, without decisions."""
+    return Sketch.of(Schedule(func, symbolic=True), "written")
 
 
 class _Drafts:

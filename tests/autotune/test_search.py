@@ -31,7 +31,9 @@ from tilewright.target import CpuTarget
 from tilewright.tir.ir import Func
 from tilewright.tuning_db.values import Outcome, ScheduleRecord
 
+from ..hosts import processor
 from .checking import first_sketch, search_of, sketches_named, sketches_of
+from .formulas import clamped_stencils
 
 TARGET = CpuTarget.named("cascadelake", threads=2)
 PROGRAMS: dict[str, dict[str, Any]] = {
@@ -396,3 +398,15 @@ def test_nothing_is_learned_that_nothing_is_asked_after() -> None:
     assert not search.model.trained
     search.ask(1)
     assert search.model.trained
+
+
+def test_the_program_as_written_is_in_the_first_batch() -> None:
+    target = processor("cpu -mcpu=skylake-avx512 -threads=1")
+    for func, wanted in ((clamped_stencils(), 1), (ops.matmul_func(512, 512, 512), 0)):
+        search = Search(func, target, config=SearchConfig(pool=200), as_written=True)
+        assert not any(not c.trace.steps for c in search.ask(1))
+        first, second = search.ask(8), search.ask(8)
+        assert sum(not c.trace.steps for c in first) == wanted
+        assert not any(not c.trace.steps for c in second)
+    unasked = Search(clamped_stencils(), target, config=SearchConfig(pool=200))
+    assert all(c.trace.steps for c in unasked.ask(8))
