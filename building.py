@@ -178,7 +178,8 @@ def build_library(
     """
     from .autotune.records import toolchain_record
     from .codegen.detect import resolve
-    from .codegen.generator import Provenance, generator_for
+    from .codegen.generator import generator_for
+    from .runtime.artifact import Provenance
     from .runtime.files import replace_files
 
     path = Path(path)

@@ -18,6 +18,7 @@ from ..runtime.timer import Timing, time_calls, time_interleaved
 from ..target import Fact, Target
 
 if TYPE_CHECKING:
+    from ..runtime.artifact import Provenance
     from ..runtime.files import File
     from ..runtime.module import Module, Origin
     from ..runtime.signature import Signature
@@ -62,15 +63,6 @@ class Tools(NamedTuple):
 
     generation: str
     versions: Mapping[str, str]
-
-
-class Provenance(NamedTuple):
-    """Where the schedule of a kernel comes from, and what it was made with."""
-
-    origin: Origin
-    schedule_id: str | None
-    measurement_id: str | None
-    toolchain: Mapping[str, str]
 
 
 class CodeGenerator(ABC, Generic[T, E]):

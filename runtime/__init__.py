@@ -1,6 +1,5 @@
 """Load, call and time compiled code. Needs only numpy: deployments ship this."""
 
-from .artifact import write_artifact
 from .loader import load
 from .memory import keep_freed_memory
 from .module import Module, Origin
@@ -17,5 +16,4 @@ __all__ = [
     "load",
     "time_calls",
     "time_interleaved",
-    "write_artifact",
 ]

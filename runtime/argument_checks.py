@@ -23,25 +23,12 @@ from ..errors import ArgumentError
 from .dlpack import View, class_name, matcher
 from .dlpack import view as dlpack_view
 from .ndarray import address_reader
-from .signature import Argument, Signature
+from .signature import C_TYPES, Argument, Signature
 
 C_SCALARS: dict[str, type[Any]] = {
-    "bool": ctypes.c_uint8,
-    "int8": ctypes.c_int8,
-    "int16": ctypes.c_int16,
-    "int32": ctypes.c_int32,
-    "int64": ctypes.c_int64,
-    "uint8": ctypes.c_uint8,
-    "uint16": ctypes.c_uint16,
-    "uint32": ctypes.c_uint32,
-    "uint64": ctypes.c_uint64,
-    "float8_e4m3fn": ctypes.c_uint8,
-    "float8_e5m2": ctypes.c_uint8,
-    "float16": ctypes.c_uint16,
-    "bfloat16": ctypes.c_uint16,
-    "float32": ctypes.c_float,
-    "float64": ctypes.c_double,
+    dtype: getattr(ctypes, f"c_{c_type.removesuffix('_t')}") for dtype, c_type in C_TYPES.items()
 }
+"""How ctypes passes scalars."""
 
 Binder = Callable[[Sequence[Any]], tuple[list[Any], list[Any]]]
 OneBinder = Callable[[Any, list[Any]], Any]

@@ -11,14 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from ..errors import ArtifactError
 from ..target import FEATURES, CpuTarget
-from .files import File, open_regular, read_some, replace_files
+from .files import File, open_regular, read_some
 from .header import c_header
 from .module import Origin, OriginKind
 from .signature import ABI_VERSION, Signature, show
@@ -31,14 +31,25 @@ _HINT = "copy the library and its manifest again, or build them anew"
 _KINDS = get_args(OriginKind)
 
 
+class Provenance(NamedTuple):
+    """Where the schedule of a kernel comes from, and what it was made with.
+
+    `schedule_id` and `measurement_id` are the records in the tuning database that it was built
+    from. `toolchain` has versions by name.
+    """
+
+    origin: Origin
+    schedule_id: str | None
+    measurement_id: str | None
+    toolchain: Mapping[str, str]
+
+
 @dataclass(frozen=True)
 class Manifest:
     """The description of a shared library.
 
     `target` is a target's text and `features` the instruction set extensions that its code uses
-    (LLVM's names). `openmp` says whether it calls OpenMP's runtime. `toolchain` has versions by
-    name. `schedule_id` and `measurement_id` are the records in the tuning database that it was
-    built from.
+    (LLVM's names). `openmp` says whether it calls OpenMP's runtime.
     """
 
     signature: Signature
@@ -47,17 +58,10 @@ class Manifest:
     sha256: str
     size: int
     openmp: bool
-    origin: Origin
-    schedule_id: str | None = None
-    measurement_id: str | None = None
-    toolchain: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def description(self) -> bytes:
-        """The description that the library has to contain; see `description`."""
-        return _description(self.signature, self.target, self.features, self.openmp)
+    provenance: Provenance
 
     def to_json(self) -> dict[str, Any]:
+        origin, schedule_id, measurement_id, toolchain = self.provenance
         data = {
             "format": FORMAT_VERSION,
             "abi": ABI_VERSION,
@@ -67,15 +71,10 @@ class Manifest:
             "sha256": self.sha256,
             "size": self.size,
             "openmp": self.openmp,
-            "origin": {
-                "kind": self.origin.kind,
-                "record_id": self.origin.record_id,
-                "detail": self.origin.detail,
-                "loss": self.origin.loss,
-            },
-            "schedule_id": self.schedule_id,
-            "measurement_id": self.measurement_id,
-            "toolchain": dict(self.toolchain),
+            "origin": asdict(origin),
+            "schedule_id": schedule_id,
+            "measurement_id": measurement_id,
+            "toolchain": dict(toolchain),
         }
         return {**data, "digest": _digest(data)}
 
@@ -106,10 +105,12 @@ class Manifest:
             sha256=fields.get("sha256", str),
             size=_size(fields.get("size", int)),
             openmp=fields.get("openmp", bool),
-            origin=_origin(_Fields(fields.get("origin", dict))),
-            schedule_id=fields.optional("schedule_id"),
-            measurement_id=fields.optional("measurement_id"),
-            toolchain=_texts(fields.get("toolchain", dict)),
+            provenance=Provenance(
+                _origin(_Fields(fields.get("origin", dict))),
+                fields.optional("schedule_id"),
+                fields.optional("measurement_id"),
+                _texts(fields.get("toolchain", dict)),
+            ),
         )
 
 
@@ -118,14 +119,23 @@ def manifest_path(library: Path) -> Path:
     return library.with_name(library.name + ".json")
 
 
-def description(signature: Signature, target: CpuTarget, *, openmp: bool) -> bytes:
+def description(
+    signature: Signature, target: str, features: Sequence[str], *, openmp: bool
+) -> bytes:
     """The embedded description: a NUL-terminated text of all that a safe call depends on.
 
     It is the constant `<kernel>.description` of the library: `_MARK`, then as JSON the calling
     convention, the signature, the target, the required features and whether the code calls OpenMP's
     runtime.
     """
-    return _description(signature, str(target), target.features, openmp)
+    data = {
+        "abi": ABI_VERSION,
+        "signature": signature.to_json(),
+        "target": target,
+        "features": features,
+        "openmp": openmp,
+    }
+    return _MARK + _canonical(data) + b"\0"
 
 
 def artifact_files(
@@ -135,10 +145,7 @@ def artifact_files(
     target: CpuTarget,
     *,
     openmp: bool,
-    origin: Origin,
-    schedule_id: str | None = None,
-    measurement_id: str | None = None,
-    toolchain: Mapping[str, str] | None = None,
+    provenance: Provenance,
 ) -> tuple[File, File, File]:
     """Returns the library with content `code`, its C header and manifest, for `replace_files`.
 
@@ -153,10 +160,7 @@ def artifact_files(
         sha256=hashlib.sha256(code).hexdigest(),
         size=len(code),
         openmp=openmp,
-        origin=origin,
-        schedule_id=schedule_id,
-        measurement_id=measurement_id,
-        toolchain=toolchain or {},
+        provenance=provenance,
     )
     try:
         text = json.dumps(manifest.to_json(), indent=2, allow_nan=False) + "\n"
@@ -169,41 +173,6 @@ def artifact_files(
         File(library.with_suffix(".h"), c_header(signature).encode()),
         File(manifest_path(library), text.encode()),
     )
-
-
-def write_artifact(
-    library: Path,
-    signature: Signature,
-    target: CpuTarget,
-    *,
-    openmp: bool,
-    origin: Origin,
-    schedule_id: str | None = None,
-    measurement_id: str | None = None,
-    toolchain: Mapping[str, str] | None = None,
-) -> None:
-    """Write the C header and the manifest of an existing shared library beside it.
-
-    The library must contain its `description`. Raises `ArtifactError` if it does not, for what
-    could not be read back, and if the files cannot be written; nothing new exists then.
-    """
-    _, header, manifest = artifact_files(
-        library,
-        _read_code(library, None),
-        signature,
-        target,
-        openmp=openmp,
-        origin=origin,
-        schedule_id=schedule_id,
-        measurement_id=measurement_id,
-        toolchain=toolchain,
-    )
-    try:
-        replace_files((header, manifest))
-    except OSError as error:
-        raise ArtifactError(
-            "cannot write {0}: {1}", error.filename or library, error.strerror or error
-        ) from error
 
 
 def read_artifact(library: Path) -> tuple[Manifest, bytes]:
@@ -268,11 +237,14 @@ def check_code(library: Path, code: bytes, manifest: Manifest) -> None:
             digest,
             hint=_HINT,
         )
-    if manifest.description not in code:
+    expected = description(
+        manifest.signature, manifest.target, manifest.features, openmp=manifest.openmp
+    )
+    if expected not in code:
         raise ArtifactError(
             "{0} does not carry the description of its manifest: expected {1}, found {2}",
             library,
-            manifest.description[len(_MARK) : -1].decode(),
+            expected[len(_MARK) : -1].decode(),
             _carried(code),
             hint="build the artifact anew",
         )
@@ -287,44 +259,23 @@ def _carried(code: bytes) -> str:
     return text.decode("ascii", errors="replace")
 
 
-def _read_code(library: Path, expected: int | None) -> bytes:
-    """The content of a library, of `expected` bytes if that is known."""
+def _read_code(library: Path, expected: int) -> bytes:
+    """The content of a library of `expected` bytes."""
     try:
-        with open_regular(library) as (file, size):
-            if expected not in (None, size):
-                raise _damaged(library, expected, size)
-            if size > MAX_LIBRARY_BYTES:
-                raise ArtifactError(
-                    "{0}: expected at most {1} bytes, found {2}", library, MAX_LIBRARY_BYTES, size
-                )
-            code = read_some(file, size + 1)
+        with open_regular(library) as (file, size):  # nothing is read of one of another size
+            code = read_some(file, size + 1) if size == expected else b""
     except FileNotFoundError:
         raise _missing(library) from None
-    if len(code) != size:
-        raise _damaged(library, size, len(code))
+    found = size if size != expected else len(code)
+    if found != expected:
+        raise ArtifactError(
+            "{0} is damaged: expected {1} bytes, found {2}", library, expected, found, hint=_HINT
+        )
     return code
-
-
-def _damaged(library: Path, expected: int | None, found: int) -> ArtifactError:
-    text = "{0} is damaged: expected {1} bytes, found {2}"
-    return ArtifactError(text, library, expected, found, hint=_HINT)
 
 
 def _missing(library: Path) -> ArtifactError:
     return ArtifactError("{0} does not exist", library)
-
-
-def _description(
-    signature: Signature, target: str, features: tuple[str, ...], openmp: bool
-) -> bytes:
-    data = {
-        "abi": ABI_VERSION,
-        "signature": signature.to_json(),
-        "target": target,
-        "features": features,
-        "openmp": openmp,
-    }
-    return _MARK + _canonical(data) + b"\0"
 
 
 def _digest(data: object) -> str:

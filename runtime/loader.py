@@ -59,7 +59,7 @@ def load(path: str | os.PathLike[str], *, trust_indices: bool = False) -> Module
         manifest.signature,
         addresses,
         target,
-        origin=manifest.origin,
+        origin=manifest.provenance.origin,
         owner=loaded,
         parallel=manifest.openmp,
         trust_indices=trust_indices,

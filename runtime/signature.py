@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -129,19 +129,6 @@ class Argument:
         arguments = (self.packing.operand, packed)
         return Signature(self.packing.packer, arguments, self.packing.workspace_bytes)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "dtype": self.dtype,
-            "shape": list(self.shape),
-            "strides": None if self.strides is None else list(self.strides),
-            "role": self.role,
-            "kind": self.kind,
-            "constant": self.constant,
-            "value_range": None if self.value_range is None else list(self.value_range),
-            "packing": None if self.packing is None else self.packing.to_json(),
-        }
-
     @staticmethod
     def from_json(data: object) -> Argument:
         """Returns the argument of its JSON form. Raises `ArtifactError` if that is malformed."""
@@ -176,14 +163,6 @@ class Packing:
     operand: Argument
     layout: str
     workspace_bytes: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "packer": self.packer,
-            "operand": self.operand.to_json(),
-            "layout": self.layout,
-            "workspace_bytes": self.workspace_bytes,
-        }
 
     @staticmethod
     def from_json(data: object) -> Packing:
@@ -245,25 +224,20 @@ class Signature:
         return f"{self.name}.teams"
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "arguments": [a.to_json() for a in self.arguments],
-            "workspace_bytes": self.workspace_bytes,
-        }
+        """Its fields, and those of its arguments; JSON has lists for tuples."""
+        return asdict(self)
 
     @staticmethod
     def from_json(data: object) -> Signature:
         """Returns the signature of its JSON form. Raises `ArtifactError` if that is malformed."""
         fields = _object(data, "a signature")
         arguments = fields.get("arguments")
-        if not isinstance(arguments, list):
+        if not isinstance(arguments, list | tuple):
             raise ArtifactError(
                 "signature: expected a list of arguments, found {0}", show(arguments)
             )
-        name, workspace_bytes = (
-            _c_name(fields, "name"),
-            workspace_size(fields.get("workspace_bytes")),
-        )
+        name = _c_name(fields, "name")
+        workspace_bytes = workspace_size(fields.get("workspace_bytes"))
         beyond = _limit_of_call(name, len(arguments), workspace_bytes)
         if beyond is not None:
             raise ArtifactError("{0}", beyond)
@@ -433,7 +407,7 @@ def workspace_size(value: object) -> int:
 
 
 def _integers(value: object, key: str) -> tuple[int, ...]:
-    if not isinstance(value, list) or not all(type(n) is int for n in value):
+    if not isinstance(value, list | tuple) or not all(type(n) is int for n in value):
         raise ArtifactError("{0}: expected a list of integers, found {1}", key, show(value))
     if len(value) > MAX_DIMENSIONS:
         raise ArtifactError("{0}: {1} dimensions, at most {2}", key, len(value), MAX_DIMENSIONS)

@@ -20,7 +20,6 @@ from tilewright.codegen.generator import (
     CodeGenerator,
     Part,
     Pass,
-    Provenance,
     Tools,
     register_generator,
 )
@@ -28,6 +27,7 @@ from tilewright.codegen.passes.blocks import blocks
 from tilewright.codegen.passes.flatten import flatten
 from tilewright.errors import ArtifactError, BuildError, ParseError, TargetError
 from tilewright.runtime.argument_checks import ctypes_parameters
+from tilewright.runtime.artifact import Provenance
 from tilewright.runtime.files import File
 from tilewright.runtime.module import Module, Origin
 from tilewright.runtime.signature import Argument

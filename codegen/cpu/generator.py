@@ -10,13 +10,14 @@ from ...runtime import openmp
 from ...runtime.module import Module, Origin
 from ...target import CpuTarget, Fact, check_runnable
 from ..compiled import Compiled
-from ..generator import Code, CodeGenerator, Part, Pass, Provenance, Tools
+from ..generator import Code, CodeGenerator, Part, Pass, Tools
 from . import llvm
 from .detection import host_target, resolved
 from .kernel import CALLED, Emitted, assembly, check_image, compile_parts, emit_part, load
 from .lowering import passes
 
 if TYPE_CHECKING:
+    from ...runtime.artifact import Provenance
     from ...runtime.files import File
 
 _PER_THREAD = 80 << 20

@@ -6,12 +6,11 @@ import logging
 from pathlib import Path
 
 from ...errors import BuildError
-from ...runtime.artifact import artifact_files, description
+from ...runtime.artifact import Provenance, artifact_files, description
 from ...runtime.files import File
 from ...runtime.header import c_header
 from ...target import CpuTarget
 from ..compiled import Compiled
-from ..generator import Provenance
 from .elf import takes_constants, with_constant
 from .kernel import runs_parallel
 from .link import link
@@ -31,10 +30,7 @@ def library_files(compiled: Compiled, path: Path, provenance: Provenance) -> tup
         compiled.signature,
         target,
         openmp=runs_parallel(compiled),
-        origin=provenance.origin,
-        schedule_id=provenance.schedule_id,
-        measurement_id=provenance.measurement_id,
-        toolchain=provenance.toolchain,
+        provenance=provenance,
     )
 
 
@@ -66,5 +62,6 @@ def _described(compiled: Compiled) -> bytes:
     if not takes_constants(compiled.image):
         _log.warning("%s carries no description: it is no ELF file of 64 bits", signature.name)
         return compiled.image
-    text = description(signature, target, openmp=runs_parallel(compiled))
+    openmp = runs_parallel(compiled)
+    text = description(signature, str(target), target.features, openmp=openmp)
     return with_constant(compiled.image, f"{signature.name}.description", text)

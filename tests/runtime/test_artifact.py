@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +26,21 @@ import numpy as np
 import pytest
 
 from tilewright.errors import ArtifactError, KernelError
-from tilewright.runtime import Argument, Origin, Signature, load, loader, write_artifact
+from tilewright.runtime import Argument, Origin, Signature, load, loader
 from tilewright.runtime.artifact import (
-    MAX_LIBRARY_BYTES,
+    Provenance,
+    artifact_files,
     description,
     manifest_path,
     parse_manifest,
     read_manifest,
 )
-from tilewright.runtime.files import read_some
+from tilewright.runtime.files import read_some, replace_files
 from tilewright.runtime.header import c_header
 from tilewright.runtime.host import HOST, cpu_flags
 from tilewright.runtime.loader import check_machine
 from tilewright.runtime.signature import Packing
-from tilewright.target import CPUS, FEATURES, CpuTarget, Target
+from tilewright.target import CPUS, FEATURES, CpuTarget
 
 SIGNATURE = Signature("ilogb", (Argument("x", "float64", kind="scalar"),))
 ORIGIN = Origin("transfer", "abc123", "expected to take 8.9 ms", 0.125)
@@ -60,21 +61,34 @@ def library(tmp_path: Path) -> Path:
     return path
 
 
-def write(path: Path, **changes: Any) -> None:
-    options: dict[str, Any] = {
-        "signature": SIGNATURE,
-        "target": GENERIC,
-        "openmp": False,
-        "origin": ORIGIN,
-        "schedule_id": "s1",
-        "measurement_id": "m1",
-        "toolchain": {"llvm": "22.1.0"},
-    }
-    options.update(changes)
-    signature, target = options.pop("signature"), options.pop("target")
+def write(
+    path: Path,
+    signature: Signature = SIGNATURE,
+    target: CpuTarget = GENERIC,
+    *,
+    openmp: bool = False,
+    **changes: Any,
+) -> None:
+    """Add the description to a library, and write its header and manifest."""
     with path.open("ab") as file:
-        file.write(description(signature, target, openmp=options["openmp"]))
-    write_artifact(path, signature, target, **options)
+        file.write(description(signature, str(target), target.features, openmp=openmp))
+    describe(path, signature, target, openmp=openmp, **changes)
+
+
+def describe(
+    path: Path,
+    signature: Signature = SIGNATURE,
+    target: CpuTarget = GENERIC,
+    *,
+    openmp: bool = False,
+    **changes: Any,
+) -> None:
+    """Write the header and the manifest of a library that has a description."""
+    provenance = Provenance(ORIGIN, "s1", "m1", {"llvm": "22.1.0"})._replace(**changes)
+    _, *files = artifact_files(
+        path, path.read_bytes(), signature, target, openmp=openmp, provenance=provenance
+    )
+    replace_files(files)
 
 
 def edit(path: Path, **changes: Any) -> None:
@@ -100,9 +114,7 @@ def test_an_artifact_is_three_files(library: Path) -> None:
 def test_the_manifest_reads_back(library: Path) -> None:
     manifest = read_manifest(library)
     assert manifest.signature == SIGNATURE
-    assert manifest.origin == ORIGIN
-    assert (manifest.schedule_id, manifest.measurement_id) == ("s1", "m1")
-    assert manifest.toolchain == {"llvm": "22.1.0"}
+    assert manifest.provenance == (ORIGIN, "s1", "m1", {"llvm": "22.1.0"})
     assert manifest.target == str(GENERIC)
     assert manifest.size == library.stat().st_size
 
@@ -146,7 +158,7 @@ def nested(depth: int = 500) -> list[Any]:
 
 
 def argument(**changes: Any) -> dict[str, Any]:
-    return {**SIGNATURE.arguments[0].to_json(), **changes}
+    return {**asdict(SIGNATURE.arguments[0]), **changes}
 
 
 def sign(
@@ -215,7 +227,7 @@ DAMAGE: list[tuple[Callable[[Path], object], str]] = [
     (lambda p: edit(p, signature=sign(argument(**TENSOR, shape=[2**63]))), "x is too large"),
     (lambda p: edit(p, signature=sign(argument(**TENSOR, shape=[2**40] * 9))), "x is too large"),
     (lambda p: edit(p, signature=sign(argument(name=nested()))), "name: expected a text"),
-    (lambda p: write(p, target=Target.parse("cpu -mcpu=neoverse-v1")), "needs neon"),
+    (lambda p: write(p, target=CpuTarget.parse("cpu -mcpu=neoverse-v1")), "needs neon"),
     (
         lambda p: write(p, signature=Signature("no_such", SIGNATURE.arguments)),
         "no symbol no_such",
@@ -354,14 +366,14 @@ def test_a_library_without_a_description_gets_no_manifest(tmp_path: Path) -> Non
     path = tmp_path / "kernel.so"
     shutil.copy(math_library(), path)
     with pytest.raises(ArtifactError, match=r"does not carry the description .*, found none"):
-        write_artifact(path, SIGNATURE, GENERIC, openmp=False, origin=ORIGIN)
+        describe(path)
     assert [p.name for p in tmp_path.iterdir()] == ["kernel.so"]
 
 
 def test_the_description_of_another_kernel_is_shown(library: Path) -> None:
     other = Signature("ilogb", (Argument("y", "float64", kind="scalar"),))
     with pytest.raises(ArtifactError, match=r'expected \{"abi".*"name":"y".*found \{"abi".*"x"'):
-        write_artifact(library, other, GENERIC, openmp=False, origin=ORIGIN)
+        describe(library, other)
     assert read_manifest(library).signature == SIGNATURE
 
 
@@ -375,14 +387,7 @@ def test_what_is_no_json_is_not_written(library: Path, field: dict[str, Any]) ->
 def test_a_manifest_that_is_too_large_is_not_written(library: Path) -> None:
     with pytest.raises(ArtifactError, match="has more than 1048576 bytes; a manifest has fewer"):
         write(library, toolchain={"llvm": "2" * (1 << 20)})
-    assert read_manifest(library).toolchain == {"llvm": "22.1.0"}
-
-
-def test_a_folder_that_cannot_be_written_is_an_artifact_error(library: Path) -> None:
-    library.with_suffix(".h").unlink()
-    library.with_suffix(".h").mkdir()
-    with pytest.raises(ArtifactError, match="cannot write .*kernel.h: a folder is there, expected"):
-        write(library)
+    assert read_manifest(library).provenance.toolchain == {"llvm": "22.1.0"}
 
 
 # Files that are none
@@ -453,8 +458,6 @@ def test_a_large_file_is_not_read(library: Path) -> None:
     os.truncate(library, 1 << 43)
     with pytest.raises(ArtifactError, match="expected .* bytes, found 8796093022208"):
         load(library)
-    with pytest.raises(ArtifactError, match=f"at most {MAX_LIBRARY_BYTES} bytes, found 8796"):
-        write_artifact(library, SIGNATURE, GENERIC, openmp=False, origin=ORIGIN)
 
 
 def test_a_link_to_a_library_is_followed(library: Path) -> None:
@@ -492,7 +495,7 @@ def test_the_processor_must_have_the_features(
     library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(HOST, raising=False)
-    write(library, target=Target.parse("cpu -mcpu=haswell"))
+    write(library, target=CpuTarget.parse("cpu -mcpu=haswell"))
     manifest = read_manifest(library)
     flags = flags_of("haswell")
     check_machine(manifest, flags)
@@ -504,7 +507,7 @@ def test_tile_registers_that_the_system_withholds_are_missed(
     library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(HOST, raising=False)
-    write(library, target=Target.parse("cpu -mcpu=sapphirerapids"))
+    write(library, target=CpuTarget.parse("cpu -mcpu=sapphirerapids"))
     manifest = read_manifest(library)
     flags = flags_of("sapphirerapids")
     for granted in (True, False):
@@ -515,7 +518,7 @@ def test_tile_registers_that_the_system_withholds_are_missed(
             for told in (flags, None):
                 with pytest.raises(ArtifactError, match="registers of amx-tile, which the system"):
                     check_machine(manifest, told)
-            write(library, target=Target.parse("cpu -mcpu=sapphirerapids -mattr=-amx-tile"))
+            write(library, target=CpuTarget.parse("cpu -mcpu=sapphirerapids -mattr=-amx-tile"))
             check_machine(read_manifest(library), flags)
 
 
@@ -594,13 +597,14 @@ def test_a_kernel_in_c_is_loaded_and_runs(tmp_path: Path) -> None:
     (tmp_path / "add.c").write_text(SOURCE)
     (tmp_path / "add.h").write_text(HEADER)
     library = tmp_path / "add.so"
-    text = description(ADD, GENERIC, openmp=False).removesuffix(b"\0").decode()
+    content = description(ADD, str(GENERIC), GENERIC.features, openmp=False)
+    text = content.removesuffix(b"\0").decode()
     define = f"-DDESCRIPTION={json.dumps(text)}"
     subprocess.run(
         ["cc", "-shared", "-fPIC", "-Wall", "-Werror", define, "-o", library, tmp_path / "add.c"],
         check=True,
     )
-    write_artifact(library, ADD, GENERIC, openmp=False, origin=ORIGIN)
+    describe(library, ADD)
     wide, c = np.arange(16, dtype="f4").reshape(2, 8), np.zeros((2, 3), "f4")
     load(library)(wide[:, :3], 10, c)
     np.testing.assert_array_equal(c, wide[:, :3] + 10)
