@@ -14,9 +14,10 @@ from ...tir.ir import Dot, Expr, Load, Matmul, Store
 from .llvm_index import value
 from .llvm_load import address, store_vector
 from .llvm_matrix import Rows, in_memory, rows_of
-from .llvm_text import Builder, lanes_of, value_type
+from .llvm_text import Builder, calling, lanes_of, shuffled, value_type
 
-_SHAPE = f"i16 {AMX.rows}, i16 {AMX.row_bytes}"
+_TILE = "x86_amx"
+_SHAPE = ("i16", str(AMX.rows)), ("i16", str(AMX.row_bytes))
 _PERMISSION = """\
 @llvm.global_ctors = appending global [1 x { i32, ptr, ptr }]
   [{ i32, ptr, ptr } { i32 65535, ptr @tilewright.request_tiles, ptr null }]
@@ -38,11 +39,8 @@ def amx(b: Builder, e: Dot | Matmul, instruction: Instruction) -> str | None:
     if type(e.acc) is Load and e.acc.buffer.scope == "register":
         b.tiles.add(e.acc.buffer)
     b.module.declare("tilewright.request_tiles", _PERMISSION)
-    tiles = (_as_tile(b, value(b, e.acc), e.dtype), x, y)
-    name = instruction.code
-    b.module.declare(name, f"declare x86_amx @{name}(i16, i16, i16, x86_amx, x86_amx, x86_amx)")
-    shape = f"{_SHAPE}, i16 {AMX.row_bytes}"
-    result = b.op(f"call x86_amx @{name}({shape}, {', '.join(f'x86_amx {t}' for t in tiles)})")
+    tiles = [(_TILE, t) for t in (_as_tile(b, value(b, e.acc), e.dtype), x, y)]
+    result = b.op(calling(b, instruction.code, _TILE, *_SHAPE, _SHAPE[1], *tiles))
     return _as_vector(b, result, e.dtype)
 
 
@@ -58,14 +56,11 @@ def store_rows(b: Builder, s: Store) -> bool:
     lanes = dtypes.info(s.value.dtype).lanes
     if type(s.value) is Load and s.value.buffer in b.tiles and lanes == AMX.rows * size:
         where = _place(b, to)
-        name = "llvm.x86.tilestored64.internal"
-        b.module.declare(name, f"declare void @{name}(i16, i16, ptr, i64, x86_amx)")
-        tile = _as_tile(b, text, s.value.dtype)
-        b.do(f"call void @{name}({where}, x86_amx {tile})")
+        tile = (_TILE, _as_tile(b, text, s.value.dtype))
+        b.do(calling(b, "llvm.x86.tilestored64.internal", "void", *where, tile))
         return True
     for k in range(0, lanes, size):
-        order = ", ".join(f"i32 {k + lane}" for lane in range(size))
-        row = b.op(f"shufflevector {t} {text}, {t} poison, <{size} x i32> <{order}>")
+        row = b.op(shuffled(t, text, "poison", range(k, k + size)))
         first = to.first + to.stride * (k // size)
         store_vector(b, s.buffer, first, row, dtypes.vector(s.buffer.dtype, size))
     return True
@@ -77,20 +72,17 @@ def _loaded(b: Builder, e: Expr) -> str | None:
     at = rows_of(e.buffer, e.indices[0], lanes) if in_memory(e) else None
     if at is None:
         return None
-    name = "llvm.x86.tileloadd64.internal"
-    b.module.declare(name, f"declare x86_amx @{name}(i16, i16, ptr, i64)")
-    text = f"call x86_amx @{name}({_place(b, at)})"
+    text = calling(b, "llvm.x86.tileloadd64.internal", _TILE, *_place(b, at))
     known = b.block.tiles.setdefault(at.buffer, {})
     if text not in known:
         known[text] = b.op(text)
     return known[text]
 
 
-def _place(b: Builder, at: Rows) -> str:
+def _place(b: Builder, at: Rows) -> list[tuple[str, str]]:
     """The arguments that say where a tile lies."""
     step = at.stride * dtypes.nbytes(at.buffer.dtype)
-    where = address(b, at.buffer, at.first)
-    return f"{_SHAPE}, ptr {where}, i64 {step}"
+    return [*_SHAPE, ("ptr", address(b, at.buffer, at.first)), ("i64", str(step))]
 
 
 _VALUES = lanes_of("i32", AMX.rows * AMX.row_bytes // 4)
@@ -100,15 +92,11 @@ def _as_tile(b: Builder, text: str, dtype: str) -> str:
     """The tile that has the bits of a vector."""
     if value_type(dtype) != _VALUES:
         text = b.op(f"bitcast {value_type(dtype)} {text} to {_VALUES}")
-    name = "llvm.x86.cast.vector.to.tile.v256i32"
-    b.module.declare(name, f"declare x86_amx @{name}({_VALUES})")
-    return b.op(f"call x86_amx @{name}({_VALUES} {text})")
+    return b.op(calling(b, "llvm.x86.cast.vector.to.tile.v256i32", _TILE, (_VALUES, text)))
 
 
 def _as_vector(b: Builder, tile: str, dtype: str) -> str:
-    name = "llvm.x86.cast.tile.to.vector.v256i32"
-    b.module.declare(name, f"declare {_VALUES} @{name}(x86_amx)")
-    text = b.op(f"call {_VALUES} @{name}(x86_amx {tile})")
+    text = b.op(calling(b, "llvm.x86.cast.tile.to.vector.v256i32", _VALUES, (_TILE, tile)))
     if value_type(dtype) == _VALUES:
         return text
     return b.op(f"bitcast {_VALUES} {text} to {value_type(dtype)}")

@@ -6,7 +6,7 @@ import numpy as np
 
 from ... import dtypes
 from .llvm_float import narrow, round_to_odd, widen
-from .llvm_text import NARROW, Builder, constant, suffix, value_type
+from .llvm_text import NARROW, Builder, calling, constant, suffix, value_type
 from .llvm_vector import V, where
 
 
@@ -34,8 +34,7 @@ def convert(b: Builder, text: str, source: str, target: str) -> str:
         if x.lanes > 1:
             return _saturated(V(b, text, source), target).text
         name = f"llvm.fpto{'s' if y.kind == 'int' else 'u'}i.sat.{suffix(target)}.{suffix(source)}"
-        b.module.declare(name, f"declare {t} @{name}({s})")
-        return b.op(f"call {t} @{name}({s} {text})")
+        return b.op(calling(b, name, t, (s, text)))
     if y.kind == "float":
         return b.op(f"{'sitofp' if x.kind == 'int' else 'uitofp'} {s} {text} to {t}")
     if x.kind == "bool":

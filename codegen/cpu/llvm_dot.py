@@ -7,7 +7,7 @@ from ...tir.instruction import Instruction
 from ...tir.ir import Dot, Expr, Matmul
 from .llvm_cast import convert
 from .llvm_index import value
-from .llvm_text import Builder, lanes_of, value_type
+from .llvm_text import Builder, calling, lanes_of, shuffled, spread, value_type
 
 _ELEMENTS = {"bfloat16": "bfloat", "float16": "half"}
 """LLVM's own types, which have the bits that values of these dtypes are held as."""
@@ -24,13 +24,11 @@ def intrinsic(b: Builder, e: Dot | Matmul, instruction: Instruction) -> str:
         element = _ELEMENTS.get(scalar, value_type(scalar))
         if isinstance(e, Dot):
             wide = lanes_of(element, what.columns * what.group)
-            operands.append(f"{wide} {_repeated(b, p, what.columns, what.group, wide)}")
+            operands.append((wide, _repeated(b, p, what.columns, what.group, wide)))
         else:
             wide = lanes_of(element, dtypes.info(p.dtype).lanes)
-            operands.append(f"{wide} {_as(b, value(b, p), value_type(p.dtype), wide)}")
-    types = ", ".join([t, *(text.rpartition(" ")[0] for text in operands)])
-    b.module.declare(name, f"declare {t} @{name}({types})")
-    return b.op(f"call {t} @{name}({t} {acc}, {', '.join(operands)})")
+            operands.append((wide, _as(b, value(b, p), value_type(p.dtype), wide)))
+    return b.op(calling(b, name, t, (t, acc), *operands))
 
 
 def _repeated(b: Builder, e: Expr, lanes: int, group: int, wide: str) -> str:
@@ -39,12 +37,8 @@ def _repeated(b: Builder, e: Expr, lanes: int, group: int, wide: str) -> str:
     facts = dtypes.info(e.dtype)
     if facts.lanes < lanes * group:
         whole = f"i{facts.bits * group}"
-        many = lanes_of(whole, lanes)
         one = b.op(f"bitcast {t} {text} to {whole}")
-        first = b.op(f"insertelement {many} poison, {whole} {one}, i64 0")
-        zeros = lanes_of("i32", lanes)
-        text = b.op(f"shufflevector {many} {first}, {many} poison, {zeros} zeroinitializer")
-        t = many
+        text, t = spread(b, one, whole, lanes), lanes_of(whole, lanes)
     return _as(b, text, t, wide)
 
 
@@ -81,5 +75,5 @@ def _picked(b: Builder, text: str, dtype: str, k: int, lanes: int, group: int) -
         return text
     if lanes == 1:
         return b.op(f"extractelement {t} {text}, i64 {k}")
-    order = ", ".join(f"i32 {(group * lane + k) % count}" for lane in range(lanes))
-    return b.op(f"shufflevector {t} {text}, {t} poison, <{lanes} x i32> <{order}>")
+    order = [(group * lane + k) % count for lane in range(lanes)]
+    return b.op(shuffled(t, text, "poison", order))

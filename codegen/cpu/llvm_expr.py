@@ -26,9 +26,20 @@ from . import llvm_lanes, llvm_math
 from .llvm_cast import convert
 from .llvm_float import computed_in, operand, result
 from .llvm_index import VALUE, index, value
-from .llvm_load import load, spread
+from .llvm_load import load
 from .llvm_product import product
-from .llvm_text import NARROW, Builder, call, constant, operand_type, value_type
+from .llvm_text import (
+    NARROW,
+    Builder,
+    call,
+    calling,
+    constant,
+    operand_type,
+    shuffled,
+    spread,
+    suffix,
+    value_type,
+)
 
 
 def is_lazy(e: Expr) -> bool:
@@ -212,7 +223,7 @@ def _call(b: Builder, e: Call) -> str:
             return b.op(f"sub {t} {constant(0, e.dtype)}, {args[0]}")
         if facts.kind == "uint":
             return args[0]
-        return call(b, "llvm.abs", e.dtype, e.dtype, args[0], extra=", i1 false")
+        return b.op(calling(b, f"llvm.abs.{suffix(e.dtype)}", t, (t, args[0]), ("i1", "false")))
     if facts.scalar in NARROW and e.fn in ("neg", "abs"):
         sign = 1 << (facts.bits - 1)
         mask = sign if e.fn == "neg" else sign - 1
@@ -278,10 +289,7 @@ def _ramp(b: Builder, e: Ramp) -> str:
 
 
 def _shuffle(b: Builder, e: Shuffle) -> str:
-    t, lanes = value_type(e.a.dtype), len(e.order)
-    order = ", ".join(f"i32 {k}" for k in e.order)
-    operands = f"{t} {value(b, e.a)}, {t} {value(b, e.b)}"
-    return b.pure(f"shufflevector {operands}, <{lanes} x i32> <{order}>")
+    return b.pure(shuffled(value_type(e.a.dtype), value(b, e.a), value(b, e.b), e.order))
 
 
 VALUE.update(

@@ -16,7 +16,7 @@ import struct
 from typing import NamedTuple
 
 from ... import dtypes
-from .llvm_text import NARROW, Builder, constant, lanes_of, operand_type, splat, value_type
+from .llvm_text import NARROW, Builder, call, constant, lanes_of, operand_type, splat, value_type
 
 
 class Format(NamedTuple):
@@ -167,9 +167,8 @@ def round_to_odd(b: Builder, lanes: int, value: str) -> str:
     near = b.op(f"fptrunc {f64} {value} to {f32}")
     back = b.op(f"fpext {f32} {near} to {f64}")
     bits = b.op(f"bitcast {f32} {near} to {i32}")
-    name = f"llvm.fabs.{'' if lanes == 1 else f'v{lanes}'}f64"
-    b.module.declare(name, f"declare {f64} @{name}({f64})")
-    sizes = [b.op(f"call {f64} @{name}({f64} {x})") for x in (back, value)]
+    wide = dtypes.vector("float64", lanes)
+    sizes = [call(b, "llvm.fabs", wide, wide, x) for x in (back, value)]
     beyond = b.op(f"fcmp ogt {f64} {sizes[0]}, {sizes[1]}")
     below = b.op(f"sub {i32} {bits}, {_int(1, lanes)}")
     truncated = b.op(f"select {i1} {beyond}, {i32} {below}, {i32} {bits}")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ...errors import BuildError
 from ...tir.ir import Binary, Broadcast, Const, Expr, Load, Op, Var
 from ...tir.visit import children
-from .llvm_text import Builder
+from .llvm_text import Builder, calling
 
 HERE = 1 << 30
 """The depth of a value that is only known in the current block."""
@@ -146,8 +146,8 @@ def _collect(b: Builder, e: Expr, scale: int, terms: dict[Index, int]) -> int:
             x, y = index(b, e.a), index(b, e.b)
             depth = max(x.depth, y.depth)
             name = "llvm.smin.i64" if e.op is Op.MIN else "llvm.smax.i64"
-            b.module.declare(name, f"declare i64 @{name}(i64, i64)")
-            term = Index(emit(b, depth, f"call i64 @{name}(i64 {x.text}, i64 {y.text})"), depth)
+            least = calling(b, name, "i64", ("i64", x.text), ("i64", y.text))
+            term = Index(emit(b, depth, least), depth)
         case _:
             term = Index(value(b, e), HERE)
     terms[term] = terms.get(term, 0) + scale

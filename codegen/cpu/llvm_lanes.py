@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ... import dtypes
 from ...tir.ir import COMPARISONS, INDEX, Binary, Broadcast, Const, Expr, Op, Ramp, const
 from .llvm_index import index
-from .llvm_text import Builder, lanes_of
+from .llvm_text import Builder, lanes_of, spread
 
 LIMIT = 1 << 30
 """Numbers of lanes, and what they are compared with, stay below: sums of two fit 32 bits."""
@@ -124,10 +124,6 @@ def _checked(x: Lanes) -> Lanes | None:
 def _spread(b: Builder, e: Expr, scalar: str, n: int) -> str:
     """A scalar index in each of `n` lanes."""
     text = index(b, e).text
-    if not text.startswith("%"):
-        return f"splat ({scalar} {text})"
-    if scalar != "i64":
+    if scalar != "i64" and text.startswith("%"):
         text = b.pure(f"trunc i64 {text} to {scalar}")
-    t, order = lanes_of(scalar, n), lanes_of("i32", n)
-    first = b.pure(f"insertelement {t} poison, {scalar} {text}, i64 0")
-    return b.pure(f"shufflevector {t} {first}, {t} poison, {order} zeroinitializer")
+    return spread(b, text, scalar, n, pure=True)

@@ -13,7 +13,7 @@ from ...tir.cpu_instructions import MAX_SHUFFLE_STRIDE
 from ...tir.ir import Broadcast, Buffer, Const, Expr, Load, Prefetch, Ramp, Select, Store
 from . import llvm_lanes, llvm_register, llvm_stream
 from .llvm_index import affine, emit, value, variable_part
-from .llvm_text import Builder, lanes_of, memory_type, value_type
+from .llvm_text import Builder, calling, lanes_of, memory_type, shuffled, spread, value_type
 
 
 def load(b: Builder, e: Load) -> str:
@@ -80,9 +80,8 @@ def store(b: Builder, s: Store) -> None:
         assert s.mask is not None
         where, mask = address(b, s.buffer, offset.base), value(b, s.mask)
         name = f"llvm.masked.store.{suffix_of(memory, lanes)}.p0"
-        mask_type = lanes_of("i1", lanes)
-        b.module.declare(name, f"declare void @{name}({memory}, ptr, {mask_type})")
-        b.do(f"call void @{name}({memory} {text}, ptr align {align} {where}, {mask_type} {mask})")
+        aligned, enabled = ("ptr", f"align {align} {where}"), (lanes_of("i1", lanes), mask)
+        b.do(calling(b, name, "void", (memory, text), aligned, enabled))
         return
     _scatter(b, s, offset, memory, text, align)
 
@@ -102,10 +101,9 @@ def prefetch(b: Builder, s: Prefetch) -> None:
     """A prefetch instruction for a cache line; it never faults."""
     if s.buffer not in b.pointers:
         raise BuildError("{0} is prefetched and is held in registers", s.buffer.name)
-    where = address(b, s.buffer, s.indices[0])
-    name = "llvm.prefetch.p0"
-    b.module.declare(name, f"declare void @{name}(ptr, i32, i32, i32)")
-    b.do(f"call void @{name}(ptr {where}, i32 0, i32 3, i32 1)")
+    where = ("ptr", address(b, s.buffer, s.indices[0]))
+    read_to_keep_data = ("i32", "0"), ("i32", "3"), ("i32", "1")
+    b.do(calling(b, "llvm.prefetch.p0", "void", where, *read_to_keep_data))
 
 
 def address(b: Builder, buffer: Buffer, offset: Expr) -> str:
@@ -122,16 +120,6 @@ def address(b: Builder, buffer: Buffer, offset: Expr) -> str:
         text = f"getelementptr {t}, ptr {pointer}, i64 {form.constant}"
         pointer = emit(b, depth, text)
     return pointer
-
-
-def spread(b: Builder, text: str, scalar: str, lanes: int) -> str:
-    """An operand of the LLVM type `scalar` in each of `lanes` lanes."""
-    t = lanes_of(scalar, lanes)
-    if not text.startswith("%"):
-        return f"splat ({scalar} {text})"
-    first = b.op(f"insertelement {t} poison, {scalar} {text}, i64 0")
-    zeros = lanes_of("i32", lanes)
-    return b.op(f"shufflevector {t} {first}, {t} poison, {zeros} zeroinitializer")
 
 
 def suffix_of(llvm: str, lanes: int) -> str:
@@ -157,8 +145,7 @@ def _shared(b: Builder, e: Load, offset: Expr, mask: Expr) -> str:
     facts, t = dtypes.info(e.dtype), value_type(e.dtype)
     bits = lanes_of("i1", facts.lanes)
     name = f"llvm.vector.reduce.or.v{facts.lanes}i1"
-    b.module.declare(name, f"declare i1 @{name}({bits})")
-    wanted = b.op(f"call i1 @{name}({bits} {value(b, mask)})")
+    wanted = b.op(calling(b, name, "i1", (bits, value(b, mask))))
     before, then, end = b.block, b.new_block("then"), b.new_block("shared")
     b.branch(wanted, then, end)
     b.start(then)
@@ -181,8 +168,7 @@ def _facts(b: Builder, buffer: Buffer) -> str:
 
 
 def _reverse(b: Builder, text: str, memory: str, lanes: int) -> str:
-    order = ", ".join(f"i32 {i}" for i in reversed(range(lanes)))
-    return b.op(f"shufflevector {memory} {text}, {memory} poison, <{lanes} x i32> <{order}>")
+    return b.op(shuffled(memory, text, "poison", range(lanes)[::-1]))
 
 
 def _masked_off(b: Builder, e: Load, text: str) -> str:
@@ -208,16 +194,12 @@ def _picked(b: Builder, e: Load, step: int, align: int) -> str:
             part = b.op(f"load {memory}, ptr {where}, align {align}{_facts(b, e.buffer)}")
         else:
             lane_of = {j * step - start: j for j in here}
-            wanted = ", ".join(f"i32 {lane_of.get(k, lanes)}" for k in range(lanes))
-            bits, order = lanes_of("i1", lanes), f"<{lanes} x i32> <{wanted}>"
-            own = b.op(f"shufflevector {bits} {mask}, {bits} zeroinitializer, {order}")
+            order = [lane_of.get(k, lanes) for k in range(lanes)]
+            own = b.op(shuffled(lanes_of("i1", lanes), mask, "zeroinitializer", order))
             part = _masked(b, memory, lanes, where, align, own)
-        chosen = {j: f"i32 {lanes + j * step - start}" for j in here}
-        order = ", ".join(
-            chosen.get(j, "i32 poison" if j in left else f"i32 {j}") for j in range(lanes)
-        )
-        before = found or "poison"
-        found = b.op(f"shufflevector {memory} {before}, {memory} {part}, <{lanes} x i32> <{order}>")
+        chosen = {j: lanes + j * step - start for j in here}
+        order = [chosen.get(j, -1 if j in left else j) for j in range(lanes)]
+        found = b.op(shuffled(memory, found or "poison", part, order))
     return found
 
 
@@ -228,48 +210,43 @@ def _masked_load(b: Builder, e: Load, where: str, align: int) -> str:
 
 
 def _masked(b: Builder, memory: str, lanes: int, where: str, align: int, mask: str) -> str:
-    mask_type = lanes_of("i1", lanes)
     name = f"llvm.masked.load.{suffix_of(memory, lanes)}.p0"
-    b.module.declare(name, f"declare {memory} @{name}(ptr, {mask_type}, {memory})")
-    return b.op(
-        f"call {memory} @{name}(ptr align {align} {where}, {mask_type} {mask}, "
-        f"{memory} zeroinitializer)"
-    )
+    aligned, enabled = ("ptr", f"align {align} {where}"), (lanes_of("i1", lanes), mask)
+    return b.op(calling(b, name, memory, aligned, enabled, (memory, "zeroinitializer")))
 
 
-def _pointers(b: Builder, buffer: Buffer, offset: Expr, lanes: int) -> str:
-    """A pointer for each lane; steps of 32 bits from one address where they are known to be so."""
+def _places(
+    b: Builder, buffer: Buffer, offset: Expr, lanes: int, align: int, mask: Expr | None
+) -> list[tuple[str, str]]:
+    """A pointer for each lane, and which of them are enabled, as arguments.
+
+    They are steps of 32 bits from one address where they are known to be so.
+    """
     near = llvm_lanes.lanes(b, offset)
     if near is None:
         base, offsets = b.pointers[buffer], f"{lanes_of('i64', lanes)} {value(b, offset)}"
     else:
         base, offsets = address(b, buffer, near.base), f"{lanes_of('i32', lanes)} {near.offsets}"
-    return b.op(f"getelementptr {memory_type(buffer.dtype)}, ptr {base}, {offsets}")
+    where = b.op(f"getelementptr {memory_type(buffer.dtype)}, ptr {base}, {offsets}")
+    enabled = "splat (i1 true)" if mask is None else value(b, mask)
+    return [
+        (lanes_of("ptr", lanes), f"align {align} {where}"),
+        (lanes_of("i1", lanes), enabled),
+    ]
 
 
 def _gather(b: Builder, e: Load, offset: Expr, align: int) -> str:
     memory, lanes = memory_type(e.dtype), dtypes.info(e.dtype).lanes
-    mask_type, pointers = lanes_of("i1", lanes), lanes_of("ptr", lanes)
-    where = _pointers(b, e.buffer, offset, lanes)
-    mask = "splat (i1 true)" if e.mask is None else value(b, e.mask)
+    places = _places(b, e.buffer, offset, lanes, align, e.mask)
     name = f"llvm.masked.gather.{suffix_of(memory, lanes)}.v{lanes}p0"
-    b.module.declare(name, f"declare {memory} @{name}({pointers}, {mask_type}, {memory})")
-    return b.op(
-        f"call {memory} @{name}({pointers} align {align} {where}, {mask_type} {mask}, "
-        f"{memory} zeroinitializer)"
-    )
+    return b.op(calling(b, name, memory, *places, (memory, "zeroinitializer")))
 
 
 def _scatter(b: Builder, s: Store, offset: Expr, memory: str, text: str, align: int) -> None:
     lanes = dtypes.info(offset.dtype).lanes
-    mask_type, pointers = lanes_of("i1", lanes), lanes_of("ptr", lanes)
-    where = _pointers(b, s.buffer, offset, lanes)
-    mask = "splat (i1 true)" if s.mask is None else value(b, s.mask)
+    places = _places(b, s.buffer, offset, lanes, align, s.mask)
     name = f"llvm.masked.scatter.{suffix_of(memory, lanes)}.v{lanes}p0"
-    b.module.declare(name, f"declare void @{name}({memory}, {pointers}, {mask_type})")
-    b.do(
-        f"call void @{name}({memory} {text}, {pointers} align {align} {where}, {mask_type} {mask})"
-    )
+    b.do(calling(b, name, "void", (memory, text), *places))
 
 
 def _from_memory(b: Builder, text: str, dtype: str) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .llvm_polynomials import POLYNOMIALS
-from .llvm_text import Builder, call, suffix, value_type
+from .llvm_text import Builder, call, calling, suffix, value_type
 from .llvm_vector import V, fma, fma_exact, from_bits, two_sum, where
 
 INTRINSICS = {
@@ -120,10 +120,9 @@ def _scalef(x: V, n: V) -> V:
     kind, lanes = _SCALEF[x.dtype]
     name = f"llvm.x86.avx512.mask.scalef.{kind}.512"
     t = value_type(x.dtype)
-    x.b.module.declare(name, f"declare {t} @{name}({t}, {t}, {t}, i{lanes}, i32)")
-    nearest = 4
-    arguments = f"{t} {x.text}, {t} {n.text}, {t} zeroinitializer, i{lanes} -1, i32 {nearest}"
-    return V(x.b, x.b.op(f"call {t} @{name}({arguments})"), x.dtype)
+    all_lanes, nearest = (f"i{lanes}", "-1"), ("i32", "4")
+    operands = [(t, x.text), (t, n.text), (t, "zeroinitializer"), all_lanes, nearest]
+    return V(x.b, x.b.op(calling(x.b, name, t, *operands)), x.dtype)
 
 
 def _clamped(x: V, low: float, high: float) -> V:

@@ -24,7 +24,7 @@ from ...tir.ir import Buffer, For, Var
 from ...tir.visit import distinct
 from .llvm_loop import loop
 from .llvm_memory import finish, release_slot, slot_parameters, slot_pointers, take_slot
-from .llvm_text import Builder, value_type
+from .llvm_text import Builder, calling, value_type
 
 _CHUNKS = 8
 """In how many portions a thread takes its share."""
@@ -152,11 +152,11 @@ def _iterations(b: Builder, s: For, portion: int) -> None:
 
 def _region(b: Builder, name: str, types: Sequence[str], slots: Sequence[int]) -> str:
     """The function that each thread runs."""
-    for function in ("omp_get_thread_num", "omp_get_num_threads"):
-        b.module.declare(function, f"declare i32 @{function}()")
     r = Builder(b.module, in_parallel=True)
-    number = r.op(f"sext i32 {r.op('call i32 @omp_get_thread_num()')} to i64")
-    count = r.op(f"sext i32 {r.op('call i32 @omp_get_num_threads()')} to i64")
+    number, count = (
+        r.op(f"sext i32 {r.op(calling(r, function, 'i32'))} to i64")
+        for function in ("omp_get_thread_num", "omp_get_num_threads")
+    )
     fields = _fields(types, slots)
     counters, *rest = [
         r.op(f"load {t}, ptr {_field(r, fields, '%context', place)}")

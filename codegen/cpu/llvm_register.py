@@ -10,7 +10,7 @@ from __future__ import annotations
 from ... import dtypes
 from ...tir.ir import Buffer, Const, Expr, Load, Ramp, Store
 from .llvm_index import value
-from .llvm_text import Builder, lanes_of, value_type
+from .llvm_text import Builder, lanes_of, shuffled, value_type
 
 
 def load(b: Builder, e: Load) -> str:
@@ -22,7 +22,7 @@ def load(b: Builder, e: Load) -> str:
         return whole
     if count == 1:
         return b.op(f"extractelement {t} {whole}, i64 {first}")
-    return _shuffle(b, t, whole, "poison", range(first, first + count))
+    return b.op(shuffled(t, whole, "poison", range(first, first + count)))
 
 
 def store(b: Builder, s: Store) -> None:
@@ -43,10 +43,10 @@ def store(b: Builder, s: Store) -> None:
         else:
             part = value_type(dtypes.vector(s.buffer.dtype, count))
             spread = [k if k < count else -1 for k in range(lanes)]
-            wide = _shuffle(b, part, text, "poison", spread)
+            wide = b.op(shuffled(part, text, "poison", spread))
             inside = range(first, first + count)
             order = [lanes + k - first if k in inside else k for k in range(lanes)]
-            text = _shuffle(b, t, whole, wide, order)
+            text = b.op(shuffled(t, whole, wide, order))
     _, line = b.block.held.get(s.buffer, ("", None))
     if line is not None:
         b.block.lines[line] = ""
@@ -75,8 +75,3 @@ def _part(index: Expr) -> tuple[int, int]:
     assert isinstance(index, Ramp)
     assert isinstance(index.base, Const)
     return int(index.base.value), index.lanes
-
-
-def _shuffle(b: Builder, t: str, x: str, y: str, order: range | list[int]) -> str:
-    lanes = ", ".join("i32 poison" if k < 0 else f"i32 {k}" for k in order)
-    return b.op(f"shufflevector {t} {x}, {t} {y}, <{len(order)} x i32> <{lanes}>")

@@ -7,7 +7,7 @@ aligned, the store is a plain one. A fence at the end of the function orders the
 from __future__ import annotations
 
 from ... import dtypes
-from .llvm_text import Builder, memory_type
+from .llvm_text import Builder, calling, memory_type, shuffled
 
 PART = 16
 """Bytes that one store writes on x86; stores that follow each other fill a line all the same."""
@@ -32,9 +32,8 @@ def store(b: Builder, dtype: str, text: str, where: str) -> None:
     b.start(then)
     words = b.op(f"bitcast {memory} {text} to <{size // 4} x i32>")
     for first in range(0, size, PART):
-        lanes = ", ".join(f"i32 {first // 4 + k}" for k in range(PART // 4))
-        part = f"shufflevector <{size // 4} x i32> {words}, <{size // 4} x i32> poison"
-        part = b.op(f"{part}, <{PART // 4} x i32> <{lanes}>")
+        lanes = range(first // 4, (first + PART) // 4)
+        part = b.op(shuffled(f"<{size // 4} x i32>", words, "poison", lanes))
         at = b.op(f"getelementptr i8, ptr {where}, i64 {first}")
         b.do(f"store <{PART // 4} x i32> {part}, ptr {at}, align {PART}, !nontemporal !1")
     b.jump(end)
@@ -46,5 +45,4 @@ def store(b: Builder, dtype: str, text: str, where: str) -> None:
 
 def fence(b: Builder) -> None:
     """A fence: later reads see the non-temporal stores."""
-    b.module.declare(FENCE, f"declare void @{FENCE}()")
-    b.do(f"call void @{FENCE}()")
+    b.do(calling(b, FENCE, "void"))

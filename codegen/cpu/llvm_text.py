@@ -9,6 +9,7 @@ bfloat16, float8 and float16 values are held as bits in integers, bool as i1 (i8
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -242,13 +243,37 @@ class Builder:
         return "\n".join([label, *self._stack, rest, *map(str, self.blocks[1:])])
 
 
-def call(b: Builder, name: str, result: str, dtype: str, *args: str, extra: str = "") -> str:
+def calling(b: Builder, name: str, result: str, *arguments: tuple[str, str]) -> str:
+    """The call of a function of LLVM or a library, which is declared: an instruction.
+
+    `result` is an LLVM type, an argument a type and an operand, with attributes in front of it.
+    """
+    types, texts = [t for t, _ in arguments], [f"{t} {text}" for t, text in arguments]
+    b.module.declare(name, f"declare {result} @{name}({', '.join(types)})")
+    return f"call {result} @{name}({', '.join(texts)})"
+
+
+def call(b: Builder, name: str, result: str, dtype: str, *args: str) -> str:
     """A call of the LLVM intrinsic `name`, overloaded for `result`, on arguments of `dtype`."""
+    t = operand_type(dtype)
     full = f"{name}.{suffix(result)}"
-    t, r = operand_type(dtype), operand_type(result)
-    extra_type = extra.rpartition(" ")[0]
-    b.module.declare(full, f"declare {r} @{full}({', '.join([t] * len(args))}{extra_type})")
-    return b.op(f"call {r} @{full}({', '.join(f'{t} {a}' for a in args)}{extra})")
+    return b.op(calling(b, full, operand_type(result), *((t, a) for a in args)))
+
+
+def shuffled(llvm: str, x: str, y: str, order: Sequence[int]) -> str:
+    """A shuffle of two vectors of the type `llvm`: an instruction. Lanes below 0 are any."""
+    lanes = ", ".join("i32 poison" if k < 0 else f"i32 {k}" for k in order)
+    return f"shufflevector {llvm} {x}, {llvm} {y}, <{len(order)} x i32> <{lanes}>"
+
+
+def spread(b: Builder, text: str, scalar: str, lanes: int, *, pure: bool = False) -> str:
+    """An operand of the LLVM type `scalar` in each of `lanes` lanes."""
+    t, order = lanes_of(scalar, lanes), lanes_of("i32", lanes)
+    if not text.startswith("%"):
+        return f"splat ({scalar} {text})"
+    append = b.pure if pure else b.op
+    first = append(f"insertelement {t} poison, {scalar} {text}, i64 0")
+    return append(f"shufflevector {t} {first}, {t} poison, {order} zeroinitializer")
 
 
 @cache
