@@ -13,7 +13,8 @@ from ..compiled import Compiled
 from ..generator import Code, CodeGenerator, Part, Pass, Tools
 from . import llvm
 from .detection import host_target, resolved
-from .kernel import CALLED, Emitted, assembly, check_image, compile_parts, emit_part, load
+from .kernel import CALLED, assembly, check_image, compile_parts, load
+from .llvm import Emitted
 from .lowering import passes
 
 if TYPE_CHECKING:
@@ -67,7 +68,10 @@ class CpuGenerator(CodeGenerator[CpuTarget, tuple[Emitted, ...]]):
         self, parts: Sequence[Part], target: CpuTarget, *, strict_fp: bool
     ) -> tuple[Emitted, ...]:
         kernel = parts[0].signature
-        return tuple(emit_part(part, kernel, target, strict_fp=strict_fp) for part in parts)
+        return tuple(
+            llvm.emit(func, signature, target, strict_fp=strict_fp, kernel=kernel)
+            for func, signature in parts
+        )
 
     def compile(self, emitted: tuple[Emitted, ...], target: CpuTarget) -> Code:
         return compile_parts(emitted, target)

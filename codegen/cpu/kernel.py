@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 from ...errors import ArtifactError, BuildError
 from ...runtime import openmp
 from ...runtime.module import Module, Origin
-from ...runtime.signature import Signature
 from ...target import CpuTarget
 from ..compiled import Compiled, Launch
 from ..detect import check_runnable
-from ..generator import Code, Part
+from ..generator import Code
 from . import llvm
-from .accumulators import accumulates_in_memory
 from .elf import read_object
 from .glue import make_glue
 from .jit import load_object
@@ -37,40 +35,20 @@ CALLED = frozenset(
 """Functions of other libraries that kernels call."""
 
 
-class Emitted(NamedTuple):
-    """The LLVM module of an entry point.
-
-    `thorough` says how it is optimised (see `llvm.optimise`), `teams` is the variable of the object
-    file that `Signature.teams_symbol` is.
-    """
-
-    symbol: str
-    module: llvm.Emitted
-    thorough: bool
-    teams: str
-
-
-def emit_part(part: Part, kernel: Signature, target: CpuTarget, *, strict_fp: bool) -> Emitted:
-    """The module of a lowered function that belongs to the kernel of that signature."""
-    func, signature = part
-    module = llvm.emit(func, signature, target, strict_fp=strict_fp, kernel=kernel)
-    return Emitted(signature.name, module, accumulates_in_memory(func), kernel.teams_symbol)
-
-
-def compile_parts(parts: tuple[Emitted, ...], target: CpuTarget) -> Code:
+def compile_parts(parts: Sequence[llvm.Emitted], target: CpuTarget) -> Code:
     """One object file of the modules of a kernel and of what packs its operands."""
-    module, *others = [llvm.optimise(p.module.text, target, thorough=p.thorough) for p in parts]
+    module, *others = [llvm.optimise(p.text, target, thorough=p.thorough) for p in parts]
     for other in others:
         module.link_in(other)
-    if any(p.module.parallel for p in parts):
+    if any(p.parallel for p in parts):
         # of one definition now: to a weak one, linkers for ARM make a copy relocation
         module.get_global_variable(parts[0].teams).linkage = "external"
     text = str(module)  # before machine code is made of it, which rewrites it
     safe = llvm.without_single_lanes(text)
     if safe != text:
         module, text = llvm.parse(safe), safe
-    launches = tuple(Launch(p.symbol, {"openmp": True} if p.module.parallel else {}) for p in parts)
-    workspaces = tuple(p.module.workspace_bytes for p in parts)
+    launches = tuple(Launch(p.symbol, {"openmp": True} if p.parallel else {}) for p in parts)
+    workspaces = tuple(p.workspace_bytes for p in parts)
     return Code(llvm.object_code(module, target), launches, workspaces, text)
 
 

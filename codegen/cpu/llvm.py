@@ -17,6 +17,7 @@ from ...target import CpuTarget
 from ...tir.ir import STREAM, Buffer, Func, Var
 from . import llvm_expr as _expressions  # noqa: F401  fills the table of expressions
 from . import llvm_stmt as _statements  # noqa: F401  fills the table of statements
+from .accumulators import accumulates_in_memory
 from .llvm_loop import stmt
 from .llvm_memory import (
     finish,
@@ -29,11 +30,18 @@ from .llvm_text import Builder, Module, value_type
 
 
 class Emitted(NamedTuple):
-    """The text of a module, whether it needs OpenMP, and the bytes of the kernel's workspace."""
+    """The LLVM module of an entry point, as text.
+
+    `parallel`: it needs OpenMP. `thorough` says how it is optimised (see `optimise`), `teams` is
+    the variable of the object file that `Signature.teams_symbol` is.
+    """
 
     text: str
-    parallel: bool
+    symbol: str
     workspace_bytes: int
+    parallel: bool
+    thorough: bool
+    teams: str
 
 
 class _Parameter(NamedTuple):
@@ -89,7 +97,14 @@ def emit(
         "!0 = !{}",
         "!1 = !{i32 1}",
     ]
-    return Emitted("\n\n".join(parts) + "\n", module.parallel, sum(b.slots))
+    return Emitted(
+        "\n\n".join(parts) + "\n",
+        signature.name,
+        sum(b.slots),
+        module.parallel,
+        accumulates_in_memory(func),
+        teams,
+    )
 
 
 def _functions(b: Builder, parameters: Sequence[_Parameter]) -> list[str]:

@@ -6,24 +6,17 @@ that loop, so LLVM receives index arithmetic already hoisted and shared.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ...errors import BuildError
 from ...tir.ir import Binary, Broadcast, Const, Expr, Load, Op, Var
 from ...tir.visit import children
-from .llvm_text import Builder, calling
+from .llvm_text import Builder, Emitters, calling
 
 HERE = 1 << 30
 """The depth of a value that is only known in the current block."""
 
 
-class _Table(dict[type, Callable[[Builder, Any], str]]):
-    def __missing__(self, key: type) -> Callable[[Builder, Any], str]:
-        raise BuildError("expressions of type {0} cannot be compiled", key.__name__)
-
-
-VALUE: dict[type, Callable[[Builder, Any], str]] = _Table()
+VALUE: Emitters[str] = Emitters("expressions")
 """How to compile each type of expression; `llvm_expr` fills it."""
 
 

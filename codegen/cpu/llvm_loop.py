@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from ...errors import BuildError
 from ...tir.ir import For, Stmt, Store
-from .llvm_text import Builder, Level
+from .llvm_text import Builder, Emitters, Level
 
-
-class _Table(dict[type, Callable[[Builder, Any], None]]):
-    def __missing__(self, key: type) -> Callable[[Builder, Any], None]:
-        raise BuildError("statements of type {0} cannot be compiled", key.__name__)
-
-
-STMT: dict[type, Callable[[Builder, Any], None]] = _Table()
+STMT: Emitters[None] = Emitters("statements")
 """How to compile each type of statement; `llvm_stmt` fills it."""
 
 

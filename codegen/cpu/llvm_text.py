@@ -9,8 +9,9 @@ bfloat16, float8 and float16 values are held as bits in integers, bool as i1 (i8
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from ...errors import BuildError
 from ...target import CpuTarget
 from ...tir.ir import Buffer, Expr, Var
 
+T = TypeVar("T")
 _SCALAR = {"bool": "i1", "float32": "float", "float64": "double"}
 NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 """Floats that are held as their bits."""
@@ -198,8 +200,7 @@ class Builder:
 
     def op(self, text: str) -> str:
         """Append an instruction with a value."""
-        self._count += 1
-        value = f"%v{self._count}"
+        value = f"%{self.name()}"
         self.block.lines.append(f"{value} = {text}")
         return value
 
@@ -225,15 +226,13 @@ class Builder:
         level = self.levels[depth]
         value = level.known.get(text)
         if value is None:
-            self._count += 1
-            value = level.known[text] = f"%v{self._count}"
+            value = level.known[text] = f"%{self.name()}"
             level.head.lines.append(f"{value} = {text}")
         return value
 
     def alloca(self, llvm_type: str, count: int, align: int) -> str:
         """Stack memory for the whole call, from the function's first block."""
-        self._count += 1
-        value = f"%v{self._count}"
+        value = f"%{self.name()}"
         number = "" if count == 1 else f", i64 {count}"
         self._stack.append(f"  {value} = alloca {llvm_type}{number}, align {align}")
         return value
@@ -241,6 +240,16 @@ class Builder:
     def text(self) -> str:
         label, _, rest = str(self.blocks[0]).partition("\n")
         return "\n".join([label, *self._stack, rest, *map(str, self.blocks[1:])])
+
+
+class Emitters(dict[type, Callable[[Builder, Any], T]]):
+    """Functions that compile nodes, by type of node."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __missing__(self, key: type) -> Callable[[Builder, Any], T]:
+        raise BuildError("{0} of type {1} cannot be compiled", self.what, key.__name__)
 
 
 def calling(b: Builder, name: str, result: str, *arguments: tuple[str, str]) -> str:
