@@ -1,8 +1,12 @@
-"""What the system reports about this processor, and the features that the user lets it count as."""
+"""What the system says about this processor and lets it do, and what the user lets it count as."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
+import sys
+from functools import cache
 from pathlib import Path
 
 from ..errors import TargetError
@@ -10,6 +14,10 @@ from ..target import NATIVE, CpuTarget
 
 HOST = "TILEWRIGHT_HOST"
 CPUINFO = Path("/proc/cpuinfo")
+_ARCH_PRCTL = 158
+_REQUEST = 0x1023
+_TILE_DATA = 18
+"""Linux, Documentation/arch/x86/xstate.rst: ARCH_REQ_XCOMP_PERM of XFEATURE_XTILEDATA."""
 
 
 def host_limit() -> CpuTarget | None:
@@ -44,12 +52,29 @@ def host_limit() -> CpuTarget | None:
 
 def cpu_flags(cpuinfo: Path = CPUINFO) -> frozenset[str] | None:
     """The processor's feature flags as the system reports them, or `None`."""
+    flags = cpu_fact(cpuinfo, "flags", "Features")
+    return None if flags is None else frozenset(flags.split())
+
+
+def cpu_fact(cpuinfo: Path, *names: str) -> str | None:
+    """What the system reports of the first processor under one of these names, or `None`."""
     try:
         text = cpuinfo.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     for line in text.splitlines():
         key, _, value = line.partition(":")
-        if key.strip() in ("flags", "Features"):
-            return frozenset(value.split())
+        if key.strip() in names:
+            return value
     return None
+
+
+@cache
+def request_tiles() -> bool:
+    """Ask for tile registers for all threads of this process; returns whether they are granted.
+
+    Without permission, the first instruction that uses one ends the process.
+    """
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return False
+    return bool(ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST, _TILE_DATA) == 0)

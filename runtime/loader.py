@@ -15,9 +15,8 @@ from pathlib import Path
 from ..errors import ArtifactError, TargetError
 from ..target import FEATURES, CpuTarget
 from . import openmp
-from .amx_permission import request_tiles
 from .artifact import Manifest, read_artifact
-from .host import CPUINFO, HOST, cpu_flags, host_limit
+from .host import CPUINFO, HOST, cpu_flags, host_limit, request_tiles
 from .module import Module
 from .open_library import open_library
 

@@ -7,8 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from ...errors import TargetError
-from ...runtime.amx_permission import request_tiles
-from ...runtime.host import HOST, cpu_flags, host_limit
+from ...runtime.host import HOST, cpu_fact, cpu_flags, host_limit, request_tiles
 from ...target import CPUS, FEATURES, NATIVE, CpuTarget, baseline, missing_features
 from ..detect import ROOT, read_file, read_integer, usable_processors
 
@@ -105,11 +104,7 @@ def caches(root: Path = ROOT) -> tuple[int, int, int, int]:
 
 def model_name(root: Path = ROOT) -> str:
     """The processor's name for people, empty if it is not known."""
-    for line in read_file(root / "proc/cpuinfo").splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == "model name":
-            return " ".join(value.split())
-    return ""
+    return " ".join((cpu_fact(root / "proc/cpuinfo", "model name") or "").split())
 
 
 def _size(text: str) -> int:

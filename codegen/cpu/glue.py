@@ -46,13 +46,13 @@ from ...runtime.signature import Argument, Signature
 from ...runtime.workspace import Pool
 from .detection import host_target
 from .glue_range import range_function
+from .llvm_text import memory_type
 
 _METH_FASTCALL = 0x0080
 _ENTRY = "tilewright_glue"
 _FLOAT_VALUE = HEADER
 _INFINITY = "0x7FF0000000000000"
 _MINUS_INFINITY = "0xFFF0000000000000"
-_LLVM_TYPES = {"float32": "float", "float64": "double"}
 
 
 def make_glue(
@@ -145,7 +145,7 @@ class _Emitter:
             for i, a in enumerate(arguments)
         ]
         self.overlaps(arguments, values)
-        types = ["ptr" if a.kind == "tensor" else _llvm_type(a.dtype) for a in arguments]
+        types = ["ptr" if a.kind == "tensor" else memory_type(a.dtype) for a in arguments]
         parameters = [f"{t} {v}" for t, v in zip(types, values, strict=True)]
         item, payload = tuple.__basicsize__, bytes.__basicsize__ - 1
         self.lines += [
@@ -336,10 +336,6 @@ class _Emitter:
         holds = self.let(test)
         go = f"go{self.count}"
         self.lines += [f"br i1 {holds}, label %{go}, label %{otherwise}", f"{go}:"]
-
-
-def _llvm_type(dtype: str) -> str:
-    return _LLVM_TYPES.get(dtype, f"i{dtypes.info(dtype).bits}")
 
 
 def _object(value: object) -> str:

@@ -14,16 +14,16 @@ from ... import dtypes
 from ...errors import BuildError
 from ...runtime.signature import OK, UNUSABLE_WORKSPACE, Signature
 from ...target import CpuTarget
-from ...tir.ir import STREAM, Buffer, Func, Var
+from ...tir.ir import STREAM, Buffer, For, ForKind, Func, Stmt, Store, Var
+from ...tir.visit import nested, walk
+from ..passes.rewrite import statements
 from . import llvm_expr as _expressions  # noqa: F401  fills the table of expressions
 from . import llvm_stmt as _statements  # noqa: F401  fills the table of statements
-from .accumulators import accumulates_in_memory
 from .llvm_loop import stmt
 from .llvm_memory import (
     finish,
     slot_parameters,
     slot_pointers,
-    stored_buffers,
     unusable,
 )
 from .llvm_text import Builder, Module, value_type
@@ -69,7 +69,7 @@ def emit(
     """
     teams = (signature if kernel is None else kernel).teams_symbol
     module = Module(signature.name, target, strict_fp, teams)
-    written = stored_buffers(func.body)
+    written = {s.buffer for s in statements(func.body) if type(s) is Store}
     module.inputs = frozenset(p for p in func.params if type(p) is Buffer and p not in written)
     arrays = {n: p for n, p in enumerate(func.params) if type(p) is Buffer}
     module.streamed = frozenset(arrays[n] for n in dict(func.annotations).get(STREAM, ()))
@@ -129,6 +129,28 @@ def _functions(b: Builder, parameters: Sequence[_Parameter]) -> list[str]:
     entry.block.end = f"ret i32 {OK}"
     declared = ", ".join([*map(str, parameters), "ptr noalias %workspace"])
     return [body, f"define i32 @{name}({declared}) #0 {{\n{entry.text()}\n}}"]
+
+
+def accumulates_in_memory(func: Func) -> bool:
+    """Whether a loop of a lowered function stores to the same element in all its iterations.
+
+    Only these gain from LLVM's full pipeline. The innermost loop around a store counts; buffers of
+    scope `register` are values, not memory.
+    """
+    pending: list[tuple[Stmt, Var | None]] = [(func.body, None)]
+    while pending:
+        s, innermost = pending.pop()
+        if (
+            type(s) is Store
+            and innermost is not None
+            and s.buffer.scope != "register"
+            and not any(n is innermost for i in s.indices for n in walk(i))
+        ):
+            return True
+        if type(s) is For and s.kind is not ForKind.PARALLEL:
+            innermost = s.var
+        pending.extend((c, innermost) for c in nested(s))
+    return False
 
 
 def optimise(text: str, target: CpuTarget, *, thorough: bool = False) -> binding.ModuleRef:

@@ -12,8 +12,7 @@ from ...tir.cpu_instructions import AMX
 from ...tir.instruction import Instruction
 from ...tir.ir import Dot, Expr, Load, Matmul, Store
 from .llvm_index import value
-from .llvm_load import address, store_vector
-from .llvm_matrix import Rows, in_memory, rows_of
+from .llvm_load import Rows, address, rows_in_memory, rows_of, store_vector
 from .llvm_text import Builder, calling, lanes_of, shuffled, value_type
 
 _TILE = "x86_amx"
@@ -28,7 +27,7 @@ define internal void @tilewright.request_tiles() nounwind {
   %status = call i64 (i64, ...) @syscall(i64 158, i64 4131, i64 18)
   ret void
 }"""
-"""What a library does when it is loaded: as `runtime.amx_permission`, without Python."""
+"""What a library does when it is loaded: as `runtime.host.request_tiles`, without Python."""
 
 
 def amx(b: Builder, e: Dot | Matmul, instruction: Instruction) -> str | None:
@@ -69,7 +68,7 @@ def store_rows(b: Builder, s: Store) -> bool:
 def _loaded(b: Builder, e: Expr) -> str | None:
     """A factor in memory as a tile, loaded once per block while its memory is unchanged."""
     lanes = dtypes.info(e.dtype).lanes // AMX.rows
-    at = rows_of(e.buffer, e.indices[0], lanes) if in_memory(e) else None
+    at = rows_in_memory(e, lanes)
     if at is None:
         return None
     text = calling(b, "llvm.x86.tileloadd64.internal", _TILE, *_place(b, at))

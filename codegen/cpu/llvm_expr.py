@@ -22,6 +22,7 @@ from ...tir.ir import (
     Var,
 )
 from ...tir.visit import walk
+from ..passes.rewrite import may_trap
 from . import llvm_lanes, llvm_math
 from .llvm_cast import convert
 from .llvm_float import computed_in, operand, result
@@ -44,18 +45,7 @@ from .llvm_text import (
 
 def is_lazy(e: Expr) -> bool:
     """Whether `e` may only be evaluated on demand: it loads, or it may trap."""
-    for n in walk(e):
-        kind = type(n)
-        if kind is Load:
-            return True
-        if (
-            kind is Binary
-            and n.op in (Op.FLOORDIV, Op.MOD)
-            and not dtypes.is_float(n.dtype)
-            and not (type(n.b) is Const and n.b.value != 0)
-        ):
-            return True
-    return False
+    return any(type(n) is Load or (type(n) is Binary and may_trap(n)) for n in walk(e))
 
 
 def _var(b: Builder, e: Var) -> str:

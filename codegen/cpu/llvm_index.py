@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...tir.ir import Binary, Broadcast, Const, Expr, Load, Op, Var
+from ...tir.polynomial import wrapped
 from ...tir.visit import children
 from .llvm_text import Builder, Emitters, calling
 
@@ -75,7 +76,7 @@ def affine(b: Builder, e: Expr) -> Affine:
     """A scalar int64 expression as a sum of operands."""
     terms: dict[Index, int] = {}
     number = _collect(b, e, 1, terms)
-    return Affine(_wrap(number), {t: c for t, c in terms.items() if c})
+    return Affine(wrapped(number), {t: c for t, c in terms.items() if c})
 
 
 def variable_part(b: Builder, form: Affine) -> Index | None:
@@ -105,10 +106,6 @@ def _sum(b: Builder, form: Affine) -> Index:
     if form.constant == 0:
         return part
     return Index(emit(b, part.depth, f"add i64 {part.text}, {form.constant}"), part.depth)
-
-
-def _wrap(number: int) -> int:
-    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _collect(b: Builder, e: Expr, scale: int, terms: dict[Index, int]) -> int:

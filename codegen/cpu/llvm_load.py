@@ -7,10 +7,13 @@ out of a few vectors. A `Broadcast` loads one element. Everything else is a gath
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ... import dtypes
 from ...errors import BuildError
 from ...tir.cpu_instructions import MAX_SHUFFLE_STRIDE
 from ...tir.ir import Broadcast, Buffer, Const, Expr, Load, Prefetch, Ramp, Select, Store
+from ...tir.lanes import spaced
 from . import llvm_lanes, llvm_register, llvm_stream
 from .llvm_index import affine, emit, value, variable_part
 from .llvm_text import Builder, calling, lanes_of, memory_type, shuffled, spread, value_type
@@ -120,6 +123,34 @@ def address(b: Builder, buffer: Buffer, offset: Expr) -> str:
         text = f"getelementptr {t}, ptr {pointer}, i64 {form.constant}"
         pointer = emit(b, depth, text)
     return pointer
+
+
+class Rows(NamedTuple):
+    """A matrix in memory: its start, and the elements from one row to the next."""
+
+    buffer: Buffer
+    first: Expr
+    stride: int
+
+
+def rows_of(buffer: Buffer, index: Expr, size: int) -> Rows | None:
+    """The access `index` as a matrix with rows of `size` elements, if it is one."""
+    found = spaced(index)
+    if found is None:
+        return None
+    first, steps = found
+    stride = steps[size] - steps[0] if len(steps) > size else size
+    wanted = (k // size * stride + k % size + steps[0] for k in range(len(steps)))
+    if len(steps) % size or any(a != b for a, b in zip(steps, wanted, strict=True)):
+        return None
+    return Rows(buffer, first + steps[0], stride)
+
+
+def rows_in_memory(e: Expr, size: int) -> Rows | None:
+    """A factor as a matrix in memory with rows of `size` elements, if it is one."""
+    if type(e) is not Load or e.buffer.scope == "register" or e.mask is not None:
+        return None
+    return rows_of(e.buffer, e.indices[0], size)
 
 
 def suffix_of(llvm: str, lanes: int) -> str:

@@ -17,13 +17,10 @@ def stmt(b: Builder, s: Stmt) -> None:
         b.block.tiles.pop(s.buffer, None)
 
 
-def loop(b: Builder, s: For, begin: str, end: str, *, certain: bool) -> None:
-    """A loop over [begin, end); `certain` says that it is not empty."""
+def loop(b: Builder, s: For, begin: str, end: str) -> None:
+    """A loop over [begin, end), which is not empty."""
     body, after = b.new_block("loop"), b.new_block("done")
-    if not certain:
-        b.branch(b.op(f"icmp slt i64 {begin}, {end}"), body, after)
-    else:
-        b.jump(body)
+    b.jump(body)
     before = b.block
     b.start(body)
     var, following = f"%{b.name(_clean(s.var.name))}", f"%{b.name('next')}"

@@ -18,8 +18,7 @@ from itertools import accumulate
 from ... import dtypes
 from ...errors import BuildError
 from ...runtime.signature import WORKSPACE_ALIGNMENT
-from ...tir.ir import Buffer, Stmt, Store
-from ...tir.visit import nested
+from ...tir.ir import Buffer, integers
 from .llvm_stream import fence
 from .llvm_text import Builder, memory_type, value_type
 
@@ -28,24 +27,9 @@ STACK_BYTES = 128 * 1024
 MAX_BYTES = 1 << 46
 
 
-def stored_buffers(body: Stmt) -> set[Buffer]:
-    """The buffers that `body` stores to."""
-    found: set[Buffer] = set()
-    pending = [body]
-    while pending:
-        s = pending.pop()
-        if type(s) is Store:
-            found.add(s.buffer)
-        else:
-            pending.extend(nested(s))
-    return found
-
-
 def nbytes(buffer: Buffer) -> int:
-    """Bytes of a buffer. Raises `BuildError` if that is not known or absurd."""
-    if not all(isinstance(n, int) for n in buffer.shape):
-        raise BuildError("the shape of {0} is not known: {1}", buffer.name, buffer.shape)
-    size = math.prod([n for n in buffer.shape if isinstance(n, int)]) * dtypes.nbytes(buffer.dtype)
+    """Bytes of a buffer. Raises `BuildError` if that is absurd."""
+    size = math.prod(integers(buffer.shape)) * dtypes.nbytes(buffer.dtype)
     if size > MAX_BYTES:
         raise BuildError("the internal buffer {0} needs {1} bytes", buffer.name, size)
     return size

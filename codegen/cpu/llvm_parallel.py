@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...errors import BuildError
 from ...tir.ir import Buffer, For, Var
 from ...tir.visit import distinct
 from .llvm_loop import loop
@@ -34,8 +33,7 @@ _LINE = 64
 
 def parallel(b: Builder, s: For) -> None:
     """A loop whose iterations are shared among the target's threads."""
-    if not isinstance(s.extent, int):
-        raise BuildError("the extent of the parallel loop {0} is not a constant", s.var.name)
+    assert isinstance(s.extent, int), "lowering takes concrete programs"
     if s.extent == 0:
         return
     buffers, variables = _captured(b, s)
@@ -140,7 +138,7 @@ def _iterations(b: Builder, s: For, portion: int) -> None:
     limit = b.op(f"add i64 {first}, {portion}")
     short = b.op(f"icmp slt i64 {limit}, {end}")
     limit = b.op(f"select i1 {short}, i64 {limit}, i64 {end}")
-    loop(b, s, first, limit, certain=True)
+    loop(b, s, first, limit)
     b.jump(take)
 
     b.start(help_next)

@@ -1,4 +1,4 @@
-"""Emit products: by the target's instruction if it has one, else as sums of lanes."""
+"""Emit products: by the target's instruction if it has one, else as sums of lanes and of rows."""
 
 from __future__ import annotations
 
@@ -9,17 +9,32 @@ from ... import dtypes
 from ...errors import BuildError, similar
 from ...tir.instruction import Instruction, product_of
 from ...tir.instruction_set import instruction_for
-from ...tir.ir import Dot, Matmul
+from ...tir.ir import (
+    Buffer,
+    Dot,
+    Expr,
+    For,
+    Matmul,
+    Store,
+    Var,
+    const,
+    dot,
+    load,
+    matrices,
+)
+from ..passes.rewrite import adjacent
 from .llvm_amx import amx
-from .llvm_dot import intrinsic, summed
-from .llvm_matmul import by_rows
-from .llvm_text import Builder
+from .llvm_cast import convert
+from .llvm_index import value
+from .llvm_load import Rows, rows_in_memory
+from .llvm_loop import stmt
+from .llvm_text import Builder, calling, lanes_of, shuffled, spread, value_type
 
+_ELEMENTS = {"bfloat16": "bfloat", "float16": "half"}
+"""LLVM's own types, which have the bits that values of these dtypes are held as."""
+_ALIGNMENT = 64
 Emitter: TypeAlias = Callable[[Builder, Dot | Matmul, Instruction], str | None]
 """Returns the operand of a product by an instruction; `None` if its operands lie otherwise."""
-
-EMITTERS: dict[str, Emitter] = {"intrinsic": intrinsic, "amx": amx}
-"""By the key in the record of a unit."""
 
 
 def product(b: Builder, e: Dot | Matmul) -> str:
@@ -27,7 +42,7 @@ def product(b: Builder, e: Dot | Matmul) -> str:
     found = _by_instruction(b, e)
     if found is not None:
         return found
-    return summed(b, e) if isinstance(e, Dot) else by_rows(b, e)
+    return _summed(b, e) if isinstance(e, Dot) else _by_rows(b, e)
 
 
 def _by_instruction(b: Builder, e: Dot | Matmul) -> str | None:
@@ -52,3 +67,104 @@ def _emitter(instruction: Instruction) -> Emitter:
             hint=similar(key, EMITTERS),
         )  # fmt: skip
     return emitter
+
+
+def _intrinsic(b: Builder, e: Dot | Matmul, instruction: Instruction) -> str:
+    """A product as a call of the LLVM intrinsic of an instruction, on the operands as vectors."""
+    name, what = instruction.code, instruction.product
+    assert what is not None
+    acc, t = value(b, e.acc), value_type(e.dtype)
+    operands = []
+    for p in (e.x, e.y):
+        scalar = dtypes.info(p.dtype).scalar
+        element = _ELEMENTS.get(scalar, value_type(scalar))
+        if isinstance(e, Dot):
+            wide = lanes_of(element, what.columns * what.group)
+            operands.append((wide, _repeated(b, p, what.columns, what.group, wide)))
+        else:
+            wide = lanes_of(element, dtypes.info(p.dtype).lanes)
+            operands.append((wide, _as(b, value(b, p), value_type(p.dtype), wide)))
+    return b.op(calling(b, name, t, (t, acc), *operands))
+
+
+def _repeated(b: Builder, e: Expr, lanes: int, group: int, wide: str) -> str:
+    """A factor as a vector of all groups: a single group is moved as one number of its bits."""
+    text, t = value(b, e), value_type(e.dtype)
+    facts = dtypes.info(e.dtype)
+    if facts.lanes < lanes * group:
+        whole = f"i{facts.bits * group}"
+        one = b.op(f"bitcast {t} {text} to {whole}")
+        text, t = spread(b, one, whole, lanes), lanes_of(whole, lanes)
+    return _as(b, text, t, wide)
+
+
+def _as(b: Builder, text: str, t: str, wide: str) -> str:
+    """An operand of type `t` as one of type `wide`, which has the same bits."""
+    return text if t == wide else b.op(f"bitcast {t} {text} to {wide}")
+
+
+def _summed(b: Builder, e: Dot) -> str:
+    """The sum of products one lane of each group after the other."""
+    t, lanes = value_type(e.dtype), dtypes.info(e.dtype).lanes
+    group = max(dtypes.info(p.dtype).lanes for p in (e.x, e.y)) // lanes
+    total = value(b, e.acc)
+    factors = [(value(b, p), p.dtype) for p in (e.x, e.y)]
+    fast = b.module.fast.rstrip()
+    add, mul = (f"fadd {fast}", f"fmul {fast}") if dtypes.is_float(e.dtype) else ("add", "mul")
+    for k in range(group):
+        a, c = (
+            convert(b, _picked(b, text, dtype, k, lanes, group), _of(dtype, lanes), e.dtype)
+            for text, dtype in factors
+        )
+        total = b.op(f"{add} {t} {total}, {b.op(f'{mul} {t} {a}, {c}')}")
+    return total
+
+
+def _of(dtype: str, lanes: int) -> str:
+    return dtypes.vector(dtypes.info(dtype).scalar, lanes)
+
+
+def _picked(b: Builder, text: str, dtype: str, k: int, lanes: int, group: int) -> str:
+    """Lane `k` of each group."""
+    t, count = value_type(dtype), dtypes.info(dtype).lanes
+    if count == 1:
+        return text
+    if lanes == 1:
+        return b.op(f"extractelement {t} {text}, i64 {k}")
+    order = [(group * lane + k) % count for lane in range(lanes)]
+    return b.op(shuffled(t, text, "poison", order))
+
+
+def _by_rows(b: Builder, e: Matmul) -> str:
+    """Loops over the rows and the steps, around a dot product each."""
+    columns, depth = matrices(e.acc, e.x, e.y, e.rows, e.group) or (0, 0)
+    total = _filled(b, e.acc)
+    x, y = _matrix(b, e.x, depth * e.group), _matrix(b, e.y, columns * e.group)
+    i, k = Var("row"), Var("step")
+    sums = (adjacent(i * columns, columns),)
+    product = dot(
+        load(total, sums),
+        load(x.buffer, (adjacent(x.first + i * x.stride + k * e.group, e.group),)),
+        load(y.buffer, (adjacent(y.first + k * y.stride, columns * e.group),)),
+    )
+    stmt(b, For(i, e.rows, For(k, depth, Store(total, sums, product))))
+    return b.op(f"load {value_type(e.dtype)}, ptr {b.pointers[total]}, align {_ALIGNMENT}")
+
+
+def _matrix(b: Builder, e: Expr, size: int) -> Rows:
+    """A factor in memory, with rows of `size` elements."""
+    found = rows_in_memory(e, size)
+    return Rows(_filled(b, e), const(0), size) if found is None else found
+
+
+def _filled(b: Builder, e: Expr) -> Buffer:
+    """A place on the stack that holds a vector."""
+    facts, t = dtypes.info(e.dtype), value_type(e.dtype)
+    buffer = Buffer("matrix", (facts.lanes,), facts.scalar)
+    b.pointers[buffer] = b.alloca(t, 1, _ALIGNMENT)
+    b.do(f"store {t} {value(b, e)}, ptr {b.pointers[buffer]}, align {_ALIGNMENT}")
+    return buffer
+
+
+EMITTERS: dict[str, Emitter] = {"intrinsic": _intrinsic, "amx": amx}
+"""By the key in the record of a unit."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...errors import BuildError
-from ...tir.ir import Alloc, Const, For, ForKind, If, Let, Prefetch, Seq, Store
+from ...tir.ir import Alloc, For, ForKind, If, Let, Prefetch, Seq, Store
 from .llvm_amx import store_rows
 from .llvm_index import HERE, index, value
 from .llvm_load import prefetch, store
@@ -63,24 +61,15 @@ def _for(b: Builder, s: For) -> None:
             s.thread,
             hint="use parallel and vectorize for the target cpu",
         )
-    if s.kind is ForKind.VECTOR:
-        raise BuildError("the vectorized loop {0} was not lowered", s.var.name)
     if s.kind is ForKind.PARALLEL and not b.in_parallel and b.module.target.threads > 1:
         parallel(b, s)
         return
-    extent = s.extent if isinstance(s.extent, int) else _constant(s.extent)
-    if isinstance(extent, int):
-        if extent == 1:
-            b.values[s.var] = ("0", 0)
-            stmt(b, s.body)
-        elif extent > 1:
-            loop(b, s, "0", str(extent), certain=True)
-    else:
-        loop(b, s, "0", value(b, extent), certain=False)
-
-
-def _constant(extent: Any) -> Any:
-    return int(extent.value) if type(extent) is Const else extent
+    assert isinstance(s.extent, int), "lowering takes concrete programs"
+    if s.extent == 1:
+        b.values[s.var] = ("0", 0)
+        stmt(b, s.body)
+    elif s.extent > 1:
+        loop(b, s, "0", str(s.extent))
 
 
 STMT.update(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from ...tir.conditions import conjunction
 from ...tir.instruction import KEY
 from ...tir.ir import (
     TRUE,
@@ -64,11 +66,8 @@ def _settled(part: _Part) -> Stmt:
     """The init placed right here, at the iterations where the `zero` variables are zero."""
     if part.init is None:
         return part.stmt
-    condition: Expr = TRUE
-    for v in sorted(part.zero, key=lambda v: v.name):
-        here = binary(Op.EQ, v, const(0))
-        condition = here if condition is TRUE else condition & here
-    return seq(_if(condition, part.init), part.stmt)
+    variables = sorted(part.zero, key=lambda v: v.name)
+    return seq(_if(_all_zero(variables), part.init), part.stmt)
 
 
 def _visit(stmt: Stmt, s: Simplifier) -> _Part:
@@ -106,21 +105,20 @@ def _for(loop: For, s: Simplifier) -> _Part:
 def _block(block: Block, s: Simplifier) -> _Part:
     values = {i.var: s(i.value) for i in block.iters}
     predicate = TRUE if block.predicate is None else s(block.predicate)
-    inner = _simplified(_inner(block.body, values, s), s)
+    inner = map_exprs(_inner(block.body, values, s), s)
     notes = tuple(pair for pair in block.annotations if pair[0] == KEY)
     if notes and type(inner) is For:
         inner = replace(inner, annotations=notes)
     body = _if(predicate, inner)
     if block.init is None:
         return _Part(body)
-    init = _if(predicate, _simplified(_inner(block.init, values, s), s))
+    init = _if(predicate, map_exprs(_inner(block.init, values, s), s))
     zero: set[Var] = set()
-    for i in block.iters:
-        if i.kind is not IterKind.REDUCE:
-            continue
-        variables = _zero_together(values[i.var], s)
+    reduced = [values[i.var] for i in block.iters if i.kind is IterKind.REDUCE]
+    for value in reduced:
+        variables = _zero_together(value, s)
         if variables is None:
-            return _Part(seq(_if(_all_zero(block, values, s), init), body))
+            return _Part(seq(_if(s(_all_zero(reduced)), init), body))
         zero |= variables
     if not zero:
         return _Part(seq(init, body))
@@ -129,10 +127,6 @@ def _block(block: Block, s: Simplifier) -> _Part:
 
 def _inner(stmt: Stmt, values: dict[Var, Expr], s: Simplifier) -> Stmt:
     return _settled(_visit(substitute(stmt, values), s))
-
-
-def _simplified(stmt: Stmt, s: Simplifier) -> Stmt:
-    return map_exprs(stmt, s)
 
 
 def _zero_together(value: Expr, s: Simplifier) -> set[Var] | None:
@@ -147,13 +141,9 @@ def _zero_together(value: Expr, s: Simplifier) -> set[Var] | None:
     return variables
 
 
-def _all_zero(block: Block, values: dict[Var, Expr], s: Simplifier) -> Expr:
-    condition: Expr = TRUE
-    for i in block.iters:
-        if i.kind is IterKind.REDUCE:
-            here = binary(Op.EQ, values[i.var], const(0))
-            condition = here if condition is TRUE else condition & here
-    return s(condition)
+def _all_zero(values: Iterable[Expr]) -> Expr:
+    condition = conjunction([binary(Op.EQ, v, const(0)) for v in values])
+    return TRUE if condition is None else condition
 
 
 def _if(condition: Expr, then: Stmt) -> Stmt:

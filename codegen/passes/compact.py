@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -24,11 +24,22 @@ from ...tir.ir import (
     Var,
     integers,
 )
-from ...tir.polynomial import HIGH, LOW, ONE, Poly, add, factors, identity, negated
+from ...tir.polynomial import (
+    HIGH,
+    LOW,
+    ONE,
+    Poly,
+    add,
+    constant,
+    factors,
+    identity,
+    negated,
+    shifted,
+)
 from ...tir.simplify import Simplifier
-from ...tir.visit import nested, rewrite_children, walk
+from ...tir.visit import children, nested, rewrite_children, walk
 from .guards import is_bound, slack
-from .rewrite import simplifier_of
+from .rewrite import simplifier_of, variables_of
 
 
 def compact(func: Func) -> Func:
@@ -61,23 +72,18 @@ def compact(func: Func) -> Func:
         )
 
     def visit(n: Any) -> Any:
-        if isinstance(n, Load | Store) and n.buffer in plans:
+        if isinstance(n, Load | Store | Prefetch) and n.buffer in plans:
             plan = plans[n.buffer]
-            indices = moved(n.indices, plan)
-            if isinstance(n, Load):
-                return Load(plan.buffer, indices, n.dtype, n.mask)
-            return Store(plan.buffer, indices, visit(n.value), n.mask)
-        if isinstance(n, Prefetch) and n.buffer in plans:
-            plan = plans[n.buffer]
-            return Prefetch(plan.buffer, moved(n.indices, plan))
+            new = replace(n, buffer=plan.buffer, indices=moved(n.indices, plan))
+            return replace(new, value=visit(new.value)) if isinstance(new, Store) else new
         if isinstance(n, Prefetch) and n.buffer in func.allocs:
             return Seq(())  # it is not even read
         if not isinstance(n, Expr | Stmt):
             return n
-        new: Any = rewrite_children(n, visit)
+        rewritten: Any = rewrite_children(n, visit)
         if n in made and isinstance(n, For):
-            return replace(new, body=_alloc(made[n], new.body))
-        return new
+            return replace(rewritten, body=_alloc(made[n], rewritten.body))
+        return rewritten
 
     body = _alloc(made.get(None, []), visit(func.body))
     return replace(func, body=body, allocs=())
@@ -120,8 +126,9 @@ def _accesses(func: Func) -> tuple[dict[Buffer, list[_Access]], dict[Buffer, lis
 
     def visit(s: Stmt, above: _Path) -> None:
         path = (*above, s)
-        for e in _expressions(s):
-            loads(e, path)
+        for e in children(s):
+            if isinstance(e, Expr):
+                loads(e, path)
         if type(s) is Store and s.buffer in found:
             found[s.buffer].append(_Access(s.indices, True, path))
         if type(s) is Prefetch and s.buffer in hints:
@@ -131,19 +138,6 @@ def _accesses(func: Func) -> tuple[dict[Buffer, list[_Access]], dict[Buffer, lis
 
     visit(func.body, ())
     return found, hints
-
-
-def _expressions(s: Stmt) -> Iterator[Expr]:
-    """The expressions directly in a statement."""
-    found: list[Expr] = []
-
-    def see(c: Any) -> Any:
-        if isinstance(c, Expr):
-            found.append(c)
-        return c
-
-    rewrite_children(s, see)
-    yield from found
 
 
 def _plan(
@@ -186,38 +180,42 @@ def _span(
 ) -> _Span:
     whole = _Span({}, integers(b.shape)[dim])
     base: Poly | None = None
-    low = high = 0
-    least_end, most_end = HIGH, LOW
+    low, high, least_end, most_end = HIGH, LOW, HIGH, LOW
     for access in accesses:
         free = unclamped(access.indices[dim])
-        start: Poly = {}
-        least = most = 0
-        for key, c in s.poly(free.bare).items():
-            if key is not ONE and _is_fixed(key, fixed):
-                start[key] = c
-                continue
-            ends = (1, 1) if key is ONE else s.ends(key)
-            least += c * (ends[0] if c > 0 else ends[1])
-            most += c * (ends[1] if c > 0 else ends[0])
-        if base is None:
-            base, low, high = start, least, most
-        elif base != start:
+        start, least, most = _reach(free.bare, fixed, s)
+        if base is not None and base != start:
             return whole
-        else:
-            low, high = min(low, least), max(high, most)
+        base, low, high = start, min(low, least), max(high, most)
         least_end, most_end = min((least_end, *free.at_most)), max((most_end, *free.at_least))
-    if base is not None:
-        # What is clamped stays in the span if the span reaches into each clamp.
-        first, last = s.interval(base)
-        if first + high < most_end or last + low > least_end:
-            return whole
+    assert base is not None, "only accessed buffers are planned"
+    # What is clamped stays in the span if the span reaches into each clamp.
+    first, last = s.interval(base)
+    if first + high < most_end or last + low > least_end:
+        return whole
     extent = high - low + 1
-    if base is None or (not base and extent == whole.extent):
+    if not base and extent == whole.extent:
         return whole
     if extent > whole.extent and b.scope != "register":
         # Guards keep the accesses inside; registers are cut into whole vectors all the same.
         return whole
-    return _Span(add(base, {ONE: low} if low else {}), extent)
+    return _Span(shifted(base, low), extent)
+
+
+def _reach(index: Expr, fixed: frozenset[Var], s: Simplifier) -> tuple[Poly, int, int]:
+    """The fixed part of an index, and the least and most that the rest adds to it."""
+    base: Poly = {}
+    low = high = 0
+    for key, c in s.poly(index).items():
+        if key is ONE:
+            low, high = low + c, high + c
+        elif _is_fixed(key, fixed):
+            base[key] = c
+        else:
+            ends = s.ends(key)
+            low += c * (ends[0] if c > 0 else ends[1])
+            high += c * (ends[1] if c > 0 else ends[0])
+    return base, low, high
 
 
 def _is_fixed(key: Any, fixed: frozenset[Var]) -> bool:
@@ -228,7 +226,7 @@ def _is_fixed(key: Any, fixed: frozenset[Var]) -> bool:
 
 def _moving(dims: Sequence[_Span]) -> set[Var]:
     """The variables that the spans start with."""
-    return {n for d in dims for k in d.low for f in factors(k) for n in walk(f) if type(n) is Var}
+    return {v for d in dims for v in variables_of(d.low)}
 
 
 def _private_depth(around: Sequence[For], dims: Sequence[_Span], s: Simplifier) -> int:
@@ -270,8 +268,8 @@ def _is_filled_first(
     if not first.writes or not around:
         return False
     for d, span in enumerate(dims):
-        own = _span_of(first, d, fixed, s)
-        if own is None or add(own.low, negated(span.low)) or own.extent != span.extent:
+        base, low, high = _reach(first.indices[d], fixed, s)
+        if add(shifted(base, low), negated(span.low)) or high - low + 1 != span.extent:
             return False
     needed = _conditions(first, around[-1], s)
     return all(needed <= _conditions(a, around[-1], s) for a in accesses if not a.writes)
@@ -292,22 +290,6 @@ def _conditions(access: _Access, loop: For, s: Simplifier) -> frozenset[object]:
             continue
         p = slack(c, s)
         rests = (add(p, q) for q in indices)
-        bounds = [(d, r.get(ONE, 0)) for d, r in enumerate(rests) if r.keys() <= {ONE}]
+        bounds = [(d, end) for d, r in enumerate(rests) if (end := constant(r)) is not None]
         found.add(bounds[0] if bounds else identity(p))
     return frozenset(found)
-
-
-def _span_of(access: _Access, dim: int, fixed: frozenset[Var], s: Simplifier) -> _Span | None:
-    low: Poly = {}
-    extent = 1
-    least = 0
-    for key, c in s.poly(access.indices[dim]).items():
-        if key is ONE:
-            least += c
-        elif _is_fixed(key, fixed):
-            low[key] = c
-        else:
-            ends = s.ends(key)
-            least += c * (ends[0] if c > 0 else ends[1])
-            extent += abs(c) * (ends[1] - ends[0])
-    return _Span(add(low, {ONE: least} if least else {}), extent)

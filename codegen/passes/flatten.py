@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
-from ...runtime.signature import compact_strides
 from ...tir.ir import Alloc, Buffer, Const, Expr, Func, Load, Prefetch, Stmt, Store, const, integers
 from ...tir.simplify import Simplifier
 from ...tir.visit import rewrite_children
@@ -28,18 +26,10 @@ def flatten(func: Func) -> Func:
 
     def visit(n: Any) -> Any:
         match n:
-            case Load():
-                mask = None if n.mask is None else visit(n.mask)
-                indices = tuple(visit(i) for i in n.indices)
-                return Load(buffer(n.buffer), (_offset(n.buffer, indices, s),), n.dtype, mask)
-            case Store():
-                mask = None if n.mask is None else visit(n.mask)
-                indices = tuple(visit(i) for i in n.indices)
-                offset = _offset(n.buffer, indices, s)
-                return Store(buffer(n.buffer), (offset,), visit(n.value), mask)
-            case Prefetch():
-                indices = tuple(visit(i) for i in n.indices)
-                return Prefetch(buffer(n.buffer), (_offset(n.buffer, indices, s),))
+            case Load() | Store() | Prefetch():
+                new: Any = rewrite_children(n, visit)
+                offset = _offset(n.buffer, new.indices, s)
+                return replace(new, buffer=buffer(n.buffer), indices=(offset,))
             case Alloc():
                 return Alloc(buffer(n.buffer), visit(n.body))
             case Expr() | Stmt():
@@ -58,8 +48,7 @@ def strides_of(b: Buffer) -> tuple[int, ...]:
     """Strides in elements of a buffer whose shape is known."""
     if b.strides is not None:
         return b.strides
-    shape = _stored_shape(b)
-    return _aligned_strides(shape, b.align) if b.align else compact_strides(shape)
+    return _aligned_strides(_stored_shape(b), b.align)
 
 
 def _stored_shape(b: Buffer) -> tuple[int, ...]:
@@ -100,10 +89,8 @@ def _span(b: Buffer) -> int:
     """Elements from the first to the last."""
     if 0 in b.shape:
         return 0
-    shape = _stored_shape(b)
-    if b.strides is None and not b.align:
-        return math.prod(shape)
-    return 1 + sum((n - 1) * step for n, step in zip(shape, strides_of(b), strict=True))
+    steps = zip(_stored_shape(b), strides_of(b), strict=True)
+    return 1 + sum((n - 1) * step for n, step in steps)
 
 
 def _offset(b: Buffer, indices: tuple[Expr, ...], s: Simplifier) -> Expr:

@@ -1,12 +1,30 @@
-"""Guards of loops: comparisons of indices, and the iterations in which they hold."""
+"""Guards of loops and masks of vectors: comparisons of indices, and where they hold."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ... import dtypes
 from ...tir.conditions import conjuncts
-from ...tir.ir import INDEX, Binary, Expr, For, If, Op, Seq, Stmt, Store, Var
+from ...tir.ir import (
+    COMPARISONS,
+    INDEX,
+    Binary,
+    Broadcast,
+    Call,
+    Expr,
+    For,
+    If,
+    Op,
+    Ramp,
+    Stmt,
+    Store,
+    Var,
+    binary,
+    call,
+    cast,
+)
 from ...tir.polynomial import ONE, Poly
 from ...tir.simplify import Simplifier
 from ...tir.visit import nested
@@ -48,6 +66,30 @@ def fails_from(cond: Expr, var: Var, s: Simplifier) -> int | None:
     return 0 if high < 0 else high // -step + 1
 
 
+def first_lane(mask: Expr) -> Expr | None:
+    """The condition that a mask holds for the first lane, if it only compares signed integers.
+
+    ramp(0, 1, 8) < broadcast(n - j)  ->  0 < n - j
+    """
+    match mask:
+        case Binary(op=Op.AND | Op.OR, a=a, b=b):
+            left, right = first_lane(a), first_lane(b)
+            return None if left is None or right is None else binary(mask.op, left, right)
+        case Call(fn="not", args=(a,)):
+            inner = first_lane(a)
+            return None if inner is None else call("not", inner)
+        case Binary(op=op, a=Ramp() | Broadcast() as a, b=Ramp() | Broadcast() as b):
+            if op not in COMPARISONS or dtypes.info(a.dtype).kind != "int":
+                return None  # an index holds all values of signed integers alone
+            return binary(op, cast(INDEX, _first(a)), cast(INDEX, _first(b)))
+        case _:
+            return None
+
+
+def _first(e: Ramp | Broadcast) -> Expr:
+    return e.base if isinstance(e, Ramp) else e.value
+
+
 class Guarded(NamedTuple):
     """A store and the conditions around it."""
 
@@ -65,9 +107,6 @@ def stores(s: Stmt) -> Iterator[Guarded]:
             yield from visit(top.then, (*above, *conjuncts(top.cond)))
             if top.other is not None:
                 yield from visit(top.other, above)
-        elif type(top) is Seq:
-            for c in top.stmts:
-                yield from visit(c, above)
         else:
             for c in nested(top):
                 yield from visit(c, above)

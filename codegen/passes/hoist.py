@@ -26,8 +26,8 @@ from ...tir.ir import (
     Var,
 )
 from ...tir.structure import key_of
-from ...tir.visit import nested, rewrite_children, walk, with_func_body
-from .rewrite import map_stmts
+from ...tir.visit import rewrite_children, walk, with_func_body
+from .rewrite import map_stmts, statements
 
 _WORTH: frozenset[type] = frozenset({Load, Binary, Call, Cast, Select})
 
@@ -62,12 +62,11 @@ def _runs(loop: For) -> bool:
 
 def _bound(s: Stmt) -> Iterator[Var | Buffer]:
     """The variables and buffers that have other values from one iteration to the next."""
-    if isinstance(s, For | Let):
-        yield s.var
-    elif isinstance(s, Alloc | Store):
-        yield s.buffer
-    for c in nested(s):
-        yield from _bound(c)
+    for below in statements(s):
+        if isinstance(below, For | Let):
+            yield below.var
+        elif isinstance(below, Alloc | Store):
+            yield below.buffer
 
 
 def _named(stmt: Stmt, changing: set[Var | Buffer], found: dict[object, tuple[Var, Expr]]) -> Stmt:

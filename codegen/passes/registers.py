@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypeAlias
 from ... import dtypes
 from ...errors import BuildError
 from ...tir.ir import (
-    INDEX,
     Alloc,
     Binary,
     Buffer,
@@ -26,7 +25,8 @@ from ...tir.ir import (
     const,
 )
 from ...tir.lanes import spaced
-from ...tir.visit import nested, rewrite_children, walk, with_func_body
+from ...tir.visit import rewrite_children, walk, with_func_body
+from .rewrite import adjacent, statements
 from .transpose_network import Columns, interleaved
 
 SCOPE = "register"
@@ -45,7 +45,7 @@ def registers(func: Func) -> Func:
     together. Code generation turns such buffers into values. Raises `BuildError` if an index is not
     constant.
     """
-    if not any(b.scope == SCOPE for b in local_buffers(func.body)):
+    if not any(type(s) is Alloc and s.buffer.scope == SCOPE for s in statements(func.body)):
         return func
     slots = _slots(func)
     done: dict[Expr, Expr] = {}
@@ -92,14 +92,6 @@ def _store(s: Store, slots: dict[Buffer, _Slots], expr: Callable[[Any], Any]) ->
     if value is s.value and mask is s.mask:
         return s
     return Store(s.buffer, s.indices, value, mask)
-
-
-def local_buffers(s: Stmt) -> Iterator[Buffer]:
-    """The buffers that statements in `s` make."""
-    if type(s) is Alloc:
-        yield s.buffer
-    for c in nested(s):
-        yield from local_buffers(c)
 
 
 class _Slots(NamedTuple):
@@ -267,9 +259,7 @@ def _is_power(n: int) -> bool:
 
 @cache
 def _index(first: int, count: int) -> tuple[Expr, ...]:
-    if count == 1:
-        return (const(first),)
-    return (Ramp(const(first), const(1), count, dtypes.vector(INDEX, count)),)
+    return (adjacent(const(first), count),)
 
 
 def _elements(n: Load | Store) -> Elements:

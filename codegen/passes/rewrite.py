@@ -1,13 +1,33 @@
-"""Helpers of passes: ranges of loop variables, fresh copies, and rewriting of statements."""
+"""Helpers of passes: facts about programs, fresh copies, and rewriting of statements."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from ...tir.ir import Alloc, Const, Expr, For, Func, If, Let, Seq, Stmt, Var, seq
+from ... import dtypes
+from ...tir.ir import (
+    INDEX,
+    Alloc,
+    Binary,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Func,
+    If,
+    Let,
+    Op,
+    Ramp,
+    Seq,
+    Stmt,
+    Var,
+    const,
+    seq,
+)
+from ...tir.polynomial import Poly, factors
 from ...tir.simplify import Simplifier
-from ...tir.visit import children, nested, rewrite_children, substitute
+from ...tir.visit import children, map_tuple, nested, rewrite_children, substitute, walk
 
 Ranges = dict[Var, tuple[int, int]]
 
@@ -84,7 +104,8 @@ def decided(s: Stmt) -> Stmt:
                 return decided(s.then)
             return Seq(()) if s.other is None else decided(s.other)
         case Seq():
-            return seq_of([decided(c) for c in s.stmts], s)
+            stmts = map_tuple(s.stmts, decided)
+            return s if stmts is s.stmts else seq(*stmts)
         case For():
             body = decided(s.body)
             if type(body) is Seq and not body.stmts:
@@ -94,8 +115,22 @@ def decided(s: Stmt) -> Stmt:
             return map_stmts(s, decided)
 
 
-def seq_of(stmts: list[Stmt], old: Seq | None = None) -> Stmt:
-    """The statements in order; `old` if they are those of it."""
-    if old is not None and all(a is b for a, b in zip(stmts, old.stmts, strict=True)):
-        return old
-    return seq(*stmts)
+def holds_registers(s: Stmt) -> bool:
+    """Whether `s` accesses buffers in registers."""
+    return any(type(n) is Buffer and n.scope == "register" for n in walk(s))
+
+
+def adjacent(first: Expr, count: int) -> Expr:
+    """The index of `count` elements from `first` on, which lie side by side."""
+    return Ramp(first, const(1), count, dtypes.vector(INDEX, count)) if count > 1 else first
+
+
+def variables_of(p: Poly) -> set[Var]:
+    """The variables in the atoms of a polynomial."""
+    return {n for k in p for f in factors(k) for n in walk(f) if type(n) is Var}
+
+
+def may_trap(e: Binary) -> bool:
+    """Whether `e` divides integers by a divisor that may be zero."""
+    divides = e.op in (Op.FLOORDIV, Op.MOD) and not dtypes.is_float(e.dtype)
+    return divides and not (type(e.b) is Const and e.b.value != 0)

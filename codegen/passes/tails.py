@@ -7,25 +7,23 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
-from ...tir.conditions import conjuncts
+from ...tir.conditions import conjunction, conjuncts
 from ...tir.ir import (
-    Binary,
     Expr,
     For,
     ForKind,
     Func,
     If,
-    Op,
     Seq,
     Stmt,
     Var,
     seq,
 )
-from ...tir.polynomial import ONE, Poly, factors
+from ...tir.polynomial import ONE, Poly
 from ...tir.simplify import Simplifier
-from ...tir.visit import nested, walk, with_func_body
+from ...tir.visit import nested, with_func_body
 from .guards import guards, is_bound, slack
-from .rewrite import decided, declare, fresh, loops, map_stmts, simplifier_of
+from .rewrite import decided, declare, fresh, loops, map_stmts, simplifier_of, variables_of
 from .trim import part_of, trimmed
 from .vectorize import native_lanes
 
@@ -102,7 +100,7 @@ def _cut(loop: For, s: Simplifier) -> _Cut | None:
     inside = {f.var: f for f in loops(loop.body)}
     for guard in guards(loop.body, in_loops=True):
         p = slack(guard, s)
-        variables = _variables(p)
+        variables = variables_of(p)
         if loop.var not in variables:
             continue
         below = [inside[v] for v in variables if v in inside]
@@ -131,7 +129,7 @@ def _split(p: Poly, inside: Collection[Var], s: Simplifier) -> _Cut | None:
             continue
         if c > 0 or s.ends(key)[0] < 0:
             return None
-        if any(v in inside for v in _variables({key: c})):
+        if any(v in inside for v in variables_of({key: c})):
             reach -= c * s.ends(key)[1]
         else:
             outer[key] = -c
@@ -143,10 +141,6 @@ def _split(p: Poly, inside: Collection[Var], s: Simplifier) -> _Cut | None:
     if rest > reach:
         full, rest = full + size, 0
     return _Cut(outer, full, rest, size)
-
-
-def _variables(p: Poly) -> set[Var]:
-    return {n for k in p if k is not ONE for f in factors(k) for n in walk(f) if type(n) is Var}
 
 
 def _decide(body: Stmt, cut: _Cut, end: int, s: Simplifier) -> Stmt:
@@ -165,17 +159,11 @@ def _decide(body: Stmt, cut: _Cut, end: int, s: Simplifier) -> Stmt:
     def visit(n: Stmt) -> Stmt:
         if type(n) is not If:
             return map_stmts(n, visit)
-        cond = s(_all([condition(c) for c in conjuncts(n.cond)]))
-        return If(cond, visit(n.then), None if n.other is None else visit(n.other))
+        cond = conjunction([condition(c) for c in conjuncts(n.cond)])
+        assert cond is not None, "a condition has conjuncts"
+        return If(s(cond), visit(n.then), None if n.other is None else visit(n.other))
 
     return trimmed(decided(visit(body)), s)
-
-
-def _all(conditions: list[Expr]) -> Expr:
-    total = conditions[0]
-    for c in conditions[1:]:
-        total = Binary(Op.AND, total, c, "bool")
-    return total
 
 
 def _size(s: Stmt, vector_bits: int) -> int:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from ... import dtypes
 from ...tir.ir import (
-    INDEX,
     Alloc,
     Binary,
     Buffer,
@@ -18,7 +17,6 @@ from ...tir.ir import (
     Func,
     Load,
     Op,
-    Ramp,
     Stmt,
     Store,
     const,
@@ -26,7 +24,7 @@ from ...tir.ir import (
 )
 from ...tir.simplify import Simplifier
 from ...tir.visit import substitute, with_func_body
-from .rewrite import map_stmts, simplifier_of
+from .rewrite import adjacent, map_stmts, simplifier_of
 
 _OPERATORS = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX})
 _LEAST = 4
@@ -93,7 +91,7 @@ def _steps(chain: _Chain) -> Stmt:
         half = replace(source, name=f"{chain.register.name}_{width}", shape=(width,))
         made.append(half)
         whole = _combined(chain.op, source, start, width)
-        stmts.append(Store(half, (_lanes(const(0), width),), whole))
+        stmts.append(Store(half, (adjacent(const(0), width),), whole))
         source, start, width = half, const(0), width // 2
     rest = _combined(chain.op, source, start, 1)
     total = chain.store.value
@@ -107,10 +105,6 @@ def _steps(chain: _Chain) -> Stmt:
 
 def _combined(op: Op, source: Buffer, start: Expr, width: int) -> Expr:
     dtype = dtypes.vector(source.dtype, width)
-    low = Load(source, (_lanes(start, width),), dtype)
-    high = Load(source, (_lanes(start + width, width),), dtype)
+    low = Load(source, (adjacent(start, width),), dtype)
+    high = Load(source, (adjacent(start + width, width),), dtype)
     return Binary(op, low, high, dtype)
-
-
-def _lanes(start: Expr, width: int) -> Expr:
-    return Ramp(start, const(1), width, dtypes.vector(INDEX, width)) if width > 1 else start

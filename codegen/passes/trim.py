@@ -8,7 +8,7 @@ from ...tir.ir import Buffer, For, ForKind, Func, Let, Load, Seq, Stmt, Var, con
 from ...tir.simplify import Simplifier
 from ...tir.visit import substitute, walk, with_func_body
 from .guards import Guarded, fails_from, guards, is_bound, stores
-from .rewrite import decided, declare, map_exprs, map_stmts, simplifier_of
+from .rewrite import decided, declare, holds_registers, map_exprs, map_stmts, simplifier_of
 
 
 def trim(func: Func) -> Func:
@@ -28,19 +28,13 @@ def trim(func: Func) -> Func:
 
 
 def trimmed(stmt: Stmt, s: Simplifier) -> Stmt:
-    """`stmt` without iterations that have no effect."""
-    if type(stmt) is For and isinstance(stmt.extent, int) and not is_register_vector(stmt):
-        alive = _alive(stmt, s)
+    """`stmt` without iterations that have no effect. Vectors in registers stay whole, masked."""
+    if type(stmt) is For and isinstance(stmt.extent, int):
+        whole = stmt.kind is ForKind.VECTOR and holds_registers(stmt.body)
+        alive = stmt.extent if whole else _alive(stmt, s)
         if alive < stmt.extent:
             return trimmed(part_of(stmt, 0, alive, stmt.body, s), s)
     return map_stmts(stmt, lambda c: trimmed(c, s))
-
-
-def is_register_vector(s: For) -> bool:
-    """Whether a loop makes vectors in registers: these stay whole and are masked."""
-    return s.kind is ForKind.VECTOR and any(
-        type(n) is Buffer and n.scope == "register" for n in walk(s.body)
-    )
 
 
 def part_of(loop: For, start: int, extent: int, body: Stmt, s: Simplifier) -> Stmt:

@@ -10,7 +10,6 @@ from ...tir.ir import (
     INDEX,
     Binary,
     Broadcast,
-    Buffer,
     Const,
     Expr,
     For,
@@ -31,8 +30,8 @@ from ...tir.ir import (
 )
 from ...tir.polynomial import ONE, Poly, factors
 from ...tir.simplify import Simplifier
-from ...tir.visit import nested, rewrite_children, walk, with_func_body
-from .rewrite import fresh, loops, map_stmts, simplifier_of
+from ...tir.visit import children, nested, rewrite_children, walk, with_func_body
+from .rewrite import fresh, loops, map_stmts, simplifier_of, statements
 
 MAX_STORES = 8192
 
@@ -75,11 +74,6 @@ def _stores(s: Stmt) -> int:
     return below
 
 
-def _has_lets(s: Stmt) -> bool:
-    """Whether copies of `s` need variables of their own."""
-    return type(s) is Let or any(_has_lets(c) for c in nested(s))
-
-
 Make = Callable[[], Any]
 """Makes the copy of a node for the present values of the unrolled loops' variables."""
 
@@ -113,11 +107,12 @@ class _Copier:
         if e.dtype == INDEX:
             return self._index(e)
         if type(e) is Ramp:
-            return self._ramp(e)
+            return self._around(e, e.base, e.stride, lambda b: Ramp(b, e.stride, e.lanes, e.dtype))
         if type(e) is Broadcast:
-            return self._broadcast(e)
+            return self._around(e, e.value, None, lambda v: Broadcast(v, e.lanes, e.dtype))
         if type(e) is Load:
-            return self._load(e)
+            (offset,) = e.indices
+            return self._around(e, offset, e.mask, lambda i: Load(e.buffer, (i,), e.dtype, e.mask))
         if type(e) is Binary:
             return self._binary(e)
         return self._generic(e)
@@ -125,7 +120,7 @@ class _Copier:
     def _unrolled(self, s: For) -> Make:
         assert isinstance(s.extent, int)
         body, values, var, extent = self.stmt(s.body), self.values, s.var, s.extent
-        named = _has_lets(s.body)
+        named = any(type(n) is Let for n in statements(s.body))  # each copy has its own
 
         def make() -> Stmt:
             copies = []
@@ -181,7 +176,7 @@ class _Copier:
         for key, c in self.s.poly(e).items():
             if type(key) is Var and key in self.variables:
                 steps.append((key, c))
-            elif key is not ONE and self._depends(key):
+            elif self._depends(key):
                 return self._generic(e)
             else:
                 rest[key] = c
@@ -203,26 +198,14 @@ class _Copier:
 
         return make
 
-    def _ramp(self, e: Ramp) -> Make | None:
-        base = self.expr(e.base)
-        if self.expr(e.stride) is not None:
+    def _around(
+        self, e: Expr, child: Expr, other: Expr | None, build: Callable[[Any], Expr]
+    ) -> Make | None:
+        """A node of which only one child, as a rule, is not the same in all copies."""
+        part = self.expr(child)
+        if other is not None and self.expr(other) is not None:
             return self._generic(e)
-        if base is None:
-            return None
-        return _shared(base, lambda b: Ramp(b, e.stride, e.lanes, e.dtype))
-
-    def _broadcast(self, e: Broadcast) -> Make | None:
-        value = self.expr(e.value)
-        return None if value is None else _shared(value, lambda v: Broadcast(v, e.lanes, e.dtype))
-
-    def _load(self, e: Load) -> Make | None:
-        (offset,) = e.indices
-        index = self.expr(offset)
-        if e.mask is not None and self.expr(e.mask) is not None:
-            return self._generic(e)
-        if index is None:
-            return None
-        return _shared(index, lambda i: Load(e.buffer, (i,), e.dtype, e.mask))
+        return None if part is None else _shared(part, build)
 
     def _binary(self, e: Binary) -> Make | None:
         a, b = self.expr(e.a), self.expr(e.b)
@@ -242,20 +225,11 @@ class _Copier:
 
     def _generic(self, n: Any) -> Make | None:
         """A node of any other type; conditions that become constant decide selects."""
-        parts: list[Make | None] = []
-
-        def see(c: Any) -> Any:
-            if isinstance(c, Stmt):
-                parts.append(self.stmt(c))
-            else:
-                parts.append(None if isinstance(c, Buffer) else self._part(c))
-            return c
-
-        rewrite_children(n, see)
-        if all(p is None for p in parts) and not self._is_variable(n):
-            return None
         if self._is_variable(n):
             return lambda: const(self.values[n])
+        parts = [self._part(c) for c in children(n)]
+        if all(p is None for p in parts):
+            return None
 
         def make() -> Any:
             given = iter(parts)
@@ -271,10 +245,12 @@ class _Copier:
 
         return make
 
-    def _part(self, e: Expr) -> Make | None:
-        if type(e) is Var:
-            return (lambda: const(self.values[e])) if self._is_variable(e) else None
-        return self.expr(e)
+    def _part(self, c: Any) -> Make | None:
+        if isinstance(c, Stmt):
+            return self.stmt(c)
+        if type(c) is Var:
+            return self._generic(c)
+        return self.expr(c) if isinstance(c, Expr) else None
 
     def _is_variable(self, n: Any) -> bool:
         return type(n) is Var and n in self.variables

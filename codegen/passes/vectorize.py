@@ -45,8 +45,8 @@ from ...tir.polynomial import ONE, Poly, add, factors
 from ...tir.prove import truth
 from ...tir.simplify import Simplifier
 from ...tir.visit import map_tuple, substitute, walk, with_func_body
-from .masks import first_lane
-from .rewrite import map_stmts, simplifier_of
+from .guards import first_lane
+from .rewrite import adjacent, holds_registers, map_stmts, may_trap, simplifier_of
 
 MAX_UNROLLED_CHUNKS = 16
 LINE_BYTES = 64
@@ -103,7 +103,7 @@ def _loop(loop: For, unit: _Unit, s: Simplifier) -> Stmt:
     assert isinstance(loop.extent, int)
     lanes = native_lanes(loop.body, unit.vector_bits)
     widest = lanes * MAX_UNROLLED_CHUNKS
-    if loop.extent < widest + lanes or _holds_registers(loop.body):
+    if loop.extent < widest + lanes or holds_registers(loop.body):
         return _chunks(loop, 0, loop.extent, lanes, unit, s)
     full = loop.extent // lanes
     chunk = Var(f"{loop.var.name}_chunk")
@@ -122,21 +122,17 @@ def _chunks(loop: For, start: int, end: int, lanes: int, unit: _Unit, s: Simplif
 def _has_masks(body: Stmt, mask_bits: int | None) -> bool:
     """Whether a vector that is only on in part is cheap. Registers are cut without: a vector that
     reaches beyond its row would be part of the next one."""
-    if mask_bits is None or _holds_registers(body):
+    if mask_bits is None or holds_registers(body):
         return False
     bits = {dtypes.info(n.dtype).bits for n in walk(body) if type(n) is Buffer}
     return min(bits, default=32) >= mask_bits
-
-
-def _holds_registers(body: Stmt) -> bool:
-    return any(type(n) is Buffer and n.scope == "register" for n in walk(body))
 
 
 def _vector(loop: For, base: Expr, lanes: int, on: int, s: Simplifier) -> Stmt:
     """The body of `loop` for the iterations from `base` on, those after the first `on` off."""
     if lanes == 1:
         return substitute(_plain(loop.body), {loop.var: base})
-    numbers = Ramp(const(0), const(1), lanes, dtypes.vector(INDEX, lanes))
+    numbers = adjacent(const(0), lanes)
     mask = (
         None
         if on == lanes
@@ -165,7 +161,7 @@ class _Vectorizer:
         self.var = var
         self.base = base
         self.index = dtypes.vector(INDEX, lanes)
-        self.vectors: dict[Var, Expr] = {var: Ramp(base, const(1), lanes, self.index)}
+        self.vectors: dict[Var, Expr] = {var: adjacent(base, lanes)}
         self.on: dict[Expr, bool] = {}
 
     def stmt(self, s: Stmt, mask: Mask) -> Stmt:
@@ -267,7 +263,7 @@ class _Vectorizer:
                 low, high = self.s.interval(self.s.poly(n.indices[0]))
                 if low < 0 or high >= n.buffer.shape[0]:
                     return False
-            elif type(n) is Binary and _may_trap(n):
+            elif type(n) is Binary and may_trap(n):
                 nonzero = binary(Op.NE, cast(INDEX, n.b), const(0))
                 if truth(self.s, nonzero) is not True:
                     return False
@@ -295,9 +291,7 @@ class _Vectorizer:
         return self.var in found and not others and not any(type(n) is Load for n in walk(e))
 
     def depends(self, key: Any) -> bool:
-        return key is not ONE and any(
-            type(n) is Var and n in self.vectors for f in factors(key) for n in walk(f)
-        )
+        return any(type(n) is Var and n in self.vectors for f in factors(key) for n in walk(f))
 
     def wide(self, e: Expr) -> Expr:
         """`e` with lanes."""
@@ -368,7 +362,7 @@ def _leaf(v: _Vectorizer, e: Expr, mask: Mask) -> Expr:
 
 def _binary(v: _Vectorizer, e: Binary, mask: Mask) -> Expr:
     a, b = v.expr(e.a, mask), v.expr(e.b, mask)
-    guarded = mask is not None and _may_trap(e)
+    guarded = mask is not None and may_trap(e)
     if a is e.a and b is e.b and not (guarded and not v.may_run(e, mask)):
         return e
     a, b = v.wide(a), v.wide(b)
@@ -377,12 +371,6 @@ def _binary(v: _Vectorizer, e: Binary, mask: Mask) -> Expr:
         b = Select(mask, b, one, b.dtype)
     scalar = "bool" if e.op in COMPARISONS else e.dtype
     return Binary(e.op, a, b, dtypes.vector(scalar, v.lanes))
-
-
-def _may_trap(e: Binary) -> bool:
-    """Whether `e` divides integers by a divisor that may be zero."""
-    divides = e.op in (Op.FLOORDIV, Op.MOD) and not dtypes.is_float(e.dtype)
-    return divides and not (type(e.b) is Const and e.b.value != 0)
 
 
 def _call(v: _Vectorizer, e: Call, mask: Mask) -> Expr:

@@ -10,7 +10,7 @@ import pytest
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.calling_convention import signature_of
 from tilewright.codegen.cpu import llvm
-from tilewright.codegen.cpu.accumulators import accumulates_in_memory
+from tilewright.codegen.cpu.llvm import accumulates_in_memory
 from tilewright.codegen.lower import lower
 from tilewright.tir.ir import Func, Seq, Store
 from tilewright.tir.parser import parse
