@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.compiled import Compiled
-from tilewright.codegen.cpu.kernel import runs_parallel
+from tilewright.codegen.cpu.generator import runs_parallel
 from tilewright.dtypes import to_numpy
 from tilewright.runtime.header import c_header
 from tilewright.runtime.signature import C_TYPES, Argument, Signature

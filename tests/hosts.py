@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
-from tilewright.codegen.cpu import kernel, llvm
+from tilewright.codegen.compiled import Compiled
+from tilewright.codegen.cpu import llvm
 from tilewright.codegen.cpu.detection import host_target
+from tilewright.codegen.cpu.generator import CpuGenerator
 from tilewright.codegen.detect import check_runnable, resolve
 from tilewright.errors import TargetError
 from tilewright.runtime.host import HOST
@@ -65,18 +67,19 @@ class Processors:
 
     def observe(self, patch: pytest.MonkeyPatch) -> None:
         """Note what is compiled in this process, and what is loaded into it."""
-        emit, may_run = llvm.object_code, check_runnable
+        emit, load = llvm.object_code, CpuGenerator.load
 
         def compiled(module: Any, target: CpuTarget) -> bytes:
             self.compiled.add(target.mcpu)
             return emit(module, target)
 
-        def loaded(target: Target) -> None:
-            may_run(target)
-            self.run.add(CpuTarget.of(target).mcpu)
+        def loaded(generator: CpuGenerator, compiled: Compiled, *args: Any, **options: Any) -> Any:
+            module = load(generator, compiled, *args, **options)
+            self.run.add(CpuTarget.of(compiled.target).mcpu)
+            return module
 
         patch.setattr(llvm, "object_code", compiled)
-        patch.setattr(kernel, "check_runnable", loaded)
+        patch.setattr(CpuGenerator, "load", loaded)
 
     def add(self, noted: dict[str, list[str]]) -> None:
         """Add what another process noted."""

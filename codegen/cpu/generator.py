@@ -1,19 +1,26 @@
-"""The code generator for processors: LLVM, OpenMP's runtime, shared libraries."""
+"""The code generator for processors: LLVM, OpenMP's runtime, shared libraries.
+
+An image is one object file, of the LLVM modules of a kernel and of its packers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...errors import ArtifactError, BuildError
 from ...runtime import openmp
 from ...runtime.module import Module, Origin
 from ...target import CpuTarget, Fact, check_runnable
-from ..compiled import Compiled
+from ..compiled import Compiled, Launch
 from ..generator import Code, CodeGenerator, Part, Pass, Tools
 from . import llvm
 from .detection import host_target, resolved
-from .kernel import CALLED, assembly, check_image, compile_parts, load
+from .elf import read_object
+from .glue import make_glue
+from .jit import load_object
 from .llvm import Emitted
 from .lowering import passes
 
@@ -21,6 +28,11 @@ if TYPE_CHECKING:
     from ...runtime.artifact import Provenance
     from ...runtime.files import File
 
+OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+"""The functions of OpenMP's runtime that parallel kernels call."""
+_C_LIBRARY = ("memset", "memcpy", "memmove", "fma", "fmaf", "fmod", "fmodf", "syscall")
+CALLED = frozenset((*_C_LIBRARY, *OPENMP))
+"""Functions of other libraries that kernels call."""
 _PER_THREAD = 80 << 20
 """Addresses that the C library reserves for each thread: its stack and its heap."""
 
@@ -74,13 +86,68 @@ class CpuGenerator(CodeGenerator[CpuTarget, tuple[Emitted, ...]]):
         )
 
     def compile(self, emitted: tuple[Emitted, ...], target: CpuTarget) -> Code:
-        return compile_parts(emitted, target)
+        """One object file of the modules of a kernel and of what packs its operands."""
+        module, *others = [llvm.optimise(p.text, target, thorough=p.thorough) for p in emitted]
+        for other in others:
+            module.link_in(other)
+        if any(p.parallel for p in emitted):
+            # of one definition now: to a weak one, linkers for ARM make a copy relocation
+            module.get_global_variable(emitted[0].teams).linkage = "external"
+        text = str(module)  # before machine code is made of it, which rewrites it
+        safe = llvm.without_single_lanes(text)
+        if safe != text:
+            module, text = llvm.parse(safe), safe
+        launches = tuple(Launch(p.symbol, {"openmp": True} if p.parallel else {}) for p in emitted)
+        workspaces = tuple(p.workspace_bytes for p in emitted)
+        return Code(llvm.object_code(module, target), launches, workspaces, text)
 
     def check(self, compiled: Compiled) -> None:
-        check_image(compiled)
+        target, signature = CpuTarget.of(compiled.target), compiled.signature
+        found = read_object(compiled.image)
+        if found.arch != target.arch:
+            raise ArtifactError("its code is for {0}, expected {1}", found.arch, target.arch)
+        parallel = not found.undefined.isdisjoint(OPENMP)
+        if parallel is not runs_parallel(compiled):
+            raise ArtifactError(
+                "its code calls {0} OpenMP runtime, expected {1}",
+                "an" if parallel else "no",
+                "one" if runs_parallel(compiled) else "none",
+            )
+        wanted = [*signature.symbols, *([signature.teams_symbol] if parallel else [])]
+        missing = [symbol for symbol in wanted if symbol not in found.defined]
+        if missing:
+            raise ArtifactError("its code does not define {0}", ", ".join(missing))
 
     def load(self, compiled: Compiled, origin: Origin, *, trust_indices: bool) -> Module:
-        return load(compiled, origin, trust_indices=trust_indices)
+        self.check_runnable(CpuTarget.of(compiled.target))
+        signature, parallel = compiled.signature, runs_parallel(compiled)
+        imports: dict[str, int] = {}
+        if parallel:
+            runtime = openmp.load()
+            if runtime is None:
+                raise BuildError(
+                    "{0} runs in parallel and there is no OpenMP runtime on this machine",
+                    signature.name,
+                    hint="install libgomp1, or compile for one thread: cpu -threads=1",
+                )
+            imports = {symbol: runtime.symbol_address(symbol) for symbol in OPENMP}
+        symbols = signature.symbols
+        variables = (signature.teams_symbol,) if parallel else ()
+        loaded = load_object(compiled.image, (*symbols, *variables), imports)
+        addresses, teams = loaded.addresses[: len(symbols)], loaded.addresses[len(symbols) :]
+        for address in teams:
+            openmp.connect(address)
+        return Module(
+            signature,
+            addresses,
+            compiled.target,
+            origin=origin,
+            sources={name: partial(compiled.source, name) for name in ("tir", *self.sources)},
+            glue=make_glue,
+            owner=loaded.owner,
+            parallel=parallel,
+            trust_indices=trust_indices,
+        )
 
     def check_path(self, path: Path, *, intermediate: bool) -> None:
         from .library import check_path
@@ -106,3 +173,13 @@ class CpuGenerator(CodeGenerator[CpuTarget, tuple[Emitted, ...]]):
 
     def addresses(self, target: CpuTarget) -> int:
         return target.threads * _PER_THREAD
+
+
+def runs_parallel(compiled: Compiled) -> bool:
+    """Whether a kernel, or what packs its operands, calls OpenMP's runtime."""
+    return any(launch.needs.get("openmp") for launch in compiled.launches)
+
+
+def assembly(compiled: Compiled) -> str:
+    """The code as assembly text."""
+    return llvm.assembly(llvm.parse(compiled.text), CpuTarget.of(compiled.target))

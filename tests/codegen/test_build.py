@@ -10,7 +10,7 @@ import pytest
 from tilewright import te
 from tilewright.codegen import lower as lowering
 from tilewright.codegen.build import compile_func, to_module
-from tilewright.codegen.cpu.kernel import runs_parallel
+from tilewright.codegen.cpu.generator import runs_parallel
 from tilewright.codegen.cpu.llvm import parse
 from tilewright.codegen.cpu.lowering import passes
 from tilewright.codegen.detect import resolve

@@ -15,8 +15,8 @@ import pytest
 from tilewright import te
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.compiled import Compiled
-from tilewright.codegen.cpu.kernel import runs_parallel
-from tilewright.codegen.cpu.link import link, linker
+from tilewright.codegen.cpu.generator import runs_parallel
+from tilewright.codegen.cpu.library import link, linker
 from tilewright.errors import BuildError
 from tilewright.runtime import openmp
 from tilewright.schedule import Schedule

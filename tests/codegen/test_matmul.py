@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.build import compile_func
-from tilewright.codegen.cpu.link import link
+from tilewright.codegen.cpu.library import link
 from tilewright.errors import BuildError, IRError, VerifyError
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Func, Matmul, Ramp, Store, const, load, matmul

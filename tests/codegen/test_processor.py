@@ -7,7 +7,7 @@ import pytest
 from tilewright import ops
 from tilewright.choosing import choose
 from tilewright.codegen.build import compile_func
-from tilewright.codegen.cpu.kernel import assembly
+from tilewright.codegen.cpu.generator import assembly
 from tilewright.codegen.detect import resolve
 from tilewright.errors import TargetError
 from tilewright.target.cpu import CPUS, Cpu, CpuTarget

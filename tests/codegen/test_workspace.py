@@ -18,8 +18,8 @@ from tilewright.codegen.cache import decode, encode
 from tilewright.codegen.calling_convention import sized
 from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cpu.elf import read_object
+from tilewright.codegen.cpu.generator import runs_parallel
 from tilewright.codegen.cpu.glue import make_glue
-from tilewright.codegen.cpu.kernel import runs_parallel
 from tilewright.codegen.cpu.llvm_memory import STACK_BUFFER_BYTES, STACK_BYTES
 from tilewright.codegen.detect import resolve
 from tilewright.errors import BuildError

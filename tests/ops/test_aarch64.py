@@ -10,7 +10,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.codegen.cpu.kernel import runs_parallel
+from tilewright.codegen.cpu.generator import runs_parallel
 from tilewright.runtime.header import c_header
 
 from ..emulator import Call, emulated, run
