@@ -34,11 +34,8 @@ def compile_func(
     target = compiled_target(target)
     generator = generator_for(target)
     name = func.name if name is None else name
-    _check_name(name, target)
     try:
-        check_concrete(func)
-        kernel, packers, packings = _parts(func, name)
-        signature = signature_of(kernel, name, packings)
+        kernel, packers, signature = _parts(func, name, target)
         parts = [
             Part(lower(part, target, strict_fp=strict_fp, trace=trace), called)
             for part, called in zip(
@@ -64,17 +61,16 @@ def compiled_target(target: Target | str) -> Target:
 def compiled_signature(func: Func, target: Target) -> Signature:
     """The signature of what `compile_func` makes of a scheduled function, but for the workspaces,
     of which lowering decides. Raises `BuildError`."""
-    _check_name(func.name, target)
     try:
-        check_concrete(func)
-        kernel, _, packings = _parts(func, func.name)
-        return signature_of(kernel, func.name, packings)
+        return _parts(func, func.name, target)[2]
     except RecursionError as error:
         raise _too_deep(func) from error
 
 
-def _parts(func: Func, name: str) -> tuple[Func, list[Func], dict[Buffer, Packing]]:
-    """The kernel, the packers of its constant operands, and the packings of its parameters."""
+def _parts(func: Func, name: str, target: Target) -> tuple[Func, list[Func], Signature]:
+    """The kernel, the packers of its constant operands, and its signature without workspaces."""
+    _check_name(name, target)
+    check_concrete(func)
     ahead = computed_ahead(func)
     packers, packings = list[Func](), dict[Buffer, Packing]()
     places = {p: n for n, p in enumerate(func.params)}
@@ -84,7 +80,8 @@ def _parts(func: Func, name: str) -> tuple[Func, list[Func], dict[Buffer, Packin
         packers.append(packer(func, a, symbol))
         operand = signature_of(packers[-1]).arguments[0]
         packings[a.packed] = Packing(symbol, operand, layout_of(a))
-    return take_ahead(func, ahead), packers, packings
+    kernel = take_ahead(func, ahead)
+    return kernel, packers, signature_of(kernel, name, packings)
 
 
 def to_module(

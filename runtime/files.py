@@ -155,7 +155,7 @@ def _write(path: Path, file: File) -> None:
 
 
 def _keep(path: Path, kept: Path) -> None:
-    """Keep whatever is at `path` under another name while the body runs; restore it at the end."""
+    """Keep whatever is at `path` under another name, too."""
     try:
         os.link(path, kept, follow_symlinks=False)
     except FileNotFoundError:

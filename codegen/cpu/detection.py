@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...errors import TargetError
 from ...runtime.host import HOST, cpu_fact, cpu_flags, host_limit, request_tiles
-from ...target import CPUS, FEATURES, NATIVE, CpuTarget, baseline, missing_features
+from ...target import CPUS, FEATURES, CpuTarget, baseline, missing_features
 from ..detect import ROOT, read_file, read_integer, usable_processors
 
 
@@ -74,21 +74,6 @@ def _machine(*, tiles: bool) -> CpuTarget:
         cores=usable_processors(),
         model=model_name(),
     )
-
-
-def resolved(wanted: CpuTarget) -> CpuTarget:
-    """The target with everything filled in that it leaves to this machine.
-
-    Threads default to the processors that this process may use. Where the processor is this
-    machine's, caches, cores and model are the detected ones, otherwise those of the table.
-    """
-    host = host_target()
-    threads = wanted.threads or host.threads
-    if wanted.mcpu == NATIVE:
-        return replace(host, threads=threads)
-    if (wanted.mcpu, wanted.triple) == (host.mcpu, host.triple):
-        return replace(host, threads=threads, features=wanted.features)
-    return replace(wanted, threads=threads, cores=threads)
 
 
 def caches(root: Path = ROOT) -> tuple[int, int, int, int]:

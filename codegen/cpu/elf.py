@@ -48,23 +48,18 @@ def read_object(code: bytes) -> ObjectFile:
     return ObjectFile(arch, frozenset(defined), frozenset(undefined))
 
 
-def takes_constants(code: bytes) -> bool:
-    """Whether `with_constant` knows the format of an object file."""
-    try:
-        header, sections = _read(code)
-    except ArtifactError:
-        return False
-    return header.section_count < _MAX_SECTIONS - 1 and any(
-        s.type == _SYMBOL_TABLE for s in sections
-    )
-
-
-def with_constant(object_code: bytes, symbol: str, content: bytes) -> bytes:
+def with_constant(object_code: bytes, symbol: str, content: bytes) -> bytes | None:
     """The object file with `content` added as a read-only global constant of that name.
 
-    Only for files that `takes_constants` accepts.
+    `None` for a file of another format.
     """
-    header, sections = _read(object_code)
+    try:
+        header, sections = _read(object_code)
+    except ArtifactError:
+        return None
+    symbols = next((n for n, s in enumerate(sections) if s.type == _SYMBOL_TABLE), None)
+    if symbols is None or header.section_count >= _MAX_SECTIONS - 1:
+        return None
     file = bytearray(object_code)
 
     def put(data: bytes) -> int:
@@ -80,7 +75,6 @@ def with_constant(object_code: bytes, symbol: str, content: bytes) -> bytes:
         sections[number] = old._replace(offset=put(whole), size=len(whole))
         return old.size
 
-    symbols = next(n for n, s in enumerate(sections) if s.type == _SYMBOL_TABLE)
     named = grow(header.names, b".rodata.tilewright\0")
     name = grow(sections[symbols].link, symbol.encode() + b"\0")
     entry = _SYMBOL.pack(name, _GLOBAL_OBJECT, 0, len(sections), 0, len(content))

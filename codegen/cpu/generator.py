@@ -6,6 +6,7 @@ An image is one object file, of the LLVM modules of a kernel and of its packers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +14,11 @@ from typing import TYPE_CHECKING
 from ...errors import ArtifactError, BuildError
 from ...runtime import openmp
 from ...runtime.module import Module, Origin
-from ...target import CpuTarget, Fact, check_runnable
+from ...target import NATIVE, CpuTarget, Fact, check_runnable
 from ..compiled import Compiled, Launch
 from ..generator import Code, CodeGenerator, Part, Pass, Tools
 from . import llvm
-from .detection import host_target, resolved
+from .detection import host_target
 from .elf import read_object
 from .glue import make_glue
 from .jit import load_object
@@ -50,7 +51,18 @@ class CpuGenerator(CodeGenerator[CpuTarget, tuple[Emitted, ...]]):
         return host_target()
 
     def resolve(self, wanted: CpuTarget) -> CpuTarget:
-        return resolved(wanted)
+        """Threads default to the processors that this process may use.
+
+        Where the processor is this machine's, caches, cores and model are the detected ones,
+        otherwise those of the table.
+        """
+        host = host_target()
+        threads = wanted.threads or host.threads
+        if wanted.mcpu == NATIVE:
+            return replace(host, threads=threads)
+        if (wanted.mcpu, wanted.triple) == (host.mcpu, host.triple):
+            return replace(host, threads=threads, features=wanted.features)
+        return replace(wanted, threads=threads, cores=threads)
 
     def check_runnable(self, target: CpuTarget) -> None:
         check_runnable(target, host_target())

@@ -315,8 +315,7 @@ class _Emitter:
                 self.require("icmp eq i1 true, false", "outside")
                 continue
             name = f"in_range{number}"
-            function = range_function(name, argument, least, greatest)
-            self.above |= dict.fromkeys([*function.declarations, function.definition])
+            self.above |= dict.fromkeys(range_function(name, argument, least, greatest))
             self.require(f"call i1 @{name}(ptr {value})", "outside")
 
     def let(self, text: str) -> str:

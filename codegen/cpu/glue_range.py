@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import NamedTuple
 
 from ...runtime.signature import Argument
 
@@ -21,15 +20,11 @@ Dimension = tuple[int, int]
 """Extent and stride in elements."""
 
 
-class Text(NamedTuple):
-    """A function as LLVM text, and the declarations that it needs."""
+def range_function(name: str, argument: Argument, least: int, greatest: int) -> tuple[str, ...]:
+    """The function `i1 name(ptr)` as LLVM text, for a tensor of at least one element.
 
-    declarations: tuple[str, ...]
-    definition: str
-
-
-def range_function(name: str, argument: Argument, least: int, greatest: int) -> Text:
-    """The function `i1 name(ptr)`, for a tensor of at least one element."""
+    The declarations that it needs come before it.
+    """
     return _RangeFunction(argument, least, greatest).text(name)
 
 
@@ -66,18 +61,15 @@ class _RangeFunction:
         self.numbers = count()
         self.label = "entry"
 
-    def text(self, name: str) -> Text:
+    def text(self, name: str) -> tuple[str, ...]:
         highest = self.dimensions(self.outer, "%data", "zeroinitializer")
         reduce = f"llvm.vector.reduce.umax.{self.suffix}"
         most = self.let(f"call i{self.bits} @{reduce}({self.vector} {highest})")
         fits = self.let(f"icmp ule i{self.bits} {most}, {self.width}")
         body = "\n".join([*self.lines, f"  ret i1 {fits}"])
-        declarations = (
+        return (
             f"declare i{self.bits} @{reduce}({self.vector})",
             f"declare {self.vector} @llvm.umax.{self.suffix}({self.vector}, {self.vector})",
-        )
-        return Text(
-            declarations,
             f"define internal i1 @{name}(ptr %data) noinline {{\nentry:\n{body}\n}}",
         )
 

@@ -15,7 +15,7 @@ from ...runtime.files import File
 from ...runtime.header import c_header
 from ...target import CpuTarget, Target
 from ..compiled import Compiled
-from .elf import takes_constants, with_constant
+from .elf import with_constant
 from .generator import runs_parallel
 
 _log = logging.getLogger(__name__)
@@ -66,12 +66,13 @@ def check_path(path: Path, *, object_file: bool) -> None:
 def _described(compiled: Compiled) -> bytes:
     """The object code with the description of its kernel in it."""
     signature, target = compiled.signature, CpuTarget.of(compiled.target)
-    if not takes_constants(compiled.image):
-        _log.warning("%s carries no description: it is no ELF file of 64 bits", signature.name)
-        return compiled.image
     openmp = runs_parallel(compiled)
     text = description(signature, str(target), target.features, openmp=openmp)
-    return with_constant(compiled.image, f"{signature.name}.description", text)
+    described = with_constant(compiled.image, f"{signature.name}.description", text)
+    if described is None:
+        _log.warning("%s carries no description: it is no ELF file of 64 bits", signature.name)
+        return compiled.image
+    return described
 
 
 def link(object_code: bytes, target: Target, *, find: Find = shutil.which) -> bytes:

@@ -60,29 +60,24 @@ class Index(NamedTuple):
     depth: int
 
 
-class Affine(NamedTuple):
-    """`constant + sum(term * coefficient)`; terms are int64 operands."""
-
-    constant: int
-    terms: dict[Index, int]
-
-
 def index(b: Builder, e: Expr) -> Index:
     """A scalar int64 expression as an operand."""
-    return _sum(b, affine(b, e))
+    part, constant = parts(b, e)
+    if part is None:
+        return Index(str(constant), 0)
+    if constant == 0:
+        return part
+    return Index(emit(b, part.depth, f"add i64 {part.text}, {constant}"), part.depth)
 
 
-def affine(b: Builder, e: Expr) -> Affine:
-    """A scalar int64 expression as a sum of operands."""
+def parts(b: Builder, e: Expr) -> tuple[Index | None, int]:
+    """A scalar int64 expression as an operand, `None` if it is 0, plus a constant."""
     terms: dict[Index, int] = {}
-    number = _collect(b, e, 1, terms)
-    return Affine(wrapped(number), {t: c for t, c in terms.items() if c})
-
-
-def variable_part(b: Builder, form: Affine) -> Index | None:
-    """The sum of the terms of `form` without its constant; `None` if there are none."""
+    constant = wrapped(_collect(b, e, 1, terms))
     total: Index | None = None
-    for term, coefficient in sorted(form.terms.items(), key=lambda t: t[0].depth):
+    for term, coefficient in sorted(terms.items(), key=lambda t: t[0].depth):
+        if coefficient == 0:
+            continue
         scaled = term
         if coefficient != 1:
             scaled = Index(emit(b, term.depth, f"mul i64 {term.text}, {coefficient}"), term.depth)
@@ -91,21 +86,12 @@ def variable_part(b: Builder, form: Affine) -> Index | None:
         else:
             depth = max(total.depth, scaled.depth)
             total = Index(emit(b, depth, f"add i64 {total.text}, {scaled.text}"), depth)
-    return total
+    return total, constant
 
 
 def emit(b: Builder, depth: int, text: str) -> str:
     """A pure instruction at the head of the loop at `depth`, or in the current block."""
     return b.op(text) if depth == HERE else b.op_at(depth, text)
-
-
-def _sum(b: Builder, form: Affine) -> Index:
-    part = variable_part(b, form)
-    if part is None:
-        return Index(str(form.constant), 0)
-    if form.constant == 0:
-        return part
-    return Index(emit(b, part.depth, f"add i64 {part.text}, {form.constant}"), part.depth)
 
 
 def _collect(b: Builder, e: Expr, scale: int, terms: dict[Index, int]) -> int:

@@ -15,7 +15,7 @@ from ...tir.cpu_instructions import MAX_SHUFFLE_STRIDE
 from ...tir.ir import Broadcast, Buffer, Const, Expr, Load, Prefetch, Ramp, Select, Store
 from ...tir.lanes import spaced
 from . import llvm_lanes, llvm_register, llvm_stream
-from .llvm_index import affine, emit, value, variable_part
+from .llvm_index import emit, parts, value
 from .llvm_text import Builder, calling, lanes_of, memory_type, shuffled, spread, value_type
 
 
@@ -33,21 +33,18 @@ def load(b: Builder, e: Load) -> str:
         one = _scalar(b, e.buffer, offset.value, None)
         return spread(b, one, value_type(facts.scalar), facts.lanes)
     step = _step(offset)
-    memory = memory_type(e.dtype)
-    align = dtypes.nbytes(facts.scalar)
     if step == 1 or (step == -1 and e.mask is None):
         assert isinstance(offset, Ramp)
         first = offset.base if step == 1 else offset.base - (offset.lanes - 1)
         where = address(b, e.buffer, first)
-        if e.mask is None:
-            text = b.op(f"load {memory}, ptr {where}, align {align}{_facts(b, e.buffer)}")
-            text = text if step == 1 else _reverse(b, text, memory, facts.lanes)
-        else:
-            text = _masked_load(b, e, where, align)
+        mask = None if e.mask is None else value(b, e.mask)
+        text = _read(b, e.buffer, facts.lanes, where, mask)
+        if step == -1:
+            text = b.op(shuffled(memory_type(e.dtype), text, "poison", range(facts.lanes)[::-1]))
     elif step is not None and 1 < step <= min(MAX_SHUFFLE_STRIDE, facts.lanes):
-        text = _picked(b, e, step, align)
+        text = _picked(b, e, step)
     else:
-        text = _gather(b, e, offset, align)
+        text = _gather(b, e, offset)
     return _from_memory(b, text, e.dtype)
 
 
@@ -68,13 +65,14 @@ def store(b: Builder, s: Store) -> None:
     memory, align = memory_type(dtype), dtypes.nbytes(s.buffer.dtype)
     if lanes == 1:
         where = address(b, s.buffer, offset)
+        plain = f"store {memory} {text}, ptr {where}, align {align}"
         if s.mask is None:
-            b.do(f"store {memory} {text}, ptr {where}, align {align}")
+            b.do(plain)
             return
         then, end = b.new_block("then"), b.new_block("endif")
         b.branch(value(b, s.mask), then, end)
         b.start(then)
-        b.do(f"store {memory} {text}, ptr {where}, align {align}")
+        b.do(plain)
         b.jump(end)
         b.start(end)
         return
@@ -86,7 +84,9 @@ def store(b: Builder, s: Store) -> None:
         aligned, enabled = ("ptr", f"align {align} {where}"), (lanes_of("i1", lanes), mask)
         b.do(calling(b, name, "void", (memory, text), aligned, enabled))
         return
-    _scatter(b, s, offset, memory, text, align)
+    places = _places(b, s.buffer, offset, lanes, s.mask)
+    name = f"llvm.masked.scatter.{suffix_of(memory, lanes)}.v{lanes}p0"
+    b.do(calling(b, name, "void", (memory, text), *places))
 
 
 def store_vector(b: Builder, buffer: Buffer, first: Expr, text: str, dtype: str) -> None:
@@ -111,17 +111,13 @@ def prefetch(b: Builder, s: Prefetch) -> None:
 
 def address(b: Builder, buffer: Buffer, offset: Expr) -> str:
     """A pointer to the element at a scalar offset."""
-    form = affine(b, offset)
-    part = variable_part(b, form)
-    pointer, depth = b.pointers[buffer], 0
-    t = memory_type(buffer.dtype)
+    part, constant = parts(b, offset)
+    t, pointer, depth = memory_type(buffer.dtype), b.pointers[buffer], 0
     if part is not None:
         depth = part.depth
-        text = f"getelementptr {t}, ptr {pointer}, i64 {part.text}"
-        pointer = emit(b, depth, text)
-    if form.constant:
-        text = f"getelementptr {t}, ptr {pointer}, i64 {form.constant}"
-        pointer = emit(b, depth, text)
+        pointer = emit(b, depth, f"getelementptr {t}, ptr {pointer}, i64 {part.text}")
+    if constant:
+        pointer = emit(b, depth, f"getelementptr {t}, ptr {pointer}, i64 {constant}")
     return pointer
 
 
@@ -160,15 +156,22 @@ def suffix_of(llvm: str, lanes: int) -> str:
 
 
 def _scalar(b: Builder, buffer: Buffer, offset: Expr, mask: Expr | None) -> str:
-    memory = memory_type(buffer.dtype)
-    align = dtypes.nbytes(buffer.dtype)
     if mask is not None:
         zero = Const(0.0 if dtypes.is_float(buffer.dtype) else 0, buffer.dtype)
         plain = Load(buffer, (offset,), buffer.dtype)
         return value(b, Select(mask, plain, zero, buffer.dtype))
-    where = address(b, buffer, offset)
-    text = b.op(f"load {memory}, ptr {where}, align {align}{_facts(b, buffer)}")
-    return _from_memory(b, text, buffer.dtype)
+    return _from_memory(b, _read(b, buffer, 1, address(b, buffer, offset)), buffer.dtype)
+
+
+def _read(b: Builder, buffer: Buffer, lanes: int, where: str, mask: str | None = None) -> str:
+    """The elements at an address as they are in memory: those that a mask enables, or all."""
+    memory, align = memory_type(dtypes.vector(buffer.dtype, lanes)), dtypes.nbytes(buffer.dtype)
+    if mask is None:
+        facts = ", !invariant.load !0" if buffer in b.module.inputs else ""
+        return b.op(f"load {memory}, ptr {where}, align {align}{facts}")
+    name = f"llvm.masked.load.{suffix_of(memory, lanes)}.p0"
+    aligned, enabled = ("ptr", f"align {align} {where}"), (lanes_of("i1", lanes), mask)
+    return b.op(calling(b, name, memory, aligned, enabled, (memory, "zeroinitializer")))
 
 
 def _shared(b: Builder, e: Load, offset: Expr, mask: Expr) -> str:
@@ -185,7 +188,7 @@ def _shared(b: Builder, e: Load, offset: Expr, mask: Expr) -> str:
     b.jump(end)
     b.start(end)
     found = b.op(f"phi {t} [ {text}, %{last.label} ], [ zeroinitializer, %{before.label} ]")
-    return _masked_off(b, e, found)
+    return b.op(f"select {bits} {value(b, mask)}, {t} {found}, {t} zeroinitializer")
 
 
 def _step(offset: Expr) -> int | None:
@@ -194,22 +197,7 @@ def _step(offset: Expr) -> int | None:
     return None
 
 
-def _facts(b: Builder, buffer: Buffer) -> str:
-    return ", !invariant.load !0" if buffer in b.module.inputs else ""
-
-
-def _reverse(b: Builder, text: str, memory: str, lanes: int) -> str:
-    return b.op(shuffled(memory, text, "poison", range(lanes)[::-1]))
-
-
-def _masked_off(b: Builder, e: Load, text: str) -> str:
-    assert e.mask is not None
-    t, lanes = value_type(e.dtype), dtypes.info(e.dtype).lanes
-    mask = value(b, e.mask)
-    return b.op(f"select {lanes_of('i1', lanes)} {mask}, {t} {text}, {t} zeroinitializer")
-
-
-def _picked(b: Builder, e: Load, step: int, align: int) -> str:
+def _picked(b: Builder, e: Load, step: int) -> str:
     """Every `step`-th element of `step` consecutive vectors, the last of which ends with it."""
     (offset,) = e.indices
     assert isinstance(offset, Ramp)
@@ -222,32 +210,20 @@ def _picked(b: Builder, e: Load, step: int, align: int) -> str:
         left = [j for j in left if j not in here]
         where = address(b, e.buffer, offset.base + start)
         if mask is None:
-            part = b.op(f"load {memory}, ptr {where}, align {align}{_facts(b, e.buffer)}")
+            part = _read(b, e.buffer, lanes, where)
         else:
             lane_of = {j * step - start: j for j in here}
             order = [lane_of.get(k, lanes) for k in range(lanes)]
             own = b.op(shuffled(lanes_of("i1", lanes), mask, "zeroinitializer", order))
-            part = _masked(b, memory, lanes, where, align, own)
+            part = _read(b, e.buffer, lanes, where, own)
         chosen = {j: lanes + j * step - start for j in here}
         order = [chosen.get(j, -1 if j in left else j) for j in range(lanes)]
         found = b.op(shuffled(memory, found or "poison", part, order))
     return found
 
 
-def _masked_load(b: Builder, e: Load, where: str, align: int) -> str:
-    assert e.mask is not None
-    memory, lanes = memory_type(e.dtype), dtypes.info(e.dtype).lanes
-    return _masked(b, memory, lanes, where, align, value(b, e.mask))
-
-
-def _masked(b: Builder, memory: str, lanes: int, where: str, align: int, mask: str) -> str:
-    name = f"llvm.masked.load.{suffix_of(memory, lanes)}.p0"
-    aligned, enabled = ("ptr", f"align {align} {where}"), (lanes_of("i1", lanes), mask)
-    return b.op(calling(b, name, memory, aligned, enabled, (memory, "zeroinitializer")))
-
-
 def _places(
-    b: Builder, buffer: Buffer, offset: Expr, lanes: int, align: int, mask: Expr | None
+    b: Builder, buffer: Buffer, offset: Expr, lanes: int, mask: Expr | None
 ) -> list[tuple[str, str]]:
     """A pointer for each lane, and which of them are enabled, as arguments.
 
@@ -260,24 +236,15 @@ def _places(
         base, offsets = address(b, buffer, near.base), f"{lanes_of('i32', lanes)} {near.offsets}"
     where = b.op(f"getelementptr {memory_type(buffer.dtype)}, ptr {base}, {offsets}")
     enabled = "splat (i1 true)" if mask is None else value(b, mask)
-    return [
-        (lanes_of("ptr", lanes), f"align {align} {where}"),
-        (lanes_of("i1", lanes), enabled),
-    ]
+    aligned = f"align {dtypes.nbytes(buffer.dtype)} {where}"
+    return [(lanes_of("ptr", lanes), aligned), (lanes_of("i1", lanes), enabled)]
 
 
-def _gather(b: Builder, e: Load, offset: Expr, align: int) -> str:
+def _gather(b: Builder, e: Load, offset: Expr) -> str:
     memory, lanes = memory_type(e.dtype), dtypes.info(e.dtype).lanes
-    places = _places(b, e.buffer, offset, lanes, align, e.mask)
+    places = _places(b, e.buffer, offset, lanes, e.mask)
     name = f"llvm.masked.gather.{suffix_of(memory, lanes)}.v{lanes}p0"
     return b.op(calling(b, name, memory, *places, (memory, "zeroinitializer")))
-
-
-def _scatter(b: Builder, s: Store, offset: Expr, memory: str, text: str, align: int) -> None:
-    lanes = dtypes.info(offset.dtype).lanes
-    places = _places(b, s.buffer, offset, lanes, align, s.mask)
-    name = f"llvm.masked.scatter.{suffix_of(memory, lanes)}.v{lanes}p0"
-    b.do(calling(b, name, "void", (memory, text), *places))
 
 
 def _from_memory(b: Builder, text: str, dtype: str) -> str:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, TypeAlias
 from ...tir.clamps import unclamped
 from ...tir.conditions import conjuncts
 from ...tir.ir import (
-    Alloc,
     Buffer,
     Expr,
     For,
@@ -39,7 +38,7 @@ from ...tir.polynomial import (
 from ...tir.simplify import Simplifier
 from ...tir.visit import children, nested, rewrite_children, walk
 from .guards import is_bound, slack
-from .rewrite import simplifier_of, variables_of
+from .rewrite import allocated, simplifier_of, variables_of
 
 
 def compact(func: Func) -> Func:
@@ -82,17 +81,11 @@ def compact(func: Func) -> Func:
             return n
         rewritten: Any = rewrite_children(n, visit)
         if n in made and isinstance(n, For):
-            return replace(rewritten, body=_alloc(made[n], rewritten.body))
+            return replace(rewritten, body=allocated(made[n], rewritten.body))
         return rewritten
 
-    body = _alloc(made.get(None, []), visit(func.body))
+    body = allocated(made.get(None, []), visit(func.body))
     return replace(func, body=body, allocs=())
-
-
-def _alloc(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
-    for buffer in reversed(buffers):
-        body = Alloc(buffer, body)
-    return body
 
 
 _Path: TypeAlias = tuple[Stmt, ...]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from functools import cache
 from typing import Any
 
 from ...tir.ir import Buffer, Expr, Func, Load, Stmt, Store
@@ -21,9 +23,14 @@ def drop_masks(func: Func) -> Func:
     """
     if not any(_is_masked(s) for s in statements(func.body)):
         return func
-    masks = _Masks()
-    masks.collect(func.body)
-    free = {b for b, keys in masks.found.items() if len(keys) == 1 and masks.loads.get(b) == keys}
+    key = cache(key_of)
+    stored, loaded = defaultdict[Buffer, set[object]](set), defaultdict[Buffer, set[object]](set)
+    for n in distinct(func.body):
+        if type(n) is Store and _is_masked(n):
+            stored[n.buffer].add(key(n.mask))
+        elif type(n) is Load and n.buffer.scope == SCOPE:
+            loaded[n.buffer].add(None if n.mask is None else key(n.mask))
+    free = {b for b, keys in stored.items() if len(keys) == 1 and loaded[b] == keys}
     if not free:
         return func
 
@@ -40,30 +47,3 @@ def drop_masks(func: Func) -> Func:
 
 def _is_masked(s: Stmt) -> bool:
     return type(s) is Store and s.mask is not None and s.buffer.scope == SCOPE
-
-
-class _Masks:
-    """The masks of the stores to each register that has masked stores, and of its loads.
-
-    A load without a mask has the key `None`.
-    """
-
-    def __init__(self) -> None:
-        self.found: dict[Buffer, set[object]] = {}
-        self.loads: dict[Buffer, set[object]] = {}
-        self._keys: dict[Expr, object] = {}
-
-    def key(self, mask: Expr) -> object:
-        known = self._keys.get(mask)
-        if known is None:
-            known = self._keys[mask] = key_of(mask)
-        return known
-
-    def collect(self, body: Stmt) -> None:
-        for n in distinct(body):
-            kind = type(n)
-            if kind is Store and _is_masked(n):
-                self.found.setdefault(n.buffer, set()).add(self.key(n.mask))
-            elif kind is Load and n.buffer.scope == SCOPE:
-                key = None if n.mask is None else self.key(n.mask)
-                self.loads.setdefault(n.buffer, set()).add(key)

@@ -26,7 +26,7 @@ from ...tir.ir import (
 )
 from ...tir.lanes import spaced
 from ...tir.visit import rewrite_children, walk, with_func_body
-from .rewrite import adjacent, statements
+from .rewrite import adjacent, allocated, statements
 from .transpose_network import Columns, interleaved
 
 SCOPE = "register"
@@ -74,10 +74,7 @@ def registers(func: Func) -> Func:
         if type(s) is Store:
             return _store(s, slots, expr)
         if type(s) is Alloc and s.buffer in slots:
-            body = stmt(s.body)
-            for slot in slots[s.buffer].buffers:
-                body = Alloc(slot, body)
-            return body
+            return allocated(slots[s.buffer].buffers[::-1], stmt(s.body))
         return rewrite_children(s, lambda c: stmt(c) if isinstance(c, Stmt) else expr(c))
 
     return with_func_body(func, stmt(func.body))

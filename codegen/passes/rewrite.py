@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ... import dtypes
@@ -123,6 +123,13 @@ def holds_registers(s: Stmt) -> bool:
 def adjacent(first: Expr, count: int) -> Expr:
     """The index of `count` elements from `first` on, which lie side by side."""
     return Ramp(first, const(1), count, dtypes.vector(INDEX, count)) if count > 1 else first
+
+
+def allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
+    """`body` with internal buffers around it, the first one outermost."""
+    for buffer in reversed(buffers):
+        body = Alloc(buffer, body)
+    return body
 
 
 def variables_of(p: Poly) -> set[Var]:

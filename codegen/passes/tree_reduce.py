@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from ... import dtypes
 from ...tir.ir import (
-    Alloc,
     Binary,
     Buffer,
     Const,
@@ -24,7 +23,7 @@ from ...tir.ir import (
 )
 from ...tir.simplify import Simplifier
 from ...tir.visit import substitute, with_func_body
-from .rewrite import adjacent, map_stmts, simplifier_of
+from .rewrite import adjacent, allocated, map_stmts, simplifier_of
 
 _OPERATORS = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX})
 _LEAST = 4
@@ -97,10 +96,7 @@ def _steps(chain: _Chain) -> Stmt:
     total = chain.store.value
     assert isinstance(total, Binary)
     stmts.append(replace(chain.store, value=Binary(chain.op, total.a, rest, total.dtype)))
-    result = seq(*stmts)
-    for buffer in reversed(made):
-        result = Alloc(buffer, result)
-    return result
+    return allocated(made, seq(*stmts))
 
 
 def _combined(op: Op, source: Buffer, start: Expr, width: int) -> Expr:
