@@ -1,1 +1,1 @@
-"""Lowering passes: each takes a `Func` and a `Target` and returns a `Func`."""
+"""Lowering passes: each takes a `Func` and the facts that it needs."""
