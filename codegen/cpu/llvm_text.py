@@ -200,7 +200,8 @@ class Builder:
 
     def op(self, text: str) -> str:
         """Append an instruction with a value."""
-        value = f"%{self.name()}"
+        self._count += 1
+        value = f"%v{self._count}"
         self.block.lines.append(f"{value} = {text}")
         return value
 

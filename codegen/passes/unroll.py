@@ -95,7 +95,11 @@ class _Copier:
             return self._unrolled(s)
         if type(s) is Store:
             return self._store(s)
-        return self._seq(s) if type(s) is Seq else self._generic(s)
+        if type(s) is Seq:
+            return self._seq(s)
+        if type(s) is If:
+            return self._if(s)
+        return self._generic(s)
 
     def expr(self, e: Expr) -> Make | None:
         if type(e) is Const:
@@ -133,6 +137,25 @@ class _Copier:
         if all(make is None for _, make in parts):
             return None
         return lambda: seq(*(c if make is None else make() for c, make in parts))
+
+    def _if(self, s: If) -> Make | None:
+        cond, then = self.expr(s.cond), self.stmt(s.then)
+        other = None if s.other is None else self.stmt(s.other)
+        if cond is None and then is None and other is None:
+            return None
+
+        def make() -> Stmt:
+            c = s.cond if cond is None else cond()
+            if type(c) is Const:
+                if c.value:
+                    return s.then if then is None else then()
+                if s.other is None:
+                    return Seq(())
+                return s.other if other is None else other()
+            new_then = s.then if then is None else then()
+            return If(c, new_then, s.other if other is None else other())
+
+        return make
 
     def _store(self, s: Store) -> Make | None:
         (offset,) = s.indices
@@ -201,7 +224,7 @@ class _Copier:
         return make
 
     def _generic(self, n: Any) -> Make | None:
-        """A node of any other type; conditions that become constant decide."""
+        """A node of any other type; conditions that become constant decide selects."""
         if self._is_variable(n):
             return lambda: const(self.values[n])
         parts = [self._part(c) for c in children(n)]
@@ -216,9 +239,8 @@ class _Copier:
                 return c if part is None else part()
 
             new = rewrite_children(n, put)
-            if type(new) in (If, Select) and type(new.cond) is Const:
-                chosen = new.then if new.cond.value else new.other
-                return Seq(()) if chosen is None else chosen
+            if type(new) is Select and type(new.cond) is Const:
+                return new.then if new.cond.value else new.other
             return new
 
         return make
