@@ -231,6 +231,7 @@ class Schedule:
     online_variance = method(p.online_variance)
     fuse_reduction_epilogue = method(p.fuse_reduction_epilogue)
     hoist_factor = method(p.hoist_factor)
+    expand_reduction = method(p.expand_reduction)
 
     blockize = method(p.blockize)
     tensorize = method(p.tensorize)

@@ -17,6 +17,7 @@ from .distinguish import cache_inplace as cache_inplace
 from .distinguish import distinguish_reads as distinguish_reads
 from .distinguish import distinguish_updates as distinguish_updates
 from .einsum import pad_einsum as pad_einsum
+from .expand import expand_reduction as expand_reduction
 from .factor import hoist_factor as hoist_factor
 from .initial import merge_reduction as merge_reduction
 from .inline import compute_inline as compute_inline

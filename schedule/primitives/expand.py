@@ -1,0 +1,98 @@
+"""Expanding short reductions into expressions: `expand_reduction`."""
+
+from __future__ import annotations
+
+from dataclasses import replace as _replace
+from itertools import product
+from math import prod
+from typing import Any
+
+from ...tir.ir import Block, Expr, For, Func, IterKind, Label, Stmt, Store, Var, const, load
+from ...tir.structure import key_of
+from ...tir.visit import rewrite_children, substitute, with_body
+from ..available import require_still_concurrent
+from ..block_queries import feeding, free_vars, has_reduction, require_unit, with_regions
+from ..find import find_block, loops_above, perfect_nest, replace
+from ..primitive import primitive
+from ..reduction_blocks import match_reduction, require_terms
+from ..require import require, require_some
+
+MAX_TERMS = 128
+
+
+@primitive
+def expand_reduction(fn: Func, block: Label) -> tuple[Func, None]:
+    """Write all terms of a short reduction into one expression, which makes its block spatial.
+
+        for i, k in 3:                     for i:
+          with init: C[i] = 0        ->      C[i] = 0 + A[i] + A[i + 1] + A[i + 2]
+          C[i] = C[i] + A[i + k]
+
+    Terms are combined in the order in which the loops ran. The reduction must have one result and
+    at most 128 terms, and its loops must be its iteration variables and contain nothing else.
+    """
+    found = find_block(fn, block)
+    require_unit(fn, found)
+    require(has_reduction(found), "block {0} is no reduction", block)
+    matched = match_reduction(found)
+    start = found.init if type(found.init) is Store else None
+    matched = require_some(
+        None if start is None else matched,
+        "block {0} must be a reduction to one result that starts from a value",
+        block,
+    )
+    variables = {i.value: i.var for i in found.iters if i.kind is IterKind.REDUCE}
+    extents = {i.value: i.extent for i in found.iters if i.kind is IterKind.REDUCE}
+    loops = [s for s in loops_above(fn, block) if s.var in feeding(found, IterKind.REDUCE)]
+    guard = set() if found.predicate is None else free_vars(found.predicate)
+    plain = len(loops) == len(variables) and all(
+        extents.get(s.var) == s.extent and s.var not in guard for s in loops
+    )
+    alone = all(perfect_nest(s)[1] is found for s in loops)
+    require(
+        plain and alone,
+        "the loops of the reduction of block {0} must be its iteration variables, around it alone",
+        block,
+        hint="expand a reduction before its loops are split, fused or shared",
+    )
+    counts = [s.extent for s in loops if isinstance(s.extent, int)]
+    require_terms(found)
+    terms = prod(counts) if len(counts) == len(loops) else None
+    require(
+        terms is not None and terms <= MAX_TERMS,
+        "the reduction of block {0} has {1} terms; at most {2} are expanded",
+        block,
+        "an open number of" if terms is None else terms,
+        MAX_TERMS,
+    )
+    assert start is not None
+    assert type(found.body) is Store
+    old = key_of(load(matched.buffer, matched.indices))
+    total: Expr = start.value
+    for numbers in product(*map(range, counts)):
+        values = {variables[s.var]: const(n) for s, n in zip(loops, numbers, strict=True)}
+        total = _replaced(substitute(found.body.value, values), old, total)
+    body = _replace(found.body, value=total)
+    iters = tuple(i for i in found.iters if i.kind is not IterKind.REDUCE)
+    spatial = with_regions(_replace(found, iters=iters, body=body, init=None))
+    if loops:
+        fn = replace(fn, loops[0], _without(loops[0], {s.var for s in loops}, spatial))
+    else:
+        fn = replace(fn, found, spatial)
+    require_still_concurrent(fn, (block,))
+    return fn, None
+
+
+def _replaced(e: Any, old: object, new: Expr) -> Any:
+    """`e` with `new` in the place of the expressions whose key is `old`."""
+    if isinstance(e, Expr) and key_of(e) == old:
+        return new
+    return rewrite_children(e, lambda n: _replaced(n, old, new)) if isinstance(e, Expr) else e
+
+
+def _without(stmt: Stmt, dropped: set[Var], block: Block) -> Stmt:
+    """The loops of a perfect nest around `block` without those `dropped`."""
+    if type(stmt) is not For:
+        return block
+    body = _without(stmt.body, dropped, block)
+    return body if stmt.var in dropped else with_body(stmt, body)
