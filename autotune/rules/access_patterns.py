@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...schedule.block_queries import free_vars, has_reduction, readers_of, region_buffers
@@ -31,6 +31,8 @@ from ...tir.linear import linear
 from ...tir.structure import key_of
 from ...tir.visit import walk
 
+WINDOW_TERMS = 64
+"""Windows of more elements are not written out."""
 WORTH_PACKING = 8
 """Packing an input pays only if each element is read at least so many times."""
 EXPENSIVE = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "pow", "sqrt", "rsqrt"})
@@ -213,10 +215,26 @@ def reuses(block: Block) -> bool:
 
 def _slides(block: Block) -> bool:
     """Whether an index of an input mixes a spatial and a reduced variable, as windows do."""
-    inner = set(reduced(block))
-    outer = set(spatial(block))
-    indices = [free_vars(r.min) for region in block.reads for r in region.ranges]
-    return any(used & inner and used & outer for used in indices)
+    return any(True for _ in _sliding(block))
+
+
+def _sliding(block: Block) -> Iterator[Expr]:
+    """The indices that mix a spatial and a reduced variable."""
+    inner, outer = set(reduced(block)), set(spatial(block))
+    for index in (r.min for region in block.reads for r in region.ranges):
+        used = free_vars(index)
+        if used & inner and used & outer:
+            yield index
+
+
+def is_bent_window(block: Block) -> bool:
+    """Whether a reduction over few terms reads a window that is clamped or wrapped at borders."""
+    terms = math.prod(extents(block).get(v, WINDOW_TERMS + 1) for v in reduced(block))
+    return 1 < terms <= WINDOW_TERMS and any(
+        type(n) is Binary and n.op in (Op.MIN, Op.MAX, Op.MOD)
+        for index in _sliding(block)
+        for n in walk(index)
+    )
 
 
 def vector_choices(block: Block) -> list[Var]:

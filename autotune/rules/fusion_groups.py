@@ -27,6 +27,7 @@ from .access_patterns import (
     has_guard,
     in_order,
     inputs_of,
+    is_bent_window,
     is_contraction,
     is_expensive,
     is_injective,
@@ -143,12 +144,13 @@ class Partition:
 def partition(draft: Draft, kept: Collection[Label]) -> Partition:
     """Part a program into groups of blocks that are scheduled together.
 
-    It is prepared by inlining, telling apart what a product reads of one buffer, and joining the
-    variables of contractions that no instruction computes. Groups that make an attention
+    It is prepared by inlining, expanding reductions over small windows, telling apart what a
+    product reads of one buffer, and joining the variables of contractions that no instruction
+    computes. Groups that make an attention
     are one group in the first way; if need be, factors of the second product are hoisted for that.
     The blocks `kept` are left to the caller.
     """
-    draft = _inline(draft.copy(), kept)
+    draft = _expand(_inline(draft.copy(), kept), kept)
     draft, views = _tell_apart(draft, kept)
     claimed = {*kept, *(copy for copies in views.values() for copy in copies)}
     grouped, groups = _grouped(draft, claimed)
@@ -270,6 +272,18 @@ def _inline(draft: Draft, kept: Collection[Label]) -> Draft:
         if attempt(trial.schedule.compute_inline, trial.handle(block.label)):
             draft = trial
     return draft
+
+
+def _expand(draft: Draft, kept: Collection[Label]) -> Draft:
+    """The draft with small windows written out whose indices no vector can follow as they are."""
+    before = draft
+    for block in in_order(draft.func):
+        if block.label in kept or not is_bent_window(block) or is_contraction(block):
+            continue
+        trial = draft.copy()
+        if attempt(trial.schedule.expand_reduction, trial.handle(block.label)):
+            draft = trial
+    return draft if draft is before else _inline(draft, kept)
 
 
 def _worth_inlining(block: Block, readers: list[Block]) -> bool:

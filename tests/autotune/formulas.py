@@ -380,3 +380,30 @@ def edges_of_channels() -> Func:
         name="Y",
     )
     return te.func([x, y], name="edges_of_channels")
+
+
+@formula
+def opened_plane() -> Func:
+    """The largest of the smallest elements of clamped windows, which are reductions."""
+    a = x = tensor("X", 17, 35)
+    for name, combine in (("Eroded", te.min), ("Opened", te.max)):
+        r, q = te.reduce_axis(3, name="r"), te.reduce_axis(2, name="q")
+        a = te.compute(
+            (17, 35),
+            lambda i, j, a=a, r=r, q=q, combine=combine: combine(
+                a[clamped(i + r - 1, 17), clamped(j + q - 1, 35)], axis=[r, q]
+            ),
+            name=name,
+        )
+    return te.func([x, a], name="opened_plane")
+
+
+@formula
+def mean_of_padded_windows() -> Func:
+    """A stage that repeats the border, windows of it, and what follows."""
+    x = tensor("X", 15, 22)
+    pad = te.compute((17, 24), lambda i, j: x[clamped(i - 1, 15), clamped(j - 1, 22)], name="Pad")
+    r, q = te.reduce_axis(3, name="r"), te.reduce_axis(3, name="q")
+    total = te.compute((15, 22), lambda i, j: te.sum(pad[i + r, j + q], axis=[r, q]), name="Total")
+    y = te.compute((15, 22), lambda i, j: total[i, j] / 9.0, name="Y")
+    return te.func([x, y], name="mean_of_padded_windows")

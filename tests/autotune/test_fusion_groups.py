@@ -50,6 +50,19 @@ def test_what_is_expensive_to_repeat_is_a_group_of_its_own() -> None:
     ]
 
 
+def test_stages_that_read_windows_of_each_other_are_one_group() -> None:
+    assert told(FORMULAS["clamped_stencils"]()) == [("PIPELINE", "Second", ["First", "Second"], [])]
+    assert told(FORMULAS["opened_plane"]()) == [("PIPELINE", "Opened", ["Eroded", "Opened"], [])]
+    members = ["Grey", "Ax", "Y"]
+    assert told(FORMULAS["edges_of_channels"]()) == [("PIPELINE", "Y", members, ["Dn"])]
+
+
+def test_windows_are_expressions_where_borders_bend_them() -> None:
+    assert told(FORMULAS["mean_of_padded_windows"]()) == [
+        ("ELEMENTWISE", "Y", ["Y"], ["Pad", "Total"])
+    ]
+
+
 def test_rows_are_one_group() -> None:
     members = ["Y_max", "Y_exp", "Y_sum", "Y"]
     assert told(ops.softmax_func(64, 128)) == [("ROWS", "Y", members, [])]
