@@ -187,7 +187,7 @@ def _hoist_statistics(draft: Draft, kept: Collection[Label]) -> Draft | None:
             continue
         inner = set(reduced(block))
         factors = [i for i in inputs_of(block) if i.used.isdisjoint(inner)]
-        if all(i.buffer in draft.func.params for i in factors):
+        if {i.buffer for i in factors} <= set(draft.func.params):
             continue
         trial = (hoisted or draft).copy()
         if attempt(trial.schedule.hoist_factor, trial.handle(block.label)):

@@ -90,7 +90,7 @@ def _prefetched(draft: Draft, members: Sequence[Block]) -> tuple[Label, int] | N
     It is the one that computes most; the input comes from outside of the cache, and others of the
     chain read it before. `None` where there is none.
     """
-    func, target = draft.func, draft.cpu
+    parameters, target = set(draft.func.params), draft.cpu
     candidates: list[tuple[bool, int, int]] = []
     for number, block in enumerate(members):
         earlier = {r.buffer for b in members[:number] for r in b.reads}
@@ -99,7 +99,7 @@ def _prefetched(draft: Draft, members: Sequence[Block]) -> tuple[Label, int] | N
         for index, source in enumerate(inputs_of(block)):
             buffer = source.buffer
             far = nbytes(buffer) > target.l2_bytes
-            if far and buffer in earlier and buffer in func.params:
+            if far and buffer in earlier and buffer in parameters:
                 candidates.append((is_expensive(block), -number, index))
     if not candidates:
         return None
