@@ -63,7 +63,7 @@ def plans(original: Draft, *, inexact: bool = False) -> Iterator[SketchPlan]:
     plain, kept = prepared(original)
     alternatives = [rule.make for rule in original.rules.alternatives if rule.exact or inexact]
     for other in (other for make in alternatives for other in make(plain)):
-        parted = partition(other.draft, {*other.claimed, *kept})
+        parted = partition(other.draft, kept, other.claimed)
         for variants in _combined(_ways(parted), MAX_OTHER):
             plan = _plan(parted.draft, variants)
             if other.wanted(plan.choices):

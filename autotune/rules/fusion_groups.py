@@ -141,32 +141,35 @@ class Partition:
     views: Mapping[Label, Sequence[Label]]
 
 
-def partition(draft: Draft, kept: Collection[Label]) -> Partition:
+def partition(
+    draft: Draft, kept: Collection[Label], claimed: Collection[Label] = ()
+) -> Partition:
     """Part a program into groups of blocks that are scheduled together.
 
     It is prepared by inlining, expanding reductions over small windows, telling apart what a
     product reads of one buffer, and joining the variables of contractions that no instruction
     computes. Groups that make an attention
     are one group in the first way; if need be, factors of the second product are hoisted for that.
-    The blocks `kept` are left to the caller.
+    The blocks `claimed` are left to the caller; those `kept` stay as they are written.
     """
-    draft = _expand(_inline(draft.copy(), kept), kept)
-    draft, views = _tell_apart(draft, kept)
-    claimed = {*kept, *(copy for copies in views.values() for copy in copies)}
-    grouped, groups = _grouped(draft, claimed)
+    left = {*kept, *claimed}
+    draft = _expand(_inline(draft.copy(), left, kept), left)
+    draft, views = _tell_apart(draft, left)
+    left |= {copy for copies in views.values() for copy in copies}
+    grouped, groups = _grouped(draft, left)
     attention = _with_attention(grouped.func, groups)
-    hoisted = _hoist_statistics(draft, claimed) if attention is None else None
+    hoisted = _hoist_statistics(draft, left, kept) if attention is None else None
     if hoisted is not None:
-        other, parts = _grouped(hoisted, claimed)
+        other, parts = _grouped(hoisted, left)
         attention = _with_attention(other.func, parts)
         if attention is not None:
             grouped, groups = other, parts
     return Partition(grouped, [groups] if attention is None else [attention, groups], views)
 
 
-def _grouped(draft: Draft, claimed: Collection[Label]) -> tuple[Draft, list[Group]]:
-    """The groups of all blocks but those `claimed`, and the draft that their blocks are of."""
-    assigned = set(claimed)
+def _grouped(draft: Draft, left: Collection[Label]) -> tuple[Draft, list[Group]]:
+    """The groups of all blocks but those `left`, and the draft that their blocks are of."""
+    assigned = set(left)
     parts: list[list[Label]] = []
     for block in reversed(in_order(draft.func)):
         if block.label not in assigned:
@@ -176,14 +179,16 @@ def _grouped(draft: Draft, claimed: Collection[Label]) -> tuple[Draft, list[Grou
     return draft, [_group([draft.block(label) for label in labels]) for labels in parts]
 
 
-def _hoist_statistics(draft: Draft, kept: Collection[Label]) -> Draft | None:
+def _hoist_statistics(
+    draft: Draft, left: Collection[Label], kept: Collection[Label]
+) -> Draft | None:
     """The draft with sums multiplied by what their terms were, where that is computed before.
 
     `None` where no contraction reads a factor that the reduction does not move along.
     """
     hoisted = None
     for block in in_order(draft.func):
-        if block.label in kept or not is_contraction(block):
+        if block.label in left or not is_contraction(block):
             continue
         inner = set(reduced(block))
         factors = [i for i in inputs_of(block) if i.used.isdisjoint(inner)]
@@ -192,7 +197,7 @@ def _hoist_statistics(draft: Draft, kept: Collection[Label]) -> Draft | None:
         trial = (hoisted or draft).copy()
         if attempt(trial.schedule.hoist_factor, trial.handle(block.label)):
             hoisted = trial
-    return None if hoisted is None else _inline(hoisted, kept)
+    return None if hoisted is None else _inline(hoisted, left, kept)
 
 
 def _group(members: list[Block]) -> Group:
@@ -209,11 +214,11 @@ def _group(members: list[Block]) -> Group:
     return Group(kind, tuple(members))
 
 
-def _tell_apart(draft: Draft, kept: Collection[Label]) -> tuple[Draft, dict[Label, list[Label]]]:
+def _tell_apart(draft: Draft, left: Collection[Label]) -> tuple[Draft, dict[Label, list[Label]]]:
     """The draft with inputs told apart of each block that is a contraction then; their copies."""
     views: dict[Label, list[Label]] = {}
     for block in in_order(draft.func):
-        if block.label in kept or not has_reduction(block) or is_contraction(block):
+        if block.label in left or not has_reduction(block) or is_contraction(block):
             continue
         for index in range(len(inputs_of(block))):
             trial = draft.copy()
@@ -258,15 +263,18 @@ def _join(draft: Draft, parts: list[list[Label]]) -> Draft:
     return draft
 
 
-def _inline(draft: Draft, kept: Collection[Label]) -> Draft:
-    """The draft with the blocks inlined that cost little where they are read."""
+def _inline(draft: Draft, left: Collection[Label], kept: Collection[Label]) -> Draft:
+    """The draft with the blocks inlined that cost little where they are read.
+
+    That changes no block in `kept`.
+    """
     for block in in_order(draft.func):
         readers = consumers(draft.func, block)
-        if block.label in kept:
+        if block.label in left or any(r.label in kept for r in readers):
             continue
         if not (readers and is_injective(block) and _worth_inlining(block, readers)):
             continue
-        if is_window(block, readers) and not any(r.label in kept for r in readers):
+        if is_window(block, readers):
             continue  # rules for pipelines decide
         trial = draft.copy()
         if attempt(trial.schedule.compute_inline, trial.handle(block.label)):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from tilewright import TargetError, ops, te
+from tilewright import Schedule, TargetError, ops, te
 from tilewright.autotune.rules import fusion_groups
+from tilewright.autotune.rules.fusion_groups import Fusion
 from tilewright.autotune.rules.rule import GroupKind
 from tilewright.codegen.detect import resolve
 from tilewright.schedule.find import blocks_in
 from tilewright.tir.ir import Func
 
+from ..schedule.random_cases import Tally, a_case, apply_random_steps
 from ..toy_target import ToyTarget
 from .formulas import FORMULAS
 from .selection import OPERATORS
@@ -122,6 +125,34 @@ def test_what_several_groups_read_is_inlined_in_each() -> None:
 )
 def test_each_block_has_one_place(func: Func) -> None:
     fusion = fusion_groups(func, TARGET)
+    check_places(fusion)
+    assert fusion.kept == ()
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_each_block_of_a_scheduled_program_has_one_place(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    func, steps = a_case(lambda n: int(rng.integers(n)))
+    sch, _ = apply_random_steps(
+        Schedule(func, seed=seed), lambda n: int(rng.integers(n)), 6, Tally(), steps
+    )
+    check_places(fusion_groups(sch.func, TARGET))
+
+
+def test_blocks_that_are_kept_compute_nothing_else() -> None:
+    """A block that is cheap enough to be inlined is not, where its reader stays as written."""
+    x = tensor("X", 37)
+    doubled = te.compute((37,), lambda i: x[i] * 2.0, name="doubled")
+    sch = Schedule(te.func([x, te.compute((37,), lambda i: doubled[i] + 1.0, name="Y")]))
+    reader = sch.get_block(1)
+    sch.split(sch.get_loops(reader)[0], factors=[None, 4])  # guarded: 4 does not divide 37
+    fusion = fusion_groups(sch.func, TARGET)
+    assert fusion.kept == (reader,)
+    assert [[label.name for label in g.members] for g in fusion.groups] == [["doubled"]]
+
+
+def check_places(fusion: Fusion) -> None:
+    """Each block is a member of one group, inlined in some, or kept."""
     members = [label for group in fusion.groups for label in group.members]
     inlined = {label for group in fusion.groups for label in group.inlined}
     assert len(set(members)) == len(members)
