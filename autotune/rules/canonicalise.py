@@ -23,7 +23,6 @@ from ...schedule.index_map import IndexMap
 from ...tir.ir import (
     Block,
     Buffer,
-    Const,
     For,
     ForKind,
     Func,
@@ -51,9 +50,9 @@ def needs_nests(func: Func) -> bool:
 def canonicalise(sch: Schedule) -> tuple[Label, ...]:
     """Give each block a nest of its own, and each of its variables a loop, where that can be.
 
-    Returns the labels of the blocks that are made for statements in none.
+    Prefetches get none. Returns the labels of the blocks that are made for statements in no block.
     """
-    labels = [sch.get_block(n) for n in range(len(in_order(sch.func)))]
+    labels = [sch.get_block(n) for n, b in enumerate(in_order(sch.func)) if b.writes]
     created = tried(sch.make_blocks) or ()
     labels += created
     for label in labels:
@@ -88,17 +87,22 @@ def _cut(sch: Schedule, label: Label) -> None:
 
 
 def is_plain(func: Func, block: Block) -> bool:
-    """Whether a block is alone in serial loops, one for each variable in their order.
+    """Whether a block computes something, alone in serial loops, one for each variable in order.
 
-    What it reads is declared in the order of its body, by which steps number its inputs.
+    What it reads is declared in the order of its body, by which steps number its inputs. A block
+    that only prefetches computes nothing.
     """
+    if not block.writes:
+        return False
     if _in_order(block.reads) != _in_order(with_regions(block).reads):
         return False
     loops = [s for s in path_to(func, block.label) if type(s) is For]
-    values = [i.value for i in block.iters if not (type(i.value) is Const and i.extent == 1)]
     return (
-        len(values) == len(loops)
-        and all(s.var is v and s.kind is ForKind.SERIAL for s, v in zip(loops, values, strict=True))
+        len(loops) == len(block.iters)
+        and all(
+            s.var is i.value and s.kind is ForKind.SERIAL
+            for s, i in zip(loops, block.iters, strict=True)
+        )
         and (not loops or len(list(blocks_in(loops[0]))) == 1)
     )
 
