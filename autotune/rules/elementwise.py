@@ -197,7 +197,7 @@ def _is_for_one(func: Func, block: Block) -> bool:
     """Whether a block fills a buffer for one reduction, which reads another part of it at each of
     its spatial places, but for what windows and the results of a group share."""
     out = output_of(block)
-    if out is None or out.buffer not in func.allocs:
+    if out is None or out.buffer not in func.allocs or not block.iters:
         return False
     buffer = out.buffer
     readers = readers_of(func, {buffer})

@@ -1,0 +1,131 @@
+"""Programs of unusual form get sketches, whose candidates compute what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tilewright import Schedule, ops, te
+from tilewright.autotune.rules import fusion_groups
+from tilewright.autotune.search.candidates import Rowspace
+from tilewright.autotune.search.sketch import sketches
+from tilewright.codegen.detect import resolve
+from tilewright.schedule.find import blocks_in
+from tilewright.target import CpuTarget
+from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
+
+from ..schedule.machinery import check_compiled
+
+TARGET = replace(CpuTarget.of(resolve("cpu -mcpu=x86-64-v2 -threads=2")), l2_bytes=1024)
+"""With a second level of cache that small inputs exceed."""
+
+
+def tensor(name: str, *shape: int) -> te.Tensor:
+    return te.placeholder(shape, "float32", name=name)
+
+
+def a_factor_for_rows_and_one_for_all() -> Func:
+    """A product whose rows have a factor each, which follows a scalar among the parameters."""
+    alpha, a, b, r = te.scalar(), tensor("A", 6, 9), tensor("B", 9, 40), tensor("R", 6)
+    k = te.reduce_axis(9, name="k")
+    y = te.compute((6, 40), lambda i, j: te.sum(a[i, k] * b[k, j] * r[i], axis=k), name="Y")
+    z = te.compute((6, 40), lambda i, j: y[i, j] * alpha, name="Z")
+    return te.func([alpha, a, b, r, z], name="scaled")
+
+
+def rows_scaled_by_a_parameter() -> Func:
+    """A softmax with a scalar before its input."""
+    alpha, x = te.scalar(), tensor("X", 6, 50)
+    k = te.reduce_axis(50, name="k")
+    m = te.compute((6,), lambda i: te.max(x[i, k] * alpha, axis=k), name="M")
+    e = te.compute((6, 50), lambda i, j: te.exp(x[i, j] * alpha - m[i]), name="E")
+    s = te.compute((6,), lambda i: te.sum(e[i, k], axis=k), name="S")
+    y = te.compute((6, 50), lambda i, j: e[i, j] / s[i], name="Y")
+    return te.func([alpha, x, y], name="softmax")
+
+
+def an_element_for_a_sum() -> Func:
+    """A reduction that reads one element, which has no iteration variable."""
+    x, w = tensor("X", 1), tensor("W", 5)
+    k = te.reduce_axis(5, name="k")
+    s = te.compute((), lambda: te.exp(x[0]), name="S")
+    y = te.compute((1,), lambda i: te.sum(s[()] * w[k], axis=k), name="Y")
+    return te.func([x, w, y], name="element")
+
+
+def prefetching() -> Func:
+    sch = Schedule(ops.add_relu_func(64))
+    block = sch.get_block(0)
+    sch.prefetch(block, 0, sch.get_loops(block)[-1], offset=16)
+    return sch.func
+
+
+ROW = """
+for j, k in T.grid(40, 9):
+    with T.block("C"):
+        vi = T.axis.spatial(1, 0)
+        vj, vk = T.axis.remap("SR", [j, k])
+        with T.init():
+            C[vi, vj] = 0.0
+        C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""
+TURN = """
+for i, j in T.grid(40, 9):
+    with T.block("C"):
+        vn = T.axis.spatial(1, 0)
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[vi, vj] = B[vj, vi] + A[vn, vj]
+"""
+SUM = """
+for k in range(9):
+    with T.block("C"):
+        vi = T.axis.spatial(1, 0)
+        vk = T.axis.reduce(9, k)
+        with T.init():
+            C[vi, 0] = 0.0
+        C[vi, 0] = C[vi, 0] + A[vi, vk]
+"""
+
+
+def written(body: str, shape: tuple[int, int] = (1, 40)) -> Func:
+    return parse(f"""@tw.script
+def odd(
+    A: T.Buffer((1, 9), "float32"),
+    B: T.Buffer((9, 40), "float32"),
+    C: T.Buffer({shape}, "float32"),
+):
+""" + "".join(f"    {line}\n" for line in body.strip().splitlines()))
+
+
+PROGRAMS: dict[str, tuple[Callable[[], Func], list[str]]] = {
+    "factor": (a_factor_for_rows_and_one_for_all, ["tiled", "tiled_packA_packR"]),
+    "rows": (rows_scaled_by_a_parameter, ["rows_ahead", "rows"]),
+    "element": (an_element_for_a_sum, ["rows+rows"]),
+    "prefetch": (prefetching, ["rows", "written"]),
+    "row": (lambda: written(ROW), ["tiled", "written"]),
+    "turn": (lambda: written(TURN, (40, 9)), ["squares", "tiles", "rows", "written"]),
+    "sum": (lambda: written(SUM), ["rows", "written"]),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_candidates_compute_what_is_written(name: str) -> None:
+    make, first = PROGRAMS[name]
+    func = make()
+    created = sketches(func, TARGET)
+    assert [s.name for s in created][: len(first)] == first
+    rng = np.random.default_rng(0)
+    for sketch in created:
+        (row,) = Rowspace(sketch).sample(rng, 1)
+        check_compiled(func, sketch.trace.with_row(row.tolist()).apply(func).func)
+
+
+def test_prefetches_are_kept() -> None:
+    fusion = fusion_groups(prefetching(), TARGET)
+    assert [label.name for label in fusion.kept] == ["A_prefetch"]
+    assert [[label.name for label in group.members] for group in fusion.groups] == [["C"]]
+    assert len(list(blocks_in(fusion.func.body))) == 2
