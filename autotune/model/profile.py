@@ -147,16 +147,17 @@ def profile(
 ) -> Profile:
     """Read a scheduled program; `bounds` has the ranges of its decisions, in order.
 
-    What is computed ahead of the calls is left out, and so are hints. `read` has the visits of
+    What is computed ahead of the calls is left out, and so are hints and what never runs. `read` has the visits of
     schedules that have blocks in common, and is added to.
     """
     ranges: dict[Var, tuple[Dim, Dim]] = dict(bounds or {})
     func = take_ahead(func, computed_ahead(func))
-    around = {
-        b: [s for s in find_path(func.body, b.label) or () if type(s) is For]
-        for b in blocks_in(func.body)
-        if type(b.body) is not Prefetch
-    }
+    around: dict[Block, list[For]] = {}
+    for b in blocks_in(func.body):
+        loops = [s for s in find_path(func.body, b.label) or () if type(s) is For]
+        runs = all(not isinstance(s.extent, int) or s.extent > 0 for s in loops)
+        if type(b.body) is not Prefetch and runs:
+            around[b] = loops
     private = _private(func, around)
     read = {} if read is None else read
     alone = []

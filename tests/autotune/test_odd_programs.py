@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tilewright import Schedule, ops, te
+from tilewright import Schedule, build, ops, te
+from tilewright.autotune.model.profile import profile
 from tilewright.autotune.rules import fusion_groups
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import sketches
@@ -129,3 +130,21 @@ def test_prefetches_are_kept() -> None:
     assert [label.name for label in fusion.kept] == ["A_prefetch"]
     assert [[label.name for label in group.members] for group in fusion.groups] == [["C"]]
     assert len(list(blocks_in(fusion.func.body))) == 2
+
+
+def test_a_program_of_no_elements_whose_loops_are_fused_is_built() -> None:
+    x = tensor("X", 4, 0)
+    sch = Schedule(te.func([x, te.compute((4, 0), lambda i, j: x[i, j] * 2.0, name="Y")]))
+    sch.fuse(*sch.get_loops(sch.get_block(0)))
+    assert profile(sch.func).visits == ()
+    y = np.empty((4, 0), np.float32)
+    build(sch.func, "cpu")(y, y.copy())
+
+
+def test_what_never_runs_costs_nothing() -> None:
+    x, y = tensor("X", 4, 0), tensor("Y", 64)
+    none = te.compute((4, 0), lambda i, j: x[i, j] * 2.0, name="none")
+    some = te.compute((64,), lambda i: y[i] * 2.0, name="some")
+    visits = profile(te.func([x, y, none, some])).visits
+    assert len(visits) == 1
+    assert visits[0].extents == (64,)
