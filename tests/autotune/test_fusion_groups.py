@@ -7,12 +7,12 @@ import pytest
 
 from tilewright import Schedule, TargetError, ops, te
 from tilewright.autotune.rules import fusion_groups
-from tilewright.autotune.rules.fusion_groups import Fusion
 from tilewright.autotune.rules.rule import GroupKind
 from tilewright.codegen.detect import resolve
 from tilewright.schedule.find import blocks_in
 from tilewright.tir.ir import Func
 
+from ..fuzz.rules import check_places
 from ..schedule.random_cases import Tally, a_case, apply_random_steps
 from ..toy_target import ToyTarget
 from .formulas import FORMULAS
@@ -127,6 +127,7 @@ def test_each_block_has_one_place(func: Func) -> None:
     fusion = fusion_groups(func, TARGET)
     check_places(fusion)
     assert fusion.kept == ()
+    assert all(len(g.members) > 1 or g.kind is not GroupKind.ATTENTION for g in fusion.groups)
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -149,22 +150,6 @@ def test_blocks_that_are_kept_compute_nothing_else() -> None:
     fusion = fusion_groups(sch.func, TARGET)
     assert fusion.kept == (reader,)
     assert [[label.name for label in g.members] for g in fusion.groups] == [["doubled"]]
-
-
-def check_places(fusion: Fusion) -> None:
-    """Each block is a member of one group, inlined in some, or kept."""
-    members = [label for group in fusion.groups for label in group.members]
-    inlined = {label for group in fusion.groups for label in group.inlined}
-    assert len(set(members)) == len(members)
-    places = [set(members), inlined, set(fusion.kept)]
-    labels = {block.label for block in blocks_in(fusion.func.body)}
-    assert set.union(*places) == labels
-    assert sum(map(len, places)) == len(labels)
-    order = {block.label: n for n, block in enumerate(blocks_in(fusion.func.body))}
-    for group in fusion.groups:
-        assert group.anchor in group.members
-        assert sorted(group.members, key=order.__getitem__) == list(group.members)
-        assert len(group.members) > 1 or group.kind is not GroupKind.ATTENTION
 
 
 def test_a_program_that_never_runs_is_kept() -> None:

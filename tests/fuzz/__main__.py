@@ -1,7 +1,8 @@
 """Random schedules for as long as you like: `python -m tests.fuzz --seconds 60 --seed 0`.
 
 Each seed makes a random program and applies random steps to it. Then the program must pass the
-verifier and compute what it did before: interpreted, and, for some of them, compiled. A step may be
+verifier and compute what it did before: interpreted, and, for some of them, compiled. Sketch rules
+must schedule it, or leave it as it is, and a candidate of theirs compute the same. A step may be
 refused, with a `ScheduleError` that can be read, and in no other way. What fails is shrunk, by
 leaving out steps that do not matter, and printed; the exit status is 1. Ctrl-C ends the run with
 the summary of what was done so far.

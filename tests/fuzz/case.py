@@ -25,6 +25,7 @@ from ..schedule.random_cases import (
     visits,
 )
 from ..schedule.random_steps import Step
+from .rules import check_rules
 
 MOST_STEPS = 32
 MOST_ROWS = 2
@@ -84,6 +85,7 @@ def checked(sch: Schedule, *, compiled: bool) -> Failure | None:
         check_meaning(sch.original, sch.func)
         check_replays(sch.original, sch)
         check_symbolic(sch)
+        check_rules(sch)
         if compiled:
             check_compiled(sch.original, sch.func)
     except Exception as error:  # noqa: BLE001

@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilewright.autotune.rules.fusion_groups import Fusion
+from tilewright.errors import ScheduleError
 from tilewright.schedule import PRIMITIVES, Schedule
-from tilewright.schedule.find import loops_in
+from tilewright.schedule.find import blocks_in, loops_in
 from tilewright.tir.ir import ForKind
 from tilewright.tir.verify import verify
 
+from ..fuzz import rules
 from ..fuzz.campaign import Outcome, Plan, run
 from ..fuzz.case import Failure, run_case
 from ..fuzz.shrink import shrunk, without
@@ -65,6 +68,24 @@ def test_random_schedules_reach_every_primitive() -> None:
             if step.__name__ in missing():
                 assert run_case(seed, tally, compiled=False, about=step) is None
     assert not missing()
+
+
+def test_a_rule_that_raises_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def defective(*_: object, **__: object) -> None:
+        raise ScheduleError("no rule for it")
+
+    monkeypatch.setattr(rules, "sketches", defective)
+    failure = run_case(0, Tally(), compiled=False)
+    assert failure is not None
+    assert "no rule for it" in failure.what
+
+
+def test_a_block_without_a_place_is_a_failure() -> None:
+    func = chain()
+    blocks = tuple(block.label for block in blocks_in(func.body))
+    rules.check_places(Fusion(func, (), blocks))
+    with pytest.raises(AssertionError, match="a block is nowhere"):
+        rules.check_places(Fusion(func, (), blocks[1:]))
 
 
 def test_processes_do_together_what_one_does() -> None:

@@ -1,0 +1,70 @@
+"""The sketch rules take any program: they refuse parts of it, or schedule them."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+
+from tilewright.autotune.model.estimate import estimate
+from tilewright.autotune.model.profile import profile
+from tilewright.autotune.rules import fusion_groups
+from tilewright.autotune.rules.fusion_groups import Fusion
+from tilewright.autotune.search.candidates import Rowspace
+from tilewright.autotune.search.sketch import sketches
+from tilewright.codegen.detect import resolve
+from tilewright.schedule import Schedule, Trace
+from tilewright.schedule.find import blocks_in
+from tilewright.tir.ir import Func
+from tilewright.tir.verify import verify
+
+from ..schedule.machinery import check_meaning
+from ..schedule.random_cases import MOST_VISITS, visits
+
+TARGET = resolve("cpu -mcpu=cascadelake -threads=2")
+FEW_STEPS = 5
+"""A program after so many steps has more than the rules recognise than one after all."""
+
+logging.getLogger("tilewright").setLevel(logging.ERROR)
+
+
+def check_rules(sch: Schedule) -> None:
+    """The rules for the program that `sch` makes, and for the one after its first steps."""
+    steps = sch.trace.steps
+    if len(steps) > FEW_STEPS:
+        check_sketches(Trace(steps[:FEW_STEPS]).apply(sch.original).func, len(steps))
+    check_sketches(sch.func, len(steps))
+
+
+def check_sketches(func: Func, seed: int) -> None:
+    """Each block has one place, rules raise nothing, and a candidate computes what `func` does."""
+    check_places(fusion_groups(func, TARGET))
+    rng = np.random.default_rng(seed)
+    created = sketches(func, TARGET, inexact=True)
+    sketch = created[int(rng.integers(len(created)))]
+    rows = Rowspace(sketch).sample(rng, 1)
+    estimated = estimate(profile(sketch.func, sketch.space.bounds), rows, TARGET)
+    assert np.isfinite(estimated.features).all()
+    for number, row in enumerate(rows):
+        candidate = sketch.trace.with_row(row.tolist()).apply(func).func
+        verify(candidate)
+        if visits(candidate.body) <= MOST_VISITS:
+            check_meaning(func, candidate)
+        again = estimate(profile(candidate), np.zeros((1, 0), np.int64), TARGET)
+        np.testing.assert_allclose(
+            again.features[0], estimated.features[number], rtol=1e-5, atol=1e-5
+        )
+
+
+def check_places(fusion: Fusion) -> None:
+    """Each block is a member of one group, inlined in some, or kept."""
+    members = [label for group in fusion.groups for label in group.members]
+    inlined = {label for group in fusion.groups for label in group.inlined}
+    assert len(set(members)) == len(members), "a block is a member of two groups"
+    places = [set(members), inlined, set(fusion.kept)]
+    blocks = [block.label for block in blocks_in(fusion.func.body)]
+    assert set.union(*places) == set(blocks), "a block is nowhere"
+    assert sum(map(len, places)) == len(blocks), "a block has two places"
+    for group in fusion.groups:
+        assert group.anchor in group.members
+        assert [label for label in blocks if label in group.members] == list(group.members)
