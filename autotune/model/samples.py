@@ -111,11 +111,11 @@ def sweeps_of(database: TuningDatabase) -> list[Sweep]:
     """The measurements of a database that gave a time, those of finals left out.
 
     The fastest sample stands for a candidate: what disturbs a sample makes it slower, and those
-    that could not win have few. Schedules that cannot be read are left out with a warning.
+    that could not win have few. Schedules that cannot be read are left out with a warning, and so
+    is what was measured on a target of a kind or processor that is not known here.
     """
     workloads = {w.id: w for w in database.records(Workload)}
-    found = {t.id: resolve(t.text) for t in database.records(TargetRecord)}
-    targets = {id: target for id, target in found.items() if isinstance(target, CpuTarget)}
+    targets = _processors(database.records(TargetRecord))
     groups: dict[tuple[str, str, str, str], dict[tuple[int, ...], float]] = {}
     moments: dict[str, list[datetime]] = {}
     for measured, schedule in reversed(database.history()):
@@ -150,6 +150,20 @@ def sweeps_of(database: TuningDatabase) -> list[Sweep]:
         )
         sweeps.append(sweep)
     return sweeps
+
+
+def _processors(records: Iterable[TargetRecord]) -> dict[str, CpuTarget]:
+    """The processors among targets, by the ids of their records."""
+    targets: dict[str, CpuTarget] = {}
+    for record in records:
+        try:
+            target = resolve(record.text)
+        except TilewrightError as error:
+            _log.warning("measurements on %s are left out: %s", record.text, error)
+            continue
+        if isinstance(target, CpuTarget):
+            targets[record.id] = target
+    return targets
 
 
 def _pace(moments: Sequence[datetime]) -> float | None:

@@ -26,6 +26,9 @@ from tilewright.errors import TuningError
 from tilewright.schedule import Schedule
 from tilewright.target import CpuTarget
 from tilewright.tir.ir import Func
+from tilewright.tuning_db import ScheduleRecord, TargetRecord
+
+from ..tuning_db.samples import BASE, CPU, measurement
 
 TARGET = CpuTarget.named("cascadelake", threads=1)
 SMALL = SearchConfig(pool=60, children=20, random=1.0, model=False)
@@ -369,3 +372,23 @@ def test_a_database_as_samples(tmp_path: Path) -> None:
     np.testing.assert_allclose(rows, sorted(m.features for m in stored if m.features))
     fastest = sorted(min(m.samples) for m in stored)
     np.testing.assert_allclose(sorted(found.seconds), fastest, rtol=1e-3)
+
+
+def test_measurements_on_unknown_targets_are_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A database may be of machines and kinds of targets that this version does not know."""
+    kind = TargetRecord("quantum -qubits=3", "quantum", "quantum")
+    processor = TargetRecord("cpu -mcpu=znver99", "x86_64", "znver99")
+    trace = ScheduleRecord(Schedule(ops.matmul_func(4, 4, 4)).trace.to_json(), 1, "tiled")
+    measured = [
+        replace(measurement(8, 1e-3, target=t, after=n), schedule=trace.id, features=(1.0,), feature_version="1")
+        for n, t in enumerate((kind, CPU, processor))
+    ]
+    with tw.TuningDatabase(tmp_path / "t.db") as database:
+        database.put(*BASE, kind, processor, trace, *measured)
+        with caplog.at_level(logging.WARNING):
+            (sweep,) = samples.sweeps_of(database)
+    assert sweep.target.startswith("cpu")
+    assert "on quantum -qubits=3 are left out: unknown target kind" in caplog.text
+    assert "on cpu -mcpu=znver99 are left out: unknown processor" in caplog.text
