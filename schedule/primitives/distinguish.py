@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace as _replace
 from typing import Any
 
-from ...tir.ir import Buffer, Expr, Func, Label, Load, Store, Var
+from ...tir.ir import Buffer, Expr, For, Func, Label, Load, Store, Var
 from ...tir.structure import key_of
 from ...tir.visit import rewrite_children, walk
 from ..available import require_still_concurrent
@@ -104,8 +104,10 @@ def distinguish_updates(fn: Func, block: Label, read_buffer_index: int) -> tuple
     places = {_place(n.indices) for n in stored} | {
         _place(n.indices) for n in loads_of(found, buffer)
     }
+    loops = [n for n in walk(found.body) if type(n) is For]
+    again = any(type(n) is Store and n.buffer is buffer for loop in loops for n in walk(loop))
     require(
-        len(stored) == 1 and len(places) == 1 and not has_reduction(found),
+        len(stored) == 1 and len(places) == 1 and not has_reduction(found) and not again,
         "block {0} does not update each element of {1} by itself",
         block,
         buffer.name,

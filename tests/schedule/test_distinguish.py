@@ -176,3 +176,24 @@ def test_an_update_of_what_was_not_filled_before() -> None:
     sch = Schedule(parse(text))
     with pytest.raises(ScheduleError, match="cannot be shown that all of Z has values before bl"):
         sch.distinguish_updates(sch.get_block("Z"), 0)
+
+
+def test_what_a_block_updates_in_a_loop_of_its_own_reads_its_own_results() -> None:
+    func = parse("""
+@tw.script
+def loop(A: T.Buffer((3,), "float32"), Z: T.Buffer((2,), "float32")):
+    for i in range(2):
+        with T.block("S"):
+            vi = T.axis.spatial(2, i)
+            Z[vi] = 0.0
+    for i in range(2):
+        with T.block("Z"):
+            vi = T.axis.spatial(2, i)
+            T.reads(Z[vi], A[0:3])
+            T.writes(Z[vi])
+            for k in range(3):
+                Z[vi] = Z[vi] + A[k]
+""")
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match="does not update each element of Z by itself"):
+        sch.distinguish_updates(sch.get_block("Z"), 0)
