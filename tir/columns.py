@@ -2,7 +2,8 @@
 
 What is known when it is recorded costs nothing later: arithmetic on plain numbers, what has been
 recorded before, and sides of a minimum or a comparison that the ranges of its operands decide. None
-of it changes a result by a bit.
+of it changes a result by a bit, as far as columns of floats are finite and hold no negative zero;
+`Tape.record` assumes neither.
 
 Columns are of float64, int64 (which wraps around) or bool. Conditions in arithmetic of floats are
 the numbers 0 and 1: their product is "and", their maximum "or".
@@ -25,7 +26,8 @@ Function = Callable[..., Any]
 """Of arrays, which writes to the array `out`; that may be one of them."""
 ROWS = 4096
 """Rows of a slice: a column of them takes 32 KiB."""
-Key: TypeAlias = "tuple[Function, tuple[Number, ...]]"
+Key: TypeAlias = "tuple[Function, tuple[Number, ...], *tuple[tuple[int, ...], ...]]"
+"""A function, its operands, and where one of them is zero, which of them are negative zeros."""
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
 DTYPES: dict[str, type] = {"int64": np.int64, "bool": np.bool_, "float64": np.float64}
 
@@ -59,15 +61,25 @@ class Tape:
             low, high = LOW, HIGH
         if low == high:
             return low
-        key = (function, operands)
+        key = _key(function, operands)
         found = self.known.get(key)
         if found is None and function in _COMMUTE:
-            found = self.known.get((function, operands[::-1]))
+            found = self.known.get(_key(function, operands[::-1]))
         if found is None:
             if not low <= high:  # infinity less infinity
                 low, high = -math.inf, math.inf
             found = self.known[key] = Column(self, low, high, dtype)
         return found
+
+
+def _key(function: Function, operands: tuple[Number, ...]) -> Key:
+    if all(operands):
+        return function, operands
+    return function, operands, tuple(n for n, a in enumerate(operands) if _is_negative_zero(a))
+
+
+def _is_negative_zero(a: Number) -> bool:
+    return not a and math.copysign(1.0, a) < 0  # type: ignore[arg-type]
 
 
 class Column:
@@ -283,17 +295,18 @@ class Program:
                         gone.append(a)
                 steps.append((key, column, gone))
         places: dict[Number, int] = {column: n for n, column in enumerate(tape.inputs)}
-        constants: dict[tuple[float, str, bool], int] = {}
+        constants: dict[tuple[float, bool, str, bool], int] = {}
 
         def constant(a: Number, dtype: str, whole: bool = False) -> int:
             assert not isinstance(a, Column), "it is calculated before it is used"
-            return constants.setdefault((a, dtype, whole), -1 - len(constants))
+            key = (a, _is_negative_zero(a), dtype, whole)
+            return constants.setdefault(key, -1 - len(constants))
 
         self._inputs = len(places)
         self._dtypes: list[str] = []
         self._steps: list[tuple[Function, tuple[int, ...], int]] = []
         free: dict[str, list[int]] = {dtype: [] for dtype in DTYPES}
-        for (function, operands), column, gone in reversed(steps):
+        for (function, operands, *_), column, gone in reversed(steps):
             whole, dtype = function in _SLOW_WITH_SCALARS, column.dtype
             # Numbers are of the dtype of the column they meet, or of the result if it chooses.
             kind = dtype if len(operands) == 3 else _dtype_of(*operands)
@@ -329,7 +342,7 @@ class Program:
         ]
         constants: list[Array] = [
             np.full(size if whole else (), value, DTYPES[dtype])
-            for value, dtype, whole in self._constants
+            for value, _, dtype, whole in self._constants
         ]
         for start in range(0, count, ROWS):
             part = slice(start, min(start + ROWS, count))

@@ -57,6 +57,18 @@ def test_shares_equal_subexpressions() -> None:
     assert len(tape.known) == count > 0
 
 
+def test_zeros_of_both_signs_are_told_apart() -> None:
+    x = cast("float64", A)
+    zero, negative = const(0.0, "float64"), const(-0.0, "float64")
+    rows = {A: np.array([1, 2])}
+    assert np.isnan(evaluate(x / zero + x / negative, rows)).all()
+    assert np.isneginf(evaluate(x / negative, rows)).all()
+    either = select(A > 1, zero, negative)
+    assert np.signbit(evaluate(either, rows)).tolist() == [True, False]
+    other = select(A > 1, negative, zero)
+    assert np.isneginf(evaluate(x / either - x / other, rows)).tolist() == [True, False]
+
+
 def test_a_side_of_select_that_is_not_taken_may_divide_by_zero() -> None:
     e = select(binary(Op.NE, A, 0), binary(Op.FLOORDIV, B, A), const(-1))
     assert evaluate(e, {A: np.array([0, 3]), B: np.array([7, 7])}).tolist() == [-1, 2]
