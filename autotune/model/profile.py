@@ -147,8 +147,8 @@ def profile(
 ) -> Profile:
     """Read a scheduled program; `bounds` has the ranges of its decisions, in order.
 
-    What is computed ahead of the calls is left out, and so are hints and what never runs. `read` has the visits of
-    schedules that have blocks in common, and is added to.
+    What is computed ahead of the calls is left out, and so are hints and what never runs. `read`
+    has the visits of schedules that have blocks in common, and is added to.
     """
     ranges: dict[Var, tuple[Dim, Dim]] = dict(bounds or {})
     func = take_ahead(func, computed_ahead(func))

@@ -141,9 +141,7 @@ class Partition:
     views: Mapping[Label, Sequence[Label]]
 
 
-def partition(
-    draft: Draft, kept: Collection[Label], claimed: Collection[Label] = ()
-) -> Partition:
+def partition(draft: Draft, kept: Collection[Label], claimed: Collection[Label] = ()) -> Partition:
     """Part a program into groups of blocks that are scheduled together.
 
     It is prepared by inlining, expanding reductions over small windows, telling apart what a

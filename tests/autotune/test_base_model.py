@@ -382,7 +382,12 @@ def test_measurements_on_unknown_targets_are_left_out(
     processor = TargetRecord("cpu -mcpu=znver99", "x86_64", "znver99")
     trace = ScheduleRecord(Schedule(ops.matmul_func(4, 4, 4)).trace.to_json(), 1, "tiled")
     measured = [
-        replace(measurement(8, 1e-3, target=t, after=n), schedule=trace.id, features=(1.0,), feature_version="1")
+        replace(
+            measurement(8, 1e-3, target=t, after=n),
+            schedule=trace.id,
+            features=(1.0,),
+            feature_version="1",
+        )
         for n, t in enumerate((kind, CPU, processor))
     ]
     with tw.TuningDatabase(tmp_path / "t.db") as database:

@@ -93,13 +93,16 @@ for k in range(9):
 
 
 def written(body: str, shape: tuple[int, int] = (1, 40)) -> Func:
-    return parse(f"""@tw.script
+    return parse(
+        f"""@tw.script
 def odd(
     A: T.Buffer((1, 9), "float32"),
     B: T.Buffer((9, 40), "float32"),
     C: T.Buffer({shape}, "float32"),
 ):
-""" + "".join(f"    {line}\n" for line in body.strip().splitlines()))
+"""
+        + "".join(f"    {line}\n" for line in body.strip().splitlines())
+    )
 
 
 PROGRAMS: dict[str, tuple[Callable[[], Func], list[str]]] = {
