@@ -317,10 +317,15 @@ def _members(func: Func, block: Block, assigned: set[Label]) -> list[Block]:
 
 
 def _stages(func: Func, last: Block, free: list[Block]) -> list[Block]:
-    """The spatial blocks whose results reach `last` alone, and `last`, in program order."""
+    """The spatial blocks whose results reach `last` alone, and `last`, in program order.
+
+    A block without iteration variables has no rows that others could share.
+    """
     stages = [last]
-    for b in reversed(free):
+    for b in reversed(free if last.iters else ()):
         if b is last or not is_injective(b) or not region_buffers(b.writes) <= set(func.allocs):
+            continue
+        if not b.iters:
             continue
         readers = {r.label for r in consumers(func, b)}
         if readers and readers <= {s.label for s in stages}:

@@ -58,6 +58,14 @@ def an_element_for_a_sum() -> Func:
     return te.func([x, w, y], name="element")
 
 
+def an_element_of_a_window() -> Func:
+    """A pipeline of stencils whose last stage is one element, without an iteration variable."""
+    x = tensor("X", 6)
+    s = te.compute((5,), lambda i: te.sqrt(te.abs(x[i] + x[i + 1])), name="S")
+    y = te.compute((), lambda: s[1] + s[3], name="Y")
+    return te.func([x, y], name="window")
+
+
 def prefetching() -> Func:
     sch = Schedule(ops.add_relu_func(64))
     block = sch.get_block(0)
@@ -109,6 +117,7 @@ PROGRAMS: dict[str, tuple[Callable[[], Func], list[str]]] = {
     "factor": (a_factor_for_rows_and_one_for_all, ["tiled", "tiled_packA_packR"]),
     "rows": (rows_scaled_by_a_parameter, ["rows_ahead", "rows"]),
     "element": (an_element_for_a_sum, ["rows+rows"]),
+    "window": (an_element_of_a_window, ["rows+rows"]),
     "prefetch": (prefetching, ["rows", "written"]),
     "row": (lambda: written(ROW), ["tiled", "written"]),
     "turn": (lambda: written(TURN, (40, 9)), ["squares", "tiles", "rows", "written"]),

@@ -43,17 +43,13 @@ def check_sketches(func: Func, seed: int) -> None:
     created = sketches(func, TARGET, inexact=True)
     sketch = created[int(rng.integers(len(created)))]
     rows = Rowspace(sketch).sample(rng, 1)
-    estimated = estimate(profile(sketch.func, sketch.space.bounds), rows, TARGET)
-    assert np.isfinite(estimated.features).all()
-    for number, row in enumerate(rows):
+    features = estimate(profile(sketch.func, sketch.space.bounds), rows, TARGET).features
+    assert np.isfinite(features).all()
+    for row in rows:
         candidate = sketch.trace.with_row(row.tolist()).apply(func).func
         verify(candidate)
         if visits(candidate.body) <= MOST_VISITS:
             check_meaning(func, candidate)
-        again = estimate(profile(candidate), np.zeros((1, 0), np.int64), TARGET)
-        np.testing.assert_allclose(
-            again.features[0], estimated.features[number], rtol=1e-5, atol=1e-5
-        )
 
 
 def check_places(fusion: Fusion) -> None:
