@@ -89,7 +89,8 @@ def build_all(
     Programs that have to be searched or compiled are built in `jobs` child processes, by default
     one for each processor that may be used. Their results come through the caches on disk: where
     `TILEWRIGHT_CACHE_DIR` is set to nothing, all is built here, one after the other. So it is where
-    there are instructions of your own, and so are programs that sketch rules of your own are for.
+    a script or notebook registers instructions, and so are programs that sketch rules of your own
+    are for.
 
     Raises what `build` raises, for the first program that cannot be built, and `BuildError` where
     no process can be started.
@@ -102,7 +103,9 @@ def build_all(
         raise BuildError("jobs={0!r}: expected a number from 1 on, or None: all processors", jobs)
     resolved = resolve(target)
     jobs = usable_processors() if jobs is None else jobs
-    if jobs > 1 and len(programs) > 1 and not user_instructions():  # children do not have them
+    # Children import what modules register.
+    importable = all(i.home != "__main__" for i in user_instructions())
+    if jobs > 1 and len(programs) > 1 and importable:
         tasks: dict[object, Task] = {}
         for program in programs:
             found = chosen_without_search(program, resolved, database, allow, tolerance, None)

@@ -118,8 +118,10 @@ def test_without_processes_all_is_built_here(
         request.getfixturevalue("own_rule")
     elif why == "own instructions":
         known = find_instruction("outer_4x8_fma")
-        assert known is not None
-        tw.register_intrin("mine", known.semantics, known.implementation)
+        exec(  # as a script does
+            "register('mine', known.semantics, known.implementation)",
+            {"__name__": "__main__", "register": tw.register_intrin, "known": known},
+        )
     modules = tw.build_all(
         PROGRAMS[1:], SERIAL, allow=("default",), jobs=1 if why == "one job" else 2
     )

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...codegen.cache import compile_cached
 from ...target import Target, registered_kinds
+from ...tir.instruction_set import user_instructions
 from ...tir.ir import Func
 from ..search.remembered import Way, chosen
 from .program_text import parse_program, program_fields
@@ -70,11 +71,9 @@ def build_here(fields: dict[str, Any]) -> Message:
 
 
 def _request(task: Task, target: Target, *, strict_fp: bool) -> Message:
-    fields = {
-        "do": "build",
-        "way": task.way,
-        "kind": target.kind,
-        "facts": asdict(target),
-        "strict_fp": strict_fp,
-    }
-    return Message({**fields, **program_fields(task.func, target)})
+    fields = program_fields(task.func, target)
+    if task.way is not None:  # rules may take any instruction
+        homes = {i.home for i in user_instructions()}
+        fields["modules"] += sorted(home for home in homes if home is not None)
+    fields |= {"do": "build", "way": task.way, "kind": target.kind, "facts": asdict(target)}
+    return Message({**fields, "strict_fp": strict_fp})

@@ -17,7 +17,7 @@ from ...tir.ir import Func
 from ...tuning_db.values import Outcome
 from .limits import limit_memory, unlimit_memory
 from .measure_result import Kernel
-from .program_text import load_modules, parse_program
+from .program_text import parse_program
 from .protocol import Message
 
 
@@ -48,7 +48,6 @@ class Builder:
     def _program(self, fields: dict[str, Any]) -> Message:
         unlimit_memory()
         self._func = parse_program(fields)
-        load_modules(fields)
         self._target = resolve(fields["target"])
         limit_memory(fields["memory"])
         return Message({})

@@ -12,7 +12,7 @@ from ...codegen.compiled import Compiled, compiled_from
 from ...errors import BuildError, TuningError
 from ...target import Target
 from ...tir.ir import Func
-from .program_text import load_modules, parse_program, program_fields
+from .program_text import parse_program, program_fields
 from .protocol import Message
 from .supervised_worker import describe, was_killed
 from .worker_process import Died, Event, TimedOut, Worker, turn
@@ -25,7 +25,6 @@ class Compiler:
 
     def answer(self, message: Message) -> Message:
         fields = message.fields
-        load_modules(fields)
         if fields["do"] == "build":
             from .build_ahead import build_here
 

@@ -306,7 +306,8 @@ class Measurer:
 
     def _handshakes_of_builder(self) -> list[Handshake]:
         memory = self.config.build_memory
-        fields = {**self._program, "memory": memory, "modules": list(self._workers.modules)}
+        modules = [*self._program["modules"], *self._workers.modules]
+        fields = {**self._program, "memory": memory, "modules": modules}
         return [Handshake(Message(fields), self.config.start_timeout, "starting a builder")]
 
     def _handshakes_of_runner(self) -> list[Handshake]:

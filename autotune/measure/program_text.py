@@ -7,6 +7,7 @@ from typing import Any
 
 from ...codegen.generator import outside_modules
 from ...errors import TuningError
+from ...schedule.tensorizable import instruction_modules
 from ...target import Target
 from ...tir.equality import structural_hash
 from ...tir.ir import Func
@@ -14,35 +15,51 @@ from ...tir.parser import parse
 
 
 def program_fields(func: Func, target: Target) -> dict[str, Any]:
-    """A program and its target as fields of a message, with the modules that register it."""
+    """A program and its target as fields of a message.
+
+    The modules that register the kind of target and the program's instructions come with them.
+    Raises `TuningError` for an instruction that a script or notebook registers.
+    """
+    instructions = instruction_modules(func)
+    if "__main__" in instructions:
+        raise TuningError(
+            "{0} takes instructions that this script or notebook defines, which other processes "
+            "cannot import",
+            func.name,
+            hint="put them into a module, and import that here",
+        )
     return {
         "text": repr(func),
         "digest": structural_hash(func),
         "target": str(target),
-        "modules": list(outside_modules(target)),
+        "modules": [*outside_modules(target), *sorted(instructions)],
     }
 
 
 def parse_program(fields: dict[str, Any]) -> Func:
-    """The program of a message. Raises `TuningError` if it is not the one whose digest is given."""
+    """The program of a message, whose modules are imported first.
+
+    Raises `TuningError` if it is not the one whose digest is given.
+    """
+    _load_modules(fields)
     func = parse(fields["text"])
     if structural_hash(func) != fields["digest"]:
         raise TuningError("program {0} reads back as another one than it was written", func.name)
     return func
 
 
-def load_modules(fields: dict[str, Any]) -> None:
+def _load_modules(fields: dict[str, Any]) -> None:
     """Import the modules of a message, which register what a worker needs of the user's own.
 
-    Those are primitives, and kinds of targets. Raises `TuningError` where one cannot be imported.
+    Those are primitives, instructions and kinds of targets. Raises `TuningError` where one cannot be imported.
     """
     for module in fields["modules"]:
         try:
             import_module(module)
         except Exception as error:
             raise TuningError(
-                "module {0}, which registers primitives or a kind of target, cannot be imported "
-                "to build with: {1!r}",
+                "module {0}, which registers primitives, instructions or a kind of target, cannot "
+                "be imported to build with: {1!r}",
                 module,
                 error,
                 hint="it must be found on sys.path, by its name",

@@ -24,7 +24,7 @@ from .inputs import Arguments
 from .interchange import interchanged
 from .limits import limit_memory, unlimit_memory
 from .numeric_check import check_outputs, tolerance_of
-from .program_text import load_modules, parse_program
+from .program_text import parse_program
 from .protocol import Message
 from .reference import read_outputs, write_outputs
 
@@ -146,7 +146,6 @@ class _Program:
     """The workload in this process: its program, its arguments and the memory of its results."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
-        load_modules(fields)
         self.func: Func = parse_program(fields)
         self.target: Target = resolve(fields["target"])
         self.generator = generator_for(self.target)

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 
 from ...errors import ScheduleError, TuningError
 from ...schedule import Schedule, Trace
-from ...schedule.find import blocks_in
 from ...schedule.primitive import find_primitive
 from ...schedule.require import Space
-from ...schedule.tensorizable import instruction_of
+from ...schedule.tensorizable import instruction_modules
 from ...target import Target
-from ...tir.instruction_set import find_instruction
 from ...tir.ir import Expr, Func, Var
 from ..garbage import collected_later
 from ..rules.draft import Draft, RuleChoice, Step, generator_of
@@ -74,10 +72,8 @@ class Sketch:
         """The modules that register the primitives of its trace and the instructions of its blocks,
         those of this package left out."""
         homes = {find_primitive(step.op).home for step in self.trace}
-        names = {instruction_of(block) for block in blocks_in(self.func.body)}
-        instructions = [find_instruction(name) for name in names if name is not None]
-        homes |= {instruction.home for instruction in instructions if instruction is not None}
-        return tuple(sorted(home for home in homes if home is not None))
+        modules = {home for home in homes if home is not None}
+        return tuple(sorted(modules | instruction_modules(self.func)))
 
     @property
     def variables(self) -> tuple[Var, ...]:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tilewright import BuildError, Schedule, te
+from tilewright import BuildError, Schedule, build_library, ops, te
 from tilewright.autotune.measure import compiler
+from tilewright.autotune.measure.build_ahead import Task, build_ahead
 from tilewright.autotune.measure.compiler import compile_apart
+from tilewright.autotune.measure.program_text import program_fields
 from tilewright.autotune.measure.worker_process import Died
+from tilewright.autotune.search.remembered import recalled
 from tilewright.codegen.build import compile_func, to_module
+from tilewright.codegen.cache import is_cached
 from tilewright.codegen.detect import resolve
+from tilewright.codegen.disk_cache import LOCATION
+from tilewright.tir.instruction_set import find_instruction
+from tilewright.tir.ir import Func
 
 from ..hosts import processor
+from ..instruction_sets import forgotten
 from .kernels import affine, matmul
 
 SERIAL = resolve("cpu -threads=1")
@@ -61,6 +73,60 @@ def test_what_the_child_refuses_is_passed_on() -> None:
     func = matmul()
     with pytest.raises(BuildError, match="a kernel cannot be named fma: it calls the function"):
         compile_apart(type(func)("fma", func.params, func.allocs, func.body), SERIAL)
+
+
+@pytest.fixture
+def instructions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A module in a folder of its own that registers the instruction `mine`, imported here."""
+    name = "instructions_of_a_stranger"
+    (tmp_path / f"{name}.py").write_text(
+        "import tilewright as tw\n"
+        "from tilewright.tir.instruction_set import find_instruction\n"
+        "known = find_instruction('outer_4x8_fma')\n"
+        "tw.register_intrin('mine', known.semantics, known.implementation)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with forgotten():
+        importlib.import_module(name)
+        yield name
+    del sys.modules[name]
+
+
+def tensorized() -> Func:
+    sch = Schedule(ops.matmul_func(8, 16, 5))
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    i0, j0, i1, j1 = sch.tile((i, j), (4, 8))
+    sch.reorder(i0, j0, k, i1, j1)
+    sch.decompose_reduction(block, k)
+    sch.tensorize(i1, "mine")
+    return sch.func
+
+
+def test_a_child_imports_what_registers_instructions(instructions: str, tmp_path: Path) -> None:
+    target = resolve("cpu -mcpu=haswell -threads=1")
+    assert program_fields(tensorized(), target)["modules"] == [instructions]
+    assert compile_apart(tensorized(), target).image == compile_func(tensorized(), target).image
+    build_library(Schedule(tensorized()), tmp_path / "k.o", target, object_file=True)
+    assert (tmp_path / "k.o").exists()
+
+
+def test_programs_with_instructions_of_a_module_are_built_in_parallel(
+    instructions: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LOCATION, str(tmp_path / "cache"))
+    tasks = [Task(tensorized(), None), Task(ops.matmul_func(6, 8, 5), "model")]
+    build_ahead(tasks, SERIAL, 2, strict_fp=False)
+    assert is_cached(tensorized(), SERIAL, strict_fp=False)
+    assert recalled(tasks[1].func, SERIAL, "model") is not None
+
+
+def test_instructions_of_a_script_cannot_be_imported(instructions: str) -> None:
+    record = find_instruction("mine")
+    assert record is not None
+    object.__setattr__(record, "home", "__main__")
+    with pytest.raises(BuildError, match="instructions that this script or notebook defines"):
+        compile_apart(tensorized(), SERIAL)
 
 
 def test_a_child_that_cannot_start_is_a_build_error(monkeypatch: pytest.MonkeyPatch) -> None:

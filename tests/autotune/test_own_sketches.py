@@ -110,7 +110,7 @@ def test_builders_import_what_registers_primitives(db: TuningDatabase, steps: st
 
 def test_a_module_that_builders_do_not_find(db: TuningDatabase, steps: str, tmp_path: Path) -> None:
     (tmp_path / f"{steps}.py").unlink()
-    with pytest.raises(TuningError, match=f"module {steps}, which registers primitives or a kind"):
+    with pytest.raises(TuningError, match=f"module {steps}, which registers primitives"):
         run(db, [stranger()])
 
 
