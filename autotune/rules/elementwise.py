@@ -165,7 +165,7 @@ def schedule_squares(draft: Draft, label: Label) -> None:
     sizes = extents(block)
     lanes = _square(block, draft.cpu)
     cut = [sch.sample_categorical(powers(min(64, sizes[v] // lanes))) for v in (other, along)]
-    index = input_along(block, other)
+    index = input_along(block, across)
     outer = transpose_in_registers(sch, label, index, along, other, (cut[0], cut[1]), lanes)
     draft.map_outer(*outer)
 
@@ -203,14 +203,23 @@ def _is_for_one(func: Func, block: Block) -> bool:
     readers = readers_of(func, {buffer})
     if len(readers) != 1 or not has_reduction(readers[0]):
         return False
-    (read,) = [i for i in inputs_of(readers[0]) if i.buffer is buffer]
+    reads = [i for i in inputs_of(readers[0]) if i.buffer is buffer]
     sizes, shared = extents(readers[0]), grouped(readers[0])
-    return all(v in read.used or v in shared or sizes[v] == 1 for v in spatial(readers[0]))
+    if not reads:  # its init alone does
+        return False
+    return all(v in reads[0].used or v in shared or sizes[v] == 1 for v in spatial(readers[0]))
 
 
-def input_along(block: Block, other: Var) -> int:
-    """The input that is contiguous along `other`."""
-    return next(n for n, i in enumerate(inputs_of(block)) if i.strides.get(other) == 1)
+def input_along(block: Block, across: tuple[Var, Var]) -> int:
+    """The input that `runs_across`."""
+    along, other = across
+    return next(
+        n
+        for n, i in enumerate(inputs_of(block))
+        if i.strides.get(along) not in (0, 1, None)
+        and i.strides.get(other) == 1
+        and other in i.plain
+    )
 
 
 def is_flat(block: Block) -> bool:

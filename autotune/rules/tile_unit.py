@@ -156,7 +156,7 @@ def _copied_across(sch: Schedule, last: Label, tiles: Buffer) -> _Across | None:
     """Have a block copy tiles to registers if what it writes lies across them."""
     block = find_block(sch.func, last)
     across = runs_across(block)
-    index = None if across is None else input_along(block, across[1])
+    index = None if across is None else input_along(block, across)
     if across is None or index is None or inputs_of(block)[index].buffer is not tiles:
         return None
     return _Across(index, *across, sch.cache_read(last, index, "register"))

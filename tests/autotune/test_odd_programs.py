@@ -66,6 +66,12 @@ def an_element_of_a_window() -> Func:
     return te.func([x, y], name="window")
 
 
+def a_transpose_with_a_row_first() -> Func:
+    """The first input is contiguous along the rows of the second one, but not transposed."""
+    a, b = tensor("A", 24), tensor("B", 40, 24)
+    return te.func([a, b, te.compute((24, 40), lambda i, j: a[i] + b[j, i], name="Y")])
+
+
 def prefetching() -> Func:
     sch = Schedule(ops.add_relu_func(64))
     block = sch.get_block(0)
@@ -73,6 +79,21 @@ def prefetching() -> Func:
     return sch.func
 
 
+STARTED = """
+T_copy = T.alloc((1, 9), "float32")
+for k in range(9):
+    with T.block("T_copy"):
+        vk = T.axis.spatial(9, k)
+        T_copy[0, vk] = A[0, vk]
+for i in range(9):
+    with T.block("C_init"):
+        vi = T.axis.spatial(9, i)
+        C[0, vi] = T_copy[0, vi]
+for i, k in T.grid(9, 40):
+    with T.block("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        C[0, vi] = C[0, vi] + B[vi, vk]
+"""
 ROW = """
 for j, k in T.grid(40, 9):
     with T.block("C"):
@@ -118,6 +139,8 @@ PROGRAMS: dict[str, tuple[Callable[[], Func], list[str]]] = {
     "rows": (rows_scaled_by_a_parameter, ["rows_ahead", "rows"]),
     "element": (an_element_for_a_sum, ["rows+rows"]),
     "window": (an_element_of_a_window, ["rows+rows"]),
+    "transpose": (a_transpose_with_a_row_first, ["squares", "tiles", "rows"]),
+    "started": (lambda: written(STARTED, (1, 9)), ["rows+rows", "written"]),
     "prefetch": (prefetching, ["rows", "written"]),
     "row": (lambda: written(ROW), ["tiled", "written"]),
     "turn": (lambda: written(TURN, (40, 9)), ["squares", "tiles", "rows", "written"]),
