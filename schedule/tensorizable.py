@@ -22,7 +22,7 @@ def instruction_of(block: Block) -> str | None:
 
 
 def instruction_modules(fn: Func) -> set[str]:
-    """The modules that register instructions which blocks run as, those of this package left out."""
+    """The modules that register the instructions of blocks, those of this package left out."""
     names = {instruction_of(block) for block in blocks_in(fn.body)}
     known = (find_instruction(name) for name in names if name is not None)
     return {i.home for i in known if i is not None and i.home is not None}

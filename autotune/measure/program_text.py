@@ -51,7 +51,8 @@ def parse_program(fields: dict[str, Any]) -> Func:
 def _load_modules(fields: dict[str, Any]) -> None:
     """Import the modules of a message, which register what a worker needs of the user's own.
 
-    Those are primitives, instructions and kinds of targets. Raises `TuningError` where one cannot be imported.
+    Those are primitives, instructions and kinds of targets. Raises `TuningError` where one cannot
+    be imported.
     """
     for module in fields["modules"]:
         try:
