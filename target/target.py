@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from types import MappingProxyType
-from typing import ClassVar, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 from ..errors import TargetError, similar
 
@@ -97,6 +97,25 @@ class Target(ABC):
     def __str__(self) -> str:
         return " ".join([self.kind, *self.options()])
 
+    def to_json(self) -> dict[str, Any]:
+        """All of it for another process, the facts that its text does not spell included."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+        return {"kind": self.kind, "fields": values}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Self:
+        """The target of `to_json`.
+
+        Raises `TargetError` for an unknown kind, and where the record that is asked is not its.
+        """
+        record = _record_of(told["kind"])
+        # JSON has no tuples, and fields of a record, which has a hash, are no lists.
+        return cls.of(record(**{name: _tuples(value) for name, value in told["fields"].items()}))
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
 
 _KINDS: dict[str, type[Target]] = {}
 _Record = TypeVar("_Record", bound=type[Target])
@@ -117,12 +136,7 @@ def registered_kinds() -> Mapping[str, type[Target]]:
     return MappingProxyType(_KINDS)
 
 
-@cache
-def _parse(text: str) -> Target:
-    words = text.split()
-    if not words or len(text) > _MAX_TEXT:
-        raise TargetError("expected a target such as `cpu`, found a text of {0} bytes", len(text))
-    kind, *options = words
+def _record_of(kind: str) -> type[Target]:
     if kind not in _KINDS:
         raise TargetError(
             "unknown target kind {0!r}; known: {1}",
@@ -130,7 +144,16 @@ def _parse(text: str) -> Target:
             ", ".join(_KINDS),
             hint=similar(kind, _KINDS),
         )
-    record = _KINDS[kind]
+    return _KINDS[kind]
+
+
+@cache
+def _parse(text: str) -> Target:
+    words = text.split()
+    if not words or len(text) > _MAX_TEXT:
+        raise TargetError("expected a target such as `cpu`, found a text of {0} bytes", len(text))
+    kind, *options = words
+    record = _record_of(kind)
     values: dict[str, str] = {}
     for word in options:
         name, equals, value = word.removeprefix("-").partition("=")

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import ClassVar
+
 import pytest
 
 from tilewright.errors import TargetError
-from tilewright.target import CPUS, FEATURES, CpuTarget, check_runnable, missing_features
+from tilewright.target import (
+    CPUS,
+    FEATURES,
+    CpuTarget,
+    Target,
+    check_runnable,
+    missing_features,
+    register_kind,
+)
+from tilewright.target.target import _KINDS
+
+from .toy_target import ToyTarget
 
 TEXTS = [
     "cpu",
@@ -139,3 +154,35 @@ def test_running_needs_every_feature_and_the_same_architecture() -> None:
         check_runnable(CpuTarget.parse("cpu -mcpu=cooperlake"), host)
     with pytest.raises(TargetError, match="is for aarch64, this machine is x86_64"):
         check_runnable(CpuTarget.parse("cpu -mcpu=generic"), host)
+
+
+def test_json_has_what_the_text_does_not_spell() -> None:
+    target = replace(CpuTarget.named("znver4", threads=3), l2_bytes=12345, model="a machine")
+    again = Target.from_json(json.loads(json.dumps(target.to_json())))
+    assert asdict(again) == asdict(target)
+    assert hash(again) == hash(target)
+    with pytest.raises(TargetError, match="expected a target of kind toy, found cpu"):
+        ToyTarget.from_json(target.to_json())
+    with pytest.raises(TargetError, match="unknown target kind 'cup'.*"):
+        Target.from_json({"kind": "cup", "fields": {}})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TiledTarget(ToyTarget):
+    """A kind with tuples among its facts, which no other process knows."""
+
+    kind: ClassVar[str] = "tiled toy"
+    sizes: tuple[tuple[int, ...], ...] = ()
+
+
+def test_tuples_come_back_as_tuples() -> None:
+    kinds = dict(_KINDS)
+    try:
+        register_kind(TiledTarget)
+        target = TiledTarget(sizes=((16, 16), (8,)))
+        again = Target.from_json(json.loads(json.dumps(target.to_json())))
+    finally:
+        _KINDS.clear()
+        _KINDS.update(kinds)
+    assert again == target
+    assert hash(again) == hash(target)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ...codegen.cache import compile_cached
-from ...target import Target, registered_kinds
+from ...target import Target
 from ...tir.instruction_set import user_instructions
 from ...tir.ir import Func
 from ..search.remembered import Way, chosen
@@ -62,8 +62,7 @@ def build_ahead(tasks: Sequence[Task], target: Target, jobs: int, *, strict_fp: 
 def build_here(fields: dict[str, Any]) -> Message:
     """What the child does with a request."""
     func, way = parse_program(fields), fields["way"]
-    record, facts = registered_kinds()[fields["kind"]], fields["facts"]
-    target = record(**{**facts, "features": tuple(facts["features"])})
+    target = Target.from_json(fields["target"])
     if way is not None:
         func = chosen(func, target, way).func
     compile_cached(func, target, strict_fp=fields["strict_fp"])
@@ -75,5 +74,4 @@ def _request(task: Task, target: Target, *, strict_fp: bool) -> Message:
     if task.way is not None:  # rules may take any instruction
         homes = {i.home for i in user_instructions()}
         fields["modules"] += sorted(home for home in homes if home is not None)
-    fields |= {"do": "build", "way": task.way, "kind": target.kind, "facts": asdict(target)}
-    return Message({**fields, "strict_fp": strict_fp})
+    return Message({**fields, "do": "build", "way": task.way, "strict_fp": strict_fp})

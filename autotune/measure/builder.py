@@ -48,7 +48,7 @@ class Builder:
     def _program(self, fields: dict[str, Any]) -> Message:
         unlimit_memory()
         self._func = parse_program(fields)
-        self._target = resolve(fields["target"])
+        self._target = resolve(Target.from_json(fields["target"]))
         limit_memory(fields["memory"])
         return Message({})
 

@@ -30,7 +30,8 @@ class Compiler:
 
             return build_here(fields)
         func, strict_fp = parse_program(fields), fields["strict_fp"]
-        compiled = compile_func(func, fields["target"], strict_fp=strict_fp)
+        target = Target.from_json(fields["target"])
+        compiled = compile_func(func, target, strict_fp=strict_fp)
         texts = [compiled.tir.encode(), compiled.text.encode()]
         answer = {"form": compiled.form, "lengths": [len(text) for text in texts]}
         return Message(answer, b"".join(texts) + compiled.image)

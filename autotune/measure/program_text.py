@@ -31,7 +31,7 @@ def program_fields(func: Func, target: Target) -> dict[str, Any]:
     return {
         "text": repr(func),
         "digest": structural_hash(func),
-        "target": str(target),
+        "target": target.to_json(),
         "modules": [*outside_modules(target), *sorted(instructions)],
     }
 

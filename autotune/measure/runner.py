@@ -147,7 +147,7 @@ class _Program:
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.func: Func = parse_program(fields)
-        self.target: Target = resolve(fields["target"])
+        self.target: Target = resolve(Target.from_json(fields["target"]))
         self.generator = generator_for(self.target)
         self.signature: Signature = signature_of(self.func)
         self.arguments = Arguments(self.func, self.signature, fields["seed"])
