@@ -29,6 +29,8 @@ def searches(source: str) -> Iterator[int]:
             case ast.Call(func=ast.Attribute(value=value, attr="index" | "count")):
                 if _holds_expressions(value):
                     yield node.lineno
+            case _:
+                pass
 
 
 def _holds_expressions(node: ast.expr) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from tilewright.autotune.rules import fusion_groups
 from tilewright.autotune.rules.rule import GroupKind
 from tilewright.codegen.detect import resolve
 from tilewright.schedule.find import blocks_in
-from tilewright.tir.ir import Func
+from tilewright.tir.ir import Expr, Func
 
 from ..fuzz.rules import check_places
 from ..schedule.random_cases import Tally, a_case, apply_random_steps
@@ -163,3 +165,83 @@ def test_a_program_that_never_runs_is_kept() -> None:
 def test_a_kind_of_target_without_rules_is_refused() -> None:
     with pytest.raises(TargetError, match="no sketch rules for targets of kind 'toy'"):
         fusion_groups(ops.add_relu_func(4), ToyTarget())
+
+
+N, D, LENGTH = 64, 16, 96
+"""Rows, columns and the length of a row of the programs that are nearly an attention."""
+Element = Callable[[Expr, Expr], Expr]
+
+
+def summed(name: str, shape: tuple[int, int], extent: int, term: Callable[..., Expr]) -> te.Tensor:
+    k = te.reduce_axis(extent, name="k")
+    return te.compute(shape, lambda i, j: te.sum(term(i, j, k), axis=k), name=name)
+
+
+def nearly_attention(change: str) -> Func:
+    """An attention without a scale, but for one change."""
+    q, k, v = tensor("Q", N, D), tensor("K", LENGTH, D), tensor("V", LENGTH, D)
+    first = summed("S", (N, LENGTH), D, lambda i, j, d: q[i, d] * k[j, d])
+    r = te.reduce_axis(LENGTH, name="r")
+    most = te.compute((N,), lambda i: te.max(first[i, r], axis=r), name="M")
+
+    def exponent(i: Expr, j: Expr) -> Expr:
+        return first[i, j] - most[N - 1 - i if change == "other row" else i]
+
+    e = te.compute((N, LENGTH), lambda i, j: te.exp(exponent(i, j)), name="E")
+    t = te.reduce_axis(LENGTH, name="t")
+    total = te.compute((N,), lambda i: te.sum(e[i, t], axis=t), name="L")
+    w = te.compute((N, LENGTH), lambda i, j: e[i, j] / total[i], name="W")
+    outputs: list[te.Tensor] = []
+    if change == "reduces columns":
+        x = tensor("X", N, D)
+        y = summed("Y", (LENGTH, D), N, lambda i, c, j: w[j, i] * x[j, c])
+        return te.func([q, k, x, y], name="nearly")
+    if change == "two weights":
+        u = te.compute((N, LENGTH), lambda i, j: te.sqrt(e[i, j]) / total[i], name="U")
+        y = summed("Y", (N, D), LENGTH, lambda i, c, j: (w[i, j] + u[i, j]) * v[j, c])
+    else:
+        y = summed("Y", (N, D), LENGTH, lambda i, c, j: w[i, j] * v[j, c])
+    if change == "scores returned":
+        outputs = [first]
+    if change == "weights returned":
+        outputs = [w]
+    if change == "sums read":
+        outputs = [te.compute((N,), lambda i: te.log(total[i]), name="Log")]
+    if change == "scores read":
+        a = te.reduce_axis(N, name="a")
+        outputs = [te.compute((LENGTH,), lambda j: te.max(first[a, j], axis=a), name="C")]
+    return te.func([q, k, v, *outputs, y], name="nearly")
+
+
+def kinds(func: Func) -> list[str]:
+    return [group.kind.name for group in fusion_groups(func, TARGET).groups]
+
+
+def test_the_attention_that_others_are_nearly() -> None:
+    assert kinds(nearly_attention("nothing")) == ["ATTENTION"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "other row", "reduces columns", "two weights", "scores returned", "weights returned",
+        "sums read", "scores read",
+    ],
+)  # fmt: skip
+def test_what_is_nearly_an_attention_is_none(change: str) -> None:
+    assert "ATTENTION" not in kinds(nearly_attention(change))
+
+
+def test_a_contraction_that_has_a_follower_begins_no_attention() -> None:
+    """Its follower would be computed twice, in its group and in the chain of the attention."""
+    x, w, v = tensor("X", N, D), tensor("W", D, LENGTH), tensor("V", LENGTH, D)
+    c = te.reduce_axis(D, name="c")
+    norm = te.compute((N,), lambda i: te.sum(x[i, c] * x[i, c], axis=c), name="norm")
+    hidden = summed("hidden", (N, LENGTH), D, lambda i, j, k: x[i, k] * w[k, j])
+    gate = te.compute((N, LENGTH), lambda i, j: te.exp(hidden[i, j]) * norm[i], name="gate")
+    out = summed("out", (N, D), LENGTH, lambda i, j, k: gate[i, k] * v[k, j])
+    assert told(te.func([x, w, v, out], name="gated")) == [
+        ("ROWS", "norm", ["norm"], []),
+        ("CONTRACTION", "hidden", ["hidden", "gate"], []),
+        ("CONTRACTION", "out", ["out"], []),
+    ]
