@@ -46,11 +46,15 @@ def is_module(dotted: str) -> bool:
         if (place / part).is_dir():
             place /= part
         elif (place / f"{part}.py").is_file():
-            return n >= len(parts) - 3  # what follows is a name in it
+            names = parts[n + 1 :]
+            return len(names) <= 2 and all(_names(place / f"{part}.py", name) for name in names)
         else:
-            init = (place / "__init__.py").read_text(encoding="utf-8")
-            return n == len(parts) - 1 and re.search(rf"\b{part}\b", init) is not None
+            return n == len(parts) - 1 and _names(place / "__init__.py", part)
     return True
+
+
+def _names(path: Path, name: str) -> bool:
+    return re.search(rf"\b{name}\b", path.read_text(encoding="utf-8")) is not None
 
 
 def wrong_names(text: str) -> list[str]:
@@ -107,5 +111,7 @@ def test_wrong_names_are_found() -> None:
     text = "`tir/gone.py` and gone.py, `tir/nothing/`, `codegen.gone.resolve`, `autotune.verify`"
     found = ["tir/gone.py", "gone.py", "tir/nothing/", "codegen.gone.resolve", "autotune.verify"]
     assert wrong_names(text) == found
+    text = "`codegen.detect.nonexistent`, `codegen.detect.resolve.nonexistent`, `tir.ir.a.b.c`"
+    assert wrong_names(text) == re.findall("`(.*?)`", text)
     good = "`tir/ir.py`, `lower.py`, `tir/`, `codegen.detect.resolve`, `tilewright.runtime.load`"
     assert wrong_names(good) == []

@@ -196,6 +196,10 @@ def nearly_attention(change: str) -> Func:
         x = tensor("X", N, D)
         y = summed("Y", (LENGTH, D), N, lambda i, c, j: w[j, i] * x[j, c])
         return te.func([q, k, x, y], name="nearly")
+    if change == "reduces no row":
+        x, z = tensor("X", N, D), tensor("Z", D, LENGTH)
+        y = summed("Y", (N, LENGTH), D, lambda i, j, c: w[i, j] * x[i, c] * z[c, j])
+        return te.func([q, k, x, z, y], name="nearly")
     if change == "two weights":
         u = te.compute((N, LENGTH), lambda i, j: te.sqrt(e[i, j]) / total[i], name="U")
         y = summed("Y", (N, D), LENGTH, lambda i, c, j: (w[i, j] + u[i, j]) * v[j, c])
@@ -224,8 +228,8 @@ def test_the_attention_that_others_are_nearly() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        "other row", "reduces columns", "two weights", "scores returned", "weights returned",
-        "sums read", "scores read",
+        "other row", "reduces columns", "reduces no row", "two weights", "scores returned",
+        "weights returned", "sums read", "scores read",
     ],
 )  # fmt: skip
 def test_what_is_nearly_an_attention_is_none(change: str) -> None:

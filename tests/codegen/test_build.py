@@ -7,15 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tilewright import te
+from tilewright import ops, te
 from tilewright.codegen import lower as lowering
 from tilewright.codegen.build import compile_func, to_module
+from tilewright.codegen.compiled import compiled_from
 from tilewright.codegen.cpu.generator import runs_parallel
 from tilewright.codegen.cpu.llvm import parse
 from tilewright.codegen.cpu.lowering import passes
 from tilewright.codegen.detect import resolve
-from tilewright.errors import BuildError, KernelError, TargetError
-from tilewright.runtime.signature import Signature
+from tilewright.errors import ArtifactError, BuildError, KernelError, TargetError
+from tilewright.runtime.signature import MAX_BYTES, WORKSPACE_ALIGNMENT, Signature
 from tilewright.schedule import Schedule
 from tilewright.tir.ir import Buffer, For, ForKind, Func, Store, Var, load
 from tilewright.tir.visit import walk
@@ -257,3 +258,11 @@ def test_a_range_of_values_ends_where_integers_do() -> None:
     signature = compile_func(te.func([x, y], name="f"), SERIAL).signature
     assert signature.arguments[0].value_range == (-(2**63), 2**64)
     assert Signature.from_json(signature.to_json()) == signature
+
+
+def test_a_form_with_workspaces_beyond_every_array_is_refused() -> None:
+    compiled = compile_func(ops.add_relu_func(8), "cpu -threads=1")
+    size = MAX_BYTES // WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT
+    form = {**compiled.form, "workspaces": [size]}
+    with pytest.raises(ArtifactError, match=f"need {size} bytes"):
+        compiled_from(form, compiled.signature, compiled.target, "", "", compiled.image)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tilewright.errors import IRError
@@ -19,6 +21,8 @@ from tilewright.tir.instruction_set import (
 )
 from tilewright.tir.ir import Stmt
 from tilewright.tir.parser import parse
+
+from ..toy_target import ToyTarget
 
 SEMANTICS = """
 def scale(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
@@ -78,6 +82,14 @@ def test_what_targets_have_for_products(cpu: str, names: str) -> None:
     target = Target.parse(f"cpu -mcpu={cpu} -threads=1")
     assert " ".join(i.name for i, _, _ in products_of(target)) == names
     assert {i.name for i, _, _ in products_of(target)} <= {i.name for i in instructions_of(target)}
+
+
+def test_instructions_are_of_one_kind_of_target() -> None:
+    """A target of another kind has none, whatever its features are called."""
+    features = tuple({name for i in TABLES["cpu"] for names in i.requires for name in names})
+    other = replace(ToyTarget(), features=features)
+    assert instructions_of(other) == ()
+    assert all(i.unit.kind == "cpu" for i in TABLES["cpu"])
 
 
 def test_a_name_is_given_once() -> None:
