@@ -151,7 +151,7 @@ def partition(draft: Draft, kept: Collection[Label], claimed: Collection[Label] 
     The blocks `claimed` are left to the caller; those `kept` stay as they are written.
     """
     left = {*kept, *claimed}
-    draft = _expand(_inline(draft.copy(), left, kept), left)
+    draft = _expand(_inline(draft.copy(), left, kept), left, kept)
     draft, views = _tell_apart(draft, left)
     left |= {copy for copies in views.values() for copy in copies}
     grouped, groups = _grouped(draft, left)
@@ -280,16 +280,16 @@ def _inline(draft: Draft, left: Collection[Label], kept: Collection[Label]) -> D
     return draft
 
 
-def _expand(draft: Draft, kept: Collection[Label]) -> Draft:
+def _expand(draft: Draft, left: Collection[Label], kept: Collection[Label]) -> Draft:
     """The draft with small windows written out whose indices no vector can follow as they are."""
     before = draft
     for block in in_order(draft.func):
-        if block.label in kept or not is_bent_window(block) or is_contraction(block):
+        if block.label in left or not is_bent_window(block) or is_contraction(block):
             continue
         trial = draft.copy()
         if attempt(trial.schedule.expand_reduction, trial.handle(block.label)):
             draft = trial
-    return draft if draft is before else _inline(draft, kept)
+    return draft if draft is before else _inline(draft, left, kept)
 
 
 def _worth_inlining(block: Block, readers: list[Block]) -> bool:
