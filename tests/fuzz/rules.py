@@ -13,7 +13,7 @@ from tilewright.autotune.rules.fusion_groups import Fusion
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import sketches
 from tilewright.codegen.detect import resolve
-from tilewright.schedule import Schedule, Trace
+from tilewright.schedule import Schedule, Step, Trace
 from tilewright.schedule.find import blocks_in
 from tilewright.tir.ir import Func
 from tilewright.tir.verify import verify
@@ -24,13 +24,21 @@ from ..schedule.random_cases import MOST_VISITS, visits
 TARGET = resolve("cpu -mcpu=cascadelake -threads=2")
 FEW_STEPS = 5
 """A program after so many steps has more than the rules recognise than one after all."""
-
-logging.getLogger("tilewright").setLevel(logging.ERROR)
+_log = logging.getLogger("tilewright")
 
 
 def check_rules(sch: Schedule) -> None:
     """The rules for the program that `sch` makes, and for the one after its first steps."""
     steps = sch.trace.steps
+    level = _log.level
+    _log.setLevel(logging.ERROR)  # that no rule is for a program is no news here
+    try:
+        _check_programs(sch, steps)
+    finally:
+        _log.setLevel(level)
+
+
+def _check_programs(sch: Schedule, steps: tuple[Step, ...]) -> None:
     if len(steps) > FEW_STEPS:
         check_sketches(Trace(steps[:FEW_STEPS]).apply(sch.original).func, len(steps))
     check_sketches(sch.func, len(steps))
