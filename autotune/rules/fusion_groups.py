@@ -272,7 +272,7 @@ def _inline(draft: Draft, left: Collection[Label], kept: Collection[Label]) -> D
             continue
         if not (readers and is_injective(block) and _worth_inlining(block, readers)):
             continue
-        if is_window(block, readers):
+        if is_window(block, readers) and not any(r.label in left for r in readers):
             continue  # rules for pipelines decide
         trial = draft.copy()
         if attempt(trial.schedule.compute_inline, trial.handle(block.label)):
