@@ -629,6 +629,10 @@ def hoist_factor(sch: Schedule, pick: Pick) -> None:
     sch.hoist_factor(a_block(sch, pick, reduces))
 
 
+def expand_reduction(sch: Schedule, pick: Pick) -> None:
+    sch.expand_reduction(a_block(sch, pick, reduces))
+
+
 def fuse_reduction_epilogue(sch: Schedule, pick: Pick) -> None:
     block = a_block(sch, pick, lambda s, b: reduces(s, b) and is_internal(s, b))
     consumers = sch.get_consumers(block)
@@ -694,6 +698,7 @@ STEPS: tuple[Step, ...] = (
     compute_at, compute_at, compute_at_a_sampled_loop, reverse_compute_at, reverse_compute_at,
     compute_inline, reverse_compute_inline, decompose_reduction, merge_reduction, rfactor, rfactor,
     fuse_reduction_epilogue, split_reduction, online_softmax, online_variance, hoist_factor,
+    expand_reduction,
     pad_einsum, decompose_padding, make_blocks, blockize, tensorize, pipeline, double_buffer,
     swizzle, work_on, winograd,
 )  # fmt: skip
