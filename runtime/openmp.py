@@ -4,6 +4,11 @@ The first one found is used: a runtime that is loaded already, the system's libg
 installed package carries. It is loaded with global symbols, so that kernels in shared libraries
 find it.
 
+Threads that wait for work in libgomp spin for milliseconds by default. Where something else runs on
+their processors, they take the time of the threads that they wait for, and a call of microseconds
+takes ten milliseconds. The runtime is therefore loaded with `SPINS`, unless the environment says
+how to wait (`OMP_WAIT_POLICY`, `GOMP_SPINCOUNT`).
+
 In a process that was forked from one with such a runtime, parallel loops run on one thread (see
 `forks`). A new team would take a new thread for each call, since the runtime keeps the dead team
 for the thread that had it; and forked workers usually share the processors already.
@@ -13,8 +18,10 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,6 +32,9 @@ _log = logging.getLogger(__name__)
 _thread = threading.local()
 
 ENTRY = "GOMP_parallel"
+SPINS = 200
+"""How often a waiting thread looks for work before it sleeps: for about ten microseconds."""
+WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 _CARRIERS = ("xgboost-cpu", "xgboost", "scikit-learn", "torch", "lightgbm", "faiss-cpu")
 
 
@@ -51,7 +61,8 @@ def load() -> OpenMP | None:
 
     `None` if there is none: kernels then have to be built serial, which is logged as a warning.
     """
-    found = first_usable(candidates())
+    with _short_waiting():
+        found = first_usable(candidates())
     if found is None:
         _log.warning(
             "no OpenMP runtime: kernels run on one thread (install libgomp1, or a package that "
@@ -60,6 +71,19 @@ def load() -> OpenMP | None:
     else:
         _log.debug("OpenMP runtime: %s", found.path)
     return found
+
+
+@contextmanager
+def _short_waiting() -> Iterator[None]:
+    """The environment with `SPINS` for a runtime that is loaded meanwhile: it is read just then."""
+    if any(name in os.environ for name in WAITING):
+        yield
+        return
+    os.environ[WAITING[1]] = str(SPINS)
+    try:
+        yield
+    finally:
+        del os.environ[WAITING[1]]
 
 
 def connect(variable: int) -> None:

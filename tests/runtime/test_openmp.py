@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import invalidate_caches
 from pathlib import Path
@@ -77,3 +80,33 @@ def test_none_is_announced(
         assert openmp.load() is None
         assert openmp.load() is None
     assert [record.getMessage().split(":")[0] for record in caplog.records] == ["no OpenMP runtime"]
+
+
+@pytest.mark.skipif(
+    "libgomp" not in getattr(openmp.load(), "path", ""), reason="no libgomp is loaded here"
+)
+@pytest.mark.parametrize(
+    ("variables", "spins"),
+    [
+        ({}, openmp.SPINS),
+        ({"GOMP_SPINCOUNT": "7"}, 7),
+        ({"OMP_WAIT_POLICY": "passive"}, 0),
+    ],
+)
+def test_waiting_threads_spin_briefly_unless_the_environment_says_otherwise(
+    variables: dict[str, str], spins: int
+) -> None:
+    code = (
+        "import os; from tilewright.runtime import openmp; openmp.load(); "
+        "print(*(name for name in openmp.WAITING if name in os.environ))"
+    )
+    inherited = {k: v for k, v in os.environ.items() if k not in openmp.WAITING}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**inherited, **variables, "OMP_DISPLAY_ENV": "verbose"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"GOMP_SPINCOUNT = '{spins}'" in done.stderr
+    assert done.stdout.split() == list(variables)
