@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -82,22 +84,50 @@ def _check_implementation(instruction: Instruction) -> None:
 
 
 def _check_values(instruction: Instruction) -> None:
+    difference = difference_of(instruction, partial(interpret, instruction.implementation))
+    if difference is not None:
+        raise IRError(
+            "{0}: semantics and implementation compute different values: {1}",
+            instruction.name, difference,
+        )  # fmt: skip
+
+
+class Difference(NamedTuple):
+    """An element of a buffer of an instruction, with the value that its semantics computes."""
+
+    buffer: str
+    place: tuple[int, ...]
+    value: object
+    expected: object
+
+    def __str__(self) -> str:
+        index = ", ".join(map(str, self.place))
+        return f"{self.buffer}[{index}] is {self.value}, expected {self.expected}"
+
+
+def difference_of(instruction: Instruction, run: Callable[..., object]) -> Difference | None:
+    """Compare what `run` computes with the semantics, on random and on extreme numbers.
+
+    `run` gets an array for each parameter of the implementation. Returns the first element that
+    differs, `None` if there is none.
+    """
     rng = np.random.default_rng(0)
-    for _ in range(2):
-        given = [_random(p, rng) for p in instruction.semantics.params if isinstance(p, Buffer)]
+    for values in (_random, _random, _extreme, _extreme):
+        given = [values(p, rng) for p in instruction.semantics.params if isinstance(p, Buffer)]
         expected = [a.copy() for a in given]
         found = [
             a.copy().reshape(p.shape)  # type: ignore[union-attr]
             for a, p in zip(given, instruction.implementation.params, strict=True)
         ]
         interpret(instruction.semantics, *expected)
-        interpret(instruction.implementation, *found)
+        run(*found)
         for want, have, p in zip(expected, found, instruction.semantics.params, strict=True):
-            if not _close(want.reshape(-1), have.reshape(-1)):
-                raise IRError(
-                    "{0}: semantics and implementation compute different values of {1}",
-                    instruction.name, p.name,
-                )  # fmt: skip
+            have = have.reshape(want.shape)
+            differs = ~_close(want, have)
+            if differs.any():
+                index = tuple(int(n) for n in np.argwhere(differs)[0])
+                return Difference(p.name, index, have[index], want[index])
+    return None
 
 
 def _check_facts(instruction: Instruction) -> None:
@@ -141,9 +171,23 @@ def _random(b: Buffer, rng: np.random.Generator) -> np.ndarray[Any, Any]:
     return values.astype(dtypes.to_numpy(b.dtype))
 
 
-def _close(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
+def _extreme(b: Buffer, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Numbers at which arithmetic of another sign, or one that saturates, differs most."""
+    facts = dtypes.info(b.dtype)
+    if facts.kind not in ("int", "uint"):
+        choices: tuple[float, ...] = (0, 1) if facts.kind == "bool" else (-1.0, -0.0, 0.0, 1.0)
+    else:
+        low, high = dtypes.int_limits(b.dtype)
+        choices = (low, high) if low == 0 else (low, -1, high)
+    picked = rng.integers(0, len(choices), integers(b.shape))
+    values: np.ndarray[Any, Any] = np.array(choices, dtypes.to_numpy(b.dtype))[picked]
+    return values
+
+
+def _close(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Which elements of two arrays are the same number, but for the order of sums."""
     if not dtypes.is_float(dtypes.from_numpy(a.dtype)):
-        return bool((a == b).all())
+        return np.asarray(a == b)
     error = 2.0 ** -(dtypes.info(dtypes.from_numpy(a.dtype)).mantissa - 3)
     x, y = a.astype(np.float64), b.astype(np.float64)
-    return bool(np.allclose(x, y, rtol=error, atol=error))
+    return np.asarray(np.isclose(x, y, rtol=error, atol=error))

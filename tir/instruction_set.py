@@ -37,10 +37,10 @@ def register_intrin(
     The other arguments are the fields of `Instruction`. If the implementation is a single `T.dot`
     or `T.matmul` and there is a `cost`, rules use the instruction for such products. `code` is the
     LLVM intrinsic that is called with the operands as vectors, or another key of the unit's
-    emitter.
+    emitter. Builds compare it with `semantics` where this machine executes it.
 
     Raises `IRError` if the name is taken, the programs do not have this form or do not compute the
-    same on random numbers, or the facts do not fit them.
+    same on random and extreme numbers, or the facts do not fit them.
     """
     if name in _known:
         raise IRError("an instruction named {0} exists already", name)

@@ -15,9 +15,11 @@ from ...errors import ArtifactError, BuildError
 from ...runtime import openmp
 from ...runtime.module import Module, Origin
 from ...target import NATIVE, CpuTarget, Fact, check_runnable
+from ...tir.instruction import Instruction
 from ..compiled import Compiled, Launch
 from ..generator import Code, CodeGenerator, Part, Pass, Tools
 from . import llvm
+from .checked_code import check_code
 from .detection import host_target
 from .elf import read_object
 from .glue import make_glue
@@ -98,6 +100,12 @@ class CpuGenerator(CodeGenerator[CpuTarget, tuple[Emitted, ...]]):
         )
 
     def compile(self, emitted: tuple[Emitted, ...], target: CpuTarget) -> Code:
+        for instruction in frozenset[Instruction]().union(*(p.instructions for p in emitted)):
+            if instruction.home is not None:
+                check_code(self, instruction, target)
+        return self.object_file(emitted, target)
+
+    def object_file(self, emitted: tuple[Emitted, ...], target: CpuTarget) -> Code:
         """One object file of the modules of a kernel and of what packs its operands."""
         module, *others = [llvm.optimise(p.text, target, thorough=p.thorough) for p in emitted]
         for other in others:

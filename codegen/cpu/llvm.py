@@ -14,6 +14,7 @@ from ... import dtypes
 from ...errors import BuildError
 from ...runtime.signature import OK, UNUSABLE_WORKSPACE, Signature
 from ...target import CpuTarget
+from ...tir.instruction import Instruction
 from ...tir.ir import STREAM, Buffer, For, ForKind, Func, Stmt, Store, Var
 from ...tir.visit import nested, walk
 from ..passes.rewrite import statements
@@ -33,7 +34,8 @@ class Emitted(NamedTuple):
     """The LLVM module of an entry point, as text.
 
     `parallel`: it needs OpenMP. `thorough` says how it is optimised (see `optimise`), `teams` is
-    the variable of the object file that `Signature.teams_symbol` is.
+    the variable of the object file that `Signature.teams_symbol` is. `instructions` are those whose
+    `code` it calls.
     """
 
     text: str
@@ -42,6 +44,7 @@ class Emitted(NamedTuple):
     parallel: bool
     thorough: bool
     teams: str
+    instructions: frozenset[Instruction]
 
 
 class _Parameter(NamedTuple):
@@ -104,6 +107,7 @@ def emit(
         module.parallel,
         accumulates_in_memory(func),
         teams,
+        frozenset(module.instructions),
     )
 
 

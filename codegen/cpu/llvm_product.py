@@ -53,7 +53,10 @@ def _by_instruction(b: Builder, e: Dot | Matmul) -> str | None:
         what = product_of(form)
         instruction = None if what is None else instruction_for(b.module.target, what)
         if instruction is not None:
-            return _emitter(instruction)(b, form, instruction)
+            operand = _emitter(instruction)(b, form, instruction)
+            if operand is not None:
+                b.module.instructions.add(instruction)
+            return operand
     return None
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from ... import dtypes
 from ...errors import BuildError
 from ...target import CpuTarget
+from ...tir.instruction import Instruction
 from ...tir.ir import Buffer, Expr, Var
 
 T = TypeVar("T")
@@ -127,6 +128,7 @@ class Module:
     """State shared by the functions of a module: declarations, helpers, finished functions.
 
     `teams` is the variable that says whether parallel loops may have teams of threads.
+    `instructions` are those whose `code` it calls.
     """
 
     def __init__(self, name: str, target: CpuTarget, strict_fp: bool, teams: str = "teams") -> None:
@@ -142,6 +144,7 @@ class Module:
         self.declarations: dict[str, str] = {}
         self.functions: list[str] = []
         self.parallel = False
+        self.instructions: set[Instruction] = set()
 
     def declare(self, name: str, text: str) -> None:
         """Add the declaration (or definition of a helper) `text` of `name`, once."""

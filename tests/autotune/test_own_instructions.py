@@ -20,17 +20,22 @@ from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.autotune.tasks import prepared_sketches, tasks
 from tilewright.codegen import cache
 from tilewright.codegen.build import compile_func
+from tilewright.codegen.cpu.checked_code import check_code
+from tilewright.codegen.cpu.generator import CpuGenerator
+from tilewright.codegen.detect import resolve
 from tilewright.errors import BuildError, IRError
 from tilewright.schedule import Trace
+from tilewright.target import CpuTarget
 from tilewright.tir import te
 from tilewright.tir.cpu_instructions import AMX
 from tilewright.tir.instruction import Cost, Instruction, Product, Unit
 from tilewright.tir.instruction_programs import product
-from tilewright.tir.instruction_set import find_instruction
+from tilewright.tir.instruction_set import TABLES, find_instruction
 from tilewright.tir.ir import Func
 
 from ..emulator import Call, emulated
 from ..emulator import run as run_emulated
+from ..hosts import runs
 from ..instruction_sets import forgotten
 from .checking import arguments, expected, planned, run
 
@@ -248,6 +253,67 @@ def test_code_is_for_products() -> None:
         IRError, match="is to be written as x, and its implementation is no product"
     ):
         tw.register_intrin("mine", record.semantics, record.implementation, code="x")
+
+
+def int16_sums(code: str) -> Func:
+    """A product with sums by an instruction of AVX-512, written as `code`."""
+    what = Product("int32", "int16", "int16", rows=1, columns=16, depth=1, group=2)
+    programs = product("dot_16x2", what)
+    tw.register_intrin("dot_16x2", *programs, requires=(("avx512vnni",),), code=code)
+    return programs[1]
+
+
+VNNI = "cpu -mcpu=cascadelake -threads=1"
+VPDPWSSD = "llvm.x86.avx512.vpdpwssd.512"
+
+
+def test_code_that_computes_its_semantics() -> None:
+    func = int16_sums(VPDPWSSD)
+    compiled = compile_func(func, VNNI)
+    assert "vpdpwssd" in compiled.source("asm")
+
+
+@pytest.mark.skipif(not runs(VNNI), reason="no AVX-512 VNNI here")
+@pytest.mark.parametrize(
+    ("code", "dtypes", "group"),
+    [
+        ("llvm.x86.avx512.vpdpwssds.512", ("int16", "int16"), 2),  # saturates
+        ("llvm.x86.avx512.vpdpbusd.512", ("int8", "uint8"), 4),  # takes them the other way round
+    ],
+)
+def test_code_that_computes_something_else(code: str, dtypes: tuple[str, str], group: int) -> None:
+    programs = product("mine", Product("int32", *dtypes, 1, 16, 1, group))
+    tw.register_intrin("mine", *programs, requires=(("avx512vnni",),), code=code)
+    wrong = rf"the instruction mine: {code} does not compute its semantics: C\[\d+\] is -?\d+"
+    for _ in range(2):
+        with pytest.raises(BuildError, match=wrong):
+            compile_func(programs[1], VNNI)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("llvm.x86.avx512.vpdpwsdd.512", "vpdpwsdd.512, which is no intrinsic of LLVM"),
+        (
+            "llvm.x86.avx512.vpdpwssd.256",
+            "dot_16x2 is to be written as .*: LLVM refuses",
+        ),
+    ],
+)
+def test_code_that_is_not_llvms(code: str, message: str) -> None:
+    func = int16_sums(code)
+    with pytest.raises(BuildError, match=message):
+        compile_func(func, VNNI)
+
+
+@pytest.mark.parametrize("name", [i.name for i in TABLES["cpu"] if i.code])
+def test_the_code_of_this_package(name: str) -> None:
+    """Each compiles for a processor that has it, and is run where this machine does."""
+    instruction = find_instruction(name)
+    assert instruction is not None
+    here = CpuTarget.of(resolve("cpu"))
+    everything = CpuTarget.of(resolve("cpu -mcpu=sapphirerapids -threads=1"))
+    check_code(CpuGenerator(), instruction, here if instruction.runs_on(here) else everything)
 
 
 def test_an_emitter_that_there_is_none_of() -> None:
