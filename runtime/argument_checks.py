@@ -42,7 +42,7 @@ def ctypes_parameters(signature: Signature) -> list[type[Any]]:
     types = [
         ctypes.c_void_p if a.kind == "tensor" else C_SCALARS[a.dtype] for a in signature.arguments
     ]
-    return [*types, ctypes.c_void_p] if signature.workspace_bytes else types
+    return [*types, ctypes.c_void_p]
 
 
 def make_binder(signature: Signature) -> Binder:

@@ -10,7 +10,6 @@ def c_header(signature: Signature) -> str:
     guard = f"TILEWRIGHT_{signature.name.upper()}_H"
     lines = [_describe(a).replace("*/", "* /") for a in signature.arguments]
     functions = (signature, *signature.packers)
-    in_workspace = [f for f in functions if f.workspace_bytes]
     return "\n".join(
         [
             f"#ifndef {guard}",
@@ -25,11 +24,11 @@ def c_header(signature: Signature) -> str:
             "/*",
             *(f" * {line}" for line in lines),
             " *",
-            *(_WORKSPACE_NOTE if in_workspace else [f" * Returns {OK}."]),
+            *_WORKSPACE_NOTE,
             " * Outputs must not overlap with any other argument. Calls are thread-safe.",
             *_range_note(signature),
             " */",
-            *(f"#define {_size_name(f)} {f.workspace_bytes}" for f in in_workspace),
+            *(f"#define {_size_name(f)} {f.workspace_bytes}" for f in functions),
             *(f"{f.c_declaration()};" for f in functions),
             "",
             "#ifdef __cplusplus",
@@ -43,11 +42,13 @@ def c_header(signature: Signature) -> str:
 
 
 _WORKSPACE_NOTE = [
-    " * A workspace is memory for one call at a time. It has as many bytes as the constant of its",
-    f" * function says, at an address that is a multiple of {WORKSPACE_ALIGNMENT}. What it holds",
-    " * before and after has no meaning, and it may overlap with no argument.",
+    " * A workspace is for one call at a time and overlaps with no argument. It has at least the",
+    f" * WORKSPACE_BYTES of its function, at an address that is a multiple of {WORKSPACE_ALIGNMENT},"
+    " and may be null",
+    " * where they are 0. Its content need not be initialised and is garbage afterwards.",
     " *",
-    f" * Returns {OK}, or {UNUSABLE_WORKSPACE} if a workspace is null or not aligned.",
+    f" * Returns {OK}, or {UNUSABLE_WORKSPACE} if a workspace that is needed is null or not"
+    " aligned.",
 ]
 
 

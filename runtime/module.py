@@ -21,7 +21,7 @@ from .ndarray import address_reader
 from .ranges import make_range_check, trusting
 from .signature import Argument, Signature
 from .timer import Clock, Timing, time_calls, wait_for_threads
-from .workspace import Pool, aligned_bytes, shared_pool, workspace_binder
+from .workspace import Pool, aligned_bytes, new_workspace, shared_pool, workspace_binder
 
 _PLAIN = (np.ndarray, bool, int, float)
 OriginKind = Literal["record", "transfer", "model", "default", "schedule"]
@@ -121,9 +121,16 @@ class Module:
 
         A compact array of at least so many bytes (uint8), at an address that is a multiple of 64,
         may be given to a call: `module(a, b, c, workspace=memory)`. What it holds before and after
-        has no meaning. It may overlap with no argument.
+        has no meaning. It may overlap with no argument. `workspace` returns one.
         """
         return self.signature.workspace_bytes
+
+    def workspace(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """New memory of `workspace_bytes`, uninitialised and aligned, for the calls of one thread.
+
+        Raises `OutOfMemoryError`.
+        """
+        return new_workspace(self.signature)
 
     def time(
         self,
@@ -227,10 +234,11 @@ class _Kernel:
         self.check_ranges = make_range_check(signature)
         self.owner = owner
         self.parallel = parallel
-        self.invoke: Callable[..., int] = self.function
         if signature.workspace_bytes:
-            assert pool is not None, "a kernel that takes a workspace has where to take it from"
+            assert pool is not None, "a kernel that needs a workspace has where to take it from"
             self.invoke = _in_pool(signature, self.function, pool)
+        else:
+            self.invoke = _without_workspace(self.function)
 
     def __call__(self, *arguments: Any) -> None:
         values, owners = self.binder(arguments)
@@ -241,13 +249,11 @@ class _Kernel:
         if self.check_ranges is not None:
             self.check_ranges(values)
         converted = [make(value) for make, value in zip(self.types, values, strict=False)]
-        invoke = self.invoke
-        if workspace is not None:
-            pointer = self.workspace_binder(workspace, values, owners)
-            if self.signature.workspace_bytes:
-                converted.append(ctypes.c_void_p(pointer))
-                invoke = self.function
-        return partial(self.run, invoke, values, converted, owners)
+        if workspace is None and self.signature.workspace_bytes:
+            return partial(self.run, self.invoke, values, converted, owners)
+        pointer = None if workspace is None else self.workspace_binder(workspace, values, owners)
+        converted.append(ctypes.c_void_p(pointer))
+        return partial(self.run, self.function, values, converted, owners)
 
     def run(
         self,
@@ -266,6 +272,15 @@ class _Kernel:
 
     def fail(self, status: int) -> None:
         raise KernelError("{0}: stopped with status {1}", self.name, status, status=status)
+
+
+def _without_workspace(function: Callable[..., int]) -> Callable[..., int]:
+    """`function`, called with a null pointer for the workspace that it does not use."""
+
+    def invoke(*values: Any) -> int:
+        return function(*values, None)
+
+    return invoke
 
 
 def _in_pool(signature: Signature, function: Callable[..., int], pool: Pool) -> Callable[..., int]:

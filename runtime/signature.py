@@ -2,20 +2,20 @@
 
 The calling convention, version `ABI_VERSION`: a kernel is a C function
 
-    int32_t name(T0 *a0, T1 *a1, ..., S0 s0, ...)
+    int32_t name(T0 *a0, T1 *a1, ..., S0 s0, ..., void *workspace)
 
-with one parameter for each argument, in order. Tensors are pointers to their first element, inputs
-never alias outputs, and a pointer is aligned to its element only. Scalars are passed by value in
-the C type of `C_TYPES`: bool as uint8, and float16, bfloat16 and float8 as their bits in an
-unsigned integer. Tensors of size zero may have any pointer.
+with one parameter for each argument, in order, and a last one. Tensors are pointers to their first
+element, inputs never alias outputs, and a pointer is aligned to its element only. Scalars are
+passed by value in the C type of `C_TYPES`: bool as uint8, and float16, bfloat16 and float8 as their
+bits in an unsigned integer. Tensors of size zero may have any pointer.
 
-A kernel whose internal buffers do not fit on the stack has one more parameter, the last one,
-`void *workspace`: `workspace_bytes` bytes for this call alone, at an address that is a multiple of
-`WORKSPACE_ALIGNMENT`. What they hold before and after the call has no meaning. A kernel allocates
-nothing itself.
+The workspace has the internal buffers that do not fit on the stack: `workspace_bytes` bytes for
+this call alone, at an address that is a multiple of `WORKSPACE_ALIGNMENT`. What they hold before
+and after the call has no meaning. A kernel of 0 bytes ignores it. The parameters do therefore not
+depend on the schedule, which decides about buffers. A kernel allocates nothing itself.
 
-The result is `OK`, or `UNUSABLE_WORKSPACE` where the workspace is null or not aligned: nothing was
-computed then.
+The result is `OK`, or `UNUSABLE_WORKSPACE` where a workspace that is used is null or not aligned:
+nothing was computed then.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from typing import Any, Literal, get_args
 from .. import dtypes
 from ..errors import ArtifactError
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 OK = 0
 UNUSABLE_WORKSPACE = 1
 WORKSPACE_ALIGNMENT = 64
 """Bytes: a line of the cache, and the widest vector."""
 
-MAX_ARGUMENTS = 1024
-"""Arguments of a kernel: ctypes passes no more."""
+MAX_ARGUMENTS = 1023
+"""Arguments of a kernel: ctypes passes no more beside the workspace."""
 MAX_DIMENSIONS = 64
 """Dimensions of a tensor: numpy has no more."""
 MAX_BYTES = dtypes.MAX_BYTES
@@ -183,8 +183,7 @@ class Packing:
 class Signature:
     """The symbol of a kernel, its parameters in order, and the bytes of its workspace.
 
-    The workspace is that of one call, with all of the threads that the kernel is compiled for. A
-    kernel of 0 bytes has no parameter for it.
+    The workspace is that of one call, with all of the threads that the kernel is compiled for.
     """
 
     name: str
@@ -253,9 +252,7 @@ class Signature:
     def c_declaration(self) -> str:
         """The C prototype, without a semicolon."""
         parameters = [_c_parameter(i, a) for i, a in enumerate(self.arguments)]
-        if self.workspace_bytes:
-            parameters.append(f"void *{self.workspace_name}")
-        return f"int32_t {self.name}({', '.join(parameters) or 'void'})"
+        return f"int32_t {self.name}({', '.join([*parameters, f'void *{self.workspace_name}'])})"
 
     @property
     def workspace_name(self) -> str:
@@ -277,11 +274,8 @@ def limit_exceeded(signature: Signature) -> str | None:
 
 
 def _limit_of_call(name: str, count: int, workspace_bytes: int) -> str | None:
-    found, beside = count, ""
-    if workspace_bytes:
-        found, beside = count + 1, ", its workspace included"
-    if found > MAX_ARGUMENTS:
-        return f"{name} has {found} arguments{beside}, and a call takes at most {MAX_ARGUMENTS}"
+    if count > MAX_ARGUMENTS:
+        return f"{name} has {count} arguments, and a call takes at most {MAX_ARGUMENTS}"
     if workspace_bytes > MAX_BYTES - WORKSPACE_ALIGNMENT:
         return f"the internal buffers of {name} need {workspace_bytes} bytes"
     return None

@@ -44,15 +44,7 @@ class Pool(list[Bytes]):
         if found is not None and found.size >= signature.workspace_bytes:
             return found
         del found  # too small: what it takes is free for the new one
-        try:
-            return aligned_bytes(signature.workspace_bytes)
-        except MemoryError as error:
-            raise OutOfMemoryError(
-                "{0}: no memory for its workspace of {1} bytes",
-                signature.name,
-                signature.workspace_bytes,
-                hint="free some memory, or build with a schedule that caches less",
-            ) from error
+        return new_workspace(signature)
 
 
 _pools: weakref.WeakValueDictionary[str, Pool] = weakref.WeakValueDictionary()
@@ -63,6 +55,19 @@ def shared_pool() -> Pool:
     """The pool of this process, which lives as long as a module holds it."""
     with _lock:
         return _pools.setdefault("shared", Pool())
+
+
+def new_workspace(signature: Signature) -> Bytes:
+    """A new workspace for calls of the kernel. Raises `OutOfMemoryError` if there is no memory."""
+    try:
+        return aligned_bytes(signature.workspace_bytes)
+    except MemoryError as error:
+        raise OutOfMemoryError(
+            "{0}: no memory for its workspace of {1} bytes",
+            signature.name,
+            signature.workspace_bytes,
+            hint="free some memory, or build with a schedule that caches less",
+        ) from error
 
 
 def aligned_bytes(size: int) -> Bytes:
@@ -81,7 +86,7 @@ def workspace_binder(signature: Signature) -> Binder:
     """
     needed = signature.workspace_bytes
     tensors = [(i, a) for i, a in enumerate(signature.arguments) if a.kind == "tensor" and a.size]
-    hint = f"take {needed} bytes at an address that is a multiple of {WORKSPACE_ALIGNMENT}"
+    hint = "module.workspace() returns one"
 
     def bind(workspace: Any, values: Sequence[Any], owners: list[Any]) -> int:
         view = array_view(workspace, "workspace")

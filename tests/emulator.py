@@ -143,14 +143,13 @@ def _function(n: int, call: Call) -> list[str]:
     checks = list[tuple[str, int]]()
 
     def called(function: Signature, *arguments: str) -> str:
-        """The call of a function, with a workspace if it takes one."""
-        given = list(arguments)
+        """The call of a function with a workspace; null if it needs none."""
+        size = f"{function.name.upper()}_WORKSPACE_BYTES"
+        workspace = f"w{len(checks)}"
+        lines.append(f"    void *{workspace} = {size} ? space({size}, 0) : 0;")
         if function.workspace_bytes:
-            given.append(f"w{len(checks)}")
-            size = f"{function.name.upper()}_WORKSPACE_BYTES"
-            lines.append(f"    void *{given[-1]} = space({size}, 0);")
-            checks.append((given[-1], function.workspace_bytes))
-        return f"{function.name}({', '.join(given)})"
+            checks.append((workspace, function.workspace_bytes))
+        return f"{function.name}({', '.join([*arguments, workspace])})"
 
     for k, a in enumerate(signature.arguments):
         own, c_type = _given(a), C_TYPES[a.dtype]

@@ -461,7 +461,7 @@ def test_two_kernels_are_linked_into_one_program(tmp_path: Path) -> None:
         extern const char a[] __asm__("adds.description"), b[] __asm__("times.description");
         int main(void) {
             int32_t x[4] = {1, 2, 3, 4}, y[4], z[4];
-            int status = adds(x, y) + times(y, z);
+            int status = adds(x, y, NULL) + times(y, z, NULL);
             printf("%d %d %.17s %.17s", status, z[3], a, b);
             return 0;
         }
@@ -526,6 +526,21 @@ def test_a_library_says_how_large_its_workspace_is(tmp_path: Path) -> None:
         y[...] = 0
         module(x, y, **options)
         np.testing.assert_array_equal(y, 2 * x[::-1] + 1)
+
+
+def test_the_header_does_not_depend_on_the_schedule(tmp_path: Path) -> None:
+    """But for the size of the workspace: a program in C is compiled once more, and not changed."""
+    inline = two_steps()
+    inline.compute_inline(inline.get_block("B"))
+    texts = []
+    for folder, schedule in (("plain", two_steps()), ("inline", inline)):
+        (tmp_path / folder).mkdir()
+        build_library(schedule, tmp_path / folder / "two_steps.so", SERIAL)
+        texts.append((tmp_path / folder / "two_steps.h").read_text())
+    first, second = texts
+    assert "#define TWO_STEPS_WORKSPACE_BYTES 20032\n" in first
+    assert "int32_t two_steps(const float *x, float *y, void *workspace);" in first
+    assert second == first.replace("BYTES 20032", "BYTES 0")
 
 
 PROGRAM = """

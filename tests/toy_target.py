@@ -160,7 +160,8 @@ def _entry(func: Func, compiled: Compiled, launch: Launch) -> Callable[..., int]
     order: Any = launch.needs["order"]
 
     def run(*values: Any) -> int:
-        given = zip(arguments, values, strict=True)
+        *numbers, _workspace = values
+        given = zip(arguments, numbers, strict=True)
         try:
             places = [_array(a, v) if a.kind == "tensor" else v for a, v in given]
             interpret(func, *places, order=order)

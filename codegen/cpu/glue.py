@@ -154,8 +154,7 @@ class _Emitter:
             f"%kernel.p = getelementptr i8, ptr %box, i64 {payload}",
             "%kernel = load ptr, ptr %kernel.p, align 1",
         ]
-        if self.workspace_bytes:
-            parameters.append(f"ptr {self.take(item + 24)}")
+        parameters.append(f"ptr {self.take(item + 24) if self.workspace_bytes else 'null'}")
         self.lines.append(f"%state = call ptr {_symbol('PyEval_SaveThread')}()")
         self.ranges(arguments, values)
         self.lines += [

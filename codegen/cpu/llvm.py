@@ -112,9 +112,10 @@ def emit(
 
 
 def _functions(b: Builder, parameters: Sequence[_Parameter]) -> list[str]:
-    """The kernel as C calls it. With a workspace it is two functions: the first checks it and calls
-    the other with pointers into it that are known not to alias."""
-    name, declared = b.module.name, ", ".join(map(str, parameters))
+    """The kernel as C calls it. If it uses the workspace, it is two functions: the first checks it
+    and calls the other with pointers into it that are known not to alias."""
+    name = b.module.name
+    declared = ", ".join([*map(str, parameters), "ptr noalias %workspace"])
     if not b.slots:
         finish(b, f"ret i32 {OK}")
         return [f"define i32 @{name}({declared}) #0 {{\n{b.text()}\n}}"]
@@ -131,7 +132,6 @@ def _functions(b: Builder, parameters: Sequence[_Parameter]) -> list[str]:
     given += slot_pointers(entry, b.slots, "%workspace")
     entry.do(f"call void @{name}.body({', '.join(given)})")
     entry.block.end = f"ret i32 {OK}"
-    declared = ", ".join([*map(str, parameters), "ptr noalias %workspace"])
     return [body, f"define i32 @{name}({declared}) #0 {{\n{entry.text()}\n}}"]
 
 

@@ -216,7 +216,7 @@ def test_a_library_asks_for_the_registers_by_itself(tmp_path: Path) -> None:
 import ctypes, numpy as np
 given = np.load("{tmp_path}/in.npz")
 a, b, c = given["a"], given["b"], given["c"]
-assert ctypes.CDLL("{path}").f(*(ctypes.c_void_p(x.ctypes.data) for x in (a, b, c))) == 0
+assert ctypes.CDLL("{path}").f(*(ctypes.c_void_p(x.ctypes.data) for x in (a, b, c)), None) == 0
 np.save("{tmp_path}/out.npy", c)
 """
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -14,7 +14,10 @@ from tilewright.target import Target
 
 
 class Probe:
-    """A module around a kernel that notes the values it is called with and returns `status`."""
+    """A module around a kernel that notes the values it is called with and returns `status`.
+
+    A workspace that is null is not noted.
+    """
 
     def __init__(
         self, *arguments: Argument, trust_indices: bool = False, workspace_bytes: int = 0
@@ -36,7 +39,8 @@ class Probe:
         )
 
     def kernel(self, *values: Any) -> int:
-        self.calls.append(values)
+        *arguments, workspace = values
+        self.calls.append(tuple(arguments if workspace is None else values))
         return self.status
 
 

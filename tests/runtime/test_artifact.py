@@ -194,9 +194,9 @@ DAMAGE: list[tuple[Callable[[Path], object], str]] = [
     (lambda p: edit(p, format=5), "format version 5 is newer than 4"),
     (lambda p: edit(p, format=3), "format version 3 is not supported any more, expected 4"),
     (lambda p: edit(p, format=nested()), "expected a version of its format, found "),
-    (lambda p: edit(p, abi=7), "abi version 7 is newer than 2"),
-    (lambda p: edit(p, abi=10**4000), "abi version 1000.* is newer than 2"),
-    (lambda p: edit(p, abi=1), "abi version 1 is not supported any more, expected 2"),
+    (lambda p: edit(p, abi=7), "abi version 7 is newer than 3"),
+    (lambda p: edit(p, abi=10**4000), "abi version 1000.* is newer than 3"),
+    (lambda p: edit(p, abi=2), "abi version 2 is not supported any more, expected 3"),
     (lambda p: edit(p, abi="1"), "expected a version of its abi, found '1'"),
     (lambda p: edit(p, abi=True), "expected a version of its abi, found True"),
     (lambda p: edit(p, abi=0), "expected a version of its abi, found 0"),
@@ -567,10 +567,15 @@ extern "C" {
  * s: in scalar int32
  * c: out tensor float32[2][3]
  *
- * Returns 0.
+ * A workspace is for one call at a time and overlaps with no argument. It has at least the
+ * WORKSPACE_BYTES of its function, at an address that is a multiple of 64, and may be null
+ * where they are 0. Its content need not be initialised and is garbage afterwards.
+ *
+ * Returns 0, or 1 if a workspace that is needed is null or not aligned.
  * Outputs must not overlap with any other argument. Calls are thread-safe.
  */
-int32_t add(const float *a, int32_t s, float *c);
+#define ADD_WORKSPACE_BYTES 0
+int32_t add(const float *a, int32_t s, float *c, void *workspace);
 
 #ifdef __cplusplus
 }
@@ -581,7 +586,8 @@ int32_t add(const float *a, int32_t s, float *c);
 SOURCE = """\
 #include "add.h"
 const char add_description[] = DESCRIPTION;
-int32_t add(const float *a, int32_t s, float *c) {
+int32_t add(const float *a, int32_t s, float *c, void *workspace) {
+    (void)workspace;
     for (int i = 0; i < 2; i++) for (int j = 0; j < 3; j++) c[3 * i + j] = a[8 * i + j] + s;
     return 0;
 }

@@ -170,6 +170,20 @@ def test_a_caller_gives_its_own_workspace(probe: Make) -> None:
     assert shared_pool() == []
 
 
+def test_a_module_returns_a_new_workspace(probe: Make) -> None:
+    p = probe(A, workspace_bytes=SIZE)
+    first, second = p.mod.workspace(), p.mod.workspace()
+    assert first.nbytes == second.nbytes == SIZE
+    assert not np.shares_memory(first, second)
+    for memory in (first, second):
+        p.mod(*arrays(1), workspace=memory)
+        assert p.calls.pop()[-1] == memory.ctypes.data
+    assert shared_pool() == []
+    assert probe(A).mod.workspace().nbytes == 0
+    with pytest.raises(OutOfMemoryError, match="no memory for its workspace"):
+        probe(A, workspace_bytes=1 << 62).mod.workspace()
+
+
 def read_only(memory: Any) -> Any:
     memory.flags.writeable = False
     return memory
@@ -177,7 +191,7 @@ def read_only(memory: Any) -> Any:
 
 REFUSED = [
     (lambda m: m[: SIZE - 1], [f"at least {SIZE} bytes for probe, found {SIZE - 1}"]),
-    (lambda m: m[1:], ["an address that is a multiple of 64", f"take {SIZE} bytes"]),
+    (lambda m: m[1:], ["an address that is a multiple of 64", "module.workspace() returns one"]),
     (lambda m: m[32:], ["an address that is a multiple of 64"]),
     (lambda m: m.view("f4"), ["bytes (dtype uint8), found dtype float32", ".view(numpy.uint8)"]),
     (lambda m: m[::2], ["a compact array, found strides of (2,) bytes"]),
@@ -218,13 +232,16 @@ def test_a_workspace_overlaps_with_no_argument(probe: Make) -> None:
     assert len(p.calls) == 1
 
 
-def test_a_kernel_that_needs_no_workspace_is_given_none(probe: Make) -> None:
+def test_a_kernel_that_needs_no_workspace_ignores_it(probe: Make) -> None:
     p = probe(A, OUT)
     a, c = arrays(2)
     assert p.mod.workspace_bytes == 0
-    p.mod(a, c, workspace=np.empty(0, np.uint8))
-    p.mod.bind(a, c, workspace=np.empty(7, np.uint8)[1:])()
+    p.mod(a, c)
+    p.mod.bind(a, c)()
     assert p.calls == [(a.ctypes.data, c.ctypes.data)] * 2
+    for memory in (np.empty(1, np.uint8), np.empty(7, np.uint8)[1:]):
+        p.mod(a, c, workspace=memory)
+        assert p.calls.pop() == (a.ctypes.data, c.ctypes.data, memory.ctypes.data)
     with pytest.raises(ArgumentError, match="expected an array, found int"):
         p.mod(a, c, workspace=0)
 
