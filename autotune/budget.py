@@ -40,6 +40,12 @@ class Budget:
             _check("seconds", self.seconds, isinstance(self.seconds, (int, float)), math.inf)
 
 
+def limits(trials: int | None, seconds: float | None) -> str:
+    """The limits of a budget as text, `300 trials or 60 s` for instance."""
+    parts = [] if trials is None else [f"{trials} trials"]
+    return " or ".join([*parts, *([] if seconds is None else [f"{seconds:g} s"])])
+
+
 class Meter:
     """The rest of a budget. `trials` is the number of those done."""
 

@@ -15,7 +15,7 @@ from ..tir.ir import Func
 from ..tir.verify import verify
 from ..tuning_db import TuningDatabase
 from ..tuning_db.values import Session, SessionStatus
-from .budget import Budget, Meter
+from .budget import Budget, Meter, limits
 from .config import TuneConfig
 from .events import Callback, ignore
 from .interrupt import Interrupts
@@ -108,7 +108,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     Every measurement is in `database` before the next begins. Earlier measurements of the program
     and target warm the search and are not repeated; schedules of other sizes of the program are the
     first candidates. `resume` continues the last session of this program, target and budget that
-    did not finish; if there is none, a new one starts.
+    did not finish; if there is none, a warning says why, and a new one starts.
 
     With `tolerance`, schedules with inexact steps are searched too: convolutions by Winograd's
     algorithm. It is the largest error that is accepted of them, in the measure of `numeric_check`.
@@ -256,12 +256,16 @@ def _runnable(target: Target | str) -> Target:
 
 
 def _unfinished(database: TuningDatabase, subject: Subject, budget: Budget) -> Session | None:
-    session = database.unfinished_session(
-        subject.workload.id, subject.target.id, trials=budget.trials, seconds=budget.seconds
-    )
-    if session is None:
-        _log.info("%s: no unfinished session to resume", subject.workload.name)
-    return session
+    sessions = database.unfinished_sessions(subject.workload.id, subject.target.id)
+    for session in sessions:
+        if (session.trials, session.seconds) == (budget.trials, budget.seconds):
+            return session
+    why = "no session of it is unfinished"
+    if sessions:
+        other, this = (limits(b.trials, b.seconds) for b in (sessions[0], budget))
+        why = f"its unfinished session has a budget of {other}, and this one {this}"
+    _log.warning("%s: nothing to resume, a new session starts: %s", subject.workload.name, why)
+    return None
 
 
 def _started(

@@ -10,8 +10,8 @@
     environment = Environment(facts={"host": "a", "load": 0.1})
     db.put(workload, target, toolchain, environment)            # any order, idempotent
 
-    session = db.unfinished_session(workload.id, target.id, trials=64, seconds=None)
-    session = (db.resume_session(session.id) if session else
+    unfinished = db.unfinished_sessions(workload.id, target.id)  # the last one first
+    session = (db.resume_session(unfinished[0].id) if unfinished else
                db.start_session(workload.id, target.id, trials=64, seconds=None, seed=0,
                                 search={"population": 512}, model={"trees": 100}))
     done = db.trials(session.id)                                # of its budget: schedules measured

@@ -43,28 +43,20 @@ def running_here(now: datetime) -> dict[str, Any]:
 
 
 def unfinished(
-    connection: Connection,
-    workload: str,
-    target: str,
-    trials: int | None,
-    seconds: float | None,
-    now: datetime,
-    damage: Damage,
-) -> Session | None:
-    """The last session of that workload, target and budget that is neither done nor alive."""
+    connection: Connection, workload: str, target: str, now: datetime, damage: Damage
+) -> list[Session]:
+    """The sessions of that workload and target that are neither done nor alive, the last first."""
     wanted = (
         select(*COLUMNS["session"])
         .where(
             session.c.workload == workload,
             session.c.target == target,
-            session.c.trials.is_not_distinct_from(trials),
-            session.c.seconds.is_not_distinct_from(seconds),
             session.c.status != SessionStatus.FINISHED,
         )
         .order_by(session.c.started.desc(), session.c.id)
     )
     candidates = undamaged([connection], wanted, partial(to_record, Session), damage).values()
-    return next((c for c in candidates if not is_alive(c, now)), None)
+    return [c for c in candidates if not is_alive(c, now)]
 
 
 def resume(connection: Connection, id: str, now: datetime) -> Session:

@@ -207,16 +207,13 @@ class TuningDatabase:
         with self._layers[0].writing() as connection:
             return sessions.finish(connection, session, status, self._clock())
 
-    def unfinished_session(
-        self, workload: str, target: str, *, trials: int | None, seconds: float | None
-    ) -> Session | None:
-        """The last session of that workload, target (ids) and budget that did not finish.
+    def unfinished_sessions(self, workload: str, target: str) -> list[Session]:
+        """The sessions of that workload and target (ids) that did not finish, the last one first.
 
-        It was interrupted, or its process is gone; a session that still runs is never returned.
+        They were interrupted, or their process is gone; a session that still runs is not returned.
         """
         with self._layers[0].reading() as connection, _leaving_out() as damage:
-            now = self._clock()
-            return sessions.unfinished(connection, workload, target, trials, seconds, now, damage)
+            return sessions.unfinished(connection, workload, target, self._clock(), damage)
 
     def resume_session(self, session: str) -> Session:
         """Continue an unfinished session (id) in this process.

@@ -344,7 +344,9 @@ def test_what_a_callback_raises_ends_the_session(db: TuningDatabase, play: Play)
     assert recorded.closed
 
 
-def test_an_interrupted_session_has_a_result_and_is_resumed(db: TuningDatabase, play: Play) -> None:
+def test_an_interrupted_session_has_a_result_and_is_resumed(
+    db: TuningDatabase, play: Play, caplog: pytest.LogCaptureFixture
+) -> None:
     play(ok(1.0))
     result = run(db, interrupting(3, KeyboardInterrupt()))
     assert result.interrupted
@@ -365,6 +367,20 @@ def test_an_interrupted_session_has_a_result_and_is_resumed(db: TuningDatabase, 
     new = run(db, resume=True)
     assert new.session != result.session
     assert new.trials == 8
+    assert "nothing to resume, a new session starts: no session of it is unfinished" in caplog.text
+
+
+def test_a_session_of_another_budget_is_not_resumed(
+    db: TuningDatabase, play: Play, caplog: pytest.LogCaptureFixture
+) -> None:
+    play(ok(1.0))
+    result = run(db, interrupting(3, KeyboardInterrupt()))
+    other = run(db, resume=True, trials=4, seconds=900)
+    assert other.session != result.session
+    assert other.trials == 4
+    assert (
+        "its unfinished session has a budget of 8 trials, and this one 4 trials or 900 s"
+    ) in caplog.text
 
 
 def test_an_interrupt_from_the_keyboard_is_noticed_between_measurements(

@@ -33,7 +33,8 @@ def start(db: TuningDatabase, trials: int | None = 64, seconds: float | None = N
 def unfinished(
     db: TuningDatabase, trials: int | None = 64, seconds: float | None = None
 ) -> Session | None:
-    return db.unfinished_session(MATMUL.id, CPU.id, trials=trials, seconds=seconds)
+    found = db.unfinished_sessions(MATMUL.id, CPU.id)
+    return next((s for s in found if (s.trials, s.seconds) == (trials, seconds)), None)
 
 
 @pytest.fixture
@@ -163,7 +164,7 @@ def test_a_session_of_another_host_is_dead_when_silent(
     assert unfinished(db) == session
 
 
-def test_the_last_session_of_that_budget_is_found(db: TuningDatabase, clock: Clock) -> None:
+def test_the_unfinished_sessions_are_found_the_last_first(db: TuningDatabase, clock: Clock) -> None:
     sessions = {}
     for trials, seconds in [(64, None), (64, None), (64, 60.0), (None, 60.0), (None, None)]:
         clock.tick()
@@ -174,8 +175,11 @@ def test_the_last_session_of_that_budget_is_found(db: TuningDatabase, clock: Clo
         assert found is not None
         assert found.id == session.id
     assert unfinished(db, 65) is None
-    assert db.unfinished_session(MATMUL.id, SLOW_CPU.id, trials=64, seconds=None) is None
-    assert db.unfinished_session(WIDER.id, CPU.id, trials=64, seconds=None) is None
+    started = [s.started for s in db.unfinished_sessions(MATMUL.id, CPU.id)]
+    assert started == sorted(started, reverse=True)
+    assert len(started) == 5
+    assert db.unfinished_sessions(MATMUL.id, SLOW_CPU.id) == []
+    assert db.unfinished_sessions(WIDER.id, CPU.id) == []
 
 
 def test_sessions_that_are_not_there(db: TuningDatabase) -> None:
