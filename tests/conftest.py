@@ -16,6 +16,8 @@ os.environ.pop("LINES", None)
 os.environ["TILEWRIGHT_CACHE_DIR"] = ""  # compile anew; tests of the cache name a folder
 
 import tilewright
+from tilewright.codegen.cpu.detection import host_target
+from tilewright.errors import TargetError
 
 from .hosts import Processors, ReportsProcessors
 
@@ -53,6 +55,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    try:
+        host_target()
+    except TargetError as error:
+        raise pytest.UsageError(f"no processor to test: {error}") from error
     config.pluginmanager.register(RootIsNoTestPackage())
     processors, patch = Processors(), pytest.MonkeyPatch()
     processors.observe(patch)

@@ -46,6 +46,22 @@ def test_what_processes_of_a_run_did_is_told_together(root: Path) -> None:
     ]
 
 
+@x86
+@pytest.mark.parametrize("text", ["-mcpu=haswel", "-mcpu=-mcpu=haswell", "-mcpu=neoverse-n1"])
+def test_a_run_as_a_processor_that_there_is_none_of_ends_at_once(text: str, root: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/tir/test_digits.py"],
+        cwd=root,
+        env={**os.environ, HOST: text},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == pytest.ExitCode.USAGE_ERROR
+    assert run.stderr.startswith(f"ERROR: no processor to test: {HOST}=")
+    assert "passed" not in run.stdout
+
+
 def test_a_summary_is_narrow_and_short() -> None:
     names = ["x86-64", "haswell", "cascadelake", "cooperlake", "sapphirerapids", "neoverse-n1"]
     noted = Processors()
