@@ -43,12 +43,10 @@ def c_header(signature: Signature) -> str:
 
 _WORKSPACE_NOTE = [
     " * A workspace is for one call at a time and overlaps with no argument. It has at least the",
-    f" * WORKSPACE_BYTES of its function, at an address that is a multiple of {WORKSPACE_ALIGNMENT},"
-    " and may be null",
-    " * where they are 0. Its content need not be initialised and is garbage afterwards.",
+    f" * WORKSPACE_BYTES of its function, aligned to {WORKSPACE_ALIGNMENT}, and may be null for 0.",
+    " * Its content need not be initialised and is garbage afterwards.",
     " *",
-    f" * Returns {OK}, or {UNUSABLE_WORKSPACE} if a workspace that is needed is null or not"
-    " aligned.",
+    f" * Returns {OK}, or {UNUSABLE_WORKSPACE} if a needed workspace is null or not aligned.",
 ]
 
 

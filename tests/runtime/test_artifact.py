@@ -568,10 +568,10 @@ extern "C" {
  * c: out tensor float32[2][3]
  *
  * A workspace is for one call at a time and overlaps with no argument. It has at least the
- * WORKSPACE_BYTES of its function, at an address that is a multiple of 64, and may be null
- * where they are 0. Its content need not be initialised and is garbage afterwards.
+ * WORKSPACE_BYTES of its function, aligned to 64, and may be null for 0.
+ * Its content need not be initialised and is garbage afterwards.
  *
- * Returns 0, or 1 if a workspace that is needed is null or not aligned.
+ * Returns 0, or 1 if a needed workspace is null or not aligned.
  * Outputs must not overlap with any other argument. Calls are thread-safe.
  */
 #define ADD_WORKSPACE_BYTES 0
