@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from ..errors import TargetError, similar
 from .target import Fact, Target, register_kind
@@ -233,6 +233,18 @@ class CpuTarget(Target):
                 yield f"-mtriple={self.triple}"
         if self.threads:
             yield f"-threads={self.threads}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields, and the row of the table: other processes may lack one from outside."""
+        row = CPUS.get(self.mcpu)
+        processor = None if row is None else [_ordered(row.features), *row[1:]]
+        return {**super().to_json(), "processor": processor}
+
+    @classmethod
+    def take_up(cls, told: Mapping[str, Any]) -> None:
+        if told["processor"] is not None:
+            names, *facts = told["processor"]
+            CPUS.setdefault(told["fields"]["mcpu"], Cpu(frozenset(names), *facts))
 
     def with_threads(self, threads: int) -> Self:
         return replace(self, threads=_check_threads(str(threads)))

@@ -109,8 +109,13 @@ class Target(ABC):
         Raises `TargetError` for an unknown kind, and where the record that is asked is not its.
         """
         record = _record_of(told["kind"])
+        record.take_up(told)
         # JSON has no tuples, and fields of a record, which has a hash, are no lists.
         return cls.of(record(**{name: _tuples(value) for name, value in told["fields"].items()}))
+
+    @classmethod
+    def take_up(cls, told: Mapping[str, Any]) -> None:
+        """Take up what `to_json` of the kind has beside the fields: nothing, for most."""
 
 
 def _tuples(value: Any) -> Any:

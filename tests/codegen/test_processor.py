@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tilewright import ops
+from tilewright.autotune.measure.compiler import compile_apart
 from tilewright.choosing import choose
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cpu.generator import assembly
 from tilewright.codegen.detect import resolve
 from tilewright.errors import TargetError
+from tilewright.target import Target
 from tilewright.target.cpu import CPUS, Cpu, CpuTarget
 
 from ..instructions import beyond, widest
@@ -30,3 +34,22 @@ def test_a_row_is_all_that_a_processor_takes(monkeypatch: pytest.MonkeyPatch) ->
     assert "vfmadd" in code
     assert widest(code) == 256
     assert beyond(code, target) == []
+    apart = compile_apart(chosen.func, target)
+    assert (apart.target, apart.image) == (target, compile_func(chosen.func, target).image)
+
+
+def test_other_processes_get_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    features = CPUS["x86-64-v2"].features | {"avx"}
+    monkeypatch.setitem(CPUS, "bdver2", Cpu(features, 16 << 10, 2 << 20, 8 << 20))
+    target = resolve(f"{TEXT} -mattr=+fma")
+    data = json.loads(json.dumps(target.to_json()))
+    row = CPUS.pop("bdver2")
+    again = Target.from_json(data)
+    assert CPUS["bdver2"] == row
+    assert vars(again) == vars(target)
+    assert (again, hash(again), str(again)) == (target, hash(target), str(target))
+
+
+def test_a_target_that_is_left_to_the_machine_is_data_too() -> None:
+    target = CpuTarget.parse("cpu")
+    assert Target.from_json(target.to_json()) == target
