@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .choosing import POLICIES, Choice, choose, chosen_without_search, explained
-from .errors import BuildError, TilewrightError, TuningError
+from .errors import BuildError, TilewrightError, TuningError, told_of
 from .runtime.module import Origin
 from .target import Target
 
@@ -74,7 +75,7 @@ def build(
 
 
 def build_all(
-    programs: Sequence[Func | Schedule],
+    programs: Iterable[Func | Schedule],
     target: Target | str = "cpu",
     database: TuningDatabase | None = None,
     allow: Sequence[str] = POLICIES,
@@ -92,8 +93,8 @@ def build_all(
     a script or notebook registers instructions, and so are programs that sketch rules of your own
     are for.
 
-    Raises what `build` raises, for the first program that cannot be built, and `BuildError` where
-    no process can be started.
+    Raises what `build` raises, for the first program that cannot be built (the error names it), and
+    `BuildError` where no process can be started.
     """
     from .autotune.measure.build_ahead import build_ahead
     from .codegen.detect import resolve, usable_processors
@@ -101,14 +102,23 @@ def build_all(
 
     if jobs is not None and (type(jobs) is not int or jobs < 1):
         raise BuildError("jobs={0!r}: expected a number from 1 on, or None: all processors", jobs)
+    if not isinstance(programs, Iterable):
+        raise BuildError(
+            "programs: expected several, found {0!r}", type(programs).__name__,
+            hint="build(program) builds one",
+        )  # fmt: skip
+    programs = list(programs)
     resolved = resolve(target)
     jobs = usable_processors() if jobs is None else jobs
     # Children import what modules register.
     importable = all(i.home != "__main__" for i in user_instructions())
     if jobs > 1 and len(programs) > 1 and importable:
         tasks: dict[object, Task] = {}
-        for program in programs:
-            found = chosen_without_search(program, resolved, database, allow, tolerance, None)
+        for n in range(len(programs)):
+            with told_of(partial(_nth, programs, n)):
+                found = chosen_without_search(
+                    programs[n], resolved, database, allow, tolerance, None
+                )
             tasks |= _tasks(found, resolved, strict_fp=strict_fp)
         if len(tasks) > 1:
             try:
@@ -117,18 +127,26 @@ def build_all(
                 raise BuildError(
                     "cannot build in child processes: {0}", error, hint="build here: jobs=1"
                 ) from error
-    return [
-        build(
-            program,
-            resolved,
-            database,
-            allow,
-            strict_fp=strict_fp,
-            tolerance=tolerance,
-            trust_indices=trust_indices,
-        )
-        for program in programs
-    ]
+    modules = []
+    for n in range(len(programs)):
+        with told_of(partial(_nth, programs, n)):
+            module = build(
+                programs[n],
+                resolved,
+                database,
+                allow,
+                strict_fp=strict_fp,
+                tolerance=tolerance,
+                trust_indices=trust_indices,
+            )
+        modules.append(module)
+    return modules
+
+
+def _nth(programs: Sequence[Func | Schedule], n: int) -> str:
+    """A program by its name and number."""
+    name = getattr(getattr(programs[n], "func", programs[n]), "name", "?")
+    return f"program {name}, number {n + 1} of {len(programs)}"
 
 
 def _tasks(

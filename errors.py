@@ -6,7 +6,8 @@ read. It also carries its parts as data, so that a notebook or a program can ren
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 Text: TypeAlias = str | Callable[[], str | None]
@@ -163,6 +164,21 @@ class ScheduleError(TilewrightError):
             about, self.about = self.about, None
             self.data = {**about(), **self.data}
         return _value(self.data.get(name))
+
+
+@contextmanager
+def told_of(subject: Callable[[], str]) -> Iterator[None]:
+    """Add a line to errors that are raised inside: which of several things they are of."""
+    try:
+        yield
+    except TilewrightError as error:
+        before = error.detail
+
+        def detail(found: TilewrightError) -> str:
+            return f"  in: {subject()}" + ("" if before is None else f"\n{before(found)}")
+
+        error.detail = detail
+        raise
 
 
 def similar(word: str, known: Iterable[str]) -> str | None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import ops
+from tilewright import ops, te
 from tilewright.autotune.measure import build_ahead
 from tilewright.autotune.rules.user_rules import SKETCH_RULES
 from tilewright.autotune.search import search
@@ -163,3 +163,27 @@ def test_threads_may_build_at_the_same_time(folder: Path) -> None:
     assert gc.isenabled()
     expected = [text(tw.build(program, SERIAL)) for program in programs]
     assert [text(module) for module in found] == [*expected, *expected]
+
+
+def broken() -> tw.Func:
+    x = te.placeholder((4,), name="x")
+    return te.func([x, te.compute((4,), lambda i: x[i + 1], name="s")], name="broken")
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_error_names_the_program(folder: Path, jobs: int) -> None:
+    with pytest.raises(tw.VerifyError) as error:
+        tw.build_all([PROGRAMS[0], broken()], SERIAL, jobs=jobs)
+    assert str(error.value).startswith("block s: index ")
+    assert str(error.value).endswith("\n  in: program broken, number 2 of 2")
+
+
+def test_programs_may_come_from_a_generator(folder: Path) -> None:
+    modules = tw.build_all((p for p in PROGRAMS[1:]), SERIAL)
+    assert [m.signature.name for m in modules] == ["softmax", "add_relu"]
+
+
+@pytest.mark.parametrize("one", [PROGRAMS[0], tw.Schedule(PROGRAMS[0])])
+def test_one_program_is_not_several(one: tw.Func | tw.Schedule) -> None:
+    with pytest.raises(tw.BuildError, match=r"expected several, found '(Func|Schedule)'"):
+        tw.build_all(one)  # type: ignore[arg-type]
