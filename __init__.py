@@ -31,6 +31,7 @@ from .errors import (
 if TYPE_CHECKING:
     from . import ops
     from .autotune.rules.draft import Draft
+    from .autotune.rules.fusion_groups import fusion_groups
     from .autotune.rules.user_rules import sketch_rule
     from .autotune.tune import tune
     from .building import build, build_all, build_library, explain
@@ -76,6 +77,7 @@ __all__ = [
     "build_library",
     "errors",
     "explain",
+    "fusion_groups",
     "load",
     "ops",
     "primitive",
@@ -105,6 +107,7 @@ _HOMES = {
     "register_intrin": ".tir.instruction_set",
     "script": ".tir.script",
     "Draft": ".autotune.rules.draft",
+    "fusion_groups": ".autotune.rules.fusion_groups",
     "sketch_rule": ".autotune.rules.user_rules",
     "tune": ".autotune.tune",
 }

@@ -114,8 +114,8 @@ class Target(ABC):
         return cls.of(record(**{name: _tuples(value) for name, value in told["fields"].items()}))
 
     @classmethod
-    def take_up(cls, told: Mapping[str, Any]) -> None:
-        """Take up what `to_json` of the kind has beside the fields: nothing, for most."""
+    def take_up(cls, told: Mapping[str, Any]) -> None:  # noqa: B027 - most have nothing
+        """Take up what `to_json` of the kind has beside the fields."""
 
 
 def _tuples(value: Any) -> Any:

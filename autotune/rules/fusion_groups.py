@@ -16,11 +16,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from ...codegen.detect import resolve
 from ...schedule import Schedule
 from ...schedule.block_queries import has_reduction, region_buffers
 from ...schedule.find import find_block, loops_in
 from ...target import Target
 from ...tir.ir import Block, Func, Label, Var
+from ...tir.verify import verify
 from .access_patterns import (
     consumers,
     divides,
@@ -75,7 +77,7 @@ class Fusion:
     kept: tuple[Label, ...]
 
 
-def fusion_groups(func: Func, target: Target) -> Fusion:
+def fusion_groups(func: Func, target: Target | str = "cpu") -> Fusion:
     """Decide which blocks of a program are computed together, without scheduling any of them.
 
     Cheap spatial blocks are inlined where they are read. A contraction takes the spatial block that
@@ -83,13 +85,15 @@ def fusion_groups(func: Func, target: Target) -> Fusion:
     member of one group, inlined in some, or kept. The decision depends on no size of a cache; the
     target says which rules there are.
 
-    The program is a verified one, and the target a resolved one. Raises `TargetError` for a kind of
-    target that has no rules.
+    Raises `VerifyError` for a program that breaks a rule, and `TargetError` for an invalid target
+    and a kind of target that has no rules.
     """
     from . import rules_of
 
-    rules_of(target)  # where there are none, there is no decision
-    original = Draft(Schedule(func, symbolic=True), target)
+    verify(func)
+    resolved = resolve(target)
+    rules_of(resolved)  # where there are none, there is no decision
+    original = Draft(Schedule(func, symbolic=True), resolved)
     if never_runs(func):
         return Fusion(func, (), tuple(b.label for b in in_order(func)))
     plain, kept = prepared(original)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tilewright import Schedule, TargetError, ops, te
 from tilewright.autotune.rules import fusion_groups
 from tilewright.autotune.rules.rule import GroupKind
@@ -66,6 +67,21 @@ def test_windows_are_expressions_where_borders_bend_them() -> None:
     assert told(FORMULAS["mean_of_padded_windows"]()) == [
         ("ELEMENTWISE", "Y", ["Y"], ["Pad", "Total"])
     ]
+
+
+def test_the_target_may_be_a_text() -> None:
+    func = ops.softmax_func(64, 128)
+    text = "cpu -mcpu=cascadelake -threads=2"
+    assert tw.fusion_groups(func, text) == fusion_groups(func, TARGET)
+    assert [g.kind for g in tw.fusion_groups(func).groups] == [GroupKind.ROWS]
+    with pytest.raises(TargetError, match="unknown target kind 'gpu'"):
+        tw.fusion_groups(func, "gpu")
+
+
+def test_a_program_that_breaks_a_rule_is_refused() -> None:
+    x = tensor("x", 4)
+    with pytest.raises(tw.VerifyError, match="index .* of x in dimension 0"):
+        tw.fusion_groups(te.func([x, te.compute((4,), lambda i: x[i + 1], name="y")]))
 
 
 def test_rows_are_one_group() -> None:
