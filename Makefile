@@ -28,7 +28,7 @@ SEED ?= 1
 
 help:
 	@echo "make demo        tune a matrix multiplication, then build it again from the database"
-	@echo "make test        run the test suite; HOST=x86-64-v2 takes this machine for a lesser one,"
+	@echo "make test        run the test suite; HOST=x86-64-v2 treats this machine as that processor,"
 	@echo "                 TESTS=tests/codegen runs a part"
 	@echo "make test-hosts  run the tests of code again as x86-64-v2 and x86-64-v3"
 	@echo "make test-long   run the tests that take long, try random programs (SEED=2: others),"

@@ -47,9 +47,10 @@ def make_blocks(fn: Func) -> tuple[Func, tuple[Label, ...]]:
 
     The block gets an iteration variable for each loop around the statement. The variable is spatial
     if it alone determines which elements the statement touches in the buffer that it stores to. It
-    is reduce, and its order is free from then on, if the statement updates elements independent of
-    it by an associative and commutative operator. Otherwise it is opaque: its iterations run in
-    order. Conditions and vectorized loops become part of a block. Returns the labels of the blocks.
+    is reduce if the statement accumulates with an associative, commutative operator into elements
+    independent of it; its iterations may then be reordered. Otherwise it is opaque: its iterations
+    run in order. Conditions and vectorized loops become part of a block. Returns the labels of the
+    blocks.
     """
     found = list(loose_statements(fn.body))
     require(bool(found), "all statements of {0} are in blocks", fn.name)
