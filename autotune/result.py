@@ -50,7 +50,8 @@ class TuneResult:
     """The outcome of a tuning session.
 
     `best` is `None` only if no candidate is known to have run correctly. `trials` is the number of
-    measurements of this call, `outcomes` counts them by outcome. `status` is `INTERRUPTED` if the
+    measurements of this call, `outcomes` counts them by outcome, and `error` is that of the last
+    candidate that failed. `status` is `INTERRUPTED` if the
     budget was not used up, and `reason` says why the session ended. `seconds` is the time spent on
     this program; `roofline` is a lower bound of the time of a call. `drift` has the times of one
     kernel over its first: if they are far from 1, something else ran, and times are not comparable.
@@ -59,6 +60,7 @@ class TuneResult:
     best: BestResult | None
     trials: int
     outcomes: Mapping[Outcome, int]
+    error: str | None
     status: SessionStatus
     reason: str
     session: str
@@ -72,8 +74,9 @@ class TuneResult:
         return self.status is SessionStatus.INTERRUPTED
 
     def __str__(self) -> str:
-        best = "nothing ran" if self.best is None else f"best {format_seconds(self.best.seconds)}"
         counts = ", ".join(f"{n} {outcome}" for outcome, n in self.outcomes.items())
-        return (
-            f"{best} after {self.trials} trials ({counts}) in {self.seconds:.1f} s: {self.reason}"
-        )
+        rest = f"{self.trials} trials ({counts}) in {self.seconds:.1f} s: {self.reason}"
+        if self.best is not None:
+            return f"best {format_seconds(self.best.seconds)} after {rest}"
+        error = "" if self.error is None else f"\n  last error: {self.error}"
+        return f"no correct candidate after {rest}{error}"

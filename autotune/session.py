@@ -71,6 +71,7 @@ class Tuning:
         self.ended: str | None = None
         self.course = Progress(self.roofline.seconds, [])
         self._outcomes: Counter[Outcome] = Counter()
+        self._error: str | None = None
         self._fastest = Fastest()
         self._drift = DriftMonitor(self.config.calm)
         self._last_word = time.monotonic()
@@ -112,7 +113,7 @@ class Tuning:
             candidates = self.search.ask(count)
             self.search_seconds += time.monotonic() - began
             if not candidates:
-                trials = self.meter.trials
+                trials = self._outcomes.total()
                 self.ended = f"the search has no candidate left after {trials} trials"
                 return
             self._batches += 1
@@ -147,6 +148,7 @@ class Tuning:
             best=self.best,
             trials=self._outcomes.total(),
             outcomes=dict(self._outcomes),
+            error=self._error,
             status=status,
             reason=reason,
             session=self.recorder.session.id,
@@ -209,6 +211,7 @@ class Tuning:
         """What follows from a measurement that is in the database."""
         self.meter.spend(1)
         self._outcomes[measured.outcome] += 1
+        self._error = measured.error or self._error
         _log.debug("trial %d: %s %s", self.meter.trials, measured.outcome, measured.error or "")
         record = False
         if measured.seconds is not None:

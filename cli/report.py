@@ -168,7 +168,7 @@ def print_results(results: Sequence[tuple[str, int, TuneResult]]) -> None:
 def _print_result(result: TuneResult, flops: int) -> None:
     from ..tuning_db.interleaved_comparison import summary
 
-    best = "nothing ran correctly; `tilewright db list` shows what became of the candidates"
+    best = "no candidate is correct; `tilewright db list` shows what became of them"
     roof = None
     if result.best is not None:
         roof = f"{result.roofline.seconds / result.best.seconds:.0%} of it ({result.roofline})"
@@ -184,6 +184,7 @@ def _print_result(result: TuneResult, flops: int) -> None:
             "roofline": roof,
             "measurement": None if result.best is None else result.best.measurement_id,
             "trials": f"{result.trials} ({counts or 'none'})",
+            "last error": result.error if result.best is None else None,
             "session": result.session,
             "ended": result.reason,
         }

@@ -302,7 +302,8 @@ def test_nothing_that_ran_is_no_best(db: TuningDatabase, play: Play) -> None:
     play(FAILED)
     result = run(db)
     assert result.best is None
-    assert str(result).startswith("nothing ran after 8 trials (8 crash) in ")
+    assert str(result).startswith("no correct candidate after 8 trials (8 crash) in ")
+    assert str(result).endswith(": all 8 trials are done\n  last error: running it: signal 11")
 
 
 def test_seconds_end_a_session_within_a_batch(
@@ -645,6 +646,19 @@ def test_a_budget_goes_where_it_gains_most(
     assert len(db.measurements(session=fast.session)) == 4
     for result in (slow, fast):
         assert sum(vars(result.spent).values()) == pytest.approx(result.seconds)
+
+
+def test_each_program_counts_its_own_trials(
+    db: TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Small(search.Search):
+        def ask(self, count: int) -> Any:
+            return super().ask(min(count, 3 - len(self._observed)))
+
+    monkeypatch.setattr(tuning, "Search", Small)
+    results = several(monkeypatch, db, Recorded([ok(9.0)]), Recorded([ok(1.0)]))
+    assert [r.trials for r in results] == [3, 3]
+    assert {r.reason for r in results} == {"the search has no candidate left after 3 trials"}
 
 
 def test_weights_count(db: TuningDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
