@@ -14,6 +14,10 @@ Text: TypeAlias = str | Callable[[], str | None]
 """A text, or what makes it when it is read (`None` if there is nothing to say)."""
 
 
+_SHORT = 4
+"""Letters of a word that others are close to by chance."""
+
+
 class TilewrightError(Exception):
     """Base of all errors of this package.
 
@@ -182,10 +186,18 @@ def told_of(subject: Callable[[], str]) -> Iterator[None]:
 
 
 def similar(word: str, known: Iterable[str]) -> str | None:
-    """The hint for a misspelt word: the words of `known` that are close to it, or `None`."""
+    """The hint for a misspelt word: the words of `known` that are close to it, or `None`.
+
+    Of short words many are close by chance: those begin alike and differ in length by one at most.
+    """
     from difflib import get_close_matches
 
-    near = get_close_matches(word, list(known), n=3)
+    short = len(word) <= _SHORT
+    near = [
+        name
+        for name in get_close_matches(word, list(known), n=3)
+        if not short or (name[:1] == word[:1] and abs(len(name) - len(word)) <= 1)
+    ]
     return f"did you mean {' or '.join(near)}?" if near else None
 
 

@@ -83,7 +83,9 @@ def _count_error(signature: Signature, values: Sequence[Any]) -> ArgumentError:
         len(signature.arguments),
         ", ".join(a.name for a in signature.arguments),
         len(values),
-        hint="outputs are passed in, after the inputs",
+        hint="a workspace is passed by its name: workspace=memory"
+        if len(values) > len(signature.arguments) and signature.workspace_bytes
+        else "outputs are passed in, after the inputs",
     )
 
 

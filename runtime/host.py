@@ -29,6 +29,12 @@ def host_limit() -> CpuTarget | None:
     text = os.environ.get(HOST, "").strip()
     if not text:
         return None
+    if "-mtriple" in text:
+        raise TargetError(
+            "{0}={1!r}: the machine's own system and architecture stay; leave out -mtriple",
+            HOST,
+            text,
+        )
     try:
         limit = CpuTarget.parse(f"cpu {text}")
     except TargetError as error:
@@ -40,12 +46,6 @@ def host_limit() -> CpuTarget | None:
             text,
             hint=f'{HOST}="-mcpu=x86-64-v3", for instance; threads alone are an option of the '
             'target: "cpu -threads=1"',
-        )
-    if "-mtriple" in text:
-        raise TargetError(
-            "{0}={1!r}: the machine's own system and architecture stay; leave out -mtriple",
-            HOST,
-            text,
         )
     return limit
 

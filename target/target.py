@@ -56,7 +56,8 @@ class Target(ABC):
     @classmethod
     def option_hint(cls, word: str) -> str | None:
         """What may be meant by a word that is no option."""
-        return similar(word.removeprefix("-").partition("=")[0], cls.option_names)
+        name = word.lstrip("-").partition("=")[0]
+        return similar(f"-{name}=", [f"-{option}=" for option in cls.option_names])
 
     @classmethod
     def of(cls, target: Target) -> Self:

@@ -138,6 +138,14 @@ def _check_facts(instruction: Instruction) -> None:
             "{0} is an instruction of {1!r}, which is no kind of target; known: {2}",
             name, kind, ", ".join(kinds), hint=similar(kind, kinds),
         )  # fmt: skip
+    requires: object = instruction.requires
+    for names in [requires] if isinstance(requires, str) else instruction.requires:
+        if not isinstance(names, tuple):
+            raise IRError(
+                "{0}: `requires` has {1!r}; expected a tuple of alternatives, each one a tuple of "
+                "features", name, names,
+                hint=f"requires=(({names!r},),)",
+            )  # fmt: skip
     for feature in chain(*instruction.requires):
         if feature not in kinds[kind].feature_names:
             raise IRError(

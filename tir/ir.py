@@ -166,6 +166,14 @@ class Expr:
             "compare trees with structural_equal",
         )
 
+    def __float__(self) -> float:
+        raise IRError(
+            "an expression has no value while a program is built",
+            hint="the functions of te take expressions: te.sqrt, te.exp, te.cast(x, dtype)",
+        )
+
+    __int__ = __float__
+
     __add__, __radd__ = _forward(Op.ADD), _reflected(Op.ADD)
     __sub__, __rsub__ = _forward(Op.SUB), _reflected(Op.SUB)
     __mul__, __rmul__ = _forward(Op.MUL), _reflected(Op.MUL)
@@ -805,8 +813,9 @@ def index_exprs(buffer: Buffer, indices: tuple[Operand, ...]) -> tuple[Expr, ...
     for e in exprs:
         if not dtypes.is_integer(e.dtype):
             raise IRError(
-                "an index of {0} has dtype {1}; expected an integer", buffer.name, e.dtype
-            )
+                "an index of {0} has dtype {1}; expected an integer", buffer.name, e.dtype,
+                hint="a // b divides integers, and te.cast(x, 'int64') rounds to zero",
+            )  # fmt: skip
     return tuple(e if dtypes.info(e.dtype).scalar == INDEX else cast(INDEX, e) for e in exprs)
 
 

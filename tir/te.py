@@ -75,6 +75,7 @@ _ELSEWHERE = {
     "if_then_else": "te.select(condition, a, b)",
     "matmul": "tilewright.ops.matmul(a, b)",
     "mean": "te.sum(x, axis=r) / extent",
+    "mod": "a % b",
     "power": "te.pow(x, y)",
     "relu": "te.maximum(x, 0.0)",
     "softmax": "tilewright.ops.softmax(x)",
@@ -231,7 +232,7 @@ def func(
     return program(name, args, inplace or {})
 
 
-def sum(value: Operand, axis: Axes, dtype: str | None = None) -> Expr:
+def sum(value: Operand, axis: Axes = (), dtype: str | None = None) -> Expr:
     """The sum over `axis` (or several), in `dtype`.
 
     Narrow floats are summed in float32, narrow integers and bool in int32, others in their own
@@ -240,22 +241,22 @@ def sum(value: Operand, axis: Axes, dtype: str | None = None) -> Expr:
     return _reduce("sum", _accumulated(value, dtype), axis)
 
 
-def prod(value: Operand, axis: Axes, dtype: str | None = None) -> Expr:
+def prod(value: Operand, axis: Axes = (), dtype: str | None = None) -> Expr:
     """The product over `axis` (or several); dtypes as for `sum`. Over no element it is 1."""
     return _reduce("prod", _accumulated(value, dtype), axis)
 
 
-def max(value: Operand, axis: Axes) -> Expr:
+def max(value: Operand, axis: Axes = ()) -> Expr:
     """The largest value over `axis`; NaN if there is one; the lowest value over no element."""
     return _reduce("max", ir.as_expr(value), axis)
 
 
-def min(value: Operand, axis: Axes) -> Expr:
+def min(value: Operand, axis: Axes = ()) -> Expr:
     """The smallest value over `axis`; NaN if there is one; the highest value over no element."""
     return _reduce("min", ir.as_expr(value), axis)
 
 
-def argmax(value: Operand, axis: Axes) -> tuple[Expr, Expr]:
+def argmax(value: Operand, axis: Axes = ()) -> tuple[Expr, Expr]:
     """Returns (index, value) of the largest value; the first of equal ones; NaN counts as largest.
 
     The index is int64; over several axes it counts in row-major order. Raises `IRError` if an axis
@@ -264,7 +265,7 @@ def argmax(value: Operand, axis: Axes) -> tuple[Expr, Expr]:
     return _arg("argmax", value, axis)
 
 
-def argmin(value: Operand, axis: Axes) -> tuple[Expr, Expr]:
+def argmin(value: Operand, axis: Axes = ()) -> tuple[Expr, Expr]:
     """Returns (index, value) of the smallest value; otherwise like `argmax`."""
     return _arg("argmin", value, axis)
 
@@ -384,7 +385,10 @@ def _axes(combiner: str, axis: Axes) -> tuple[Axis, ...]:
         if any(a is b for b in axes[:position]):
             raise IRError("{0}: reduce axis {1} is listed twice", combiner, a.name)
     if not axes:
-        raise IRError("{0}: no axis is given; expected one reduce axis or more", combiner)
+        raise IRError(
+            "{0}: no axis is given; expected one reduce axis or more", combiner,
+            hint=f"r = te.reduce_axis(extent, name='r'); te.{combiner}(X[i, r], axis=r)",
+        )  # fmt: skip
     return axes
 
 

@@ -7,7 +7,9 @@ They exist while a program is built. `Tensor` and `Axis` stand in expressions wh
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
+from ..errors import IRError
 from .ir import Buffer, Dim, Expr, Iter, IterKind, Var
 from .node import node
 from .visit import CHILDREN
@@ -36,6 +38,21 @@ class Tensor(Buffer):
     def extents(self) -> tuple[int, ...]:
         """The shape as Python integers."""
         return tuple(integer(d) for d in self.shape)
+
+
+def _refused(tensor: Tensor, *_: object) -> NoReturn:
+    axes = ", ".join("ijklmn"[: tensor.ndim]) if 0 < tensor.ndim <= 6 else "..."
+    raise IRError(
+        "{0} is a tensor, and operators work on elements", tensor.name,
+        hint=f"te.compute({tensor.name}.extents, lambda {axes}: {tensor.name}[{axes}] + 1); "
+        "tilewright.ops has functions of tensors",
+    )  # fmt: skip
+
+
+_BINARY = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
+_OTHERS = "lt le gt ge neg abs invert float int array_ufunc"
+for _name in f"{_BINARY} {_OTHERS} {_BINARY.replace(' ', ' r')} radd".split():
+    setattr(Tensor, f"__{_name}__", _refused)
 
 
 @dataclass(frozen=True, eq=False)

@@ -235,6 +235,8 @@ def test_builders_import_the_module_that_registers_it() -> None:
     ("options", "message"),
     [
         ({"requires": (("dotprods",),)}, "requires the feature 'dotprods', which no target has"),
+        ({"requires": "dotprod"}, "`requires` has 'dotprod'; expected a tuple of alternatives"),
+        ({"requires": ("dotprod",)}, "`requires` has 'dotprod'; expected a tuple of alternatives"),
         ({"init": "zero_int16_amx"}, "names zero_int16_amx, which is no instruction"),
         ({"unit": Unit("x", "x", 1, 64, kind="gpu")}, "of 'gpu', which is no kind of target"),
     ],

@@ -84,6 +84,7 @@ def test_the_host_is_taken_for_a_lesser_one_where_that_is_asked_for(
         ("-mcpu=x86-64-v9", "unknown processor"),
         ("-threads=2", "names no processor; expected -mcpu=NAME.*cpu -threads=1"),
         ("-mcpu=x86-64-v2 -mtriple=x86_64-unknown-linux-musl", "leave out -mtriple"),
+        ("-mtriple=x", "leave out -mtriple"),
         ("haswell", "did you mean -mcpu=haswell"),
         ("-mcpu=neoverse-n1 -mattr=+i8mm", "this machine .* does not have"),
         ("-mcpu=graniterapids -mattr=+amx-fp16,+sse4a", "this machine .* does not have"),

@@ -218,6 +218,14 @@ def test_a_workspace_that_does_not_fit_is_refused(
     assert p.calls == []
 
 
+def test_a_workspace_is_passed_by_name(probe: Make) -> None:
+    p = probe(A, OUT, workspace_bytes=SIZE)
+    with pytest.raises(ArgumentError, match="found 3\n  hint: a workspace is passed by its name"):
+        p.mod(*arrays(2), p.mod.workspace())
+    with pytest.raises(ArgumentError, match="found 1\n  hint: outputs are passed in"):
+        p.mod(*arrays(1))
+
+
 def test_a_workspace_overlaps_with_no_argument(probe: Make) -> None:
     p = probe(A, OUT, workspace_bytes=SIZE)
     memory = aligned_bytes(SIZE + 96)

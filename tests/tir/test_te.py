@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -454,3 +455,51 @@ def test_a_name_that_te_does_not_have_comes_with_a_hint(name: str, hint: str) ->
     with pytest.raises(AttributeError, match=f"no attribute '{name}'; .*{hint}"):
         getattr(te, name)
     assert not hasattr(te, name)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: x + 1,
+        lambda x: 1 - x,
+        lambda x: x * x,
+        lambda x: np.float32(2) * x,
+        lambda x: np.ones((4, 5)) / x,
+        lambda x: x @ x,
+        lambda x: -x,
+        abs,
+        lambda x: x < 1,
+        math.sqrt,
+    ],
+)
+def test_operators_on_tensors_are_refused(use: Callable[[Any], Any]) -> None:
+    with pytest.raises(IRError, match="X is a tensor, and operators work on elements") as error:
+        use(te.placeholder((4, 5), name="X"))
+    assert "te.compute(X.extents, lambda i, j: X[i, j] + 1)" in str(error.value)
+
+
+@pytest.mark.parametrize("number", [float, int, math.sqrt, math.floor])
+def test_an_expression_is_no_number(number: Callable[[Any], Any]) -> None:
+    x = te.placeholder((4,), name="X")
+    with pytest.raises(IRError, match=r"(?s)has no value while a program is built.*te\.sqrt"):
+        number(x[0])
+
+
+@pytest.mark.parametrize("reduce", [te.sum, te.prod, te.max, te.min, te.argmax, te.argmin])
+def test_a_reduction_says_that_it_takes_an_axis(reduce: Callable[[Any], Any]) -> None:
+    x = te.placeholder((4,), name="X")
+    with pytest.raises(IRError, match=r"(?s)no axis is given.*te\.reduce_axis\(extent"):
+        reduce(x[0])
+
+
+def test_an_index_that_is_divided() -> None:
+    x = te.placeholder((4,), name="X")
+    with pytest.raises(IRError, match="(?s)has dtype float64; expected an integer.*a // b divides"):
+        te.compute((4,), lambda i: x[i / 2])
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "mod"])
+def test_short_names_are_like_none(name: str) -> None:
+    with pytest.raises(AttributeError) as error:
+        getattr(te, name)
+    assert "did you mean" not in str(error.value)
