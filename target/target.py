@@ -114,8 +114,8 @@ class Target(ABC):
         # JSON has no tuples, and fields of a record, which has a hash, are no lists.
         return cls.of(record(**{name: _tuples(value) for name, value in told["fields"].items()}))
 
-    @classmethod
-    def take_up(cls, told: Mapping[str, Any]) -> None:  # noqa: B027 - most have nothing
+    @classmethod  # noqa: B027 - most kinds have nothing
+    def take_up(cls, told: Mapping[str, Any]) -> None:
         """Take up what `to_json` of the kind has beside the fields."""
 
 
