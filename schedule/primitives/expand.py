@@ -7,8 +7,21 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from ...tir.ir import Block, Expr, For, Func, IterKind, Label, Stmt, Store, Var, const, load
-from ...tir.structure import key_of
+from ...tir.ir import (
+    Block,
+    Expr,
+    For,
+    Func,
+    IterKind,
+    Label,
+    Stmt,
+    Store,
+    Var,
+    as_expr,
+    const,
+    load,
+)
+from ...tir.structure import key_of, same
 from ...tir.visit import rewrite_children, substitute, with_body
 from ..available import require_still_concurrent
 from ..block_queries import feeding, free_vars, has_reduction, require_unit, with_regions
@@ -46,7 +59,8 @@ def expand_reduction(fn: Func, block: Label) -> tuple[Func, None]:
     loops = [s for s in loops_above(fn, block) if s.var in feeding(found, IterKind.REDUCE)]
     guard = set() if found.predicate is None else free_vars(found.predicate)
     plain = len(loops) == len(variables) and all(
-        extents.get(s.var) == s.extent and s.var not in guard for s in loops
+        s.var in extents and same(as_expr(extents[s.var]), as_expr(s.extent)) and s.var not in guard
+        for s in loops
     )
     alone = all(perfect_nest(s)[1] is found for s in loops)
     require(

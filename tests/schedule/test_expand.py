@@ -88,6 +88,17 @@ def test_what_is_refused() -> None:
         sch.expand_reduction(sch.get_block("Y"))
 
 
+def test_a_reduction_of_open_length_is_refused() -> None:
+    sch = Schedule(pooled(te.sum), symbolic=True)
+    block = sch.get_block("Y")
+    part = sch.sample_categorical((2, 3))
+    outer, _ = sch.split(loops(sch, "Y")[-1], factors=[None, part])
+    partial = sch.rfactor(outer)
+    for label in (partial, block):
+        with pytest.raises(ScheduleError, match="an open number of terms|must be its iteration"):
+            sch.expand_reduction(label)
+
+
 def test_an_update_that_is_no_reduction_is_refused() -> None:
     func = parse(
         """
