@@ -115,3 +115,24 @@ def f(A: T.Buffer((4, 3), "float32"), C: T.Buffer((4,), "float32")):
     )
     with pytest.raises(ScheduleError, match="must be a reduction to one result"):
         expanded(func)
+
+
+def test_a_loop_that_another_block_shares_is_refused() -> None:
+    func = parse(
+        """
+@tw.script
+def f(A: T.Buffer((4, 3), "float32"), C: T.Buffer((4,), "float32"), D: T.Buffer((3,), "float32")):
+    for i, k in T.grid(4, 3):
+        with T.block("Y"):
+            vi = T.axis.spatial(4, i)
+            vk = T.axis.reduce(3, k)
+            with T.init():
+                C[vi] = 0.0
+            C[vi] = C[vi] + A[vi, vk]
+        with T.block("D"):
+            vk = T.axis.spatial(3, k)
+            D[vk] = 1.0
+"""
+    )
+    with pytest.raises(ScheduleError, match="around it alone"):
+        expanded(func)
