@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...schedule import Schedule
+from ...schedule.block_queries import has_reduction
 from ...schedule.find import find_block
 from ...schedule.reduction_blocks import match_reduction
 from ...target import Target
@@ -80,6 +81,8 @@ def plans(main: Block, target: Target) -> Iterator[ProductPlan]:
 
 def _plan(main: Block, instruction: Instruction, product: Product) -> ProductPlan | None:
     matched_sum = match_reduction(main)
+    if not has_reduction(main):
+        return None  # one product, which has no steps to take in groups
     if low_digits(main):
         return None  # tiles of instructions have none of them whole
     if (

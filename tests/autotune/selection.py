@@ -64,6 +64,7 @@ OPERATORS: list[tuple[str, dict[str, Any]]] = [
     ("conv2d_func", {"c": 6, "h": 6, "w": 5, "o": 32, "groups": 2, "layout": "NHWC"}),
     ("conv2d_func", {"n": 16, "c": 4, "h": 4, "w": 4, "o": 20}),
     ("conv2d_func", {"n": 2, "c": 24, "h": 5, "w": 13, "o": 20, "dtype": "int8"}),
+    ("conv2d_func", {**POINTWISE, "c": 1, "h": 5, "w": 9, "o": 16, "dtype": "int8"}),
     ("depthwise_conv2d_func", {"c": 5, "h": 8, "w": 17}),
     ("pool2d_func", {"c": 3, "h": 9, "w": 18}),
     ("matmul_func", {"n": 37, "m": 40, "k": 65, "dtype": "int8", "epilogue": "relu"}),

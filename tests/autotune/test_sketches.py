@@ -320,6 +320,15 @@ def test_dot_products_by_the_widest_instruction_that_fits(
     assert ("vpdpbusd" in code or "vdpbf16ps" in code) is first.startswith("dot")
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "float16", "bfloat16"])
+def test_a_sum_of_one_product_takes_no_instruction_for_sums(dtype: str) -> None:
+    func = ops.conv2d_func(c=1, h=8, w=8, o=16, kernel=1, padding=0, dtype=dtype)
+    for cpu in ("cascadelake", "sapphirerapids"):
+        names = planned(func, CpuTarget.parse(f"cpu -mcpu={cpu} -threads=1"))
+        assert names
+        assert not any(name.startswith(("dot_", "matmul_")) for name in names)
+
+
 BYTES: dict[str, Any] = {"dtype": "uint8", "dtype_b": "int8"}
 
 

@@ -42,6 +42,10 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("matmul_func", {"n": 9, "m": 33, "k": 8, "dtype": "float16"}),
     ("int8_matmul_func", {"n": 10, "m": 48, "k": 16}),
     ("conv2d_func", {"c": 4, "h": 8, "w": 9, "o": 16, "bias": True}),
+    *(
+        ("conv2d_func", {"c": 1, "h": 8, "w": 8, "o": 16, "kernel": 1, "padding": 0, "dtype": t})
+        for t in ("int8", "uint8", "float16", "bfloat16")
+    ),
     ("depthwise_conv2d_func", {"c": 5, "h": 8, "w": 17}),
     ("pool2d_func", {"c": 3, "h": 9, "w": 18}),
     ("softmax_func", {"n": 5, "m": 37}),
