@@ -7,7 +7,7 @@ from .signature import OK, UNUSABLE_WORKSPACE, WORKSPACE_ALIGNMENT, Argument, Si
 
 def c_header(signature: Signature) -> str:
     """The C header: declares the kernel and its packing functions, documents the arguments."""
-    guard = f"TILEWRIGHT_{signature.name.upper()}_H"
+    guard = f"TILEWRIGHT_{signature.name}_H"
     lines = [_describe(a).replace("*/", "* /") for a in signature.arguments]
     functions = (signature, *signature.packers)
     return "\n".join(
@@ -51,8 +51,8 @@ _WORKSPACE_NOTE = [
 
 
 def _size_name(function: Signature) -> str:
-    """The C constant that is the bytes of a function's workspace."""
-    return f"{function.name.upper()}_WORKSPACE_BYTES"
+    """The C constant that is the bytes of a function's workspace: C tells `f` from `F`."""
+    return f"{function.name}_WORKSPACE_BYTES"
 
 
 def _range_note(signature: Signature) -> list[str]:

@@ -144,7 +144,7 @@ def _function(n: int, call: Call) -> list[str]:
 
     def called(function: Signature, *arguments: str) -> str:
         """The call of a function with a workspace; null if it needs none."""
-        size = f"{function.name.upper()}_WORKSPACE_BYTES"
+        size = f"{function.name}_WORKSPACE_BYTES"
         workspace = f"w{len(checks)}"
         lines.append(f"    void *{workspace} = {size} ? space({size}, 0) : 0;")
         if function.workspace_bytes:

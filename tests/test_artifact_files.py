@@ -538,7 +538,7 @@ def test_the_header_does_not_depend_on_the_schedule(tmp_path: Path) -> None:
         build_library(schedule, tmp_path / folder / "two_steps.so", SERIAL)
         texts.append((tmp_path / folder / "two_steps.h").read_text())
     first, second = texts
-    assert "#define TWO_STEPS_WORKSPACE_BYTES 20032\n" in first
+    assert "#define two_steps_WORKSPACE_BYTES 20032\n" in first
     assert "int32_t two_steps(const float *x, float *y, void *workspace);" in first
     assert second == first.replace("BYTES 20032", "BYTES 0")
 
@@ -550,7 +550,7 @@ PROGRAM = """
 
 int main(void) {
     static float x[5000], y[5000];
-    char *memory = aligned_alloc(64, TWO_STEPS_WORKSPACE_BYTES + 64);
+    char *memory = aligned_alloc(64, two_steps_WORKSPACE_BYTES + 64);
     for (int i = 0; i < 5000; i++) x[i] = i;
     printf("%d %d ", two_steps(x, y, NULL), two_steps(x, y, memory + 16));
     printf("%d ", two_steps(x, y, memory));

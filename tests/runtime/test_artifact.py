@@ -553,8 +553,8 @@ ADD = Signature(
     ),
 )
 HEADER = """\
-#ifndef TILEWRIGHT_ADD_H
-#define TILEWRIGHT_ADD_H
+#ifndef TILEWRIGHT_add_H
+#define TILEWRIGHT_add_H
 
 #include <stdint.h>
 
@@ -574,14 +574,14 @@ extern "C" {
  * Returns 0, or 1 if a needed workspace is null or not aligned.
  * Outputs must not overlap with any other argument. Calls are thread-safe.
  */
-#define ADD_WORKSPACE_BYTES 0
+#define add_WORKSPACE_BYTES 0
 int32_t add(const float *a, int32_t s, float *c, void *workspace);
 
 #ifdef __cplusplus
 }
 #endif
 
-#endif /* TILEWRIGHT_ADD_H */
+#endif /* TILEWRIGHT_add_H */
 """
 SOURCE = """\
 #include "add.h"
@@ -596,6 +596,25 @@ int32_t add(const float *a, int32_t s, float *c, void *workspace) {
 
 def test_the_header_declares_the_kernel() -> None:
     assert c_header(ADD) == HEADER
+
+
+def defines(signature: Signature) -> list[str]:
+    return [line for line in c_header(signature).splitlines() if line.startswith("#define ")]
+
+
+def test_names_that_differ_in_case_have_constants_of_their_own() -> None:
+    def packed(name: str, workspace_bytes: int) -> Argument:
+        operand = Argument(name, "float32", (2, 3), constant=True)
+        packing = Packing(f"k_pack_{name}", operand, "BA", workspace_bytes)
+        return replace(operand, packing=packing)
+
+    assert defines(Signature("k", (packed("W", 64), packed("w", 128)), 192)) == [
+        "#define TILEWRIGHT_k_H",
+        "#define k_WORKSPACE_BYTES 192",
+        "#define k_pack_W_WORKSPACE_BYTES 64",
+        "#define k_pack_w_WORKSPACE_BYTES 128",
+    ]
+    assert defines(Signature("K", (), 64))[0] == "#define TILEWRIGHT_K_H"
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
