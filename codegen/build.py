@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..errors import BuildError
+from ..runtime.c_names import is_c_identifier, is_function_name
 from ..runtime.module import Module, Origin
 from ..runtime.signature import Packing, Signature
 from ..target import Target
@@ -76,7 +77,7 @@ def _parts(func: Func, name: str, target: Target) -> tuple[Func, list[Func], Sig
     places = {p: n for n, p in enumerate(func.params)}
     for a in ahead:
         own = a.operand.name
-        symbol = f"{name}_pack_{own if _is_name(own) else places[a.operand]}"
+        symbol = f"{name}_pack_{own if is_c_identifier(own) else places[a.operand]}"
         packers.append(packer(func, a, symbol))
         operand = signature_of(packers[-1]).arguments[0]
         packings[a.packed] = Packing(symbol, operand, layout_of(a))
@@ -102,14 +103,10 @@ def _too_deep(func: Func) -> BuildError:
     return BuildError("the program {0} is nested too deeply to be compiled", func.name, hint=_DEEP)
 
 
-def _is_name(name: str) -> bool:
-    return name.isidentifier() and name.isascii()
-
-
 def _check_name(name: str, target: Target) -> None:
-    if not _is_name(name):
+    if not is_function_name(name):
         raise BuildError(
-            "{0!r} is not the name of a function in C", name, hint="give the kernel another name"
+            "{0!r} cannot be the name of a function in C", name, hint="give the kernel another name"
         )
     if name in generator_for(target).reserved:
         raise BuildError(

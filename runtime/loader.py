@@ -117,7 +117,7 @@ def _target(manifest: Manifest) -> CpuTarget:
 
 def _symbol(loaded: ctypes.CDLL, symbol: str, library: Path) -> int:
     try:
-        function = getattr(loaded, symbol)
+        function = loaded[symbol]  # attributes are also those of Python's own object
     except AttributeError:
         raise ArtifactError(
             "{0} has no symbol {1}", library, symbol, hint="build the artifact anew"

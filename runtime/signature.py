@@ -29,6 +29,7 @@ from typing import Any, Literal, get_args
 
 from .. import dtypes
 from ..errors import ArtifactError
+from .c_names import is_c_identifier, is_function_name
 
 ABI_VERSION = 3
 OK = 0
@@ -325,7 +326,7 @@ def _c_parameter(index: int, argument: Argument) -> str:
 
 
 def _is_c_name(name: str) -> bool:
-    return name.isidentifier() and name.isascii() and name not in _C_KEYWORDS
+    return is_c_identifier(name) and name not in _C_KEYWORDS
 
 
 def _validated(argument: Argument) -> Argument:
@@ -376,7 +377,7 @@ def _text(fields: Mapping[str, Any], key: str) -> str:
 
 def _c_name(fields: Mapping[str, Any], key: str) -> str:
     name = _text(fields, key)
-    if not _is_c_name(name):
+    if not is_function_name(name) or name in _C_KEYWORDS:
         raise ArtifactError("signature: {0} is not the name of a C function", show(name))
     return name
 

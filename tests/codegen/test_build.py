@@ -207,7 +207,10 @@ def test_expressions_nested_too_deeply_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("größe", "not the name of a function in C"), ("memset", "calls the function of that name")],
+    [
+        *((n, "cannot be the name of a function in C") for n in ("größe", "_init", "_fini", "__x")),
+        ("memset", "calls the function of that name"),
+    ],
 )
 def test_names_that_no_kernel_can_have(name: str, message: str) -> None:
     with pytest.raises(BuildError, match=message):

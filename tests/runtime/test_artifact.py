@@ -129,6 +129,12 @@ def test_a_loaded_module_runs(library: Path) -> None:
     assert load(str(library)).signature == SIGNATURE
 
 
+@pytest.mark.parametrize("name", ["_handle", "_name", "__class__", "_FuncPtr"])
+def test_only_the_library_is_asked_for_symbols(library: Path, name: str) -> None:
+    with pytest.raises(ArtifactError, match=f"has no symbol {name}"):
+        loader._symbol(ctypes.CDLL(str(library)), name, library)
+
+
 def test_loading_needs_runtime_and_numpy_only(library: Path) -> None:
     program = (
         "import sys\n"

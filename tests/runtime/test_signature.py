@@ -200,6 +200,8 @@ def test_malformed_packings_are_refused(changes: dict[str, Any], message: str) -
         {"name": "f", "arguments": []},
         function(name="f g"),
         function(name="int"),
+        function(name="_init"),
+        function(name="__class__"),
         function(name=1),
         function(workspace_bytes=True),
         function(workspace_bytes=64.0),
