@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import islice
 from typing import NamedTuple
 
 from ...errors import TargetError
@@ -119,10 +120,27 @@ def _plan(start: Draft, variants: list[Variant]) -> SketchPlan:
 
 def _combined(ways: list[list[list[Variant]]], most: int) -> Iterator[list[Variant]]:
     """At most so many combinations of a variant of each group, of all ways to part a program."""
-    # The first variant of each group is the most promising; all groups get their turn to vary.
-    orders = [
-        [variants[n] for variants, n in zip(parted, order, strict=True)]
+    combinations = (
+        [variants[n] for variants, n in zip(parted, numbers, strict=True)]
         for parted in ways
-        for order in sorted(product(*(range(len(variants)) for variants in parted)), key=sum)
-    ]
-    yield from filter(None, orders[:most])
+        if all(parted)
+        for numbers in _by_sum([len(variants) for variants in parted])
+    )
+    yield from filter(None, islice(combinations, most))
+
+
+def _by_sum(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Tuples of a number below each length, those with the least sum first, then in order.
+
+    The first variant of each group is the most promising; all groups get their turn to vary. A
+    program of many groups has too many combinations to list them all.
+    """
+    heap = [(0, (0,) * len(lengths))]
+    while heap:
+        total, numbers = heapq.heappop(heap)
+        yield numbers
+        last = max((place for place, n in enumerate(numbers) if n), default=0)
+        for place in range(last, len(lengths)):
+            if numbers[place] + 1 < lengths[place]:
+                more = (*numbers[:place], numbers[place] + 1, *numbers[place + 1 :])
+                heapq.heappush(heap, (total + 1, more))

@@ -50,7 +50,7 @@ class Rowspace:
     def sample(self, rng: np.random.Generator, count: int) -> Rows:
         """At most `count` good rows: all of a small space, else drawn at random.
 
-        If no row of a small space is worth measuring, as in a tiny program, the legal ones count.
+        If no row is worth measuring, as in a tiny program, the legal ones count.
         """
         if self.size <= ENUMERATED:
             return self._drawn_of_all(rng, count)
@@ -60,6 +60,11 @@ class Rowspace:
             good = np.concatenate([good, self.good(drawn)])
             if len(good) >= count:
                 break
+        else:
+            rows = self._drawn_in_turn(rng, 4 * count)
+            good = np.concatenate([good, self.good(rows)])
+            if len(good) == 0:
+                good = rows
         return _distinct(good)[:count]
 
     def mutate(self, rng: np.random.Generator, rows: Rows, count: int) -> Rows:
@@ -80,6 +85,30 @@ class Rowspace:
             crossed = (action >= 0.75) & (rng.random(count) < 0.5)
             children[:, d] = np.where(crossed, others[:, d], children[:, d])
         return self.good(children)
+
+    def _drawn_in_turn(self, rng: np.random.Generator, count: int) -> Rows:
+        """At most `count` legal rows, one decision drawn after the other; none if all fail.
+
+        A condition is asked as soon as its variables are decided: of a program with many nests, few
+        rows are right for all of them at once. What keeps no row at all worth measuring is ignored.
+        """
+        asked = [(condition, variables(condition)) for condition in self._conditions]
+        legal = len(asked)
+        asked += [(condition, variables(condition)) for condition in self._limiting]
+        rows = np.empty((1, 0), dtype=np.int64)
+        for d, values in enumerate(self.values):
+            drawn = values[rng.integers(len(values), size=count)]
+            rows = np.column_stack([rows[rng.integers(len(rows), size=count)], drawn])
+            known = dict(zip(self.variables, rows.T, strict=False))
+            for n, (condition, needed) in enumerate(asked):
+                if self.variables[d] in needed and needed <= known.keys():
+                    holds = evaluate(condition, known) != 0
+                    if n < legal or holds.any():
+                        rows = rows[holds]
+                        known = dict(zip(self.variables, rows.T, strict=False))
+            if len(rows) == 0:
+                return np.empty((0, len(self.values)), dtype=np.int64)
+        return rows
 
     def _drawn_of_all(self, rng: np.random.Generator, count: int) -> Rows:
         """At most `count` of the rows of a space that is enumerated, in order."""

@@ -7,6 +7,7 @@ measured after every batch.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +29,8 @@ from ..records import schedule_record
 from .candidates import Rows, Rowspace, decided, row_keys
 from .replay import row_of
 from .sketch import Sketch, sketches, written
+
+_log = logging.getLogger(__name__)
 
 MIN_POOL = 2000
 """Rows of a sketch that are looked at, at least, where there are so many."""
@@ -420,7 +423,7 @@ def _smallest(scores: np.ndarray, count: int) -> np.ndarray:
 def default_trace(func: Func, target: Target, *, seed: int = 0) -> Trace:
     """The schedule that the analytic estimate likes best: no measurement, no learned model."""
     config = SearchConfig(model=False, random=0.0, temperature=0.0)
-    return Search(func, target, seed=seed, config=config).ask(1)[0].trace
+    return _first(func, Search(func, target, seed=seed, config=config))
 
 
 @collected_later()
@@ -431,4 +434,12 @@ def model_trace(func: Func, target: Target, *, seed: int = 0, base: str = SHIPPE
     `SearchConfig`.
     """
     config = SearchConfig(random=0.0, temperature=0.0, base=base)
-    return Search(func, target, seed=seed, config=config).ask(1)[0].trace
+    return _first(func, Search(func, target, seed=seed, config=config))
+
+
+def _first(func: Func, search: Search) -> Trace:
+    """The schedule that a search asks for first; none where it finds no legal candidate."""
+    for candidate in search.ask(1):
+        return candidate.trace
+    _log.warning("no schedule of %s is legal that was drawn: left as written", func.name)
+    return Trace()

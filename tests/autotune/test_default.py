@@ -9,8 +9,12 @@ import pytest
 
 import tilewright as tw
 from tilewright import ops, te
+from tilewright.autotune.search.candidates import ENUMERATED, Rowspace
+from tilewright.autotune.search.search import Search, default_trace
+from tilewright.schedule import Trace
+from tilewright.target import CpuTarget
 
-from .checking import arguments, expected
+from .checking import arguments, expected, planned
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("matmul_func", {"n": 0, "m": 4, "k": 3}),
@@ -39,6 +43,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("conv2d_func", {"c": 1, "h": 1, "w": 1, "o": 1}),
     ("conv2d_func", {"c": 3, "h": 7, "w": 5, "o": 13, "dilation": 2, "padding": 2}),
     ("conv2d_func", {"c": 4, "h": 7, "w": 5, "o": 6, "groups": 2}),
+    ("conv2d_func", {"c": 1, "h": 8, "w": 8, "o": 4, "kernel": 1, "padding": 0, "dtype": "int8"}),
     ("depthwise_conv2d_func", {"c": 1, "h": 3, "w": 3}),
     ("pool2d_func", {"c": 1, "h": 2, "w": 2}),
     ("attention_func", {"batch": 1, "heads": 1, "sequence": 1, "dim": 1}),
@@ -58,6 +63,64 @@ def test_default_schedule(name: str, options: dict[str, Any]) -> None:
         np.testing.assert_allclose(
             a.astype(np.float64), b.astype(np.float64), rtol=tolerance, atol=tolerance
         )
+
+
+def several(products: int) -> te.Func:
+    """Products of small matrices, and one of padded 1 by 1 images, whose register tile is tiny."""
+    params, results = [], []
+    for n in range(products):
+        a, b = te.placeholder((8, 8), name=f"a{n}"), te.placeholder((7, 8), name=f"b{n}")
+        results.append(product_of(a, b, f"c{n}"))
+        params += [a, b]
+    x, w = te.placeholder((3, 1, 1), name="x"), te.placeholder((1, 3, 2, 1), name="w")
+    inside = lambda i, j: (i >= 2) & (i < 3) & (j >= 2) & (j < 3)  # noqa: E731
+    padded = te.compute(
+        (3, 5, 5), lambda c, i, j: te.select(inside(i, j), x[c, i - 2, j - 2], 0.0), name="p"
+    )
+    c, i, j = te.reduce_axis(3, "c"), te.reduce_axis(2, "i"), te.reduce_axis(1, "j")
+    image = te.compute(
+        (1, 3, 5),
+        lambda o, h, v: te.sum(padded[c, h + i * 2, v + j * 2] * w[o, c, i, j], axis=(c, i, j)),
+        name="image",
+    )
+    return te.func([*params, x, w, *results, image], name="several")
+
+
+def product_of(a: te.Tensor, b: te.Tensor, name: str) -> te.Tensor:
+    k = te.reduce_axis(8, f"k_{name}")
+    return te.compute((8, 7), lambda i, j: te.min(a[i, k] * b[j, k], axis=k), name=name)
+
+
+@pytest.mark.parametrize("way", ["default", "model"])
+def test_rows_are_found_for_many_nests_of_which_one_has_none_worth_measuring(way: str) -> None:
+    func = several(5)
+    search = Search(func, CpuTarget.parse("cpu -mcpu=x86-64-v3 -threads=2"))
+    for sketch in search.sketches:
+        space = Rowspace(sketch)
+        rows = space.sample(np.random.default_rng(0), 50)
+        assert space.size > ENUMERATED
+        assert len(rows) == 50
+        assert not space.check(rows).any()
+        for row in rows[:2].tolist():
+            sketch.trace.with_row(row).apply(func)
+    wanted, found = expected(func, 1), arguments(func, 1)
+    tw.build(func, "cpu -threads=2", allow=(way,))(*found)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4)
+
+
+def test_a_program_of_many_nests_has_sketches() -> None:
+    """Each nest has variants: all combinations of them would fill the memory."""
+    assert len(planned(several(60), CpuTarget.parse("cpu -mcpu=x86-64-v3 -threads=2"))) > 1
+
+
+def test_a_program_for_which_no_row_is_legal_is_left_as_written(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Rowspace, "sample", lambda self, rng, count: np.empty((0, 0), np.int64))
+    func = ops.matmul_func(4, 4, 4)
+    assert default_trace(func, CpuTarget.parse("cpu -mcpu=x86-64-v3 -threads=2")) == Trace()
+    assert "left as written" in caplog.text
 
 
 def test_default_schedule_of_a_reduction_of_a_single_element() -> None:
