@@ -261,17 +261,29 @@ def _compiled(
     *,
     strict_fp: bool,
 ) -> tuple[Choice, Compiled]:
-    """Returns the first choice that compiles; records that do not are skipped with a warning."""
+    """Returns the first choice that compiles.
+
+    Records and remembered choices that do not are skipped with a warning.
+    """
     from .autotune.search.replay import brief
 
     unfit: dict[str, str] = {}
+    recall = True
     while True:
-        choice = choose(program, target, database, allow, tolerance, unfit)
+        choice = choose(program, target, database, allow, tolerance, unfit, recall=recall)
         # What ended a child may be the program's fault: then it would end this process next.
         choice = replace(choice, foreign=choice.foreign or bool(unfit))
         try:
             return choice, _compile(choice, target, strict_fp=strict_fp)
         except TilewrightError as error:
+            if choice.recalled:
+                _log.warning(
+                    "%s: the remembered schedule is chosen anew: it does not compile: %s",
+                    choice.func.name,
+                    brief(error),
+                )
+                recall = False
+                continue
             if choice.origin.kind != "record" or choice.pinned or choice.schedule_id is None:
                 raise
             reason = f"it does not compile: {brief(error)}"

@@ -31,6 +31,7 @@ class Choice:
     """A scheduled program, the origin of its schedule, and the ids of its records.
 
     `foreign`: the schedule was not measured on this host. `pinned`: the user has fixed it.
+    `recalled`: it was chosen by an earlier build, and remembered on disk.
     """
 
     func: Func
@@ -39,6 +40,7 @@ class Choice:
     measurement_id: str | None = None
     foreign: bool = False
     pinned: bool = False
+    recalled: bool = False
 
 
 def choose(
@@ -48,18 +50,24 @@ def choose(
     allow: Sequence[str],
     tolerance: float | None = None,
     unfit: Mapping[str, str] | None = None,
+    *,
+    recall: bool = True,
 ) -> Choice:
     """Returns the schedule that the policy selects for a program on a resolved target; see `build`.
 
-    `unfit` maps the ids of recorded schedules that do not compile to the reason.
+    `unfit` maps the ids of recorded schedules that do not compile to the reason. Without `recall`
+    no remembered choice is taken.
     """
-    from .autotune.search.remembered import chosen
+    from .autotune.search.remembered import chosen_anew, recalled
 
     found = chosen_without_search(program, target, database, allow, tolerance, unfit)
     if isinstance(found, Choice):
         return found
     func, way = found
-    return Choice(chosen(func, target, way).func, Origin(way, None, _WHY[way]))
+    origin, schedule = Origin(way, None, _WHY[way]), recalled(func, target, way) if recall else None
+    if schedule is not None:
+        return Choice(schedule.func, origin, recalled=True)
+    return Choice(chosen_anew(func, target, way).func, origin)
 
 
 def chosen_without_search(

@@ -6,8 +6,8 @@ target with its caches, the sources of the rules and of the search, the cost mod
 that draw and score, and the user's instructions. Rules of the user's own may depend on anything:
 while there are any, nothing is remembered.
 
-An entry holds a trace as JSON. It is believed no more than one of a database: it is replayed with
-all checks, and one that does not apply is chosen again.
+An entry holds a trace as JSON. It is replayed with all checks, and one that does not apply or
+compile is chosen again.
 """
 
 from __future__ import annotations
@@ -59,17 +59,21 @@ def chosen(func: Func, target: Target, way: Way) -> Schedule:
     The schedule comes from the disk where the same was chosen before.
     """
     schedule = recalled(func, target, way)
-    if schedule is None:
-        trace = _choose(func, target, way)
-        schedule = trace.apply(func)
-        choices = _choices()
-        if choices is not None and _is_whole(way):
-            choices.put(key(func, target, way), trace.to_json().encode())
+    return chosen_anew(func, target, way) if schedule is None else schedule
+
+
+def chosen_anew(func: Func, target: Target, way: Way) -> Schedule:
+    """Like `chosen`, without what is remembered, which is replaced."""
+    trace = _choose(func, target, way)
+    schedule = trace.apply(func)
+    choices = _choices()
+    if choices is not None and _is_whole(way):
+        choices.put(key(func, target, way), trace.to_json().encode())
     return schedule
 
 
 def recalled(func: Func, target: Target, way: Way) -> Schedule | None:
-    """What `chosen` gives, if it is remembered."""
+    """Returns the schedule of `chosen` if it is remembered, else `None`."""
     choices = _choices()
     if choices is None:
         return None

@@ -7,7 +7,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from tilewright.autotune.model import base_model, boosting
 from tilewright.autotune.rules.user_rules import SKETCH_RULES
 from tilewright.autotune.search import remembered, search
 from tilewright.autotune.search.remembered import Way, chosen, key
+from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.tir.ir import Func
@@ -212,6 +213,36 @@ def test_a_forged_entry_is_chosen_anew_and_replaced(
     assert "malformed" in record.getMessage()
     assert FORGED[how] in record.getMessage()
     assert entries(folder) == [entry]
+    assert entry.read_bytes() == whole
+
+
+def bound_to_a_gpu(sch: tw.Schedule) -> None:
+    sch.bind(sch.get_loops(sch.get_block("C"))[0], "blockIdx.x")
+
+
+def two_scopes(sch: tw.Schedule) -> None:
+    for _ in range(2):
+        sch.cache_read(sch.get_block("C"), 0, "register")
+
+
+@pytest.mark.parametrize("steps", [bound_to_a_gpu, two_scopes])
+def test_a_choice_that_does_not_compile_is_chosen_anew_and_replaced(
+    folder: Path, steps: Callable[[tw.Schedule], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    target = resolve("cpu -threads=1")
+    expected = chosen(PROGRAM, target, "model").func
+    (entry,) = entries(folder)
+    whole = entry.read_bytes()
+    sch = tw.Schedule(PROGRAM)
+    steps(sch)
+    remembered._shared(folder).put(entry.stem, sch.trace.to_json().encode())
+    for _ in range(2):
+        module = tw.build(PROGRAM, target)
+        assert module.origin.kind == "model"
+        assert module.source("tir") == to_module(compile_func(expected, target)).source("tir")
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "remembered schedule is chosen anew: it does not compile" in record.getMessage()
     assert entry.read_bytes() == whole
 
 
