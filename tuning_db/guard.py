@@ -1,12 +1,15 @@
 """What is in a database beside rows: nothing that runs, or that stands in for a table of ours.
 
-A trigger may swallow what is written, and a view in the place of a table give rows without end.
-Neither is ever made here, so that whatever of the kind is on our tables is refused by name when a
+A trigger may swallow what is written, and a view in the place of a table give rows without end. A
+key may replace one row by another, and a reference delete rows when a migration drops a table. None
+of these is ever made here, so that whatever of the kind is on our tables is refused by name when a
 database is opened; other tables and views of somebody's own are left alone.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import BindParameter, Connection, bindparam, text
@@ -25,6 +28,16 @@ _SQLITE_COLUMNS = text("""
     FROM sqlite_master AS m, pragma_table_xinfo(m.name) AS x
     WHERE m.type = 'table' AND m.name IN :names
     """).bindparams(_NAMES)
+_SQLITE_TABLES = text("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
+_SQLITE_REFERENCES = text("""
+    SELECT m.name, x.seq, x."from", x."table", x."to", x.on_update, x.on_delete
+    FROM sqlite_master AS m, pragma_foreign_key_list(m.name) AS x WHERE m.type = 'table'
+    """)
+_SQLITE_KEYS = text("""
+    SELECT m.name, group_concat(x.name || ' ' || x.coll, ', '), i.partial
+    FROM sqlite_master AS m, pragma_index_list(m.name) AS i, pragma_index_xinfo(i.name) AS x
+    WHERE m.type = 'table' AND i."unique" AND x.key GROUP BY m.name, i.name
+    """)
 _POSTGRES_TABLES = text("""
     SELECT c.relname, c.relkind, t.tgname, r.rulename
     FROM pg_class AS c
@@ -94,6 +107,45 @@ def check_columns(connection: Connection) -> None:
                 name,
                 _listed(present.get(name, {})),
                 _listed(expected),
+                hint=_HINT,
+            )
+
+
+def constraints(connection: Connection) -> dict[str, frozenset[str]]:
+    """What each table of an SQLite database demands of its rows, in words."""
+    found: dict[str, set[str]] = {}
+    for table, sql in connection.execute(_SQLITE_TABLES):
+        clause = re.search(r"\bCONFLICT\b", str(sql), re.IGNORECASE)
+        found[table] = set() if clause is None else {"an ON CONFLICT clause"}
+    for table, place, column, other, to, updated, deleted in connection.execute(_SQLITE_REFERENCES):
+        reference = f"a reference from {column} to {other} ({to})"
+        when = f", ON UPDATE {updated} ON DELETE {deleted}"
+        found[table].add(f"{reference}{when if when != _NO_ACTION else ''}{' more' * place}")
+    for table, columns, partial in connection.execute(_SQLITE_KEYS):
+        found[table].add(f"a key of {columns}{' in part' * partial}")
+    return {table: frozenset(demands) for table, demands in found.items()}
+
+
+_NO_ACTION = ", ON UPDATE NO ACTION ON DELETE NO ACTION"
+
+
+def check_constraints(connection: Connection, expected: Mapping[str, frozenset[str]]) -> None:
+    """Raise `DatabaseError` for tables of an SQLite database with other demands than `expected`.
+
+    A reference that deletes rows, or a key that replaces them, would lose what was put there. In
+    PostgreSQL no key replaces rows, and no table is dropped that others refer to.
+    """
+    present = constraints(connection)
+    for table, demands in expected.items():
+        different = present.get(table, frozenset()) ^ demands
+        if different:
+            more, missing = sorted(different - demands), sorted(different & demands)
+            raise DatabaseError(
+                "database {0}: table {1} has {2}; expected {3}",
+                location(connection),
+                table,
+                "; ".join(more) or "none",
+                "; ".join(missing) or "none",
                 hint=_HINT,
             )
 

@@ -7,16 +7,20 @@ tests.
 
 from __future__ import annotations
 
+import sqlite3
 import threading
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
-from sqlalchemy import Connection, Text, column, inspect, select, table
+from sqlalchemy import Connection, Text, column, create_engine, inspect, select, table
+from sqlalchemy.exc import OperationalError
 
 from ..errors import DatabaseError
 from .connect import Opened, use_wal
-from .guard import check_columns, check_objects
+from .guard import check_columns, check_constraints, check_objects, constraints
 from .read import location
-from .tables import HEAD, VERSION_TABLE
+from .tables import HEAD, METADATA, VERSION_TABLE
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 
@@ -34,7 +38,7 @@ def prepare(opened: Opened, create: bool) -> None:
         check_objects(connection)
         revision = _revision(connection)
         if revision == HEAD:
-            check_columns(connection)
+            _check_current(connection)
             return
     if revision is None and not create:
         raise DatabaseError(
@@ -46,13 +50,57 @@ def prepare(opened: Opened, create: bool) -> None:
         _require_older(opened, revision)
     use_wal(opened)
     with opened.writing() as connection:
-        if _revision(connection) != HEAD:
-            _migrate(connection)
-        check_columns(connection)
+        revision = _revision(connection)
+        if revision is not None:
+            _check_constraints(connection, revision)
+        if revision != HEAD:
+            _migrate(connection, revision)
+        _check_current(connection)
 
 
-def _migrate(connection: Connection) -> None:
+def _check_current(connection: Connection) -> None:
+    check_columns(connection)
+    _check_constraints(connection, HEAD)
+
+
+def _check_constraints(connection: Connection, revision: str) -> None:
+    if connection.dialect.name == "sqlite":
+        check_constraints(connection, _constraints_of(revision))
+
+
+@cache
+def _constraints_of(revision: str) -> Mapping[str, frozenset[str]]:
+    """The constraints of the tables of a revision, from a database in memory."""
+    engine = create_engine("sqlite://")
+    try:
+        with engine.begin() as connection:
+            if revision == HEAD:
+                METADATA.create_all(connection)
+            else:
+                _upgrade(connection, revision)
+            return constraints(connection)
+    finally:
+        engine.dispose()
+
+
+def _migrate(connection: Connection, revision: str | None) -> None:
     """Bring the schema up to date, inside the connection's transaction."""
+    try:
+        _upgrade(connection, HEAD)
+    except OperationalError as error:
+        if getattr(error.orig, "sqlite_errorcode", None) != sqlite3.SQLITE_ERROR:
+            raise  # a full disk, say
+        raise DatabaseError(
+            "database {0} cannot be migrated from revision {1} to {2}: {3}",
+            location(connection),
+            revision,
+            HEAD,
+            error.orig,
+            hint="an index, view or trigger that was added uses what is dropped: remove it first",
+        ) from error
+
+
+def _upgrade(connection: Connection, revision: str) -> None:
     # Imported here: opening a database of the current revision never needs it.
     from alembic import command
     from alembic.config import Config
@@ -61,7 +109,7 @@ def _migrate(connection: Connection) -> None:
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes.update(connection=connection, version_table=VERSION_TABLE)
     with _ALEMBIC:
-        command.upgrade(config, HEAD)
+        command.upgrade(config, revision)
 
 
 def _revision(connection: Connection) -> str | None:

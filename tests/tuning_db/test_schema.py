@@ -13,6 +13,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from tilewright.errors import DatabaseError
 from tilewright.tuning_db import Measurement, TuningDatabase
 from tilewright.tuning_db.schema import MIGRATIONS
 from tilewright.tuning_db.tables import HEAD, METADATA, TABLES, VERSION_TABLE
@@ -64,6 +65,100 @@ def test_a_database_of_every_revision_opens_and_is_migrated(revision: str, tmp_p
         best = db.best(MATMUL.id, CPU)
         assert best is not None
         assert best.measurement == db.get(Measurement, measurement(8, 0.125).id)
+
+
+def old_database(path: Path, revision: str, *changes: tuple[str, str], more: str = "") -> None:
+    """A database of an old revision, whose text is changed, and what is executed in it."""
+    text = (OLD / f"{revision}.sql").read_text(encoding="utf-8")
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    with sqlite3.connect(path) as connection:
+        connection.executescript(text + more)
+    connection.close()
+
+
+def contents(path: Path) -> list[str]:
+    with sqlite3.connect(path) as connection:
+        found = list(connection.iterdump())
+    connection.close()
+    return found
+
+
+def test_a_reference_that_a_migration_would_follow_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    reference = "CONSTRAINT fk_measurement_target FOREIGN KEY(target) REFERENCES "
+    change = (
+        f"{reference}target (id)",
+        f"{reference}cost_model (target) ON DELETE CASCADE",
+    )
+    old_database(path, "0003", change, more="CREATE UNIQUE INDEX u ON cost_model(target);")
+    before = contents(path)
+    with pytest.raises(DatabaseError) as caught:
+        TuningDatabase(path)
+    assert "table measurement has a reference from target to cost_model (target), " in str(
+        caught.value
+    )
+    assert "ON DELETE CASCADE; expected a reference from target to target (id)" in str(caught.value)
+    assert contents(path) == before
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        "CREATE INDEX mine ON schedule(algebra)",
+        "CREATE VIEW mine AS SELECT algebra FROM schedule",
+    ],
+)
+def test_what_uses_a_column_that_is_dropped_is_named(tmp_path: Path, added: str) -> None:
+    path = tmp_path / "old.db"
+    old_database(path, "0003", more=f"{added};")
+    before = contents(path)
+    message = "cannot be migrated from revision 0003 to 0004"
+    with pytest.raises(DatabaseError, match=message) as caught:
+        TuningDatabase(path)
+    assert "remove it first" in str(caught.value)
+    assert contents(path) == before
+
+
+@pytest.mark.parametrize(
+    ("constraint", "found"),
+    [
+        (
+            ", UNIQUE (session) ON CONFLICT REPLACE",
+            "a key of session BINARY; an ON CONFLICT clause",
+        ),
+        (", UNIQUE (session)", "a key of session BINARY"),
+        (
+            ", FOREIGN KEY (toolchain) REFERENCES workload (id) ON DELETE CASCADE",
+            "a reference from toolchain to workload (id), ON UPDATE NO ACTION ON DELETE CASCADE",
+        ),
+    ],
+)
+def test_keys_and_references_that_lose_rows_are_refused(
+    tmp_path: Path, constraint: str, found: str
+) -> None:
+    path = tmp_path / "keyed.db"
+    TuningDatabase(path).close()
+    with sqlite3.connect(path) as connection:
+        query = "SELECT sql FROM sqlite_master WHERE name = 'measurement'"
+        (sql,) = connection.execute(query).fetchone()
+        text = f"{sql.rstrip().removesuffix(')')}{constraint})"
+        connection.executescript(f"DROP TABLE measurement; {text}")
+    connection.close()
+    for read_only in (False, True):
+        with pytest.raises(DatabaseError) as caught:
+            TuningDatabase(path, read_only=read_only)
+        assert f"table measurement has {found}; expected none" in str(caught.value)
+
+
+def test_an_index_of_somebodys_own_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "indexed.db"
+    TuningDatabase(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE INDEX mine ON measurement (seconds)")
+    connection.close()
+    TuningDatabase(path).close()
 
 
 def test_a_database_of_every_revision_is_kept() -> None:
