@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 import tilewright as tw
 from tilewright import ops, te
 from tilewright.autotune.measure import build_ahead
+from tilewright.autotune.measure.worker_process import Worker
 from tilewright.autotune.rules.user_rules import SKETCH_RULES
 from tilewright.autotune.search import search
 from tilewright.codegen import cache as compiling
@@ -187,3 +192,32 @@ def test_programs_may_come_from_a_generator(folder: Path) -> None:
 def test_one_program_is_not_several(one: tw.Func | tw.Schedule) -> None:
     with pytest.raises(tw.BuildError, match=r"expected several, found '(Func|Schedule)'"):
         tw.build_all(one)  # type: ignore[arg-type]
+
+
+def test_a_child_that_is_stopped_does_not_hold_its_caller(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    send = Worker.send
+
+    def send_and_stop(worker: Worker, *request: Any) -> None:
+        send(worker, *request)
+        os.kill(worker.process.pid, signal.SIGSTOP)
+
+    monkeypatch.setattr(Worker, "send", send_and_stop)
+    monkeypatch.setattr(build_ahead, "_ASLEEP", 0.5)
+    modules = tw.build_all(PROGRAMS[:2], SERIAL, jobs=2)
+    assert [m.signature.name for m in modules] == [p.name for p in PROGRAMS[:2]]
+    assert caplog.text.count("a build in a child process failed") == 2
+    assert "0.5 s" in caplog.text
+
+
+def test_a_child_that_is_gone_at_once_is_a_build_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(pid: int) -> None:
+        raise psutil.NoSuchProcess(pid)
+
+    monkeypatch.setattr(psutil, "Process", gone)
+    with pytest.raises(tw.BuildError, match="cannot start a worker process") as caught:
+        tw.build_all(PROGRAMS[:2], SERIAL, jobs=2)
+    assert "jobs=1" in str(caught.value)

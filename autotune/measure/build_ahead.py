@@ -24,6 +24,8 @@ from .worker_process import Worker, turn
 
 _log = logging.getLogger(__name__)
 _PATIENCE = 600.0
+_ASLEEP = 60.0
+"""Seconds for which a child may sleep, because it was stopped, say: then its task is built here."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def build_ahead(tasks: Sequence[Task], target: Target, jobs: int, *, strict_fp: 
     try:
         for _ in range(min(jobs, len(tasks))):
             workers.append(Worker(["compiler"], {}))
-            workers[-1].send(waiting.popleft(), _PATIENCE)
+            workers[-1].send(waiting.popleft(), _PATIENCE, _ASLEEP)
         while busy := [w for w in workers if not w.dead and not w.idle]:
             for worker, event in turn(busy, lambda: None):
                 if not isinstance(event, Message):
@@ -53,7 +55,7 @@ def build_ahead(tasks: Sequence[Task], target: Target, jobs: int, *, strict_fp: 
                 elif "error" in event.fields:
                     _log.info("a build in a child process failed: %s", event.fields["error"])
                 if waiting and not worker.dead:
-                    worker.send(waiting.popleft(), _PATIENCE)
+                    worker.send(waiting.popleft(), _PATIENCE, _ASLEEP)
     finally:
         for worker in workers:
             worker.kill()

@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -101,6 +102,18 @@ class TimedOut:
 Event = Message | Died | TimedOut
 
 
+class _Limits(NamedTuple):
+    """Seconds that a request may take: of the worker's processor time, and by the clock, asleep."""
+
+    processor: float
+    asleep: float
+
+    @property
+    def earliest(self) -> float:
+        """Seconds before anything is asked about the worker: those count as slept."""
+        return min(self.processor, self.asleep / _ASLEEP)
+
+
 class Worker:
     """One worker process and the requests that it has not answered yet."""
 
@@ -115,11 +128,11 @@ class Worker:
         with ExitStack() as opened:
             try:
                 self._start(arguments, {**os.environ, **environment}, inherit, opened)
-            except OSError as error:
+            except (OSError, psutil.Error) as error:
                 raise TuningError("cannot start a worker process: {0}", error) from error
             self._opened = opened.pop_all()
         self._outbox = bytearray()
-        self._timeouts: deque[float] = deque()
+        self._timeouts: deque[_Limits] = deque()
         self._waited = 0.0
         self._slept = 0.0
         self._used = 0.0
@@ -179,38 +192,40 @@ class Worker:
     @property
     def patience(self) -> float:
         """Seconds to wait before asking whether it is `late`."""
-        limit = self._timeouts[0]
+        limit = self._timeouts[0].earliest
         return limit - self._waited if self._waited < limit else limit
 
     def waited(self, seconds: float) -> None:
         """Count time that was spent waiting for its answer."""
         self._waited += seconds
-        if self._waited > self._timeouts[0] and self._sleeps():
+        if self._waited > self._timeouts[0].earliest and self._sleeps():
             self._slept += seconds
 
     def late(self) -> TimedOut | None:
         """The time limit that the oldest request has exceeded, if it has."""
-        limit = self._timeouts[0]
-        if self._waited <= limit:
+        limits = self._timeouts[0]
+        limit, asleep, earliest = limits.processor, limits.asleep, limits.earliest
+        if self._waited <= earliest:
             return None
         if self._processor_seconds() - self._used > limit:
             return TimedOut(limit, self.output())
-        if limit + self._slept > _ASLEEP * limit:
-            return TimedOut(_ASLEEP * limit, self.output(), asleep=True)
+        if earliest + self._slept > asleep:
+            return TimedOut(asleep, self.output(), asleep=True)
         if self._waited > _AT_MOST * limit:  # not every system tells who sleeps
             return TimedOut(_AT_MOST * limit, self.output(), asleep=True)
         return None
 
-    def send(self, message: Message, timeout: float) -> None:
+    def send(self, message: Message, timeout: float, asleep: float | None = None) -> None:
         """Queue a request; its time starts when those before it are answered.
 
-        `timeout` is in seconds of processor time; a worker may sleep for four times as long.
+        `timeout` is in seconds of processor time; a worker may sleep for four times as long, or for
+        `asleep` seconds.
         """
         if not self._timeouts:
             self._begin()
             self._kills = _out_of_memory_kills()
             os.ftruncate(self._output, 0)
-        self._timeouts.append(timeout)
+        self._timeouts.append(_Limits(timeout, _ASLEEP * timeout if asleep is None else asleep))
         self._outbox += encode(message)
         self.push()
 
