@@ -172,6 +172,22 @@ def array_view(value: Any, name: str) -> View:
     return found
 
 
+def compact(value: Any, argument: Argument) -> Any:
+    """`value`, or a compact row-major copy of an array with the argument's dtype and shape.
+
+    Raises `ArgumentError` for what is no array; other dtypes and shapes are for a call to refuse.
+    """
+    found = array_view(value, argument.name)
+    if (found.dtype, found.shape) != (argument.dtype, argument.shape) or argument.size == 0:
+        return value
+    if _is_array(value):
+        return np.asarray(_plain(value), order="C")
+    dtype = dtypes.to_numpy(found.dtype)
+    first = (ctypes.c_uint8 * dtype.itemsize).from_address(found.pointer)
+    whole = np.ndarray((), dtype, first)
+    return np.lib.stride_tricks.as_strided(whole, found.shape, byte_strides(found)).copy()
+
+
 def _dtype_text(array: np.ndarray[Any, Any]) -> str:
     """The name of a dtype. Classes of records may be called anything, `float` with 32 bits too."""
     dtype = array.dtype

@@ -16,7 +16,7 @@ from ..errors import ArgumentError, KernelError
 from ..forks import TEAMS, UNANNOUNCED
 from ..target import CpuTarget, Target
 from . import openmp
-from .argument_checks import ctypes_parameters, make_binder
+from .argument_checks import compact, ctypes_parameters, make_binder
 from .ndarray import address_reader
 from .ranges import make_range_check, trusting
 from .signature import Argument, Signature
@@ -176,7 +176,7 @@ class Module:
 
     def source(self, kind: str) -> str:
         """The text of the code: `kind` is `tir`, `llvm` or `asm`."""
-        if kind not in self._sources:
+        if not isinstance(kind, str) or kind not in self._sources:
             raise ArgumentError(
                 "{0}: no source {1!r}; there is {2}",
                 self.signature.name,
@@ -200,7 +200,7 @@ class Module:
         program declares them. Raises `ArgumentError` if the kernel does not pack that operand or
         the array is wrong, and `KernelError` if there is no memory.
         """
-        packer = self._packers.get(name)
+        packer = self._packers.get(name) if isinstance(name, str) else None
         if packer is None:
             raise ArgumentError(
                 "{0}: argument {1!r} is not packed; {2}",
@@ -210,7 +210,7 @@ class Module:
                 hint="pass the array itself",
             )
         operand, packed = packer.signature.arguments
-        given = array if operand.strides is not None else np.asarray(array, order="C")
+        given = compact(array, operand) if operand.strides is None else array
         result = _aligned(packed)
         packer(given, result)
         return result

@@ -11,11 +11,14 @@ clock on its way and ends early when it takes far too long.
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
+
+from ..errors import ArgumentError
 
 Clock = Callable[[], float]
 
@@ -89,7 +92,10 @@ def time_calls(
     sample) if even a cold start, of 5 ms at most, does not explain it.
 
     With `before_sample`, for instance to flush caches, each sample is a single call after it.
+
+    Raises `ArgumentError` for a time of a sample that is not finite.
     """
+    _check_finite(min_sample_seconds)
     began = clock()
     cold = _sample(fn, 1, 0.0, clock)
     if stop_above is not None and cold > _HOPELESS_WARM * stop_above + _COLD:
@@ -125,7 +131,10 @@ def time_interleaved(
     of the others. Functions that have always taken 16 times `min_sample_seconds` or longer skip
     that call. `before_turn` is called first of all, for instance to wait until another function's
     threads are idle. Only ratios of medians within one such run are comparable.
+
+    Raises `ArgumentError` for a time of a sample that is not finite.
     """
+    _check_finite(min_sample_seconds)
     plans, spent, fastest = [], list[float](), list[float]()
     most = _FAR * min_sample_seconds
     for fn in fns:
@@ -189,6 +198,13 @@ def format_seconds(seconds: float) -> str:
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"
+
+
+def _check_finite(min_sample_seconds: float) -> None:
+    if not math.isfinite(min_sample_seconds):
+        raise ArgumentError(
+            "min_sample_seconds: expected a number of seconds, found {0}", min_sample_seconds
+        )
 
 
 def _sample(fn: Callable[[], object], repeats: int, most: float, clock: Clock) -> float:

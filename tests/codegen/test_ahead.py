@@ -105,6 +105,52 @@ def test_another_array_is_not_packed(array: Array, message: str) -> None:
         module.pack("B", array)
 
 
+class Pretender:
+    """No array, whatever it says of memory."""
+
+    def __init__(self) -> None:
+        self.__array_interface__ = {"data": (4096, False), "shape": (7, 19), "typestr": "<f4"}
+
+
+@pytest.mark.parametrize(
+    ("array", "found"),
+    [
+        (np.ma.masked_array(np.zeros((7, 19), "f4")), "expected a plain array, found a masked"),
+        (np.ma.masked_array(np.zeros((19, 7), "f4")).T, "expected a plain array, found a masked"),
+        (Pretender(), "expected an array, found "),
+        ([[1.0] * 19] * 7, "expected an array, found list"),
+        (None, "expected an array, found NoneType"),
+    ],
+    ids=str,
+)
+def test_what_no_call_takes_is_not_packed(array: Any, found: str) -> None:
+    module = to_module(compile_func(packed(matmul()).func, SERIAL))
+    with pytest.raises(ArgumentError, match=f"argument B: {found}"):
+        module.pack("B", array)
+    with pytest.raises(ArgumentError, match=r"argument \[\] is not packed; packed are B"):
+        module.pack([], np.zeros((7, 19), "f4"))  # type: ignore[arg-type]
+
+
+class Exported:
+    """An array of another library."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__()
+
+
+def test_an_array_of_another_library_is_packed_whatever_its_strides() -> None:
+    module = to_module(compile_func(packed(matmul()).func, SERIAL))
+    b = np.arange(133, dtype="f4").reshape(7, 19)
+    for given in (b, b.T.copy().T, np.tile(b, (2, 2))[:7, :19]):
+        np.testing.assert_array_equal(module.pack("B", Exported(given)), module.pack("B", b))
+
+
 def test_an_operand_with_strides_is_packed_as_it_lies() -> None:
     w = te.placeholder((4, 6), name="W", constant=True, strides=(8, 1))
     y = te.compute((6, 4), lambda i, j: w[j, i], name="Y")

@@ -7,6 +7,7 @@ from itertools import chain, repeat
 
 import pytest
 
+from tilewright.errors import ArgumentError
 from tilewright.runtime.timer import (
     Timing,
     format_seconds,
@@ -213,3 +214,13 @@ def test_seconds_for_people(seconds: float, text: str) -> None:
 def test_a_timing_says_what_it_is() -> None:
     timing = Timing((0.010, 0.012, 0.011), 1, 0.05, stopped=True)
     assert str(timing) == "11 ms +- 9.1% (3 samples of 1 calls, stopped early)"
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan")])
+def test_a_sample_lasts_for_a_finite_time(seconds: float) -> None:
+    fake = Fake()
+    call = fake.function(1e-6)
+    for time in (time_calls, lambda fn, **options: time_interleaved([fn], **options)):
+        with pytest.raises(ArgumentError, match="min_sample_seconds: expected a number of seconds"):
+            time(call, min_sample_seconds=seconds, clock=fake.clock)
+    assert fake.calls == 0
