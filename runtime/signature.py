@@ -67,15 +67,6 @@ C_TYPES: dict[str, str] = {
     "float64": "double",
 }
 
-_KEYWORDS = """
-and asm auto bool break case catch char class const continue default delete do double else enum
-explicit export extern false float for friend goto if inline int long mutable namespace new not
-operator or private protected public register restrict return short signed sizeof static struct
-switch template this throw true try typedef typename union unsigned using virtual void volatile
-while xor
-"""
-_C_KEYWORDS = frozenset(_KEYWORDS.split())  # and those of C++, which reads the header too
-
 
 @dataclass(frozen=True)
 class Argument:
@@ -253,15 +244,7 @@ class Signature:
     def c_declaration(self) -> str:
         """The C prototype, without a semicolon."""
         parameters = [_c_parameter(i, a) for i, a in enumerate(self.arguments)]
-        return f"int32_t {self.name}({', '.join([*parameters, f'void *{self.workspace_name}'])})"
-
-    @property
-    def workspace_name(self) -> str:
-        """The C name of the workspace: no argument has it."""
-        name, taken = "workspace", {a.name for a in self.arguments}
-        while name in taken:
-            name += "_"
-        return name
+        return f"int32_t {self.name}({', '.join([*parameters, 'void *workspace'])})"
 
 
 def limit_exceeded(signature: Signature) -> str | None:
@@ -316,17 +299,17 @@ def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _c_parameter(index: int, argument: Argument) -> str:
-    name, c_type = argument.name, C_TYPES[argument.dtype]
-    if not _is_c_name(name):
-        name = f"argument{index}"
+    """The parameter for an argument, whose role follows its name.
+
+    With that the name is no keyword of C or C++, no type and no macro.
+    """
+    c_type = C_TYPES[argument.dtype]
+    known = is_c_identifier(argument.name)
+    name = f"{argument.name}_{argument.role}" if known else f"argument{index}"
     if argument.kind == "scalar":
         return f"{c_type} {name}"
     const = "" if argument.written else "const "
     return f"{const}{c_type} *{name}"
-
-
-def _is_c_name(name: str) -> bool:
-    return is_c_identifier(name) and name not in _C_KEYWORDS
 
 
 def _validated(argument: Argument) -> Argument:
@@ -377,7 +360,7 @@ def _text(fields: Mapping[str, Any], key: str) -> str:
 
 def _c_name(fields: Mapping[str, Any], key: str) -> str:
     name = _text(fields, key)
-    if not is_function_name(name) or name in _C_KEYWORDS:
+    if not is_function_name(name):
         raise ArtifactError("signature: {0} is not the name of a C function", show(name))
     return name
 

@@ -23,7 +23,8 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.building import build_library
-from tilewright.runtime import files, load, loader, open_library, workspace
+from tilewright.runtime import Argument, Signature, files, load, loader, open_library, workspace
+from tilewright.runtime.header import c_header
 
 SERIAL = "cpu -threads=1"
 pytestmark = pytest.mark.skipif(
@@ -558,6 +559,27 @@ int main(void) {
     return 0;
 }
 """
+
+
+NAMES = """
+uint8_t int32_t INT8_MAX typeof typeid nullptr alignas constexpr linux unix and_eq int
+K_WORKSPACE_BYTES k_WORKSPACE_BYTES workspace __LINE_ _Bool I x_in x_out
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.parametrize("compiler", [["cc", "-xc"], ["cc", "-xc++"], ["cc", "-xc", "-std=c2x"]])
+def test_arguments_of_any_name_have_a_header_that_compiles(
+    tmp_path: Path, compiler: list[str]
+) -> None:
+    inputs = tuple(Argument(name, "uint8", (3,)) for name in NAMES.split())
+    header = c_header(Signature("k", (*inputs, Argument("x", "int8", (3,), role="out")), 64))
+    (tmp_path / "k.c").write_text(header + "int main(void) { return 0; }\n")
+    command = [*compiler, "-Wall", "-Werror", "-fsyntax-only", "k.c"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    if "unrecognized" in done.stderr or "cc1plus" in done.stderr:
+        pytest.skip(f"the compiler cannot do {compiler[1:]}")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")

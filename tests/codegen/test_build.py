@@ -208,7 +208,10 @@ def test_expressions_nested_too_deeply_are_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        *((n, "cannot be the name of a function in C") for n in ("größe", "_init", "_fini", "__x")),
+        *(
+            (n, "cannot be the name of a function in C")
+            for n in ("größe", "_init", "__x", "int", "main")
+        ),
         ("memset", "calls the function of that name"),
     ],
 )

@@ -581,7 +581,7 @@ extern "C" {
  * Outputs must not overlap with any other argument. Calls are thread-safe.
  */
 #define add_WORKSPACE_BYTES 0
-int32_t add(const float *a, int32_t s, float *c, void *workspace);
+int32_t add(const float *a_in, int32_t s_in, float *c_out, void *workspace);
 
 #ifdef __cplusplus
 }

@@ -50,7 +50,7 @@ def test_json_round_trip(signature: Signature) -> None:
 def test_what_packs_an_operand_is_a_function_too() -> None:
     (packer,) = PACKED.packers
     assert packer.c_declaration() == (
-        "int32_t f_pack_W(const float *W, uint16_t *W_packed, void *workspace)"
+        "int32_t f_pack_W(const float *W_in, uint16_t *W_packed_out, void *workspace)"
     )
     assert packer.arguments[0] == OPERAND
     assert packer.arguments[1].shape == (2, 3)
@@ -62,19 +62,19 @@ def test_what_packs_an_operand_is_a_function_too() -> None:
 
 def test_c_prototype() -> None:
     assert SIGNATURE.c_declaration() == (
-        "int32_t gather(const uint16_t *table, const int64_t *index, float scale, "
-        "uint8_t *out, uint8_t *state, void *workspace)"
+        "int32_t gather(const uint16_t *table_in, const int64_t *index_in, float scale_in, "
+        "uint8_t *out_out, uint8_t *state_inout, void *workspace)"
     )
     odd = tuple(Argument(n, "int8", kind="scalar") for n in ("x", "int", "\u00e9", "b.1", "new"))
     assert Signature("f", odd).c_declaration() == (
-        "int32_t f(int8_t x, int8_t argument1, int8_t argument2, int8_t argument3, "
-        "int8_t argument4, void *workspace)"
+        "int32_t f(int8_t x_in, int8_t int_in, int8_t argument2, int8_t argument3, "
+        "int8_t new_in, void *workspace)"
     )
     for size in (0, 64):
         assert Signature("f", (), size).c_declaration() == "int32_t f(void *workspace)"
     taken = (Argument("workspace", "int8", kind="scalar"),)
     assert Signature("f", taken).c_declaration() == (
-        "int32_t f(int8_t workspace, void *workspace_)"
+        "int32_t f(int8_t workspace_in, void *workspace)"
     )
 
 
@@ -200,6 +200,11 @@ def test_malformed_packings_are_refused(changes: dict[str, Any], message: str) -
         {"name": "f", "arguments": []},
         function(name="f g"),
         function(name="int"),
+        function(name="typeof"),
+        function(name="nullptr"),
+        function(name="linux"),
+        function(name="int32_t"),
+        function(name="INT_FAST16_MAX"),
         function(name="_init"),
         function(name="__class__"),
         function(name=1),
