@@ -15,8 +15,8 @@ template this thread_local throw true try typedef typeid typename typeof typeof_
 unsigned using virtual void volatile wchar_t while xor xor_eq
 """
 """Those of C and of C++, which reads headers too."""
-_PREDEFINED = frozenset({"i386", "linux", "main", "unix"})
-"""Macros of compilers on Linux, and the function that programs have."""
+_PREDEFINED = frozenset({"i386", "linux", "unix"})
+"""Macros of compilers on Linux."""
 _REFUSED = _PREDEFINED.union(_KEYWORDS.split())
 _STDINT = re.compile(
     r"u?int(_least|_fast)?\d+_t|u?int(max|ptr)_t"
