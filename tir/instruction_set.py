@@ -11,6 +11,7 @@ from ..target import Target
 from . import cpu_instructions
 from .instruction import VECTORS, Cost, Instruction, Product, Unit, product_in
 from .instruction_check import check_instruction
+from .instruction_facts import check_facts
 from .ir import Func
 
 TABLES: dict[str, tuple[Instruction, ...]] = {"cpu": cpu_instructions.INSTRUCTIONS}
@@ -42,6 +43,7 @@ def register_intrin(
     Raises `IRError` if the name is taken, the programs do not have this form or do not compute the
     same on random and extreme numbers, or the facts do not fit them.
     """
+    check_facts(name, (semantics, implementation), unit, requires, cost, code)
     if name in _known:
         raise IRError("an instruction named {0} exists already", name)
     for other in (init, write):

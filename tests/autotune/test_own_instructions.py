@@ -252,9 +252,9 @@ def test_code_is_for_products() -> None:
     record = find_instruction("outer_4x8_fma")
     assert record is not None
     with pytest.raises(
-        IRError, match="is to be written as x, and its implementation is no product"
+        IRError, match="is to be written as llvm.x86.x, and its implementation is no product"
     ):
-        tw.register_intrin("mine", record.semantics, record.implementation, code="x")
+        tw.register_intrin("mine", record.semantics, record.implementation, code="llvm.x86.x")
 
 
 def int16_sums(code: str) -> Func:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tilewright.errors import IRError
 from tilewright.target import Target
-from tilewright.tir.instruction import Instruction, product_in
+from tilewright.tir.instruction import Cost, Instruction, product_in
 from tilewright.tir.instruction_check import check_instruction
 from tilewright.tir.instruction_match import Mismatch, match
 from tilewright.tir.instruction_set import (
@@ -162,3 +163,31 @@ def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
     for i in range(4):
         {text}
 """).body
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"name": None}, "an instruction is named None; expected an identifier"),
+        ({"name": 5}, "an instruction is named 5; expected an identifier"),
+        ({"name": "a b"}, "an instruction is named 'a b'; expected an identifier"),
+        ({"semantics": None}, "expected two programs"),
+        ({"unit": 5}, "unit: expected a Unit, found 5"),
+        ({"requires": None}, "`requires` is None; expected a tuple of alternatives"),
+        ({"cost": "x"}, "cost: expected a Cost or None, found 'x'"),
+        ({"cost": Cost(cycles=0.0, latency=1.0)}, "cycles is 0.0; expected a finite number above"),
+        ({"cost": Cost(cycles=1.0, latency=0.0)}, "latency is 0.0; expected a finite number above"),
+        ({"cost": Cost(cycles=-1.0, latency=1.0)}, "cycles is -1.0; expected a finite number"),
+        ({"cost": Cost(float("inf"), 1.0)}, "cycles is inf; expected a finite number"),
+        ({"cost": Cost(1.0, None)}, "latency is None; expected a finite number"),  # type: ignore[arg-type]
+        ({"cost": Cost(1.0, 1.0, -1.0)}, "run_loads is -1.0; expected a finite number from 0 on"),
+        ({"code": "abort"}, "expected the name of an LLVM intrinsic, found 'abort'"),
+        ({"code": "llvm.x(); ret"}, "expected the name of an LLVM intrinsic"),
+        ({"code": None}, "expected the name of an LLVM intrinsic, found None"),
+    ],
+)
+def test_facts_that_mean_nothing_are_refused(facts: dict[str, Any], message: str) -> None:
+    programs = {"semantics": parse(SEMANTICS), "implementation": parse(IMPLEMENTATION)}
+    with pytest.raises(IRError, match=message):
+        register_intrin(**{"name": "no_instruction", **programs, **facts})
+    assert find_instruction("no_instruction") is None
