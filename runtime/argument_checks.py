@@ -184,7 +184,7 @@ def compact(value: Any, argument: Argument) -> Any:
         return np.asarray(_plain(value), order="C")
     dtype = dtypes.to_numpy(found.dtype)
     first = (ctypes.c_uint8 * dtype.itemsize).from_address(found.pointer)
-    whole = np.ndarray((), dtype, first)
+    whole = np.ndarray((), dtype, memoryview(first).cast("B"))
     return np.lib.stride_tricks.as_strided(whole, found.shape, byte_strides(found)).copy()
 
 

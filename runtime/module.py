@@ -176,7 +176,7 @@ class Module:
 
     def source(self, kind: str) -> str:
         """The text of the code: `kind` is `tir`, `llvm` or `asm`."""
-        if not isinstance(kind, str) or kind not in self._sources:
+        if kind not in [*self._sources]:
             raise ArgumentError(
                 "{0}: no source {1!r}; there is {2}",
                 self.signature.name,
@@ -200,7 +200,8 @@ class Module:
         program declares them. Raises `ArgumentError` if the kernel does not pack that operand or
         the array is wrong, and `KernelError` if there is no memory.
         """
-        packer = self._packers.get(name) if isinstance(name, str) else None
+        # Compared: what is no name may not have a hash.
+        packer = next((p for own, p in self._packers.items() if own == name), None)
         if packer is None:
             raise ArgumentError(
                 "{0}: argument {1!r} is not packed; {2}",

@@ -413,7 +413,7 @@ def test_sources_are_asked_by_name(probe: Make) -> None:
     with pytest.raises(ArgumentError, match="no source 'ptx'; there is tir, llvm"):
         p.mod.source("ptx")
     with pytest.raises(ArgumentError, match=r"no source \[\]; there is tir, llvm"):
-        p.mod.source([])  # type: ignore[arg-type]
+        p.mod.source([])
 
 
 def test_packing_where_nothing_is_packed(probe: Make) -> None:
