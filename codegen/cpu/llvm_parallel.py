@@ -22,7 +22,14 @@ from collections.abc import Sequence
 from ...tir.ir import Buffer, For, Var
 from ...tir.visit import distinct
 from .llvm_loop import loop
-from .llvm_memory import finish, release_slot, slot_parameters, slot_pointers, take_slot
+from .llvm_memory import (
+    STACK_BUFFER_BYTES,
+    finish,
+    release_slot,
+    slot_parameters,
+    slot_pointers,
+    take_slot,
+)
 from .llvm_text import Builder, calling, value_type
 
 _CHUNKS = 8
@@ -44,9 +51,10 @@ def parallel(b: Builder, s: For) -> None:
     b.module.functions += [body, _region(b, name, types, slots)]
     b.module.parallel = True
 
-    counters = b.alloca("i8", threads * _LINE, _LINE)
-    for number in range(threads):
-        b.do(f"store i64 0, ptr {b.op(f'getelementptr i8, ptr {counters}, i64 {number * _LINE}')}")
+    counters, in_slot = _counters(b, threads)
+    b.module.declare("llvm.memset", "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+    size = threads * _LINE
+    b.do(f"call void @llvm.memset.p0.i64(ptr align {_LINE} {counters}, i8 0, i64 {size}, i1 false)")
     captured = [*(b.pointers[x] for x in buffers), *(b.values[v][0] for v in variables)]
     workspace = [take_slot(b, threads * sum(slots))] if slots else []
     b.module.declare("GOMP_parallel", "declare void @GOMP_parallel(ptr, ptr, i32, i32)")
@@ -66,8 +74,23 @@ def parallel(b: Builder, s: For) -> None:
     _call(b, name, counters, ("0", "1"), _typed(types, captured), slots, workspace)
     b.jump(going_on)
     b.start(going_on)
-    if slots:
+    for _ in range(bool(slots) + in_slot):
         release_slot(b)
+
+
+def _counters(b: Builder, threads: int) -> tuple[str, bool]:
+    """The counters of a loop, and whether they are a slot: many threads have too many for a stack.
+
+    All loops of a function share those on its stack: they run one after the other.
+    """
+    size = threads * _LINE
+    if size > STACK_BUFFER_BYTES:
+        return take_slot(b, size), True
+    if b.counters is None:
+        most = min(b.module.target.threads * _LINE, STACK_BUFFER_BYTES)
+        b.counters = b.alloca("i8", most, _LINE)
+        b.stack_bytes += most
+    return b.counters, False
 
 
 def _refused(b: Builder) -> str:

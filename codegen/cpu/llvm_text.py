@@ -154,7 +154,8 @@ class Module:
 class Builder:
     """A function under construction: its blocks, the current block, and open loops.
 
-    `tiles` are the buffers in registers that a matrix unit accumulates into.
+    `tiles` are the buffers in registers that a matrix unit accumulates into. `counters` are those
+    of parallel loops, on the stack.
     """
 
     def __init__(self, module: Module, *, in_parallel: bool = False) -> None:
@@ -171,6 +172,7 @@ class Builder:
         self.slots_in_use = 0
         self.stacked: dict[Buffer, str] = {}
         self.stack_bytes = 0
+        self.counters: str | None = None
         self._count = 0
         self.block = self.start(self.new_block("entry"))
         self.levels.append(Level(self.block))

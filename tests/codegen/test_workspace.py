@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 import threading
 from pathlib import Path
@@ -341,3 +342,26 @@ def test_a_build_is_called_through_the_glue() -> None:
     c[...] = 0
     module(a, c, workspace=aligned_bytes(2 * BYTES))
     assert (c == wanted).all()
+
+
+@pytest.mark.parametrize(
+    ("threads", "stacked", "workspace_bytes"), [(8, ["512"], 0), (300, [], 300 * 64)]
+)
+def test_parallel_loops_share_their_counters(
+    threads: int, stacked: list[str], workspace_bytes: int
+) -> None:
+    lines = ['def loops(A: T.Buffer((1024,), "int32")):']
+    for _ in range(5):
+        lines += ["    for i in T.parallel(1024):", "        A[i] = A[i] * 3 + 1"]
+    compiled = compile_func(parse("\n".join(lines)), f"cpu -threads={threads}")
+    assert compiled.signature.workspace_bytes == workspace_bytes
+    allocated = re.findall(r"alloca \[(\d+) x i8\]", str(compiled.text))
+    assert allocated == stacked
+    found = np.arange(1024, dtype=np.int32)
+    expected = found.copy()
+    module = to_module(compiled)
+    for _ in range(3):
+        module(found)
+        for _ in range(5):
+            expected = expected * 3 + 1
+    np.testing.assert_array_equal(found, expected)
