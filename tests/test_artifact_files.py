@@ -540,7 +540,7 @@ def test_the_header_does_not_depend_on_the_schedule(tmp_path: Path) -> None:
         texts.append((tmp_path / folder / "two_steps.h").read_text())
     first, second = texts
     assert "#define two_steps_WORKSPACE_BYTES 20032\n" in first
-    assert "int32_t two_steps(const float *x, float *y, void *workspace);" in first
+    assert "int32_t two_steps(const float *x_in, float *y_out, void *workspace);" in first
     assert second == first.replace("BYTES 20032", "BYTES 0")
 
 

@@ -210,7 +210,7 @@ def test_expressions_nested_too_deeply_are_refused() -> None:
     [
         *(
             (n, "cannot be the name of a function in C")
-            for n in ("größe", "_init", "__x", "int", "main")
+            for n in ("größe", "_init", "__x", "int", "uint8_t")
         ),
         ("memset", "calls the function of that name"),
     ],
