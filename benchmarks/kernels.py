@@ -3,7 +3,8 @@
 Whole calls from Python are timed, warm, in interleaved rounds, each library in a process of its own
 on the same processors. Ratios within one run are what counts; the column `kernel` is our call with
 its arguments bound, and `of the roofline` how much of what the machine allowed in the same rounds.
-Kernels without a record in the database are tuned first.
+Kernels without a record in the database are tuned first. `--suite pipelines` runs pipelines of
+stencils, beside the programs as written (`plain`), what zero trials choose (`zero`) and Halide.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import argparse
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +26,44 @@ from rich.console import Console
 from rich.table import Table
 
 from .rounds import ROOT, Timed, compare, peers, ratio
-from .suite import SUITE, Case
+from .suite import PIPELINES, SUITE, Case
 
 OURS = "tilewright"
 LIMIT = "roofline"
-PEERS = ("numpy", "torch", "onnxruntime", "openvino", "jax", "numba")
-ON_DEMAND = ("inductor", "tvm")
+PLAIN, ZERO = "plain", "zero"
+"""This package without tuning: the program as written, and the schedule that zero trials choose."""
+_OWN = (OURS, LIMIT, PLAIN, ZERO)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Cases, and what runs them beside this package's tuned kernels.
+
+    `peers` are other libraries, those of `on_demand` only if they are named. `untuned` are other
+    schedules of this package. For each of `means` the table ends with the geometric mean of its
+    times over ours.
+    """
+
+    cases: tuple[Case, ...]
+    peers: tuple[str, ...]
+    on_demand: tuple[str, ...] = ()
+    untuned: tuple[str, ...] = ()
+    means: tuple[str, ...] = ()
+
+
+SUITES = {
+    "kernels": Suite(
+        SUITE,
+        ("numpy", "torch", "onnxruntime", "openvino", "jax", "numba"),
+        on_demand=("inductor", "tvm"),
+    ),
+    "pipelines": Suite(
+        PIPELINES,
+        ("numpy", "halide"),
+        untuned=(PLAIN, ZERO),
+        means=(PLAIN, ZERO, "halide"),
+    ),
+}
 _NEEDS = {"onnxruntime": "onnxruntime, onnx", "openvino": "openvino, onnx", "inductor": "torch"}
 _DATABASE = "TILEWRIGHT_BENCHMARK_DB"
 _TVM_TRIALS = "TILEWRIGHT_BENCHMARK_TVM_TRIALS"
@@ -38,13 +72,16 @@ TRIALS = 64
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    wanted = [c for c in SUITE if not options.only or any(o in c.name for o in options.only)]
+    suite, only = SUITES[options.suite], options.only
+    wanted = [c for c in suite.cases if not only or any(text in c.name for text in only)]
     cases = [c.shrunk() for c in wanted] if options.quick else wanted
     if not cases:
-        print("no kernel has such a name; there are:", *(c.name for c in SUITE), sep="\n  ")
+        print(f"none of the {options.suite} has such a name; there are:")
+        print(*(f"  {c.name}" for c in suite.cases), sep="\n")
         return 2
     pythons = interpreters(options.python)
-    names = [OURS, LIMIT, *available(options.peers or PEERS, pythons)]
+    found = available(options.peers or suite.peers, (*suite.peers, *suite.on_demand), pythons)
+    names = [OURS, LIMIT, *suite.untuned, *found]
     console = Console(width=None if sys.stdout.isatty() else 200)
     results = []
     for threads in options.threads:
@@ -52,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tune(cases, threads, options.trials, options.db)
         rows = list(measured(cases, names, pythons, threads, options))
         results += rows
-        console.print(table(rows, names, threads))
+        console.print(table(rows, names, threads, suite.means))
     report = {**circumstances(), "rounds": options.rounds, "results": results}
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(report, indent=1) + "\n")
@@ -63,7 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="benchmarks.kernels", description=__doc__)
     found.add_argument("--only", action="append", metavar="TEXT", help="kernels with TEXT in them")
-    found.add_argument("--peers", type=_words, help=f"of {', '.join(PEERS + ON_DEMAND)}")
+    found.add_argument("--suite", choices=SUITES, default="kernels")
+    choices = "; ".join(f"{n}: {', '.join(s.peers + s.on_demand)}" for n, s in SUITES.items())
+    found.add_argument("--peers", type=_words, metavar="NAME,...", help=f"of {choices}")
     found.add_argument("--threads", type=_numbers, default=[1, 2], metavar="1,2")
     found.add_argument("--rounds", type=int, default=9)
     found.add_argument("--trials", type=int, default=TRIALS, help="for untuned kernels; 0: none")
@@ -85,16 +124,17 @@ def interpreters(texts: Sequence[str]) -> dict[str, str]:
     parts = [t.partition("=") if "=" in t else ("", "", t) for t in texts]
     given = {name: path for name, _, path in parts}
     everyone = given.get("", sys.executable)
-    found = {name: given.get(name, everyone) for name in (*PEERS, *ON_DEMAND)}
-    return {**found, OURS: sys.executable, LIMIT: sys.executable}
+    names = [n for suite in SUITES.values() for n in (*suite.peers, *suite.on_demand)]
+    found = {name: given.get(name, everyone) for name in names}
+    return {**found, **dict.fromkeys(_OWN, sys.executable)}
 
 
-def available(names: Sequence[str], pythons: Mapping[str, str]) -> list[str]:
+def available(names: Sequence[str], known: Sequence[str], pythons: Mapping[str, str]) -> list[str]:
     """The peers whose libraries are installed."""
     found = []
     for name in names:
-        if name not in (*PEERS, *ON_DEMAND):
-            raise SystemExit(f"no peer {name!r}; there are {', '.join(PEERS + ON_DEMAND)}")
+        if name not in known:
+            raise SystemExit(f"no peer {name!r}; there are {', '.join(known)}")
         modules = _NEEDS.get(name, name)
         code = (
             "import sys; from importlib.util import find_spec; "
@@ -163,7 +203,7 @@ def row(case: Case, threads: int, timed: Sequence[Timed]) -> dict[str, Any]:
     speeds = {
         t.peer: ratio(t.samples, ours.samples) for t in timed[1:] if t.samples and ours.samples
     }
-    others = [t for t in timed[1:] if t.peer != LIMIT]
+    others = [t for t in timed if t.peer not in _OWN]
     times = {t.peer: t.seconds for t in others if t.seconds is not None}
     return {
         "case": case.name,
@@ -180,8 +220,13 @@ def row(case: Case, threads: int, timed: Sequence[Timed]) -> dict[str, Any]:
     }
 
 
-def table(rows: Sequence[dict[str, Any]], names: Sequence[str], threads: int) -> Table:
-    """The rows for people: milliseconds, and our speed over that of the best peer."""
+def table(
+    rows: Sequence[dict[str, Any]], names: Sequence[str], threads: int, means: Sequence[str] = ()
+) -> Table:
+    """The rows for people: milliseconds, and our speed over that of the best peer.
+
+    The last lines are the geometric means of our speed over that of each of `means`.
+    """
     title = f"{threads} thread{'s' if threads > 1 else ''}, ms per call from Python, medians"
     found = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
     found.add_column("kernel")
@@ -192,9 +237,8 @@ def table(rows: Sequence[dict[str, Any]], names: Sequence[str], threads: int) ->
         found.add_column(name, justify="right", no_wrap=True)
     for r in rows:
         ours, best = r["peers"][OURS], r["best_peer"]
-        note = f" ({ours['note']})" if ours["note"] else ""
         found.add_row(
-            r["case"] + note,
+            r["case"],
             _cell(ours),
             _milliseconds(ours["kernel_seconds"]),
             r["rate"] or "",
@@ -205,6 +249,15 @@ def table(rows: Sequence[dict[str, Any]], names: Sequence[str], threads: int) ->
                 for n in others
             ),
         )
+    found.add_section()
+    for name in means:
+        speeds = [r["speed"][name]["ratio"] for r in rows if name in r["speed"]]
+        if speeds:
+            cells = (
+                f"{statistics.geometric_mean(speeds):.2f}x" if n == name else "" for n in others
+            )
+            label = f"geometric mean of {len(speeds)}: {name} / {OURS}"
+            found.add_row(label, *[""] * 5, *cells)
     return found
 
 
@@ -236,7 +289,8 @@ def _cell(timed: Mapping[str, Any]) -> str:
     if timed["failed"] is not None:
         return "failed"
     wrong = timed["error"] is not None and not timed["error"] < 1e-3
-    return _milliseconds(timed["seconds"]) + (" WRONG" if wrong else "")
+    note = f" ({timed['note']})" if timed["note"] else ""
+    return _milliseconds(timed["seconds"]) + (" WRONG" if wrong else "") + note
 
 
 def _speed(found: Mapping[str, float] | None, text: str) -> str:

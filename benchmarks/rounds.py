@@ -7,7 +7,7 @@ import signal
 import statistics
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ class Peer:
     ) -> None:
         self.name = name
         command = [python, "-m", f"{__package__}.worker", name, str(threads)]
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             command,
             cwd=ROOT,
             stdin=subprocess.PIPE,
@@ -41,30 +41,33 @@ class Peer:
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """The answer to a request; a process that died gives none, which is a failure."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.send_signal(signal.SIGCONT)
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.send_signal(signal.SIGCONT)
         try:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-            line = self._process.stdout.readline()
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
         except BrokenPipeError:
             line = ""
-        self._process.send_signal(signal.SIGSTOP)
+        self.process.send_signal(signal.SIGSTOP)
         if not line:
-            return {"failed": f"the process ended with status {self._process.wait()}"}
+            return {"failed": f"the process ended with status {self.process.wait()}"}
         answer: dict[str, Any] = json.loads(line)
         return answer
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.send_signal(signal.SIGCONT)
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with suppress(BrokenPipeError):  # the process may have died with a request unread
+            self.process.stdin.close()
+        self.process.send_signal(signal.SIGCONT)
         try:
-            self._process.wait(timeout=10)
+            self.process.wait(timeout=10)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
 
 
 @contextmanager

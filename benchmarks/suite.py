@@ -2,7 +2,8 @@
 ml_dtypes, which makes numpy know the names of narrow floats.
 
 Convolutions are layers of ResNet-50 and MobileNetV2 at batch 1, in NCHW. Their weights, and B where
-it is called constant, are known ahead of time: who can pack them beforehand may.
+it is called constant, are known ahead of time: who can pack them beforehand may. The pipelines of
+stencils are written in `pipelines.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any
 
 import ml_dtypes  # noqa: F401  (importing it is what does so)
 import numpy as np
+
+from . import pipelines
 
 Array = np.ndarray[Any, Any]
 Params = dict[str, Any]
@@ -111,10 +114,15 @@ SUITE: tuple[Case, ...] = (
     ),
 )
 
+PIPELINES: tuple[Case, ...] = tuple(
+    Case(name, "pipeline", {"pipeline": name, "shape": p.shape}, {"shape": p.small})
+    for name, p in pipelines.PIPELINES.items()
+)
+
 
 def find(name: str) -> Case:
     """The case of a name, `small` ones too."""
-    for case in SUITE:
+    for case in (*SUITE, *PIPELINES):
         for candidate in (case, case.shrunk()):
             if candidate.name == name:
                 return candidate
@@ -192,6 +200,10 @@ def _conv_shapes(p: Params) -> _Shapes:
     return [*shapes, ((p["o"],), "f4")] if p.get("bias") else shapes
 
 
+def _pipeline_shapes(p: Params) -> _Shapes:
+    return [(p["shape"], dtype) for dtype in pipelines.PIPELINES[p["pipeline"]].dtypes]
+
+
 _SHAPES: dict[str, Callable[[Params], _Shapes]] = {
     "matmul": _matmul_shapes,
     "conv2d": _conv_shapes,
@@ -203,6 +215,7 @@ _SHAPES: dict[str, Callable[[Params], _Shapes]] = {
     "attention": lambda p: [((p["batch"], p["heads"], p["sequence"], p["dim"]), "f4")] * 3,
     "int8_matmul": lambda p: [((p["n"], p["k"]), "uint8"), ((p["k"], p["m"]), "int8")],
     "half_matmul": lambda p: [((p["n"], p["k"]), p["dtype"]), ((p["k"], p["m"]), p["dtype"])],
+    "pipeline": _pipeline_shapes,
 }
 
 _RESULT: dict[str, Callable[[Params], tuple[tuple[int, ...], str]]] = {
@@ -216,6 +229,7 @@ _RESULT: dict[str, Callable[[Params], tuple[tuple[int, ...], str]]] = {
     "attention": lambda p: ((p["batch"], p["heads"], p["sequence"], p["dim"]), "f4"),
     "int8_matmul": lambda p: ((p["n"], p["m"]), "int32"),
     "half_matmul": lambda p: ((p["n"], p["m"]), p["dtype"]),
+    "pipeline": lambda p: (p["shape"], "f4"),
 }
 
 _FLOPS: dict[str, Callable[[Params], float]] = {
@@ -285,6 +299,11 @@ def gelu(x: Array) -> Array:
     return np.asarray(x * np.float32(0.5) * (1 + erf))
 
 
+def _reference_pipeline(p: Params, *arrays: Array) -> Array:
+    build = pipelines.PIPELINES[p["pipeline"]].build
+    return np.asarray(build(pipelines.Numpy(), p["shape"], *arrays))
+
+
 _REFERENCE: dict[str, Callable[..., Array]] = {
     "matmul": _reference_matmul,
     "conv2d": _reference_conv,
@@ -296,4 +315,5 @@ _REFERENCE: dict[str, Callable[..., Array]] = {
     "attention": lambda _, *arrays: attention(*arrays),
     "int8_matmul": lambda _, a, b: (a.astype("f8") @ b.astype("f8")).astype("i4"),
     "half_matmul": lambda _, a, b: (a.astype("f4") @ b.astype("f4")).astype(a.dtype),
+    "pipeline": _reference_pipeline,
 }

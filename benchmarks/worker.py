@@ -34,7 +34,7 @@ def pin(threads: int) -> None:
     """Leave the libraries no more processors than threads, and tell them so; before they load."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
-    for name in ("OMP", "OPENBLAS", "MKL", "NUMBA", "TVM"):
+    for name in ("OMP", "OPENBLAS", "MKL", "NUMBA", "TVM", "HL"):
         os.environ[f"{name}_NUM_THREADS"] = str(threads)
 
 

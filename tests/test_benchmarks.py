@@ -5,10 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pytest
+from numpy.lib.stride_tricks import sliding_window_view
+from rich.console import Console
+
+from benchmarks import kernels, suite
+from benchmarks.peers.tilewright import program
 from benchmarks.primitives import CASES, ELSEWHERE
+from benchmarks.rounds import Timed
 from tilewright.schedule import PRIMITIVES
+from tilewright.tir.interpreter import interpret
 
 
 def run(root: Path, *arguments: object) -> str:
@@ -42,6 +53,85 @@ def test_kernels_beside_numpy(root: Path, tmp_path: Path) -> None:
         assert result["best_peer"] == "numpy"
         assert result["speed"]["numpy"]["ratio"] > 0
         assert result["speed"]["roofline"]["ratio"] > 0
+
+
+def test_pipelines_beside_the_programs_as_written(root: Path, tmp_path: Path) -> None:
+    report, db = tmp_path / "report.json", tmp_path / "t.db"
+    shown = run(
+        root,
+        "benchmarks.kernels",
+        *("--suite", "pipelines", "--quick", "--only", "blur", "--only", "masked"),
+        *("--peers", "numpy", "--threads", 1, "--rounds", 2, "--trials", 1),
+        *("--db", db, "--json", report),
+    )
+    for name in ("plain", "zero"):
+        assert f"geometric mean of 2: {name} / tilewright" in shown
+    results = json.loads(report.read_text())["results"]
+    assert [r["case"] for r in results] == ["small blur 3x3", "small masked mean"]
+    for result in results:
+        assert result["best_peer"] == "numpy"  # `plain` and `zero` are no peers
+        for name in ("tilewright", "plain", "zero"):
+            timed = result["peers"][name]
+            assert timed["failed"] is None
+            assert timed["note"] == ""
+            assert timed["error"] < 1e-5
+            assert len(timed["samples"]) == 2
+
+
+@pytest.mark.parametrize("case", suite.PIPELINES, ids=lambda case: case.name)
+def test_a_pipeline_is_the_same_in_both_languages(case: suite.Case) -> None:
+    small = case.shrunk()
+    arrays, out = suite.inputs(small), suite.output(small)
+    interpret(program(small), *arrays, out)
+    assert suite.find(small.name) == small
+    assert suite.error(out, suite.reference(small, arrays)) < 1e-6
+
+
+def test_references_of_pipelines() -> None:
+    """Two of them in other words: padding and rolling instead of indices."""
+    blur, heat = (suite.find(f"small {name}") for name in ("blur 3x3", "heat, wrapped, four times"))
+    (x,) = suite.inputs(blur)
+    near = sliding_window_view(np.pad(x, 1, mode="edge"), (3, 3))
+    taps = np.array([0.25, 0.5, 0.25], np.float32)
+    assert (
+        suite.error(np.einsum("ijpq,p,q->ij", near, taps, taps), suite.reference(blur, [x])) < 1e-6
+    )
+    (x,) = suite.inputs(heat)
+    expected = suite.reference(heat, [x])
+    for _ in range(4):
+        around = sum(np.roll(x, shift, axis) for shift in (-1, 1) for axis in (0, 1))
+        x = x * np.float32(0.6) + around * np.float32(0.1)
+    assert suite.error(x, expected) < 1e-6
+
+
+def test_means_of_what_ran() -> None:
+    """The mean is over the lines that a peer has; a peer with none has no mean."""
+
+    def line(case: suite.Case, halide: float | None) -> dict[str, Any]:
+        ours, plain = Timed("tilewright", samples=(2.0,)), Timed("plain", samples=(4.0,))
+        other = () if halide is None else (halide,)
+        return kernels.row(case, 1, [ours, plain, Timed("halide", "21", "Li2018", samples=other)])
+
+    rows = [line(c, h) for c, h in zip(suite.PIPELINES[:3], (1.0, 16.0, None), strict=True)]
+    assert [r["best_peer"] for r in rows] == ["halide", "halide", None]
+    names = ["tilewright", "plain", "halide"]
+    shown = Console(width=200, file=StringIO())
+    shown.print(kernels.table(rows, names, 1, ("plain", "zero", "halide")))
+    assert isinstance(shown.file, StringIO)
+    lines = [line.split() for line in shown.file.getvalue().splitlines()]
+    means = [words for words in lines if words[:2] == ["geometric", "mean"]]
+    assert [(words[3:5], words[-1]) for words in means] == [
+        (["3:", "plain"], "2.00x"),
+        (["2:", "halide"], "2.00x"),
+    ]
+    assert any("(Li2018)" in words for words in lines)  # the best of Halide's schedules
+
+
+def test_peers_are_those_of_the_suite(root: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.kernels", "--peers", "halide"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "no peer 'halide'; there are numpy, torch" in done.stderr
 
 
 def test_an_unknown_kernel_is_named(root: Path) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import tilewright as tw
-from tilewright import ops
+from tilewright import ops, te
 
 from .. import suite
+from ..pipelines import PIPELINES, Shape
 from ..suite import Array, Case, Params
 from .call import Call
 
@@ -22,9 +23,14 @@ def prepare(case: Case, arrays: list[Array], threads: int) -> Call | None:
     """The call for a case."""
     with tw.TuningDatabase(os.environ[DATABASE], create=False) as database:
         module = tw.build(program(case), target(threads), database)
+    note = "" if module.origin.kind == "record" else "not tuned"
+    return call(module, case, arrays, note)
+
+
+def call(module: tw.Module, case: Case, arrays: list[Array], note: str = "") -> Call:
+    """The call of a module of a case."""
     out = suite.output(case)
     operands = packed(module, arrays)
-    note = "" if module.origin.kind == "record" else "not tuned"
     return Call(lambda: module(*operands, out), lambda: out, module.bind(*operands, out), note)
 
 
@@ -82,6 +88,39 @@ def _matmul(p: Params) -> tw.Func:
     )
 
 
+def _pipeline(p: Params) -> tw.Func:
+    pipeline = PIPELINES[p["pipeline"]]
+    inputs = [
+        te.placeholder(p["shape"], dtype, name=f"x{n}") for n, dtype in enumerate(pipeline.dtypes)
+    ]
+    return te.func([*inputs, pipeline.build(_Te(), p["shape"], *inputs)], name="pipeline")
+
+
+class _Te:
+    """The language of pipelines, in tensor expressions."""
+
+    def stage(self, shape: Shape, formula: Callable[..., Any], name: str) -> te.Tensor:
+        return te.compute(shape, formula, name=name)
+
+    def number(self, value: float) -> te.Expr:
+        return te.const(value, "float32")
+
+    def clamp(self, index: Any, extent: int) -> te.Expr:
+        return te.minimum(te.maximum(index, 0), extent - 1)
+
+    def maximum(self, a: Any, b: Any) -> te.Expr:
+        return te.maximum(a, b)
+
+    def sqrt(self, x: Any) -> te.Expr:
+        return te.sqrt(x)
+
+    def abs(self, x: Any) -> te.Expr:
+        return te.abs(x)
+
+    def select(self, condition: Any, a: Any, b: Any) -> te.Expr:
+        return te.select(condition, a, b)
+
+
 _PROGRAMS: dict[str, Callable[[Params], tw.Func]] = {
     "matmul": _matmul,
     "conv2d": _conv,
@@ -93,4 +132,5 @@ _PROGRAMS: dict[str, Callable[[Params], tw.Func]] = {
     "attention": lambda p: ops.attention_func(p["batch"], p["heads"], p["sequence"], p["dim"]),
     "int8_matmul": lambda p: ops.int8_matmul_func(p["n"], p["m"], p["k"]),
     "half_matmul": lambda p: ops.matmul_func(p["n"], p["m"], p["k"], p["dtype"]),
+    "pipeline": _pipeline,
 }
