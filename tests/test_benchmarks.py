@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from io import StringIO
@@ -17,7 +19,7 @@ from rich.console import Console
 from benchmarks import kernels, suite
 from benchmarks.peers.tilewright import program
 from benchmarks.primitives import CASES, ELSEWHERE
-from benchmarks.rounds import Timed
+from benchmarks.rounds import Timed, compare, peers
 from tilewright.schedule import PRIMITIVES
 from tilewright.tir.interpreter import interpret
 
@@ -125,6 +127,17 @@ def test_means_of_what_ran() -> None:
         (["2:", "halide"], "2.00x"),
     ]
     assert any("(Li2018)" in words for words in lines)  # the best of Halide's schedules
+
+
+def test_a_peer_that_died(root: Path) -> None:
+    """It is a failure of its lines and ends no comparison."""
+    with peers(["numpy"], 1, {"numpy": sys.executable}, os.environ) as (numpy,):
+        (before,) = compare(suite.find("small transpose 4096^2"), [numpy], 1)
+        numpy.process.kill()
+        numpy.process.wait()
+        (after,) = compare(suite.find("small blur 3x3"), [numpy], 1)
+    assert before.failed is None
+    assert after.failed == f"the process ended with status {-signal.SIGKILL}"
 
 
 def test_peers_are_those_of_the_suite(root: Path) -> None:
