@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace as _replace
 from typing import Any, NamedTuple
 
@@ -92,7 +92,7 @@ def pad_einsum(fn: Func, block: Label, padding: Sequence[Dim]) -> tuple[Func, tu
         hint="pad_einsum comes before compute_at moves the blocks into one nest",
     )
     _require_sum_of_products(found, padded)
-    moves = _moves(found, padded)
+    moves = _moves(found, padded, fn.allocs)
     update = _moved(found.body, padded, moves)
     init = None if found.init is None else _moved(found.init, padded, moves)
     iters = tuple(
@@ -233,7 +233,9 @@ class _Move(NamedTuple):
     dims: tuple[_Grown | None, ...]
 
 
-def _moves(block: Block, padded: Mapping[Var, _Padded]) -> dict[object, _Move]:
+def _moves(
+    block: Block, padded: Mapping[Var, _Padded], internal: Collection[Buffer]
+) -> dict[object, _Move]:
     """The padded buffers that `block` needs, by `_key` of the accesses made to them."""
     found: dict[object, _Move] = {}
     roots = [block.body] if block.init is None else [block.init, block.body]
@@ -241,7 +243,7 @@ def _moves(block: Block, padded: Mapping[Var, _Padded]) -> dict[object, _Move]:
         if type(n) is not Load and type(n) is not Store:
             continue
         old = n.buffer
-        dims = tuple(_grown(block, n, d, padded) for d in range(len(old.shape)))
+        dims = tuple(_grown(block, n, d, padded, internal) for d in range(len(old.shape)))
         key = _key(n, padded)
         if any(dims) and key not in found:
             sizes = tuple(
@@ -255,7 +257,11 @@ def _moves(block: Block, padded: Mapping[Var, _Padded]) -> dict[object, _Move]:
 
 
 def _grown(
-    block: Block, access: Load | Store, d: int, padded: Mapping[Var, _Padded]
+    block: Block,
+    access: Load | Store,
+    d: int,
+    padded: Mapping[Var, _Padded],
+    internal: Collection[Buffer],
 ) -> _Grown | None:
     """How the dimension of an access is padded."""
     e, size = access.indices[d], access.buffer.shape[d]
@@ -266,10 +272,16 @@ def _grown(
     if not moving:
         return None
     spatial = all(i.kind is IterKind.SPATIAL for i in block.iters if i.var in moving)
+    # Of digits, `x // 2` and `x % 2`, each may stay in its dimension where both together do not.
+    digits = any(type(n) is Binary and n.op in (Op.FLOORDIV, Op.MOD) for n in walk(e))
     extents = {i.var: i.extent for i in block.iters} | {v: q.extent for v, q in padded.items()}
     _, last = bound(e, {v: (0, n - 1) for v, n in extents.items()})
     require(
-        spatial and type(access) is Load and isinstance(last, int) and isinstance(size, int),
+        spatial
+        and type(access) is Load
+        and isinstance(last, int)
+        and isinstance(size, int)
+        and not (digits and access.buffer in internal),
         "{0} is indexed by {1}; what is padded must be indexed by plain iteration variables, or by "
         "windows of those that are not summed over",
         access.buffer.name,

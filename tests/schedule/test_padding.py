@@ -399,3 +399,15 @@ def test_of_a_chain_without_a_sum() -> None:
     sch = Schedule(chain())
     with pytest.raises(ScheduleError, match="block B must be a sum"):
         sch.pad_einsum(sch.get_block("B"), [3])
+
+
+def test_a_copy_in_digits_that_is_larger_than_what_it_holds_is_refused() -> None:
+    """Of its 6 columns 5 are written; the padded block would read the last one."""
+    a, b = te.placeholder((6, 2), "int32", name="A"), te.placeholder((6, 5), "int32", name="B")
+    k = te.reduce_axis(6, name="k")
+    c = te.compute((2, 5), lambda i, j: te.sum(a[k, i] * b[k, j], axis=k), name="C")
+    sch = Schedule(te.func([a, b, c]))
+    block = sch.get_block("C")
+    sch.reindex_cache_read(block, 1, "local", lambda i, j, k: (k, j // 2, i, j % 2))
+    with pytest.raises(ScheduleError, match="B_local is indexed by vj // 2; what is padded"):
+        sch.pad_einsum(block, [1, 2, 1])
