@@ -31,6 +31,7 @@
     best = db.best(workload.id, target, toolchain)              # Best | None
     best.schedule.trace, best.seconds, best.measurement.id, best.pinned, best.layer
     print(db.explain(workload, target, toolchain))              # why that one, or why none
+    db.gains(best)                                              # {Baseline: Gain} of its finals
 
     db.measurements(limit=20), db.records(Workload), db.get(Session, id), db.find("5e88")
     db.pin(workload.id, target, schedule.id), db.merge("other.db")
@@ -54,6 +55,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from .gains import Baseline, Gain
 from .values import (
     AnyRecord,
     Best,
@@ -83,10 +85,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnyRecord",
+    "Baseline",
     "Best",
     "ComparedSchedule",
     "Environment",
     "Explanation",
+    "Gain",
     "Json",
     "Measurement",
     "Near",

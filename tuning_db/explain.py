@@ -28,8 +28,9 @@ from sqlalchemy import (
 
 from .codec import LIMITS, LONGEST, SHORTEST
 from .confirm import Applies, Wanted
+from .gains import Gains, gains_text
 from .interleaved_comparison import summary
-from .lookup import EXACT, IN_RANGE, SUPERSEDED, best, failed_checks, usable, within
+from .lookup import EXACT, IN_RANGE, SUPERSEDED, best, failed_checks, gains, usable, within
 from .near import distance
 from .read import Damage, Layers, get, location, raw
 from .tables import measurement, schedule, target, toolchain, workload
@@ -88,7 +89,10 @@ class Near:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The explanation of a lookup; `str()` renders it. `name` is None for an unknown workload."""
+    """The explanation of a lookup; `str()` renders it. `name` is None for an unknown workload.
+
+    `gains` are those of `best` over the baselines of its session, as far as they are recorded.
+    """
 
     workload: str
     name: str | None
@@ -98,6 +102,7 @@ class Explanation:
     best: Best | None
     refused: tuple[Refused, ...]
     near: tuple[Near, ...]
+    gains: Gains
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -139,6 +144,7 @@ def explain(
         best=chosen,
         refused=tuple(refused),
         near=tuple(near[:NEAREST_SHOWN]),
+        gains={} if chosen is None else gains(layers, chosen, wanted.damage),
     )
 
 
@@ -297,6 +303,8 @@ def _lines(story: Explanation) -> Iterator[str]:
         yield f"toolchain: {story.generation}"
     yield "searched: " + ", ".join(story.layers)
     yield _best_line(story.best)
+    if (gained := gains_text(story.gains)) is not None:
+        yield f"  {gained}"
     yield from _comparison_lines(story.best)
     for group in story.refused:
         counted = "1 record" if group.count == 1 else f"{group.count} records"

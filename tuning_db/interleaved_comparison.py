@@ -6,7 +6,8 @@ by their ratios within rounds; times of different rounds are not comparable. A s
 out early has fewer samples.
 
 The fastest is found among those that have the most samples: each time is divided by the mean of
-its round, and the lowest median wins. Every other schedule is compared with it by the median of
+its round, and the lowest median wins, unless another is ahead of it in the median of their ratios.
+Every other schedule is compared with it by the median of
 the ratios, and by the interval of the sign test, which holds for any distribution: the true median
 lies between the k-th smallest and the k-th largest of n ratios unless fewer than k of n coins show
 heads, or tails (Thompson, "On confidence ranges for the median", Ann. Math. Statist. 7, 1936). k
@@ -62,7 +63,19 @@ def fastest_row(rows: Sequence[Sequence[float]]) -> int:
     def relative_time(n: int) -> float:
         return statistics.median(t / mean for t, mean in zip(rows[n], means, strict=True))
 
-    return min(complete, key=relative_time)
+    def over_first(n: int) -> float:
+        return statistics.median(t / base for t, base in zip(rows[n], rows[first], strict=True))
+
+    first = min(complete, key=relative_time)
+    others = [n for n in complete if n != first]
+    # In noise, medians may form a circle: each row is tried once.
+    while others:
+        ratio, ahead = min((over_first(n), n) for n in others)
+        if ratio >= 1:
+            break
+        first = ahead
+        others.remove(ahead)
+    return first
 
 
 def time_ratio(row: Sequence[float], fastest: Sequence[float]) -> TimeRatio:

@@ -24,6 +24,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from operator import attrgetter
 from typing import Any
@@ -44,10 +45,11 @@ from sqlalchemy import (
 from ..errors import DatabaseError
 from .codec import LONGEST, SHORTEST, instant
 from .confirm import ID, SECONDS, Applies, Check, Entry, Wanted, confirmed, intact
+from .gains import UNTUNED_KEY, Gains, gains_of
 from .interleaved_comparison import compare_schedules
-from .read import COLUMNS, Layers, get, location, raw, to_record, with_schedule
+from .read import COLUMNS, Damage, Layers, get, location, pair, raw, to_record, with_schedule
 from .tables import CHECKED, measurement, pin, schedule, target, toolchain, verification
-from .values import Best, Measurement, Outcome, Pin, ScheduleRecord
+from .values import Best, Measurement, Outcome, Pin, ScheduleRecord, Session
 
 # When the last finals of sessions (ids) were recorded.
 Finals = dict[str, datetime]
@@ -166,6 +168,9 @@ _OF_MOMENT = [
     .order_by(measurement.c.id)
     for tolerated in _WITHIN
 ]
+_OF_COMPARISON = with_schedule().where(
+    measurement.c.created == bindparam("created"), measurement.c.verified, IN_RANGE
+)
 _AT_ONCE = attrgetter("session", "workload", "target", "toolchain", "outcome")
 _FAILED = select(verification.c.schedule, verification.c.target, verification.c.toolchain).where(
     verification.c.workload == bindparam("workload"), ~verification.c.passed
@@ -261,6 +266,21 @@ def interleaved(connection: Connection, measured: Measurement, wanted: Wanted) -
         and _AT_ONCE(entry[0]) == _AT_ONCE(measured)
         and (entry[0].schedule, entry[0].target, entry[0].toolchain) not in wanted.failed
     ]
+
+
+def gains(layers: Layers, best: Best, damage: Damage) -> Gains:
+    """The gains of the best over what was timed interleaved with it, even if superseded since."""
+    measured = best.measurement
+    for connection in layers if measured is not None else ():
+        if location(connection) != best.layer:
+            continue
+        session = damage.or_none(connection, partial(get, connection, Session, measured.session))
+        rows = connection.execute(_OF_COMPARISON, {"created": measured.created})
+        entries = (damage.or_none(connection, partial(pair, row)) for row in rows)
+        timed = [e for e in entries if e is not None and _AT_ONCE(e[0]) == _AT_ONCE(measured)]
+        untuned = None if session is None else session.model.get(UNTUNED_KEY)
+        return gains_of(measured, timed if len(timed) > 1 else [], untuned)
+    return {}
 
 
 def failed_checks(layers: Layers, workload: str) -> set[Check]:

@@ -22,6 +22,7 @@ from . import json_lines, lookup, near, sessions
 from .confirm import Applies, Wanted
 from .connect import Opened, open_engine
 from .explain import Explanation, explain
+from .gains import Gains
 from .read import (
     COLUMNS,
     Damage,
@@ -358,6 +359,14 @@ class TuningDatabase:
         with self._connections() as layers, _leaving_out() as damage:
             wanted = _wanted(workload, target, toolchain, tolerance, damage)
             return lookup.best(layers, wanted, applies)
+
+    def gains(self, best: Best) -> Gains:
+        """The gains of a result of `best` over the program as written and the untuned build.
+
+        Those that were timed interleaved with it; empty for a best that is of no finals.
+        """
+        with self._connections() as layers, _leaving_out() as damage:
+            return lookup.gains(layers, best, damage)
 
     def relatives(
         self,

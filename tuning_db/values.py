@@ -321,6 +321,8 @@ class ComparedSchedule:
         between = "too few rounds to be sure"
         if self.interval is not None:
             between = f"{self.interval[0]:.3f} to {self.interval[1]:.3f}"
+        if self.ratio < 1:
+            return f"{self.verdict}, as fast within the noise ({between})"
         return f"{self.verdict}, {self.ratio:.3f} times the fastest ({between})"
 
 
@@ -454,6 +456,8 @@ def _plain(value: object) -> Json:
         return value.value
     if isinstance(value, tuple):
         return [_plain(v) for v in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(v) for key, v in value.items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return to_plain(value)
     return value

@@ -1,0 +1,85 @@
+"""What tuning gained: the time of a baseline over that of the best, of one interleaved comparison.
+
+A session times two baselines with its finalists: the program as written, and the schedule that a
+build without records would choose (`Session.model` names it under `UNTUNED_KEY`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import floor, log10
+
+from .interleaved_comparison import simplicity, time_ratio
+from .values import Measurement, ScheduleRecord
+
+UNTUNED_KEY = "untuned"
+"""The key in `Session.model` of the id of the schedule that a build without records chooses."""
+
+
+class Baseline(StrEnum):
+    """What the best schedule of a program is compared with."""
+
+    WRITTEN = "written"
+    UNTUNED = "untuned"
+
+    @property
+    def phrase(self) -> str:
+        return "the program as written" if self is Baseline.WRITTEN else "the untuned build"
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How many times as long as the best a baseline takes.
+
+    `ratio` is the median over the rounds in which both were timed. `interval` contains the true
+    ratio with a confidence of 95%; it is None if there were too few rounds. With `at_least`, the
+    baseline took too long to be timed beside the best, and `ratio` is a lower bound.
+    """
+
+    ratio: float
+    interval: tuple[float, float] | None = None
+    at_least: bool = False
+
+
+Gains = Mapping[Baseline, Gain]
+
+
+def gains_of(
+    best: Measurement, entries: Sequence[tuple[Measurement, ScheduleRecord]], untuned: object
+) -> Gains:
+    """The gains of `best` over the baselines among interleaved measurements.
+
+    `untuned` is the id of the schedule that a build without records chooses, if it is known.
+    """
+    gains: dict[Baseline, Gain] = {}
+    for measured, schedule in entries:
+        compared = time_ratio(measured.samples, best.samples)
+        gain = Gain(compared.ratio, compared.interval)
+        if simplicity(schedule)[:2] == (False, 0):
+            gains[Baseline.WRITTEN] = gain
+        if measured.schedule == untuned:
+            gains[Baseline.UNTUNED] = gain
+    return {baseline: gains[baseline] for baseline in Baseline if baseline in gains}
+
+
+def gains_text(gains: Gains) -> str | None:
+    """The gains as a phrase (`6.2x the program as written, 1.3x the untuned build`), if any."""
+    return ", ".join(_phrase(baseline, gain) for baseline, gain in gains.items()) or None
+
+
+def _phrase(baseline: Baseline, gain: Gain) -> str:
+    if gain.at_least:
+        return f"more than {_rounded_down(gain.ratio):g}x {baseline.phrase}"
+    low, high = gain.interval or (gain.ratio, gain.ratio)
+    if low <= 1 <= high:
+        return f"as fast as {baseline.phrase}"
+    digits = 2 if gain.ratio < 1.095 else 1 if gain.ratio < 9.95 else 0
+    return f"{gain.ratio:.{digits}f}x {baseline.phrase}"
+
+
+def _rounded_down(ratio: float) -> float:
+    """A ratio to two digits, not rounded up."""
+    unit = 10.0 ** (floor(log10(ratio)) - 1)
+    return floor(ratio / unit) * unit
