@@ -22,6 +22,11 @@ class TuneConfig:
     finals of less than two. There are at most `finalists` of them, and fewer of slow kernels, so
     that the first samples take a quarter of the time, but at least `MIN_FINALISTS`. After every
     `calm` trials one kernel is timed again; the margin is widened by as much as its time changes.
+    Where it takes several times as long as at first, the session pauses for `pause` seconds, a few
+    times at most.
+
+    The program as written and the untuned build take part in the finals too. If they are slow, they
+    get a quarter of `final_seconds` of their own.
     """
 
     batch: int = 8
@@ -30,6 +35,7 @@ class TuneConfig:
     rounds: int = 9
     final_seconds: float = 2.0
     calm: int = 16
+    pause: float = 1.0
     measure: MeasureConfig = field(default_factory=MeasureConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
 

@@ -11,7 +11,9 @@ from math import log
 from typing import TYPE_CHECKING, Self
 
 from ..runtime.timer import format_seconds
+from ..tuning_db.gains import gains_text
 from ..tuning_db.values import ComparedSchedule, Outcome
+from .drift import drift_text
 from .events import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 32
 _ERROR = 120
+_CALM = 0.1
+"""The share by which the time of a kernel may change unmentioned."""
 
 
 class LiveDisplay:
@@ -87,6 +91,7 @@ class Picture:
         self._elapsed = 0.0
         self._error: str | None = None
         self._comparison: tuple[ComparedSchedule, ...] = ()
+        self._gains: str | None = None
         self.ended = False
 
     def add(self, event: Event) -> None:
@@ -101,9 +106,12 @@ class Picture:
             case Waiting(what=what):
                 self._doing = what
             case Drift(ratio=ratio):
-                self._doing = f"the machine is at {ratio:.2f} of its first time"
-            case Final(comparison=comparison):
+                self._doing = drift_text(ratio, finals=event.finals)
+                if abs(ratio - 1) <= _CALM:
+                    self._doing = "timing"
+            case Final(comparison=comparison, gains=gains):
                 self._doing, self._comparison = "compared the finalists", comparison
+                self._gains = gains_text(gains)
             case Ended(reason=reason, best_seconds=best):
                 self._doing, self._best, self.ended = reason, best, True
         self._elapsed = event.elapsed
@@ -120,8 +128,8 @@ class Picture:
             case Trial(number=number, error=str(error), outcome=outcome):
                 which = self._which()
                 return f"trial {number}{self._of()}: {which}{outcome}: {_shortened(error)}"
-            case Drift(ratio=ratio) if abs(ratio - 1) > 0.1:
-                return f"the machine is not calm: the same code takes {ratio:.2f} times as long"
+            case Drift(ratio=ratio) if abs(ratio - 1) > _CALM:
+                return f"{self._which()}{drift_text(ratio, finals=event.finals)}"
             case Final():
                 return "\n".join([f"{self._which()}finals:", *self._finals()])
             case Ended(elapsed=elapsed):
@@ -188,12 +196,13 @@ class Picture:
             self._error = f"trial {event.number} {event.outcome}: {_shortened(event.error)}"
 
     def _finals(self) -> list[str]:
-        """The finalists, a line each, the choice first."""
-        return [
+        """The finalists, a line each, the choice first; and what it gained."""
+        finalists = [
             f"{'->' if n == 0 else '  '} {compared.schedule[:12]}  "
             f"{format_seconds(compared.seconds):>7}  {compared}"
             for n, compared in enumerate(self._comparison)
         ]
+        return finalists if self._gains is None else [*finalists, self._gains]
 
     def _which(self) -> str:
         """The program and a colon, where several share the budget."""

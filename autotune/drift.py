@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 
 from .finals import Finalist
 from .measure.measure_result import Kernel
 from .measure.measurer import Measurer
 
+DISTURBED = 2.0
+"""From this factor on, times from before and after are not comparable."""
 _ROUNDS = 5
+_PATIENCE = 3
+"""How often the kernel is timed again, after a pause, before a disturbed machine is accepted."""
 
 
 class DriftMonitor:
     """One kernel that is timed again after every `every` trials: its time should not change.
 
-    `ratios` are its later times over its first.
+    Where it takes several times as long as at first, `pause` is called and it is timed again, at
+    most three times; not again while the machine stays like that. `ratios` are its later times over
+    its first.
     """
 
-    def __init__(self, every: int) -> None:
+    def __init__(self, every: int, pause: Callable[[], None]) -> None:
         self.ratios: list[float] = []
         self._every = every
+        self._pause = pause
         self._due = every
         self._kernel: Kernel | None = None
         self._seconds = 0.0
@@ -28,6 +36,11 @@ class DriftMonitor:
     def spread(self) -> float:
         """The largest factor by which its time changed."""
         return max((max(r, 1 / r) for r in self.ratios), default=1.0)
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether it took several times as long when it was last timed."""
+        return bool(self.ratios) and self.ratios[-1] >= DISTURBED
 
     def watch(self, trials: int, first: Finalist | None, measurer: Measurer) -> float | None:
         """The kernel's time over its first, if it is due after `trials` trials."""
@@ -40,10 +53,27 @@ class DriftMonitor:
             return None
         self._due = trials + self._every
         seconds = _median(self._kernel, measurer)
+        for _ in range(0 if self.disturbed else _PATIENCE):
+            if seconds is None or seconds < DISTURBED * self._seconds:
+                break
+            self._pause()
+            seconds = _median(self._kernel, measurer)
         if seconds is None:
             return None
         self.ratios.append(seconds / self._seconds)
         return self.ratios[-1]
+
+
+def drift_text(ratio: float, *, finals: bool = False) -> str:
+    """Plain words for a ratio of the reference kernel, or of finals to the trials before them."""
+    if finals:
+        what = f"The finals took {ratio:.3g} times as long as the trials, twice"
+        return f"{what}; something else is running, and nothing was chosen by them."
+    if max(ratio, 1 / ratio) < DISTURBED:
+        return f"the machine is not calm: the same code takes {ratio:.2f} times as long"
+    what = f"The reference kernel now takes {ratio:.2g} times as long as at the start"
+    which = "is" if ratio > 1 else "was"
+    return f"{what}; something else {which} running, and these times are not comparable."
 
 
 def _median(kernel: Kernel, measurer: Measurer) -> float | None:

@@ -7,8 +7,9 @@ before the first candidate and end after the last. `elapsed` are the seconds of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from ..tuning_db.gains import Gains
 from ..tuning_db.values import ComparedSchedule, Outcome
 
 
@@ -74,20 +75,28 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Drift:
-    """A kernel was timed again: `ratio` is its time now over its first time."""
+    """A kernel was timed again: `ratio` is its time now over its first time.
+
+    With `finals`, it is the time of the finalists over that of their trials.
+    """
 
     ratio: float
     elapsed: float
     program: int = 0
+    finals: bool = False
 
 
 @dataclass(frozen=True)
 class Final:
-    """The fastest candidates were timed interleaved: how they compare, the choice first."""
+    """The fastest candidates were timed interleaved: how they compare, the choice first.
+
+    `gains` are those of the best over the program as written and the untuned build.
+    """
 
     comparison: tuple[ComparedSchedule, ...]
     elapsed: float
     program: int = 0
+    gains: Gains = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """The finals of a session: its fastest kernels are timed interleaved until the slower are known.
 
-`Fastest` keeps the finalists while candidates are measured, `InterleavedTiming` times them.
+`Fastest` keeps the finalists while candidates are measured, `InterleavedTiming` times them. Those
+that are far slower take part in a few rounds (`short_heat`), for the ratio.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -15,6 +17,8 @@ from ..tuning_db.values import ScheduleRecord
 from .measure.measure_result import Kernel
 
 _KEPT = 32
+_FAR = 2.0
+"""How many times as long as the fastest one takes that is out after any number of rounds."""
 
 Interleave = Callable[[Sequence[Kernel], int], list[tuple[float, ...]] | None]
 
@@ -51,18 +55,40 @@ class Fastest:
         """The candidate with that schedule (id)."""
         return next((f for f in self._ranked if f.schedule.id == schedule), None)
 
-    def finalists(self, most: int, margin: float) -> list[Finalist]:
-        """The `most` fastest within `margin` times the first; empty if that is only one."""
-        near = [f for f in self._ranked[:most] if f.seconds <= margin * self._ranked[0].seconds]
-        return near if len(near) > 1 else []
+    def finalists(self, most: int, margin: float, least: int = 1) -> list[Finalist]:
+        """At most `most` that are within `margin` times the first, and the `least` fastest."""
+        limit = margin * self._ranked[0].seconds if self._ranked else 0.0
+        return [f for n, f in enumerate(self._ranked[:most]) if n < least or f.seconds <= limit]
+
+
+def short_heat(
+    slow: Sequence[Finalist], rounds: int, seconds: float, sample_seconds: float
+) -> tuple[list[Finalist], int, float]:
+    """Those of `slow` finalists that can be timed within `seconds`.
+
+    Also for how many rounds, at most `rounds`, and the seconds of these.
+    """
+    timed = sorted(slow, key=lambda f: f.seconds)
+    while timed:
+        turns = sum(turn_seconds(f.seconds, sample_seconds) for f in timed)
+        once = sum(f.seconds for f in timed)
+        # Each is called once to check it, and once to see how long it takes.
+        affordable = int((seconds - 2 * once) / turns)
+        if affordable > 0:
+            rounds = min(rounds, affordable)
+            return timed, rounds, rounds * turns
+        timed.pop()
+    return [], rounds, 0.0
 
 
 class InterleavedTiming:
     """The timing of finalists, interleaved: at first `rounds` rounds, in all about `seconds`.
 
-    A finalist that `interleaved_comparison` finds slower than the fastest takes no part in later
-    rounds. The number of rounds doubles until the comparison of the others is settled. `samples`
-    has the times of each finalist, also if timing was interrupted.
+    `first` is the number of rounds of the first heat, if that is shorter. A finalist that
+    `interleaved_comparison` finds slower than the fastest takes no part in later rounds, nor one
+    that takes twice as long in too few rounds to be sure. The number of rounds doubles until the
+    comparison of the others is settled. `samples` has the times of each finalist, also if timing
+    was interrupted.
 
     A sample takes at least `sample_seconds`.
     """
@@ -73,21 +99,33 @@ class InterleavedTiming:
         rounds: int,
         seconds: float,
         sample_seconds: float,
+        first: int | None = None,
     ) -> None:
         self.samples: list[tuple[float, ...]] = [()] * len(finalists)
         self._finalists = finalists
         self._running = list(range(len(finalists)))
-        self._next = rounds
+        self._rounds = rounds
+        self._next = rounds if first is None else first
         self._left = seconds
         self._sample_seconds = sample_seconds
 
     @property
     def rounds(self) -> int:
-        """The number of rounds that come next; 0 if it would be less than two."""
+        """The number of rounds that come next; 0 if it would be less than two of several."""
         if len(self._running) < 2:
             return 0
         rounds = min(self._next, int(self._left / self._round_seconds()))
-        return rounds if rounds > 1 else 0
+        return rounds if rounds >= min(2, self._next) else 0
+
+    @property
+    def slowdown(self) -> float:
+        """The median factor by which finalists took longer than when they were candidates."""
+        factors = [
+            statistics.median(row) / f.seconds
+            for f, row in zip(self._finalists, self.samples, strict=True)
+            if row
+        ]
+        return statistics.median(factors) if factors else 1.0
 
     def run(self, interleave: Interleave) -> None:
         """Time them until the comparison is settled, the time is over, or one of them fails."""
@@ -98,16 +136,19 @@ class InterleavedTiming:
             self._left -= rounds * self._round_seconds()
             for n, row in zip(self._running, rows, strict=True):
                 self.samples[n] += row
-            self._next = len(self.samples[self._running[0]])
+            self._next = max(self._rounds, len(self.samples[self._running[0]]))
             self._drop_slower()
 
     def _drop_slower(self) -> None:
         first = fastest_row(self.samples)
         ratios = {n: time_ratio(self.samples[n], self.samples[first]) for n in self._running}
-        if all(ratio.settled for n, ratio in ratios.items() if n != first):
+        self._running = [
+            n
+            for n, ratio in ratios.items()
+            if n == first or not (ratio.slower or (ratio.interval is None and ratio.ratio > _FAR))
+        ]
+        if all(ratios[n].settled for n in self._running if n != first):
             self._running = []
-        else:
-            self._running = [n for n in self._running if n == first or not ratios[n].slower]
 
     def _round_seconds(self) -> float:
         """About how long a round takes."""

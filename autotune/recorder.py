@@ -30,7 +30,6 @@ from .model.cost_model import CostModel
 from .result import BestResult
 from .search.history import best_known
 from .search.replay import Replays
-from .search.search import Candidate
 
 _BEAT = 15.0
 
@@ -65,9 +64,13 @@ class Recorder:
         self._database = database
         self._last_beat = time.monotonic()
 
-    def trial(self, candidate: Candidate, measured: MeasureResult) -> Measurement:
-        """Record a candidate, its measurement, and its check if there was one."""
-        schedule = candidate.schedule
+    def trial(
+        self,
+        schedule: ScheduleRecord,
+        measured: MeasureResult,
+        features: tuple[float, ...] = (),
+    ) -> Measurement:
+        """Record a schedule, its measurement, and its check if there was one."""
         measurement = self._measurement(
             schedule.id,
             measured.outcome,
@@ -75,7 +78,7 @@ class Recorder:
             measured.samples,
             utc_now(),
             measured.error,
-            candidate.features,
+            features,
         )
         records: list[AnyRecord] = [schedule, measurement]
         if measured.check is not None:
@@ -103,6 +106,15 @@ class Recorder:
     def best(self) -> BestResult | None:
         """The best checked schedule in the database, whoever measured it."""
         return best_known(self._database, *self.subject[:3], self._tolerance, replays=self._replays)
+
+    def known_seconds(self, schedule: str) -> float | None:
+        """The last time of a schedule (id) here; `None` if it never ran."""
+        workload, target, toolchain, _ = self.subject
+        measured = self._database.measurements(
+            workload=workload.id, target=target, schedule=schedule, outcome=Outcome.OK
+        )
+        same = (m.seconds for m in measured if m.toolchain == toolchain.id)
+        return next(same, None)
 
     def beat(self) -> None:
         """Write a heartbeat of the session, if the last is some time ago."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..runtime.timer import format_seconds
 from ..schedule import Trace
+from ..tuning_db.gains import Gains, gains_text
 from ..tuning_db.values import ComparedSchedule, Outcome, SessionStatus
 from .model.roofline import Roofline
 
@@ -17,7 +18,8 @@ class BestResult:
 
     `seconds` is the median time of one call; the ids name its records in the database. Printing
     `trace` gives runnable Python. `comparison` has the finalists and how they compare, itself
-    first; it is empty where there were none.
+    first; it is empty where there were none. `gains` are those of the same comparison over the
+    baselines that took part.
     """
 
     seconds: float
@@ -25,6 +27,7 @@ class BestResult:
     schedule_id: str
     measurement_id: str
     comparison: tuple[ComparedSchedule, ...] = ()
+    gains: Gains = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,12 @@ class TuneResult:
     candidate that failed. `status` is `INTERRUPTED` if the
     budget was not used up, and `reason` says why the session ended. `seconds` is the time spent on
     this program; `roofline` is a lower bound of the time of a call. `drift` has the times of one
-    kernel over its first: if they are far from 1, something else ran, and times are not comparable.
+    kernel over its first: if they are far from 1, something else ran, and times are not comparable;
+    `noise` then says so in plain words.
+
+    `gains` are how many times as long as the best the program as written takes (`"written"`), and
+    the schedule of a build without records (`"untuned"`), as far as they are known: timed
+    interleaved with the best, or lower bounds.
     """
 
     best: BestResult | None
@@ -68,6 +76,8 @@ class TuneResult:
     spent: Spent
     roofline: Roofline
     drift: tuple[float, ...]
+    gains: Gains
+    noise: str | None
 
     @property
     def interrupted(self) -> bool:
@@ -77,6 +87,7 @@ class TuneResult:
         counts = ", ".join(f"{n} {outcome}" for outcome, n in self.outcomes.items())
         rest = f"{self.trials} trials ({counts}) in {self.seconds:.1f} s: {self.reason}"
         if self.best is not None:
-            return f"best {format_seconds(self.best.seconds)} after {rest}"
+            best = f"best {format_seconds(self.best.seconds)} after {rest}"
+            return "\n".join(filter(None, (best, gains_text(self.gains), self.noise)))
         error = "" if self.error is None else f"\n  last error: {self.error}"
         return f"no correct candidate after {rest}{error}"

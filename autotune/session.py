@@ -17,22 +17,37 @@ from ..errors import TilewrightError
 from ..runtime.timer import format_seconds, turn_seconds
 from ..schedule import Trace
 from ..tuning_db.interleaved_comparison import summary
-from ..tuning_db.values import ComparedSchedule, Measurement, Outcome, SessionStatus
+from ..tuning_db.gains import Baseline, Gains
+from ..tuning_db.values import (
+    ComparedSchedule,
+    Measurement,
+    Outcome,
+    ScheduleRecord,
+    SessionStatus,
+)
 from .budget import Meter
 from .config import MIN_FINALISTS, TuneConfig
-from .drift import DriftMonitor
+from .drift import DISTURBED, DriftMonitor, drift_text
 from .events import Batch, Callback, Drift, Ended, Event, Final, Started, Trial, Waiting
-from .finals import Fastest, Finalist, InterleavedTiming
+from .finals import Fastest, Finalist, InterleavedTiming, short_heat
 from .gain import Progress
 from .measure.measure_result import BuildRequest, MeasureResult
 from .measure.measurer import Measurer
 from .model.roofline import Roofline
 from .recorder import Recorder
 from .result import BestResult, Spent, TuneResult
+from .rivals import Rival, Rivals
 from .search.search import Candidate, Search
 
 _log = logging.getLogger(__name__)
 _SILENCE = 1.0
+_STEP = 0.2
+"""Seconds of a pause between looks at interrupts and the time."""
+_PAUSES = 3
+"""Pauses before disturbed finals are repeated."""
+_FINALS_DISTURBED = 3.0
+"""From this factor between trials and finals on, finals choose nothing: what they hold in caches
+and the warmth of the processor explain less."""
 
 
 class OutOfTime(Exception):
@@ -47,7 +62,7 @@ class Tuning:
     before; `best` is the fastest schedule, `None` while none is known. `search_seconds` is the time
     that the search took, its creation included, but for what it did while builders worked. This
     program is `number` of the `programs` that share the budget. `tolerance` is the error that is
-    accepted of inexact schedules.
+    accepted of inexact schedules. `rivals` are the schedules that the best has to beat.
 
     `ended` is why the program gets no more trials, `None` while it may. `course` is its progress.
     """
@@ -66,6 +81,7 @@ class Tuning:
     best: BestResult | None
     search_seconds: float
     tolerance: float | None
+    rivals: Sequence[Rival] = ()
 
     def __post_init__(self) -> None:
         self.ended: str | None = None
@@ -73,7 +89,9 @@ class Tuning:
         self._outcomes: Counter[Outcome] = Counter()
         self._error: str | None = None
         self._fastest = Fastest()
-        self._drift = DriftMonitor(self.config.calm)
+        self._rivals = Rivals(self.rivals)
+        self._drift = DriftMonitor(self.config.calm, self._pause)
+        self._finals_slowdown = 1.0
         self._last_word = time.monotonic()
         self.measurer.tick = self._tick
         self._batches = 0
@@ -156,6 +174,8 @@ class Tuning:
             spent=self._spent(seconds),
             roofline=self.roofline,
             drift=tuple(self._drift.ratios),
+            gains=self._gains(),
+            noise=self._noise(),
         )
         _log.info("%s: %s", self._name, result)
         self._tell(
@@ -196,7 +216,7 @@ class Tuning:
         )
         observed = []
         for candidate, measured in zip(candidates, results, strict=True):
-            written = self.recorder.trial(candidate, measured)
+            written = self.recorder.trial(candidate.schedule, measured, candidate.features)
             self._conclude(candidate, measured, written)
             observed.append(
                 candidate.observed(measured.outcome, min(measured.samples, default=None))
@@ -213,21 +233,11 @@ class Tuning:
         self._outcomes[measured.outcome] += 1
         self._error = measured.error or self._error
         _log.debug("trial %d: %s %s", self.meter.trials, measured.outcome, measured.error or "")
+        finalist = self._finalist(candidate.schedule, candidate.trace, measured)
         record = False
-        if measured.seconds is not None:
-            assert measured.kernel is not None, "what ran was built"
-            checked = measured.accepted(self.tolerance)
-            if checked or measured.check is None:
-                self._fastest.add(
-                    Finalist(
-                        measured.seconds,
-                        candidate.schedule,
-                        candidate.trace,
-                        measured.kernel,
-                        checked,
-                    )
-                )
-            record = checked and self._compete(measured.seconds, candidate.trace, written)
+        if finalist is not None:
+            self._fastest.add(finalist)
+            record = finalist.checked and self._compete(finalist, written)
         self._tell(
             Trial(
                 number=self.meter.trials,
@@ -241,11 +251,26 @@ class Tuning:
             )
         )
 
-    def _compete(self, seconds: float, trace: Trace, written: Measurement) -> bool:
+    def _finalist(
+        self, schedule: ScheduleRecord, trace: Trace, measured: MeasureResult
+    ) -> Finalist | None:
+        """A schedule that was measured, if it may be the best; it is noted if it is a rival."""
+        finalist = None
+        if measured.seconds is not None:
+            assert measured.kernel is not None, "what ran was built"
+            checked = measured.accepted(self.tolerance)
+            if checked or measured.check is None:
+                seconds, kernel = measured.seconds, measured.kernel
+                finalist = Finalist(seconds, schedule, trace, kernel, checked)
+        self._rivals.note(schedule, finalist)
+        return finalist
+
+    def _compete(self, finalist: Finalist, written: Measurement) -> bool:
         """Make a checked measurement the best if it is; return whether it is."""
+        seconds = finalist.seconds
         if self.best is not None and seconds >= self.best.seconds:
             return False
-        self.best = BestResult(seconds, trace, written.schedule, written.id)
+        self.best = BestResult(seconds, finalist.trace, written.schedule, written.id)
         done = self.meter.trials
         _log.info("%s: %s after %d trials", self._name, format_seconds(seconds), done)
         return True
@@ -264,16 +289,69 @@ class Tuning:
         _log.info("the same code takes %.2f times as long as at first", ratio)
         self._tell(Drift(ratio, self.meter.elapsed))
 
+    def _pause(self) -> None:
+        """Wait for whatever disturbs the machine."""
+        end = time.monotonic() + self.config.pause
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, _STEP))
+            self._tick()
+
     def _hold_finals(self) -> None:
-        near, seconds = self._near(), self.config.final_seconds
-        if not self._timing(near, seconds).rounds:
+        near, config = self._near(), self.config
+        if len(near) != 1 and not self._timing(near).rounds:
             return
-        finalists = [f for f in near if f.checked or self._passes(f)]
-        comparison = self._compare(finalists, seconds)
+        self._try_rivals(near[0].seconds)
+        slow, rounds, extra = short_heat(
+            self._rivals.besides(near),
+            config.rounds,
+            config.final_seconds / 4,
+            config.measure.sample_seconds,
+        )
+        if len(near) + len(slow) < 2:
+            return
+        finalists = [f for f in (*near, *slow) if f.checked or self._passes(f)]
+        comparison = self._compare(finalists, rounds, extra)
         if comparison:
             self._look_up()
             _log.info("%s: %s", self._name, summary(comparison))
-            self._tell(Final(tuple(comparison), self.meter.elapsed))
+            gains = {} if self.best is None else self.best.gains
+            self._tell(Final(tuple(comparison), self.meter.elapsed, gains=gains))
+
+    def _try_rivals(self, best: float) -> None:
+        """Measure the rivals that were no candidates of this session, where that is short.
+
+        One that was faster in another session than this machine now shows takes no part: its
+        record would be replaced.
+        """
+        for rival in self._rivals.untried:
+            if rival.baseline is Baseline.WRITTEN and (
+                self.measurer.await_reference() > self.config.final_seconds / 16
+            ):
+                continue
+            request = BuildRequest(rival.schedule.trace, rival.trace.error_factor)
+            known = self.recorder.known_seconds(rival.schedule.id)
+            for measured in self.measurer.measure([request], best):
+                if known is None:
+                    self.recorder.trial(rival.schedule, measured)
+                elif measured.seconds is None or measured.seconds >= DISTURBED * known:
+                    continue
+                self._finalist(rival.schedule, rival.trace, measured)
+
+    def _gains(self) -> Gains:
+        """The gains of the best; lower bounds of those that were not measured in its finals."""
+        if self.best is None:
+            return {}
+        here = self._fastest.of(self.best.schedule_id) is not None
+        reference = self.measurer.reference_seconds
+        bounds = self._rivals.bounds(self.best.seconds, reference) if here else {}
+        gains = {**bounds, **self.best.gains}
+        return {baseline: gains[baseline] for baseline in Baseline if baseline in gains}
+
+    def _noise(self) -> str | None:
+        """Plain words where the machine was so disturbed that times are not comparable."""
+        if self._finals_slowdown >= _FINALS_DISTURBED:
+            return drift_text(self._finals_slowdown, finals=True)
+        return drift_text(self._drift.ratios[-1]) if self._drift.disturbed else None
 
     def _near(self) -> list[Finalist]:
         """The candidates that may be the fastest."""
@@ -283,7 +361,8 @@ class Tuning:
         each = config.rounds * turn_seconds(first.seconds, config.measure.sample_seconds)
         count = max(MIN_FINALISTS, int(config.final_seconds / 4 / each))
         margin = config.margin * self._drift.spread
-        return self._fastest.finalists(min(config.finalists, count), margin)
+        least = 2 if self._drift.spread >= DISTURBED else 1
+        return self._fastest.finalists(min(config.finalists, count), margin, least)
 
     def _passes(self, finalist: Finalist) -> bool:
         """Check the results of a finalist that was not checked yet; return whether they pass."""
@@ -291,21 +370,39 @@ class Tuning:
         self.recorder.check(finalist.schedule.id, result)
         return result.passed and finalist.kernel.allows(result, self.tolerance)
 
-    def _timing(self, finalists: Sequence[Finalist], seconds: float) -> InterleavedTiming:
+    def _timing(
+        self, finalists: Sequence[Finalist], first: int | None = None, extra: float = 0.0
+    ) -> InterleavedTiming:
         config = self.config
-        return InterleavedTiming(finalists, config.rounds, seconds, config.measure.sample_seconds)
+        seconds, sample_seconds = config.final_seconds + extra, config.measure.sample_seconds
+        return InterleavedTiming(finalists, config.rounds, seconds, sample_seconds, first)
 
-    def _compare(self, finalists: Sequence[Finalist], seconds: float) -> list[ComparedSchedule]:
-        """Time kernels interleaved and record it; empty if there is no time for that."""
-        timing = self._timing(finalists, seconds)
-        comparison: list[ComparedSchedule] = []
-        try:
-            timing.run(self.measurer.interleave)
-        finally:
-            if any(timing.samples):
-                timed = zip((f.schedule for f in finalists), timing.samples, strict=True)
-                comparison = self.recorder.finals(list(timed))
-        return comparison
+    def _compare(
+        self, finalists: Sequence[Finalist], first: int, extra: float
+    ) -> list[ComparedSchedule]:
+        """Time kernels interleaved and record it; empty if there is no time for that.
+
+        Times that are several times those of the trials are not recorded: they would take their
+        place. The timing is repeated once, after a pause.
+        """
+        for again in (False, True):
+            timing = self._timing(finalists, first, extra)
+            comparison: list[ComparedSchedule] = []
+            try:
+                timing.run(self.measurer.interleave)
+            finally:
+                self._finals_slowdown = timing.slowdown
+                if any(timing.samples) and timing.slowdown < _FINALS_DISTURBED:
+                    timed = zip((f.schedule for f in finalists), timing.samples, strict=True)
+                    comparison = self.recorder.finals(list(timed))
+            if timing.slowdown < _FINALS_DISTURBED:
+                return comparison
+            _log.info("the finals took %.3g times as long as the trials", timing.slowdown)
+            if not again:
+                for _ in range(_PAUSES):
+                    self._pause()
+        self._tell(Drift(self._finals_slowdown, self.meter.elapsed, finals=True))
+        return []
 
     def _spent(self, seconds: float) -> Spent:
         measurer, model = self.measurer, self.search.seconds_in_model

@@ -14,6 +14,7 @@ from ..target import Target
 from ..tir.ir import Func
 from ..tir.verify import verify
 from ..tuning_db import TuningDatabase
+from ..tuning_db.gains import UNTUNED_KEY, Baseline
 from ..tuning_db.values import Session, SessionStatus
 from .budget import Budget, Meter, limits
 from .config import TuneConfig
@@ -28,6 +29,7 @@ from .model.roofline import roofline
 from .recorder import Recorder, Subject
 from .records import environment_record, target_record, toolchain_record, workload_record
 from .result import TuneResult
+from .rivals import Rival, rivals_of
 from .run_sessions import run
 from .search import history, transfer
 from .search.replay import Replays
@@ -102,8 +104,10 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     roofline (0.9 say, see `roofline`), and `min_gain` for all once a second of tuning is expected
     to gain less than that share of their time.
 
-    The program as written is a candidate too, so that no schedule is called best that is slower;
-    it is not measured where it is predicted to take more than thirty times as long.
+    The program as written and the schedule that a build without records would choose are candidates
+    too, and are timed interleaved with the fastest at the end: no schedule is called best that is
+    slower, and `TuneResult.gains` has the gain over them. What would take long is not timed again,
+    and the gain is then a lower bound.
 
     Every measurement is in `database` before the next begins. Earlier measurements of the program
     and target warm the search and are not repeated; schedules of other sizes of the program are the
@@ -190,13 +194,19 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
             )
             if program.user_sketches is None:
                 transfer.warm(search, database, *subject[:3], tolerance)
+            rivals: tuple[Rival, ...] = ()
+            if program.user_sketches is None:
+                rivals = rivals_of(program.func, resolved, search)
+                for rival in rivals:
+                    if rival.baseline is Baseline.UNTUNED:
+                        search.begin_with(rival.trace)
             search_seconds = meter.elapsed - began
             before = unfinished[n]
             if before is not None:
                 session = database.resume_session(before.id)
             else:
                 session = _started(
-                    database, subject, meter.budget, seed, options, tolerance, search.base
+                    database, subject, meter.budget, seed, options, tolerance, search.base, rivals
                 )
             recorder = Recorder(database, subject, session, replays, tolerance)
             tuning = Tuning(
@@ -214,6 +224,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
                 best=best,
                 search_seconds=search_seconds,
                 tolerance=tolerance,
+                rivals=rivals,
             )
             stack.callback(tuning.abandon)
             tunings.append(tuning)
@@ -276,6 +287,7 @@ def _started(
     config: TuneConfig,
     tolerance: float | None,
     base: BaseModel | None,
+    rivals: Sequence[Rival],
 ) -> Session:
     return database.start_session(
         subject.workload.id,
@@ -288,5 +300,6 @@ def _started(
             "features": CostModel.feature_version,
             "base": None if base is None else base.to_json(),
             **PARAMETERS,
+            **{UNTUNED_KEY: r.schedule.id for r in rivals if r.baseline is Baseline.UNTUNED},
         },
     )

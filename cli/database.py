@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -109,15 +110,21 @@ def best(db: Database = "tuning.db", tolerance: Tolerance = None, as_json: AsJso
             time_text(best["seconds"]),
             "" if best["gflops"] is None else f"{best['gflops']:.4g}",
             "pinned" if best["pinned"] else "verified",
+            *(_gain(best["gains"].get(name)) for name in ("written", "untuned")),
             best["inexact"],
             (best["measurement"] or "")[:12],
         ]
         for best in found
     ]
     columns = (
-        "~workload", "~target", "?compiler", ">time", ">GFLOP/s", "?how", "?inexact", "measurement",
+        "~workload", "~target", "?compiler", ">time", ">GFLOP/s", "?how", "?over written",
+        "?over untuned", "?inexact", "measurement",
     )  # fmt: skip
     print_table(columns, rows, f"nothing usable in {db}")
+
+
+def _gain(gain: Mapping[str, Any] | None) -> str:
+    return "" if gain is None else f"{gain['ratio']:.3g}x"
 
 
 @app.command()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..autotune.result import TuneResult
     from ..autotune.search.replay import Replays
     from ..tuning_db import Best, Measurement, ScheduleRecord, TuningDatabase, Workload
+    from ..tuning_db.gains import Gains
 
 _CUT = 16
 """Characters that a column keeps which may be cut."""
@@ -69,7 +70,8 @@ def best_rows(database: TuningDatabase, tolerance: float | None) -> Iterator[dic
                 )
                 if found is not None:
                     where = {"target": target.text, "generation": generation}
-                    yield {**_best(workload, found), **where}
+                    gains = gains_json(database.gains(found))
+                    yield {**_best(workload, found), **where, "gains": gains}
 
 
 def _replays(workload: Workload) -> Replays | None:
@@ -126,7 +128,16 @@ def tune_row(result: TuneResult, name: str, flops: int) -> dict[str, Any]:
         "roofline": vars(result.roofline),
         "spent": vars(result.spent),
         "drift": list(result.drift),
+        "gains": gains_json(result.gains),
+        "noise": result.noise,
     }
+
+
+def gains_json(gains: Gains) -> dict[str, Any]:
+    """Gains as JSON, by the names of the baselines."""
+    from ..tuning_db import to_plain
+
+    return {baseline.value: to_plain(gain) for baseline, gain in gains.items()}
 
 
 def steps(schedule: ScheduleRecord) -> str:
@@ -166,6 +177,7 @@ def print_results(results: Sequence[tuple[str, int, TuneResult]]) -> None:
 
 
 def _print_result(result: TuneResult, flops: int) -> None:
+    from ..tuning_db.gains import gains_text
     from ..tuning_db.interleaved_comparison import summary
 
     best = "no candidate is correct; `tilewright db list` shows what became of them"
@@ -180,6 +192,7 @@ def _print_result(result: TuneResult, flops: int) -> None:
     print_facts(
         {
             "best": best,
+            "gain": gains_text(result.gains),
             "finals": summary(comparison) if comparison else None,
             "roofline": roof,
             "measurement": None if result.best is None else result.best.measurement_id,
@@ -187,6 +200,7 @@ def _print_result(result: TuneResult, flops: int) -> None:
             "last error": result.error if result.best is None else None,
             "session": result.session,
             "ended": result.reason,
+            "noise": result.noise,
         }
     )
 

@@ -68,7 +68,14 @@ def best_known(
     if best is None or best.measurement is None or best.seconds is None or best.pinned:
         return None
     trace = replays.schedule(best.schedule).trace
-    return BestResult(best.seconds, trace, best.schedule.id, best.measurement.id, best.comparison)
+    return BestResult(
+        best.seconds,
+        trace,
+        best.schedule.id,
+        best.measurement.id,
+        best.comparison,
+        database.gains(best),
+    )
 
 
 def features_of(measured: Measurement) -> tuple[float, ...] | None:

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -31,6 +32,9 @@ from ...tir.ir import Func
 from ..model import boosting
 from ..rules.user_rules import SKETCH_RULES
 from .replay import brief, row_of
+
+if TYPE_CHECKING:
+    from .sketch import Sketch
 
 Way = Literal["model", "default"]
 """Who chooses: the cost model, or the analytic estimate alone."""
@@ -53,18 +57,23 @@ _SOURCES = (
 """What of this package takes part in choosing."""
 
 
-def chosen(func: Func, target: Target, way: Way) -> Schedule:
+def chosen(
+    func: Func, target: Target, way: Way, sketches: Sequence[Sketch] | None = None
+) -> Schedule:
     """The program with the schedule of `model_trace` or `default_trace`, on a resolved target.
 
-    The schedule comes from the disk where the same was chosen before.
+    The schedule comes from the disk where the same was chosen before. `sketches` are those of the
+    program without inexact steps, if they are known.
     """
     schedule = recalled(func, target, way)
-    return chosen_anew(func, target, way) if schedule is None else schedule
+    return chosen_anew(func, target, way, sketches) if schedule is None else schedule
 
 
-def chosen_anew(func: Func, target: Target, way: Way) -> Schedule:
+def chosen_anew(
+    func: Func, target: Target, way: Way, sketches: Sequence[Sketch] | None = None
+) -> Schedule:
     """Like `chosen`, without what is remembered, which is replaced."""
-    trace = _choose(func, target, way)
+    trace = _choose(func, target, way, sketches)
     schedule = trace.apply(func)
     choices = _choices()
     if choices is not None and _is_whole(way):
@@ -93,11 +102,11 @@ def key(func: Func, target: Target, way: Way) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _choose(func: Func, target: Target, way: Way) -> Trace:
+def _choose(func: Func, target: Target, way: Way, sketches: Sequence[Sketch] | None) -> Trace:
     from . import search  # loaded where a choice has to be made
 
     choose = search.model_trace if way == "model" else search.default_trace
-    return choose(func, target)
+    return choose(func, target, sketches=sketches)
 
 
 def _is_whole(way: Way) -> bool:

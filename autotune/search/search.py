@@ -173,6 +173,7 @@ class Search:
         self._observed: list[Observation] = []
         self._width = 1 + max((len(s.variables) for s in self.sketches), default=0)
         self._suggested: list[tuple[int, tuple[int, ...]]] = []
+        self._first: list[tuple[int, tuple[int, ...]]] = []
         self._told: list[tuple[float, ...]] = []
         self._seconds: list[float] = []
         self._fitted = True
@@ -192,7 +193,8 @@ class Search:
             self._add(pool, pool.space.sample(self._rng, self._share))
         if known:
             self.tell([self._recognised(k) for k in known])
-        self._written = self._pool_as_written() if as_written else None
+        if as_written:
+            self._begin_with_written()
 
     @property
     def best(self) -> Observation | None:
@@ -213,10 +215,17 @@ class Search:
             self._add(self._pools[s], np.array([row], dtype=np.int64))
         self._suggested = list(rows)
 
+    def begin_with(self, trace: Trace) -> None:
+        """Put the candidate of a trace into the first batch, if a sketch has it."""
+        sketch, row = self._place(trace)
+        if sketch is not None:
+            self._add(self._pools[sketch], np.array([row], dtype=np.int64))
+            self._first.append((sketch, row))
+
     def ask(self, count: int) -> list[Candidate]:
         """At most `count` new candidates, drawn as `SearchConfig` says.
 
-        Suggested ones come first, then the best predicted.
+        Suggested ones come first, then those to begin with, then the best predicted.
         """
         if count < 1:
             return []
@@ -229,12 +238,10 @@ class Search:
         for s, row in self._suggested:
             if 2 * len(batch) >= count:
                 break
-            for place in np.flatnonzero((self._pools[s].rows == row).all(axis=1)):
-                self._take(batch, drawn_rows, s, int(place))
+            self._take_row(batch, drawn_rows, s, row)
         self._suggested = []
-        if self._written is not None and count > 1:
-            self._take(batch, drawn_rows, self._written.number, 0)
-            self._written = None
+        while self._first and len(batch) < count and count > 1:
+            self._take_row(batch, drawn_rows, *self._first.pop(0))
         greedy = count - int(self._rng.binomial(count, self.config.random)) if count > 1 else 1
         self._fill(batch, drawn_rows, order, greedy)
         for _ in range(8 * count):
@@ -250,13 +257,12 @@ class Search:
             pool.keep(np.delete(np.arange(len(pool.rows)), places))
         return batch
 
-    def _pool_as_written(self) -> _Pool | None:
-        """The pool of the program as written, if it may be among the fastest."""
+    def _begin_with_written(self) -> None:
+        """Put the program as written into the first batch, if it may be among the fastest."""
         best = min((p.scores.min() for p in self._pools if len(p.scores)), default=0.0)
         for pool, sketch in zip(self._pools, self.sketches, strict=True):
             if not sketch.trace.steps and (pool.scores <= best + WORTH_MEASURING).any():
-                return pool
-        return None
+                self._first.append((pool.number, ()))
 
     def _ranked(self, count: int) -> list[tuple[int, int]]:
         """The rows predicted best, with their sketches, in the order in which to take them."""
@@ -338,12 +344,15 @@ class Search:
 
     def _recognised(self, known: Known) -> Observation:
         """A known schedule with its sketch: the one whose trace its own is, once opened."""
-        opened = known.trace.opened()
-        sketch = next((n for n, s in enumerate(self.sketches) if s.trace == opened), None)
-        row = () if sketch is None else row_of(known.trace) or ()
         return Observation(
-            known.schedule, sketch, row, known.features, known.outcome, known.seconds
+            known.schedule, *self._place(known.trace), known.features, known.outcome, known.seconds
         )
+
+    def _place(self, trace: Trace) -> tuple[int | None, tuple[int, ...]]:
+        """The sketch that has a trace and its row; `None` and an empty row if there is none."""
+        opened = trace.opened()
+        sketch = next((n for n, s in enumerate(self.sketches) if s.trace == opened), None)
+        return sketch, () if sketch is None else row_of(trace) or ()
 
     def _decided(self, observed: Observation) -> tuple[float, ...]:
         """The columns of `decided`; NaN for a schedule of no sketch."""
@@ -351,6 +360,17 @@ class Search:
             return (math.nan,) * self._width
         rows = np.array([observed.row], dtype=np.int64)
         return tuple(decided(observed.sketch, rows, self._width)[0].tolist())
+
+    def _take_row(
+        self,
+        batch: list[Candidate],
+        drawn_rows: dict[int, list[int]],
+        s: int,
+        row: tuple[int, ...],
+    ) -> None:
+        """Take a row of a sketch, if its pool holds it."""
+        for place in np.flatnonzero((self._pools[s].rows == row).all(axis=1)):
+            self._take(batch, drawn_rows, s, int(place))
 
     def _take(
         self, batch: list[Candidate], drawn_rows: dict[int, list[int]], s: int, r: int
@@ -420,21 +440,33 @@ def _smallest(scores: np.ndarray, count: int) -> np.ndarray:
 
 
 @collected_later()
-def default_trace(func: Func, target: Target, *, seed: int = 0) -> Trace:
-    """The schedule that the analytic estimate likes best: no measurement, no learned model."""
+def default_trace(
+    func: Func, target: Target, *, seed: int = 0, sketches: Sequence[Sketch] | None = None
+) -> Trace:
+    """The schedule that the analytic estimate likes best: no measurement, no learned model.
+
+    `sketches` are those of the program, if they are known.
+    """
     config = SearchConfig(model=False, random=0.0, temperature=0.0)
-    return _first(func, Search(func, target, seed=seed, config=config))
+    return _first(func, Search(func, target, seed=seed, config=config, prepared=sketches))
 
 
 @collected_later()
-def model_trace(func: Func, target: Target, *, seed: int = 0, base: str = SHIPPED) -> Trace:
+def model_trace(
+    func: Func,
+    target: Target,
+    *,
+    seed: int = 0,
+    base: str = SHIPPED,
+    sketches: Sequence[Sketch] | None = None,
+) -> Trace:
     """The schedule that the base model likes best: no measurement of this program.
 
     The analytic estimate chooses where there is no usable shipped model; `base` as in
-    `SearchConfig`.
+    `SearchConfig`, `sketches` as in `default_trace`.
     """
     config = SearchConfig(random=0.0, temperature=0.0, base=base)
-    return _first(func, Search(func, target, seed=seed, config=config))
+    return _first(func, Search(func, target, seed=seed, config=config, prepared=sketches))
 
 
 def _first(func: Func, search: Search) -> Trace:

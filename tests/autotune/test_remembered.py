@@ -57,7 +57,7 @@ def entries(folder: Path) -> list[Path]:
 
 
 def refuse_to_choose(monkeypatch: pytest.MonkeyPatch) -> None:
-    def choose_nothing(*_: object) -> None:
+    def choose_nothing(*_: object, **__: object) -> None:
         raise AssertionError("chosen again")
 
     monkeypatch.setattr(search, "model_trace", choose_nothing)

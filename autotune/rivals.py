@@ -1,0 +1,103 @@
+"""What the best of a session has to beat: the program as written, and the untuned build.
+
+They take part in the finals of every session that searches the built-in sketches, so that no
+schedule is called best that is slower, and the gain over them is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ..schedule import Trace
+from ..target import Target
+from ..tir.ir import Func
+from ..tuning_db.gains import Baseline, Gain, Gains
+from ..tuning_db.values import ScheduleRecord
+from .finals import Finalist
+from .records import schedule_record
+from .search.remembered import chosen
+from .search.search import Search
+from .search.sketch import Sketch, written
+
+MUCH = 2.0
+"""How many times as long as the best a rival takes of which a bound of the gain is said."""
+_CAUTION = 0.9
+"""The share of a ratio of times that were not interleaved which is said as a bound."""
+
+
+class Rival(NamedTuple):
+    """A schedule to beat."""
+
+    baseline: Baseline
+    trace: Trace
+    schedule: ScheduleRecord
+
+
+def rivals_of(func: Func, target: Target, search: Search) -> tuple[Rival, ...]:
+    """The program as written, and the schedule that a build without records chooses."""
+    exact = [s for s in search.sketches if s.trace.steps and not s.trace.inexact]
+    untuned = chosen(func, target, "model", exact or search.sketches).trace
+    opened = untuned.opened()
+    sketch = next((s for s in search.sketches if s.trace == opened), None)
+    plain = written(func)
+    return (
+        _rival(Baseline.WRITTEN, plain.trace.with_row(()), plain),
+        _rival(Baseline.UNTUNED, untuned, sketch),
+    )
+
+
+class Rivals:
+    """The rivals of a session, with what is known of them.
+
+    `timed` are those that ran in this session, with their code, by the ids of their schedules.
+    """
+
+    def __init__(self, rivals: Sequence[Rival]) -> None:
+        self.timed: dict[str, Finalist] = {}
+        self._rivals = rivals
+        self._ids = {r.schedule.id for r in rivals}
+        self._tried: set[str] = set()
+
+    def note(self, schedule: ScheduleRecord, finalist: Finalist | None) -> None:
+        """Keep what became of a candidate, `None` if it failed, where it is a rival."""
+        if schedule.id in self._ids:
+            self._tried.add(schedule.id)
+            if finalist is not None:
+                self.timed[schedule.id] = finalist
+
+    @property
+    def untried(self) -> list[Rival]:
+        """The rivals that were not built in this session."""
+        return [r for r in self._rivals if r.schedule.id not in self._tried]
+
+    def besides(self, finalists: Sequence[Finalist]) -> list[Finalist]:
+        """The rivals that ran and are not among `finalists`."""
+        ids = {f.schedule.id for f in finalists}
+        return [f for id, f in self.timed.items() if id not in ids]
+
+    def bounds(self, best: float, reference: float | None) -> Gains:
+        """Lower bounds of the gains of a schedule that takes `best` seconds.
+
+        They are by the times of the trials. The program as written takes at least as long as the
+        `reference`, whose loops are interchanged to be fast.
+        """
+        seconds: Mapping[Baseline, float | None] = {
+            r.baseline: self.timed[r.schedule.id].seconds
+            if r.schedule.id in self.timed
+            else reference
+            if r.baseline is Baseline.WRITTEN
+            else None
+            for r in self._rivals
+        }
+        return {
+            baseline: Gain(_CAUTION * took / best, at_least=True)
+            for baseline, took in seconds.items()
+            if took is not None and _CAUTION * took >= MUCH * best
+        }
+
+
+def _rival(baseline: Baseline, trace: Trace, sketch: Sketch | None) -> Rival:
+    return Rival(
+        baseline, trace, schedule_record(trace, "" if sketch is None else sketch.generator)
+    )
