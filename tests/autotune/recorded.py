@@ -70,3 +70,44 @@ class Recorded:
 
     def interleave(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]] | None:
         return self._interleaved(len(kernels), rounds)
+
+
+class Simulated(Recorded):
+    """A candidate takes `seconds` of its trace as JSON text, in its trial and interleaved.
+
+    `slower` is the factor of each interleaved timing, in order; later ones have the last. `heats`
+    are the traces and rounds of those of several kernels.
+    """
+
+    def __init__(self, seconds: Callable[[str], float], slower: Sequence[float] = (1.0,)) -> None:
+        super().__init__([])
+        self.reference_seconds = 1e-3
+        self.heats: list[tuple[list[str], int]] = []
+        self.built: list[str] = []
+        self.watched = 0
+        self._seconds = seconds
+        self._slower = list(slower)
+
+    def measure(
+        self, requests: Sequence[BuildRequest], best: float | None, meanwhile: Iterable[None] = ()
+    ) -> Iterator[MeasureResult]:
+        deque(meanwhile, 0)
+        for request in requests:
+            self.built.append(request.trace)
+            seconds = self._seconds(request.trace)
+            check = PASSED if best is None or seconds < best else None
+            best = seconds if check is not None else best
+            kernel = Kernel(request.trace.encode())
+            yield MeasureResult(
+                Outcome.OK, seconds, (seconds,) * 3, kernel=kernel, check=check
+            )
+
+    def interleave(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]]:
+        traces = [kernel.image.decode() for kernel in kernels]
+        if len(traces) == 1:
+            self.watched += 1
+            return [(self._seconds(traces[0]),) * rounds]
+        self.heats.append((traces, rounds))
+        factor = self._slower[0]
+        del self._slower[: len(self._slower) > 1]
+        return [(factor * self._seconds(trace),) * rounds for trace in traces]

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tilewright.autotune.display import LiveDisplay, sparkline
 from tilewright.autotune.events import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting
-from tilewright.tuning_db import ComparedSchedule, Outcome, Verdict
+from tilewright.tuning_db import Baseline, ComparedSchedule, Gain, Outcome, Verdict
 
 
 def trial(number: int, seconds: float | None, best: float | None, *, record: bool = False) -> Trial:
@@ -43,7 +43,12 @@ EVENTS: list[Event] = [
             ComparedSchedule("ef" * 32, 1.1e-3, 3, 1.1, None, Verdict.SLOWER),
         ),
         5.0,
+        gains={
+            Baseline.WRITTEN: Gain(31.4, (30.0, 33.0)),
+            Baseline.UNTUNED: Gain(1.034, (1.01, 1.06)),
+        },
     ),
+    Drift(68.19, 5.1),
     Ended("all 4 trials are done", False, 4, 1e-3, 5.2),
 ]
 
@@ -68,6 +73,9 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
         "-> abababababab  1.01 ms  tie, 1.010 times the fastest (0.995 to 1.020)",
         "   cdcdcdcdcdcd     1 ms  fastest",
         "   efefefefefef   1.1 ms  slower, 1.100 times the fastest (too few rounds to be sure)",
+        "31x the program as written, 1.03x the untuned build",
+        "The reference kernel now takes 68 times as long as at the start; something else is "
+        "running, and these times are not comparable.",
         "best 1 ms, 2.0 GFLOP/s after 4 trials in 5.2 s: all 4 trials are done",
     ]
 
@@ -85,6 +93,7 @@ def test_a_terminal_shows_the_whole_picture_after_every_event(count: int) -> Non
             "crash 1  ok 3",
             "signal 11",
             "-> abababababab",
+            "31x the program as written",
             "done",
         ):
             assert part in last, part

@@ -14,6 +14,7 @@ import pytest
 from tilewright.tuning_db import (
     AnyRecord,
     Best,
+    ComparedSchedule,
     Measurement,
     Outcome,
     ScheduleRecord,
@@ -21,6 +22,7 @@ from tilewright.tuning_db import (
     Verdict,
     Verification,
 )
+from tilewright.tuning_db.gains import Baseline, Gain, gains_text
 from tilewright.tuning_db.interleaved_comparison import (
     compare_schedules,
     fastest_row,
@@ -124,6 +126,29 @@ def test_the_fastest_is_so_within_rounds() -> None:
         compare_schedules([timed(SMALL, 1.0, other), timed(LARGE, 1.0, one)])[0].schedule
         == LARGE.id
     )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_other_is_ahead_of_the_fastest(seed: int) -> None:
+    """In whatever noise, unless medians form a circle; then the words do not contradict it."""
+    rng = np.random.default_rng(seed)
+    rows = [rng.lognormal(0.0, 1.5, 9).tolist() for _ in range(4)]
+    first = fastest_row(rows)
+    ahead = {
+        (n, m) for n in range(4) for m in range(4) if time_ratio(rows[n], rows[m]).ratio < 1
+    }
+    winner = next((n for n in range(4) if all((n, m) in ahead for m in range(4) if m != n)), None)
+    assert winner in (None, first)
+    schedules = [trace(4, 8, steps=2 + n) for n in range(4)]
+    entries = [timed(s, 1.0, row) for s, row in zip(schedules, rows, strict=True)]
+    said = [str(compared) for compared in compare_schedules(entries)]
+    assert said.count("fastest") == 1
+    assert not any(", 0." in words for words in said)
+
+
+def test_a_tie_in_noise_does_not_say_that_it_is_faster() -> None:
+    tie = ComparedSchedule("ab" * 32, 1e-3, 9, 0.962, (0.12, 11.986), Verdict.TIE)
+    assert str(tie) == "tie, as fast within the noise (0.120 to 11.986)"
 
 
 def test_rounds_without_one_of_the_two_do_not_count() -> None:
@@ -280,3 +305,62 @@ def test_a_comparison_survives_moving(db: TuningDatabase, new_place: Place) -> N
     assert there is not None
     assert here is not None
     assert (there.schedule, there.comparison) == (here.schedule, here.comparison)
+
+
+# Gains over the baselines
+
+
+WRITTEN = ScheduleRecord('{"version": 1, "steps": []}', 1)
+
+
+def test_the_gain_is_that_of_the_choice_within_rounds(db: TuningDatabase) -> None:
+    fast, tie, slow = timed(LARGE, 1.0), timed(SMALL, 1.003, NOISE), timed(WRITTEN, 6.0)
+    put(db, fast, tie, slow)
+    best = db.best(MATMUL.id, CPU, LLVM)
+    assert best is not None
+    assert best.schedule == SMALL
+    expected = time_ratio(slow[0].samples, tie[0].samples)
+    gains = db.gains(best)
+    assert gains == {Baseline.WRITTEN: Gain(expected.ratio, expected.interval)}
+    assert gains_text(gains) == "6.0x the program as written"
+    assert "\n  6.0x the program as written\n" in str(db.explain(MATMUL, CPU, LLVM))
+
+
+def test_a_gain_stays_when_the_baseline_is_timed_again(db: TuningDatabase) -> None:
+    put(db, timed(LARGE, 1.0), timed(WRITTEN, 6.0))
+    put(db, timed(WRITTEN, 9.0, after=1))
+    best = db.best(MATMUL.id, CPU, LLVM)
+    assert best is not None
+    assert best.comparison == ()
+    assert db.gains(best)[Baseline.WRITTEN].ratio == pytest.approx(6.0)
+
+
+def test_no_finals_or_no_baseline_have_no_gain(db: TuningDatabase) -> None:
+    put(db, timed(LARGE, 1.0))
+    put(db, timed(WRITTEN, 6.0, after=1))
+    best = db.best(MATMUL.id, CPU, LLVM)
+    assert best is not None
+    assert db.gains(best) == {}
+    put(db, timed(SMALL, 0.5, after=2), timed(LONG, 0.6, after=2))
+    best = db.best(MATMUL.id, CPU, LLVM)
+    assert best is not None
+    assert len(best.comparison) == 2
+    assert db.gains(best) == {}
+
+
+@pytest.mark.parametrize(
+    ("gain", "said"),
+    [
+        (Gain(6.24, (6.0, 6.5)), "6.2x"),
+        (Gain(31.4), "31x"),
+        (Gain(1.034, (1.01, 1.06)), "1.03x"),
+        (Gain(0.5, (0.4, 0.6)), "0.50x"),
+        (Gain(1.01, (0.99, 1.03)), "as fast as"),
+        (Gain(1.0), "as fast as"),
+        (Gain(139.9, at_least=True), "more than 130x"),
+        (Gain(3.97, at_least=True), "more than 3.9x"),
+    ],
+)
+def test_gains_in_words(gain: Gain, said: str) -> None:
+    assert gains_text({Baseline.UNTUNED: gain}) == f"{said} the untuned build"
+    assert gains_text({}) is None

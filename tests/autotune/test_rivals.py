@@ -1,0 +1,288 @@
+"""The program as written and the untuned build take part in the finals of every session."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from tilewright import TuningDatabase, ops, tune
+from tilewright.autotune import tune as tuning
+from tilewright.autotune.config import TuneConfig
+from tilewright.autotune.events import Drift, Event, Final
+from tilewright.autotune.measure.measure_result import Kernel
+from tilewright.autotune.result import TuneResult
+from tilewright.autotune.rivals import rivals_of
+from tilewright.autotune.search.remembered import chosen
+from tilewright.autotune.search.search import Search, SearchConfig
+from tilewright.autotune.search.sketch import sketches
+from tilewright.building import explain
+from tilewright.codegen.detect import resolve
+from tilewright.schedule import Schedule
+from tilewright.tir.ir import Func
+from tilewright.tuning_db import Baseline, Gain, Session
+
+from ..hosts import processor
+from .children import QUICK
+from .kernels import matmul
+from .recorded import Simulated
+
+TARGET = "cpu -threads=1"
+CALM = TuneConfig(**{**vars(QUICK), "pause": 0.0, "calm": 4})
+UNTUNED = chosen(matmul(), resolve(TARGET), "model").trace.to_json(notes=False)
+
+Tune = Callable[..., TuneResult]
+
+
+@pytest.fixture
+def db() -> TuningDatabase:
+    return TuningDatabase("sqlite://")
+
+
+@pytest.fixture
+def run(db: TuningDatabase, monkeypatch: pytest.MonkeyPatch) -> Tune:
+    def start(measurer: Simulated, **options: Any) -> TuneResult:
+        monkeypatch.setattr(tuning, "Measurer", measurer)
+        options = {"trials": 8, "config": CALM, **options}
+        return tune(matmul(), TARGET, database=db, **options)
+
+    return start
+
+
+def is_written(trace: str) -> bool:
+    return not json.loads(trace)["steps"]
+
+
+def times(written: float, untuned: float, others: float = 1e-3) -> Callable[[str], float]:
+    """The seconds of a trace: candidates besides the rivals take `others`, each 1% more."""
+    seen: dict[str, float] = {}
+
+    def seconds(trace: str) -> float:
+        if is_written(trace):
+            return written
+        if json.loads(trace) == json.loads(UNTUNED):
+            return untuned
+        return seen.setdefault(trace, others * (1 + 0.01 * len(seen)))
+
+    return seconds
+
+
+def gain(ratio: float) -> Gain:
+    return Gain(pytest.approx(ratio), pytest.approx((ratio, ratio)))
+
+
+def test_the_gain_over_both_is_measured_in_the_finals(db: TuningDatabase, run: Tune) -> None:
+    events: list[Event] = []
+    result = run(Simulated(times(6.21e-3, 1.31e-3)), callback=events.append)
+    (final,) = [e for e in events if isinstance(e, Final)]
+    assert result.best is not None
+    assert result.best.seconds == 1e-3
+    assert result.gains == {Baseline.WRITTEN: gain(6.21), Baseline.UNTUNED: gain(1.31)}
+    assert result.gains == result.best.gains == final.gains
+    line = "6.2x the program as written, 1.3x the untuned build"
+    assert str(result).splitlines()[1:] == [line]
+    assert f"\n  {line}\n" in str(explain(matmul(), TARGET, db))
+    (session,) = db.records(Session)
+    assert session.model["untuned"] in {c.schedule for c in result.best.comparison}
+
+
+def test_a_database_without_the_name_of_the_untuned_build_shows_the_other(
+    run: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "UNTUNED_KEY", "of_an_older_version")
+    result = run(Simulated(times(6.21e-3, 1.31e-3)))
+    assert result.best is not None
+    assert result.best.gains == {Baseline.WRITTEN: gain(6.21)}
+
+
+@pytest.mark.parametrize("rival", list(Baseline))
+def test_no_best_is_slower_than_a_rival(run: Tune, rival: Baseline) -> None:
+    """The trials of the others were faster by luck."""
+    rivals = {Baseline.WRITTEN: 2e-3, Baseline.UNTUNED: 2e-3, rival: 1.25e-3}
+
+    class Lucky(Simulated):
+        def interleave(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]]:
+            rows = super().interleave(kernels, rounds)
+            kept = rivals.values()
+            return [row if row[0] in kept else tuple(1.5 * t for t in row) for row in rows]
+
+    result = run(Lucky(times(rivals[Baseline.WRITTEN], rivals[Baseline.UNTUNED])))
+    assert result.best is not None
+    assert result.best.seconds == 1.25e-3
+    assert is_written(result.best.trace.to_json()) == (rival is Baseline.WRITTEN)
+    assert f"as fast as {rival.phrase}" in str(result)
+
+
+def test_a_program_that_takes_seconds_is_never_run_again(run: Tune) -> None:
+    measurer = Simulated(times(1e9, 1.31e-3))
+    measurer.reference_seconds = 10.0
+    result = run(measurer)
+    assert not any(is_written(trace) for trace in measurer.built)
+    assert result.gains["written"] == Gain(pytest.approx(9000), None, at_least=True)
+    assert str(result).splitlines()[1] == (
+        "more than 9000x the program as written, 1.3x the untuned build"
+    )
+
+
+def test_a_slow_trial_is_not_repeated(run: Tune) -> None:
+    measurer = Simulated(times(2.0, 1.31e-3))
+    result = run(measurer)
+    assert sum(map(is_written, measurer.built)) == 1
+    assert not any(is_written(trace) for traces, _ in measurer.heats for trace in traces)
+    assert result.gains["written"] == Gain(pytest.approx(1800), None, at_least=True)
+
+
+def test_what_is_far_slower_is_timed_in_few_rounds(run: Tune) -> None:
+    """Of half a second, two calls and two rounds."""
+    measurer = Simulated(times(0.1, 1.31e-3))
+    result = run(measurer)
+    assert [rounds for traces, rounds in measurer.heats if any(map(is_written, traces))] == [2]
+    assert result.gains["written"] == Gain(pytest.approx(100.0), None)
+    assert result.gains["untuned"] == gain(1.31)
+
+
+def test_rivals_of_a_session_before_are_timed_again(db: TuningDatabase, run: Tune) -> None:
+    seconds = times(6.21e-3, 1.31e-3)
+    run(Simulated(seconds))
+    again = Simulated(seconds)
+    before = len(db.measurements())
+    result = run(again, seed=1)
+    (traces, _), *_ = again.heats
+    assert sum(map(is_written, traces)) == 1
+    assert sum(json.loads(trace) == json.loads(UNTUNED) for trace in traces) == 1
+    finals = len(traces)
+    assert len(db.measurements()) == before + result.trials + finals, "in the finals alone"
+    assert result.gains.keys() == set(Baseline)
+
+
+def test_a_rival_that_was_faster_in_another_session_keeps_its_record(run: Tune) -> None:
+    first = run(Simulated(times(2e-3, 1e-4)))
+    second = run(Simulated(times(2e-3, 1.31e-3)), seed=1)
+    assert first.best is not None
+    assert second.best is not None
+    assert second.best.measurement_id == first.best.measurement_id
+
+
+def test_the_users_own_sketches_have_no_rivals(
+    db: TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sch = Schedule(matmul(), symbolic=True)
+    loops = sch.get_loops(sch.get_block("C"))
+    sch.split(loops[0], factors=sch.sample_perfect_tile(loops[0], 2, 16))
+    measurer = Simulated(times(6.21e-3, 1.31e-3))
+    monkeypatch.setattr(tuning, "Measurer", measurer)
+    result = tune(sch, TARGET, database=db, trials=3, config=CALM)
+    assert not any(is_written(trace) for trace in measurer.built)
+    assert not result.gains
+
+
+@pytest.mark.parametrize("func", [ops.conv2d_func(1, 8, 12, 12, 8), ops.softmax_func(8, 64)])
+def test_the_untuned_build_is_what_a_build_chooses(func: Func) -> None:
+    """Whatever sketches the session searches besides."""
+    target = processor("cpu -mcpu=skylake-avx512 -threads=1")
+    among = sketches(func, target, inexact=True)
+    search = Search(
+        func, target, config=SearchConfig(pool=64), prepared=among, as_written=True, seed=7
+    )
+    written, untuned = rivals_of(func, target, search)
+    assert untuned.trace == chosen(func, target, "model").trace
+    assert untuned.schedule.generator
+    assert len(written.trace) == 0
+    search.begin_with(untuned.trace)
+    assert untuned.schedule.id in {c.schedule.id for c in search.ask(4)}
+
+
+# A machine that is not quiet
+
+
+class Disturbed(Simulated):
+    """The reference kernel takes `course` times as long, one after the other."""
+
+    def __init__(self, seconds: Callable[[str], float], *course: float) -> None:
+        super().__init__(seconds)
+        self._course = iter(course)
+
+    def interleave(
+        self, kernels: Sequence[Kernel], rounds: int
+    ) -> list[tuple[float, ...]] | None:
+        rows = super().interleave(kernels, rounds)
+        if len(kernels) > 1 or rows is None:
+            return rows
+        factor = next(self._course)
+        return [tuple(factor * t for t in row) for row in rows]
+
+
+def test_a_disturbed_machine_is_waited_for(run: Tune) -> None:
+    events: list[Event] = []
+    result = run(
+        Disturbed(times(6.21e-3, 1.31e-3), 1.0, 68.0, 30.0, 1.1, 1.0),
+        trials=12,
+        callback=events.append,
+    )
+    assert result.drift == (1.1, 1.0)
+    assert [e.ratio for e in events if isinstance(e, Drift)] == [1.1, 1.0]
+    assert result.noise is None
+
+
+def test_a_machine_that_stays_disturbed_is_said_in_plain_words(run: Tune) -> None:
+    """It is waited for once."""
+    measurer = Disturbed(times(6.21e-3, 1.31e-3), 1.0, 68.0, 69.0, 70.0, 68.0, 67.9)
+    result = run(measurer, trials=12)
+    assert measurer.watched == 6
+    assert result.drift == (68.0, pytest.approx(67.9))
+    assert str(result).splitlines()[-1] == (
+        "The reference kernel now takes 68 times as long as at the start; something else is "
+        "running, and these times are not comparable."
+    )
+
+
+def test_a_candidate_of_a_disturbed_machine_is_timed_again(
+    db: TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if no other is near it."""
+    sch = Schedule(matmul(), symbolic=True)
+    loops = sch.get_loops(sch.get_block("C"))
+    sch.split(loops[0], factors=sch.sample_perfect_tile(loops[0], 2, 16))
+    apart: dict[str, float] = {}
+
+    def seconds(trace: str) -> float:
+        return apart.setdefault(trace, 1e-3 * 100 ** len(apart))
+
+    config = TuneConfig(**{**vars(CALM), "batch": 1, "calm": 1})
+    measurer = Disturbed(seconds, 1.0, 3.0, 3.0, 3.0, 3.0)
+    monkeypatch.setattr(tuning, "Measurer", measurer)
+    result = tune(sch, TARGET, database=db, trials=2, config=config)
+    assert result.drift == (3.0,)
+    assert [len(traces) for traces, _ in measurer.heats] == [2]
+
+
+def test_disturbed_finals_are_repeated_once(db: TuningDatabase, run: Tune) -> None:
+    measurer = Simulated(times(6.21e-3, 1.31e-3), slower=(200.0, 1.0))
+    result = run(measurer)
+    assert result.best is not None
+    assert result.best.seconds == 1e-3
+    assert result.gains == {Baseline.WRITTEN: gain(6.21), Baseline.UNTUNED: gain(1.31)}
+    assert result.noise is None
+    assert max(m.seconds or 0.0 for m in db.measurements()) < 0.1
+
+
+def test_finals_of_a_machine_that_stays_disturbed_choose_nothing(
+    db: TuningDatabase, run: Tune
+) -> None:
+    measurer = Simulated(times(6.21e-3, 1.31e-3), slower=(200.0,))
+    events: list[Event] = []
+    result = run(measurer, callback=events.append)
+    assert result.best is not None
+    assert result.best.seconds == 1e-3
+    assert result.best.comparison == ()
+    assert max(m.seconds or 0.0 for m in db.measurements()) < 0.1
+    assert [e for e in events if isinstance(e, Final)] == []
+    assert [e.ratio for e in events if isinstance(e, Drift) and e.finals] == [
+        pytest.approx(200.0)
+    ]
+    assert str(result).splitlines()[-1] == (
+        "The finals took 200 times as long as the trials, twice; something else is running, and "
+        "nothing was chosen by them."
+    )
