@@ -16,8 +16,8 @@ from dataclasses import astuple, dataclass, replace
 from ..errors import TilewrightError
 from ..runtime.timer import format_seconds, turn_seconds
 from ..schedule import Trace
-from ..tuning_db.interleaved_comparison import summary
 from ..tuning_db.gains import Baseline, Gains
+from ..tuning_db.interleaved_comparison import summary
 from ..tuning_db.values import (
     ComparedSchedule,
     Measurement,

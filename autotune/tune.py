@@ -300,6 +300,8 @@ def _started(
             "features": CostModel.feature_version,
             "base": None if base is None else base.to_json(),
             **PARAMETERS,
-            **{UNTUNED_KEY: r.schedule.id for r in rivals if r.baseline is Baseline.UNTUNED},
+            UNTUNED_KEY: next(
+                (r.schedule.id for r in rivals if r.baseline is Baseline.UNTUNED), None
+            ),
         },
     )

@@ -98,9 +98,7 @@ class Simulated(Recorded):
             check = PASSED if best is None or seconds < best else None
             best = seconds if check is not None else best
             kernel = Kernel(request.trace.encode())
-            yield MeasureResult(
-                Outcome.OK, seconds, (seconds,) * 3, kernel=kernel, check=check
-            )
+            yield MeasureResult(Outcome.OK, seconds, (seconds,) * 3, kernel=kernel, check=check)
 
     def interleave(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]]:
         traces = [kernel.image.decode() for kernel in kernels]

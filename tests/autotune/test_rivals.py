@@ -204,9 +204,7 @@ class Disturbed(Simulated):
         super().__init__(seconds)
         self._course = iter(course)
 
-    def interleave(
-        self, kernels: Sequence[Kernel], rounds: int
-    ) -> list[tuple[float, ...]] | None:
+    def interleave(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]] | None:
         rows = super().interleave(kernels, rounds)
         if len(kernels) > 1 or rows is None:
             return rows
@@ -279,9 +277,7 @@ def test_finals_of_a_machine_that_stays_disturbed_choose_nothing(
     assert result.best.comparison == ()
     assert max(m.seconds or 0.0 for m in db.measurements()) < 0.1
     assert [e for e in events if isinstance(e, Final)] == []
-    assert [e.ratio for e in events if isinstance(e, Drift) and e.finals] == [
-        pytest.approx(200.0)
-    ]
+    assert [e.ratio for e in events if isinstance(e, Drift) and e.finals] == [pytest.approx(200.0)]
     assert str(result).splitlines()[-1] == (
         "The finals took 200 times as long as the trials, twice; something else is running, and "
         "nothing was chosen by them."

@@ -134,9 +134,7 @@ def test_no_other_is_ahead_of_the_fastest(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = [rng.lognormal(0.0, 1.5, 9).tolist() for _ in range(4)]
     first = fastest_row(rows)
-    ahead = {
-        (n, m) for n in range(4) for m in range(4) if time_ratio(rows[n], rows[m]).ratio < 1
-    }
+    ahead = {(n, m) for n in range(4) for m in range(4) if time_ratio(rows[n], rows[m]).ratio < 1}
     winner = next((n for n in range(4) if all((n, m) in ahead for m in range(4) if m != n)), None)
     assert winner in (None, first)
     schedules = [trace(4, 8, steps=2 + n) for n in range(4)]
