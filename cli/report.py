@@ -137,7 +137,7 @@ def gains_json(gains: Gains) -> dict[str, Any]:
     """Gains as JSON, by the names of the baselines."""
     from ..tuning_db import to_plain
 
-    return {baseline.value: to_plain(gain) for baseline, gain in gains.items()}
+    return {str(baseline): to_plain(gain) for baseline, gain in gains.items()}
 
 
 def steps(schedule: ScheduleRecord) -> str:

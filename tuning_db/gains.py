@@ -43,7 +43,8 @@ class Gain:
     at_least: bool = False
 
 
-Gains = Mapping[Baseline, Gain]
+Gains = Mapping[str, Gain]
+"""Gains by the baselines."""
 
 
 def gains_of(
@@ -66,7 +67,7 @@ def gains_of(
 
 def gains_text(gains: Gains) -> str | None:
     """The gains as a phrase (`6.2x the program as written, 1.3x the untuned build`), if any."""
-    return ", ".join(_phrase(baseline, gain) for baseline, gain in gains.items()) or None
+    return ", ".join(_phrase(Baseline(baseline), gain) for baseline, gain in gains.items()) or None
 
 
 def _phrase(baseline: Baseline, gain: Gain) -> str:

@@ -271,7 +271,9 @@ def interleaved(connection: Connection, measured: Measurement, wanted: Wanted) -
 def gains(layers: Layers, best: Best, damage: Damage) -> Gains:
     """The gains of the best over what was timed interleaved with it, even if superseded since."""
     measured = best.measurement
-    for connection in layers if measured is not None else ():
+    if measured is None:
+        return {}
+    for connection in layers:
         if location(connection) != best.layer:
             continue
         session = damage.or_none(connection, partial(get, connection, Session, measured.session))

@@ -8,7 +8,7 @@ from itertools import islice, repeat
 import pytest
 
 from tilewright import Trace
-from tilewright.autotune.finals import Finalist, InterleavedTiming
+from tilewright.autotune.finals import Finalist, InterleavedTiming, short_heat
 from tilewright.autotune.measure.measure_result import Kernel
 from tilewright.tuning_db import ScheduleRecord
 
@@ -41,7 +41,14 @@ class Turns:
 def race(turns: Turns, names: str = "abc", **options: float) -> InterleavedTiming:
     finalists = [Finalist(1e-4, RECORD, Trace(()), Kernel(name.encode()), True) for name in names]
     settings = {"rounds": 9, "seconds": 1.0, "sample_seconds": 1e-3, **options}
-    made = InterleavedTiming(finalists, int(settings.pop("rounds")), **settings)
+    rounds, first = int(settings["rounds"]), settings.get("first")
+    made = InterleavedTiming(
+        finalists,
+        rounds,
+        settings["seconds"],
+        settings["sample_seconds"],
+        None if first is None else int(first),
+    )
     made.run(turns)
     return made
 
@@ -97,6 +104,28 @@ def test_what_was_timed_before_an_interrupt_is_kept() -> None:
     with pytest.raises(KeyboardInterrupt):
         made.run(Stopped(a=1.0, b=1.001))
     assert [len(row) for row in made.samples] == [9, 9]
+
+
+def test_one_that_is_far_slower_is_out_after_a_short_first_heat() -> None:
+    turns = Turns(a=1.0, b=60.0, c=1.005)
+    samples = race(turns, first=2).samples
+    assert turns.heats[:3] == [("abc", 2), ("ac", 9), ("ac", 11)]
+    assert len(samples[1]) == 2
+
+
+def test_slow_ones_are_timed_as_often_as_there_is_time_for() -> None:
+    def slow(*seconds: float) -> list[Finalist]:
+        return [Finalist(t, RECORD, Trace(()), Kernel(b""), True) for t in seconds]
+
+    def heat(*seconds: float) -> tuple[list[float], int, float]:
+        timed, rounds, takes = short_heat(slow(*seconds), 9, 0.5, 1e-3)
+        return [f.seconds for f in timed], rounds, round(takes, 9)
+
+    assert heat() == ([], 9, 0.0)
+    assert heat(1e-3) == ([1e-3], 9, 0.018)
+    assert heat(0.09) == ([0.09], 3, 0.27)
+    assert heat(0.2, 0.02) == ([0.02], 9, 0.18)
+    assert heat(0.2) == ([], 9, 0.0)
 
 
 def test_one_alone_or_no_time_is_no_race() -> None:
