@@ -117,14 +117,14 @@ def best(db: Database = "tuning.db", tolerance: Tolerance = None, as_json: AsJso
         for best in found
     ]
     columns = (
-        "~workload", "~target", "?compiler", ">time", ">GFLOP/s", "?how", "?over written",
-        "?over untuned", "?inexact", "measurement",
+        "~workload", "~target", "?compiler", ">time", ">GFLOP/s", "?how", "?written/best",
+        "?untuned/best", "?inexact", "measurement",
     )  # fmt: skip
     print_table(columns, rows, f"nothing usable in {db}")
 
 
 def _gain(gain: Mapping[str, Any] | None) -> str:
-    return "" if gain is None else f"{gain['ratio']:.3g}x"
+    return "" if gain is None else f"{gain['ratio']:.3g}"
 
 
 @app.command()

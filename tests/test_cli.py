@@ -267,6 +267,7 @@ def test_build_from_a_record(run: Run, matmul: str, db: Path, tmp_path: Path) ->
     told = result.json
     assert told["files"] == [str(tmp_path / name) for name in ("out.so", "out.so.json", "out.h")]
     (best,) = run("db", "best", "--db", db, "--json").json
+    assert best["gains"]["written"]["ratio"] > 0
     assert told["origin"]["kind"] == "record"
     assert told["origin"]["record_id"] == best["measurement"]
     module = load(output)

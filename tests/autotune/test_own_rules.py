@@ -164,7 +164,8 @@ def test_steps_of_a_rule_are_known_where_candidates_are_built(
         with TuningDatabase("sqlite://") as db:
             result = tune(matmul(), "cpu -threads=1", database=db, trials=2, config=QUICK)
             assert result.outcomes == {Outcome.OK: 2}
-            assert {s.generator for s in db.records(ScheduleRecord)} == {f"{name}.halved"}
+            generators = {s.generator for s in db.records(ScheduleRecord)}
+            assert generators - {"written"} == {f"{name}.halved"}
             SKETCH_RULES.clear()
             module = build(matmul(), "cpu -threads=1", database=db, allow=("record",))
         assert module.origin.kind == "record"

@@ -130,8 +130,10 @@ def test_two_processes_tune_into_one_database_at_once(tmp_path: Path) -> None:
     with TuningDatabase(place) as db:
         found = db.records(Session)
         assert [s.status for s in found] == [SessionStatus.FINISHED] * 2
-        per_session = {frozenset(m.schedule for m in db.measurements(session=s.id)) for s in found}
-        assert per_session == {frozenset(schedules) for schedules in told}
+        per_session = [{m.schedule for m in db.measurements(session=s.id)} for s in found]
+        # In finals, a session also times what it did not choose as a candidate.
+        assert all(any(set(schedules) <= s for s in per_session) for schedules in told)
+        assert all(len(s) <= 6 + 2 for s in per_session)
 
 
 class Faulty(Measurer):
