@@ -17,7 +17,7 @@ from ..tuning_db.values import ScheduleRecord
 from .measure.measure_result import Kernel
 
 _KEPT = 32
-_FAR = 2.0
+FAR = 2.0
 """How many times as long as the fastest one takes that is out after any number of rounds."""
 
 Interleave = Callable[[Sequence[Kernel], int], list[tuple[float, ...]] | None]
@@ -145,7 +145,7 @@ class InterleavedTiming:
         self._running = [
             n
             for n, ratio in ratios.items()
-            if n == first or not (ratio.slower or (ratio.interval is None and ratio.ratio > _FAR))
+            if n == first or not (ratio.slower or (ratio.interval is None and ratio.ratio > FAR))
         ]
         if all(ratios[n].settled for n in self._running if n != first):
             self._running = []

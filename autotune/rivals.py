@@ -14,14 +14,12 @@ from ..target import Target
 from ..tir.ir import Func
 from ..tuning_db.gains import Baseline, Gain, Gains
 from ..tuning_db.values import ScheduleRecord
-from .finals import Finalist
+from .finals import FAR, Finalist
 from .records import schedule_record
 from .search.remembered import chosen
 from .search.search import Search
 from .search.sketch import Sketch, written
 
-MUCH = 2.0
-"""How many times as long as the best a rival takes of which a bound of the gain is said."""
 _CAUTION = 0.9
 """The share of a ratio of times that were not interleaved which is said as a bound."""
 
@@ -93,7 +91,7 @@ class Rivals:
         return {
             baseline: Gain(_CAUTION * took / best, at_least=True)
             for baseline, took in seconds.items()
-            if took is not None and _CAUTION * took >= MUCH * best
+            if took is not None and _CAUTION * took >= FAR * best
         }
 
 

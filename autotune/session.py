@@ -29,7 +29,7 @@ from .budget import Meter
 from .config import MIN_FINALISTS, TuneConfig
 from .drift import DISTURBED, DriftMonitor, drift_text
 from .events import Batch, Callback, Drift, Ended, Event, Final, Started, Trial, Waiting
-from .finals import Fastest, Finalist, InterleavedTiming, short_heat
+from .finals import FAR, Fastest, Finalist, InterleavedTiming, short_heat
 from .gain import Progress
 from .measure.measure_result import BuildRequest, MeasureResult
 from .measure.measurer import Measurer
@@ -301,6 +301,10 @@ class Tuning:
         if len(near) != 1 and not self._timing(near).rounds:
             return
         self._try_rivals(near[0].seconds)
+        limit = FAR * near[0].seconds
+        joined = [*near, *(f for f in self._rivals.besides(near) if f.seconds <= limit)]
+        if self._timing(joined).rounds:
+            near = joined
         slow, rounds, extra = short_heat(
             self._rivals.besides(near),
             config.rounds,
@@ -323,10 +327,9 @@ class Tuning:
         One that was faster in another session than this machine now shows takes no part: its
         record would be replaced.
         """
-        for rival in self._rivals.untried:
-            if rival.baseline is Baseline.WRITTEN and (
-                self.measurer.await_reference() > self.config.final_seconds / 16
-            ):
+        short = self.config.final_seconds / 16
+        for rival in self._rivals.untried if best <= short else ():
+            if rival.baseline is Baseline.WRITTEN and self.measurer.await_reference() > short:
                 continue
             request = BuildRequest(rival.schedule.trace, rival.trace.error_factor)
             known = self.recorder.known_seconds(rival.schedule.id)

@@ -149,6 +149,16 @@ def test_what_is_far_slower_is_timed_in_few_rounds(run: Tune) -> None:
     assert said(result) == {"written": 100.0, "untuned": 1.31}
 
 
+def test_a_rival_of_a_slow_program_that_is_near_takes_part(run: Tune) -> None:
+    """In as many rounds as there is time for; one far slower takes none."""
+    measurer = Simulated(times(2.0, 0.39, others=0.3))
+    measurer.reference_seconds = 2.0
+    result = run(measurer, trials=2)
+    assert [(len(traces), rounds) for traces, rounds in measurer.heats] == [(2, 2)]
+    assert said(result) == {"written": 6.0, "untuned": 1.3}
+    assert "more than 6x the program as written, 1.3x the untuned build" in str(result)
+
+
 def test_rivals_of_a_session_before_are_timed_again(db: TuningDatabase, run: Tune) -> None:
     seconds = times(6.21e-3, 1.31e-3)
     run(Simulated(seconds))
