@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from ..errors import TargetError
 from ..runtime.timer import Timing, time_calls, time_interleaved
 from ..target import Fact, Target
+from ..target.registry import Registry
 
 if TYPE_CHECKING:
     from ..runtime.artifact import Provenance
@@ -199,8 +199,7 @@ def _cpu() -> CodeGenerator[Any, Any]:
     return CpuGenerator()
 
 
-_LOADERS: dict[str, Callable[[], CodeGenerator[Any, Any]]] = {"cpu": _cpu}
-_LOADED: dict[str, CodeGenerator[Any, Any]] = {}
+_GENERATORS = Registry("code generator", "register_generator", {"cpu": _cpu})
 
 
 def register_generator(kind: str, load: Callable[[], CodeGenerator[Any, Any]]) -> None:
@@ -208,24 +207,12 @@ def register_generator(kind: str, load: Callable[[], CodeGenerator[Any, Any]]) -
 
     Raises `TargetError` where the kind has a code generator already.
     """
-    if _LOADERS.setdefault(kind, load) is not load:
-        raise TargetError("targets of kind {0!r} have a code generator already", kind)
+    _GENERATORS.register(kind, load)
 
 
 def generator_for(target: Target) -> CodeGenerator[Any, Any]:
     """The code generator for targets of its kind. Raises `TargetError` where there is none."""
-    kind = target.kind
-    found = _LOADED.get(kind)
-    if found is None:
-        if kind not in _LOADERS:
-            raise TargetError(
-                "there is no code generator for targets of kind {0!r}; there is one for {1}",
-                kind,
-                ", ".join(_LOADERS),
-                hint="register_generator adds one",
-            )
-        found = _LOADED[kind] = _LOADERS[kind]()
-    return found
+    return _GENERATORS.of(target)
 
 
 def outside_modules(target: Target) -> tuple[str, ...]:
