@@ -26,7 +26,6 @@ from ..tuning_db.values import (
     utc_now,
 )
 from .measure.measure_result import CheckResult, MeasureResult
-from .model.cost_model import CostModel
 from .result import BestResult
 from .search.history import best_known
 from .search.replay import Replays
@@ -46,7 +45,8 @@ class Subject(NamedTuple):
 class Recorder:
     """Writes the records of a session. What a method has written is durable when it returns.
 
-    `replays` decides which schedules of the database apply to the program.
+    `replays` decides which schedules of the database apply to the program. `feature_version` is
+    that of the features of candidates.
     """
 
     def __init__(
@@ -55,11 +55,13 @@ class Recorder:
         subject: Subject,
         session: Session,
         replays: Replays,
+        feature_version: str,
         tolerance: float | None = None,
     ) -> None:
         self.subject = subject
         self._tolerance = tolerance
         self._replays = replays
+        self._feature_version = feature_version
         self.session = session
         self._database = database
         self._last_beat = time.monotonic()
@@ -161,5 +163,5 @@ class Recorder:
             error=error,
             created=created,
             features=features or None,
-            feature_version=CostModel.feature_version if features else None,
+            feature_version=self._feature_version if features else None,
         )

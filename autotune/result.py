@@ -9,7 +9,7 @@ from ..runtime.timer import format_seconds
 from ..schedule import Trace
 from ..tuning_db.gains import Gains, gains_text
 from ..tuning_db.values import ComparedSchedule, Outcome, SessionStatus
-from .model.roofline import Roofline
+from .model.target_model import Roofline
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from .finals import FAR, Fastest, Finalist, InterleavedTiming, short_heat
 from .gain import Progress
 from .measure.measure_result import BuildRequest, MeasureResult
 from .measure.measurer import Measurer
-from .model.roofline import Roofline
+from .model.target_model import Roofline
 from .recorder import Recorder
 from .result import BestResult, Spent, TuneResult
 from .rivals import Rival, Rivals

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import TuningError
 from ..runtime.timer import format_seconds
-from .model.roofline import Roofline
+from .model.target_model import Roofline
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,8 @@ from .interrupt import Interrupts
 from .measure.measurer import Measurer
 from .measure.numeric_check import require_tolerance
 from .measure.worker_pool import WorkerPool
-from .model.base_model import BaseModel
-from .model.cost_model import PARAMETERS, CostModel
-from .model.roofline import roofline
+from .model.cost_model import PARAMETERS
+from .model.target_model import model_for
 from .recorder import Recorder, Subject
 from .records import environment_record, target_record, toolchain_record, workload_record
 from .result import TuneResult
@@ -147,6 +146,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
         raise TuningError("{0} trials are not enough for {1} programs", trials, len(programs))
     options = config or TuneConfig()
     resolved = _runnable(target)
+    target_model = model_for(resolved)
     subjects = [_subject(program.func, resolved) for program in programs]
     ids = [subject.workload.id for subject in subjects]
     for n, (subject, id) in enumerate(zip(subjects, ids, strict=True)):
@@ -180,7 +180,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
             replays = Replays(program.func)
             best = history.best_known(database, *subject[:3], tolerance, replays=replays)
             # What claims to be faster than the best and does not apply is nothing to learn from.
-            known = history.known(database, *subject[:3], without=replays.refused)
+            known = history.known(database, *subject[:3], target_model, without=replays.refused)
             began = meter.elapsed
             search = Search(
                 program.func,
@@ -206,9 +206,11 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
                 session = database.resume_session(before.id)
             else:
                 session = _started(
-                    database, subject, meter.budget, seed, options, tolerance, search.base, rivals
+                    database, subject, meter.budget, seed, options, tolerance, search, rivals
                 )
-            recorder = Recorder(database, subject, session, replays, tolerance)
+            recorder = Recorder(
+                database, subject, session, replays, target_model.feature_version, tolerance
+            )
             tuning = Tuning(
                 recorder=recorder,
                 search=search,
@@ -217,7 +219,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
                 config=options,
                 callback=callback or ignore,
                 check_interrupt=interrupts.check,
-                roofline=roofline(program.func, resolved),
+                roofline=target_model.roofline(program.func, resolved),
                 number=n,
                 programs=len(programs),
                 known=len(known),
@@ -286,7 +288,7 @@ def _started(
     seed: int,
     config: TuneConfig,
     tolerance: float | None,
-    base: BaseModel | None,
+    search: Search,
     rivals: Sequence[Rival],
 ) -> Session:
     return database.start_session(
@@ -297,8 +299,8 @@ def _started(
         seed=seed,
         search={**config.to_json(), "tolerance": tolerance},
         model={
-            "features": CostModel.feature_version,
-            "base": None if base is None else base.to_json(),
+            "features": search.target_model.feature_version,
+            "base": None if search.base is None else search.base.to_json(),
             **PARAMETERS,
             UNTUNED_KEY: next(
                 (r.schedule.id for r in rivals if r.baseline is Baseline.UNTUNED), None

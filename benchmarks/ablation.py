@@ -29,7 +29,7 @@ from rich.table import Column, Table
 import tilewright as tw
 from tilewright.autotune.model.base_model import SHIPPED, named
 from tilewright.autotune.model.cost_model import CostModel, TrainingRows
-from tilewright.autotune.model.estimate import FEATURES
+from tilewright.autotune.model.cpu.model import MODEL
 from tilewright.autotune.search.candidates import decided
 from tilewright.autotune.search.search import SearchConfig, drawn
 from tilewright.schedule import Trace
@@ -86,7 +86,7 @@ def recorded(database: tw.TuningDatabase) -> list[Task]:
             for measured, schedule in database.history(workload=workload.id, target=target):
                 if measured.features is None:
                     continue
-                if measured.feature_version != CostModel.feature_version:
+                if measured.feature_version != MODEL.feature_version:
                     continue
                 fastest = min(measured.samples) if measured.outcome is Outcome.OK else math.inf
                 if schedule.id in best and best[schedule.id].seconds <= fastest:
@@ -119,7 +119,7 @@ def columns(tried: Sequence[Recorded]) -> np.ndarray:
 
 def elsewhere(task: Task, tasks: Sequence[Task], rng: np.random.Generator) -> TrainingRows:
     """Some of what was measured of programs of other families on the same target."""
-    features, seconds, programs = [np.empty((0, len(FEATURES)))], list[float](), list[int]()
+    features, seconds, programs = [np.empty((0, len(MODEL.features)))], list[float](), list[int]()
     for number, other in enumerate(tasks, 1):
         if other.family == task.family or other.target != task.target:
             continue
@@ -142,10 +142,10 @@ def course(
     rng = np.random.default_rng(seed)
     known, seconds = columns(task.tried), np.array([r.seconds for r in task.tried])
     if part == NO_DECISIONS:
-        known = known[:, : len(FEATURES)]
+        known = known[:, : len(MODEL.features)]
     kept = [k for k, r in enumerate(task.tried) if part.removeprefix("without ") not in r.rules]
     left = rng.permutation(np.array(kept, dtype=np.int64))
-    base = None if part == NO_BASE else named(SHIPPED)
+    base = None if part == NO_BASE else named(SHIPPED, MODEL)
     temperature = 0.0 if part == NO_CHANCE else SearchConfig().temperature
     model, told = CostModel(seed, base), np.empty(0, dtype=np.int64)
     if part not in (NO_OTHERS, NO_MODEL, RANDOM):

@@ -43,7 +43,7 @@ from tilewright.autotune.events import Event, Trial
 from tilewright.autotune.measure.measure_result import MeasureConfig
 from tilewright.autotune.model.base_model import SHIPPED, named
 from tilewright.autotune.model.cost_model import CostModel
-from tilewright.autotune.model.estimate import Estimator
+from tilewright.autotune.model.cpu.model import MODEL
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.search.candidates import Rowspace, decided
 from tilewright.autotune.search.search import default_trace
@@ -292,13 +292,13 @@ def scoring(settings: Settings) -> Iterator[Line]:
 def _scoring(name: str, func: Func) -> Iterator[Line]:
     """A search's work on a candidate, over all sketches of a program, split by stage."""
     target, rng, clock = resolve("cpu"), np.random.default_rng(0), time.process_time
-    base, count = named(SHIPPED), 0
+    base, count = named(SHIPPED, MODEL), 0
     stages = dict.fromkeys(("draw and check", "featurise", "score"), 0.0)
     for sketch in sketches(func, target):
         space = Rowspace(sketch)
         source = profile(sketch.func, sketch.space.bounds)
         model = CostModel(base=base)
-        estimate = Estimator(source, target)
+        estimate = MODEL.estimator(source, target)
         width = 1 + len(sketch.variables)
         rows = space.sample(rng, 100)
         known = estimate(rows)

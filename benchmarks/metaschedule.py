@@ -19,8 +19,8 @@ import numpy as np
 
 from tilewright.autotune.model import boosting
 from tilewright.autotune.model.boosting import Booster
-from tilewright.autotune.model.estimate import Features
 from tilewright.autotune.model.samples import Floats
+from tilewright.autotune.model.target_model import Features
 
 PARAMETERS: dict[str, Any] = {
     "max_depth": 10,

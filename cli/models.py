@@ -26,8 +26,9 @@ def train(
 ) -> None:
     """Train the base model that a search starts from; `SearchConfig(base=FILE)` uses it."""
     from ..autotune.model import base_model, samples
+    from ..autotune.model.cpu.model import TABLE
 
-    sweeps = samples.merged(sweeps_of(db), samples.read(base_model.TABLE) if shipped else ())
+    sweeps = samples.merged(sweeps_of(db), samples.read(TABLE) if shipped else ())
     learned = samples.featurise(sweeps)
     trained = base_model.train(learned)
     try:
@@ -54,10 +55,11 @@ def model_report(
     Each program of the databases, or of the shipped table if none is given, is evaluated by a base
     model that was trained on all others.
     """
-    from ..autotune.model import assess, base_model, samples
+    from ..autotune.model import assess, samples
+    from ..autotune.model.cpu.model import TABLE
 
     own = sweeps_of(db)
-    known = samples.read(base_model.TABLE) if shipped or not own else []
+    known = samples.read(TABLE) if shipped or not own else []
     learned = samples.featurise(samples.merged(own, known))
     sessions = {s.session for s in own or known}
     judged = [n for n, task in enumerate(learned.tasks) if task.session in sessions]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tilewright.autotune.model.cost_model import CostModel
+from tilewright.autotune.model.cpu.model import MODEL
 from tilewright.autotune.records import (
     environment_record,
     inexact_steps,
@@ -60,7 +60,7 @@ def put_measured(
         error="running it: signal 11" if seconds is None else None,
         created=utc_now(),
         features=features,
-        feature_version=None if features is None else CostModel.feature_version,
+        feature_version=None if features is None else MODEL.feature_version,
     )
     db.put(measured)
     if passed is not None and seconds is not None:

@@ -21,6 +21,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.autotune.model import assess, base_model
+from tilewright.autotune.model.cpu import model as cpu_model
 from tilewright.autotune.records import workload_record
 from tilewright.cli.main import main as command_line
 from tilewright.cli.program_file import load_program
@@ -358,7 +359,7 @@ def test_show(run: Run, db: Path) -> None:
     assert "with T.block" in run("db", "show", best["workload"], "--db", db).out
     measurement = run("db", "show", best["measurement"], "--db", db, "--json").json
     session = run("db", "show", measurement["session"], "--db", db)
-    assert hashlib.sha256(base_model.MODEL.read_bytes()).hexdigest() in session.out
+    assert hashlib.sha256(cpu_model.MODEL_FILE.read_bytes()).hexdigest() in session.out
     assert run("db", "show", "0123456789", "--db", db).code == 1
 
 
@@ -606,8 +607,8 @@ def test_model_train_and_report(
     wanted = ["model", "train", "--db", path, "--out", out, "--no-shipped"]
     told = run(*wanted, "--table", table, "--json").json
     assert told == {"file": str(out), "rows": 32, "tasks": 2}
-    monkeypatch.setattr(base_model, "TABLE", table)
-    assert base_model.load(out).rows == 32
+    monkeypatch.setattr(cpu_model, "TABLE", table)
+    assert base_model.load(out, cpu_model.MODEL.feature_version).rows == 32
     report = run("model", "report", "--json", "--folds", 2).json
     assert [t["candidates"] for t in report["tasks"]] == [16, 16]
     assert {s["method"] for s in report["overall"]} == {*assess.METHODS}

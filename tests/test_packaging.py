@@ -57,8 +57,9 @@ def test_wheel_holds_the_package_and_nothing_else(
     for name in ("pyproject.toml", "README.md", "LICENSE", "py.typed", "tests"):
         copy = shutil.copytree if (root / name).is_dir() else shutil.copy
         copy(root / name, source / name)
-    expected = {"tilewright/py.typed", *(f"tilewright/autotune/model/base/{n}" for n in BASE)}
-    shutil.copytree(root / "autotune" / "model" / "base", source / "autotune" / "model" / "base")
+    expected = {"tilewright/py.typed", *(f"tilewright/autotune/model/cpu/base/{n}" for n in BASE)}
+    base = Path("autotune", "model", "cpu", "base")
+    shutil.copytree(root / base, source / base)
     for package in packages:
         (source / folder(Path(), package)).mkdir(parents=True, exist_ok=True)
         for path in [*folder(root, package).glob("*.py"), *folder(root, package).glob("*.mako")]:

@@ -21,8 +21,8 @@ from ...runtime.timer import Clock
 from ..search.search import SearchConfig, drawn
 from .base_model import BaseModel, train
 from .cost_model import CostModel
-from .estimate import Features
 from .samples import Floats, Ints, Samples, Task
+from .target_model import Features
 
 TOPS = (1, 5, 8)
 TRIALS = (8, 16, 32, 64)

@@ -26,17 +26,14 @@ import numpy as np
 from ...errors import TuningError
 from . import boosting
 from .boosting import Booster
-from .estimate import FEATURE_VERSION, Features
+from .target_model import Features, TargetModel
 
 if TYPE_CHECKING:  # a table of samples can be made of a database, which builds do not load
     from .samples import Floats, Samples
 
 _log = logging.getLogger(__name__)
-_FOLDER = Path(__file__).with_name("base")
-TABLE = _FOLDER / "samples.jsonl.gz"
-MODEL = _FOLDER / "model.json"
 SHIPPED = "shipped"
-"""The name of the model that comes with the package."""
+"""The name of the model that comes with a kind of target."""
 PARAMETERS: dict[str, Any] = {
     "objective": "reg:squarederror",
     "max_depth": 4,
@@ -63,10 +60,11 @@ _FAR = 2.0
 class BaseModel:
     """A model trained on `rows` candidates; `origin` says where it comes from.
 
-    `digest` is the SHA-256 of its file, in hexadecimal.
+    It reads the first `columns` features. `digest` is the SHA-256 of its file, in hexadecimal.
     """
 
     booster: Booster
+    columns: int
     rows: int
     origin: str
     digest: str
@@ -77,7 +75,7 @@ class BaseModel:
 
     def residual(self, features: Features) -> Floats:
         """log2 of the seconds over the estimate's, up to a constant for each program."""
-        return np.maximum(self.booster.predict(features).astype(np.float64), 0.0)
+        return np.maximum(self.booster.predict(features[:, : self.columns]).astype(np.float64), 0.0)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model as xgboost's JSON, which `load` reads."""
@@ -98,8 +96,9 @@ def train(samples: Samples, origin: str = "trained") -> BaseModel:
         )
     booster = boosting.train(PARAMETERS, ROUNDS, samples.features[kept], targets[kept])
     rows = int(kept.sum())
-    booster.note(features=FEATURE_VERSION, rows=str(rows))
-    return BaseModel(booster, rows, origin, hashlib.sha256(booster.to_json()).hexdigest())
+    booster.note(features=samples.feature_version, rows=str(rows))
+    columns = samples.features.shape[1]
+    return BaseModel(booster, columns, rows, origin, hashlib.sha256(booster.to_json()).hexdigest())
 
 
 def scaled(samples: Samples) -> tuple[Floats, np.ndarray]:
@@ -113,47 +112,50 @@ def scaled(samples: Samples) -> tuple[Floats, np.ndarray]:
     return np.clip(residual, -_FAR, _FAR), kept
 
 
-def load(path: str | PathLike[str]) -> BaseModel:
+def load(path: str | PathLike[str], feature_version: str) -> BaseModel:
     """Read a model.
 
-    Raises `TuningError` for a file that is none, and for a model of other features than these.
+    Raises `TuningError` for a file that is none, and for a model of features of another version.
     """
     # xgboost ends the process for some texts that are no models: ours are recognised first.
     try:
         data = Path(path).read_bytes()
-        attributes = json.loads(data)["learner"]["attributes"]
-        version, rows = attributes["features"], int(attributes["rows"])
+        learner = json.loads(data)["learner"]
+        version, rows = learner["attributes"]["features"], int(learner["attributes"]["rows"])
+        columns = int(learner["learner_model_param"]["num_feature"])
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise TuningError("{0} cannot be read as a cost model: {1!r}", path, error) from error
-    if version != FEATURE_VERSION:
+    if version != feature_version:
         raise TuningError(
             "the cost model {0} was trained on features of version {1}; these are version {2}",
             path,
             version,
-            FEATURE_VERSION,
+            feature_version,
             hint="train it again: tilewright model train --out FILE",
         )
     try:
         booster = Booster.load(data)
     except TuningError as error:
         raise TuningError("{0} cannot be read as a cost model: {1}", path, error) from error
-    return BaseModel(booster, rows, str(path), hashlib.sha256(data).hexdigest())
+    return BaseModel(booster, columns, rows, str(path), hashlib.sha256(data).hexdigest())
 
 
-def named(name: str | None) -> BaseModel | None:
+def named(name: str | None, target_model: TargetModel) -> BaseModel | None:
     """The model of a name: `SHIPPED`, a file, or `None` for no model.
 
-    A shipped one that is not of these features is not used, with a warning.
+    A shipped one that is not of the kind's features is not used, with a warning.
     """
     if name is None:
         return None
-    return _shipped() if name == SHIPPED else load(name)
+    return _shipped(target_model) if name == SHIPPED else load(name, target_model.feature_version)
 
 
 @cache
-def _shipped() -> BaseModel | None:
+def _shipped(target_model: TargetModel) -> BaseModel | None:
+    if target_model.base is None:
+        return None
     try:
-        return replace(load(MODEL), origin=SHIPPED)
+        return replace(load(target_model.base, target_model.feature_version), origin=SHIPPED)
     except TuningError as error:
         _log.warning("tuning begins without a base model: %s", error)
         return None

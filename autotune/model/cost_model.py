@@ -17,8 +17,8 @@ import numpy.typing as npt
 from . import boosting
 from .base_model import BaseModel
 from .boosting import Booster
-from .estimate import FEATURE_VERSION, FEATURES, Features
 from .feasibility import Feasibility
+from .target_model import Features
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -68,20 +68,18 @@ class CostModel:
     What it learns from may have failed: then its `seconds` are infinite. What is predicted is the
     time of what runs, and apart from it what it is worth less that may fail.
 
-    Columns beyond `FEATURES` are the program's own (see `candidates.decided`); rows without them
-    may be predicted all the same.
+    Columns beyond those of `TargetModel.features` are the program's own (see `candidates.decided`);
+    rows without them may be predicted all the same.
     """
-
-    feature_version = FEATURE_VERSION
 
     def __init__(self, seed: int = 0, base: BaseModel | None = None) -> None:
         self._seed = seed
         self._base = base
         self._booster: Booster | None = None
         self._feasibility = Feasibility(seed)
-        self._width = len(FEATURES)
+        self._width = 0
         self._offset = 0.0
-        rows, none = np.empty((0, self._width)), np.empty(0)
+        rows, none = np.empty((0, 0)), np.empty(0)
         self._related: tuple[Features, Floats, Bools] = rows, none, np.empty(0, dtype=np.bool_)
 
     @property
@@ -93,7 +91,7 @@ class CostModel:
         start = features[:, 0].astype(np.float64)
         if self._base is None:
             return start
-        return start + self._base.residual(features[:, : len(FEATURES)])
+        return start + self._base.residual(features)
 
     def relate(self, measured: TrainingRows) -> None:
         """Have `fit` learn from measurements of other programs, too, which count less.

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from . import boosting
 from .boosting import Booster
-from .estimate import Features
+from .target_model import Features
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]

@@ -31,8 +31,9 @@ from ...tuning_db.values import Outcome, TargetRecord, Workload
 from ..budget import running
 from ..search.candidates import decided
 from ..search.replay import read_trace, row_of
-from .estimate import FEATURES, Features, estimate
+from .cpu.model import MODEL
 from .profile import profile
+from .target_model import Features
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -83,11 +84,13 @@ class Task:
 class Samples:
     """Rows of `features` with their `seconds`, each of the task with the number in `task`.
 
-    `decisions` tells them apart within a task, see `candidates.decided`.
+    `feature_version` is that of their `TargetModel`. `decisions` tells them apart within a task,
+    see `candidates.decided`.
     """
 
     tasks: tuple[Task, ...]
     task: Ints
+    feature_version: str
     features: Features
     seconds: Floats
     decisions: Features
@@ -101,6 +104,7 @@ class Samples:
         return Samples(
             self.tasks,
             self.task[kept],
+            self.feature_version,
             self.features[kept],
             self.seconds[kept],
             self.decisions[kept],
@@ -218,7 +222,7 @@ def featurise(sweeps: Sequence[Sweep]) -> Samples:
     Sketches that no longer apply are left out with a warning.
     """
     tasks: dict[tuple[str, str, str], tuple[int, Task]] = {}
-    features: list[Features] = [np.empty((0, len(FEATURES)))]
+    features: list[Features] = [np.empty((0, len(MODEL.features)))]
     seconds, numbers = [np.empty(0)], [np.empty(0)]
     width = 1 + max((len(row) for sweep in sweeps for row in sweep.rows[:1]), default=0)
     decisions = [np.empty((0, width), dtype=np.float32)]
@@ -235,7 +239,7 @@ def featurise(sweeps: Sequence[Sweep]) -> Samples:
         assert made.space is not None, "symbolic schedules have one"
         read = profile(made.func, made.space.bounds)
         rows = np.array(sweep.rows, dtype=np.int64).reshape(len(sweep.rows), -1)
-        features.append(estimate(read, rows, target).features)
+        features.append(MODEL.estimator(read, target)(rows).features)
         seconds.append(np.array(sweep.seconds))
         task = Task(
             sweep.name,
@@ -253,6 +257,7 @@ def featurise(sweeps: Sequence[Sweep]) -> Samples:
     return Samples(
         tuple(task for _, task in tasks.values()),
         np.concatenate(numbers).astype(np.int64),
+        MODEL.feature_version,
         np.concatenate(features),
         np.concatenate(seconds),
         np.concatenate(decisions),

@@ -18,8 +18,7 @@ from ...tuning_db.values import (
     Workload,
 )
 from ..budget import running
-from ..model.cost_model import CostModel
-from ..model.estimate import FEATURES
+from ..model.target_model import TargetModel
 from ..result import BestResult
 from .replay import Replays, read_trace, row_of
 from .search import Known
@@ -34,6 +33,7 @@ def known(
     workload: Workload,
     target: TargetRecord,
     toolchain: Toolchain,
+    target_model: TargetModel,
     without: Collection[str] = (),
 ) -> list[Known]:
     """Every schedule that was measured before, with its fastest sample if any.
@@ -47,7 +47,7 @@ def known(
         generation = generations.get(measured.toolchain)
         if generation == toolchain.generation and schedule.id not in without:
             groups.setdefault(schedule.id, (schedule, []))[1].append(measured)
-    return [k for group in groups.values() if (k := _known(*group)) is not None]
+    return [k for group in groups.values() if (k := _known(*group, target_model)) is not None]
 
 
 def best_known(
@@ -78,15 +78,15 @@ def best_known(
     )
 
 
-def features_of(measured: Measurement) -> tuple[float, ...] | None:
+def features_of(measured: Measurement, target_model: TargetModel) -> tuple[float, ...] | None:
     """The features of a measurement, if a model can learn from them.
 
-    They are of this version, and of magnitudes that occur; the first is log2 of seconds.
+    They are those of the target's model, of magnitudes that occur; the first is log2 of seconds.
     """
     features = measured.features
-    if features is None or measured.feature_version != CostModel.feature_version:
+    if features is None or measured.feature_version != target_model.feature_version:
         return None
-    if len(features) != len(FEATURES) or not abs(features[0]) < _OCTAVES:
+    if len(features) != len(target_model.features) or not abs(features[0]) < _OCTAVES:
         return None
     sensible = all(math.isfinite(v) and abs(v) < _LARGEST_FEATURE for v in features)
     return features if sensible else None
@@ -106,7 +106,9 @@ def used(database: TuningDatabase, sessions: Sequence[Session]) -> tuple[int, fl
     return trials, running(times)
 
 
-def _known(schedule: ScheduleRecord, measurements: Sequence[Measurement]) -> Known | None:
+def _known(
+    schedule: ScheduleRecord, measurements: Sequence[Measurement], target_model: TargetModel
+) -> Known | None:
     trace = read_trace(schedule)
     if trace is None:
         return None
@@ -116,5 +118,6 @@ def _known(schedule: ScheduleRecord, measurements: Sequence[Measurement]) -> Kno
     ran = [m for m in measurements if m.outcome is Outcome.OK]
     outcome = Outcome.OK if ran else measurements[0].outcome
     seconds = min((s for m in ran for s in m.samples), default=None)
-    features = next(filter(None, map(features_of, measurements)), ())
+    readable = (features_of(m, target_model) for m in measurements)
+    features = next(filter(None, readable), ())
     return Known(schedule.id, trace, features, outcome, seconds)

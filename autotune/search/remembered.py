@@ -46,8 +46,8 @@ _ENTRY_BYTES = MAX_JSON + 1024
 _SOURCES = (
     "autotune/rules/*.py",
     "autotune/search/*.py",
-    "autotune/model/*.py",
-    "autotune/model/base/model.json",
+    "autotune/model/**/*.py",
+    "autotune/model/cpu/base/model.json",
     "schedule/**/*.py",
     "codegen/**/*.py",
     "tir/**/*.py",
@@ -76,7 +76,7 @@ def chosen_anew(
     trace = _choose(func, target, way, sketches)
     schedule = trace.apply(func)
     choices = _choices()
-    if choices is not None and _is_whole(way):
+    if choices is not None and _is_whole(target, way):
         choices.put(key(func, target, way), trace.to_json().encode())
     return schedule
 
@@ -109,11 +109,14 @@ def _choose(func: Func, target: Target, way: Way, sketches: Sequence[Sketch] | N
     return choose(func, target, sketches=sketches)
 
 
-def _is_whole(way: Way) -> bool:
+def _is_whole(target: Target, way: Way) -> bool:
     """Whether the shipped model was there; without it, the estimate chose in its place."""
     from ..model.base_model import SHIPPED, named
+    from ..model.target_model import model_for
 
-    return way == "default" or named(SHIPPED) is not None
+    target_model = model_for(target)
+    chose = way == "default" or target_model.base is None
+    return chose or named(SHIPPED, target_model) is not None
 
 
 def _replayed(content: bytes, func: Func) -> Schedule:

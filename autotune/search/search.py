@@ -23,8 +23,8 @@ from ...tuning_db.values import Outcome, ScheduleRecord
 from ..garbage import collected_later
 from ..model.base_model import SHIPPED, named
 from ..model.cost_model import CostModel, TrainingRows
-from ..model.estimate import FEATURES, Estimator
 from ..model.profile import Visit, profile
+from ..model.target_model import Estimator, model_for
 from ..records import schedule_record
 from .candidates import Rows, Rowspace, decided, row_keys
 from .replay import row_of
@@ -164,7 +164,8 @@ class Search:
         )
         if as_written and all(s.trace.steps for s in self.sketches):
             self.sketches += (written(func),)
-        self.base = named(self.config.base) if self.config.model else None
+        self.target_model = model_for(target)
+        self.base = named(self.config.base, self.target_model) if self.config.model else None
         self.model = CostModel(seed, self.base)
         self.seconds_in_model = 0.0
         self._clock = clock
@@ -172,6 +173,7 @@ class Search:
         self._asked: set[str] = set()
         self._observed: list[Observation] = []
         self._width = 1 + max((len(s.variables) for s in self.sketches), default=0)
+        self._columns = len(self.target_model.features) + self._width
         self._suggested: list[tuple[int, tuple[int, ...]]] = []
         self._first: list[tuple[int, tuple[int, ...]]] = []
         self._told: list[tuple[float, ...]] = []
@@ -183,8 +185,8 @@ class Search:
             space = Rowspace(sketch)
             read = profile(sketch.func, sketch.space.bounds, visits)
             rows, none = np.empty((0, len(sketch.variables)), dtype=np.int64), np.empty(0)
-            features = np.empty((0, len(FEATURES) + self._width), dtype=np.float32)
-            estimator = Estimator(read, target)
+            features = np.empty((0, self._columns), dtype=np.float32)
+            estimator = self.target_model.estimator(read, target)
             self._pools.append(
                 _Pool(len(self._pools), space, estimator, rows, features, none, none, none)
             )
@@ -329,7 +331,7 @@ class Search:
         self._fitted = True
         start = self._clock()
         if self.config.model:
-            rows = np.array(self._told).reshape(-1, len(FEATURES) + self._width)
+            rows = np.array(self._told).reshape(-1, self._columns)
             self.model.fit(rows, np.array(self._seconds))
             features = np.concatenate([p.features for p in self._pools])
             predicted = self.model.predict(
@@ -385,7 +387,7 @@ class Search:
         if schedule.id in self._asked:
             return
         self._asked.add(schedule.id)
-        features = tuple(float(v) for v in pool.features[r, : len(FEATURES)])
+        features = tuple(float(v) for v in pool.features[r, : len(self.target_model.features)])
         batch.append(Candidate(s, row, trace, schedule, features, float(pool.predicted[r])))
 
     def _add(self, pool: _Pool, rows: Rows) -> None:

@@ -30,8 +30,8 @@ from ...tuning_db import TuningDatabase
 from ...tuning_db.values import Measurement, Outcome, Relative, TargetRecord, Toolchain, Workload
 from ..model.base_model import SHIPPED, named
 from ..model.cost_model import CostModel, Floats, TrainingRows
-from ..model.estimate import FEATURES, Estimator, estimate
 from ..model.profile import profile
+from ..model.target_model import Estimator, TargetModel, model_for
 from .candidates import Rows, Rowspace
 from .history import features_of
 from .replay import read_trace
@@ -93,8 +93,9 @@ def transferred(
     if not relatives:
         return None
     available = _sketches(func, target, {r.schedule.generator for r in relatives})
-    measured = learned(database, workload, where, toolchain)
-    return next(iter(refit(available, relatives, target, model_of(measured))), None)
+    known = model_for(target)
+    measured = learned(database, workload, where, toolchain, known)
+    return next(iter(refit(available, relatives, target, model_of(measured, known))), None)
 
 
 def warm(
@@ -110,7 +111,8 @@ def warm(
     Its model learns from their measurements, and the best schedules of other sizes of its program
     are its first candidates.
     """
-    search.relate(learned(database, workload, where, toolchain, others=True))
+    measured = learned(database, workload, where, toolchain, search.target_model, others=True)
+    search.relate(measured)
     relatives = database.relatives(workload, where, toolchain, tolerance=tolerance)
     ranked = refit(search.sketches, relatives, search.target, search.model)
     search.suggest([(r.sketch, r.row) for r in ranked])
@@ -121,6 +123,7 @@ def learned(
     workload: Workload,
     where: TargetRecord,
     toolchain: Toolchain,
+    target_model: TargetModel,
     *,
     others: bool = False,
 ) -> TrainingRows:
@@ -137,17 +140,17 @@ def learned(
             for m in every
             if m.workload != workload.id and generations.get(m.toolchain) == toolchain.generation
         )
-    measurements = [m for m in measurements if features_of(m) is not None]
+    measurements = [m for m in measurements if features_of(m, target_model) is not None]
     programs = [0] * len(measurements)
     if others:
-        version = CostModel.feature_version
+        version = target_model.feature_version
         elsewhere = database.others(workload, where, toolchain, version)
-        elsewhere = [m for m in elsewhere if features_of(m) is not None]
+        elsewhere = [m for m in elsewhere if features_of(m, target_model) is not None]
         numbers: dict[str, int] = {}
         programs += (numbers.setdefault(m.workload, 1 + len(numbers)) for m in elsewhere)
         measurements += elsewhere
     features = np.array([m.features for m in measurements]).reshape(
-        len(measurements), len(FEATURES)
+        len(measurements), len(target_model.features)
     )
     seconds = np.array(
         [min(m.samples) if m.outcome is Outcome.OK else np.inf for m in measurements]
@@ -155,9 +158,9 @@ def learned(
     return TrainingRows(features, seconds, np.array(programs, dtype=np.int64))
 
 
-def model_of(measured: TrainingRows) -> CostModel:
+def model_of(measured: TrainingRows, target_model: TargetModel) -> CostModel:
     """A cost model that has learned from other sizes, on top of the shipped base model."""
-    model = CostModel(base=named(SHIPPED))
+    model = CostModel(base=named(SHIPPED, target_model))
     model.fit(measured.features, measured.seconds)
     return model
 
@@ -212,7 +215,8 @@ class _Space(Rowspace):
 
     @cached_property
     def estimator(self) -> Estimator:
-        return Estimator(profile(self.sketch.func, self.sketch.space.bounds), self._target)
+        read = profile(self.sketch.func, self.sketch.space.bounds)
+        return model_for(self._target).estimator(read, self._target)
 
     @cached_property
     def usual(self) -> float:
@@ -241,7 +245,8 @@ def _surprise(relative: Relative, trace: Trace, target: Target, model: CostModel
     """
     measured = relative.measurement
     assert measured.seconds is not None, "what is usable has a time"
-    recorded = features_of(measured)
+    target_model = model_for(target)
+    recorded = features_of(measured, target_model)
     if recorded is not None:
         features = np.array([recorded])
     else:
@@ -250,7 +255,8 @@ def _surprise(relative: Relative, trace: Trace, target: Target, model: CostModel
         except TilewrightError as error:
             _log.warning("the schedule %.12s: %s", relative.schedule.id, error)
             return None
-        features = estimate(profile(scheduled), np.zeros((1, 0), dtype=np.int64), target).features
+        estimator = target_model.estimator(profile(scheduled), target)
+        features = estimator(np.zeros((1, 0), dtype=np.int64)).features
     return float(np.log2(measured.seconds) - model.predict(features)[0])
 
 

@@ -23,7 +23,7 @@ from benchmarks.ablation import (
     parts,
     worth,
 )
-from tilewright.autotune.model.estimate import FEATURES
+from tilewright.autotune.model.cpu.estimate import FEATURES
 
 
 def task(family: str = "matmul", seed: int = 0, target: str = "cpu") -> Task:

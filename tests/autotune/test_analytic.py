@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tilewright import ops
-from tilewright.autotune.model.estimate import DEFAULT, FEATURES, estimate
+from tilewright.autotune.model.cpu.estimate import DEFAULT, FEATURES, Estimator
+from tilewright.autotune.model.cpu.shuffles import shuffles_of
 from tilewright.autotune.model.profile import Visit, profile
-from tilewright.autotune.model.shuffles import shuffles_of
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import sketches
 from tilewright.schedule.find import blocks_in
@@ -27,7 +27,7 @@ def shuffles(func: Func) -> dict[str, float]:
 
 
 def features(func: Func) -> dict[str, float]:
-    (row,) = estimate(profile(func), np.zeros((1, 0), dtype=np.int64), TARGET).features
+    (row,) = Estimator(profile(func), TARGET)(np.zeros((1, 0), dtype=np.int64)).features
     return dict(zip(FEATURES, (2.0**row).tolist(), strict=True))
 
 
@@ -38,7 +38,7 @@ def best(func: Func, target: Target = TARGET) -> dict[str, float]:
     for sketch in sketches(func, target):
         read = profile(sketch.func, sketch.space.bounds)
         rows = Rowspace(sketch).sample(rng, 50)
-        found[sketch.name] = float(estimate(read, rows, target).seconds.min())
+        found[sketch.name] = float(Estimator(read, target)(rows).seconds.min())
     return found
 
 
@@ -115,7 +115,7 @@ def test_tiles_are_worth_it_where_matrices_are_large() -> None:
     (sketch,) = sketches_named(func, amx, lambda name: name == "matmul_u8s8_amx")
     read = profile(sketch.func, sketch.space.bounds)
     rows = np.array([[across, 2, down, 2] for across in (1, 2) for down in (1, 2)])
-    one, *some, four = estimate(read, rows, amx).seconds
+    one, *some, four = Estimator(read, amx)(rows).seconds
     assert four < min(some) <= max(some) < one
 
 
@@ -125,7 +125,7 @@ def test_rows_of_tiles_that_lie_apart_take_longer_to_load() -> None:
     loads = {}
     for sketch in sketches_named(func, amx, lambda name: name.startswith("matmul")):
         read = profile(sketch.func, sketch.space.bounds)
-        found = estimate(read, np.array([[2, 2, 2, 2]]), amx).features
+        found = Estimator(read, amx)(np.array([[2, 2, 2, 2]])).features
         loads[sketch.name] = 2.0 ** found[0, FEATURES.index("tile_loads")]
     assert loads["matmul_u8s8_amx"] > 2 * loads["matmul_u8s8_amx_packA"]
 
@@ -139,7 +139,7 @@ def test_a_factor_that_lanes_share_is_loaded_for_each_product() -> None:
     )
     read = profile(sketch.func, sketch.space.bounds)
     rows = Rowspace(sketch).sample(np.random.default_rng(0), 20)
-    found = 2.0 ** estimate(read, rows, TARGET).features[:, FEATURES.index("tile_loads")]
+    found = 2.0 ** Estimator(read, TARGET)(rows).features[:, FEATURES.index("tile_loads")]
     assert found.max() >= 8.0
 
 
@@ -181,11 +181,11 @@ def f(
         "B": 1,
     }
     row = np.zeros((1, 0), dtype=np.int64)
-    found = 2.0 ** estimate(profile(func), row, TARGET).features[0, FEATURES.index("compute")]
+    found = 2.0 ** Estimator(profile(func), TARGET)(row).features[0, FEATURES.index("compute")]
     bare = parse(str(func).replace("float16", "float32").replace("int8", "float32")
                  .replace("T.float32(A[vi, vk])", "A[vi, vk]")
                  .replace("T.float32(B[vk, vj])", "B[vk, vj]"))  # fmt: skip
-    alone = 2.0 ** estimate(profile(bare), row, TARGET).features[0, FEATURES.index("compute")]
+    alone = 2.0 ** Estimator(profile(bare), TARGET)(row).features[0, FEATURES.index("compute")]
     assert found / alone == pytest.approx((8 + 4 * 3 + 2) / 8, rel=0.02)
 
 
@@ -242,7 +242,7 @@ def test_blocks_that_sketches_have_in_common_are_read_once() -> None:
         shared, own = profile(*given, visits), profile(*given)
         rows = Rowspace(sketch).sample(rng, 20)
         np.testing.assert_array_equal(
-            estimate(shared, rows, TARGET).features, estimate(own, rows, TARGET).features
+            Estimator(shared, TARGET)(rows).features, Estimator(own, TARGET)(rows).features
         )
     blocks = sum(len(list(blocks_in(s.func.body))) for s in made)
     assert len(visits) < 0.8 * blocks

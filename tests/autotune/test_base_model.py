@@ -15,10 +15,11 @@ import pytest
 import tilewright as tw
 from benchmarks.metaschedule import ThroughputModel
 from tilewright import ops
-from tilewright.autotune.model import assess, base_model, samples
+from tilewright.autotune.model import assess, samples
 from tilewright.autotune.model.base_model import SHIPPED, BaseModel, load, named, train
 from tilewright.autotune.model.cost_model import CostModel
-from tilewright.autotune.model.estimate import FEATURE_VERSION, FEATURES
+from tilewright.autotune.model.cpu.estimate import FEATURES
+from tilewright.autotune.model.cpu.model import MODEL, MODEL_FILE, TABLE
 from tilewright.autotune.model.samples import Samples, Sweep, featurise
 from tilewright.autotune.search.search import Candidate, Search, SearchConfig, model_trace
 from tilewright.autotune.search.sketch import Sketch
@@ -163,8 +164,9 @@ def test_training_is_deterministic_and_saved_models_predict_the_same(
     trained.save(path)
     train(learned).save(again)
     assert path.read_bytes() == again.read_bytes()
-    assert json.loads(path.read_text())["learner"]["attributes"]["features"] == FEATURE_VERSION
-    read = load(path)
+    attributes = json.loads(path.read_text())["learner"]["attributes"]
+    assert attributes["features"] == MODEL.feature_version
+    read = load(path, MODEL.feature_version)
     assert read.rows == trained.rows == len(learned)
     np.testing.assert_array_equal(
         read.residual(learned.features), trained.residual(learned.features)
@@ -183,6 +185,7 @@ def test_too_few_samples_are_refused(learned: Samples) -> None:
     few = Samples(
         learned.tasks,
         learned.task[:3],
+        learned.feature_version,
         learned.features[:3],
         learned.seconds[:3],
         learned.decisions[:3],
@@ -197,9 +200,9 @@ def test_a_model_of_other_features_is_refused(trained: BaseModel, tmp_path: Path
     old["learner"]["attributes"]["features"] = "1/31"
     path.write_text(json.dumps(old))
     with pytest.raises(TuningError, match=r"version 1/31; these are version"):
-        load(path)
+        load(path, MODEL.feature_version)
     with pytest.raises(TuningError, match=r"old\.json"):
-        named(str(path))
+        named(str(path), MODEL)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "no model"])
@@ -207,26 +210,26 @@ def test_what_is_no_model_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     path.write_text(text)
     with pytest.raises(TuningError, match=r"model\.json cannot be read as a cost model"):
-        load(path)
+        load(path, MODEL.feature_version)
 
 
 def test_a_shipped_model_of_other_features_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(base_model, "MODEL", tmp_path / "none.json")
-    base_model._shipped.cache_clear()
     with caplog.at_level(logging.WARNING):
-        assert named(SHIPPED) is None
+        assert named(SHIPPED, replace(MODEL, version="1")) is None
     assert "without a base model" in caplog.text
-    base_model._shipped.cache_clear()
+    caplog.clear()
+    assert named(SHIPPED, replace(MODEL, base=None)) is None
+    assert not caplog.text
 
 
 def test_what_is_shipped_fits_this_version() -> None:
-    model = load(base_model.MODEL)
+    model = load(MODEL_FILE, MODEL.feature_version)
     assert model.rows > 1000
-    assert base_model.MODEL.stat().st_size < 500_000
-    assert base_model.TABLE.stat().st_size < 1_000_000
-    table = samples.read(base_model.TABLE)
+    assert MODEL_FILE.stat().st_size < 500_000
+    assert TABLE.stat().st_size < 1_000_000
+    table = samples.read(TABLE)
     assert len(table) > 100
     some = table[:: len(table) // 4]
     assert len(featurise(some)) == sum(len(s.rows) for s in some)

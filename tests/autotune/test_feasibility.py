@@ -12,7 +12,8 @@ import pytest
 
 from tilewright import ops
 from tilewright.autotune.model.cost_model import CostModel, TrainingRows
-from tilewright.autotune.model.estimate import FEATURES
+from tilewright.autotune.model.cpu.estimate import FEATURES
+from tilewright.autotune.model.cpu.model import MODEL
 from tilewright.autotune.model.feasibility import CERTAIN, Feasibility
 from tilewright.autotune.records import target_record, toolchain_record, workload_record
 from tilewright.autotune.search import history
@@ -174,14 +175,14 @@ def recorded(
 
 def test_failures_in_a_database_are_learned_from(db: TuningDatabase) -> None:
     asked = recorded(db, 32)
-    measured = learned(db, *SUBJECT)
+    measured = learned(db, *SUBJECT, MODEL)
     assert np.count_nonzero(np.isinf(measured.seconds)) == sum(map(too_large, asked)) > 4
     search = search_of(MINE, TARGET, config=SMALL)
     before = sum(map(too_large, search.ask(16)))
     warmed = search_of(MINE, TARGET, config=SMALL)
     warm(warmed, db, *SUBJECT)
     assert sum(map(too_large, warmed.ask(16))) < before
-    own = history.known(db, workload_record(OTHER), *SUBJECT[1:])
+    own = history.known(db, workload_record(OTHER), *SUBJECT[1:], MODEL)
     assert {o.schedule for o in own if o.outcome is Outcome.CRASH} == {
         c.schedule.id for c in asked if too_large(c)
     }
@@ -189,8 +190,9 @@ def test_failures_in_a_database_are_learned_from(db: TuningDatabase) -> None:
 
 def test_schedules_of_other_sizes_that_may_fail_come_last(db: TuningDatabase) -> None:
     recorded(db, 32, lambda c: False)
-    made, found, known = sketches_of(MINE, TARGET), db.relatives(*SUBJECT), learned(db, *SUBJECT)
-    first = refit(made, found, TARGET, model_of(known))[0]
+    made, found = sketches_of(MINE, TARGET), db.relatives(*SUBJECT)
+    known = learned(db, *SUBJECT, MODEL)
+    first = refit(made, found, TARGET, model_of(known, MODEL))[0]
     model = CostModel()
     model.relate(known)
     model.fit(np.array([first.features] * 8), np.full(8, math.inf))

@@ -6,7 +6,8 @@ import pytest
 
 from tilewright import TuningError, ops
 from tilewright.autotune.gain import Progress, most_promising, relative_gain
-from tilewright.autotune.model.roofline import Roofline, roofline
+from tilewright.autotune.model.cpu.roofline import roofline
+from tilewright.autotune.model.target_model import Roofline
 from tilewright.autotune.stop import StopRules
 from tilewright.target import Target
 

@@ -11,9 +11,9 @@ import pytest
 
 import tilewright as tw
 from tilewright import Target, ops
-from tilewright.autotune.model.estimate import estimate
+from tilewright.autotune.model.cpu.estimate import Estimator
+from tilewright.autotune.model.cpu.roofline import roofline
 from tilewright.autotune.model.profile import profile
-from tilewright.autotune.model.roofline import roofline
 from tilewright.autotune.search import remembered
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import Sketch, sketches
@@ -105,7 +105,7 @@ def made(sketch: Sketch, func: Func, count: int = 2) -> list[Func]:
 def seconds(sketch: Sketch, target: Target) -> float:
     read = profile(sketch.func, sketch.space.bounds)
     rows = Rowspace(sketch).sample(np.random.default_rng(0), 20)
-    return float(estimate(read, rows, target).seconds.min())
+    return float(Estimator(read, target)(rows).seconds.min())
 
 
 @emulated

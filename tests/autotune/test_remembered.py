@@ -17,6 +17,7 @@ import pytest
 import tilewright as tw
 from tilewright import ops
 from tilewright.autotune.model import base_model, boosting
+from tilewright.autotune.model.cpu.model import MODEL_FILE
 from tilewright.autotune.rules.user_rules import SKETCH_RULES
 from tilewright.autotune.search import remembered, search
 from tilewright.autotune.search.remembered import Way, chosen, key
@@ -112,7 +113,7 @@ def test_the_key_covers_what_a_choice_depends_on(monkeypatch: pytest.MonkeyPatch
 def test_the_sources_are_there_and_have_the_model_among_them(root: Path) -> None:
     for pattern in remembered._SOURCES:
         assert list(root.glob(pattern)), pattern
-    assert any(base_model.MODEL in root.glob(pattern) for pattern in remembered._SOURCES)
+    assert any(MODEL_FILE in root.glob(pattern) for pattern in remembered._SOURCES)
 
 
 def test_a_program_under_other_names_has_the_same_choice(
@@ -151,8 +152,8 @@ def test_rules_of_the_users_own_may_depend_on_anything(
 def test_what_stands_in_for_a_missing_model_is_not_remembered(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "named", lambda _: None)
-    monkeypatch.setattr(base_model, "named", lambda _: None)
+    monkeypatch.setattr(search, "named", lambda *_: None)
+    monkeypatch.setattr(base_model, "named", lambda *_: None)
     chosen(PROGRAM, TARGET, "model")
     assert entries(folder) == []
     chosen(PROGRAM, TARGET, "default")
@@ -332,7 +333,7 @@ def run(environment: dict[str, str]) -> set[str]:
 
 
 def test_a_new_process_loads_neither_search_nor_models(folder: Path) -> None:
-    searching = {"tilewright.autotune.search.search", "tilewright.autotune.model.estimate"}
+    searching = {"tilewright.autotune.search.search", "tilewright.autotune.model.cpu.estimate"}
     environment = {LOCATION: str(folder.parent)}
     assert run(environment) >= searching
     assert len(entries(folder)) == 2

@@ -12,7 +12,7 @@ import pytest
 
 from tilewright import ops
 from tilewright.autotune.model.cost_model import CostModel, TrainingRows
-from tilewright.autotune.model.estimate import FEATURES, estimate
+from tilewright.autotune.model.cpu.estimate import FEATURES, Estimator
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.search.candidates import Rowspace, decided
 from tilewright.autotune.search.search import (
@@ -104,10 +104,10 @@ def check_features(func: Func, rng: np.random.Generator, count: int) -> None:
     for sketch in sketches_of(func, TARGET):
         rows = Rowspace(sketch).sample(rng, count)
         read = profile(sketch.func, sketch.space.bounds)
-        of_rows = estimate(read, rows, TARGET)
+        of_rows = Estimator(read, TARGET)(rows)
         for n, row in enumerate(rows):
             scheduled = sketch.trace.with_row(row.tolist()).apply(func).func
-            alone = estimate(profile(scheduled), np.zeros((1, 0), dtype=np.int64), TARGET)
+            alone = Estimator(profile(scheduled), TARGET)(np.zeros((1, 0), dtype=np.int64))
             np.testing.assert_array_equal(of_rows.features[n], alone.features[0], str(row))
 
 
@@ -117,7 +117,7 @@ def memory_bytes(size: int) -> np.ndarray:
     rng = np.random.default_rng(0)
     (sketch,) = sketches_named(func, TARGET, lambda name: name == "tiled_packB")
     read = profile(sketch.func, sketch.space.bounds)
-    features = estimate(read, Rowspace(sketch).sample(rng, 50), TARGET).features
+    features = Estimator(read, TARGET)(Rowspace(sketch).sample(rng, 50)).features
     found: np.ndarray = 2.0 ** features[:, FEATURES.index("memory_bytes")]
     return found
 
@@ -267,7 +267,7 @@ def test_asked_candidates_are_what_they_say() -> None:
 def test_the_default_schedule_fills_the_vector_registers() -> None:
     func = ops.matmul_func(1024, 1024, 1024)
     scheduled = default_trace(func, TARGET).apply(func).func
-    found = estimate(profile(scheduled), np.zeros((1, 0), dtype=np.int64), TARGET).features[0]
+    found = Estimator(profile(scheduled), TARGET)(np.zeros((1, 0), dtype=np.int64)).features[0]
     by_name = dict(zip(FEATURES, 2.0**found, strict=True))
     assert by_name["lanes"] == pytest.approx(16)
     assert by_name["accumulators"] >= 16

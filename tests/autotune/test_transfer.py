@@ -11,7 +11,8 @@ import pytest
 
 from tilewright import ops
 from tilewright.autotune.model.cost_model import CostModel
-from tilewright.autotune.model.estimate import FEATURES
+from tilewright.autotune.model.cpu.estimate import FEATURES
+from tilewright.autotune.model.cpu.model import MODEL
 from tilewright.autotune.records import (
     target_record,
     toolchain_record,
@@ -201,7 +202,7 @@ def test_features_that_nothing_has_are_not_learned(
     trace = sketches(relu, TARGET)[0].trace.to_json()
     put_measured(db, relu, TARGET, trace, None, features=features)
     subject = workload_record(MINE), target_record(TARGET), toolchain_record(TARGET)
-    assert len(learned(db, *subject, others=True)) == 0
+    assert len(learned(db, *subject, MODEL, others=True)) == 0
     assert transferred(MINE, TARGET, db, *subject) is not None
 
 
@@ -226,16 +227,17 @@ def test_without_relatives_there_is_nothing_to_transfer(db: TuningDatabase) -> N
     workload = workload_record(MINE)
     where, toolchain = target_record(TARGET), toolchain_record(TARGET)
     assert transferred(MINE, TARGET, db, workload, where, toolchain) is None
-    assert len(learned(db, workload, where, toolchain).seconds) == 0
+    assert len(learned(db, workload, where, toolchain, MODEL).seconds) == 0
 
 
 def test_the_model_learns_from_other_sizes(db: TuningDatabase) -> None:
     asked = tuned(db, OTHER, 24)
     own = put(db, MINE, sketches_of(MINE, TARGET)[0], (1, 1, 4, 1), 1.0, asked[0].features)
-    measured = learned(db, workload_record(MINE), target_record(TARGET), toolchain_record(TARGET))
+    subject = workload_record(MINE), target_record(TARGET), toolchain_record(TARGET)
+    measured = learned(db, *subject, MODEL)
     assert len(measured.seconds) == len(asked)
     assert own.seconds not in measured.seconds
-    model = model_of(measured)
+    model = model_of(measured, MODEL)
     assert model.trained
     error = model.predict(measured.features) - np.log2(measured.seconds)
     assert np.abs(error).mean() < np.abs(measured.features[:, 0] - np.log2(measured.seconds)).mean()
@@ -259,8 +261,8 @@ def test_a_search_learns_from_other_operators(db: TuningDatabase) -> None:
     tuned(db, ops.softmax_func(64, 1000), 8)
     asked = tuned(db, ops.conv2d_func(c=16, h=14, w=14, o=32), 24)
     of_sizes = tuned(db, OTHER, 8)
-    assert len(learned(db, *subject)) == len(of_sizes)
-    measured = learned(db, *subject, others=True)
+    assert len(learned(db, *subject, MODEL)) == len(of_sizes)
+    measured = learned(db, *subject, MODEL, others=True)
     assert np.bincount(measured.programs).tolist() == [8, 24, 8], "the last tuned first"
     assert {tuple(row) for row in measured.features[8:32]} == {c.features for c in asked}
     search = search_of(MINE, TARGET, config=SMALL)

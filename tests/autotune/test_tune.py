@@ -21,8 +21,9 @@ from tilewright.autotune.budget import Meter, running
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.events import Drift, Ended, Event, Final, Started, Trial
 from tilewright.autotune.measure.measure_result import CheckResult, MeasureResult
-from tilewright.autotune.model.base_model import MODEL, SHIPPED, named
-from tilewright.autotune.model.estimate import FEATURES
+from tilewright.autotune.model.base_model import SHIPPED, named
+from tilewright.autotune.model.cpu.estimate import FEATURES
+from tilewright.autotune.model.cpu.model import MODEL, MODEL_FILE
 from tilewright.autotune.search import history, search
 from tilewright.autotune.search.search import Search
 from tilewright.autotune.search.sketch import Sketch, sketches
@@ -120,7 +121,7 @@ def test_a_session_names_the_model_it_began_with(
     db: TuningDatabase, play: Play, tmp_path: Path
 ) -> None:
     path = tmp_path / "own.json"
-    shipped = named(SHIPPED)
+    shipped = named(SHIPPED, MODEL)
     assert shipped is not None
     shipped.save(path)
     play(ok(1.0))
@@ -128,7 +129,7 @@ def test_a_session_names_the_model_it_began_with(
         run(db, config=replace(QUICK, search=replace(QUICK.search, model=True, base=base)))
     run(db, config=replace(QUICK, search=replace(QUICK.search, model=False)))
     found = [s.model["base"] for s in sorted(db.records(Session), key=lambda s: s.started)]
-    digests = [hashlib.sha256(p.read_bytes()).hexdigest() for p in (MODEL, path)]
+    digests = [hashlib.sha256(p.read_bytes()).hexdigest() for p in (MODEL_FILE, path)]
     assert found == [
         {"origin": SHIPPED, "rows": shipped.rows, "digest": digests[0]},
         {"origin": str(path), "rows": shipped.rows, "digest": digests[1]},

@@ -6,7 +6,7 @@ import logging
 
 import numpy as np
 
-from tilewright.autotune.model.estimate import estimate
+from tilewright.autotune.model.cpu.estimate import Estimator
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.rules import fusion_groups
 from tilewright.autotune.rules.fusion_groups import Fusion
@@ -51,7 +51,7 @@ def check_sketches(func: Func, seed: int) -> None:
     created = sketches(func, TARGET, inexact=True)
     sketch = created[int(rng.integers(len(created)))]
     rows = Rowspace(sketch).sample(rng, 1)
-    features = estimate(profile(sketch.func, sketch.space.bounds), rows, TARGET).features
+    features = Estimator(profile(sketch.func, sketch.space.bounds), TARGET)(rows).features
     assert np.isfinite(features).all()
     for row in rows:
         candidate = sketch.trace.with_row(row.tolist()).apply(func).func

@@ -24,7 +24,8 @@ import numpy as np
 
 import tilewright as tw
 from tilewright import ops
-from tilewright.autotune.model.estimate import FEATURES
+from tilewright.autotune.model.cpu.estimate import FEATURES
+from tilewright.autotune.model.cpu.model import MODEL
 from tilewright.autotune.records import target_record, toolchain_record, workload_record
 from tilewright.autotune.search import history, transfer
 from tilewright.autotune.search.replay import Replays
@@ -156,7 +157,7 @@ def uses(db: TuningDatabase, known: dict[str, AnyRecord]) -> dict[str, Callable[
         replays = Replays(FUNC)
         found = history.best_known(db, *SUBJECT, replays=replays)
         assert found is None or found.measurement_id in known
-        observed = history.known(db, *SUBJECT, without=replays.refused)
+        observed = history.known(db, *SUBJECT, MODEL, without=replays.refused)
         config = SearchConfig(pool=200)
         search = Search(FUNC, TARGET, seed=0, config=config, known=observed)
         transfer.warm(search, db, *SUBJECT)

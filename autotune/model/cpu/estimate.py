@@ -14,14 +14,12 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 from operator import add, mul
-from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from ... import dtypes
-from ...target import CpuTarget, Target
-from ...tir.columns import (
+from .... import dtypes
+from ....target import CpuTarget, Target
+from ....tir.columns import (
     Floats,
     Number,
     Program,
@@ -33,11 +31,12 @@ from ...tir.columns import (
     minimum,
     where,
 )
-from ...tir.cpu_instructions import MAX_SHUFFLE_STRIDE
-from ...tir.instruction import Cost
-from ...tir.ir import ForKind
+from ....tir.cpu_instructions import MAX_SHUFFLE_STRIDE
+from ....tir.instruction import Cost
+from ....tir.ir import ForKind
+from ..profile import Ints, Profile, Visit, straight_code
+from ..target_model import Estimate, Features
 from .footprints import Evaluated, Numbers
-from .profile import Ints, Profile, Visit, straight_code
 from .traffic import Cache, at_capacity, traffic
 
 FEATURES = (
@@ -48,11 +47,8 @@ FEATURES = (
     "gathers", "expensive", "blocks", "stores",
     "other_seconds", "other_memory", "other_lanes",
 )  # fmt: skip
-Features: TypeAlias = npt.NDArray[np.floating[Any]]
-"""Rows of features: single floats as they are computed here, double ones out of a database."""
 VERSION = "7"
-FEATURE_VERSION = f"{VERSION}/{len(FEATURES)}"
-"""Of the features: a model is used only with those it was trained on."""
+"""Of the features and of the estimate."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +79,6 @@ SHUFFLE_LOADS = 2.0
 """What a shuffle takes, in loads: one can begin in a cycle, and two loads."""
 
 
-class Estimate(NamedTuple):
-    """Seconds and features of each row. `features` has the columns of `FEATURES`."""
-
-    seconds: Floats
-    features: Features
-
-
 class Estimator:
     """The estimate of a profile's rows on a processor, worked out once for all of them."""
 
@@ -116,11 +105,6 @@ class Estimator:
                 ]
                 seconds[part], features[part] = _together(parts, part.stop - part.start)
         return Estimate(seconds, features)
-
-
-def estimate(source: Profile, rows: Ints, target: Target) -> Estimate:
-    """What an `Estimator` says, where it is asked once."""
-    return Estimator(source, target)(rows)
 
 
 _OF_ALL = ("log_seconds", "main_share", "blocks", "other_seconds", "other_memory", "other_lanes")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from operator import mul
 
-from ...tir.columns import (
+from ....tir.columns import (
     Number,
     Tape,
     absolute,
@@ -18,9 +18,9 @@ from ...tir.columns import (
     minimum,
     where,
 )
-from ...tir.evaluate import Expressions
-from ...tir.ir import Dim, ForKind
-from .profile import Profile, StridedAccess, Visit
+from ....tir.evaluate import Expressions
+from ....tir.ir import Dim, ForKind
+from ..profile import Profile, StridedAccess, Visit
 from .shuffles import shuffles_of
 
 

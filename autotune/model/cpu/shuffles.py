@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...codegen.passes.registers import SCOPE, Home, shuffles
-from ...tir.ir import Buffer, Dim, ForKind
-from .profile import StridedAccess, Visit
+from ....codegen.passes.registers import SCOPE, Home, shuffles
+from ....tir.ir import Buffer, Dim, ForKind
+from ..profile import StridedAccess, Visit
 
 
 def shuffles_of(visits: Sequence[Visit]) -> list[float]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from operator import add, mul
 
-from ... import dtypes
-from ...tir.columns import (
+from .... import dtypes
+from ....tir.columns import (
     Number,
     absolute,
     ceil,
@@ -19,8 +19,8 @@ from ...tir.columns import (
     minimum,
     where,
 )
+from ..profile import StridedAccess
 from .footprints import Evaluated, Footprint, Numbers
-from .profile import StridedAccess
 
 
 @dataclass(frozen=True)

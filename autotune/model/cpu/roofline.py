@@ -1,4 +1,4 @@
-"""The least time that a program can take on a target: its roofline.
+"""The least time that a program can take on a processor: its roofline.
 
 The larger of two times: that of its floating-point operations at the peak rate of all cores, and
 that of bringing each argument once from the innermost cache that holds them all, or from memory
@@ -10,32 +10,15 @@ better than its roofline.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 
-from ...runtime.timer import format_seconds
-from ...target import CpuTarget, Target
-from ...tir.instruction_set import products_of
-from ...tir.ir import Buffer, Func
-from ..rules.common import native_lanes, nbytes
+from ....target import CpuTarget, Target
+from ....tir.instruction_set import products_of
+from ....tir.ir import Buffer, Func
+from ...rules.common import native_lanes, nbytes
+from ..profile import Visit, profile
+from ..target_model import Roofline
 from .estimate import DEFAULT, USABLE, Machine
-from .profile import Visit, profile
-
-
-@dataclass(frozen=True)
-class Roofline:
-    """Seconds that arithmetic and moving the arguments take at least."""
-
-    compute: float
-    memory: float
-
-    @property
-    def seconds(self) -> float:
-        return max(self.compute, self.memory)
-
-    def __str__(self) -> str:
-        bound = "arithmetic" if self.compute >= self.memory else "memory"
-        return f"{format_seconds(self.seconds)}, bound by {bound}"
 
 
 def roofline(func: Func, target: Target, machine: Machine = DEFAULT) -> Roofline:

@@ -1,0 +1,1 @@
+"""The model of processors: the estimate, its features, and the roofline."""

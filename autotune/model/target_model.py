@@ -1,0 +1,97 @@
+"""What is known of a kind of target before anything is measured: an estimate and a roofline.
+
+Each kind has one `TargetModel`. `cpu/` has that of processors; `register_model` adds another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ...runtime.timer import format_seconds
+from ...target import Target
+from ...target.registry import Registry
+from ...tir.ir import Func
+from .profile import Ints, Profile
+
+Features: TypeAlias = npt.NDArray[np.floating[Any]]
+"""Rows of features: single floats as they are computed here, double ones out of a database."""
+
+
+class Estimate(NamedTuple):
+    """Seconds (float64) and features of each row, the columns of `TargetModel.features`."""
+
+    seconds: npt.NDArray[np.float64]
+    features: Features
+
+
+class Estimator(Protocol):
+    """The estimate of the rows (rows, variables) of a sketch, or the one empty row of a program."""
+
+    def __call__(self, rows: Ints) -> Estimate: ...
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Seconds that arithmetic and moving the arguments take at least."""
+
+    compute: float
+    memory: float
+
+    @property
+    def seconds(self) -> float:
+        return max(self.compute, self.memory)
+
+    def __str__(self) -> str:
+        bound = "arithmetic" if self.compute >= self.memory else "memory"
+        return f"{format_seconds(self.seconds)}, bound by {bound}"
+
+
+@dataclass(frozen=True)
+class TargetModel:
+    """What predictions for a kind of target start from.
+
+    `features` are the names of the columns that cost models learn from, of which the first is log2
+    of the estimated seconds. `version` changes whenever their meaning or the estimate does.
+    `estimator` makes the estimate of a profile's rows on a resolved target, and `roofline` that of
+    a concrete program. `base` is the file of the base model that comes with them, `None` where
+    there is none.
+    """
+
+    features: tuple[str, ...]
+    version: str
+    estimator: Callable[[Profile, Target], Estimator]
+    roofline: Callable[[Func, Target], Roofline]
+    base: Path | None = None
+
+    @property
+    def feature_version(self) -> str:
+        """Of the features: a model is used only with those it was trained on."""
+        return f"{self.version}/{len(self.features)}"
+
+
+def _cpu() -> TargetModel:
+    from .cpu.model import MODEL
+
+    return MODEL
+
+
+_MODELS = Registry("cost model", "register_model", {"cpu": _cpu})
+
+
+def register_model(kind: str, load: Callable[[], TargetModel]) -> None:
+    """Predict for targets of a kind by what `load` returns when it is first asked for.
+
+    Raises `TargetError` where the kind has a cost model already.
+    """
+    _MODELS.register(kind, load)
+
+
+def model_for(target: Target) -> TargetModel:
+    """The model of its kind of target. Raises `TargetError` where there is none."""
+    return _MODELS.of(target)
