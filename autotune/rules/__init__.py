@@ -8,34 +8,18 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
-from ...errors import TargetError
-from ...target import Target
 from ...tir.ir import Label
-from . import cpu
 from .canonicalise import needs_nests
 from .draft import Draft, RuleChoice, Step
 from .fusion_groups import Partition, fusion_groups, never_runs, partition, prepared
-from .rule import Group, RuleSet, Variant
+from .rule import Group, Variant
+from .rule_sets import register_rules
 
 MAX_SKETCHES = 12
 MAX_OTHER = 4
 """Combinations of an alternative."""
-RULE_SETS = {"cpu": cpu.RULES}
-"""The rules by the kind of target."""
 
-__all__ = ["MAX_SKETCHES", "fusion_groups", "plans", "rules_of"]
-
-
-def rules_of(target: Target) -> RuleSet:
-    """The rules for a kind of target. Raises `TargetError` where there are none."""
-    rules = RULE_SETS.get(target.kind)
-    if rules is None:
-        raise TargetError(
-            "no sketch rules for targets of kind {0!r}; expected {1}",
-            target.kind,
-            " or ".join(RULE_SETS),
-        )
-    return rules
+__all__ = ["MAX_SKETCHES", "fusion_groups", "plans", "register_rules"]
 
 
 class SketchPlan(NamedTuple):

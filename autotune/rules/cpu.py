@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...schedule import Schedule
 from .channels import channels_last
 from .contraction import contraction_variants
+from .digits import separate_all_digits
 from .dot_product import dot_product_variants
 from .elementwise import elementwise_variants
 from .flash_attention import flash_attention_variants
@@ -19,6 +20,7 @@ from .winograd import winograd
 
 RULES = RuleSet(
     map_outer=Schedule.parallel,
+    rewrites=(separate_all_digits,),
     rules={
         GroupKind.ORDERED: (ordered_variants,),
         GroupKind.ATTENTION: (flash_attention_variants, fused_attention_variants),

@@ -11,6 +11,7 @@ from ...schedule import Schedule
 from ...schedule.find import blocks_in, find_block
 from ...target import CpuTarget, Target
 from ...tir.ir import Block, Expr, Func, Label, Var
+from .rule_sets import rules_for
 
 if TYPE_CHECKING:
     from .rule import RuleSet
@@ -43,9 +44,7 @@ class Draft:
     @property
     def rules(self) -> RuleSet:
         """The rules for the target. Raises `TargetError` for a kind of target that has none."""
-        from . import rules_of
-
-        return rules_of(self.target)
+        return rules_for(self.target)
 
     def block(self, label: Label) -> Block:
         """A block of the program as it is scheduled so far."""

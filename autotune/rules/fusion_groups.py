@@ -41,11 +41,11 @@ from .access_patterns import (
 from .attention import find_attention
 from .canonicalise import canonicalise, is_plain, needs_nests
 from .common import attempt, tried
-from .digits import separate_all_digits
 from .draft import Draft
 from .joining import join
 from .rows import row_dimensions
 from .rule import Group, GroupKind
+from .rule_sets import rules_for
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,9 @@ def fusion_groups(func: Func, target: Target | str = "cpu") -> Fusion:
     Raises `VerifyError` for a program that breaks a rule, and `TargetError` for an invalid target
     and a kind of target that has no rules.
     """
-    from . import rules_of
-
     verify(func)
     resolved = resolve(target)
-    rules_of(resolved)  # where there are none, there is no decision
+    rules_for(resolved)  # where there are none, there is no decision
     original = Draft(Schedule(func, symbolic=True), resolved)
     if never_runs(func):
         return Fusion(func, (), tuple(b.label for b in in_order(func)))
@@ -125,11 +123,12 @@ def never_runs(func: Func) -> bool:
 
 
 def prepared(original: Draft) -> tuple[Draft, set[Label]]:
-    """The draft with a plain nest for each block, and the blocks that cannot have one."""
+    """The draft with a plain nest for each block, rewritten; the blocks that cannot have one."""
     plain = original.copy()
     if needs_nests(original.func):
         canonicalise(plain.schedule)
-    plain = separate_all_digits(plain)
+    for rewrite in original.rules.rewrites:
+        plain = rewrite(plain)
     return plain, {b.label for b in in_order(plain.func) if not is_plain(plain.func, b)}
 
 

@@ -88,12 +88,14 @@ class RuleSet:
     """The rules for a kind of target, each list in the order in which its rules are tried.
 
     `map_outer` has the iterations of an outermost loop run at once, as the target does that.
-    `rules` has those for each kind of group. `instructions` are those for contractions whose
-    variants compute tiles by an instruction.
+    `rules` has those for each kind of group. `rewrites` change a program with plain nests before
+    its blocks are parted into groups. `instructions` are those for contractions whose variants
+    compute tiles by an instruction.
     """
 
     map_outer: Callable[[Schedule, Var], None]
     rules: Mapping[GroupKind, tuple[Rule, ...]]
+    rewrites: tuple[Callable[[Draft], Draft], ...] = ()
     instructions: tuple[Rule, ...] = ()
     alternatives: tuple[AlternativeRule, ...] = ()
 

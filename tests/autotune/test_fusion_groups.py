@@ -17,7 +17,6 @@ from tilewright.tir.ir import Expr, Func
 
 from ..fuzz.rules import check_places
 from ..schedule.random_cases import Tally, a_case, apply_random_steps
-from ..toy_target import ToyTarget
 from .formulas import FORMULAS
 from .selection import OPERATORS
 from .spellings import ATTENTION
@@ -176,11 +175,6 @@ def test_a_program_that_never_runs_is_kept() -> None:
     assert fusion.func is func
     assert fusion.groups == ()
     assert len(fusion.kept) == len(list(blocks_in(func.body)))
-
-
-def test_a_kind_of_target_without_rules_is_refused() -> None:
-    with pytest.raises(TargetError, match="no sketch rules for targets of kind 'toy'"):
-        fusion_groups(ops.add_relu_func(4), ToyTarget())
 
 
 N, D, LENGTH = 64, 16, 96

@@ -1,0 +1,34 @@
+"""The rules by kind of target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...target import Target
+from ...target.registry import Registry
+
+if TYPE_CHECKING:
+    from .rule import RuleSet
+
+
+def _cpu() -> RuleSet:
+    from .cpu import RULES
+
+    return RULES
+
+
+_RULES = Registry("set of sketch rules", "register_rules", {"cpu": _cpu})
+
+
+def register_rules(kind: str, load: Callable[[], RuleSet]) -> None:
+    """Make sketches for targets of a kind by what `load` returns when it is first asked for.
+
+    Raises `TargetError` where the kind has a set of rules already.
+    """
+    _RULES.register(kind, load)
+
+
+def rules_for(target: Target) -> RuleSet:
+    """The rules for its kind of target. Raises `TargetError` where there are none."""
+    return _RULES.of(target)
