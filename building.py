@@ -162,7 +162,7 @@ def _tasks(
         scheduled = found.func
     else:
         func, way = found
-        if not remembers():
+        if not remembers(target):
             return {}
         schedule = recalled(func, target, way)
         if schedule is None:

@@ -3,8 +3,9 @@
 Making the sketches of a program and scoring them takes longer than compiling the one that is
 chosen. The name of a choice is the digest of all that it depends on: the program up to names, the
 target with its caches, the sources of the rules and of the search, the cost model, the libraries
-that draw and score, and the user's instructions. Rules of the user's own may depend on anything:
-while there are any, nothing is remembered.
+that draw and score, and the user's instructions. Rules of the user's own, and those for a kind of
+target from outside of this package, may depend on anything: where there are any, nothing is
+remembered.
 
 An entry holds a trace as JSON. It is replayed with all checks, and one that does not apply or
 compile is chosen again.
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ...codegen.disk_cache import DiskCache, location, sources_digest
+from ...codegen.generator import outside_modules
 from ...errors import ArtifactError, ScheduleError, TilewrightError
 from ...schedule import Schedule, Trace
 from ...schedule.trace import MAX_JSON
@@ -75,7 +77,7 @@ def chosen_anew(
     """Like `chosen`, without what is remembered, which is replaced."""
     trace = _choose(func, target, way, sketches)
     schedule = trace.apply(func)
-    choices = _choices()
+    choices = _choices(target)
     if choices is not None and _is_whole(target, way):
         choices.put(key(func, target, way), trace.to_json().encode())
     return schedule
@@ -83,15 +85,15 @@ def chosen_anew(
 
 def recalled(func: Func, target: Target, way: Way) -> Schedule | None:
     """Returns the schedule of `chosen` if it is remembered, else `None`."""
-    choices = _choices()
+    choices = _choices(target)
     if choices is None:
         return None
     return choices.get(key(func, target, way), lambda content: _replayed(content, func))
 
 
-def remembers() -> bool:
-    """Whether choices are remembered at all."""
-    return _choices() is not None
+def remembers(target: Target) -> bool:
+    """Whether choices for a target are remembered at all."""
+    return _choices(target) is not None
 
 
 def key(func: Func, target: Target, way: Way) -> str:
@@ -132,8 +134,9 @@ def _replayed(content: bytes, func: Func) -> Schedule:
         raise ArtifactError("{0}: {1}", type(error).__name__, brief(error)) from error
 
 
-def _choices() -> DiskCache | None:
-    folder = None if SKETCH_RULES else location(os.environ, KIND)
+def _choices(target: Target) -> DiskCache | None:
+    foreign = SKETCH_RULES or outside_modules(target)
+    folder = None if foreign else location(os.environ, KIND)
     return None if folder is None else _shared(folder)
 
 
