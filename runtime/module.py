@@ -14,7 +14,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import ArgumentError, KernelError
 from ..forks import TEAMS, UNANNOUNCED
-from ..target import CpuTarget, Target
+from ..target import Target
 from . import openmp
 from .argument_checks import compact, ctypes_parameters, make_binder
 from .ndarray import address_reader
@@ -157,7 +157,7 @@ class Module:
             budget_seconds=budget_seconds,
             min_sample_seconds=min_sample_seconds,
             stop_above=stop_above,
-            before_sample=cache_flusher(CpuTarget.of(self.target)) if flush_cache else None,
+            before_sample=cache_flusher(self.target) if flush_cache else None,
             clock=clock,
         )
 
@@ -304,7 +304,6 @@ def _aligned(argument: Argument) -> np.ndarray[Any, Any]:
     return memory.view(dtypes.to_numpy(argument.dtype)).reshape(argument.shape)
 
 
-def cache_flusher(target: CpuTarget) -> Callable[[], object]:
+def cache_flusher(target: Target) -> Callable[[], object]:
     """Returns a function that evicts the caller's data from the caches of `target`."""
-    size = 2 * max(target.l3_bytes, target.l2_bytes * target.cores)
-    return np.zeros(size, np.uint8).sum
+    return np.zeros(2 * target.cache_bytes, np.uint8).sum

@@ -296,6 +296,10 @@ class CpuTarget(Target):
         return "+".join([f"{self.kind}/{level}", *_ordered(extras)])
 
     @property
+    def cache_bytes(self) -> int:
+        return max(self.l3_bytes, self.l2_bytes * self.cores)
+
+    @property
     def perf_class(self) -> str:
         """The class of targets with comparable times: processor model and number of threads."""
         model = f"/{self.model}" if self.model else ""

@@ -95,6 +95,11 @@ class Target(ABC):
     def facts(self) -> dict[str, Fact]:
         """All that is known of it, for people."""
 
+    @property
+    def cache_bytes(self) -> int:
+        """The bytes of data that its caches may keep between calls."""
+        return 0
+
     def __str__(self) -> str:
         return " ".join([self.kind, *self.options()])
 
