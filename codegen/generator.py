@@ -1,8 +1,9 @@
 """What a code generator is: how lowered programs become running code on one kind of target.
 
-A kind of target is three things: its record (`target/`), its code generator, and its sketch rules
-(`autotune/rules/`). `codegen/cpu/` is the code generator for processors; `register_generator` adds
-another. What all kinds have in common is beside this file, and asks `generator_for(target)`.
+A kind of target is four things: its record (`target/`), its code generator, its sketch rules
+(`autotune/rules/`) and the model of its times (`autotune/model/`). `codegen/cpu/` is the code
+generator for processors; `register_generator` adds another. What all kinds have in common is beside
+this file, and asks `generator_for(target)`.
 """
 
 from __future__ import annotations

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 import tilewright as tw
 from tilewright import te
+from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.measure.measure_result import BuildRequest, MeasureConfig
 from tilewright.autotune.measure.measurer import Measurer
+from tilewright.autotune.model.target_model import model_for, register_model
 from tilewright.autotune.records import environment_record, target_record, toolchain_record
-from tilewright.autotune.rules import plans
+from tilewright.autotune.rules import fusion_groups, plans, register_rules
 from tilewright.autotune.rules.draft import Draft
+from tilewright.autotune.search.remembered import remembers
+from tilewright.autotune.search.sketch import sketches
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cache import KernelCache, key
 from tilewright.codegen.detect import resolve
+from tilewright.codegen.disk_cache import LOCATION
 from tilewright.codegen.generator import generator_for, outside_modules, register_generator
 from tilewright.errors import TargetError
 from tilewright.target import CpuTarget, Target, register_kind, registered_kinds
+from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Func
-from tilewright.tuning_db.values import Outcome
+from tilewright.tir.parser import parse
+from tilewright.tuning_db.values import Measurement, Outcome, Session
 
-from .toy_target import ToyGenerator, ToyTarget
+from .toy_target import MODEL, RULES, ToyGenerator, ToyTarget
 
 N = 6
 
@@ -66,8 +74,10 @@ def test_a_kind_has_one_record_and_one_generator() -> None:
         register_kind(type("Other", (ToyTarget,), {}))
     with pytest.raises(TargetError, match="'toy' have a code generator already"):
         register_generator("toy", type("Other", (ToyGenerator,), {}))
-    with pytest.raises(TargetError, match="no code generator for targets of kind 'abacus'"):
-        generator_for(type("Abacus", (ToyTarget,), {"kind": "abacus"})())
+    with pytest.raises(TargetError, match="'toy' have a set of sketch rules already"):
+        register_rules("toy", lambda: RULES)
+    with pytest.raises(TargetError, match="'toy' have a cost model already"):
+        register_model("toy", lambda: MODEL)
 
 
 def test_facts_of_one_kind_are_not_asked_of_another() -> None:
@@ -118,9 +128,99 @@ def test_its_measurements_are_records_of_their_own() -> None:
     assert environment_record(target).facts["model"] == "interpreter"
 
 
-def test_without_rules_a_program_has_no_sketches(program: Func) -> None:
-    with pytest.raises(TargetError, match="no sketch rules for targets of kind 'toy'"):
-        next(plans(Draft(tw.Schedule(program), resolve("toy"))))
+class Abacus(ToyTarget):
+    """A kind of which nothing else is known."""
+
+    kind: ClassVar[str] = "abacus"
+
+
+class Slate(ToyTarget):
+    """A kind that has a code generator alone."""
+
+    kind: ClassVar[str] = "slate"
+
+
+register_generator(Slate.kind, ToyGenerator)
+
+
+def test_what_a_kind_lacks_is_named(program: Func) -> None:
+    with pytest.raises(TargetError, match="no code generator for targets of kind 'abacus'"):
+        generator_for(Abacus())
+    with pytest.raises(TargetError, match="no set of sketch rules for targets of kind 'slate'"):
+        next(plans(Draft(tw.Schedule(program), Slate())))
+    with pytest.raises(TargetError, match="no set of sketch rules for targets of kind 'slate'"):
+        fusion_groups(program, Slate())
+    with pytest.raises(TargetError, match=r"no cost model .* 'slate'; there is one for cpu, toy"):
+        model_for(Slate())
+
+
+def product_of(n: int) -> Func:
+    """A product that processors take the digits of rows apart for, and what follows it."""
+    x, w = te.placeholder((n, 4), name="X"), te.placeholder((4, 2, 6), name="W")
+    k = te.reduce_axis(4, name="k")
+    y = te.compute((2 * n, 6), lambda i, j: te.sum(x[i // 2, k] * w[k, i % 2, j], axis=k), name="Y")
+    z = te.compute((2 * n, 6), lambda i, j: te.exp(y[i, j]), name="Z")
+    return te.func([x, w, z], name="mixed")
+
+
+def check_product(module: tw.Module, n: int) -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.random((n, 4), np.float32), rng.random((4, 2, 6), np.float32)
+    z = np.zeros((2 * n, 6), np.float32)
+    module(x, w, z)
+    expected = np.exp(np.einsum("ik,krj->irj", x, w)).reshape(2 * n, 6)
+    np.testing.assert_allclose(z, expected, rtol=1e-5)
+    assert module.time(x, w, z, budget_seconds=0.01, flush_cache=True).samples
+
+
+def test_its_rules_and_estimate_choose_a_schedule(caplog: pytest.LogCaptureFixture) -> None:
+    func, target = product_of(3), resolve("toy")
+    made = sketches(func, target)
+    assert {c.rule for sketch in made for c in sketch.choices} == {"toy_cut"}
+    assert fusion_groups(func, target).groups
+    for allow in (["model"], ["default"]):
+        module = tw.build(func, target, allow=allow)
+        assert module.origin.kind == allow[0]
+        check_product(module, 3)
+    assert not caplog.text
+
+
+def test_choices_for_a_kind_from_outside_are_not_remembered(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(LOCATION, str(tmp_path))
+    assert remembers(resolve("cpu"))
+    assert not remembers(resolve("toy"))
+
+
+def test_it_is_tuned_and_shipped(tmp_path: Path) -> None:
+    """A session, a build of its record, one of another size, and a library."""
+    func, target = product_of(3), resolve("toy")
+    with tw.TuningDatabase(tmp_path / "t.db") as db:
+        config = TuneConfig(measure=MeasureConfig(builders=1, min_samples=1, max_samples=2))
+        result = tw.tune(func, target, database=db, trials=3, config=config)
+        assert result.best is not None
+        assert result.roofline == MODEL.roofline(func, target)
+        (session,) = db.records(Session)
+        assert session.model["features"] == MODEL.feature_version == "toy 1/2"
+        measured = [m for m in db.records(Measurement) if m.features is not None]
+        assert {(m.feature_version, len(m.features or ())) for m in measured} == {("toy 1/2", 2)}
+        tw.tune(func, target, database=db, trials=1, config=config)
+        schedules = {m.schedule for m in db.records(Measurement)}
+        assert len(schedules) == len(measured) + 1
+        module = tw.build(func, target, database=db, allow=["record"])
+        assert module.origin.kind == "record"
+        check_product(module, 3)
+        other = tw.build(product_of(6), target, database=db, allow=["transfer"])
+        assert other.origin.kind == "transfer"
+        check_product(other, 6)
+        path = tmp_path / "mixed.toy"
+        made = tw.build_library(func, path, target, database=db, allow=["record"])
+    assert made.files == (path,)
+    shipped = parse(path.read_text())
+    outcome = np.zeros((6, 6), np.float32)
+    interpret(shipped, np.ones(12, np.float32), np.ones(48, np.float32), outcome.reshape(-1))
+    np.testing.assert_allclose(outcome, np.exp(4.0), rtol=1e-5)
 
 
 def test_builders_and_the_runner_take_candidates(program: Func) -> None:

@@ -1,6 +1,7 @@
 """A kind of target from outside of the package: kernels that the interpreter runs.
 
-All that a kind takes is in this file: the record of its facts, a code generator, and their names.
+All that a kind takes is in this file: the record of its facts, a code generator, sketch rules, an
+estimate, and their names.
 """
 
 from __future__ import annotations
@@ -14,6 +15,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tilewright import dtypes
+from tilewright.autotune.model.profile import Ints, Profile, profile
+from tilewright.autotune.model.target_model import (
+    Estimate,
+    Roofline,
+    TargetModel,
+    register_model,
+)
+from tilewright.autotune.rules import register_rules
+from tilewright.autotune.rules.draft import Draft, RuleChoice
+from tilewright.autotune.rules.rule import Group, GroupKind, RuleSet, Variant
 from tilewright.codegen.compiled import Compiled, Launch
 from tilewright.codegen.generator import (
     Code,
@@ -31,9 +42,11 @@ from tilewright.runtime.artifact import Provenance
 from tilewright.runtime.files import File
 from tilewright.runtime.module import Module, Origin
 from tilewright.runtime.signature import Argument
+from tilewright.schedule import Schedule
 from tilewright.target import Fact, Target, register_kind
+from tilewright.tir.evaluate import Columns
 from tilewright.tir.interpreter import interpret
-from tilewright.tir.ir import Func
+from tilewright.tir.ir import Func, product
 from tilewright.tir.parser import parse
 
 ORDERS = ("forward", "shuffled")
@@ -179,4 +192,51 @@ def _array(argument: Argument, address: int) -> np.ndarray[Any, Any]:
     return np.ndarray((argument.span_bytes // dtype.itemsize,), dtype, buffer=memory)
 
 
+def halved(draft: Draft, group: Group) -> Iterator[Variant]:
+    """The outermost loop of each block is cut in two."""
+
+    def cut(draft: Draft) -> None:
+        sch = draft.schedule
+        for label in group.labels:
+            (loop, *_) = sch.get_loops(draft.handle(label))
+            outer, _ = sch.split(loop, factors=sch.sample_perfect_tile(loop, 2))
+            draft.map_outer(outer)
+
+    del draft
+    yield Variant(RuleChoice("toy_cut"), "cut", (cut,))
+
+
+RULES = RuleSet(
+    map_outer=Schedule.parallel,
+    rules=dict.fromkeys((k for k in GroupKind if k is not GroupKind.ORDERED), (halved,)),
+)
+CALL, VISIT = 1e-4, 1e-6
+"""Seconds of a call, and of one visit of a block."""
+
+
+class ToyEstimator:
+    """Visits take all the time. The outermost loops are the second feature."""
+
+    def __init__(self, source: Profile, target: Target) -> None:
+        visits = [product(v.extents) for v in source.visits]
+        outer = [v.extents[0] for v in source.visits if v.extents]
+        self._count = len(visits)
+        self._columns = Columns([*visits, *outer], source.bounds)
+
+    def __call__(self, rows: Ints) -> Estimate:
+        numbers = self._columns(rows)
+        seconds = CALL + VISIT * numbers[:, : self._count].sum(axis=1)
+        outer = 1.0 + numbers[:, self._count :].sum(axis=1)
+        return Estimate(seconds, np.log2(np.stack([seconds, outer], axis=1)).astype(np.float32))
+
+
+def toy_roofline(func: Func, target: Target) -> Roofline:
+    visits = ToyEstimator(profile(func), target)(np.zeros((1, 0), dtype=np.int64))
+    return Roofline(float(visits.seconds[0]), 0.0)
+
+
+MODEL = TargetModel(("log_seconds", "outer"), "toy 1", ToyEstimator, toy_roofline)
+
 register_generator(ToyTarget.kind, ToyGenerator)
+register_rules(ToyTarget.kind, lambda: RULES)
+register_model(ToyTarget.kind, lambda: MODEL)
