@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,6 @@ from ...tir.clamps import unclamped
 from ...tir.instruction import Instruction
 from ...tir.instruction_set import find_instruction
 from ...tir.ir import (
-    COMPARISONS,
     INDEX,
     Binary,
     Block,
@@ -60,9 +59,6 @@ from ..rules.access_patterns import EXPENSIVE
 Ints = npt.NDArray[np.int64]
 
 PRODUCTS = frozenset({"int32", "uint32"})
-HALVES = frozenset({"float16", "bfloat16"})
-ROUNDED = 4
-"""Instructions of an operation on bfloat16: its operands are widened and its result is rounded."""
 ARITHMETIC = frozenset({*PRODUCTS, *(d for d in dtypes.SCALARS if dtypes.is_float(d))})
 """What is computed in these dtypes counts; the rest is mostly indices."""
 
@@ -102,14 +98,27 @@ class Domain:
     terms: tuple[Term, ...]
 
 
+class Operation(NamedTuple):
+    """What an expression does with the values of those in it: its node, and a binary one's `op`.
+
+    The result is of `dtype`, and the operand of a cast of `source`.
+    """
+
+    node: type[Expr]
+    op: Op | None
+    dtype: str
+    source: str
+
+
 @dataclass(frozen=True)
 class Visit:
     """A block with the loops around it, outermost first, and what one visit of it computes.
 
-    `domains` are those of variables that several loops count. `operations` are those of the
-    program, and `instructions` what they take, but for those on what one access reads alone: they
-    are in `converted`, by its number, since they take place once for each vector that it reads.
-    One iteration of the loops above the vectors is one `instruction`, where it runs as one.
+    `domains` are those of variables that several loops count. `computed` counts the operations,
+    each with the number of the access that it is computed from alone, if there is one: what a
+    vector of that holds is computed once. `operations` are all of them but casts, and `expensive`
+    the calls that are not among them. One iteration of the loops above the vectors is one
+    `instruction`, where it runs as one.
     """
 
     name: str
@@ -119,8 +128,7 @@ class Visit:
     accesses: tuple[StridedAccess, ...]
     domains: tuple[Domain, ...]
     operations: int
-    instructions: int
-    converted: Mapping[int, int]
+    computed: Mapping[tuple[Operation, int | None], int]
     expensive: int
     accumulates: bool
     dtype: str
@@ -213,8 +221,8 @@ def _visit(
         reduce |= {s.var for s in tile if s.var not in stored}
     simplifier = Simplifier(ranges)
     accesses: dict[object, StridedAccess] = {}
-    operations = instructions = expensive = 0
-    converted: Counter[object] = Counter()
+    operations = expensive = 0
+    computed: Counter[tuple[Operation, object]] = Counter()
     dtype = "float32"
     joint = _joint(block)
     fixed = _Fixed(block, loops)
@@ -232,20 +240,20 @@ def _visit(
                 dtype = n.buffer.dtype
         elif kind is Call and n.fn in EXPENSIVE:
             expensive += not fixed(n)
-        elif n not in joint and (count := _instructions(n)) and not fixed(n):
-            if (read := _read_alone(n)) is None or read.buffer.scope == "register":
-                instructions += count
-            else:
-                converted[_key(read)] += count
-            # A product of 32-bit integers takes two instructions' time.
-            operations += kind is not Cast and (count if n.dtype in PRODUCTS else 1)
+        elif n not in joint and (operation := _operation(n)) and not fixed(n):
+            read = _read_alone(n)
+            alone = None if read is None or read.buffer.scope == "register" else _key(read)
+            computed[operation, alone] += 1
+            # A product of 32-bit integers takes the time of two operations.
+            double = operation.op is Op.MUL and operation.dtype in PRODUCTS
+            operations += kind is not Cast and (2 if double else 1)
     written = {a.buffer for a in accesses.values() if a.stores}
     accumulates = any(not a.stores and a.buffer in written for a in accesses.values())
-    places = {key: n for n, key in enumerate(accesses)}
+    places: dict[object, int | None] = {key: n for n, key in enumerate(accesses)} | {None: None}
     instruction = instruction_of(block)
     if instruction is not None:
-        operations = instructions = 1 + accumulates
-        converted.clear()
+        operations = 1 + accumulates
+        computed.clear()
         dtype = min((a.buffer.dtype for a in accesses.values()), key=dtypes.nbytes)
     return Visit(
         block.label.name,
@@ -255,8 +263,7 @@ def _visit(
         tuple(accesses.values()),
         tuple(_domains(block, loops, simplifier)),
         operations,
-        instructions,
-        {places[key]: count for key, count in converted.items()},
+        {(operation, places[key]): count for (operation, key), count in computed.items()},
         expensive,
         accumulates,
         dtype,
@@ -304,21 +311,17 @@ def _read_alone(e: Expr) -> Load | None:
     return next(iter(loads.values())) if len(loads) == 1 else None
 
 
-def _instructions(e: Any) -> int:
-    """What an expression takes beyond what it is made of."""
+def _operation(e: Any) -> Operation | None:
+    """What an expression does beyond what it is made of, if it is more than an index."""
     match e:
-        case Select():
-            return 1
-        case Binary(op=op, dtype="bfloat16") if op not in COMPARISONS:
-            return ROUNDED
         case Binary(op=op, dtype=dtype) if dtype in ARITHMETIC:
-            return 2 if op is Op.MUL and dtype in PRODUCTS else 1
+            return Operation(Binary, op, dtype, dtype)
         case Cast(dtype=dtype, value=value) if dtype != INDEX:
-            return 1 if HALVES.isdisjoint((dtype, value.dtype)) else 2
-        case Call():
-            return 1
+            return Operation(Cast, None, dtype, value.dtype)
+        case Select() | Call():
+            return Operation(type(e), None, e.dtype, e.dtype)
         case _:
-            return 0
+            return None
 
 
 class _Fixed:

@@ -7,6 +7,7 @@ import pytest
 
 from tilewright import ops
 from tilewright.autotune.model.cpu.estimate import DEFAULT, FEATURES, Estimator
+from tilewright.autotune.model.cpu.instructions import instructions_of
 from tilewright.autotune.model.cpu.shuffles import shuffles_of
 from tilewright.autotune.model.profile import Visit, profile
 from tilewright.autotune.search.candidates import Rowspace
@@ -175,11 +176,10 @@ def f(
                         C[vi, vj] = C[vi, vj] + T.float32(A[vi, vk]) * T.float32(B[vk, vj])
 """)
     (visit,) = profile(func).visits
-    assert (visit.operations, visit.instructions) == (2, 2)
-    assert {visit.accesses[n].buffer.name: count for n, count in visit.converted.items()} == {
-        "A": 2,
-        "B": 1,
-    }
+    taken = instructions_of(visit)
+    assert (visit.operations, taken.other) == (2, 2)
+    converting = {visit.accesses[n].buffer.name: count for n, count in taken.converting.items()}
+    assert converting == {"A": 2, "B": 1}
     row = np.zeros((1, 0), dtype=np.int64)
     found = 2.0 ** Estimator(profile(func), TARGET)(row).features[0, FEATURES.index("compute")]
     bare = parse(str(func).replace("float16", "float32").replace("int8", "float32")

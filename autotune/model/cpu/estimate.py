@@ -37,6 +37,7 @@ from ....tir.ir import ForKind
 from ..profile import Ints, Profile, Visit, straight_code
 from ..target_model import Estimate, Features
 from .footprints import Evaluated, Numbers
+from .instructions import instructions_of
 from .traffic import Cache, at_capacity, traffic
 
 FEATURES = (
@@ -156,7 +157,8 @@ class _Block:
         self._target = target
         places = [k for k, a in enumerate(n.visit.accesses) if a.buffer.scope != "register"]
         self._accesses = [n.visit.accesses[k] for k in places]
-        self._converted = [n.visit.converted.get(k, 0) for k in places]
+        self._instructions = instructions_of(n.visit)
+        self._converted = [self._instructions.converting.get(k, 0) for k in places]
         self._footprints = [data.footprints(a, len(n.extents)) for a in self._accesses]
         self.native = max(1, target.vector_bits // dtypes.info(n.visit.dtype).bits)
         self.tile = straight_code(n.visit.kinds)
@@ -202,7 +204,7 @@ class _Block:
         visit, machine = self._n.visit, self._machine
         steps = self.visits / self.lanes * self.vectors
         # At least one: whether what pads a copy chooses depends on the decisions.
-        instructions = steps * max(1.0, visit.instructions - visit.accumulates)
+        instructions = steps * max(1.0, self._instructions.other - visit.accumulates)
         cycles = (instructions + self.bodies * self.converting) / machine.fma_per_cycle
         chains = machine.fma_latency * machine.fma_per_cycle
         if self.cost is not None:
