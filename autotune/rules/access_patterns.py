@@ -237,6 +237,34 @@ def is_bent_window(block: Block) -> bool:
     )
 
 
+def row_dimensions(func: Func, last: Block) -> int | None:
+    """How many of the first iteration variables of `last` number its rows; `None` if it has none.
+
+    A reduction's rows are its spatial variables. For a spatial block they are the variables that
+    index the results of reductions, where those are not all: then it has an element of each.
+    """
+    if has_reduction(last):
+        return len(spatial(last))
+    reductions = {
+        b: block
+        for block in in_order(func)
+        if has_reduction(block)
+        for b in region_buffers(block.writes)
+    }
+    variables = [i.var for i in last.iters]
+    rows: set[Var] = set()
+    reads_reduction = False
+    for region in last.reads:
+        if region.buffer in reductions:
+            indices = {r.min for r in region.ranges if type(r.min) is Var}
+            if len(indices) < len(variables):
+                reads_reduction = True
+                rows |= indices
+    if not reads_reduction or set(variables[: len(rows)]) != rows:
+        return None
+    return len(rows)
+
+
 def vector_choices(block: Block) -> list[Var]:
     """The spatial variables along which a reduction can be vectorised, best first.
 

@@ -27,13 +27,14 @@ from .access_patterns import (
     is_contraction,
     is_injective,
     reduced,
+    row_dimensions,
     spatial,
 )
 from .draft import Draft
-from .register_tiles import MAX_TILE
-from .rows import row_dimensions
 from .rule import Group
 
+MIN_ROWS = 16
+"""Rows of a band, at least."""
 Rows = tuple[Var | None, ...]
 """The variables of a block that number rows, in one order for all blocks; `None` where the block
 has no variable for a dimension of size 1."""
@@ -258,6 +259,6 @@ def _banded(
     places: list[tuple[bool, int]] = []
     for n, v in enumerate(rows[second.label]):
         known = v is not None and all(rows[b.label][n] is not None for b in (first, last))
-        if v is not None and known and sizes[v] >= MAX_TILE:
+        if v is not None and known and sizes[v] >= MIN_ROWS:
             places.append((all(v not in i.used for i in others), n))
     return max(places)[1] if places else None

@@ -10,23 +10,9 @@ from ... import dtypes
 from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.find import find_block
-from ...target import CpuTarget
 from ...tir.ir import Block, Buffer, Label, Var
 
 T = TypeVar("T")
-
-
-def lanes_for(target: CpuTarget, dtype: str, extent: int) -> int:
-    """Lanes of a native vector of `dtype`, fewer where the extent is less than that."""
-    lanes = native_lanes(target, dtype)
-    while lanes > 1 and lanes >= 2 * extent:
-        lanes //= 2
-    return lanes
-
-
-def native_lanes(target: CpuTarget, dtype: str) -> int:
-    """Lanes of a native vector of `dtype`."""
-    return max(1, target.vector_bits // dtypes.info(dtype).bits)
 
 
 def widest(block: Block) -> str:
@@ -80,18 +66,3 @@ def block_loops(sch: Schedule, label: Label) -> dict[Var, Var]:
     block = find_block(sch.func, label)
     loops = sch.get_loops(label)[-len(block.iters) :]
     return dict(zip([i.var for i in block.iters], loops, strict=True))
-
-
-def in_registers(sch: Schedule, loops: Sequence[Var]) -> None:
-    """Unroll loops around the lanes of a vector, the last of them."""
-    sch.vectorize(loops[-1])
-    for loop in loops[:-1]:
-        sch.unroll(loop)
-
-
-def unroll_hint(sch: Schedule, hint: Label, step: Var) -> None:
-    """Have a hint ask in each iteration of `step` for one line after the other, without a loop."""
-    loops = sch.get_loops(hint)
-    depth = next(n for n, v in enumerate(loops) if v is step)
-    for lines in loops[depth + 1 :]:
-        sch.unroll(lines)

@@ -37,13 +37,13 @@ from .access_patterns import (
     is_window,
     reduced,
     reuses,
+    row_dimensions,
 )
 from .attention import find_attention
 from .canonicalise import canonicalise, is_plain, needs_nests
 from .common import attempt, tried
 from .draft import Draft
 from .joining import join
-from .rows import row_dimensions
 from .rule import Group, GroupKind
 from .rule_sets import rules_for
 

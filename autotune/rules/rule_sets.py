@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _cpu() -> RuleSet:
-    from .cpu import RULES
+    from .cpu.rule_set import RULES
 
     return RULES
 

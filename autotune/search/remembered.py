@@ -46,7 +46,7 @@ LIMIT_BYTES = 32 << 20
 _VERSION = 1
 _ENTRY_BYTES = MAX_JSON + 1024
 _SOURCES = (
-    "autotune/rules/*.py",
+    "autotune/rules/**/*.py",
     "autotune/search/*.py",
     "autotune/model/**/*.py",
     "autotune/model/cpu/base/model.json",

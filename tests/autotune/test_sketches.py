@@ -14,10 +14,10 @@ from tilewright import ops
 from tilewright.autotune.measure.numeric_check import check_outputs, tolerance_of
 from tilewright.autotune.model.profile import profile
 from tilewright.autotune.rules.access_patterns import extents, in_order
-from tilewright.autotune.rules.digits import separate_all_digits
+from tilewright.autotune.rules.cpu.digits import separate_all_digits
+from tilewright.autotune.rules.cpu.fused_attention import MAX_BAND
+from tilewright.autotune.rules.cpu.register_tiles import tile_variables, vector_variables
 from tilewright.autotune.rules.draft import Draft
-from tilewright.autotune.rules.fused_attention import MAX_BAND
-from tilewright.autotune.rules.register_tiles import tile_variables, vector_variables
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import sketches
 from tilewright.codegen.build import compile_func, to_module

@@ -15,7 +15,8 @@ from math import prod
 from ....target import CpuTarget, Target
 from ....tir.instruction_set import products_of
 from ....tir.ir import Buffer, Func
-from ...rules.common import native_lanes, nbytes
+from ...rules.common import nbytes
+from ...rules.cpu.vectors import native_lanes
 from ..profile import Visit, profile
 from ..target_model import Roofline
 from .estimate import DEFAULT, USABLE, Machine

@@ -12,13 +12,14 @@ import functools
 from collections.abc import Iterator
 from itertools import takewhile
 
-from ...errors import ScheduleError
-from ...schedule.find import find_block
-from ...tir.ir import IterKind, Label, Var
-from .access_patterns import extents
-from .common import attempt, lanes_for, widest
-from .draft import Draft, RuleChoice
-from .rule import Group, Variant
+from ....errors import ScheduleError
+from ....schedule.find import find_block
+from ....tir.ir import IterKind, Label, Var
+from ..access_patterns import extents
+from ..common import attempt, widest
+from ..draft import Draft, RuleChoice
+from ..rule import Group, Variant
+from .vectors import lanes_for
 
 
 def ordered_variants(_draft: Draft, group: Group) -> Iterator[Variant]:

@@ -13,13 +13,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterator
 
-from ...schedule import Schedule
-from ...schedule.block_queries import has_reduction, readers_of
-from ...schedule.find import find_block
-from ...schedule.index_map import IndexMap
-from ...tir.ir import Block, Label, Var
-from . import dot_product, tile_unit
-from .access_patterns import (
+from ....schedule import Schedule
+from ....schedule.block_queries import has_reduction, readers_of
+from ....schedule.find import find_block
+from ....schedule.index_map import IndexMap
+from ....tir.ir import Block, Label, Var
+from ..access_patterns import (
     Input,
     extents,
     in_order,
@@ -29,11 +28,12 @@ from .access_patterns import (
     reduced,
     spatial,
 )
-from .canonicalise import is_plain
-from .common import tried
-from .draft import Draft, RuleChoice
+from ..canonicalise import is_plain
+from ..common import tried
+from ..draft import Draft, RuleChoice
+from ..rule import Alternative, Group, GroupKind
+from . import dot_product, tile_unit
 from .elementwise import elementwise_variants
-from .rule import Alternative, Group, GroupKind
 
 
 def channels_last(draft: Draft) -> Iterator[Alternative]:

@@ -27,13 +27,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ... import dtypes
-from ...schedule import Schedule
-from ...schedule.block_queries import free_vars
-from ...schedule.find import find_block
-from ...target import CpuTarget
-from ...tir.ir import Block, Dim, Label, Var, ceildiv, product
-from .access_patterns import (
+from .... import dtypes
+from ....schedule import Schedule
+from ....schedule.block_queries import free_vars
+from ....schedule.find import find_block
+from ....target import CpuTarget
+from ....tir.ir import Block, Dim, Label, Var, ceildiv, product
+from ..access_patterns import (
     Input,
     extents,
     grouped,
@@ -43,11 +43,12 @@ from .access_patterns import (
     reduced,
     spatial,
 )
-from .common import block_loops, in_registers, lanes_for, nbytes, unroll_hint, widest
+from ..common import block_loops, nbytes, widest
+from ..draft import Draft, RuleChoice
+from ..joining import flatten
+from ..rule import Group, Variant
 from .digits import lay_out_digits
-from .draft import Draft, RuleChoice
 from .elementwise import schedule_following
-from .joining import flatten
 from .packing import Packed, pack, packings, schedule_copy
 from .register_tiles import (
     RegisterTile,
@@ -56,7 +57,7 @@ from .register_tiles import (
     vector_variables,
     write_back,
 )
-from .rule import Group, Variant
+from .vectors import in_registers, lanes_for, unroll_hint
 
 MIN_REDUCTION_STEPS = 8
 """Steps of the reduction in a part of it, at least."""

@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...schedule import Schedule
-from ...schedule.find import find_block, find_loop
-from ...schedule.index_map import IndexMap
-from ...target import CpuTarget
-from ...tir.ir import Block, Const, Dim, Label, Var
-from ...tir.visit import walk
-from .access_patterns import inputs_of, reduced, worth_packing
-from .common import tried
-from .draft import Draft
+from ....schedule import Schedule
+from ....schedule.find import find_block, find_loop
+from ....schedule.index_map import IndexMap
+from ....target import CpuTarget
+from ....tir.ir import Block, Const, Dim, Label, Var
+from ....tir.visit import walk
+from ..access_patterns import inputs_of, reduced, worth_packing
+from ..common import tried
+from ..draft import Draft
 from .register_tiles import tile_variables
 from .register_transpose import transpose_in_registers
 

@@ -16,17 +16,18 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ... import dtypes
-from ...schedule import Schedule
-from ...schedule.block_queries import has_reduction
-from ...schedule.find import find_block
-from ...target import CpuTarget
-from ...tir.ir import Block, Func, Label, Var
-from .access_patterns import consumers, extents, is_expensive, output_of, reduced
-from .common import attempt, fused, lanes_for, tried
-from .draft import Draft, RuleChoice
-from .rows import row_dimensions, schedule_reduction, schedule_spatial
-from .rule import Group, Variant
+from .... import dtypes
+from ....schedule import Schedule
+from ....schedule.block_queries import has_reduction
+from ....schedule.find import find_block
+from ....target import CpuTarget
+from ....tir.ir import Block, Func, Label, Var
+from ..access_patterns import consumers, extents, is_expensive, output_of, reduced, row_dimensions
+from ..common import attempt, fused, tried
+from ..draft import Draft, RuleChoice
+from ..rule import Group, Variant
+from .rows import schedule_reduction, schedule_spatial
+from .vectors import lanes_for
 
 _UNROLLED = 8
 """The most vectors that a step of a row takes, which the pieces of a row are multiples of."""

@@ -15,17 +15,18 @@ import functools
 import math
 from collections.abc import Collection, Iterator, Sequence
 
-from ...errors import ScheduleError
-from ...schedule.block_queries import free_vars, region_buffers
-from ...schedule.find import find_block
-from ...schedule.minimal_filtering import ALGORITHMS, WINDOW
-from ...target import CpuTarget
-from ...tir.ir import Block, Buffer, Label, Var
-from .access_patterns import consumers, extents, in_order, is_injective, reduced
-from .common import fused, in_registers, lanes_for, tried, widest
-from .draft import Draft, RuleChoice, Step
+from ....errors import ScheduleError
+from ....schedule.block_queries import free_vars, region_buffers
+from ....schedule.find import find_block
+from ....schedule.minimal_filtering import ALGORITHMS, WINDOW
+from ....target import CpuTarget
+from ....tir.ir import Block, Buffer, Label, Var
+from ..access_patterns import consumers, extents, in_order, is_injective, reduced
+from ..common import fused, tried, widest
+from ..draft import Draft, RuleChoice, Step
+from ..rule import Alternative
 from .elementwise import schedule_elementwise
-from .rule import Alternative
+from .vectors import in_registers, lanes_for
 
 FEWEST_CHANNELS = 8
 """With fewer of them the transforms outweigh the products that are saved."""

@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ...schedule import Schedule
-from ...schedule.block_queries import free_vars
-from ...schedule.find import find_block
-from ...target import CpuTarget
-from ...tir.ir import Block, Dim, Label, Var, product
-from .access_patterns import (
+from ....schedule import Schedule
+from ....schedule.block_queries import free_vars
+from ....schedule.find import find_block
+from ....target import CpuTarget
+from ....tir.ir import Block, Dim, Label, Var, product
+from ..access_patterns import (
     extents,
     grouped,
     inputs_of,
@@ -22,7 +22,8 @@ from .access_patterns import (
     spatial,
     vector_choices,
 )
-from .common import in_registers, lanes_for, native_lanes, powers, widest
+from ..common import powers, widest
+from .vectors import in_registers, lanes_for, native_lanes
 
 MAX_TILE = 16
 MAX_VECTORS = 6

@@ -18,15 +18,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...schedule import Schedule
-from ...schedule.block_queries import has_reduction, region_buffers
-from ...schedule.find import find_block
-from ...tir.ir import Block, Dim, Label, Var
-from .access_patterns import extents, reduced
-from .attention import Attention, attention_of, element_above
-from .common import block_loops, lanes_for, tried, widest
+from ....schedule import Schedule
+from ....schedule.block_queries import has_reduction, region_buffers
+from ....schedule.find import find_block
+from ....tir.ir import Block, Dim, Label, Var
+from ..access_patterns import extents, reduced
+from ..attention import Attention, attention_of, element_above
+from ..common import block_loops, tried, widest
+from ..draft import Draft, RuleChoice
+from ..joining import places
+from ..rule import Group, Variant
 from .contraction import Tiling
-from .draft import Draft, RuleChoice
 from .fused_attention import (
     MAX_BAND,
     Contraction,
@@ -38,10 +40,9 @@ from .fused_attention import (
     sample_band,
     tile_contractions,
 )
-from .joining import places
 from .register_tiles import MAX_VECTORS
 from .rows import schedule_reduction, schedule_spatial
-from .rule import Group, Variant
+from .vectors import lanes_for
 
 SMALLEST = 32
 """The least part of the second cache that a piece of a band takes."""

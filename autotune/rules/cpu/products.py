@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ...schedule import Schedule
-from ...schedule.block_queries import has_reduction
-from ...schedule.find import find_block
-from ...schedule.reduction_blocks import match_reduction
-from ...target import Target
-from ...tir.instruction import Instruction, Product
-from ...tir.instruction_set import products_of
-from ...tir.ir import Binary, Block, Buffer, Cast, Dim, Expr, Label, Load, Op, Var
-from .access_patterns import (
+from ....schedule import Schedule
+from ....schedule.block_queries import has_reduction
+from ....schedule.find import find_block
+from ....schedule.reduction_blocks import match_reduction
+from ....target import Target
+from ....tir.instruction import Instruction, Product
+from ....tir.instruction_set import products_of
+from ....tir.ir import Binary, Block, Buffer, Cast, Dim, Expr, Label, Load, Op, Var
+from ..access_patterns import (
     Input,
     extents,
     inputs_of,
@@ -27,7 +27,7 @@ from .access_patterns import (
     reduced,
     vector_choices,
 )
-from .draft import Draft
+from ..draft import Draft
 from .elementwise import schedule_elementwise
 
 

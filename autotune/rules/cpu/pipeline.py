@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from ...errors import ScheduleError
-from ...tir.ir import INDEX, Binary, Block, Const, Dim, Label, Op, Var
-from ...tir.visit import walk
-from .access_patterns import extents, inputs_of, loads
-from .common import lanes_for, powers, widest
-from .draft import Draft, RuleChoice
+from ....errors import ScheduleError
+from ....tir.ir import INDEX, Binary, Block, Const, Dim, Label, Op, Var
+from ....tir.visit import walk
+from ..access_patterns import extents, inputs_of, loads
+from ..common import powers, widest
+from ..draft import Draft, RuleChoice
+from ..rule import Group, Variant
 from .elementwise import schedule_elementwise
-from .rule import Group, Variant
+from .vectors import lanes_for
 
 MAX_ROWS = 128
 MAX_UNROLL = 4

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...schedule import Schedule
+from ....schedule import Schedule
+from ..rule import AlternativeRule, GroupKind, RuleSet
 from .channels import channels_last
 from .contraction import contraction_variants
 from .digits import separate_all_digits
@@ -14,7 +15,6 @@ from .long_rows import online_variants
 from .ordered import ordered_variants
 from .pipeline import pipeline_variants
 from .rows import rows_variants
-from .rule import AlternativeRule, GroupKind, RuleSet
 from .tile_unit import tile_unit_variants
 from .winograd import winograd
 

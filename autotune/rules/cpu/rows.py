@@ -11,44 +11,23 @@ import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from ...schedule import Schedule
-from ...schedule.block_queries import feeding, has_reduction, region_buffers
-from ...schedule.find import blocks_in, find_block, find_loop
-from ...schedule.reduction_blocks import match_reduction
-from ...schedule.require import certain
-from ...tir.ir import Block, Func, IterKind, Label, Var
-from .access_patterns import extents, in_order, inputs_of, is_expensive, reduced, spatial
-from .common import fused, in_registers, lanes_for, nbytes, unroll_hint, widest
-from .draft import Draft, RuleChoice
-from .rule import Group, Variant
-
-
-def row_dimensions(func: Func, last: Block) -> int | None:
-    """How many of the first iteration variables of `last` number its rows; `None` if it has none.
-
-    A reduction's rows are its spatial variables. For a spatial block they are the variables that
-    index the results of reductions, where those are not all: then it has an element of each.
-    """
-    if has_reduction(last):
-        return len(spatial(last))
-    reductions = {
-        b: block
-        for block in in_order(func)
-        if has_reduction(block)
-        for b in region_buffers(block.writes)
-    }
-    variables = [i.var for i in last.iters]
-    rows: set[Var] = set()
-    reads_reduction = False
-    for region in last.reads:
-        if region.buffer in reductions:
-            indices = {r.min for r in region.ranges if type(r.min) is Var}
-            if len(indices) < len(variables):
-                reads_reduction = True
-                rows |= indices
-    if not reads_reduction or set(variables[: len(rows)]) != rows:
-        return None
-    return len(rows)
+from ....schedule import Schedule
+from ....schedule.block_queries import feeding, has_reduction
+from ....schedule.find import blocks_in, find_block, find_loop
+from ....schedule.reduction_blocks import match_reduction
+from ....schedule.require import certain
+from ....tir.ir import Block, IterKind, Label, Var
+from ..access_patterns import (
+    extents,
+    inputs_of,
+    is_expensive,
+    reduced,
+    row_dimensions,
+)
+from ..common import fused, nbytes, widest
+from ..draft import Draft, RuleChoice
+from ..rule import Group, Variant
+from .vectors import in_registers, lanes_for, unroll_hint
 
 
 def rows_variants(draft: Draft, group: Group) -> Iterator[Variant]:

@@ -16,19 +16,20 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ... import dtypes
-from ...schedule import Schedule
-from ...schedule.block_queries import has_reduction, region_buffers
-from ...tir.ir import Block, Dim, Label, Var
-from .access_patterns import extents, inputs_of, reduced, spatial, vector_choices
-from .attention import Attention, attention_of, downstream
-from .common import block_loops, fused, in_registers, powers
+from .... import dtypes
+from ....schedule import Schedule
+from ....schedule.block_queries import has_reduction, region_buffers
+from ....tir.ir import Block, Dim, Label, Var
+from ..access_patterns import extents, inputs_of, reduced, spatial, vector_choices
+from ..attention import Attention, attention_of, downstream
+from ..common import block_loops, fused, powers
+from ..draft import Draft, RuleChoice
+from ..rule import Group, Variant
 from .contraction import Tiling, decide_tile, unrolled
-from .draft import Draft, RuleChoice
 from .packing import pack, packings, schedule_copy
 from .register_tiles import MAX_TILE, RegisterTile, write_back
 from .rows import schedule_reduction, schedule_spatial
-from .rule import Group, Variant
+from .vectors import in_registers
 
 MAX_BAND = 256
 """Rows of a band. Of more rows the operands of the contractions are read less often, which hardly

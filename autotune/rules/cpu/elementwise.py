@@ -5,27 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from ... import dtypes
-from ...schedule import Schedule
-from ...schedule.block_queries import has_reduction, readers_of, region_buffers
-from ...schedule.find import find_block, path_to
-from ...target import CpuTarget
-from ...tir.ir import Block, Dim, For, ForKind, Func, Label, Var, ceildiv
-from .access_patterns import Input, extents, grouped, inputs_of, output_of, spatial
-from .common import (
-    attempt,
-    block_loops,
-    elements,
-    in_registers,
-    lanes_for,
-    nbytes,
-    powers,
-    unroll_hint,
-    widest,
-)
-from .draft import Draft, RuleChoice
+from .... import dtypes
+from ....schedule import Schedule
+from ....schedule.block_queries import has_reduction, readers_of, region_buffers
+from ....schedule.find import find_block, path_to
+from ....target import CpuTarget
+from ....tir.ir import Block, Dim, For, ForKind, Func, Label, Var, ceildiv
+from ..access_patterns import Input, extents, grouped, inputs_of, output_of, spatial
+from ..common import attempt, block_loops, elements, nbytes, powers, widest
+from ..draft import Draft, RuleChoice
+from ..rule import Group, Variant
 from .register_transpose import transpose_in_registers
-from .rule import Group, Variant
+from .vectors import in_registers, lanes_for, unroll_hint
 
 MAX_UNROLL = 8
 PREFETCH_STEPS = 32

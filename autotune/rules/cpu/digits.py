@@ -18,16 +18,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ...schedule import Schedule
-from ...schedule.block_queries import free_vars, has_reduction
-from ...schedule.find import find_block
-from ...schedule.index_map import IndexMap
-from ...tir.ir import Binary, Block, Const, Expr, IterKind, Label, Op, Var
-from ...tir.visit import children
-from .access_patterns import extents, in_order, last_digits, output_of
-from .canonicalise import is_plain
-from .common import attempt
-from .draft import Draft
+from ....schedule import Schedule
+from ....schedule.block_queries import free_vars, has_reduction
+from ....schedule.find import find_block
+from ....schedule.index_map import IndexMap
+from ....tir.ir import Binary, Block, Const, Expr, IterKind, Label, Op, Var
+from ....tir.visit import children
+from ..access_patterns import extents, in_order, last_digits, output_of
+from ..canonicalise import is_plain
+from ..common import attempt
+from ..draft import Draft
 from .register_tiles import fewest_registers, vector_variables
 
 

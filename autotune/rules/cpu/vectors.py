@@ -1,0 +1,38 @@
+"""Vectors of a processor: their lanes, and loops that become straight code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .... import dtypes
+from ....schedule import Schedule
+from ....target import CpuTarget
+from ....tir.ir import Label, Var
+
+
+def lanes_for(target: CpuTarget, dtype: str, extent: int) -> int:
+    """Lanes of a native vector of `dtype`, fewer where the extent is less than that."""
+    lanes = native_lanes(target, dtype)
+    while lanes > 1 and lanes >= 2 * extent:
+        lanes //= 2
+    return lanes
+
+
+def native_lanes(target: CpuTarget, dtype: str) -> int:
+    """Lanes of a native vector of `dtype`."""
+    return max(1, target.vector_bits // dtypes.info(dtype).bits)
+
+
+def in_registers(sch: Schedule, loops: Sequence[Var]) -> None:
+    """Unroll loops around the lanes of a vector, the last of them."""
+    sch.vectorize(loops[-1])
+    for loop in loops[:-1]:
+        sch.unroll(loop)
+
+
+def unroll_hint(sch: Schedule, hint: Label, step: Var) -> None:
+    """Have a hint ask in each iteration of `step` for one line after the other, without a loop."""
+    loops = sch.get_loops(hint)
+    depth = next(n for n, v in enumerate(loops) if v is step)
+    for lines in loops[depth + 1 :]:
+        sch.unroll(lines)
