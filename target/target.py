@@ -96,6 +96,11 @@ class Target(ABC):
         """All that is known of it, for people."""
 
     @property
+    def vector_registers(self) -> int:
+        """The number of its vector registers."""
+        return 0
+
+    @property
     def cache_bytes(self) -> int:
         """The bytes of data that its caches may keep between calls."""
         return 0

@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from .. import dtypes
-from ..target import CpuTarget, Target
+from ..target import Target
 from .ir import Buffer, Dot, Func, Matmul, Store, integers, matrices
 
 KEY = "tensor_intrin"
@@ -77,9 +77,7 @@ class Unit:
     kind: str = "cpu"
 
     def registers_of(self, target: Target) -> int:
-        if self.registers is not None:
-            return self.registers
-        return CpuTarget.of(target).vector_registers
+        return target.vector_registers if self.registers is None else self.registers
 
 
 VECTORS = Unit("vectors", "intrinsic", rows=1, row_bytes=64)
