@@ -12,9 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from ..runtime.timer import Timing, time_calls, time_interleaved
+from ..runtime.timer import Timer
 from ..target import Fact, Target
 from ..target.registry import Registry
 
@@ -67,7 +67,12 @@ class Tools(NamedTuple):
 
 
 class CodeGenerator(ABC, Generic[T, E]):
-    """Makes code for targets `T`; `E` is what it emits before that is compiled."""
+    """Makes code for targets `T`; `E` is what it emits before that is compiled.
+
+    `timer` times its kernels, in sessions and in the modules that it loads.
+    """
+
+    timer: ClassVar[Timer] = Timer()
 
     @property
     def sources(self) -> Mapping[str, Callable[[Compiled], str]]:
@@ -166,32 +171,6 @@ class CodeGenerator(ABC, Generic[T, E]):
 
         `None` where the addresses of a process must not be limited.
         """
-
-    def time(
-        self,
-        run: Callable[[], object],
-        *,
-        min_samples: int,
-        max_samples: int,
-        budget_seconds: float,
-        min_sample_seconds: float,
-        stop_above: float | None,
-    ) -> Timing:
-        """Time calls of a bound kernel; see `runtime.timer.time_calls`."""
-        return time_calls(
-            run,
-            min_samples=min_samples,
-            max_samples=max_samples,
-            budget_seconds=budget_seconds,
-            min_sample_seconds=min_sample_seconds,
-            stop_above=stop_above,
-        )
-
-    def time_interleaved(
-        self, runs: Sequence[Callable[[], object]], *, rounds: int, min_sample_seconds: float
-    ) -> tuple[Timing, ...]:
-        """Time calls of several bound kernels; see `runtime.timer.time_interleaved`."""
-        return time_interleaved(runs, rounds=rounds, min_sample_seconds=min_sample_seconds)
 
 
 def _cpu() -> CodeGenerator[Any, Any]:

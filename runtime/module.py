@@ -20,7 +20,7 @@ from .argument_checks import compact, ctypes_parameters, make_binder
 from .ndarray import address_reader
 from .ranges import make_range_check, trusting
 from .signature import Argument, Signature
-from .timer import Clock, Timing, time_calls, wait_for_threads
+from .timer import Clock, Timer, Timing, wait_for_threads
 from .workspace import Pool, aligned_bytes, new_workspace, shared_pool, workspace_binder
 
 _PLAIN = (np.ndarray, bool, int, float)
@@ -67,7 +67,7 @@ class Module:
     call to call (`runtime.workspace`), or the caller's, which one call at a time may use.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each fact of a kernel has a name
         self,
         signature: Signature,
         addresses: Sequence[int],
@@ -79,14 +79,16 @@ class Module:
         owner: object = None,
         parallel: bool = False,
         trust_indices: bool = False,
+        timer: Timer | None = None,
     ) -> None:
         """A module of the functions `signature.symbols` at `addresses`.
 
         Their code lives as long as `owner` is held. `sources` are texts created on demand.
         `parallel`: they call OpenMP's runtime. `trust_indices`: values of tensors with a
-        `value_range` are not checked.
+        `value_range` are not checked. `timer` is that of the kind of target.
         """
         self.signature = signature
+        self._timer = timer or Timer()
         self.target = target
         self.origin = origin
         self._sources = dict(sources or {})
@@ -150,14 +152,14 @@ class Module:
         """
         run = self.bind(*arguments)
         wait_for_threads()
-        return time_calls(
+        return self._timer.time_calls(
             run,
             min_samples=min_samples,
             max_samples=max_samples,
             budget_seconds=budget_seconds,
             min_sample_seconds=min_sample_seconds,
             stop_above=stop_above,
-            before_sample=cache_flusher(self.target) if flush_cache else None,
+            before_sample=self._timer.flusher(self.target) if flush_cache else None,
             clock=clock,
         )
 
@@ -302,8 +304,3 @@ def _aligned(argument: Argument) -> np.ndarray[Any, Any]:
     """An array for an argument, at the start of a cache line."""
     memory = aligned_bytes(argument.size * argument.itemsize)
     return memory.view(dtypes.to_numpy(argument.dtype)).reshape(argument.shape)
-
-
-def cache_flusher(target: Target) -> Callable[[], object]:
-    """Returns a function that evicts the caller's data from the caches of `target`."""
-    return np.zeros(2 * target.cache_bytes, np.uint8).sum

@@ -17,8 +17,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
+from typing import TypedDict, Unpack
+
+import numpy as np
 
 from ..errors import ArgumentError
+from ..target import Target
 
 Clock = Callable[[], float]
 
@@ -66,6 +70,39 @@ class Timing:
         count = f"{len(self.samples)} samples of {self.repeats} calls"
         note = ", stopped early" if self.stopped else ""
         return f"{format_seconds(self.median)} +- {self.spread:.1%} ({count}{note})"
+
+
+class TimingOptions(TypedDict, total=False):
+    """The options of `time_calls`."""
+
+    min_samples: int
+    max_samples: int
+    budget_seconds: float
+    min_sample_seconds: float
+    stop_above: float | None
+    before_sample: Callable[[], object] | None
+    clock: Clock
+
+
+class Timer:
+    """The way to time calls of bound kernels, here by the clock and the caches of processors.
+
+    A kind of target whose kernels are timed in another way has a subclass.
+    """
+
+    def time_calls(self, run: Callable[[], object], **options: Unpack[TimingOptions]) -> Timing:
+        """Time calls of one kernel; see the function `time_calls`."""
+        return time_calls(run, **options)
+
+    def time_interleaved(
+        self, runs: Sequence[Callable[[], object]], *, rounds: int, min_sample_seconds: float
+    ) -> tuple[Timing, ...]:
+        """Time calls of several kernels; see the function `time_interleaved`."""
+        return time_interleaved(runs, rounds=rounds, min_sample_seconds=min_sample_seconds)
+
+    def flusher(self, target: Target) -> Callable[[], object]:
+        """Returns a function that evicts the caller's data from the caches of `target`."""
+        return np.zeros(2 * target.cache_bytes, np.uint8).sum
 
 
 def time_calls(

@@ -31,7 +31,7 @@ from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
 from tilewright.tuning_db.values import Measurement, Outcome, Session
 
-from .toy_target import MODEL, RULES, ToyGenerator, ToyTarget
+from .toy_target import MODEL, RULES, ToyGenerator, ToyTarget, ToyTimer
 
 N = 6
 
@@ -170,7 +170,9 @@ def check_product(module: tw.Module, n: int) -> None:
     module(x, w, z)
     expected = np.exp(np.einsum("ik,krj->irj", x, w)).reshape(2 * n, 6)
     np.testing.assert_allclose(z, expected, rtol=1e-5)
-    assert module.time(x, w, z, budget_seconds=0.01, flush_cache=True).samples
+    before = ToyTimer.flushed
+    timed = module.time(x, w, z, min_samples=5, max_samples=5, flush_cache=True)
+    assert len(timed.samples) == ToyTimer.MOST == ToyTimer.flushed - before
 
 
 def test_its_rules_and_estimate_choose_a_schedule(caplog: pytest.LogCaptureFixture) -> None:
@@ -197,7 +199,7 @@ def test_it_is_tuned_and_shipped(tmp_path: Path) -> None:
     """A session, a build of its record, one of another size, and a library."""
     func, target = product_of(3), resolve("toy")
     with tw.TuningDatabase(tmp_path / "t.db") as db:
-        config = TuneConfig(measure=MeasureConfig(builders=1, min_samples=1, max_samples=2))
+        config = TuneConfig(measure=MeasureConfig(builders=1, min_samples=5, max_samples=5))
         result = tw.tune(func, target, database=db, trials=3, config=config)
         assert result.best is not None
         assert result.roofline == MODEL.roofline(func, target)
@@ -205,6 +207,7 @@ def test_it_is_tuned_and_shipped(tmp_path: Path) -> None:
         assert session.model["features"] == MODEL.feature_version == "toy 1/2"
         measured = [m for m in db.records(Measurement) if m.features is not None]
         assert {(m.feature_version, len(m.features or ())) for m in measured} == {("toy 1/2", 2)}
+        assert max(len(m.samples) for m in measured) == ToyTimer.MOST
         tw.tune(func, target, database=db, trials=1, config=config)
         schedules = {m.schedule for m in db.records(Measurement)}
         assert len(schedules) == len(measured) + 1

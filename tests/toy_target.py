@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from tilewright.runtime.artifact import Provenance
 from tilewright.runtime.files import File
 from tilewright.runtime.module import Module, Origin
 from tilewright.runtime.signature import Argument
+from tilewright.runtime.timer import Timer, Timing, TimingOptions
 from tilewright.schedule import Schedule
 from tilewright.target import Fact, Target, register_kind
 from tilewright.tir.evaluate import Columns
@@ -94,8 +95,27 @@ class ToyTarget(Target):
         return {"order": self.order or None}
 
 
+class ToyTimer(Timer):
+    """At most `MOST` samples of a kernel; nothing caches the data of an interpreter."""
+
+    MOST = 2
+    flushed = 0
+
+    def time_calls(self, run: Callable[[], object], **options: Unpack[TimingOptions]) -> Timing:
+        options["min_samples"], options["max_samples"] = 1, self.MOST
+        return super().time_calls(run, **options)
+
+    def flusher(self, target: Target) -> Callable[[], object]:
+        def flush() -> None:
+            ToyTimer.flushed += 1
+
+        return flush
+
+
 class ToyGenerator(CodeGenerator[ToyTarget, str]):
     """Its code is the text of the lowered program."""
+
+    timer: ClassVar[Timer] = ToyTimer()
 
     @property
     def sources(self) -> Mapping[str, Callable[[Compiled], str]]:
@@ -150,6 +170,7 @@ class ToyGenerator(CodeGenerator[ToyTarget, str]):
             sources={"script": lambda: compiled.source("script")},
             owner=entry,
             trust_indices=trust_indices,
+            timer=self.timer,
         )
 
     def check_path(self, path: Path, *, intermediate: bool) -> None:

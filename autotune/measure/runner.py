@@ -84,7 +84,7 @@ class Runner:
         self._last = (image, module)
         call = module.bind(*program.values(module))
         with collected_later():
-            timing = program.generator.time(
+            timing = program.generator.timer.time_calls(
                 call,
                 min_samples=fields["min_samples"],
                 max_samples=fields["max_samples"],
@@ -133,7 +133,7 @@ class Runner:
             calls.append(module.bind(*program.values(module)))
             start = end
         with collected_later():
-            timings = program.generator.time_interleaved(
+            timings = program.generator.timer.time_interleaved(
                 calls, rounds=fields["rounds"], min_sample_seconds=fields["sample_seconds"]
             )
         return Message({"samples": [list(t.samples) for t in timings]})

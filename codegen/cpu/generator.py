@@ -167,6 +167,7 @@ class CpuGenerator(CodeGenerator[CpuTarget, tuple[Emitted, ...]]):
             owner=loaded.owner,
             parallel=parallel,
             trust_indices=trust_indices,
+            timer=self.timer,
         )
 
     def check_path(self, path: Path, *, intermediate: bool) -> None:
