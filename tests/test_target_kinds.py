@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import te
+from tilewright import ops, te
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.measure.measure_result import BuildRequest, MeasureConfig
 from tilewright.autotune.measure.measurer import Measurer
@@ -185,6 +185,23 @@ def test_its_rules_and_estimate_choose_a_schedule(caplog: pytest.LogCaptureFixtu
         assert module.origin.kind == allow[0]
         check_product(module, 3)
     assert not caplog.text
+
+
+@pytest.mark.parametrize(
+    ("func", "kinds"),
+    [
+        (ops.matmul_func(8, 8, 8), ("CONTRACTION", "CONTRACTION")),
+        (ops.matmul_func(8, 8, 8, epilogue="relu"), ("CONTRACTION", "CONTRACTION")),
+        (ops.attention_func(1, 2, 32, 16), ("ATTENTION", "ATTENTION")),
+        (ops.reduction_func(n=8, m=64, axis=0), ("ROWS", "CONTRACTION")),
+        (ops.softmax_func(4, 8), ("ROWS", "ROWS")),
+    ],
+)
+def test_the_rule_set_says_what_is_a_contraction(func: Func, kinds: tuple[str, str]) -> None:
+    """Sums of columns run in vectors on a processor, as products do."""
+    targets = resolve("toy"), resolve("cpu -mcpu=haswell")
+    found = [[g.kind.name for g in fusion_groups(func, target).groups] for target in targets]
+    assert found == [[kind] for kind in kinds]
 
 
 def test_choices_for_a_kind_from_outside_are_not_remembered(

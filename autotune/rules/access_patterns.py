@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from ...schedule.block_queries import free_vars, has_reduction, readers_of, region_buffers
 from ...schedule.find import blocks_in
 from ...schedule.reduction_blocks import match_reduction
-from ...tir.cpu_instructions import MAX_SHUFFLE_STRIDE
 from ...tir.ir import (
     Binary,
     Block,
@@ -33,8 +32,6 @@ from ...tir.visit import walk
 
 WINDOW_TERMS = 64
 """Windows of more elements are not written out."""
-WORTH_PACKING = 8
-"""Packing an input pays only if each element is read at least so many times."""
 EXPENSIVE = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "pow", "sqrt", "rsqrt"})
 
 
@@ -265,52 +262,11 @@ def row_dimensions(func: Func, last: Block) -> int | None:
     return len(rows)
 
 
-def vector_choices(block: Block) -> list[Var]:
-    """The spatial variables along which a reduction can be vectorised, best first.
-
-    Along each, every input is contiguous, or the same for all lanes, or can be packed to be
-    contiguous, or takes every second element or so, which a few shuffles pick out of vectors; the
-    first choices also write contiguously.
-    """
-    out = output_of(block)
-    if out is None:
-        return []
+def is_product(block: Block) -> bool:
+    """Whether a block is a reduction that reuses two of its inputs for several results."""
     sizes = extents(block)
-    reading = inputs_of(block)
-    low = low_digits(block)
-    whole = math.prod(n for v, n in low.items() if out.strides[v] == 1)
-    ranked: list[tuple[bool, int, Var]] = []
-    for v in spatial(block):
-        step = out.strides.get(v)
-        if sizes.get(v, 1) < 2 or v in low or (step == whole and whole.bit_count() > 1):
-            continue  # pairs of vectors interleave, and pairs of those
-        fits = all(
-            v not in i.used or is_near(i, v) or (v in i.plain and worth_packing(block, i))
-            for i in reading
-        )
-        if fits:
-            ranked.append((step != whole, packed_for(block, v), v))
-    return [v for *_, v in sorted(ranked, key=lambda x: x[:2])]
-
-
-def is_contraction(block: Block) -> bool:
-    """Whether a block is a reduction that reuses its inputs, or runs in vectors of results."""
-    if not has_reduction(block):
-        return False
-    choices = vector_choices(block)
-    if not choices:
-        return False
-    inputs = inputs_of(block)
-    near = any(is_near(i, v) for i in inputs for v in choices)
-    sizes = extents(block)
-    wide = {i.var for i in block.iters if i.kind is IterKind.SPATIAL and sizes.get(i.var, 2) > 1}
-    missing = sum(1 for i in inputs if wide - i.used)
-    return near or missing >= 2
-
-
-def packed_for(block: Block, var: Var) -> int:
-    """How many inputs do not lie side by side along a variable."""
-    return sum(1 for i in inputs_of(block) if var in i.used and i.strides[var] != 1)
+    wide = {v for v in spatial(block) if sizes.get(v, 2) > 1}
+    return has_reduction(block) and sum(1 for i in inputs_of(block) if wide - i.used) >= 2
 
 
 def low_digits(block: Block) -> dict[Var, int]:
@@ -352,22 +308,6 @@ def _digits(block: Block) -> dict[Var, tuple[Expr, int]]:
         for v in spatial(block)
         if type(e) is not Var and sizes.get(v, 1) > 1 and _coefficient(e, v) == 1
     }
-
-
-def is_near(source: Input, var: Var) -> bool:
-    """Whether an input is contiguous along a variable, or takes every second element or so."""
-    stride = source.strides.get(var)
-    if stride is None or not source.at.shape:  # a single element lies along nothing
-        return False
-    row = source.at.shape[-1]
-    if not isinstance(row, int):
-        return False
-    return stride == 1 or 1 < stride <= min(MAX_SHUFFLE_STRIDE, row - 1)
-
-
-def worth_packing(block: Block, source: Input) -> bool:
-    """Whether to pack an input in the order of its use: it is used often, or packed ahead."""
-    return source.buffer.constant or reuse(block, source) >= WORTH_PACKING
 
 
 def reuse(block: Block, source: Input) -> int:

@@ -18,13 +18,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...schedule.block_queries import region_buffers
-from ...tir.ir import Block, Buffer, Func, Label, Region, Var
+from ...tir.ir import Block, Buffer, Label, Region, Var
 from .access_patterns import (
     consumers,
     extents,
     in_order,
     inputs_of,
-    is_contraction,
     is_injective,
     reduced,
     row_dimensions,
@@ -99,13 +98,13 @@ class Attention:
 def attention_of(draft: Draft, group: Group) -> Attention:
     """The attention that a group is."""
     first, *rest = group.members
-    place = next(n for n, b in enumerate(rest) if is_contraction(b))
-    attention = find_attention(draft.func, first, rest[place:])
+    place = next(n for n, b in enumerate(rest) if draft.rules.is_contraction(b))
+    attention = find_attention(draft, first, rest[place:])
     assert attention is not None, "that is what the group was made for"
     return attention
 
 
-def find_attention(func: Func, first: Block, ending: Sequence[Block]) -> Attention | None:
+def find_attention(draft: Draft, first: Block, ending: Sequence[Block]) -> Attention | None:
     """The attention that begins with a contraction and ends with another, and its follower if any.
 
     What is computed on the way must be for this alone, by rows. `None` where there is none.
@@ -113,10 +112,11 @@ def find_attention(func: Func, first: Block, ending: Sequence[Block]) -> Attenti
     second, *others = ending
     follow = others[0] if others else None
     last = second if follow is None else follow
+    func = draft.func
     blocks = in_order(func)
     later = {b.label for b in (*ending, *downstream(blocks, last))}
     chain = [b for b in downstream(blocks, first) if b.label not in later]
-    if not _serve_alone(func, first, chain, second, follow):
+    if not _serve_alone(draft, first, chain, second, follow):
         return None
     read = region_buffers(second.reads)
     weights = [b for b in chain if region_buffers(b.writes) & read]
@@ -165,9 +165,10 @@ def downstream(blocks: Sequence[Block], block: Block) -> list[Block]:
 
 
 def _serve_alone(
-    func: Func, first: Block, chain: Sequence[Block], second: Block, follow: Block | None
+    draft: Draft, first: Block, chain: Sequence[Block], second: Block, follow: Block | None
 ) -> bool:
     """Whether nothing but the chain, `second` and `follow` reads what is computed before them."""
+    func = draft.func
     internal = set(func.allocs)
     ending = {second.label} if follow is None else {second.label, follow.label}
     readers = {b.label for b in chain}
@@ -177,7 +178,7 @@ def _serve_alone(
             return False
         if len(block.writes) != 1 or block.writes[0].buffer not in internal:
             return False
-    if any(map(is_contraction, chain)):
+    if any(map(draft.rules.is_contraction, chain)):
         return False
     return follow is None or [r.label for r in consumers(func, second)] == [follow.label]
 

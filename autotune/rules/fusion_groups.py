@@ -30,7 +30,6 @@ from .access_patterns import (
     in_order,
     inputs_of,
     is_bent_window,
-    is_contraction,
     is_expensive,
     is_injective,
     is_ordered,
@@ -158,11 +157,11 @@ def partition(draft: Draft, kept: Collection[Label], claimed: Collection[Label] 
     draft, views = _tell_apart(draft, left)
     left |= {copy for copies in views.values() for copy in copies}
     grouped, groups = _grouped(draft, left)
-    attention = _with_attention(grouped.func, groups)
+    attention = _with_attention(grouped, groups)
     hoisted = _hoist_statistics(draft, left, kept) if attention is None else None
     if hoisted is not None:
         other, parts = _grouped(hoisted, left)
-        attention = _with_attention(other.func, parts)
+        attention = _with_attention(other, parts)
         if attention is not None:
             grouped, groups = other, parts
     return Partition(grouped, [groups] if attention is None else [attention, groups], views)
@@ -174,10 +173,10 @@ def _grouped(draft: Draft, left: Collection[Label]) -> tuple[Draft, list[Group]]
     parts: list[list[Label]] = []
     for block in reversed(in_order(draft.func)):
         if block.label not in assigned:
-            parts.append([m.label for m in _members(draft.func, block, assigned)])
+            parts.append([m.label for m in _members(draft, block, assigned)])
             assigned |= set(parts[-1])
     draft = _join(draft, parts)
-    return draft, [_group([draft.block(label) for label in labels]) for labels in parts]
+    return draft, [_group(draft, labels) for labels in parts]
 
 
 def _hoist_statistics(
@@ -189,7 +188,7 @@ def _hoist_statistics(
     """
     hoisted = None
     for block in in_order(draft.func):
-        if block.label in left or not is_contraction(block):
+        if block.label in left or not draft.rules.is_contraction(block):
             continue
         inner = set(reduced(block))
         factors = [i for i in inputs_of(block) if i.used.isdisjoint(inner)]
@@ -201,12 +200,14 @@ def _hoist_statistics(
     return None if hoisted is None else _inline(hoisted, left, kept)
 
 
-def _group(members: list[Block]) -> Group:
+def _group(draft: Draft, labels: list[Label]) -> Group:
+    members = [draft.block(label) for label in labels]
     first, last = members[0], members[-1]
+    contracts = draft.rules.is_contraction(first)
     kind = GroupKind.ELEMENTWISE
-    if is_ordered(first if is_contraction(first) else last):
+    if is_ordered(first if contracts else last):
         kind = GroupKind.ORDERED
-    elif is_contraction(first):
+    elif contracts:
         kind = GroupKind.CONTRACTION
     elif any(map(has_reduction, members)):
         kind = GroupKind.ROWS
@@ -219,19 +220,19 @@ def _tell_apart(draft: Draft, left: Collection[Label]) -> tuple[Draft, dict[Labe
     """The draft with inputs told apart of each block that is a contraction then; their copies."""
     views: dict[Label, list[Label]] = {}
     for block in in_order(draft.func):
-        if block.label in left or not has_reduction(block) or is_contraction(block):
+        if block.label in left or not has_reduction(block) or draft.rules.is_contraction(block):
             continue
         for index in range(len(inputs_of(block))):
             trial = draft.copy()
             copies = tried(trial.schedule.distinguish_reads, trial.handle(block.label), index)
-            if copies is not None and is_contraction(trial.block(block.label)):
+            if copies is not None and draft.rules.is_contraction(trial.block(block.label)):
                 draft = trial
                 views[block.label] = list(copies)
                 break
     return draft, views
 
 
-def _with_attention(func: Func, groups: list[Group]) -> list[Group] | None:
+def _with_attention(draft: Draft, groups: list[Group]) -> list[Group] | None:
     """The groups with each attention in the place of its parts, where there is one."""
     contractions = [g for g in groups if g.kind is GroupKind.CONTRACTION]
     fused: list[Group] = []
@@ -239,7 +240,7 @@ def _with_attention(func: Func, groups: list[Group]) -> list[Group] | None:
     for ending, beginning in product(contractions, contractions):
         if ending is beginning or len(beginning.members) > 1:
             continue
-        attention = find_attention(func, beginning.members[0], ending.members)
+        attention = find_attention(draft, beginning.members[0], ending.members)
         if attention is not None and claimed.isdisjoint(b.label for b in attention.members):
             fused.append(Group(GroupKind.ATTENTION, attention.members))
             claimed.update(b.label for b in attention.members)
@@ -252,7 +253,7 @@ def _join(draft: Draft, parts: list[list[Label]]) -> Draft:
     before = draft.func
     for labels in parts:
         members = [find_block(before, label) for label in labels]
-        if not is_contraction(members[0]):
+        if not draft.rules.is_contraction(members[0]):
             continue
         # What instructions that add up products are given is padded, which asks for plain indices.
         if draft.rules.has_instruction(draft, members):
@@ -287,7 +288,7 @@ def _expand(draft: Draft, left: Collection[Label], kept: Collection[Label]) -> D
     """The draft with small windows written out whose indices no vector can follow as they are."""
     before = draft
     for block in in_order(draft.func):
-        if block.label in left or not is_bent_window(block) or is_contraction(block):
+        if block.label in left or not is_bent_window(block) or draft.rules.is_contraction(block):
             continue
         trial = draft.copy()
         if attempt(trial.schedule.expand_reduction, trial.handle(block.label)):
@@ -303,8 +304,9 @@ def _worth_inlining(block: Block, readers: list[Block]) -> bool:
     return not (is_expensive(block) and (len(readers) > 1 or any(map(has_reduction, readers))))
 
 
-def _members(func: Func, block: Block, assigned: set[Label]) -> list[Block]:
+def _members(draft: Draft, block: Block, assigned: set[Label]) -> list[Block]:
     """The group that a block is the last of, in program order."""
+    func, is_contraction = draft.func, draft.rules.is_contraction
     if is_injective(block):
         free = {b.label: b for b in in_order(func) if b.label not in assigned}
         reads = region_buffers(block.reads)
@@ -312,7 +314,7 @@ def _members(func: Func, block: Block, assigned: set[Label]) -> list[Block]:
         for p in producers:
             if is_contraction(p) and [c.label for c in consumers(func, p)] == [block.label]:
                 return [p, block]
-        chain = _chain(func, block, list(free.values()))
+        chain = _chain(draft, block, list(free.values()))
         if any(has_reduction(b) for b in chain):
             return chain
         return _stages(func, block, list(free.values()))
@@ -336,8 +338,9 @@ def _stages(func: Func, last: Block, free: list[Block]) -> list[Block]:
     return stages[::-1]
 
 
-def _chain(func: Func, last: Block, free: list[Block]) -> list[Block]:
+def _chain(draft: Draft, last: Block, free: list[Block]) -> list[Block]:
     """The blocks whose results reach `last` alone, row by row."""
+    func = draft.func
     count = row_dimensions(func, last)
     if count is None:
         return [last]
@@ -349,7 +352,7 @@ def _chain(func: Func, last: Block, free: list[Block]) -> list[Block]:
             b.label not in rows
             and readers
             and all(r.label in rows for r in readers)
-            and not is_contraction(b)
+            and not draft.rules.is_contraction(b)
             and region_buffers(b.writes) <= set(func.allocs)
             and (variables := _rows_read(b, readers, rows)) is not None
         ):

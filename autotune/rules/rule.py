@@ -8,6 +8,7 @@ from enum import Enum
 
 from ...schedule import Schedule
 from ...tir.ir import Block, Label, Var
+from .access_patterns import is_product
 from .draft import Draft, RuleChoice, Step
 
 
@@ -89,13 +90,15 @@ class RuleSet:
 
     `map_outer` has the iterations of an outermost loop run at once, as the target does that.
     `rules` has those for each kind of group. `rewrites` change a program with plain nests before
-    its blocks are parted into groups. `instructions` are those for contractions whose variants
-    compute tiles by an instruction.
+    its blocks are parted into groups. `is_contraction` says which reductions are contractions: by
+    default products, which reuse both inputs. `instructions` are those for contractions whose
+    variants compute tiles by an instruction.
     """
 
     map_outer: Callable[[Schedule, Var], None]
     rules: Mapping[GroupKind, tuple[Rule, ...]]
     rewrites: tuple[Callable[[Draft], Draft], ...] = ()
+    is_contraction: Callable[[Block], bool] = is_product
     instructions: tuple[Rule, ...] = ()
     alternatives: tuple[AlternativeRule, ...] = ()
 

@@ -20,7 +20,7 @@ from .... import dtypes
 from ....schedule import Schedule
 from ....schedule.block_queries import has_reduction, region_buffers
 from ....tir.ir import Block, Dim, Label, Var
-from ..access_patterns import extents, inputs_of, reduced, spatial, vector_choices
+from ..access_patterns import extents, inputs_of, reduced, spatial
 from ..attention import Attention, attention_of, downstream
 from ..common import block_loops, fused, powers
 from ..draft import Draft, RuleChoice
@@ -29,6 +29,7 @@ from .contraction import Tiling, decide_tile, unrolled
 from .packing import pack, packings, schedule_copy
 from .register_tiles import MAX_TILE, RegisterTile, write_back
 from .rows import schedule_reduction, schedule_spatial
+from .vector_choices import vector_choices
 from .vectors import in_registers
 
 MAX_BAND = 256

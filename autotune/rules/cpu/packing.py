@@ -20,11 +20,12 @@ from ....schedule.index_map import IndexMap
 from ....target import CpuTarget
 from ....tir.ir import Block, Const, Dim, Label, Var
 from ....tir.visit import walk
-from ..access_patterns import inputs_of, reduced, worth_packing
+from ..access_patterns import inputs_of, reduced
 from ..common import tried
 from ..draft import Draft
 from .register_tiles import tile_variables
 from .register_transpose import transpose_in_registers
+from .vector_choices import worth_packing
 
 
 class Packed(NamedTuple):

@@ -18,17 +18,10 @@ from ....target import Target
 from ....tir.instruction import Instruction, Product
 from ....tir.instruction_set import products_of
 from ....tir.ir import Binary, Block, Buffer, Cast, Dim, Expr, Label, Load, Op, Var
-from ..access_patterns import (
-    Input,
-    extents,
-    inputs_of,
-    low_digits,
-    output_of,
-    reduced,
-    vector_choices,
-)
+from ..access_patterns import Input, extents, inputs_of, low_digits, output_of, reduced
 from ..draft import Draft
 from .elementwise import schedule_elementwise
+from .vector_choices import vector_choices
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,9 @@ from ....schedule.block_queries import free_vars
 from ....schedule.find import find_block
 from ....target import CpuTarget
 from ....tir.ir import Block, Dim, Label, Var, product
-from ..access_patterns import (
-    extents,
-    grouped,
-    inputs_of,
-    low_digits,
-    output_of,
-    packed_for,
-    reduced,
-    spatial,
-    vector_choices,
-)
+from ..access_patterns import extents, grouped, inputs_of, low_digits, output_of, reduced, spatial
 from ..common import powers, widest
+from .vector_choices import packed_for, vector_choices
 from .vectors import in_registers, lanes_for, native_lanes
 
 MAX_TILE = 16

@@ -16,11 +16,13 @@ from .ordered import ordered_variants
 from .pipeline import pipeline_variants
 from .rows import rows_variants
 from .tile_unit import tile_unit_variants
+from .vector_choices import runs_in_vectors
 from .winograd import winograd
 
 RULES = RuleSet(
     map_outer=Schedule.parallel,
     rewrites=(separate_all_digits,),
+    is_contraction=runs_in_vectors,
     rules={
         GroupKind.ORDERED: (ordered_variants,),
         GroupKind.ATTENTION: (flash_attention_variants, fused_attention_variants),

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from ....schedule import Schedule
 from ....schedule.find import find_block
 from ....tir.ir import Block, Buffer, Dim, Label, Var
-from ..access_patterns import extents, inputs_of, output_of, reduced, spatial, worth_packing
+from ..access_patterns import extents, inputs_of, output_of, reduced, spatial
 from ..common import attempt, block_loops, powers, widest
 from ..draft import Draft, RuleChoice
 from ..rule import Group, Variant
@@ -29,6 +29,7 @@ from .elementwise import input_along, runs_across, schedule_elementwise, schedul
 from .products import ProductPlan, pack_operands, pad, plans, schedule_packed
 from .register_tiles import MAX_MIDDLE, RegisterTile, tile_variables
 from .register_transpose import transpose_in_registers
+from .vector_choices import worth_packing
 from .vectors import in_registers, lanes_for
 
 RULE = "tile_unit"

@@ -1,0 +1,79 @@
+"""Along which variables the vectors of a reduction lie, and whether it runs in vectors at all."""
+
+from __future__ import annotations
+
+import math
+
+from ....schedule.block_queries import has_reduction
+from ....tir.cpu_instructions import MAX_SHUFFLE_STRIDE
+from ....tir.ir import Block, Var
+from ..access_patterns import (
+    Input,
+    extents,
+    inputs_of,
+    is_product,
+    low_digits,
+    output_of,
+    reuse,
+    spatial,
+)
+
+WORTH_PACKING = 8
+"""Packing an input pays only if each element is read at least so many times."""
+
+
+def runs_in_vectors(block: Block) -> bool:
+    """Whether a block is a reduction whose results are vectors: one that reuses its inputs, or of
+    which one lies along them."""
+    choices = vector_choices(block) if has_reduction(block) else []
+    near = any(is_near(i, v) for i in inputs_of(block) for v in choices)
+    return bool(choices) and (near or is_product(block))
+
+
+def vector_choices(block: Block) -> list[Var]:
+    """The spatial variables along which a reduction can be vectorised, best first.
+
+    Along each, every input is contiguous, or the same for all lanes, or can be packed to be
+    contiguous, or takes every second element or so, which a few shuffles pick out of vectors; the
+    first choices also write contiguously.
+    """
+    out = output_of(block)
+    if out is None:
+        return []
+    sizes = extents(block)
+    reading = inputs_of(block)
+    low = low_digits(block)
+    whole = math.prod(n for v, n in low.items() if out.strides[v] == 1)
+    ranked: list[tuple[bool, int, Var]] = []
+    for v in spatial(block):
+        step = out.strides.get(v)
+        if sizes.get(v, 1) < 2 or v in low or (step == whole and whole.bit_count() > 1):
+            continue  # pairs of vectors interleave, and pairs of those
+        fits = all(
+            v not in i.used or is_near(i, v) or (v in i.plain and worth_packing(block, i))
+            for i in reading
+        )
+        if fits:
+            ranked.append((step != whole, packed_for(block, v), v))
+    return [v for *_, v in sorted(ranked, key=lambda x: x[:2])]
+
+
+def packed_for(block: Block, var: Var) -> int:
+    """How many inputs do not lie side by side along a variable."""
+    return sum(1 for i in inputs_of(block) if var in i.used and i.strides[var] != 1)
+
+
+def is_near(source: Input, var: Var) -> bool:
+    """Whether an input is contiguous along a variable, or takes every second element or so."""
+    stride = source.strides.get(var)
+    if stride is None or not source.at.shape:  # a single element lies along nothing
+        return False
+    row = source.at.shape[-1]
+    if not isinstance(row, int):
+        return False
+    return stride == 1 or 1 < stride <= min(MAX_SHUFFLE_STRIDE, row - 1)
+
+
+def worth_packing(block: Block, source: Input) -> bool:
+    """Whether to pack an input in the order of its use: it is used often, or packed ahead."""
+    return source.buffer.constant or reuse(block, source) >= WORTH_PACKING
