@@ -121,7 +121,7 @@ class Pretender:
         ([[1.0] * 19] * 7, "expected an array, found list"),
         (None, "expected an array, found NoneType"),
     ],
-    ids=str,
+    ids=["masked", "masked-turned", "pretender", "list", "none"],
 )
 def test_what_no_call_takes_is_not_packed(array: Any, found: str) -> None:
     module = to_module(compile_func(packed(matmul()).func, SERIAL))
