@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -48,6 +50,18 @@ class RootIsNoTestPackage:
         self, path: Path, parent: pytest.Collector
     ) -> pytest.Collector | None:
         return pytest.Dir.from_parent(parent, path=path) if path == ROOT else None
+
+
+@pytest.fixture(autouse=True)
+def sketch_rules_end_with_their_test() -> Iterator[None]:
+    """While there are rules of a user's, choices are not remembered: other tests would notice."""
+    rules = "tilewright.autotune.rules.user_rules"
+    before = dict(vars(sys.modules[rules])["SKETCH_RULES"]) if rules in sys.modules else {}
+    yield
+    if rules in sys.modules:
+        registered = vars(sys.modules[rules])["SKETCH_RULES"]
+        registered.clear()
+        registered.update(before)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

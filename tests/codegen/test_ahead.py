@@ -318,7 +318,9 @@ def test_a_library_prepares_its_operands_without_the_compiler(tmp_path: Path) ->
     library = build_library(sch, tmp_path / "m.so", SERIAL)
     header = library.files[2].read_text()
     assert "float32[16][16][3][3]: computed by " in header
-    assert "int32_t conv2d_pack_W(const float *W, float *W_packed);" in header
+    assert (
+        "int32_t conv2d_pack_W(const float *W_in, float *W_packed_out, void *workspace);" in header
+    )
     x, w, y = random_arguments(func)
     paths = [tmp_path / f"{name}.npy" for name in "xwy"]
     np.save(paths[0], x)
