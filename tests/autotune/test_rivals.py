@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from tilewright.autotune.events import Drift, Event, Final
 from tilewright.autotune.measure.measure_result import Kernel
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.rivals import rivals_of
+from tilewright.autotune.search import search
 from tilewright.autotune.search.remembered import chosen
 from tilewright.autotune.search.search import Search, SearchConfig
 from tilewright.autotune.search.sketch import sketches
@@ -49,6 +51,12 @@ def run(db: TuningDatabase, monkeypatch: pytest.MonkeyPatch) -> Tune:
         return tune(matmul(), TARGET, database=db, **options)
 
     return start
+
+
+@pytest.fixture
+def hopeless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program as written is predicted to be too slow to be a candidate."""
+    monkeypatch.setattr(search, "WORTH_MEASURING", -math.inf)
 
 
 def is_written(trace: str) -> bool:
@@ -119,7 +127,7 @@ def test_no_best_is_slower_than_a_rival(run: Tune, rival: Baseline) -> None:
     assert f"as fast as {rival.phrase}" in str(result)
 
 
-def test_a_program_that_takes_seconds_is_never_run_again(run: Tune) -> None:
+def test_a_program_that_takes_seconds_is_never_run_again(run: Tune, hopeless: None) -> None:
     measurer = Simulated(times(1e9, 1.31e-3))
     measurer.reference_seconds = 10.0
     result = run(measurer)
@@ -149,7 +157,7 @@ def test_what_is_far_slower_is_timed_in_few_rounds(run: Tune) -> None:
     assert said(result) == {"written": 100.0, "untuned": 1.31}
 
 
-def test_a_rival_of_a_slow_program_that_is_near_takes_part(run: Tune) -> None:
+def test_a_rival_of_a_slow_program_that_is_near_takes_part(run: Tune, hopeless: None) -> None:
     """In as many rounds as there is time for; one far slower takes none."""
     measurer = Simulated(times(2.0, 0.39, others=0.3))
     measurer.reference_seconds = 2.0
