@@ -32,8 +32,9 @@ _log = logging.getLogger(__name__)
 _thread = threading.local()
 
 ENTRY = "GOMP_parallel"
-SPINS = 200
-"""How often a waiting thread looks for work before it sleeps: for about ten microseconds."""
+SPINS = 10_000
+"""How often a waiting thread looks for work before it sleeps: for about half a millisecond, which
+no wait within a call of a balanced kernel takes on idle processors."""
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 _CARRIERS = ("xgboost-cpu", "xgboost", "scikit-learn", "torch", "lightgbm", "faiss-cpu")
 
