@@ -321,9 +321,12 @@ def _scoring(name: str, func: Func) -> Iterator[Line]:
 
 
 def candidate(settings: Settings) -> Iterator[Line]:
-    """The slope between a short and a longer session, in which kernels are hardly timed."""
+    """The slope between a short and a longer session, in which kernels are hardly timed.
+
+    Their times then differ as on a disturbed machine, which is not waited for.
+    """
     hardly = MeasureConfig(min_samples=1, max_samples=1, sample_seconds=1e-9, timing_seconds=1e-9)
-    config = TuneConfig(measure=hardly, finalists=0)
+    config = TuneConfig(measure=hardly, finalists=0, pause=0.0)
     func = ops.matmul_func(64, 64, 64)
     spent, trials = [], []
     for count in (8, 8 + settings.trials // 2):
@@ -363,7 +366,7 @@ def growth(settings: Settings) -> Iterator[Line]:
     The kernels have internal buffers of many sizes, and are hardly timed.
     """
     hardly = MeasureConfig(min_samples=1, max_samples=1, sample_seconds=1e-9, timing_seconds=1e-9)
-    config = TuneConfig(measure=hardly, finalists=0)
+    config = TuneConfig(measure=hardly, finalists=0, pause=0.0)
     first, count, sizes = 50, 1000 * settings.trials // 64, list[int]()
 
     def watch(event: Event) -> None:
