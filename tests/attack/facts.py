@@ -30,12 +30,13 @@ from tilewright.tuning_db import (
 
 from ..schedule.random_cases import Tally, apply_random_steps
 from ..schedule.random_stages import Pick
-from ..schedule.random_steps import STEPS
+from ..schedule.random_steps import STEPS, bind
 from .subjects import TARGET, subjects
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOST = Environment({"host": "here", "load": 0.25, "processors": [0, 1]})
 TUNED = ("matmul", "wider", "affine")
+PROCESSOR_STEPS = tuple(step for step in STEPS if step is not bind)
 
 
 @cache
@@ -62,8 +63,8 @@ def _number(rng: np.random.Generator, n: int) -> int:
 
 
 def random_schedule(func: Func, pick: Pick, steps: int) -> Schedule:
-    """A schedule of random steps that processors can run."""
-    schedule, _ = apply_random_steps(Schedule(func), pick, steps, Tally(), STEPS)
+    """A schedule of random steps that processors can run: they have no axes to bind loops to."""
+    schedule, _ = apply_random_steps(Schedule(func), pick, steps, Tally(), PROCESSOR_STEPS)
     return schedule
 
 
