@@ -13,6 +13,7 @@ from .cpu import (
     check_runnable,
     missing_features,
 )
+from .rates import Rates
 from .target import Fact, Target, register_kind, registered_kinds
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Cpu",
     "CpuTarget",
     "Fact",
+    "Rates",
     "Target",
     "baseline",
     "check_runnable",

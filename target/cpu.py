@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 from ..errors import TargetError, similar
+from . import rates
+from .rates import Rates
 from .target import Fact, Target, register_kind
 
 NATIVE = "native"
@@ -116,13 +118,18 @@ _NEOVERSE = _NEON | {"dotprod", "fullfp16"}
 
 
 class Cpu(NamedTuple):
-    """A processor by LLVM's name: features, and bytes of the caches that one core reaches."""
+    """A processor by LLVM's name: features, bytes of the caches that one core reaches, and rates.
+
+    `ways` are the lines in each set of L1, L2 and L3.
+    """
 
     features: frozenset[str]
     l1: int
     l2: int
     l3: int
     arch: str = "x86_64"
+    ways: tuple[int, int, int] = (8, 16, 16)
+    rates: Rates = Rates()
 
 
 CPUS: dict[str, Cpu] = {
@@ -130,32 +137,84 @@ CPUS: dict[str, Cpu] = {
     "x86-64-v2": Cpu(_V2, 32 * _KIB, 256 * _KIB, 8 * _MIB),
     "x86-64-v3": Cpu(_V3, 32 * _KIB, 256 * _KIB, 8 * _MIB),
     "x86-64-v4": Cpu(_V4, 32 * _KIB, 1 * _MIB, 16 * _MIB),
-    "haswell": Cpu(_HASWELL, 32 * _KIB, 256 * _KIB, 8 * _MIB),
-    "broadwell": Cpu(_BROADWELL, 32 * _KIB, 256 * _KIB, 8 * _MIB),
-    "skylake": Cpu(_BROADWELL, 32 * _KIB, 256 * _KIB, 8 * _MIB),
-    "skylake-avx512": Cpu(_SKYLAKE_X, 32 * _KIB, 1 * _MIB, 22 * _MIB),
-    "cascadelake": Cpu(_CASCADE, 32 * _KIB, 1 * _MIB, 36608 * _KIB),
-    "cooperlake": Cpu(_CASCADE | {"avx512bf16"}, 32 * _KIB, 1 * _MIB, 38 * _MIB),
-    "icelake-client": Cpu(_ICELAKE, 48 * _KIB, 512 * _KIB, 8 * _MIB),
-    "icelake-server": Cpu(_ICELAKE, 48 * _KIB, 1280 * _KIB, 48 * _MIB),
-    "tigerlake": Cpu(_ICELAKE, 48 * _KIB, 1280 * _KIB, 12 * _MIB),
-    "rocketlake": Cpu(_ICELAKE, 48 * _KIB, 512 * _KIB, 16 * _MIB),
-    "sapphirerapids": Cpu(_SAPPHIRE, 48 * _KIB, 2 * _MIB, 60 * _MIB),
-    "emeraldrapids": Cpu(_SAPPHIRE, 48 * _KIB, 2 * _MIB, 160 * _MIB),
-    "graniterapids": Cpu(_SAPPHIRE | {"amx-fp16"}, 48 * _KIB, 2 * _MIB, 160 * _MIB),
-    "alderlake": Cpu(_ALDER, 48 * _KIB, 1280 * _KIB, 30 * _MIB),
-    "raptorlake": Cpu(_ALDER, 48 * _KIB, 2 * _MIB, 36 * _MIB),
-    "meteorlake": Cpu(_ALDER, 48 * _KIB, 2 * _MIB, 24 * _MIB),
-    "znver1": Cpu(_ZEN, 32 * _KIB, 512 * _KIB, 8 * _MIB),
-    "znver2": Cpu(_ZEN, 32 * _KIB, 512 * _KIB, 16 * _MIB),
-    "znver3": Cpu(_ZEN3, 32 * _KIB, 512 * _KIB, 32 * _MIB),
-    "znver4": Cpu(_ZEN4, 32 * _KIB, 1 * _MIB, 32 * _MIB),
-    "znver5": Cpu(_ZEN4 | {"avxvnni"}, 48 * _KIB, 1 * _MIB, 32 * _MIB),
+    "haswell": Cpu(_HASWELL, 32 * _KIB, 256 * _KIB, 8 * _MIB, ways=(8, 8, 16), rates=rates.HASWELL),
+    "broadwell": Cpu(
+        _BROADWELL, 32 * _KIB, 256 * _KIB, 8 * _MIB, ways=(8, 8, 16), rates=rates.HASWELL
+    ),
+    "skylake": Cpu(
+        _BROADWELL, 32 * _KIB, 256 * _KIB, 8 * _MIB, ways=(8, 4, 16), rates=rates.SKYLAKE
+    ),
+    "skylake-avx512": Cpu(
+        _SKYLAKE_X, 32 * _KIB, 1 * _MIB, 22 * _MIB, ways=(8, 16, 11), rates=rates.SKYLAKE_SERVER
+    ),
+    "cascadelake": Cpu(
+        _CASCADE, 32 * _KIB, 1 * _MIB, 36608 * _KIB, ways=(8, 16, 11), rates=rates.SKYLAKE_SERVER
+    ),
+    "cooperlake": Cpu(
+        _CASCADE | {"avx512bf16"},
+        32 * _KIB,
+        1 * _MIB,
+        38 * _MIB,
+        ways=(8, 16, 11),
+        rates=rates.SKYLAKE_SERVER,
+    ),
+    "icelake-client": Cpu(
+        _ICELAKE, 48 * _KIB, 512 * _KIB, 8 * _MIB, ways=(12, 8, 16), rates=rates.ICELAKE
+    ),
+    "icelake-server": Cpu(
+        _ICELAKE, 48 * _KIB, 1280 * _KIB, 48 * _MIB, ways=(12, 20, 12), rates=rates.ICELAKE
+    ),
+    "tigerlake": Cpu(
+        _ICELAKE, 48 * _KIB, 1280 * _KIB, 12 * _MIB, ways=(12, 20, 12), rates=rates.ICELAKE
+    ),
+    "rocketlake": Cpu(
+        _ICELAKE, 48 * _KIB, 512 * _KIB, 16 * _MIB, ways=(12, 8, 16), rates=rates.ICELAKE
+    ),
+    "sapphirerapids": Cpu(
+        _SAPPHIRE, 48 * _KIB, 2 * _MIB, 60 * _MIB, ways=(12, 16, 15), rates=rates.GOLDEN_COVE
+    ),
+    "emeraldrapids": Cpu(
+        _SAPPHIRE, 48 * _KIB, 2 * _MIB, 160 * _MIB, ways=(12, 16, 20), rates=rates.GOLDEN_COVE
+    ),
+    "graniterapids": Cpu(
+        _SAPPHIRE | {"amx-fp16"},
+        48 * _KIB,
+        2 * _MIB,
+        160 * _MIB,
+        ways=(12, 16, 16),
+        rates=rates.GOLDEN_COVE,
+    ),
+    "alderlake": Cpu(
+        _ALDER, 48 * _KIB, 1280 * _KIB, 30 * _MIB, ways=(12, 10, 12), rates=rates.GOLDEN_COVE
+    ),
+    "raptorlake": Cpu(
+        _ALDER, 48 * _KIB, 2 * _MIB, 36 * _MIB, ways=(12, 16, 12), rates=rates.GOLDEN_COVE
+    ),
+    "meteorlake": Cpu(
+        _ALDER, 48 * _KIB, 2 * _MIB, 24 * _MIB, ways=(12, 16, 12), rates=rates.GOLDEN_COVE
+    ),
+    "znver1": Cpu(_ZEN, 32 * _KIB, 512 * _KIB, 8 * _MIB, ways=(8, 8, 16), rates=rates.ZEN),
+    "znver2": Cpu(_ZEN, 32 * _KIB, 512 * _KIB, 16 * _MIB, ways=(8, 8, 16), rates=rates.ZEN2),
+    "znver3": Cpu(_ZEN3, 32 * _KIB, 512 * _KIB, 32 * _MIB, ways=(8, 8, 16), rates=rates.ZEN3),
+    "znver4": Cpu(_ZEN4, 32 * _KIB, 1 * _MIB, 32 * _MIB, ways=(8, 8, 16), rates=rates.ZEN4),
+    "znver5": Cpu(
+        _ZEN4 | {"avxvnni"}, 48 * _KIB, 1 * _MIB, 32 * _MIB, ways=(12, 16, 16), rates=rates.ZEN5
+    ),
     "generic": Cpu(_NEON, 32 * _KIB, 512 * _KIB, 4 * _MIB, "aarch64"),
-    "cortex-a76": Cpu(_NEOVERSE, 64 * _KIB, 512 * _KIB, 4 * _MIB, "aarch64"),
-    "neoverse-n1": Cpu(_NEOVERSE, 64 * _KIB, 1 * _MIB, 32 * _MIB, "aarch64"),
+    "cortex-a76": Cpu(
+        _NEOVERSE, 64 * _KIB, 512 * _KIB, 4 * _MIB, "aarch64", (4, 8, 16), rates.NEOVERSE_N1
+    ),
+    "neoverse-n1": Cpu(
+        _NEOVERSE, 64 * _KIB, 1 * _MIB, 32 * _MIB, "aarch64", (4, 8, 16), rates.NEOVERSE_N1
+    ),
     "neoverse-v1": Cpu(
-        _NEOVERSE | {"bf16", "i8mm", "sve"}, 64 * _KIB, 1 * _MIB, 32 * _MIB, "aarch64"
+        _NEOVERSE | {"bf16", "i8mm", "sve"},
+        64 * _KIB,
+        1 * _MIB,
+        32 * _MIB,
+        "aarch64",
+        (4, 8, 16),
+        rates.NEOVERSE_V1,
     ),
 }
 
@@ -180,6 +239,8 @@ class CpuTarget(Target):
     l2_bytes: int = field(compare=False)
     l3_bytes: int = field(compare=False)
     line_bytes: int = field(default=64, compare=False)
+    ways: tuple[int, int, int] = field(default=(8, 16, 16), compare=False)
+    rates: Rates = field(default=Rates(), compare=False)
     cores: int = field(default=1, compare=False)
     model: str = field(default="", compare=False)
 
@@ -195,6 +256,8 @@ class CpuTarget(Target):
             l1_bytes=facts.l1,
             l2_bytes=facts.l2,
             l3_bytes=facts.l3,
+            ways=facts.ways,
+            rates=facts.rates,
             cores=max(threads, 1),
         )
 
@@ -236,15 +299,23 @@ class CpuTarget(Target):
 
     def to_json(self) -> dict[str, Any]:
         """Its fields, and the row of the table: other processes may lack one from outside."""
-        row = CPUS.get(self.mcpu)
-        processor = None if row is None else [_ordered(row.features), *row[1:]]
-        return {**super().to_json(), "processor": processor}
+        told = super().to_json()
+        told["fields"]["rates"] = self.rates._asdict()
+        processor = None
+        if (row := CPUS.get(self.mcpu)) is not None:
+            processor = [_ordered(row.features), *row[1:-1], row.rates._asdict()]
+        return {**told, "processor": processor}
 
     @classmethod
     def take_up(cls, told: Mapping[str, Any]) -> None:
         if told["processor"] is not None:
-            names, *facts = told["processor"]
-            CPUS.setdefault(told["fields"]["mcpu"], Cpu(frozenset(names), *facts))
+            names, l1, l2, l3, arch, ways, rates = told["processor"]
+            row = Cpu(frozenset(names), l1, l2, l3, arch, tuple(ways), Rates.from_json(rates))
+            CPUS.setdefault(told["fields"]["mcpu"], row)
+
+    @classmethod
+    def from_fields(cls, values: Mapping[str, Any]) -> Self:
+        return super().from_fields({**values, "rates": Rates.from_json(values["rates"])})
 
     def with_threads(self, threads: int) -> Self:
         return replace(self, threads=_check_threads(str(threads)))
@@ -322,7 +393,32 @@ class CpuTarget(Target):
             "l2_bytes": self.l2_bytes,
             "l3_bytes": self.l3_bytes,
             "line_bytes": self.line_bytes,
+            "ways": "/".join(map(str, self.ways)),
             "features": list(self.features),
+        }
+
+    @property
+    def speeds(self) -> dict[str, str]:
+        r = self.rates
+        peak = 2 * r.fma * self.vector_bits / 32 * r.hertz
+
+        def bandwidth(one: float, all_cores: float = 0.0) -> str:
+            together = f", {all_cores * r.hertz / 1e9:.0f} GB/s all cores" if all_cores else ""
+            return f"{one * r.hertz / 1e9:.0f} GB/s ({one:.3g} bytes/cycle){together}"
+
+        return {
+            "clock": f"{r.hertz / 1e9:.2f} GHz under load",
+            "arithmetic": f"{peak / 1e9:.0f} GFLOP/s of float32 on one core "
+            f"({r.fma:.3g} vectors/cycle, {r.fma_latency:.3g} cycles until one is there)",
+            "vectors": f"{r.loads:.3g} loads, {r.stores:.3g} stores, {r.shuffles:.3g} shuffles "
+            f"in a cycle; {r.gather:.3g} cycles for a gathered element",
+            "l2": bandwidth(r.l2),
+            "l3": bandwidth(r.l3, r.all_l3),
+            "memory": bandwidth(r.memory, r.all_memory),
+            "latencies": " / ".join(f"{ns:.3g}" for ns in r.latencies) + " ns"
+            if r.latencies
+            else "not known",
+            "parallel loop": f"{r.fork * 1e6:.3g} us to begin and end",
         }
 
 

@@ -96,6 +96,11 @@ class Target(ABC):
         """All that is known of it, for people."""
 
     @property
+    def speeds(self) -> dict[str, str]:
+        """How fast it does what, for people, where that is known."""
+        return {}
+
+    @property
     def vector_registers(self) -> int:
         """The number of its vector registers."""
         return 0
@@ -122,7 +127,13 @@ class Target(ABC):
         record = _record_of(told["kind"])
         record.take_up(told)
         # JSON has no tuples, and fields of a record, which has a hash, are no lists.
-        return cls.of(record(**{name: _tuples(value) for name, value in told["fields"].items()}))
+        values = {name: _tuples(value) for name, value in told["fields"].items()}
+        return cls.of(record.from_fields(values))
+
+    @classmethod
+    def from_fields(cls, values: Mapping[str, Any]) -> Self:
+        """The target of its fields as they are in JSON, sequences as tuples."""
+        return cls(**values)
 
     @classmethod  # noqa: B027 - most kinds have nothing
     def take_up(cls, told: Mapping[str, Any]) -> None:

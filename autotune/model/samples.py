@@ -10,7 +10,7 @@ import gzip
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from itertools import chain
@@ -24,7 +24,7 @@ import numpy.typing as npt
 from ...codegen.detect import resolve
 from ...errors import TilewrightError, TuningError
 from ...schedule import Trace
-from ...target import CpuTarget
+from ...target import CpuTarget, Rates
 from ...tir.parser import parse
 from ...tuning_db import TuningDatabase
 from ...tuning_db.values import Outcome, TargetRecord, Workload
@@ -46,7 +46,8 @@ _DIGITS = 4
 class Sweep:
     """Candidates of one sketch of a program, and the seconds that a session measured of each.
 
-    `caches` are the bytes of L1, L2 and L3 of the machine, `trace` is JSON with open decisions.
+    `caches` are the bytes of L1, L2 and L3 of the machine, `rates` what was measured of it, `None`
+    for those of its processor in the table. `trace` is JSON with open decisions.
     `trial_seconds` is what a trial of the session took on average, `None` where that is not known.
     """
 
@@ -60,6 +61,7 @@ class Sweep:
     rows: tuple[tuple[int, ...], ...]
     seconds: tuple[float, ...]
     trial_seconds: float | None = None
+    rates: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -230,6 +232,8 @@ def featurise(sweeps: Sequence[Sweep]) -> Samples:
     for sweep in sweeps:
         l1, l2, l3 = sweep.caches
         target = replace(CpuTarget.parse(sweep.target), l1_bytes=l1, l2_bytes=l2, l3_bytes=l3)
+        if sweep.rates is not None:
+            target = replace(target, rates=Rates.from_json(sweep.rates))
         try:
             func = parse(sweep.program)
             made = Trace.from_json(sweep.trace).apply(func, symbolic=True)

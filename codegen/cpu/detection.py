@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from ...errors import TargetError
 from ...runtime.host import HOST, cpu_fact, cpu_flags, host_limit, request_tiles
@@ -61,7 +62,7 @@ def _machine(*, tiles: bool) -> CpuTarget:
     if name not in CPUS or CPUS[name].arch != arch:
         name = baseline(arch, features)
     table = CpuTarget.named(name)
-    l1, l2, l3, line = caches()
+    (l1, l2, l3), line, ways = caches()
     return replace(
         table,
         triple=triple,
@@ -71,20 +72,30 @@ def _machine(*, tiles: bool) -> CpuTarget:
         l2_bytes=l2 or table.l2_bytes,
         l3_bytes=l3 or table.l3_bytes,
         line_bytes=line or table.line_bytes,
+        ways=(ways[0] or table.ways[0], ways[1] or table.ways[1], ways[2] or table.ways[2]),
         cores=usable_processors(),
         model=model_name(),
     )
 
 
-def caches(root: Path = ROOT) -> tuple[int, int, int, int]:
-    """Bytes of the L1 data, L2 and L3 cache of the first processor, and of a line; 0 if unknown."""
-    sizes, line = [0, 0, 0], 0
+class Caches(NamedTuple):
+    """Bytes of L1 for data, L2 and L3, bytes of a line, and lines in a set of each; 0: unknown."""
+
+    sizes: tuple[int, ...]
+    line: int
+    ways: tuple[int, ...]
+
+
+def caches(root: Path = ROOT) -> Caches:
+    """The caches of the first processor."""
+    sizes, line, ways = [0, 0, 0], 0, [0, 0, 0]
     for index in sorted((root / "sys/devices/system/cpu/cpu0/cache").glob("index*")):
         level = read_integer(index / "level")
         if read_file(index / "type") in ("Data", "Unified") and 1 <= level <= 3:
             sizes[level - 1] = _size(read_file(index / "size"))
+            ways[level - 1] = read_integer(index / "ways_of_associativity")
             line = line or read_integer(index / "coherency_line_size")
-    return sizes[0], sizes[1], sizes[2], line
+    return Caches(tuple(sizes), line, tuple(ways))
 
 
 def model_name(root: Path = ROOT) -> str:

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 
 from tilewright import ops
-from tilewright.autotune.model.cpu.estimate import DEFAULT, FEATURES, Estimator
+from tilewright.autotune.model.cpu.estimate import FEATURES, Estimator
 from tilewright.autotune.model.cpu.instructions import instructions_of
 from tilewright.autotune.model.cpu.shuffles import shuffles_of
 from tilewright.autotune.model.profile import Visit, profile
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.sketch import sketches
 from tilewright.schedule.find import blocks_in
-from tilewright.target import Target
+from tilewright.target import CpuTarget, Target
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
 
 from .checking import sketches_named
 
-TARGET = Target.parse("cpu -mcpu=cascadelake -threads=1")
+TARGET = CpuTarget.parse("cpu -mcpu=cascadelake -threads=1")
 
 
 def shuffles(func: Func) -> dict[str, float]:
@@ -212,7 +212,7 @@ def f(X: T.Buffer((64, {rows}), "float32"), Y: T.Buffer((64, {rows}), "float32")
 def memory(func: Func) -> float:
     """Bytes of memory that are moved, of all blocks."""
     found = features(func)
-    rate = DEFAULT.memory_bytes_per_cycle * DEFAULT.hertz
+    rate = TARGET.rates.memory * TARGET.rates.hertz
     return (found["memory"] + found["other_memory"]) * rate
 
 

@@ -173,13 +173,15 @@ def test_caches_are_read_by_level_and_type(tmp_path: Path) -> None:
         files[f"{CACHE}/index{index}/type"] = kind
         files[f"{CACHE}/index{index}/size"] = size
         files[f"{CACHE}/index{index}/coherency_line_size"] = "128"
-    assert detection.caches(tree(tmp_path, files)) == (48 << 10, 2 << 20, 1 << 30, 128)
+        files[f"{CACHE}/index{index}/ways_of_associativity"] = str(8 + index)
+    found = detection.caches(tree(tmp_path, files))
+    assert found == ((48 << 10, 2 << 20, 1 << 30), 128, (8, 10, 11))
 
 
 def test_unknown_caches_are_zero(tmp_path: Path) -> None:
-    assert detection.caches(tmp_path) == (0, 0, 0, 0)
+    assert detection.caches(tmp_path) == ((0, 0, 0), 0, (0, 0, 0))
     broken = tree(tmp_path, {f"{CACHE}/index0/{n}": "?" for n in ("level", "type", "size")})
-    assert detection.caches(broken) == (0, 0, 0, 0)
+    assert detection.caches(broken) == ((0, 0, 0), 0, (0, 0, 0))
 
 
 @pytest.mark.parametrize(

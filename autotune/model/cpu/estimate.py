@@ -12,7 +12,6 @@ The same numbers, as logarithms, are the features of the cost model.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from operator import add, mul
 
 import numpy as np
@@ -52,32 +51,14 @@ VERSION = "7"
 """Of the features and of the estimate."""
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Rates of one core, in cycles and bytes per cycle, that hold for a class of processors."""
-
-    hertz: float = 2.6e9
-    fma_per_cycle: float = 2.0
-    loads_per_cycle: float = 2.0
-    stores_per_cycle: float = 1.0
-    fma_latency: float = 4.0
-    l2_bytes_per_cycle: float = 32.0
-    l3_bytes_per_cycle: float = 8.0
-    memory_bytes_per_cycle: float = 4.0
-    fork_seconds: float = 1.5e-6
-    expensive_cycles: float = 14.0
-
-
-DEFAULT = Machine()
 USABLE = 0.75
 """The share of a cache that a block's data may fill before lines are lost to conflicts."""
 OVERLAP_LOSS = 0.15
 """How much of what is not the bottleneck shows nevertheless."""
-APART_CYCLES = 2.5
-"""What an element takes of a vector that is gathered or scattered: 40 cycles for 16 are measured
-where microcode keeps gathers from speculating."""
-SHUFFLE_LOADS = 2.0
-"""What a shuffle takes, in loads: one can begin in a cycle, and two loads."""
+CALL = 1.0e-6
+"""Seconds of a call that does nothing."""
+EXPENSIVE = 28.0
+"""Vector instructions of an expensive function: a polynomial, and what is around it."""
 
 
 class Estimator:
@@ -87,7 +68,7 @@ class Estimator:
         tape = Tape()
         data = Evaluated(source, tape)
         cpu = CpuTarget.of(target)
-        blocks = [_Block(data, n, cpu, DEFAULT) for n in data.visits]
+        blocks = [_Block(data, n, cpu) for n in data.visits]
         results = [getattr(block, name) for block in blocks for name in _OF_BLOCK]
         self._blocks = len(blocks)
         self._program = Program(tape, results)
@@ -95,7 +76,7 @@ class Estimator:
 
     def __call__(self, rows: Ints) -> Estimate:
         """Estimate the rows (rows, variables) of a sketch, or the one empty row of a program."""
-        seconds = np.full(len(rows), DEFAULT.fork_seconds)
+        seconds = np.full(len(rows), CALL)
         features = np.zeros((len(rows), len(FEATURES)), dtype=np.float32)
         if self._blocks:
             for part, numbers in self._program.run(np.ascontiguousarray(rows.T), len(rows)):
@@ -150,10 +131,10 @@ class _Block:
     tile_bytes: Number
     converting: Number
 
-    def __init__(self, data: Evaluated, n: Numbers, target: CpuTarget, machine: Machine) -> None:
+    def __init__(self, data: Evaluated, n: Numbers, target: CpuTarget) -> None:
         self._data = data
         self._n = n
-        self._machine = machine
+        self._rates = target.rates
         self._target = target
         places = [k for k, a in enumerate(n.visit.accesses) if a.buffer.scope != "register"]
         self._accesses = [n.visit.accesses[k] for k in places]
@@ -173,7 +154,7 @@ class _Block:
         busy = busiest + OVERLAP_LOSS * (total - busiest) + self.overhead
         self.seconds = busy / maximum(self.used, 1e-9)
         if target.threads > 1 and ForKind.PARALLEL in n.visit.kinds:
-            self.seconds = self.seconds + machine.fork_seconds
+            self.seconds = self.seconds + target.rates.fork
 
     def _of_kind(self, kind: ForKind) -> Number:
         return self._n.product(lambda i: self._n.visit.kinds[i] is kind)
@@ -201,26 +182,26 @@ class _Block:
 
     def _time_arithmetic(self) -> None:
         """Instructions over their rate, or the latency of the chains of accumulators."""
-        visit, machine = self._n.visit, self._machine
+        visit, rates = self._n.visit, self._rates
         steps = self.visits / self.lanes * self.vectors
         # At least one: whether what pads a copy chooses depends on the decisions.
         instructions = steps * max(1.0, self._instructions.other - visit.accumulates)
-        cycles = (instructions + self.bodies * self.converting) / machine.fma_per_cycle
-        chains = machine.fma_latency * machine.fma_per_cycle
+        cycles = (instructions + self.bodies * self.converting) / rates.fma
+        chains = rates.fma_latency * rates.fma
         if self.cost is not None:
             cycles = self.visits / self.lanes * self.cost.cycles
             chains = self.cost.latency / self.cost.cycles
         if visit.accumulates:
             cycles = cycles * maximum(1.0, chains / maximum(self.accumulators, 1.0))
-        cycles = cycles + self.visits / self.lanes * self._n.shuffles
+        cycles = cycles + self.visits / self.lanes * self._n.shuffles / rates.shuffles
         self.expensive = steps * float(visit.expensive)
-        cycles = cycles + self.expensive * machine.expensive_cycles
-        self.compute = cycles / machine.hertz
-        self.overhead = self.bodies / machine.hertz
+        cycles = cycles + self.expensive * EXPENSIVE / rates.fma
+        self.compute = cycles / rates.hertz
+        self.overhead = self.bodies / rates.hertz
 
     def _time_ports(self) -> None:
         """Loads and stores of the straight body, at the rate of L1."""
-        machine, kinds = self._machine, self._n.visit.kinds
+        rates, kinds = self._rates, self._n.visit.kinds
         self.tile_loads = self.stores = self.gathers = self.tile_bytes = self.converting = 0.0
         vectors = [n for n, kind in enumerate(kinds) if kind is ForKind.VECTOR]
         for a, converted, footprints in zip(
@@ -235,10 +216,11 @@ class _Block:
                 near = maximum(equal(step, 1.0), picked) * stride.even
                 lanes = functools.reduce(mul, (self._n.extents[n] for n in moving))
                 loads = elements / minimum(lanes, self.native)
-                picking = step + SHUFFLE_LOADS * (step - 1)
+                picking = step + rates.loads / rates.shuffles * (step - 1)
                 apart = where(maximum(step > 1, 1.0 - stride.even) * (1.0 - near), elements, 0.0)
                 self.gathers = self.gathers + apart
-                cost = where(near, loads * picking, elements) + (APART_CYCLES - 1.0) * apart
+                each = rates.gather * (rates.stores if a.stores else rates.loads)
+                cost = where(near, loads * picking, elements) + (each - 1.0) * apart
                 vectors_read = where(near, loads, elements)
             if converted:
                 # What all lanes share is no operand from memory then: it is broadcast.
@@ -251,31 +233,33 @@ class _Block:
                 self.stores = self.stores + cost
             else:
                 self.tile_loads = self.tile_loads + cost
-        cycles = maximum(
-            self.tile_loads / machine.loads_per_cycle, self.stores / machine.stores_per_cycle
-        )
-        self.l1 = self.bodies * cycles / machine.hertz
+        cycles = maximum(self.tile_loads / rates.loads, self.stores / rates.stores)
+        self.l1 = self.bodies * cycles / rates.hertz
 
     def _time_memory(self) -> None:
         """Bytes moved into each cache over its bandwidth."""
-        machine, target = self._machine, self._target
-        caches = (
-            Cache(target.l1_bytes, 8),
-            Cache(target.l2_bytes, 16),
-            Cache(target.l3_bytes, 16),
-        )
+        rates, target = self._rates, self._target
+        sizes = (target.l1_bytes, target.l2_bytes, target.l3_bytes)
+        caches = tuple(map(Cache, sizes, target.ways, (target.line_bytes,) * len(sizes)))
         levels = traffic(self._data, self._n, self._accesses, self._footprints, caches)
         self.l2_bytes, self.l3_bytes, self.memory_bytes = (
             at_capacity(levels, k, USABLE * cache.size, self._data.bytes)
             for k, cache in enumerate(caches)
         )
         self.l2_bytes = self.l2_bytes * self.covered
-        self.l2 = self.l2_bytes / machine.l2_bytes_per_cycle / machine.hertz
-        self.l3 = self.l3_bytes / machine.l3_bytes_per_cycle / machine.hertz
-        self.memory = self.memory_bytes / machine.memory_bytes_per_cycle / machine.hertz
+        self.l2 = self.l2_bytes / rates.l2 / rates.hertz
+        self.l3 = self.l3_bytes / _bandwidth(rates.l3, rates.all_l3, self.used) / rates.hertz
+        self.memory = (
+            self.memory_bytes / _bandwidth(rates.memory, rates.all_memory, self.used) / rates.hertz
+        )
         self.middle_bytes = levels[max(0, self.tile - 1)].needed[0]
         outer = sum(k is ForKind.PARALLEL for k in self._n.visit.kinds)
         self.outer_bytes = levels[outer].needed[0]
+
+
+def _bandwidth(one: float, all_cores: float, used: Number) -> Number:
+    """Bytes that each of so many cores reads in a cycle, where they share what is beyond."""
+    return minimum(one, all_cores / used) if all_cores else one
 
 
 def _cost(visit: Visit, target: Target) -> Cost | None:

@@ -2,13 +2,13 @@
 
 The larger of two times: that of its floating-point operations at the peak rate of all cores, and
 that of bringing each argument once from the innermost cache that holds them all, or from memory
-(Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009). Peak rates are those that the
-analytic estimate takes for this class of processors, so a processor with a higher clock may do
-better than its roofline.
+(Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009). The rates are those of the target:
+measured ones, or those of the table of processors.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from math import prod
 
@@ -19,10 +19,10 @@ from ...rules.common import nbytes
 from ...rules.cpu.vectors import native_lanes
 from ..profile import Visit, profile
 from ..target_model import Roofline
-from .estimate import DEFAULT, USABLE, Machine
+from .estimate import USABLE
 
 
-def roofline(func: Func, target: Target, machine: Machine = DEFAULT) -> Roofline:
+def roofline(func: Func, target: Target) -> Roofline:
     """The roofline of a concrete program on a resolved target, which is a processor."""
     target = CpuTarget.of(target)
     cores = max(1, min(target.threads, target.cores))
@@ -30,11 +30,11 @@ def roofline(func: Func, target: Target, machine: Machine = DEFAULT) -> Roofline
     for visit in profile(func).visits:
         count = prod(n for n in visit.extents if isinstance(n, int))
         lanes = native_lanes(target, visit.dtype)
-        each = visit.operations / (2.0 * lanes * machine.fma_per_cycle)
+        each = visit.operations / (2.0 * lanes * target.rates.fma)
         cycles += count * min([each, *_products(visit, target)])
     size = sum(nbytes(p) for p in func.params if isinstance(p, Buffer))
-    rate = _rate(size, cores, target, machine)
-    return Roofline(cycles / (machine.hertz * cores), size / rate if rate else 0.0)
+    rate = _rate(size, cores, target)
+    return Roofline(cycles / (target.rates.hertz * cores), size / rate if rate else 0.0)
 
 
 def _products(visit: Visit, target: CpuTarget) -> Iterator[float]:
@@ -48,14 +48,15 @@ def _products(visit: Visit, target: CpuTarget) -> Iterator[float]:
             yield cost.cycles / product.count
 
 
-def _rate(size: int, cores: int, target: CpuTarget, machine: Machine) -> float | None:
+def _rate(size: int, cores: int, target: CpuTarget) -> float | None:
     """Bytes per second from where `size` bytes stay between calls; `None` for L1."""
+    rates = target.rates
     levels = (
         (target.l1_bytes * cores, None),
-        (target.l2_bytes * cores, machine.l2_bytes_per_cycle),
-        (target.l3_bytes, machine.l3_bytes_per_cycle),
+        (target.l2_bytes * cores, rates.l2 * cores),
+        (target.l3_bytes, min(rates.l3 * cores, rates.all_l3 or math.inf)),
     )
     for room, rate in levels:
         if size <= USABLE * room:
-            return None if rate is None else rate * machine.hertz * cores
-    return machine.memory_bytes_per_cycle * machine.hertz * cores
+            return None if rate is None else rate * rates.hertz
+    return min(rates.memory * cores, rates.all_memory or math.inf) * rates.hertz

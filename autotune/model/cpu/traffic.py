@@ -25,18 +25,15 @@ from .footprints import Evaluated, Footprint, Numbers
 
 @dataclass(frozen=True)
 class Cache:
-    """A cache of `size` bytes and `ways` lines in each set."""
+    """A cache of `size` bytes and `ways` lines, of `line` bytes, in each set."""
 
     size: int
     ways: int
+    line: int
 
     @property
     def sets(self) -> int:
-        return max(1, self.size // 64 // self.ways)
-
-
-LINE = 64.0
-"""Bytes of a cache line."""
+        return max(1, self.size // self.line // self.ways)
 
 
 @dataclass
@@ -59,6 +56,7 @@ def traffic(
     caches: tuple[Cache, ...],
 ) -> list[Traffic]:
     """For each loop level, outermost first, what the accesses move and occupy."""
+    line = float(caches[0].line)
     levels = [Traffic(0.0, [0.0] * (1 + len(caches))) for _ in range(len(n.extents) + 1)]
     outside: list[Number] = [1.0, *accumulate(n.extents, mul)]
     repeats = [extent > 1 for extent in n.extents]
@@ -67,7 +65,7 @@ def traffic(
         sharing = _sharing(data.column(a.sizes[-1]) * size if a.sizes else 1.0, caches)
         fitting = _needed(swept, size, sharing, caches)
         times: Number = 1.0
-        step: Number = LINE
+        step: Number = line
         for level, (here, needed, total) in enumerate(zip(swept, fitting, levels, strict=True)):
             # Loops right around that do not move the access reuse what is there: it is all moved as
             # often as the innermost one moves it that does, and that by all loops around that one.
@@ -76,12 +74,12 @@ def traffic(
                 moves = data.moves(n, a, around)
                 if moves is n.extents[around]:
                     times = where(repeats[around], outside[level], times)
-                    step = where(repeats[around], _step(data, a, around) * size, step)
+                    step = where(repeats[around], _step(data, a, around, line / size) * size, step)
                 elif moves is not None:
                     times = where(moves > 1, moves * outside[around], times)
-                    step = where(moves > 1, _step(data, a, around) * size, step)
+                    step = where(moves > 1, _step(data, a, around, line / size) * size, step)
             # Steps that are shorter than a line find most of it there.
-            fresh = where(step < LINE, minimum(here.runs * step, needed[0]), needed[0])
+            fresh = where(step < line, minimum(here.runs * step, needed[0]), needed[0])
             moved = fresh * times  # twice for a store, which reads the line first
             if a.stores:
                 total.moved = total.moved + 2.0 * moved
@@ -91,15 +89,15 @@ def traffic(
     return levels
 
 
-def _step(data: Evaluated, access: StridedAccess, loop: int) -> Number:
-    """Elements by which an iteration of a loop moves an access along a line; many where across."""
+def _step(data: Evaluated, access: StridedAccess, loop: int, across: float) -> Number:
+    """Elements by which an iteration of a loop moves an access along a line; `across` to others."""
     along: Number = 0.0
     for d, terms in enumerate(access.terms):
         for t in terms:
             if t.loop == loop:
                 moves = data.column(t.values) > 1
                 last = d == len(access.terms) - 1
-                along = along + moves * (absolute(data.column(t.step)) if last else LINE)
+                along = along + moves * (absolute(data.column(t.step)) if last else across)
     return along
 
 
@@ -113,7 +111,7 @@ def _needed(
             found.append(found[-1])
             continue
         # Whole lines are moved.
-        touched = maximum(here.elements * size, here.runs * LINE)
+        touched = maximum(here.elements * size, here.runs * caches[0].line)
         found.append([touched, *_crowded(touched, here.runs, sharing, caches)])
     return found
 
@@ -123,8 +121,9 @@ def _sharing(row: Number, caches: tuple[Cache, ...]) -> list[Number] | None:
 
     Only rows of whole lines do: others come to lie on different sets.
     """
-    lines = floor(row / LINE)
-    aligned = equal(row / LINE, lines) * (lines > 0)
+    line = float(caches[0].line)
+    lines = floor(row / line)
+    aligned = equal(row / line, lines) * (lines > 0)
     if ends(aligned)[1] == 0:
         return None
     lines = maximum(lines, 1.0)
@@ -137,7 +136,7 @@ def _crowded(
     """For each cache, the bytes `touched` in so many `runs`, as if it had all its sets."""
     if sharing is None or ends(runs)[1] < min(cache.ways for cache in caches):
         return [touched] * len(caches)
-    lines = maximum(ceil(touched / runs / LINE), 1.0)
+    lines = maximum(ceil(touched / runs / caches[0].line), 1.0)
     return [
         where(runs >= cache.ways, touched * maximum(shared / lines, 1.0), touched)
         for shared, cache in zip(sharing, caches, strict=True)

@@ -1,0 +1,77 @@
+"""What a core does in a cycle: the description of a machine that estimates rest on.
+
+The rates of this machine are measured (`codegen/cpu/machine.py`); those of other processors are the
+rows below, which the table of processors names. Their sources are Fog, "Instruction tables" and
+"The microarchitecture of Intel, AMD and VIA CPUs" (agner.org/optimize, 2024), Intel's and AMD's
+optimization manuals (248966, 56305, 58455), and Arm's for Neoverse N1 and V1. What these do not
+say, the bandwidth of caches and memory that a core sustains and the clock, is of measurements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Rates(NamedTuple):
+    """Rates of one core, vectors being the widest of the target.
+
+    `hertz` is the clock under load. `fma`, `loads`, `stores` and `shuffles` are vector instructions
+    in a cycle, in registers or in L1; `fma_latency` is in cycles. `gather` is cycles for each
+    element of a vector that is gathered. `l2`, `l3` and `memory` are bytes in a cycle that a core
+    reads from there, and `all_l3` and `all_memory` those of all cores together, where that is known
+    (0: as much as each of them can read). `fork` is the seconds of a parallel loop that does
+    nothing. `latencies` are nanoseconds until a load from L1, L2, L3 and memory is there, empty
+    where they are not known.
+    """
+
+    hertz: float = 2.6e9
+    fma: float = 2.0
+    fma_latency: float = 4.0
+    loads: float = 2.0
+    stores: float = 1.0
+    shuffles: float = 1.0
+    gather: float = 2.5
+    l2: float = 32.0
+    l3: float = 8.0
+    memory: float = 4.0
+    all_l3: float = 0.0
+    all_memory: float = 0.0
+    fork: float = 1.5e-6
+    latencies: tuple[float, ...] = ()
+
+    @staticmethod
+    def from_json(told: Mapping[str, Any]) -> Rates:
+        """The rates of a JSON object.
+
+        Raises `TypeError`, `KeyError` or `ValueError` for what is none, or has impossible rates.
+        """
+        values: dict[str, Any] = dict(told)
+        values["latencies"] = tuple(values["latencies"])
+        rates = Rates(**values)
+        optional = {"all_l3", "all_memory"}
+        for name, value in rates._asdict().items():
+            for number in value if isinstance(value, tuple) else (value,):
+                if isinstance(number, bool) or not isinstance(number, int | float):
+                    raise TypeError(f"{name}={value!r}")
+                least = -math.inf if name in optional else 0.0
+                if not least < number < math.inf or number < 0:
+                    raise ValueError(f"{name}={value!r}")
+        return rates
+
+
+HASWELL = Rates(hertz=3.0e9, fma_latency=5.0, gather=1.5, l3=10.0)
+SKYLAKE = Rates(hertz=3.2e9, gather=1.0, l3=10.0)
+SKYLAKE_SERVER = Rates()
+ICELAKE = Rates(hertz=2.9e9, gather=1.0, l2=40.0, l3=8.0)
+GOLDEN_COVE = Rates(hertz=3.0e9, gather=1.5, l2=40.0, l3=8.0)
+ZEN = Rates(hertz=3.0e9, fma=1.0, fma_latency=5.0, loads=1.0, stores=0.5, gather=2.5, l3=10.0)
+"""Halves of 256 bits, one after the other."""
+ZEN2 = Rates(hertz=3.0e9, fma_latency=5.0, shuffles=2.0, gather=2.5, l3=12.0)
+ZEN3 = Rates(hertz=3.3e9, shuffles=2.0, gather=2.0, l3=14.0)
+ZEN4 = Rates(hertz=3.5e9, fma=1.0, loads=1.0, stores=0.5, gather=1.5, l3=14.0)
+"""Halves of 512 bits, one after the other."""
+ZEN5 = Rates(hertz=4.0e9, shuffles=2.0, gather=1.5, l2=48.0, l3=14.0)
+NEOVERSE_N1 = Rates(hertz=2.8e9, stores=1.0, gather=1.0, l2=24.0)
+NEOVERSE_V1 = Rates(hertz=2.6e9, fma=4.0, loads=3.0, stores=2.0, shuffles=2.0, gather=1.0)
