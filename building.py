@@ -154,6 +154,7 @@ def _tasks(
 ) -> dict[object, Task]:
     """The compilations for child processes, by their keys; none for what is cached."""
     from .autotune.measure.build_ahead import Task
+    from .autotune.measure.machine import with_rates
     from .autotune.search.remembered import recalled, remembers
     from .codegen.cache import is_cached
     from .tir.equality import structural_hash
@@ -164,6 +165,7 @@ def _tasks(
         func, way = found
         if not remembers(target):
             return {}
+        target = with_rates(target)
         schedule = recalled(func, target, way)
         if schedule is None:
             return {(structural_hash(func), way): Task(func, way)}

@@ -58,12 +58,14 @@ def choose(
     `unfit` maps the ids of recorded schedules that do not compile to the reason. Without `recall`
     no remembered choice is taken.
     """
+    from .autotune.measure.machine import with_rates
     from .autotune.search.remembered import chosen_anew, recalled
 
     found = chosen_without_search(program, target, database, allow, tolerance, unfit)
     if isinstance(found, Choice):
         return found
     func, way = found
+    target = with_rates(target)
     origin, schedule = Origin(way, None, _WHY[way]), recalled(func, target, way) if recall else None
     if schedule is not None:
         return Choice(schedule.func, origin, recalled=True)
@@ -179,11 +181,12 @@ def _lookup(
 
 def _transferred(func: Func, target: Target, database: TuningDatabase) -> Choice | None:
     """Returns the best schedule of other sizes, re-fitted, or `None` if none fits."""
+    from .autotune.measure.machine import with_rates
     from .autotune.search.transfer import transferred
     from .runtime.timer import format_seconds
 
     workload, where, tools = _records(func, target)
-    found = transferred(func, target, database, workload, where, tools)
+    found = transferred(func, with_rates(target), database, workload, where, tools)
     if found is None:
         _log.info("%s has no other sizes of %s on %s", database.location, func.name, target)
         return None

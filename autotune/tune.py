@@ -20,6 +20,7 @@ from .budget import Budget, Meter, limits
 from .config import TuneConfig
 from .events import Callback, ignore
 from .interrupt import Interrupts
+from .measure.machine import Again, with_rates
 from .measure.measurer import Measurer
 from .measure.numeric_check import require_tolerance
 from .measure.worker_pool import WorkerPool
@@ -145,7 +146,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     if trials is not None and trials < len(programs):
         raise TuningError("{0} trials are not enough for {1} programs", trials, len(programs))
     options = config or TuneConfig()
-    resolved = _runnable(target)
+    resolved = with_rates(_runnable(target), Again.IF_DOUBTFUL)
     target_model = model_for(resolved)
     subjects = [_subject(program.func, resolved) for program in programs]
     ids = [subject.workload.id for subject in subjects]

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..errors import TargetError
 from .options import (
     AsJson,
     Database,
@@ -150,13 +151,35 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
 
 
 def target(
-    text: Annotated[str, typer.Argument(metavar="[TARGET]")] = "cpu", as_json: AsJson = False
+    text: Annotated[str, typer.Argument(metavar="[TARGET]")] = "cpu",
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure this machine anew, and show its rates.")
+    ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Show a target, or this machine, with all its facts."""
+    """Show a target, or this machine, with all its facts.
+
+    What is measured replaces what is kept of this machine, and every choice rests on it from then
+    on.
+    """
+    from ..autotune.measure.machine import Again, described
     from ..codegen.detect import resolve, usable_memory
     from ..codegen.generator import generator_for
 
     found = resolve(text)
+    measured: dict[str, Any] = {}
+    if measure:
+        with_rates, description = described(found, Again.ALWAYS)
+        if description is None:
+            raise TargetError(
+                "{0} is not this machine: it cannot be measured here",
+                found,
+                hint="tilewright target --measure",
+            )
+        measured = {
+            **({"rates": dict(description.rates)} if as_json else with_rates.speeds),
+            "odd": list(description.odd) if as_json else "; ".join(description.odd) or None,
+        }
     generator = generator_for(found)
     facts: dict[str, Any] = {
         "target": str(found),
@@ -166,5 +189,6 @@ def target(
         "perf": found.perf_class,
         **generator.tools().versions,
         **generator.runtimes(),
+        **measured,
     }
     print_json(facts) if as_json else print_facts(facts)

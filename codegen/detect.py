@@ -45,7 +45,7 @@ def check_runnable(target: Target) -> None:
 def usable_processors(root: Path = ROOT) -> int:
     """How many processors this process may keep busy: affinity, and quotas of its cgroups."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(affinity or 1, int(_cpu_quota(root))))
+    return max(1, min(affinity or 1, int(processor_quota(root))))
 
 
 def usable_memory(root: Path = ROOT) -> int:
@@ -59,8 +59,8 @@ def usable_memory(root: Path = ROOT) -> int:
     return min([installed, *(limit for limit in limits if limit > 0)])
 
 
-def _cpu_quota(root: Path) -> float:
-    """Processors' worth of time that the tightest of the cgroups allows."""
+def processor_quota(root: Path = ROOT) -> float:
+    """Processors' worth of time that the tightest of the cgroups allows; very many if all is."""
     quota = float(_UNLIMITED)
     for directory in _cgroups(root, "cpu"):
         words = read_file(directory / "cpu.max").split()  # version 2: "150000 100000" or "max .."

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from ..errors import ArtifactError
 from ..runtime.timer import Timer
 from ..target import Fact, Target
 from ..target.registry import Registry
@@ -64,6 +65,17 @@ class Tools(NamedTuple):
 
     generation: str
     versions: Mapping[str, str]
+
+
+class Measured(NamedTuple):
+    """What was measured of a machine: rates by name, as JSON; in words, what was odd meanwhile.
+
+    It is `doubtful` where that disturbed the measuring.
+    """
+
+    rates: Mapping[str, Any]
+    odd: tuple[str, ...]
+    doubtful: bool
 
 
 class CodeGenerator(ABC, Generic[T, E]):
@@ -164,6 +176,20 @@ class CodeGenerator(ABC, Generic[T, E]):
     @abstractmethod
     def environment(self, target: T, *, runs: bool) -> dict[str, str]:
         """Variables for a process that compiles kernels for `target`, or `runs` and times them."""
+
+    measures: ClassVar[bool] = False
+    """Whether it can `measure` this machine."""
+
+    def measure(self, target: T) -> Measured:
+        """Measure this machine for estimates of kernels for a resolved target, in at most 3 s.
+
+        It may start threads, and is called in a process of its own. Raises `BuildError`.
+        """
+        raise NotImplementedError
+
+    def described(self, target: T, rates: Mapping[str, Any]) -> T:
+        """The target with the rates of `measure`. Raises `ArtifactError` where they are none."""
+        raise ArtifactError("{0} has no rates, found {1!r}", target, rates)
 
     @abstractmethod
     def addresses(self, target: T) -> int | None:

@@ -16,6 +16,7 @@ os.environ["TILEWRIGHT_CHECK"] = "1"  # read when tilewright is imported
 os.environ.pop("COLUMNS", None)  # a terminal's, or what readline makes up for xdist's workers
 os.environ.pop("LINES", None)
 os.environ["TILEWRIGHT_CACHE_DIR"] = ""  # compile anew; tests of the cache name a folder
+os.environ["TILEWRIGHT_MACHINE"] = "table"  # choices do not depend on how busy this machine is
 
 import tilewright
 from tilewright.codegen.cpu.detection import host_target

@@ -17,6 +17,7 @@ from ...target import Target
 from ...tir.instruction_set import user_instructions
 from ...tir.ir import Func
 from ..search.remembered import Way, chosen
+from .machine import with_rates
 from .program_text import parse_program, program_fields
 from .protocol import Message
 from .supervised_worker import describe
@@ -72,7 +73,7 @@ def build_here(fields: dict[str, Any]) -> Message:
 
 
 def _request(task: Task, target: Target, *, strict_fp: bool) -> Message:
-    fields = program_fields(task.func, target)
+    fields = program_fields(task.func, target if task.way is None else with_rates(target))
     if task.way is not None:  # rules may take any instruction
         homes = {i.home for i in user_instructions()}
         fields["modules"] += sorted(home for home in homes if home is not None)

@@ -32,7 +32,7 @@ from .reference import read_outputs, write_outputs
 class Runner:
     """Answers `program`, `reference` once, then `run`, `check`, `interleave` of given code.
 
-    Another `program` takes the place of the one before.
+    Another `program` takes the place of the one before. `machine` needs none.
     """
 
     def __init__(self) -> None:
@@ -44,6 +44,7 @@ class Runner:
             "run": self._run,
             "check": self._check,
             "interleave": self._interleave,
+            "machine": self._machine,
         }
 
     def answer(self, message: Message) -> Message:
@@ -56,6 +57,10 @@ class Runner:
             return _failed(Outcome.OUT_OF_MEMORY, "no memory to load or run it")
         except BuildError as error:
             return _failed(Outcome.BUILD_ERROR, error)
+
+    def _machine(self, fields: dict[str, Any], _: bytes) -> Message:
+        target = Target.from_json(fields["target"])
+        return Message({"machine": generator_for(target).measure(target)._asdict()})
 
     def _prepare(self, fields: dict[str, Any], _: bytes) -> Message:
         self._program = self._last = None  # what the one before held is free for this one

@@ -10,7 +10,7 @@ from ...target import Target
 from .measure_result import MeasureConfig
 from .supervised_worker import Handshake, SupervisedWorker
 
-_ALONE = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+ALONE = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """What numpy's libraries compute does not compete with what is timed."""
 
 
@@ -27,11 +27,11 @@ class WorkerPool:
         self.modules = (*outside_modules(target), *modules)
         generator = generator_for(target)
         self.builders = [
-            SupervisedWorker("builder", {**_ALONE, **generator.environment(target, runs=False)})
+            SupervisedWorker("builder", {**ALONE, **generator.environment(target, runs=False)})
             for _ in range(config.builders or usable_processors())
         ]
         environment = generator.environment(target, runs=True)
-        self.runner = SupervisedWorker("runner", {**_ALONE, **environment})
+        self.runner = SupervisedWorker("runner", {**ALONE, **environment})
 
     @property
     def workers(self) -> list[SupervisedWorker]:

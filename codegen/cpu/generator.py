@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import ArtifactError, BuildError
 from ...runtime import openmp
 from ...runtime.module import Module, Origin
-from ...target import NATIVE, CpuTarget, Fact, check_runnable
+from ...target import NATIVE, CpuTarget, Fact, Rates, check_runnable
 from ...tir.instruction import Instruction
 from ..compiled import Compiled, Launch
-from ..generator import Code, CodeGenerator, Part, Pass, Tools
+from ..generator import Code, CodeGenerator, Measured, Part, Pass, Tools
 from . import llvm
 from .checked_code import check_code
 from .detection import host_target
@@ -191,6 +191,19 @@ class CpuGenerator(CodeGenerator[CpuTarget, tuple[Emitted, ...]]):
             "OMP_DYNAMIC": "false",
             "OMP_MAX_ACTIVE_LEVELS": "1",
         }
+
+    measures = True
+
+    def measure(self, target: CpuTarget) -> Measured:
+        from .machine import measure
+
+        return measure(target)
+
+    def described(self, target: CpuTarget, rates: Mapping[str, Any]) -> CpuTarget:
+        try:
+            return replace(target, rates=Rates.from_json(rates))
+        except (TypeError, KeyError, ValueError) as error:
+            raise ArtifactError("expected the rates of a processor: {0}", error) from error
 
     def addresses(self, target: CpuTarget) -> int:
         return target.threads * _PER_THREAD

@@ -1,0 +1,141 @@
+"""The description of this machine: measured once, in a process of its own, and kept on disk.
+
+What the search knows of a machine (the estimate, the features of models, the roofline) rests on the
+rates of its target. Those of this machine are measured when a choice has to be made without a
+measurement of the program, or a session begins, for the first time. Everything else that is built
+takes the table of processors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import platform
+from enum import Enum
+from typing import Any
+
+from ...codegen.disk_cache import DiskCache, location, sources_digest
+from ...codegen.generator import Measured, generator_for
+from ...errors import ArtifactError, TargetError, TilewrightError
+from ...target import Target
+
+_log = logging.getLogger(__name__)
+VARIABLE = "TILEWRIGHT_MACHINE"
+"""`table` in the environment: nothing is measured, and the table of processors is taken."""
+KIND = "machine"
+LIMIT_BYTES = 1 << 20
+_VERSION = 1
+_ENTRY_BYTES = 1 << 16
+_PATIENCE = 60.0
+_SOURCES = ("codegen/*/machine.py", "codegen/*/bare_loops.py", "target/rates.py")
+_WAYS = ("measured", "table")
+
+
+class Again(Enum):
+    """Whether a machine that was measured before is measured again."""
+
+    NEVER = "never"
+    IF_DOUBTFUL = "where something disturbed it"
+    ALWAYS = "always"
+
+
+def described(target: Target, again: Again = Again.NEVER) -> tuple[Target, Measured | None]:
+    """The resolved target with what was measured of this machine; `None` where it is another one.
+
+    Where nothing can be kept on disk, a process measures for itself.
+
+    Raises `TargetError` for an unknown way in `TILEWRIGHT_MACHINE`. Where this machine cannot be
+    measured, a warning says so, and the table is taken; `Again.ALWAYS` raises.
+    """
+    generator = generator_for(target)
+    way = os.environ.get(VARIABLE, "") or _WAYS[0]
+    if way not in _WAYS:
+        raise TargetError("{0}={1}; expected {2}", VARIABLE, way, " or ".join(_WAYS))
+    if not generator.measures or generator.timed_on(target) != target:
+        return target, None
+    if way == "table" and again is not Again.ALWAYS:
+        return target, None
+    try:
+        found = _description(target, again)
+        return generator.described(target, found.rates), found
+    except TilewrightError as error:
+        if again is Again.ALWAYS:
+            raise
+        _log.warning("this machine is not measured, the table of processors is taken: %s", error)
+        return target, None
+
+
+def with_rates(target: Target, again: Again = Again.NEVER) -> Target:
+    """The target of `described`."""
+    return described(target, again)[0]
+
+
+_KNOWN: dict[str, Measured] = {}
+"""What this process has measured or read, by name."""
+
+
+def _description(target: Target, again: Again) -> Measured:
+    name, cache = _name(target), _cache()
+    found = _KNOWN.get(name)
+    if found is None and cache is not None:
+        found = cache.get(name, _decoded)
+    doubted = found is not None and found.doubtful and again is Again.IF_DOUBTFUL
+    if found is None or doubted or again is Again.ALWAYS:
+        found = _measured(target)
+        if cache is not None:
+            cache.put(name, json.dumps(found._asdict()).encode())
+    _KNOWN[name] = found
+    return found
+
+
+def _name(target: Target) -> str:
+    """The digest (SHA-256, hex) of what a description belongs to: machine, target, measuring."""
+    plain = generator_for(target).timed_on(target)
+    parts = [platform.node(), repr(plain), *plain.hardware.values(), sources_digest(*_SOURCES)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _measured(target: Target) -> Measured:
+    """Ask a new process. Raises `TargetError` if it dies."""
+    from .protocol import Message  # loaded where a machine has to be measured
+    from .supervised_worker import describe
+    from .worker_pool import ALONE
+    from .worker_process import Worker, turn
+
+    generator = generator_for(target)
+    _log.info("measuring this machine for %s", target)
+    worker = Worker(["runner"], {**ALONE, **generator.environment(target, runs=True)})
+    try:
+        worker.send(Message({"do": "machine", "target": target.to_json()}), _PATIENCE)
+        answer = turn([worker], lambda: None)[0][1]
+    finally:
+        worker.kill()
+    if not isinstance(answer, Message):
+        raise TargetError("this machine cannot be measured: {0}", describe(answer))
+    if "machine" not in answer.fields:
+        raise TargetError("this machine cannot be measured: {0}", answer.fields.get("error"))
+    found = _read(answer.fields["machine"])
+    if found.odd:
+        _log.warning("this machine was measured with %s", "; ".join(found.odd))
+    return found
+
+
+def _decoded(content: bytes) -> Measured:
+    """Raises `ArtifactError` for what is no description."""
+    try:
+        return _read(json.loads(content))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ArtifactError("{0}: {1}", type(error).__name__, error) from error
+
+
+def _read(told: Any) -> Measured:
+    return Measured(dict(told["rates"]), tuple(told["odd"]), bool(told["doubtful"]))
+
+
+def _cache() -> DiskCache | None:
+    folder = location(os.environ, KIND)
+    if folder is None:
+        return None
+    return DiskCache(folder, KIND, _VERSION, LIMIT_BYTES, _ENTRY_BYTES)
