@@ -9,6 +9,8 @@
     toolchain = Toolchain(generation="llvm 22", versions={"llvmlite": "0.50.0"})
     environment = Environment(facts={"host": "a", "load": 0.1})
     db.put(workload, target, toolchain, environment)            # any order, idempotent
+    db.put(Machine(target=target.id, rates={"clock": 2.6e9}, odd=(), created=utc_now()))
+    db.machine(target.id)                                       # the newest description, or None
 
     unfinished = db.unfinished_sessions(workload.id, target.id)  # the last one first
     session = (db.resume_session(unfinished[0].id) if unfinished else
@@ -62,6 +64,7 @@ from .values import (
     ComparedSchedule,
     Environment,
     Json,
+    Machine,
     Measurement,
     Outcome,
     Pin,
@@ -92,6 +95,7 @@ __all__ = [
     "Explanation",
     "Gain",
     "Json",
+    "Machine",
     "Measurement",
     "Near",
     "Outcome",

@@ -18,6 +18,7 @@ from .values import (
     DIGESTS,
     AnyRecord,
     Json,
+    Machine,
     Measurement,
     Outcome,
     ScheduleRecord,
@@ -32,13 +33,16 @@ from .values import (
 LARGEST_INTEGER = 2**63 - 1
 SHORT_TEXT = 1_000
 LONG_TEXT = 4_000_000
-# Characters (of JSON for mappings) or elements that a field may have, where not SHORT_TEXT.
+# Characters (of JSON for mappings) or elements that a field may have, where not SHORT_TEXT. A text
+# that is an element has at most SHORT_TEXT characters.
 LIMITS: dict[str, int] = {
     "workload.ir": LONG_TEXT,
     "workload.shape": 16_000,
     "target.facts": 64_000,
     "toolchain.versions": 64_000,
     "environment.facts": 64_000,
+    "machine.rates": 64_000,
+    "machine.odd": 100,
     "schedule.trace": 1_000_000,
     "session.search": 64_000,
     "session.model": 64_000,
@@ -53,11 +57,19 @@ LONGEST_LINE = 12 * LONG_TEXT + 1_000_000
 LONGEST_ROW = 4 * LONG_TEXT + 1_000_000
 # Seconds of a call: beyond these it is no measurement, and arithmetic with it overflows.
 SHORTEST, LONGEST = 1e-12, 1e9
+# The same of the numbers that describe a machine, in whatever units.
+SMALLEST_RATE, LARGEST_RATE = 1e-30, 1e30
 # The median is exact; another program that writes records may sum up in another order.
 _ROUNDING = 1e-9
 
-# How many characters a column takes for each that is counted in LIMITS: numbers are elements.
-_STORED_AS_JSON = {"tuple[float, ...]": 30, "Mapping[str, Json]": 1}
+# How many characters a column takes for each that is counted in LIMITS: numbers and texts are
+# elements, and a character of a text takes up to 12 as an escape.
+_STORED_AS_JSON = {
+    "tuple[float, ...]": 30,
+    "tuple[str, ...]": 12 * SHORT_TEXT + 4,
+    "Mapping[str, float]": 1,
+    "Mapping[str, Json]": 1,
+}
 
 _HEX = re.compile(r"[0-9a-f]{64}\Z")
 _UNKNOWN = frozenset({"family"})  # may be empty
@@ -71,6 +83,8 @@ _COUNTS = frozenset(
 
 def check(record: AnyRecord) -> None:
     """Raise `DatabaseError` unless every field has a size and value that a database may hold."""
+    if isinstance(record, Machine):
+        _check_machine(record)  # first: an infinite rate is no JSON
     for name in field_types(record.kind):
         _check_field(record.kind, name, getattr(record, name))
     if isinstance(record, ScheduleRecord):
@@ -205,6 +219,22 @@ def _check_size(where: str, size: int, unit: str, each: int = 1) -> None:
         raise DatabaseError("{0} has {1} {2}, at most {3} are held", where, size, unit, limit)
 
 
+def _check_machine(record: Machine) -> None:
+    if not record.rates:
+        raise DatabaseError("machine.rates is empty, expected at least one number")
+    for name, rate in record.rates.items():
+        if not SMALLEST_RATE <= rate <= LARGEST_RATE:
+            raise DatabaseError(
+                "machine.rates has {0!r:.80}: {1}, expected a positive number, {2} to {3}",
+                name,
+                rate,
+                SMALLEST_RATE,
+                LARGEST_RATE,
+            )
+    for n, text in enumerate(record.odd):
+        _check_text(f"machine.odd[{n}]", text)
+
+
 def _check_measurement(record: Measurement) -> None:
     timed = record.seconds is not None and len(record.samples) > 0
     if timed != (record.outcome is Outcome.OK) or (record.seconds is None) != (not record.samples):
@@ -265,6 +295,18 @@ def _numbers(value: Json) -> tuple[float, ...]:
     return tuple(map(float, value))
 
 
+def _texts(value: Json) -> tuple[str, ...]:
+    if type(value) is not list or not set(map(type, value)) <= {str}:
+        raise TypeError
+    return tuple(value)
+
+
+def _named_numbers(value: Json) -> dict[str, float]:
+    if type(value) is not dict:
+        raise TypeError
+    return dict(zip(value, _numbers(list(value.values())), strict=True))
+
+
 _DECODE: dict[str, Callable[[Json], Any]] = {
     "str": _exactly(str),
     "int": _exactly(int),
@@ -272,6 +314,8 @@ _DECODE: dict[str, Callable[[Json], Any]] = {
     "bool": _exactly(bool),
     "datetime": _time,
     "tuple[float, ...]": _numbers,
+    "tuple[str, ...]": _texts,
+    "Mapping[str, float]": _named_numbers,
     "Mapping[str, Json]": _exactly(dict),
     "Outcome": Outcome,
     "SessionStatus": SessionStatus,

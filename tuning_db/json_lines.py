@@ -1,6 +1,6 @@
 """Records as JSON lines, out and in.
 
-    {"format": "tilewright-tuning-records", "version": 3}
+    {"format": "tilewright-tuning-records", "version": 4}
     {"kind": "workload", "id": "5e88...", "value": {...}}       one line a record, parents first
     {"end": 1234}                                               how many there were
 
@@ -35,8 +35,8 @@ from .values import (
 from .write import BATCH, write
 
 FORMAT = "tilewright-tuning-records"
-VERSION = 3
-"""Of the format. Files of versions 1 and 2 are read as well, see `_upgraded`."""
+VERSION = 4
+"""Of the format. Files of versions 1 to 3 are read as well, see `_upgraded`."""
 _FORGOTTEN = "cost_model"
 """A kind of records in files before version 3, which nothing read."""
 Inexact = Callable[[str], str]
@@ -156,7 +156,8 @@ class _Reader:
         """The fields of a record as this version has them.
 
         In version 1 workloads say nothing of families. Before version 3 schedules have a parent,
-        which is no part of their id, and do not name their inexact steps.
+        which is no part of their id, and do not name their inexact steps. Before version 4 there
+        are no machines.
         """
         if not isinstance(value, dict):
             return value

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
+from itertools import islice
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, select, type_coerce
@@ -16,11 +17,12 @@ from sqlalchemy.types import NullType
 
 from ..errors import DatabaseError
 from .codec import from_row
-from .tables import TABLES, measurement, schedule
+from .tables import TABLES, machine, measurement, schedule
 from .tables import workload as workloads
 from .values import (
     KINDS,
     AnyRecord,
+    Machine,
     Measurement,
     Outcome,
     ScheduleRecord,
@@ -182,6 +184,22 @@ def undamaged(
             if value is not None:
                 by_id.setdefault(row[0], value)
     return by_id
+
+
+def newest_machine(layers: Layers, target: str, damage: Damage) -> Machine | None:
+    """See `TuningDatabase.machine`."""
+    newest_first = (
+        select(*COLUMNS["machine"])
+        .where(machine.c.target == target)
+        .order_by(machine.c.created.desc(), machine.c.id)
+    )
+    newest: list[Machine] = []
+    for connection in layers:
+        with connection.execute(newest_first) as rows:
+            reads = (partial(to_record, Machine, row) for row in rows)
+            intact = filter(None, (damage.or_none(connection, read) for read in reads))
+            newest += islice(intact, 1)
+    return max(newest, key=lambda m: m.created, default=None)
 
 
 def with_prefix(connection: Connection, prefix: str, limit: int) -> list[AnyRecord]:

@@ -96,7 +96,7 @@ def _migrate(connection: Connection, revision: str | None) -> None:
             revision,
             HEAD,
             error.orig,
-            hint="an index, view or trigger that was added uses what is dropped: remove it first",
+            hint="an index, view, trigger or table that was added is in the way: remove it first",
         ) from error
 
 

@@ -32,6 +32,7 @@ from .read import (
     every,
     filters,
     get,
+    newest_machine,
     pair,
     to_record,
     undamaged,
@@ -46,6 +47,7 @@ from .values import (
     AnyRecord,
     Best,
     Json,
+    Machine,
     Measurement,
     Outcome,
     Pin,
@@ -314,6 +316,15 @@ class TuningDatabase:
     def _intact(self, statement: Select[Any], read: Callable[[Row[Any]], T]) -> dict[str, T]:
         with self._connections() as layers, _leaving_out() as damage:
             return undamaged(layers, statement, read, damage)
+
+    def machine(self, target: str) -> Machine | None:
+        """The newest description of a target (id) in all layers, or None.
+
+        Of those of one time the uppermost counts, then the first by id. Damaged ones are left out,
+        with a warning.
+        """
+        with self._connections() as layers, _leaving_out() as damage:
+            return newest_machine(layers, target, damage)
 
     def trials(self, session: str) -> int:
         """How many schedules a session (id) has measured, of those recorded in this database.

@@ -32,7 +32,7 @@ from .values import DIGESTS, KINDS, Outcome, SessionStatus, canonical_json, fiel
 CHECKED = ("workload", "target", "schedule", "toolchain")
 """What a numeric check speaks for: measurements of the same are verified by it."""
 VERSION_TABLE = "tuning_db_revision"
-HEAD = "0004"
+HEAD = "0005"
 
 
 class JsonText(TypeDecorator[Any]):
@@ -63,6 +63,8 @@ _TYPES: dict[str, TypeEngine[Any]] = {
     "bool": Boolean(),
     "datetime": DateTime(timezone=True),
     "tuple[float, ...]": JsonText(),
+    "tuple[str, ...]": JsonText(),
+    "Mapping[str, float]": JsonText(),
     "Mapping[str, Json]": JsonText(),
     "Outcome": _enum(Outcome),
     "SessionStatus": _enum(SessionStatus),
@@ -74,6 +76,7 @@ _DERIVED: dict[str, dict[str, TypeEngine[Any]]] = {
 _INDICES = {
     "workload": [Index(None, "name"), Index(None, "family")],
     "target": [Index(None, "comparable")],
+    "machine": [Index(None, "target", "created")],
     "session": [Index(None, "workload", "target")],
     "verification": [Index(None, "workload", "schedule")],
     "measurement": [
@@ -116,6 +119,7 @@ def _table(kind: str) -> Table:
 
 
 TABLES = {kind: _table(kind) for kind in KINDS}
+machine = TABLES["machine"]
 measurement = TABLES["measurement"]
 pin = TABLES["pin"]
 schedule = TABLES["schedule"]

@@ -132,10 +132,31 @@ class Toolchain(Digested):
 
 @dataclass(frozen=True)
 class Environment(Digested):
-    """Facts of the host while measuring: processor, threads, load, governor, memory."""
+    """Facts of the host while measuring: processor, threads, load, governor, memory.
+
+    The fact `machine`, if there is one, is the id of the `Machine` that described the target.
+    """
 
     kind: ClassVar[str] = "environment"
     facts: Mapping[str, Json]
+
+
+@dataclass(frozen=True)
+class Machine(Digested):
+    """A measured description of the machine of a target.
+
+    `rates` are positive numbers by name (arithmetic, loads, memory, clock, fork and join, ...); who
+    measures them says what they are and in which units. `odd` says what was strange meanwhile (a
+    noisy host, a quota); it is empty if nothing was. Like a measurement, a description is of one
+    moment: `created` is part of the id, and whoever keeps a copy elsewhere keeps it too. See
+    `TuningDatabase.machine` for the one that counts.
+    """
+
+    kind: ClassVar[str] = "machine"
+    target: str
+    rates: Mapping[str, float]
+    odd: tuple[str, ...]
+    created: datetime
 
 
 @dataclass(frozen=True)
@@ -274,6 +295,7 @@ AnyRecord = (
     | TargetRecord
     | Toolchain
     | Environment
+    | Machine
     | ScheduleRecord
     | Session
     | Verification
@@ -483,6 +505,8 @@ _NORMALISE: dict[str, Callable[[Any], object]] = {
     "bool": bool,
     "datetime": in_utc,
     "tuple[float, ...]": lambda values: tuple(map(float, values)),
+    "tuple[str, ...]": lambda texts: tuple(map(str, texts)),
+    "Mapping[str, float]": lambda value: {str(name): float(v) for name, v in value.items()},
     "Mapping[str, Json]": lambda value: json.loads(canonical_json(dict(value))),
     "Outcome": Outcome,
     "SessionStatus": SessionStatus,

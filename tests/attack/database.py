@@ -48,6 +48,7 @@ def use(path: Path, good: Path, true: dict[str, AnyRecord], stored: int, attempt
     steps: list[Callable[[TuningDatabase], object]] = [
         lambda db: read_all(db, true),
         lambda db: require_sane_best(db, true),
+        lambda db: require_known_machine(db, true),
         explain,
         put_back,
         lambda db: db.export_lines(io.StringIO()),
@@ -110,6 +111,12 @@ def require_sane_best(db: TuningDatabase, true: dict[str, AnyRecord]) -> None:
         require_true(found.schedule, true)
         if found.measurement is not None:
             require_true(found.measurement, true)
+
+
+def require_known_machine(db: TuningDatabase, true: dict[str, AnyRecord]) -> None:
+    machine = db.machine(here()[0].id)
+    if machine is not None:
+        require_true(machine, true)
 
 
 def explain(db: TuningDatabase) -> None:

@@ -17,6 +17,7 @@ from tilewright.tir.ir import Func
 from tilewright.tuning_db import (
     AnyRecord,
     Environment,
+    Machine,
     Measurement,
     Outcome,
     Pin,
@@ -72,12 +73,22 @@ def random_schedule(func: Func, pick: Pick, steps: int) -> Schedule:
 def history() -> tuple[AnyRecord, ...]:
     """Every record of the database, parents first."""
     target, toolchain = here()
-    found: list[AnyRecord] = [target, toolchain, HOST]
+    found: list[AnyRecord] = [target, toolchain, HOST, *machines()]
     for number, name in enumerate(TUNED):
         found += session_of(name, number)
     affine = workload_record(subjects()["affine"].func)
     found.append(Pin(affine.id, target.id, ScheduleRecord(traces("affine")[-1], 1).id, NOON))
     return tuple(found)
+
+
+def machines() -> list[Machine]:
+    """Descriptions of the target, the newest last."""
+    target, _ = here()
+    rates = {"clock": 2.5e9, "fma": 4e10, "fork and join": 2e-6}
+    return [
+        Machine(target.id, rates, ("the clock varied by 12%",), NOON),
+        Machine(target.id, {**rates, "fma": 3.9e10}, (), NOON + timedelta(hours=1)),
+    ]
 
 
 def session_of(name: str, number: int) -> list[AnyRecord]:

@@ -17,6 +17,7 @@ from tilewright.tuning_db.json_lines import FORMAT, VERSION
 from tilewright.tuning_db.values import (
     KINDS,
     AnyRecord,
+    Machine,
     Measurement,
     Session,
     to_plain,
@@ -24,7 +25,7 @@ from tilewright.tuning_db.values import (
 
 from .attempt import Attack, Attempt, Broken, refusal, require
 from .damage import TEXTS, damaged, edited, nested
-from .facts import NOON, TUNED, here, history, measured, session_of, traces
+from .facts import NOON, TUNED, here, history, machines, measured, session_of, traces
 from .subjects import TARGET, check_module, subjects
 
 
@@ -71,8 +72,10 @@ def prepare(folder: Path) -> Attack:
 
 
 def require_plausible(records: list[AnyRecord]) -> None:
-    """What was taken is possible: times are, and belong to their samples."""
+    """What was taken is possible: rates and times are, and times belong to their samples."""
     for record in records:
+        if isinstance(record, Machine):
+            require(all(0 < r < float("inf") for r in record.rates.values()), f"{record.rates}")
         if isinstance(record, Measurement) and record.seconds is not None:
             times = (record.seconds, *record.samples)
             require(all(0 < t < float("inf") for t in times), f"a time in {times[:5]}")
@@ -170,6 +173,8 @@ def false_records(name: str, attempt: Attempt) -> list[AnyRecord]:
     some: list[AnyRecord] = [schedule, measurement, verification]
     if attempt.chance(0.2):
         some.append(_contradiction(measurement, attempt))
+    if attempt.chance(0.1):
+        some.append(_false_machine(attempt))
     return [target, toolchain, *environment, workload, session, *own, *some]
 
 
@@ -177,6 +182,13 @@ def _contradiction(measurement: Measurement, attempt: Attempt) -> Measurement:
     """A measurement that cannot be: its time is not that of its samples."""
     attempt.note("and one more whose seconds contradict its samples")
     return replace(measurement, seconds=1e-15, created=NOON)
+
+
+def _false_machine(attempt: Attempt) -> Machine:
+    """A description that is newer than all others, of a machine that may not be."""
+    rate = attempt.choice((0.0, -1.0, 5e-324, 1e308, 1e12))
+    attempt.note(f"and a machine of {rate} operations a second")
+    return replace(machines()[-1], rates={"fma": rate}, created=NOON + timedelta(days=9000))
 
 
 def _workload(name: str) -> Any:

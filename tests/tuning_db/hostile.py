@@ -17,6 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
@@ -33,7 +34,13 @@ from tilewright.autotune.search.search import Search, SearchConfig, default_trac
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.errors import DatabaseError
-from tilewright.tuning_db import AnyRecord, Measurement, ScheduleRecord, TuningDatabase
+from tilewright.tuning_db import (
+    AnyRecord,
+    Machine,
+    Measurement,
+    ScheduleRecord,
+    TuningDatabase,
+)
 from tilewright.tuning_db.values import KINDS
 
 from ..measured import put_measured
@@ -65,6 +72,9 @@ def make(path: Path) -> None:
         put_measured(db, FUNC, TARGET, tw.Schedule(FUNC).trace.to_json(), None)
         trace = default_trace(OTHER, TARGET).to_json()
         put_measured(db, OTHER, TARGET, trace, 1e-3, features=features)
+        for clock in (1e9, 2e9):
+            created = datetime.fromtimestamp(clock, UTC)
+            db.put(Machine(SUBJECT[1].id, {"clock": clock}, (f"{clock} Hz",), created))
 
 
 def damage_bytes(path: Path, rng: np.random.Generator) -> None:
@@ -116,7 +126,7 @@ def uses(db: TuningDatabase, known: dict[str, AnyRecord]) -> dict[str, Callable[
     """Every use of a database, each of which asserts what has to hold of what comes out."""
 
     def same(record: AnyRecord | None) -> None:
-        if isinstance(record, Measurement):
+        if isinstance(record, Measurement | Machine):
             assert record == known[record.id]
         if isinstance(record, ScheduleRecord):  # what made it is no part of it
             assert record.trace == cast(ScheduleRecord, known[record.id]).trace
@@ -131,6 +141,9 @@ def uses(db: TuningDatabase, known: dict[str, AnyRecord]) -> dict[str, Callable[
         if found is not None:
             same(found.measurement)
             same(found.schedule)
+
+    def machine() -> None:
+        same(db.machine(SUBJECT[1].id))
 
     def explain() -> None:
         assert "searched: " in str(db.explain(SUBJECT[0], *SUBJECT[1:]))
@@ -166,7 +179,7 @@ def uses(db: TuningDatabase, known: dict[str, AnyRecord]) -> dict[str, Callable[
     def write() -> None:
         put_measured(db, FUNC, TARGET, '{"version":1,"steps":[]}', 1.0)
 
-    return {f.__name__: f for f in (records, best, explain, move, build, tune, write)}
+    return {f.__name__: f for f in (records, best, machine, explain, move, build, tune, write)}
 
 
 def run(folder: Path, seed: int, count: int) -> Counter[str]:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from tilewright.tuning_db import (
     AnyRecord,
     Environment,
+    Machine,
     Measurement,
     Outcome,
     Pin,
@@ -34,6 +35,7 @@ ARM = TargetRecord("cpu", "aarch64 neon", "Graviton, 2 threads")
 LLVM = Toolchain("llvm 22", {"llvmlite": "0.50.0"})
 OLD_LLVM = Toolchain("llvm 21", {"llvmlite": "0.49.0"})
 HOST = Environment({"host": "a", "load": 0.25, "numa": [0, 1]})
+MACHINE = Machine(CPU.id, {"fma": 3.5e10, "clock": 2.6e9}, ("the clock varied by 12%",), NOON)
 SESSION = Session(
     workload=MATMUL.id,
     target=CPU.id,
@@ -150,6 +152,7 @@ def winograd(
 
 ONE_OF_EACH: tuple[AnyRecord, ...] = (
     *BASE,
+    MACHINE,
     schedule(8),
     measurement(8, 0.125),
     verification(8),

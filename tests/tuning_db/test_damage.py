@@ -14,12 +14,14 @@ import socket
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from tilewright.errors import DatabaseError
 from tilewright.tuning_db import (
+    Machine,
     Measurement,
     Pin,
     Reason,
@@ -37,6 +39,7 @@ from .samples import (
     CPU,
     HOST,
     LLVM,
+    MACHINE,
     MATMUL,
     NOON,
     SESSION,
@@ -200,6 +203,40 @@ def test_a_target_that_is_not_what_its_id_says(two: TuningDatabase) -> None:
     assert two.best(MATMUL.id, CPU) is None
     with pytest.raises(DatabaseError, match="target .* is damaged"):
         two.get(TargetRecord, CPU.id)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("rates = '{\"clock\":5.2e9}'", "its content has the id"),
+        (
+            "rates = '{\"clock\":1e999}'",
+            "machine.rates has 'clock': inf, expected a positive number",
+        ),
+        ("rates = '[1]'", r"machine.rates is \[1\], expected Mapping"),
+        ("odd = '[]'", "its content has the id"),
+        ("odd = '[1]'", r"machine.odd is \[1\], expected tuple"),
+        ("target = '{slow}'", "its content has the id"),
+        ("created = '2026-03-01 12:30:00.000000'", "its content has the id"),
+    ],
+)
+def test_a_damaged_description_is_left_out(
+    db: TuningDatabase, change: str, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = SLOW_CPU if "{slow}" in change else CPU
+    bad = dataclasses.replace(MACHINE, rates={"clock": 3e9}, created=NOON + timedelta(1))
+    good = dataclasses.replace(MACHINE, target=target.id)
+    db.put(good, bad)
+    change = change.replace("{slow}", SLOW_CPU.id)
+    execute(db, f"UPDATE machine SET {change} WHERE id = ?", bad.id)
+    assert db.machine(target.id) == good
+    (warning,) = caplog.messages
+    assert warning.startswith(f"damaged records are set aside: machine {bad.id[:12]} in")
+    with pytest.raises(DatabaseError, match=f"machine {bad.id[:12]} is damaged: .*{told}"):
+        db.get(Machine, bad.id)
+    assert db.records(Machine) == [good]
+    execute(db, "DELETE FROM machine WHERE id = ?", good.id)
+    assert db.machine(target.id) is None
 
 
 def test_many_damaged_records_do_not_hide_the_others(

@@ -63,7 +63,7 @@ def test_damaged_databases_in_every_use(tmp_path: Path, root: Path, first: int) 
     counts = Counter({k: int(n) for k, n in (x.split(": ") for x in done.stdout.splitlines())})
     assert counts["opened"] + counts["refused"] == 20
     # Most damage is survived: a bad record does not make the others unusable.
-    assert all(counts[use] > 8 for use in ("best", "build", "tune"))
+    assert all(counts[use] > 8 for use in ("best", "machine", "build", "tune"))
     assert counts["move refused"] > 0
 
 
@@ -81,6 +81,7 @@ def use(path: Path) -> None:
         for kind in KINDS.values():
             db.records(kind)
         db.best(MATMUL.id, CPU)
+        db.machine(CPU.id)
         str(db.explain(MATMUL, CPU))
         with TuningDatabase("sqlite://") as other:
             other.merge(db)

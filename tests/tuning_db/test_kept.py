@@ -90,13 +90,18 @@ def program(kept: TuningDatabase, workload: str) -> Func:
 
 def test_every_record_is_read_with_its_id(file: Path) -> None:
     with sqlite3.connect(file) as raw:
-        ids = {kind: {id for (id,) in raw.execute(f"SELECT id FROM {kind}")} for kind in KINDS}
+        tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_master")}
+        assert set(KINDS) - tables == {"machine"}, "there was no such kind then"
+        ids = {
+            kind: {id for (id,) in raw.execute(f"SELECT id FROM {kind}")}
+            for kind in tables & set(KINDS)
+        }
     raw.close()
     kinds = (Workload, ScheduleRecord, Session, Measurement, Verification, TargetRecord, Toolchain)
     assert all(ids[kind.kind] for kind in kinds)
     with TuningDatabase(file) as db:
         for name, kind in KINDS.items():
-            assert {record.id for record in db.records(kind)} == ids[name]
+            assert {record.id for record in db.records(kind)} == ids.get(name, set())
 
 
 @CASES

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
 from tilewright.errors import DatabaseError
 from tilewright.tuning_db import (
     AnyRecord,
+    Machine,
     Measurement,
     Outcome,
     Reason,
@@ -28,6 +30,7 @@ from .samples import (
     CPU,
     HOST,
     LLVM,
+    MACHINE,
     MATMUL,
     ONE_OF_EACH,
     SAME_CPU,
@@ -53,6 +56,11 @@ def test_every_record_comes_back_equal(place: str) -> None:
 
 
 def test_every_optional_field_comes_back(db: TuningDatabase) -> None:
+    machine = dataclasses.replace(
+        MACHINE,
+        rates={"\u00e9\U0001f600 %s": 1e-30, "": 1e30},
+        odd=tuple("\U0001f600" * 1000 for _ in range(100)),
+    )
     full = dataclasses.replace(
         measurement(8, None),
         error="signal 11: \u00e9\u4e2d\U0001f600 {0} %s ' \" ; --",
@@ -61,7 +69,8 @@ def test_every_optional_field_comes_back(db: TuningDatabase) -> None:
     )
     program = dataclasses.replace(MATMUL, id="d" * 64, flops=2**63 - 1, ir="\u00e9\n" * 1000)
     child = ScheduleRecord('["x"]', 3, schedule(8).id, "crossover")
-    db.put(full, schedule(8), program, child)
+    db.put(full, schedule(8), program, child, machine)
+    assert db.get(Machine, machine.id) == machine
     assert db.get(Measurement, full.id) == full
     assert db.get(Workload, program.id) == program
     assert db.get(ScheduleRecord, child.id) == child
@@ -129,6 +138,43 @@ def test_measurements_are_filtered_and_newest_first(db: TuningDatabase) -> None:
     assert db.measurements(workload=MATMUL.id, target=CPU, limit=1) == [second]
     assert db.history(outcome=Outcome.CRASH) == [(third, schedule(16))]
     assert db.trials(SESSION.id) == 2, "one of its two schedules was measured again"
+
+
+def test_the_newest_description_of_a_target(db: TuningDatabase) -> None:
+    assert db.machine(CPU.id) is None
+    newer = dataclasses.replace(MACHINE, odd=(), created=MACHINE.created + timedelta(seconds=1))
+    other = dataclasses.replace(newer, target=ARM.id, rates={"clock": 1e9})
+    assert db.put(newer, MACHINE, other) == 3
+    assert db.put(newer, MACHINE, other) == 0
+    assert db.machine(CPU.id) == newer
+    assert db.machine(ARM.id) == other
+    assert db.machine(SAME_CPU.id) is None, "another target, whose times are comparable"
+
+
+def test_of_descriptions_of_one_time_the_first_by_id_counts(db: TuningDatabase) -> None:
+    twin = dataclasses.replace(MACHINE, odd=())
+    db.put(MACHINE, twin)
+    assert db.machine(CPU.id) == min(MACHINE, twin, key=lambda m: m.id)
+
+
+def test_a_description_of_nothing_is_refused(db: TuningDatabase) -> None:
+    lost = dataclasses.replace(MACHINE, target="0" * 64)
+    with pytest.raises(DatabaseError, match="machine .* refers to target 000000000000, which is"):
+        db.put(MACHINE, lost)
+    assert db.records(Machine) == []
+
+
+def test_the_newest_description_of_all_layers(new_place: Callable[[], str]) -> None:
+    team, newer = new_place(), dataclasses.replace(MACHINE, created=MACHINE.created + timedelta(1))
+    with TuningDatabase(team) as below:
+        below.put(CPU, newer)
+    with TuningDatabase(new_place(), layers=[team]) as db:
+        assert db.machine(CPU.id) == newer
+        newest = dataclasses.replace(newer, created=newer.created + timedelta(1))
+        db.put(CPU, MACHINE)
+        assert db.machine(CPU.id) == newer
+        db.put(newest)
+        assert db.machine(CPU.id) == newest
 
 
 def test_get_of_what_is_not_there(db: TuningDatabase) -> None:

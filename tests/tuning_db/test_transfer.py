@@ -16,6 +16,7 @@ import pytest
 from tilewright.autotune.records import inexact_steps
 from tilewright.errors import DatabaseError
 from tilewright.tuning_db import (
+    Machine,
     Measurement,
     ScheduleRecord,
     Session,
@@ -30,6 +31,7 @@ from tilewright.tuning_db.values import KINDS, to_plain
 from .samples import (
     BASE,
     CPU,
+    MACHINE,
     MATMUL,
     ONE_OF_EACH,
     SESSION,
@@ -44,7 +46,7 @@ from .samples import (
 
 Place = Callable[[], str]
 Line = dict[str, Any]
-HEADER = '{"format":"tilewright-tuning-records","version":3}'
+HEADER = '{"format":"tilewright-tuning-records","version":4}'
 
 
 def dump(db: TuningDatabase) -> str:
@@ -80,7 +82,7 @@ def full(full_text: str) -> list[Line]:
 
 
 def test_the_format(full: list[Line]) -> None:
-    assert full[0] == {"format": "tilewright-tuning-records", "version": 3}
+    assert full[0] == {"format": "tilewright-tuning-records", "version": 4}
     assert full[-1] == {"end": len(ONE_OF_EACH)}
     assert [line["kind"] for line in full[1:-1]] == list(KINDS)
 
@@ -122,16 +124,22 @@ def test_a_file_of_the_first_version_is_read(full: list[Line], memory: TuningDat
 
 
 def as_before(lines: list[Line], version: int) -> list[Line]:
-    """The lines of an export as versions 1 and 2 wrote them."""
-    lines = copy.deepcopy(lines)
-    lines[0]["version"] = version
-    for line in lines[1:-1]:
+    """The lines of an export as versions 1 to 3 wrote them."""
+    header, *records, _ = copy.deepcopy(lines)
+    records = [line for line in records if line["kind"] != Machine.kind]
+    for line in records:
         if line["kind"] == "workload" and version == 1:
             del line["value"]["family"]
-        if line["kind"] == "schedule":
+        if line["kind"] == "schedule" and version < 3:
             del line["value"]["inexact"]
             line["value"]["parent"] = None
-    return lines
+    return [{**header, "version": version}, *records, {"end": len(records)}]
+
+
+def test_a_file_of_the_third_version_is_read(full: list[Line], memory: TuningDatabase) -> None:
+    assert sum(load(memory, as_before(full, 3)).values()) == len(ONE_OF_EACH) - 1
+    assert load(memory, full) == {**dict.fromkeys(KINDS, 0), Machine.kind: 1}
+    assert memory.get(Machine, MACHINE.id) == MACHINE
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -144,7 +152,8 @@ def test_what_nothing_reads_is_skipped_in_older_files(
     cost_model = {"kind": "cost_model", "id": "d" * 64, "value": model}
     load(memory, [*old[:-1], cost_model, {"end": old[-1]["end"] + 1}])
     for record in ONE_OF_EACH:
-        assert memory.get(type(record), record.id) == record
+        if record != MACHINE:
+            assert memory.get(type(record), record.id) == record
     assert "skipped 1 cost models" in caplog.text
     with pytest.raises(DatabaseError, match=f"line {len(full)}: expected an object with kind"):
         load(memory, [*full[:-1], cost_model, {"end": full[-1]["end"] + 1}])
@@ -253,7 +262,7 @@ def test_a_pin_that_is_here_stays(new_place: Place, clock: Clock) -> None:
 def test_a_failed_import_writes_nothing(db: TuningDatabase, full: list[Line]) -> None:
     before = dump(db)
     full[-2]["value"]["schedule"] = "0" * 64
-    with pytest.raises(DatabaseError, match="line 10"):
+    with pytest.raises(DatabaseError, match="line 11"):
         load(db, full)
     assert dump(db) == before
     assert sum(load(db, [*full[:-2], {"end": len(full) - 3}]).values()) > 0
@@ -271,23 +280,25 @@ def corrupt(content: list[Line], kind: str, **changes: object) -> list[Line]:
     [
         (lambda c: c[1:], "line 1: not an export of tuning records"),
         (lambda _: [], "line 1: the file ends here, expected an end line"),
-        (lambda c: [c[0] | {"version": 4}, *c[1:]], "line 1: written in version 4 of the format"),
+        (lambda c: [c[0] | {"version": 5}, *c[1:]], "line 1: written in version 5 of the format"),
         (lambda c: [c[0] | {"version": "1"}, *c[1:]], "line 1: written in version '1'"),
-        (lambda c: c[:-1], "line 11: the file ends here, expected an end line"),
-        (lambda c: [*c[:8], *c[9:]], "line 10: found 8 records, expected 9"),
-        (lambda c: [*c, c[1]], "line 11: there is more after the end"),
+        (lambda c: c[:-1], "line 12: the file ends here, expected an end line"),
+        (lambda c: [*c[:9], *c[10:]], "line 11: found 9 records, expected 10"),
+        (lambda c: [*c, c[1]], "line 12: there is more after the end"),
         (lambda c: [c[0], c[1] | {"kind": "pickle"}], "line 2: expected an object with kind"),
         (lambda c: [c[0], c[1] | {"kind": ["workload"]}], "line 2: expected an object with kind"),
         (lambda c: [c[0], c[1] | {"more": 1}], "line 2: expected an object with kind"),
         (lambda c: [c[0], c[1] | {"id": "b" * 64}], "line 2: .* has digest aaaaaaaaaaaa"),
         (lambda c: [c[0], c[1] | {"id": None}], "line 2: .* workload None has digest"),
         (lambda c: [c[0], c[1] | {"value": None}], "line 2: workload is NoneType, expected an obj"),
-        (lambda c: corrupt(c, "measurement", session="0" * 64), "line 9: .* damaged or changed"),
-        (lambda c: corrupt(c, "measurement", seconds=0.001), "line 9: .*median of its samples is"),
-        (lambda c: corrupt(c, "schedule", trace="[1]"), "line 6: .* was damaged or changed"),
+        (lambda c: corrupt(c, "measurement", session="0" * 64), "line 10: .* damaged or changed"),
+        (lambda c: corrupt(c, "measurement", seconds=0.001), "line 10: .*median of its samples is"),
+        (lambda c: corrupt(c, "schedule", trace="[1]"), "line 7: .* was damaged or changed"),
         (lambda c: corrupt(c, "target", perf="mine"), "line 3: .* was damaged or changed"),
+        (lambda c: corrupt(c, "machine", odd=["calm"]), "line 6: .* was damaged or changed"),
+        (lambda c: corrupt(c, "machine", rates={"clock": 0}), "line 6: machine.rates has 'clock'"),
         (lambda c: corrupt(c, "workload", flops=1e3), "line 2: workload.flops is 1000.0, expected"),
-        (lambda c: [c[0], *c[2:]], "line 6: session 0d337aefd6b4 refers to workload aaaaaaaaaaaa"),
+        (lambda c: [c[0], *c[2:]], "line 7: session 0d337aefd6b4 refers to workload aaaaaaaaaaaa"),
     ],
 )
 def test_a_bad_line_is_named(

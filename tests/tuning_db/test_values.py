@@ -27,6 +27,7 @@ from tilewright.tuning_db.values import ERROR_LIMIT, KINDS, printable, to_plain
 
 from .samples import (
     CPU,
+    MACHINE,
     NOON,
     ONE_OF_EACH,
     SAME_CPU,
@@ -61,6 +62,7 @@ def test_ids_are_the_same_everywhere_and_always() -> None:
         "target": "212b750fb119d2aec06ca58b718ea6186fa3960a9b8c5f8f0c1c5b0ca5a98c87",
         "toolchain": "f9de4f1275ba5d8175ebab088ab137e90bcaa2bb113d4d1f285920a6bdaebf78",
         "environment": "7da10b4a43f854b32b3aa0deb5f2fb0598ed31df41304a9980d30c390de48019",
+        "machine": "a8c7eec6e6b3228577fe696b630539bd68a1da2bf4a1a4e1fce2da837bae59d1",
         "session": "0d337aefd6b4bbdcb764df9164264c22e28ea6863a38a8cc2801452bd5252098",
         "schedule": "4890c9ad4220435065a13f0a4800a466e2515f22699cdf82f04f8b293091f864",
         "measurement": "d6111d5bc0485eeb6216c17f1fbd61007e110fd99bc5d836ffb5f43b60ca5a55",
@@ -110,6 +112,9 @@ def test_construction_normalises() -> None:
     assert given.created.tzinfo is UTC
     assert dataclasses.replace(SESSION, search={"population": 512, "mutation": 0.5}) == SESSION
     assert Environment({"shape": (1, 2)}) == Environment({"shape": [1, 2]})
+    rates = {"clock": 2_600_000_000, "fma": 35_000_000_000}
+    assert dataclasses.replace(MACHINE, rates=rates, odd=list(MACHINE.odd)) == MACHINE  # type: ignore[arg-type]
+    assert dataclasses.replace(MACHINE, rates=rates).id == MACHINE.id
 
 
 def test_a_time_without_a_zone_is_refused() -> None:
@@ -194,6 +199,23 @@ def test_canonical_json() -> None:
         ("verification", {"max_error": -1.0}, "verification.max_error is -1.0, expected 0 or more"),
         ("verification", {"tolerance": math.nan}, "expected a finite number"),
         ("verification", {"passed": 1}, "verification.passed is 1, expected bool"),
+        ("machine", {"rates": {}}, "machine.rates is empty"),
+        ("machine", {"rates": {"fma": 0}}, "machine.rates has 'fma': 0.0, expected a positive"),
+        ("machine", {"rates": {"fma": -1.0}}, "machine.rates has 'fma': -1.0"),
+        ("machine", {"rates": {"fma": math.inf}}, "machine.rates has 'fma': inf"),
+        ("machine", {"rates": {"fma": math.nan}}, "machine.rates has 'fma': nan"),
+        ("machine", {"rates": {"fma": 5e-324}}, "machine.rates has 'fma': 5e-324"),
+        ("machine", {"rates": {"fma": 10**400}}, "machine.rates is .*, expected Mapping"),
+        ("machine", {"rates": {"fma": "fast"}}, "machine.rates is .*, expected Mapping"),
+        ("machine", {"rates": {"fma": True}}, "machine.rates is .*, expected Mapping"),
+        ("machine", {"rates": [1.0]}, r"machine.rates is \[1.0\], expected Mapping"),
+        ("machine", {"rates": {"x" * 64_000: 1.0}}, "machine.rates has 64008 characters"),
+        ("machine", {"odd": "noise"}, "machine.odd is 'noise', expected tuple"),
+        ("machine", {"odd": [1]}, r"machine.odd is \[1\], expected tuple"),
+        ("machine", {"odd": ["x"] * 101}, "machine.odd has 101 elements, at most 100"),
+        ("machine", {"odd": ["", "x" * 1001]}, r"machine.odd\[1\] has 1001 characters"),
+        ("machine", {"odd": ["a\0b"]}, r"machine.odd\[0\] has a NUL"),
+        ("machine", {"target": "cpu"}, "machine.target is 'cpu', expected a digest"),
     ],
 )
 def test_bad_json_is_refused(kind: str, changes: dict[str, Any], message: str) -> None:
@@ -259,7 +281,7 @@ def _different(name: str, value: object) -> object:
         case int() | float():
             return value + 1
         case tuple():
-            return (*value, 9.0)
+            return (*value, "strange" if name == "odd" else 9.0)
         case dict():
             return {**value, "another": 1}
         case _:
