@@ -209,10 +209,16 @@ def print_facts(facts: Mapping[str, Any]) -> None:
     """Print names and values, without those that are `None`."""
     width = max(map(len, facts))
     for name, value in facts.items():
-        if value is None:
-            continue
-        text = " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-        typer.echo(f"{name:{width}}  {printable(text)}")
+        if value is not None:
+            typer.echo(f"{name:{width}}  {printable(_value_text(value))}")
+
+
+def _value_text(value: object) -> str:
+    """A value as text; what is between the elements of a list is not in them."""
+    if not isinstance(value, (list, tuple)):
+        return str(value)
+    elements = [str(element) for element in value]
+    return ("; " if any(" " in element for element in elements) else " ").join(elements)
 
 
 def print_new(new: Mapping[str, int], as_json: bool) -> None:

@@ -27,7 +27,16 @@ from tilewright.cli.main import main as command_line
 from tilewright.cli.program_file import load_program
 from tilewright.codegen.detect import resolve
 from tilewright.runtime import load
-from tilewright.tuning_db import ScheduleRecord, Session, SessionStatus, Workload
+from tilewright.tuning_db import (
+    Machine,
+    ScheduleRecord,
+    Session,
+    SessionStatus,
+    TargetRecord,
+    Workload,
+    to_plain,
+    utc_now,
+)
 
 from .measured import put_measured
 
@@ -252,7 +261,7 @@ def test_a_closed_terminal_ends_the_session(matmul: str, tmp_path: Path) -> None
 
 
 def _here(db: tw.TuningDatabase) -> Any:
-    from tilewright.tuning_db import TargetRecord, Toolchain
+    from tilewright.tuning_db import Toolchain
 
     return db.records(TargetRecord)[0], db.records(Toolchain)[0]
 
@@ -361,6 +370,22 @@ def test_show(run: Run, db: Path) -> None:
     session = run("db", "show", measurement["session"], "--db", db)
     assert hashlib.sha256(cpu_model.MODEL_FILE.read_bytes()).hexdigest() in session.out
     assert run("db", "show", "0123456789", "--db", db).code == 1
+
+
+def test_show_of_a_machine(run: Run, db: Path) -> None:
+    with tw.TuningDatabase(db) as opened:
+        (target, *_) = opened.records(TargetRecord)
+        odd = ("the clock varied by 12%", "a quota of 1.5 processors")
+        machine = Machine(target.id, {"clock": 2.6e9}, odd, utc_now())
+        opened.put(machine)
+    shown = run("db", "show", machine.id[:10], "--db", db)
+    assert shown.code == 0
+    facts = dict(line.split(maxsplit=1) for line in shown.out.splitlines())
+    assert facts["kind"] == "machine"
+    assert facts["rates"] == "{'clock': 2600000000.0}"
+    assert facts["odd"] == "the clock varied by 12%; a quota of 1.5 processors"
+    shown = run("db", "show", machine.id, "--db", db, "--json")
+    assert shown.json == {"kind": "machine", "id": machine.id, **to_plain(machine)}
 
 
 def test_show_of_a_schedule_that_cannot_be_read(run: Run, db: Path) -> None:
