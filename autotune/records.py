@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from datetime import datetime
 from functools import cache
 from importlib.metadata import version
 from math import prod
@@ -18,12 +19,14 @@ from ..tir.family import family_hash
 from ..tir.ir import Func, Var
 from ..tuning_db.values import (
     Environment,
+    Machine,
     ScheduleRecord,
     TargetRecord,
     Toolchain,
     Workload,
     parse_trace,
 )
+from .measure.machine import Description
 from .model.profile import profile
 from .rules.common import nbytes
 
@@ -101,8 +104,18 @@ def toolchain_record(target: Target) -> Toolchain:
     )
 
 
-def environment_record(target: Target) -> Environment:
-    """Facts of this machine now."""
+def machine_record(target: Target, description: Description) -> Machine:
+    """The record of what was measured of this machine for a target."""
+    return Machine(
+        target=target_record(target).id,
+        rates=description.measured.rates,
+        odd=description.measured.odd,
+        created=datetime.fromisoformat(description.created),
+    )
+
+
+def environment_record(target: Target, machine: Machine | None = None) -> Environment:
+    """Facts of this machine now, and which description of it the search relies on."""
     host: Target = generator_for(target).host()
     return Environment(
         facts={
@@ -114,5 +127,6 @@ def environment_record(target: Target) -> Environment:
             "load": round(os.getloadavg()[0], 2),
             "system": platform.system(),
             "release": platform.release(),
+            **({} if machine is None else {"machine": machine.id}),
         }
     )

@@ -15,19 +15,25 @@ from ..tir.ir import Func
 from ..tir.verify import verify
 from ..tuning_db import TuningDatabase
 from ..tuning_db.gains import UNTUNED_KEY, Baseline
-from ..tuning_db.values import Session, SessionStatus
+from ..tuning_db.values import Machine, Session, SessionStatus
 from .budget import Budget, Meter, limits
 from .config import TuneConfig
 from .events import Callback, ignore
 from .interrupt import Interrupts
-from .measure.machine import Again, with_rates
+from .measure.machine import Again, described
 from .measure.measurer import Measurer
 from .measure.numeric_check import require_tolerance
 from .measure.worker_pool import WorkerPool
 from .model.cost_model import PARAMETERS
 from .model.target_model import model_for
 from .recorder import Recorder, Subject
-from .records import environment_record, target_record, toolchain_record, workload_record
+from .records import (
+    environment_record,
+    machine_record,
+    target_record,
+    toolchain_record,
+    workload_record,
+)
 from .result import TuneResult
 from .rivals import Rival, rivals_of
 from .run_sessions import run
@@ -146,10 +152,13 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     if trials is not None and trials < len(programs):
         raise TuningError("{0} trials are not enough for {1} programs", trials, len(programs))
     options = config or TuneConfig()
-    resolved = with_rates(_runnable(target), Again.IF_DOUBTFUL)
+    resolved, description = described(_runnable(target), Again.IF_DOUBTFUL)
+    machine = None if description is None else machine_record(resolved, description)
     target_model = model_for(resolved)
-    subjects = [_subject(program.func, resolved) for program in programs]
+    subjects = [_subject(program.func, resolved, machine) for program in programs]
     ids = [subject.workload.id for subject in subjects]
+    if machine is not None:
+        database.put(target_record(resolved), machine)
     for n, (subject, id) in enumerate(zip(subjects, ids, strict=True)):
         if id in ids[:n]:
             raise TuningError(
@@ -235,12 +244,12 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     return results if several else results[0]
 
 
-def _subject(func: Func, target: Target) -> Subject:
+def _subject(func: Func, target: Target, machine: Machine | None) -> Subject:
     return Subject(
         workload_record(func),
         target_record(target),
         toolchain_record(target),
-        environment_record(target),
+        environment_record(target, machine),
     )
 
 

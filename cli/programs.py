@@ -177,8 +177,8 @@ def target(
                 hint="tilewright target --measure",
             )
         measured = {
-            **({"rates": dict(description.rates)} if as_json else with_rates.speeds),
-            "odd": list(description.odd) if as_json else "; ".join(description.odd) or None,
+            **({"rates": description.measured.rates} if as_json else with_rates.speeds),
+            "odd": description.measured.odd or None,
         }
     generator = generator_for(found)
     facts: dict[str, Any] = {

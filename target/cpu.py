@@ -300,10 +300,10 @@ class CpuTarget(Target):
     def to_json(self) -> dict[str, Any]:
         """Its fields, and the row of the table: other processes may lack one from outside."""
         told = super().to_json()
-        told["fields"]["rates"] = self.rates._asdict()
+        told["fields"]["rates"] = self.rates.to_json()
         processor = None
         if (row := CPUS.get(self.mcpu)) is not None:
-            processor = [_ordered(row.features), *row[1:-1], row.rates._asdict()]
+            processor = [_ordered(row.features), *row[1:-1], row.rates.to_json()]
         return {**told, "processor": processor}
 
     @classmethod
@@ -415,9 +415,7 @@ class CpuTarget(Target):
             "l2": bandwidth(r.l2),
             "l3": bandwidth(r.l3, r.all_l3),
             "memory": bandwidth(r.memory, r.all_memory),
-            "latencies": " / ".join(f"{ns:.3g}" for ns in r.latencies) + " ns"
-            if r.latencies
-            else "not known",
+            "latencies": "L1 {:.3g}, L2 {:.3g}, L3 {:.3g}, memory {:.3g} ns".format(*r[-4:]),
             "parallel loop": f"{r.fork * 1e6:.3g} us to begin and end",
         }
 

@@ -22,8 +22,7 @@ class Rates(NamedTuple):
     element of a vector that is gathered. `l2`, `l3` and `memory` are bytes in a cycle that a core
     reads from there, and `all_l3` and `all_memory` those of all cores together, where that is known
     (0: as much as each of them can read). `fork` is the seconds of a parallel loop that does
-    nothing. `latencies` are nanoseconds until a load from L1, L2, L3 and memory is there, empty
-    where they are not known.
+    nothing. The latencies are nanoseconds until a load is there (0: not known).
     """
 
     hertz: float = 2.6e9
@@ -39,26 +38,28 @@ class Rates(NamedTuple):
     all_l3: float = 0.0
     all_memory: float = 0.0
     fork: float = 1.5e-6
-    latencies: tuple[float, ...] = ()
+    l1_latency: float = 0.0
+    l2_latency: float = 0.0
+    l3_latency: float = 0.0
+    memory_latency: float = 0.0
+
+    def to_json(self) -> dict[str, float]:
+        """The rates by name, without what is not known."""
+        return {name: value for name, value in self._asdict().items() if value}
 
     @staticmethod
     def from_json(told: Mapping[str, Any]) -> Rates:
-        """The rates of a JSON object.
+        """The rates of `to_json`.
 
-        Raises `TypeError`, `KeyError` or `ValueError` for what is none, or has impossible rates.
+        Raises `TypeError` for an unknown name or what is no number, and `ValueError` for a number
+        that is no rate.
         """
-        values: dict[str, Any] = dict(told)
-        values["latencies"] = tuple(values["latencies"])
-        rates = Rates(**values)
-        optional = {"all_l3", "all_memory"}
-        for name, value in rates._asdict().items():
-            for number in value if isinstance(value, tuple) else (value,):
-                if isinstance(number, bool) or not isinstance(number, int | float):
-                    raise TypeError(f"{name}={value!r}")
-                least = -math.inf if name in optional else 0.0
-                if not least < number < math.inf or number < 0:
-                    raise ValueError(f"{name}={value!r}")
-        return rates
+        for name, value in told.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise TypeError(f"{name}={value!r}")
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name}={value!r}")
+        return Rates(**told)
 
 
 HASWELL = Rates(hertz=3.0e9, fma_latency=5.0, gather=1.5, l3=10.0)

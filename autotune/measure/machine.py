@@ -13,8 +13,9 @@ import json
 import logging
 import os
 import platform
+from datetime import UTC, datetime
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...codegen.disk_cache import DiskCache, location, sources_digest
 from ...codegen.generator import Measured, generator_for
@@ -33,6 +34,21 @@ _SOURCES = ("codegen/*/machine.py", "codegen/*/bare_loops.py", "target/rates.py"
 _WAYS = ("measured", "table")
 
 
+class Description(NamedTuple):
+    """What was measured of a machine, and when (ISO 8601)."""
+
+    measured: Measured
+    created: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.measured._asdict(), "created": self.created}
+
+    @staticmethod
+    def from_json(told: Any) -> Description:
+        measured = Measured(dict(told["rates"]), tuple(told["odd"]), bool(told["doubtful"]))
+        return Description(measured, str(told["created"]))
+
+
 class Again(Enum):
     """Whether a machine that was measured before is measured again."""
 
@@ -41,7 +57,7 @@ class Again(Enum):
     ALWAYS = "always"
 
 
-def described(target: Target, again: Again = Again.NEVER) -> tuple[Target, Measured | None]:
+def described(target: Target, again: Again = Again.NEVER) -> tuple[Target, Description | None]:
     """The resolved target with what was measured of this machine; `None` where it is another one.
 
     Where nothing can be kept on disk, a process measures for itself.
@@ -59,7 +75,7 @@ def described(target: Target, again: Again = Again.NEVER) -> tuple[Target, Measu
         return target, None
     try:
         found = _description(target, again)
-        return generator.described(target, found.rates), found
+        return generator.described(target, found.measured.rates), found
     except TilewrightError as error:
         if again is Again.ALWAYS:
             raise
@@ -72,20 +88,20 @@ def with_rates(target: Target, again: Again = Again.NEVER) -> Target:
     return described(target, again)[0]
 
 
-_KNOWN: dict[str, Measured] = {}
+_KNOWN: dict[str, Description] = {}
 """What this process has measured or read, by name."""
 
 
-def _description(target: Target, again: Again) -> Measured:
+def _description(target: Target, again: Again) -> Description:
     name, cache = _name(target), _cache()
     found = _KNOWN.get(name)
     if found is None and cache is not None:
         found = cache.get(name, _decoded)
-    doubted = found is not None and found.doubtful and again is Again.IF_DOUBTFUL
+    doubted = found is not None and found.measured.doubtful and again is Again.IF_DOUBTFUL
     if found is None or doubted or again is Again.ALWAYS:
         found = _measured(target)
         if cache is not None:
-            cache.put(name, json.dumps(found._asdict()).encode())
+            cache.put(name, json.dumps(found.to_json()).encode())
     _KNOWN[name] = found
     return found
 
@@ -97,7 +113,7 @@ def _name(target: Target) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _measured(target: Target) -> Measured:
+def _measured(target: Target) -> Description:
     """Ask a new process. Raises `TargetError` if it dies."""
     from .protocol import Message  # loaded where a machine has to be measured
     from .supervised_worker import describe
@@ -116,22 +132,19 @@ def _measured(target: Target) -> Measured:
         raise TargetError("this machine cannot be measured: {0}", describe(answer))
     if "machine" not in answer.fields:
         raise TargetError("this machine cannot be measured: {0}", answer.fields.get("error"))
-    found = _read(answer.fields["machine"])
-    if found.odd:
-        _log.warning("this machine was measured with %s", "; ".join(found.odd))
+    created = datetime.now(UTC).isoformat()
+    found = Description.from_json({**answer.fields["machine"], "created": created})
+    if found.measured.odd:
+        _log.warning("this machine was measured with %s", "; ".join(found.measured.odd))
     return found
 
 
-def _decoded(content: bytes) -> Measured:
+def _decoded(content: bytes) -> Description:
     """Raises `ArtifactError` for what is no description."""
     try:
-        return _read(json.loads(content))
+        return Description.from_json(json.loads(content))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ArtifactError("{0}: {1}", type(error).__name__, error) from error
-
-
-def _read(told: Any) -> Measured:
-    return Measured(dict(told["rates"]), tuple(told["odd"]), bool(told["doubtful"]))
 
 
 def _cache() -> DiskCache | None:

@@ -27,7 +27,7 @@ from ...schedule import Trace
 from ...target import CpuTarget, Rates
 from ...tir.parser import parse
 from ...tuning_db import TuningDatabase
-from ...tuning_db.values import Outcome, TargetRecord, Workload
+from ...tuning_db.values import Environment, Machine, Outcome, TargetRecord, Workload
 from ..budget import running
 from ..search.candidates import decided
 from ..search.replay import read_trace, row_of
@@ -122,6 +122,8 @@ def sweeps_of(database: TuningDatabase) -> list[Sweep]:
     """
     workloads = {w.id: w for w in database.records(Workload)}
     targets = _processors(database.records(TargetRecord))
+    machines = _machines(database)
+    described: dict[str, Mapping[str, Any] | None] = {}
     groups: dict[tuple[str, str, str, str], dict[tuple[int, ...], float]] = {}
     moments: dict[str, list[datetime]] = {}
     for measured, schedule in reversed(database.history()):
@@ -130,6 +132,7 @@ def sweeps_of(database: TuningDatabase) -> list[Sweep]:
         if measured.workload not in workloads or measured.target not in targets:
             continue  # that record is damaged, or of another kind of target
         moments.setdefault(measured.session, []).append(measured.created)
+        described.setdefault(measured.session, machines.get(measured.environment))
         if measured.outcome is not Outcome.OK or not measured.samples:
             continue
         trace = read_trace(schedule)
@@ -153,6 +156,7 @@ def sweeps_of(database: TuningDatabase) -> list[Sweep]:
             rows=tuple(timed),
             seconds=tuple(map(_short, timed.values())),
             trial_seconds=_pace(moments[session]),
+            rates=described[session],
         )
         sweeps.append(sweep)
     return sweeps
@@ -170,6 +174,13 @@ def _processors(records: Iterable[TargetRecord]) -> dict[str, CpuTarget]:
         if isinstance(target, CpuTarget):
             targets[record.id] = target
     return targets
+
+
+def _machines(database: TuningDatabase) -> dict[str, Mapping[str, Any]]:
+    """The rates of machines, by the ids of the environments that name them."""
+    rates = {machine.id: machine.rates for machine in database.records(Machine)}
+    named = ((e.id, e.facts.get("machine")) for e in database.records(Environment))
+    return {id: rates[machine] for id, machine in named if machine in rates}
 
 
 def _pace(moments: Sequence[datetime]) -> float | None:

@@ -202,7 +202,7 @@ class CpuGenerator(CodeGenerator[CpuTarget, tuple[Emitted, ...]]):
     def described(self, target: CpuTarget, rates: Mapping[str, Any]) -> CpuTarget:
         try:
             return replace(target, rates=Rates.from_json(rates))
-        except (TypeError, KeyError, ValueError) as error:
+        except (TypeError, ValueError) as error:
             raise ArtifactError("expected the rates of a processor: {0}", error) from error
 
     def addresses(self, target: CpuTarget) -> int:

@@ -103,7 +103,7 @@ def measure(target: CpuTarget) -> Measured:
             break
     disturbed = tuple(_disturbed(loops, target))
     odd = (*disturbed, *_limited(target, parallel=parallel))
-    return Measured(_rates(loops, target)._asdict(), odd, bool(disturbed))
+    return Measured(_rates(loops, target).to_json(), odd, bool(disturbed))
 
 
 def _loops(target: CpuTarget, *, parallel: bool) -> dict[str, _Loop]:
@@ -208,9 +208,10 @@ def _rates(loops: dict[str, _Loop], target: CpuTarget) -> Rates:
         all_l3=_short(max(cycle("all l3"), cycle("l3"))) if several else 0.0,
         all_memory=_short(max(cycle("all memory"), cycle("memory"))) if several else 0.0,
         fork=_short(loops["fork"].best) if several else Rates().fork,
-        latencies=tuple(
-            _short(1e9 / loops[f"{level} latency"].rate) for level in ("l1", "l2", "l3", "memory")
-        ),
+        **{
+            f"{level}_latency": _short(1e9 / loops[f"{level} latency"].rate)
+            for level in ("l1", "l2", "l3", "memory")
+        },
     )
 
 
