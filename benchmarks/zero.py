@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 import tilewright as tw
+from tilewright.autotune.measure.machine import with_rates
 from tilewright.autotune.search.search import default_trace, model_trace
 from tilewright.codegen.detect import resolve
 from tilewright.runtime import time_interleaved
@@ -68,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
 def compared(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """A row for each kernel: the tuned one's seconds, and the speed of each choice beside it."""
     for case in islice(cases(options.seed), options.count):
-        func, where = program(case), resolve(target(options.threads))
+        func, where = program(case), with_rates(resolve(target(options.threads)))
         with tempfile.TemporaryDirectory() as folder, tw.TuningDatabase(f"{folder}/t.db") as db:
             tw.tune(func, where, database=db, trials=options.trials)
             modules = [tw.build(func, where, db, allow=["record"])]

@@ -4,6 +4,9 @@ It is trained on the shipped table of samples, on databases, or on both, and pre
 much slower a candidate is than the estimate says, up to a constant for each program: the constant
 does not change which candidate is best, and differs with the state of the machine.
 
+It does not read the first feature, the estimate itself: how large a program is says nothing of its
+schedules. The other features are relative to the machine.
+
 The estimate counts what a candidate cannot do without, so the candidates it is right about are the
 fast ones: they are where the scale begins. A search takes the best predicted of tens of thousands,
 which are those with the largest errors in their favour; what the model may say of a candidate
@@ -39,7 +42,7 @@ PARAMETERS: dict[str, Any] = {
     "max_depth": 4,
     "eta": 0.1,
     "min_child_weight": 5.0,
-    "lambda": 10.0,
+    "lambda": 100.0,  # a leaf of few candidates says little: then the estimate holds
     "base_score": 0.0,
     "nthread": 1,
     "verbosity": 0,
@@ -60,7 +63,7 @@ _FAR = 2.0
 class BaseModel:
     """A model trained on `rows` candidates; `origin` says where it comes from.
 
-    It reads the first `columns` features. `digest` is the SHA-256 of its file, in hexadecimal.
+    It knows the first `columns` features. `digest` is the SHA-256 of its file, in hexadecimal.
     """
 
     booster: Booster
@@ -75,7 +78,8 @@ class BaseModel:
 
     def residual(self, features: Features) -> Floats:
         """log2 of the seconds over the estimate's, up to a constant for each program."""
-        return np.maximum(self.booster.predict(features[:, : self.columns]).astype(np.float64), 0.0)
+        own = features[:, 1 : self.columns]
+        return np.maximum(self.booster.predict(own).astype(np.float64), 0.0)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model as xgboost's JSON, which `load` reads."""
@@ -94,7 +98,7 @@ def train(samples: Samples, origin: str = "trained") -> BaseModel:
             len(samples.tasks),
             _LEAST,
         )
-    booster = boosting.train(PARAMETERS, ROUNDS, samples.features[kept], targets[kept])
+    booster = boosting.train(PARAMETERS, ROUNDS, samples.features[kept, 1:], targets[kept])
     rows = int(kept.sum())
     booster.note(features=samples.feature_version, rows=str(rows))
     columns = samples.features.shape[1]
@@ -122,7 +126,7 @@ def load(path: str | PathLike[str], feature_version: str) -> BaseModel:
         data = Path(path).read_bytes()
         learner = json.loads(data)["learner"]
         version, rows = learner["attributes"]["features"], int(learner["attributes"]["rows"])
-        columns = int(learner["learner_model_param"]["num_feature"])
+        columns = 1 + int(learner["learner_model_param"]["num_feature"])
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise TuningError("{0} cannot be read as a cost model: {1!r}", path, error) from error
     if version != feature_version:

