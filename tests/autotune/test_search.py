@@ -118,8 +118,8 @@ def memory_bytes(size: int) -> np.ndarray:
     (sketch,) = sketches_named(func, TARGET, lambda name: name == "tiled_packB")
     read = profile(sketch.func, sketch.space.bounds)
     features = Estimator(read, TARGET)(Rowspace(sketch).sample(rng, 50)).features
-    of_each = 2.0 ** features[:, FEATURES.index("memory_bytes")].astype(np.float64)
-    found: np.ndarray = of_each * (16 * size * size)
+    seconds, share = (2.0 ** features[:, FEATURES.index(n)] for n in ("log_seconds", "memory"))
+    found: np.ndarray = seconds * share * TARGET.rates.memory * TARGET.rates.hertz
     return found
 
 
