@@ -406,14 +406,15 @@ def written_box(
         for c in conjuncts(block.predicate)
         if key_of(c) not in known and not _follows(c, domain, own)
     ]
-    if limits and has_reduction(block):
-        # An element is written where one visit of it is.
-        reducing = feeding(block, IterKind.REDUCE) - feeding(block, IterKind.SPATIAL)
-        zero = {v: const(0) for v in inner if v in reducing}
-        limits = [c for c in limits if prove(substitute(c, zero), own) is not True]
     regions = bound_regions(block, block.writes, buffer)
     if len(regions) != 1:
         return None
+    if limits and has_reduction(block):
+        # An element is written where one visit of it is.
+        placing = set().union(*(free_vars(r.min) for r in regions[0].ranges))
+        reducing = feeding(block, IterKind.REDUCE) - feeding(block, IterKind.SPATIAL) - placing
+        zero = {v: const(0) for v in inner if v in reducing}
+        limits = [c for c in limits if prove(substitute(c, zero), own) is not True]
     box: list[Range] = []
     seen: set[Var] = set()
     for r in regions[0].ranges:

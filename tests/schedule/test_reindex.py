@@ -132,6 +132,13 @@ def test_read_under_a_condition() -> None:
         sch.reindex(sch.get_block("C"), ("read", 0))
 
 
+def test_read_in_a_part_of_the_reduction() -> None:
+    """Each first iteration of a partial sum reads an element, but not each iteration does."""
+    sch = Schedule(partial_sums())
+    with pytest.raises(ScheduleError, match="block B does not run in all of its iterations"):
+        sch.reindex(sch.get_block("C"), ("read", 0))
+
+
 def test_place_from_what_is_written_in_part() -> None:
     sch = Schedule(half_known())
     with pytest.raises(ScheduleError, match="that all of P is written, by which block C finds"):
@@ -314,6 +321,27 @@ def f(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
             C[vi] = T.select(vi % 2 == 0, B[vi], 0)
 """
     )
+
+
+def partial_sums() -> Func:
+    """Partial sums of pairs of 7 elements: the last pair lacks one."""
+    return parse("""
+@tw.script
+def partial_sums(A: T.Buffer((7,), "int32"), C: T.Buffer((4,), "int32")):
+    B = T.alloc((4, 2), "int32")
+    for i, j in T.grid(4, 2):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.where(i * 2 + j < 7)
+            B[vi, vj] = A[vi * 2 + vj] + 1
+    for i, j in T.grid(4, 2):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            T.where(i * 2 + j < 7)
+            with T.init():
+                C[vi] = 0
+            C[vi] = C[vi] + B[vi, vj]
+""")
 
 
 def half_known() -> Func:
