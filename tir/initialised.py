@@ -15,18 +15,17 @@ from . import affine
 from .digits import Digit, digit_of, free
 from .inequality import at_most
 from .ir import (
-    INDEX,
     UNORDERED,
     Binary,
     Block,
     Buffer,
-    Cast,
     Expr,
     For,
     Func,
     IterKind,
     Load,
     Op,
+    Select,
     Var,
     binary,
     const,
@@ -36,7 +35,7 @@ from .prove import truth
 from .simplify import Simplifier
 from .structure import key_of, same
 from .survey import Survey, Touch
-from .visit import rewrite_children, substitute
+from .visit import rewrite_children, substitute, walk
 from .windows import Sweeper, variables
 
 
@@ -233,24 +232,31 @@ class Initialised:
 def elements(survey: Survey, t: Touch, loops: Sequence[For]) -> affine.Elements | None:
     """The elements that `t` may touch in one iteration of `loops`.
 
-    An index that depends on data may be anything in the `value_range` of the data.
+    A part of an index that depends on data may be anything within its bounds.
     """
-    read: dict[object, tuple[Var, int, int]] = {}
-    indices = [_with_data(survey.resolved(i), read) for i in t.indices]
+    unknown: dict[object, tuple[Var, int, int]] = {}
+    indices = [_with_unknowns(survey.plain, survey.resolved(i), unknown) for i in t.indices]
     conditions = conditions_of(survey, t)
-    ranges = {**survey.ranges, **{v: (0, high - low - 1) for v, low, high in read.values()}}
+    ranges = {**survey.ranges, **{v: (0, high - low) for v, low, high in unknown.values()}}
     shared = [f.var for f in loops]
     box = _box(shared, indices, conditions, ranges)
     return affine.elements(indices, t.buffer.shape, box, shared, certain=False)
 
 
-def _with_data(e: Any, read: dict[object, tuple[Var, int, int]]) -> Any:
-    """`e` with variables for the data in it; `read` gets them with the ends of their ranges."""
-    load = e.value if type(e) is Cast and e.dtype == INDEX else e
-    if type(load) is Load and load.buffer.value_range is not None:
-        var, low, _ = read.setdefault(key_of(load), (Var("data"), *load.buffer.value_range))
-        return binary(Op.ADD, var, const(low))
-    return rewrite_children(e, lambda n: _with_data(n, read)) if type(e) is Binary else e
+def _with_unknowns(s: Simplifier, e: Any, unknown: dict[object, tuple[Var, int, int]]) -> Any:
+    """`e` with variables from zero on for data and choices; `unknown` gets their inclusive bounds.
+
+    A part without bounds stays.
+    """
+    if type(e) is Binary:
+        return rewrite_children(e, lambda n: _with_unknowns(s, n, unknown))
+    if type(e) is not Select and not any(type(n) is Load for n in walk(e)):
+        return e
+    if not s.fits(s.poly(e)):
+        return e
+    low, high = s.interval(s.poly(e))
+    var, _, _ = unknown.setdefault(key_of(e), (Var("data"), low, high))
+    return binary(Op.ADD, var, const(low))
 
 
 def stored_before(

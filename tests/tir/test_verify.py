@@ -548,6 +548,22 @@ def test_stages_read_what_was_written() -> None:
     refused(two_stages(guarded, use), "reads C[j]")
 
 
+def test_a_choice_of_data_is_within_its_bounds() -> None:
+    """Every second element is stored, and read at a place that is chosen or read itself."""
+    index = Buffer("index", (16,), "int64", value_range=(0, 8))
+    fill = For(I, 8, store(C, (I * 2 + 1,), A[I]))
+
+    def reads(place: Expr) -> Func:
+        use = For(J, 16, store(B, (J,), C[place * 2 + 1]))
+        return func(seq(fill, use), A, B, index, allocs=(C,))
+
+    verify(reads(index[J]))
+    verify(reads(select(J < 15, index[J], 7)))
+    verify(reads(select(J < 8, J, 7)))
+    even = For(J, 16, store(B, (J,), C[select(J < 15, index[J], 7) * 2]))
+    refused(func(seq(fill, even), A, B, index, allocs=(C,)), "reads C[", "not shown")
+
+
 def test_fused_and_split_loops_cover() -> None:
     rows = Buffer("rows", (6, 7), "float32")
     fused = For(I, 42, store(rows, (I // 7, I % 7), 0.0))
