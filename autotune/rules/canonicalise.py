@@ -26,6 +26,7 @@ from ...tir.ir import (
     For,
     ForKind,
     Func,
+    IterKind,
     Label,
     Region,
     Seq,
@@ -50,7 +51,8 @@ def needs_nests(func: Func) -> bool:
 def canonicalise(sch: Schedule) -> tuple[Label, ...]:
     """Give each block a nest of its own, and each of its variables a loop, where that can be.
 
-    Prefetches get none. Returns the labels of the blocks that are made for statements in no block.
+    Reduce variables come last. Prefetches get no nest. Returns the labels of the blocks that are
+    made for statements in no block.
     """
     labels = [sch.get_block(n) for n, b in enumerate(in_order(sch.func)) if b.writes]
     created = tried(sch.make_blocks) or ()
@@ -66,7 +68,8 @@ def canonicalise(sch: Schedule) -> tuple[Label, ...]:
         block = find_block(sch.func, label)
         if not is_plain(sch.func, block):
             variables = tuple(Var(f"i{n}") for n in range(len(block.iters)))
-            attempt(sch.transform_block_layout, label, IndexMap(variables, variables))
+            ordered = tuple(variables[n] for n in _reduced_last(block))
+            attempt(sch.transform_block_layout, label, IndexMap(variables, ordered))
     for init, label in _inits(sch.func):
         attempt(sch.merge_reduction, init, label)
     for label in _updates(sch.func):
@@ -89,12 +92,14 @@ def _cut(sch: Schedule, label: Label) -> None:
 def is_plain(func: Func, block: Block) -> bool:
     """Whether a block computes something, alone in serial loops, one for each variable in order.
 
-    What it reads is declared in the order of its body, by which steps number its inputs. A block
-    that only prefetches computes nothing.
+    Its reduce variables come last. What it reads is declared in the order of its body, by which
+    steps number its inputs. A block that only prefetches computes nothing.
     """
     if not block.writes:
         return False
     if _in_order(block.reads) != _in_order(with_regions(block).reads):
+        return False
+    if _reduced_last(block) != list(range(len(block.iters))):
         return False
     loops = [s for s in path_to(func, block.label) if type(s) is For]
     return (
@@ -105,6 +110,11 @@ def is_plain(func: Func, block: Block) -> bool:
         )
         and (not loops or len(list(blocks_in(loops[0]))) == 1)
     )
+
+
+def _reduced_last(block: Block) -> list[int]:
+    """The numbers of a block's variables in their order, those that reduce after the others."""
+    return sorted(range(len(block.iters)), key=lambda n: block.iters[n].kind is IterKind.REDUCE)
 
 
 def _in_order(regions: Sequence[Region]) -> list[Buffer]:

@@ -105,6 +105,9 @@ for i, j, k in T.grid(13, 40, 9):
             C[vi, vj] = 0.0
         C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
 """
+REDUCED_FIRST = DECLARED.replace("vi, vj, vk = ", "vk, vi, vj = ").replace(
+    '("SSR", [i, j, k])', '("RSS", [k, i, j])'
+)
 ACTIVATED = """
 for i in range(13):
     for j in range(40):
@@ -116,7 +119,7 @@ for i in range(13):
 CASES = {
     "activated": ACTIVATED, "biased": BIASED, "declared": DECLARED, "product": PRODUCT,
     "turned": TURNED, "tiled": TILED, "guarded": GUARDED, "scan": SCAN, "down": DOWN,
-    "laps": LAPS,
+    "laps": LAPS, "reduced_first": REDUCED_FIRST,
 }  # fmt: skip
 
 
@@ -146,13 +149,13 @@ def test_candidates_compute_what_was_written(name: str) -> None:
             check_compiled(func, scheduled.func)
 
 
-@pytest.mark.parametrize("name", ["declared", "product", "turned", "tiled"])
+@pytest.mark.parametrize("name", ["declared", "product", "reduced_first", "turned", "tiled"])
 def test_what_is_the_same_gets_the_same_sketches(name: str) -> None:
     formula = names_of(ops.matmul_func(13, 40, 9))
     assert names_of(program(CASES[name])) == [*formula, "written"]
 
 
-@pytest.mark.parametrize("name", ["declared", "product", "turned", "tiled"])
+@pytest.mark.parametrize("name", ["declared", "product", "reduced_first", "turned", "tiled"])
 def test_nests_are_those_of_the_formula(name: str) -> None:
     func = program(CASES[name])
     sch = Schedule(func)
