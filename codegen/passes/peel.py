@@ -210,14 +210,20 @@ def _digits(
 
 
 def _peeled(outer: For, row: _Row, s: Simplifier) -> Stmt | None:
-    """The row in up to three parts; `None` if its iterations may depend on each other."""
+    """The row in up to three parts; `None` if its iterations may depend on each other.
+
+    Nor is a row peeled of which nothing would be kept: no guard holds there.
+    """
     if any(f.annotations for f in loops(outer)) or not _in_row(outer, row):
         return None
     index = Var(outer.var.name.partition("_")[0])
     s.ranges = {**s.ranges, index: (0, row.extent - 1)}
     if not _independent(_indexed(outer, row, index, s), row, index, s):
         return None
-    parts = [_edge(outer, row, 0, row.start, s), _kept(outer, row, s)]
+    kept = _kept(outer, row, s)
+    if kept is None:
+        return None
+    parts = [_edge(outer, row, 0, row.start, s), kept]
     parts.append(_edge(outer, row, row.end, row.extent - row.end, s))
     return decided(seq(*parts))
 
@@ -296,14 +302,16 @@ def _tells(e: Expr, index: Var, inner: set[Var], s: Simplifier) -> bool:
     )
 
 
-def _kept(outer: For, row: _Row, s: Simplifier) -> Stmt:
-    """The loops of the row, from its start on, up to its end."""
+def _kept(outer: For, row: _Row, s: Simplifier) -> Stmt | None:
+    """The loops of the row, from its start on, up to its end; `None` if they do nothing there."""
     count = row.end - row.start
     index = Var(outer.var.name)
     s.ranges = {**s.ranges, index: (row.start, row.end - 1)}
     new = _indexed(outer, row, index, s)
-    deepest = [f.var for f in loops(new) if f.var in row.variables][-1]
-    place = row.index()
+    kept = [f.var for f in loops(new) if f.var in row.variables]
+    if not kept:
+        return None
+    deepest, place = kept[-1], row.index()
 
     def guarded(n: Stmt) -> Stmt:
         if type(n) is For and n.var is deepest:

@@ -78,3 +78,17 @@ def test_random_rows_mean_the_same(seed: int, masked: bool) -> None:
 @pytest.mark.parametrize("seed", range(0, 60, 5))
 def test_random_rows_compile_to_what_they_mean(seed: int) -> None:
     check(a_program(seed), rtol=0.0)
+
+
+def test_a_row_that_starts_where_an_index_wraps_stays() -> None:
+    """Nothing would be kept of it: a guard holds in its last iterations alone."""
+    func = parse("""
+@tw.script
+def f(A: T.Buffer((7,), "float32"), B: T.Buffer((8,), "float32")):
+    T.inplace(B)
+    for j in range(2):
+        if j - 1 >= 0:
+            B[j - 1] = A[(j - 1) % 7]
+""")
+    assert peel(func, masked=False) is func
+    check(func, rtol=0.0)
