@@ -24,6 +24,7 @@ from ..tir.ir import (
 )
 from ..tir.visit import rewrite_children, substitute
 from .block_queries import nest, with_regions
+from .require import note_provisional
 
 Moved: TypeAlias = "tuple[Buffer, Callable[[tuple[Expr, ...]], tuple[Expr, ...]]]"
 """The buffer that is accessed instead, and its indices as a function of the old ones."""
@@ -72,7 +73,8 @@ def adding(block: Block, place: Place, value: Expr) -> Block:
 def copied(block: Block, label: Label, values: Mapping[Var, Expr]) -> Block:
     """`block` under another label, with iteration variables of its own.
 
-    What they are bound to, and its predicate, has `values` in the place of variables.
+    What they are bound to, and its predicate, has `values` in the place of variables. Its loops are
+    copies of the block's.
     """
     fresh = {i.var: Var(i.var.name) for i in block.iters}
     iters = tuple(
@@ -80,6 +82,7 @@ def copied(block: Block, label: Label, values: Mapping[Var, Expr]) -> Block:
     )
     predicate = None if block.predicate is None else substitute(block.predicate, values)
     inside = substitute(_replace(block, label=label, iters=(), predicate=None), fresh)
+    note_provisional(label, block.label)
     return _replace(inside, iters=iters, predicate=predicate)
 
 

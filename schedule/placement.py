@@ -1,24 +1,88 @@
-"""Place a block in new loops: bind its iteration variables, and move its predicate along."""
+"""Place a block in new loops: bind its iteration variables, and move its predicate along.
+
+While decisions are open, the new loops may have more iterations than when they are taken: then an
+index such as `(i * t + j) % 8` may be simpler, and what it sweeps known to be less.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace as _replace
+from typing import Any
 
 from ..tir.conditions import conjunction, conjuncts
-from ..tir.ir import Binary, Block, Expr, Iter, Op, Range, Stmt, Var, as_expr, binary, const
+from ..tir.ir import (
+    Binary,
+    Block,
+    Expr,
+    For,
+    Iter,
+    Op,
+    Range,
+    Region,
+    Stmt,
+    Var,
+    as_expr,
+    binary,
+    const,
+)
 from ..tir.polynomial import ONE, add, factors
 from ..tir.prove import prove
 from ..tir.simplify import Simplifier
 from ..tir.structure import key_of
-from ..tir.visit import substitute
+from ..tir.visit import substitute, walk
 from .block_queries import (
     Ranges,
     domain_conditions,
     free_vars,
     nest,
 )
-from .require import current_space, require_some
+from .find import blocks_in
+from .require import current_space, is_provisional, require, require_some
+
+
+def may_shrink(regions: Sequence[Region], inner: Collection[Var], ranges: Ranges) -> bool:
+    """Whether fewer elements may be in the hull of `regions` once the open decisions are taken.
+
+    That is so where decisions affect quotients, remainders, minima and maxima that the loops
+    `inner` move: with numbers these may be simpler. `ranges` are those of all loops.
+    """
+    space = current_space()
+    decisions: Collection[Var] = () if space is None else space.bounds.keys()
+    starts = [x.min for r in regions for x in r.ranges if any(map(_is_bent, walk(x.min)))]
+    if not decisions or not starts:
+        return False
+    s = Simplifier(ranges)
+    return any(
+        _is_bent(n)
+        and any(v in inner for v in free_vars(n))
+        and any(v in decisions for v in _with_ends(free_vars(n), ranges))
+        for start in starts
+        for n in walk(s(start))
+    )
+
+
+def _is_bent(n: Any) -> bool:
+    return type(n) is Binary and n.op in (Op.FLOORDIV, Op.MOD, Op.MIN, Op.MAX)
+
+
+def _with_ends(used: Collection[Var], ranges: Ranges) -> set[Var]:
+    """Variables, and those in the ends of their ranges."""
+    ends = [free_vars(as_expr(end)) for v in used for end in ranges.get(v, ())]
+    return set(used).union(*ends)
+
+
+def require_settled(loop: For) -> None:
+    """Require that a loop has as many iterations now as when the open decisions are taken."""
+    blocks = [b.label for b in blocks_in(loop)]
+    require(
+        not blocks or not all(map(is_provisional, blocks)),
+        "loop {0} has {1} iterations while decisions are open, and may have fewer once they are "
+        "taken",
+        loop.var,
+        loop.extent,
+        hint="do this before the block is moved there, or in a schedule that is not symbolic",
+    )
 
 
 def placed(block: Block, needed: Mapping[Var, Range], outer: Ranges, old: Ranges) -> Stmt:

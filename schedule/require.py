@@ -38,12 +38,14 @@ class Space:
 
     `bounds` has the inclusive bounds of each decision, in the order in which they are made, and
     `values` the values that it can take, ascending. `facts` follow from the constraints.
+    `provisional` are blocks whose loops may have fewer iterations once the decisions are taken.
     """
 
     bounds: dict[Var, tuple[int, int]] = field(default_factory=dict)
     values: dict[Var, Sequence[int]] = field(default_factory=dict)
     constraints: list[Constraint] = field(default_factory=list)
     facts: list[Expr] = field(default_factory=list)
+    provisional: list[Label] = field(default_factory=list)
     _simplifier: Simplifier | None = field(default=None, init=False, repr=False, compare=False)
 
     def declare_among(self, name: str, values: Sequence[int]) -> Var:
@@ -67,18 +69,24 @@ class Space:
 
     def copy(self) -> Space:
         """An independent copy of the space, with the same variables."""
-        return Space(dict(self.bounds), dict(self.values), list(self.constraints), list(self.facts))
+        return Space(
+            dict(self.bounds),
+            dict(self.values),
+            list(self.constraints),
+            list(self.facts),
+            list(self.provisional),
+        )
 
-    def mark(self) -> tuple[int, int, int]:
+    def mark(self) -> tuple[int, int, int, int]:
         """A state to which `rollback` can return."""
-        return len(self.bounds), len(self.constraints), len(self.facts)
+        return len(self.bounds), len(self.constraints), len(self.facts), len(self.provisional)
 
-    def rollback(self, mark: tuple[int, int, int]) -> None:
+    def rollback(self, mark: tuple[int, int, int, int]) -> None:
         """Forget what was declared and recorded since `mark`."""
         for var in list(self.bounds)[mark[0] :]:
             del self.bounds[var], self.values[var]
             self._simplifier = None
-        del self.constraints[mark[1] :], self.facts[mark[2] :]
+        del self.constraints[mark[1] :], self.facts[mark[2] :], self.provisional[mark[3] :]
 
 
 _space: ContextVar[Space | None] = ContextVar("tilewright_space", default=None)
@@ -168,3 +176,19 @@ def imply(condition: bool | Expr) -> None:
     space = _space.get()
     if space is not None and isinstance(condition, Expr):
         space.facts.append(condition)
+
+
+def note_provisional(block: Label, source: Label | None = None) -> None:
+    """Note that the loops of `block` may have fewer iterations once the decisions are taken.
+
+    With `source`, whose loops those of `block` are copies of, if that is so for it.
+    """
+    space = _space.get()
+    if space is not None and (source is None or source in space.provisional):
+        space.provisional.append(block)
+
+
+def is_provisional(block: Label) -> bool:
+    """Whether the loops of `block` may have fewer iterations once the decisions are taken."""
+    space = _space.get()
+    return space is not None and block in space.provisional

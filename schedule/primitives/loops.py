@@ -26,6 +26,7 @@ from ..available import concurrent_loops, require_still_concurrent
 from ..block_queries import loop_ranges, nest_like
 from ..find import find_path, last_loop, loop_path, loops_in, path_to, rebuild
 from ..legality import require_permutable
+from ..placement import require_settled
 from ..primitive import primitive
 from ..rebind import rebound
 from ..require import certain, require
@@ -70,6 +71,8 @@ def split(
     for f in given:
         require(f >= 1, "factor {0} is not positive", f, at=loop, found=f, expected="at least 1")
     inner = product(given)
+    if perfect:
+        require_settled(old)
     require(
         not (isinstance(inner, int) and isinstance(extent, int))
         or inner <= PADDING * max(extent, 64),

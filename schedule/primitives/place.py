@@ -18,6 +18,7 @@ from ...tir.ir import (
     IterKind,
     Label,
     Range,
+    Region,
     Stmt,
     Var,
     as_expr,
@@ -36,6 +37,7 @@ from ..available import (
     require_still_concurrent,
 )
 from ..block_queries import (
+    Ranges,
     bound_regions,
     clamped,
     covering,
@@ -62,9 +64,9 @@ from ..find import (
     statements,
 )
 from ..legality import require_visited_once, touches_apart, written_box
-from ..placement import placed
+from ..placement import may_shrink, placed
 from ..primitive import primitive
-from ..require import certain, require, require_some
+from ..require import certain, note_provisional, require, require_some
 
 
 @primitive
@@ -113,8 +115,10 @@ def compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     needed: dict[Var, Range] = {}
     read = region_buffers(r for c in consumers for r in c.reads)
     for buffer in sorted(read & outputs, key=lambda b: b.name):
-        ranges = _needed(consumers, buffer, target, outer)
-        _assign(producer, buffer, ranges, needed)
+        region = _needed(consumers, buffer, target, outer)
+        _assign(producer, buffer, covering(*region), needed)
+        if may_shrink(*region):
+            note_provisional(block)
     position = min(_child_index(target, c.label) for c in consumers)
     moved = placed(producer, needed, loop_ranges(outer), outer_ranges(fn, block))
     at_once = concurrent_loops(path_to(fn, block))
@@ -137,9 +141,12 @@ def _require_no_vector(loops: Sequence[For], block: Label) -> None:
 
 def _needed(
     consumers: Sequence[Block], buffer: Buffer, target: For, outer: Sequence[For]
-) -> list[Range]:
-    """The part of `buffer` that the consumers inside `target` read in one of its iterations."""
-    regions = []
+) -> tuple[list[Region], dict[Var, Dim], Ranges]:
+    """The part of `buffer` that the consumers inside `target` read in one of its iterations.
+
+    Returns their regions, the loops inside that sweep, and the ranges of all loops.
+    """
+    regions: list[Region] = []
     inner: dict[Var, Dim] = {}
     loops = list(outer)
     for c in consumers:
@@ -147,7 +154,7 @@ def _needed(
         inner |= {s.var: s.extent for s in below}
         loops += below
         regions += bound_regions(c, c.reads, buffer)
-    return covering(regions, inner, loop_ranges(loops))
+    return regions, inner, loop_ranges(loops)
 
 
 def _assign(block: Block, buffer: Buffer, ranges: Sequence[Range], into: dict[Var, Range]) -> None:
@@ -241,6 +248,8 @@ def reverse_compute_at(fn: Func, block: Label, loop: Var) -> tuple[Func, None]:
     _require_reduced(inside, {s.var for s in outer}, loop, at_loops)
     produced = _produced(fn, consumer, inside, target, outer)
     position = max(_child_index(target, p.label) for p in inside) + 1
+    if produced.shrinks:
+        note_provisional(block)
     moved = placed(consumer, produced.ranges, loop_ranges(outer), outer_ranges(fn, block))
     fn = _move(fn, consumer, target, position, moved)
     require_available(fn, block, produced.settled)
@@ -304,7 +313,8 @@ class _Produced(NamedTuple):
     """The ranges of a consumer's iteration variables whose inputs a loop has just produced.
 
     `source` writes them to `buffer`. `followed` says that the consumer has a variable for each of
-    its dimensions; what it then reads of the buffers `settled` is known to be written.
+    its dimensions; what it then reads of the buffers `settled` is known to be written. `shrinks`
+    says that the ranges may be smaller once the open decisions are taken.
     """
 
     ranges: dict[Var, Range]
@@ -312,6 +322,7 @@ class _Produced(NamedTuple):
     buffer: Buffer
     followed: bool
     settled: frozenset[Buffer]
+    shrinks: bool
 
 
 def _produced(
@@ -334,8 +345,9 @@ def _produced(
             if buffer not in region_buffers(p.writes) or not _computed_by(fn, buffer, p):
                 continue
             box = written_box(p, buffer, inner, around)
+            written = bound_regions(p, p.writes, buffer)
             if box is None:
-                produced = covering(bound_regions(p, p.writes, buffer), inner, ranges)
+                produced = covering(written, inner, ranges)
             else:
                 produced = clamped(box, buffer, around)
             found = _followed(consumer, p, buffer, produced)
@@ -344,7 +356,8 @@ def _produced(
                 points = (x for r in regions for x in r.ranges)
                 followed = all(x.min in found and certain(x.extent == 1) for x in points)
                 settled = frozenset([buffer] if box is not None and followed else [])
-                best = _Produced(found, p, buffer, followed, settled)
+                shrinks = may_shrink(written, inner, ranges)
+                best = _Produced(found, p, buffer, followed, settled, shrinks)
     return require_some(
         best,
         "block {0} does not follow what is produced in loop {1} by iteration variables of its own",

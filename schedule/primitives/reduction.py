@@ -59,7 +59,7 @@ from ..find import find_block, find_loop, loops_above, path_to, perfect_nest, re
 from ..legality import require_visited_once
 from ..primitive import primitive
 from ..reduction_blocks import Updates, match_reduction, match_updates, starts_from_zero
-from ..require import require, require_some
+from ..require import note_provisional, require, require_some
 
 _NAMES = tuple(COMBINERS)
 
@@ -115,7 +115,7 @@ def decompose_reduction(fn: Func, block: Label, loop: Var) -> tuple[Func, Label]
                 kept += domain_conditions(i.value, i.extent, known)
     label = Label(f"{block.name}_init")
     iters = tuple(i for i in found.iters if i.kind is IterKind.SPATIAL)
-    start = Block(label, iters, (), (), found.init, None, conjunction(kept))
+    start = Block(block, iters, (), (), found.init, None, conjunction(kept))
     init = with_regions(copied(start, label, renamed))
     fn = replace(fn, found, with_regions(_replace(found, init=None)))
     target = find_loop(fn, loop)
@@ -286,8 +286,10 @@ def _partial(
         _replace(i, var=fresh[i.var]) for i in block.iters if i.kind is IterKind.SPATIAL
     )
     iters = (*spatial[:axis], factor, *spatial[axis:], *new_reduce.values())
+    label = Label(f"{block.label.name}_rf")
+    note_provisional(label, block.label)
     result = Block(
-        Label(f"{block.label.name}_rf"),
+        label,
         iters,
         (),
         (),

@@ -1,5 +1,8 @@
 """Sampling decisions: `sample_perfect_tile`, `sample_partitioned_tile`, `sample_tile`,
 `sample_categorical`, `sample_compute_location`.
+
+In a symbolic schedule, tiles are sampled of loops that have as many iterations for all decisions,
+or a number that is known in terms of them.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from ...tir.ir import Dim, Expr, Func, Label, Var, ceildiv, product
 from ..block_queries import readers_of, region_buffers
 from ..choose import Choose, Fits
 from ..find import find_block, find_loop, loops_above
+from ..placement import require_settled
 from ..primitive import primitive
 from ..require import current_space, imply, require
 from .place import compute_at
@@ -189,10 +193,12 @@ def sample_compute_location(fn: Func, choose: Choose, block: Label) -> tuple[Fun
 
 def _require_parts(fn: Func, loop: Var, n: int, most: int) -> Dim:
     """The extent of the loop, once the number of parts and the largest factor make sense."""
-    extent = find_loop(fn, loop).extent
+    found = find_loop(fn, loop)
+    extent = found.extent
     require(1 <= n <= MAX_PARTS, "{0} parts; expected 1 to {1}", n, MAX_PARTS)
     require(most >= 1, "the largest factor must be positive, found {0}", most)
     require(extent >= 1, "loop {0} has no iterations to tile", loop)
+    require_settled(found)
     return extent
 
 

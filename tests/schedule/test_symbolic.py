@@ -10,8 +10,9 @@ import pytest
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule, Trace
+from tilewright.schedule.find import find_loop
 from tilewright.schedule.require import Space, certain, collecting, imply, require
-from tilewright.tir.ir import Const, Func, Var, const
+from tilewright.tir.ir import Const, Func, Label, Var, const
 from tilewright.tir.visit import substitute
 
 from .machinery import check_meaning
@@ -194,6 +195,57 @@ def test_what_bounds_refute_is_refused_at_once() -> None:
     t = sch.sample_categorical([2, 3])
     with pytest.raises(ScheduleError, match="less than the extent 16"):
         sch.split(i, factors=[5, t])
+
+
+def copied_rows(sch: Schedule, *decision: int) -> tuple[list[Var], Label]:
+    """The loops over a part of a row that is copied, whose size is a remainder by a decision."""
+    block = sch.get_block("B")
+    row = sch.fuse(*sch.get_loops(block))
+    count = sch.sample_categorical([2, 3], decision=decision)
+    _, outer, _ = sch.split(row, factors=[None, 4, count])
+    copy = sch.cache_read(block, 0, "local")
+    sch.compute_at(copy, outer)
+    return list(sch.get_loops(copy)), copy
+
+
+def test_a_tile_is_not_sampled_of_what_decisions_may_shrink() -> None:
+    """While it is open where a part of a row starts, that is all of the row."""
+    func = elementwise(3, 8)
+    extents = []
+    for decision in (2, 3):
+        sch = Schedule(func)
+        parts, _ = copied_rows(sch, decision)
+        extents.append(find_loop(sch.func, parts[-1]).extent)
+        sch.sample_perfect_tile(parts[-1], 2)
+    assert extents == [2, 8]
+    sch = Schedule(func, symbolic=True)
+    parts, copy = copied_rows(sch)
+    assert find_loop(sch.func, parts[-1]).extent == 8
+    for sample in (sch.sample_tile, sch.sample_perfect_tile, sch.sample_partitioned_tile):
+        with pytest.raises(ScheduleError, match="ax1 has 8 iterations while decisions are open"):
+            sample(parts[-1], 2)
+    with pytest.raises(ScheduleError, match="may have fewer once they are taken"):
+        sch.split(parts[-1], factors=[None, 4], perfect=True)
+    first, _ = sch.double_buffer(copy, parts[1])
+    for label in (first, copy):
+        _, inner = sch.split(sch.get_loops(label)[-1], factors=[None, 4])
+        with pytest.raises(ScheduleError, match="has 4 iterations while decisions are open"):
+            sch.sample_tile(inner, 2)
+    sch.sample_tile(loops(sch, "B")[-1], 2)
+
+
+def test_a_tile_is_sampled_of_what_decisions_do_not_shrink() -> None:
+    sch = Schedule(elementwise(3, 8), symbolic=True)
+    block = sch.get_block("B")
+    _, column = sch.get_loops(block)
+    outer, _ = sch.split(column, factors=sch.sample_tile(column, 2, 4))
+    copy = sch.cache_read(block, 0, "local")
+    sch.compute_at(copy, outer)
+    sch.sample_tile(sch.get_loops(copy)[-1], 2)
+    assert sch.space is not None
+    for row in itertools.product(*sch.space.values.values()):
+        if holds(sch.space, row):
+            sch.trace.with_row(row).apply(sch.original)
 
 
 def test_a_copy_has_a_space_of_its_own() -> None:
