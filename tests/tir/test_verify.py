@@ -504,6 +504,23 @@ def main(
     )
 
 
+def test_declared_regions_of_quotients_and_remainders() -> None:
+    """What one iteration of `i` touches is within 8 elements, which integer sets alone show."""
+    text = """
+@tw.script
+def main(B: T.Buffer((32,), "float32")):
+    for i, j in T.grid(3, 2):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads()
+            T.writes(B[vi // 2 * 16 + vj * 8:vi // 2 * 16 + vj * 8 + SIZE])
+            for x, y in T.grid(2, 2):
+                B[(vi * 2 + x) // 4 * 16 + vj * 8 + y * 4 + (vi * 2 + x) % 4] = 0.0
+"""
+    verify(parse(text.replace("SIZE", "8")))
+    refused(parse(text.replace("SIZE", "7")), "stores to B[", "do not cover")
+
+
 # Initialised data
 
 
