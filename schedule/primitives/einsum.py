@@ -301,14 +301,15 @@ def _key(access: Load | Store, padded: Mapping[Var, _Padded]) -> object:
 
 def _moved(n: Any, padded: Mapping[Var, _Padded], moves: Mapping[object, _Move]) -> Any:
     """A part of the block with its accesses made to the padded buffers."""
-    if type(n) is Load:
-        move = moves.get(_key(n, padded))
-        return n if move is None else load(move.new, n.indices)
-    if type(n) is Store:
-        value = _moved(n.value, padded, moves)
-        move = moves.get(_key(n, padded))
-        return Store(n.buffer if move is None else move.new, n.indices, value)
-    return n if type(n) is Buffer else rewrite_children(n, lambda c: _moved(c, padded, moves))
+    if type(n) is Buffer:
+        return n
+    new = rewrite_children(n, lambda c: _moved(c, padded, moves))
+    move = moves.get(_key(n, padded)) if type(n) is Load or type(n) is Store else None
+    if move is None:
+        return new
+    if type(new) is Load:
+        return load(move.new, new.indices)
+    return Store(move.new, new.indices, new.value)
 
 
 def _copy_in(fn: Func, block: Block, move: _Move, position: int) -> tuple[Stmt, Label]:

@@ -11,6 +11,7 @@ from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
+from tilewright.tir.verify import verify
 
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning
@@ -212,6 +213,18 @@ def test_windows_are_padded_where_they_move_beyond_the_input(
     shapes = [b.shape for b in sch.func.allocs if b.name == "X_pad"]
     assert shapes == [(4, n) for n in padded]
     assert len(ins) == len(padded)
+
+
+def test_indices_that_are_read_are_padded() -> None:
+    a = te.placeholder((9, 4), "int32", name="A")
+    places = te.placeholder((7,), "int32", name="P", value_range=(2, 9))
+    r = te.reduce_axis(4, name="r")
+    sums = te.compute((7,), lambda i: te.sum(a[places[i], r], axis=r), name="S")
+    sch = Schedule(te.func([a, places, sums], name="rows"))
+    sch.pad_einsum(sch.get_block("S"), [4, 1])
+    verify(sch.func)
+    check_meaning(sch.original, sch.func)
+    assert "A[T.int64(P_pad[vi]), vr]" in str(sch.func)
 
 
 def test_windows_along_a_sum() -> None:
