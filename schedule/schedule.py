@@ -147,10 +147,12 @@ class Schedule:
         self._record(Step("work_on", step, note=self._names[place]), self.func, [])
 
     @documented
-    def get_block(self, block: str | int) -> Label:
-        place = self._encode(block, "get_block")
-        if isinstance(place, str):
+    def get_block(self, block: str | int | Label) -> Label:
+        label = block if isinstance(block, Label) else None
+        place = block.name if isinstance(block, Label) else self._encode(block, "get_block")
+        if label is None and isinstance(place, str):
             _, label = self._guard("get_block", (("block", place),), p.get_block, self.func, place)
+        if label is not None:
             blocks = [b.label for b in blocks_in(self.original.body)]
             if label not in blocks:
                 if label in self._refs[self._at]:
@@ -162,11 +164,11 @@ class Schedule:
             place = blocks.index(label)
         step = (("block", place),)
         PRIMITIVES["get_block"].check_types(dict(step))
-        _, label = self._guard("get_block", step, p.get_block, self.original, place)
-        if find_path(self.func.body, label) is None:
-            self._guard("get_block", step, p.get_loops, self.func, label)
-        self._record(Step("get_block", step, "b", (), label.name), self.func, [label])
-        return label
+        _, found = self._guard("get_block", step, p.get_block, self.original, place)
+        if find_path(self.func.body, found) is None:
+            self._guard("get_block", step, p.get_loops, self.func, found)
+        self._record(Step("get_block", step, "b", (), found.name), self.func, [found])
+        return found
 
     get_loops = method(p.get_loops)
     get_producers = method(p.get_producers)

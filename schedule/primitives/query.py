@@ -40,6 +40,8 @@ def work_on(funcs: Mapping[str, Func], function: str | int) -> tuple[Func, None]
 def get_block(fn: Func, block: str | int) -> tuple[Func, Label]:
     """Returns the block of that name, or at that position in program order, from 0.
 
+    A schedule also takes the label of a block of its original program, and then returns that label.
+
     Raises `ScheduleError` if there is none, or if several have the name.
     """
     blocks = list(blocks_in(fn.body))

@@ -10,6 +10,7 @@ import pytest
 
 from tilewright.errors import ScheduleError
 from tilewright.schedule import Schedule, require
+from tilewright.schedule.find import blocks_in
 from tilewright.tir import te
 from tilewright.tir.ir import Func, Label, Var
 from tilewright.tir.parser import parse
@@ -165,6 +166,31 @@ def test_blocks_are_named_by_texts_and_integers(block: Any) -> None:
         sch.get_block(block)
     assert len(sch.trace) == 0
     assert sch.get_block(np.int64(1)) is sch.get_block("C")  # type: ignore[arg-type]
+
+
+def test_a_label_of_the_original_program_names_its_block() -> None:
+    func = chain()
+    first, *_, last = (b.label for b in blocks_in(func.body))
+    sch = Schedule(func)
+    assert sch.get_block(last) is last
+    assert str(sch.trace) == "b0 = sch.get_block(1)  # C"
+    sch.compute_inline(sch.get_block(first))
+    before = sch.trace
+    for label, message in (
+        (first, "there is no block B"),
+        (Label("B"), "block B was made by a step that did not return it"),
+    ):
+        with pytest.raises(ScheduleError, match=message):
+            sch.get_block(label)
+    assert sch.trace == before
+
+
+def test_a_label_that_a_step_returned_is_its_own_handle() -> None:
+    sch = Schedule(chain())
+    label = sch.cache_write(sch.get_block("C"), 0, "register")
+    before = sch.trace
+    assert sch.get_block(label) is label
+    assert sch.trace == before
 
 
 def test_handles_are_named() -> None:
