@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from . import ops
     from .autotune.rules.draft import Draft
     from .autotune.rules.fusion_groups import fusion_groups
+    from .autotune.rules.rule import Group, GroupKind, Variant
     from .autotune.rules.user_rules import sketch_rule
     from .autotune.tune import tune
     from .building import build, build_all, build_library, explain
@@ -56,6 +57,8 @@ __all__ = [
     "DatabaseError",
     "Draft",
     "Func",
+    "Group",
+    "GroupKind",
     "IRError",
     "KernelError",
     "Module",
@@ -71,6 +74,7 @@ __all__ = [
     "Trace",
     "TuningDatabase",
     "TuningError",
+    "Variant",
     "VerifyError",
     "build",
     "build_all",
@@ -107,6 +111,9 @@ _HOMES = {
     "register_intrin": ".tir.instruction_set",
     "script": ".tir.script",
     "Draft": ".autotune.rules.draft",
+    "Group": ".autotune.rules.rule",
+    "GroupKind": ".autotune.rules.rule",
+    "Variant": ".autotune.rules.rule",
     "fusion_groups": ".autotune.rules.fusion_groups",
     "sketch_rule": ".autotune.rules.user_rules",
     "tune": ".autotune.tune",

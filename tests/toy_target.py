@@ -23,8 +23,8 @@ from tilewright.autotune.model.target_model import (
     register_model,
 )
 from tilewright.autotune.rules import register_rules
-from tilewright.autotune.rules.draft import Draft, RuleChoice
-from tilewright.autotune.rules.rule import Group, GroupKind, RuleSet, Variant
+from tilewright.autotune.rules.draft import Draft
+from tilewright.autotune.rules.rule import Group, GroupKind, RuleSet, SketchRule, Variant
 from tilewright.codegen.compiled import Compiled, Launch
 from tilewright.codegen.generator import (
     Code,
@@ -224,12 +224,14 @@ def halved(draft: Draft, group: Group) -> Iterator[Variant]:
             draft.map_outer(outer)
 
     del draft
-    yield Variant(RuleChoice("toy_cut"), "cut", (cut,))
+    yield Variant.of("cut", cut)
 
 
 RULES = RuleSet(
     map_outer=Schedule.parallel,
-    rules=dict.fromkeys((k for k in GroupKind if k is not GroupKind.ORDERED), (halved,)),
+    rules=tuple(
+        SketchRule("toy_cut", kind, halved) for kind in GroupKind if kind is not GroupKind.ORDERED
+    ),
 )
 CALL, VISIT = 1e-4, 1e-6
 """Seconds of a call, and of one visit of a block."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
 from ...tir.ir import Label
+from .access_patterns import in_order
 from .canonicalise import needs_nests
 from .draft import Draft, RuleChoice, Step
 from .fusion_groups import Partition, fusion_groups, never_runs, partition, prepared
-from .rule import Group, Variant
+from .rule import Group, GroupKind, Planned, SketchRule, planned
 from .rule_sets import register_rules
+from .user_rules import SKETCH_RULES
 
 MAX_SKETCHES = 12
 MAX_OTHER = 4
@@ -35,6 +37,13 @@ class SketchPlan(NamedTuple):
 
 
 def plans(original: Draft, *, inexact: bool = False) -> Iterator[SketchPlan]:
+    """The plans by the rules for the target, and then those by the rules that users registered."""
+    yield from _plans_by_target(original, inexact=inexact)
+    if SKETCH_RULES:
+        yield from _plans_by_users(original, tuple(SKETCH_RULES.values()))
+
+
+def _plans_by_target(original: Draft, *, inexact: bool) -> Iterator[SketchPlan]:
     """The combinations of one variant for each group of blocks.
 
     With `inexact`, also those of programs that are the same over the reals alone. Combinations that
@@ -46,10 +55,15 @@ def plans(original: Draft, *, inexact: bool = False) -> Iterator[SketchPlan]:
         yield SketchPlan("nothing", (RuleChoice("nothing"),), original)
         return
     plain, kept = prepared(original)
+    rules = original.rules.rules
+
+    def variants_of(draft: Draft, group: Group) -> list[Planned]:
+        return planned(rules, draft, group)
+
     alternatives = [rule.make for rule in original.rules.alternatives if rule.exact or inexact]
     for other in (other for make in alternatives for other in make(plain)):
         parted = partition(other.draft, kept, other.claimed)
-        for variants in _combined(_ways(parted), MAX_OTHER):
+        for variants in _combined(_ways(parted, variants_of), MAX_OTHER):
             plan = _plan(parted.draft, variants)
             if other.wanted(plan.choices):
                 yield SketchPlan(
@@ -59,26 +73,51 @@ def plans(original: Draft, *, inexact: bool = False) -> Iterator[SketchPlan]:
                     (*other.before, *plan.steps, *other.after),
                 )
     parted = partition(plain, kept)
-    for variants in _combined(_ways(parted), MAX_SKETCHES):
+    for variants in _combined(_ways(parted, variants_of), MAX_SKETCHES):
         yield _plan(parted.draft, variants)
     if needs_nests(original.func):
         yield SketchPlan("written", (RuleChoice("written"),), original)
 
 
-def _ways(parted: Partition) -> list[list[list[Variant]]]:
+def _plans_by_users(original: Draft, rules: Sequence[SketchRule]) -> Iterator[SketchPlan]:
+    """The combinations of variants with one of a user's rule at least.
+
+    A group that users' rules have variants for takes one of those, any other one of the target's.
+    """
+    program = Group(GroupKind.PROGRAM, tuple(in_order(original.func)))
+    for variant in planned(rules, original, program):
+        yield _plan(original, [variant])
+    if never_runs(original.func) or all(rule.kind is GroupKind.PROGRAM for rule in rules):
+        return
+    parted = partition(*prepared(original))
+    by_users = {
+        group: planned(rules, parted.draft, group) for groups in parted.ways for group in groups
+    }
+
+    def variants_of(draft: Draft, group: Group) -> list[Planned]:
+        return by_users[group] or planned(draft.rules.rules, draft, group)
+
+    ways = [groups for groups in parted.ways if any(by_users[group] for group in groups)]
+    for variants in _combined(_ways(replace(parted, ways=ways), variants_of), MAX_SKETCHES):
+        yield _plan(parted.draft, variants)
+
+
+def _ways(
+    parted: Partition, variants_of: Callable[[Draft, Group], list[Planned]]
+) -> list[list[list[Planned]]]:
     """The variants of each group, for each way to part a program."""
-    variants_of: dict[Group, list[Variant]] = {}
+    known: dict[Group, list[Planned]] = {}
     for groups in parted.ways:
         for group in groups:
-            if group not in variants_of:
-                variants = parted.draft.rules.variants(parted.draft, group)
-                variants_of[group] = [_with_views_inlined(v, group, parted.views) for v in variants]
-    return [[variants_of[group] for group in groups] for groups in parted.ways]
+            if group not in known:
+                variants = variants_of(parted.draft, group)
+                known[group] = [_with_views_inlined(v, group, parted.views) for v in variants]
+    return [[known[group] for group in groups] for groups in parted.ways]
 
 
 def _with_views_inlined(
-    variant: Variant, group: Group, views: Mapping[Label, Sequence[Label]]
-) -> Variant:
+    planned: Planned, group: Group, views: Mapping[Label, Sequence[Label]]
+) -> Planned:
     """The variant, which ends with computing the views of its group inline.
 
     Other groups come after that: tiles of what they compute are no longer known to be whole.
@@ -89,20 +128,23 @@ def _with_views_inlined(
         for view in inlined:
             draft.schedule.compute_inline(view)
 
-    return replace(variant, steps=(*variant.steps, inline_views)) if inlined else variant
+    if not inlined:
+        return planned
+    choice, variant = planned
+    return Planned(choice, replace(variant, steps=(*variant.steps, inline_views)))
 
 
-def _plan(start: Draft, variants: list[Variant]) -> SketchPlan:
+def _plan(start: Draft, variants: Sequence[Planned]) -> SketchPlan:
     """The plan that carries out a variant of each group in turn."""
     return SketchPlan(
-        "+".join(v.name for v in variants),
-        tuple(v.choice for v in variants),
+        "+".join(v.name for _, v in variants),
+        tuple(choice for choice, _ in variants),
         start,
-        tuple(step for v in variants for step in v.steps),
+        tuple(step for _, v in variants for step in v.steps),
     )
 
 
-def _combined(ways: list[list[list[Variant]]], most: int) -> Iterator[list[Variant]]:
+def _combined(ways: list[list[list[Planned]]], most: int) -> Iterator[list[Planned]]:
     """At most so many combinations of a variant of each group, of all ways to part a program."""
     combinations = (
         [variants[n] for variants, n in zip(parted, numbers, strict=True)]

@@ -1,20 +1,22 @@
-"""What a sketch rule is: a function from a group of blocks to variants of scheduling it."""
+"""Sketch rules: functions from a group of blocks to the variants of scheduling it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from ...schedule import Schedule
 from ...tir.ir import Block, Label, Var
 from .access_patterns import is_product
-from .draft import Draft, RuleChoice, Step
+from .draft import Draft, Option, RuleChoice, Step
 
 
 class GroupKind(Enum):
-    """What the blocks of a group compute together."""
+    """What a rule is for: the blocks that it schedules together."""
 
+    PROGRAM = "all blocks of a program, as it is written"
     ORDERED = "iterations that run in their order alone"
     CONTRACTION = "a contraction, and the spatial block that follows it"
     ROWS = "a chain that shares its rows"
@@ -42,18 +44,53 @@ class Group:
 
 @dataclass(frozen=True)
 class Variant:
-    """What a rule decided for a group, and the steps that carry it out, in turn.
+    """A way to schedule a group: the options that a rule decides on, and the steps, in turn.
 
-    `name` is for people. Variants that begin alike share their first steps.
+    `name` is for people. Options identify the variant among those of its rule; what follows from
+    the group alone is no option. Variants that begin alike share their first steps.
     """
 
-    choice: RuleChoice
     name: str
     steps: tuple[Step, ...]
+    options: tuple[tuple[str, Option], ...] = ()
+
+    @staticmethod
+    def of(name: str, *steps: Step, **options: Option) -> Variant:
+        return Variant(name, steps, tuple(sorted(options.items())))
 
 
-Rule = Callable[[Draft, Group], Iterator[Variant]]
-"""The variants of a group, the most promising first; none where the rule is not for it."""
+Variants = Callable[[Draft, Group], Iterator[Variant]]
+"""The variants of a group, the most promising first; none where the rule does not apply."""
+
+
+@dataclass(frozen=True)
+class SketchRule:
+    """A rule: its `name` in records, the `kind` of groups that it is for, and its function.
+
+    `variants` looks at a group in a draft and decides; it changes nothing. The steps of a variant
+    change a copy of that draft, in which other groups may have been scheduled before.
+    """
+
+    name: str
+    kind: GroupKind
+    variants: Variants
+
+
+class Planned(NamedTuple):
+    """A variant with the rule that it is of."""
+
+    choice: RuleChoice
+    variant: Variant
+
+
+def planned(rules: Iterable[SketchRule], draft: Draft, group: Group) -> list[Planned]:
+    """The variants of a group by those of the rules that are for its kind, in their order."""
+    return [
+        Planned(RuleChoice(rule.name, variant.options), variant)
+        for rule in rules
+        if rule.kind is group.kind
+        for variant in rule.variants(draft, group)
+    ]
 
 
 @dataclass(frozen=True)
@@ -86,26 +123,23 @@ class AlternativeRule:
 
 @dataclass(frozen=True)
 class RuleSet:
-    """The rules for a kind of target, each list in the order in which its rules are tried.
+    """The rules for a kind of target, in the order in which they are tried.
 
     `map_outer` has the iterations of an outermost loop run at once, as the target does that.
-    `rules` has those for each kind of group. `rewrites` change a program with plain nests before
-    its blocks are parted into groups. `is_contraction` says which reductions are contractions: by
-    default products, which reuse both inputs. `instructions` are those for contractions whose
-    variants compute tiles by an instruction.
+    `rewrites` change a program with plain nests before its blocks are parted into groups.
+    `is_contraction` says which reductions are contractions: by default products, which reuse both
+    inputs. `instructions` are those of `rules` whose variants compute tiles of a contraction by an
+    instruction.
     """
 
     map_outer: Callable[[Schedule, Var], None]
-    rules: Mapping[GroupKind, tuple[Rule, ...]]
+    rules: tuple[SketchRule, ...]
     rewrites: tuple[Callable[[Draft], Draft], ...] = ()
     is_contraction: Callable[[Block], bool] = is_product
-    instructions: tuple[Rule, ...] = ()
+    instructions: tuple[SketchRule, ...] = ()
     alternatives: tuple[AlternativeRule, ...] = ()
-
-    def variants(self, draft: Draft, group: Group) -> list[Variant]:
-        return [v for rule in self.rules.get(group.kind, ()) for v in rule(draft, group)]
 
     def has_instruction(self, draft: Draft, members: Sequence[Block]) -> bool:
         """Whether an instruction computes tiles of a contraction."""
         group = Group(GroupKind.CONTRACTION, tuple(members))
-        return any(True for rule in self.instructions for _ in rule(draft, group))
+        return any(True for rule in self.instructions for _ in rule.variants(draft, group))

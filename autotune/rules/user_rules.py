@@ -1,85 +1,167 @@
-"""Rules of the user's own: functions that make a sketch of a program, beside those of `rules`."""
+"""Sketch rules that users register, beside those of the target."""
 
 from __future__ import annotations
 
 import inspect
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, overload
 
 from ...errors import ScheduleError, TuningError
-from .draft import Draft, RuleChoice
+from .draft import Draft, Step
+from .rule import Group, GroupKind, SketchRule, Variant, Variants
 
-SketchRule = Callable[[Draft], None]
+F = TypeVar("F", bound=Callable[..., Any])
 SKETCH_RULES: dict[str, SketchRule] = {}
-"""The rules that were registered, by name."""
+"""The rules that were registered, by the names of their functions."""
 
 _log = logging.getLogger(__name__)
 
 
-def sketch_rule(function: SketchRule) -> SketchRule:
-    """Register `function` as a rule: what it makes of a program is searched as well.
+@overload
+def sketch_rule(function: Step) -> Step: ...
 
-    It is called with a `Draft` of each program that is tuned, or built without a measurement:
-    `draft.schedule` is symbolic, `draft.target` resolved. It schedules the program in place and
-    samples what shall be open; `draft.limit` says which rows are not worth a measurement. Where a
-    step is refused, or `tw.require` or it itself raises `ScheduleError`, it is not for that
-    program. The sketch has the name of the function.
 
-    A function that is defined again, as in a cell of a notebook that is run twice, takes the place
-    of its former self. Raises `TuningError` where another one has its name, and for a function that
-    does not take a draft alone.
+@overload
+def sketch_rule(function: GroupKind) -> Callable[[Variants], Variants]: ...
+
+
+def sketch_rule(function: Any) -> Any:
+    """Register a rule, whose sketches are searched along with those of the rules for the target.
+
+    `@sketch_rule` registers a function of a `Draft`, a rule for whole programs: it schedules
+    `draft.schedule` in place, which is symbolic, and samples the numbers that are to be searched.
+
+    `@sketch_rule(kind)` registers a function of a `Draft` and a `Group`, a rule for groups of that
+    `GroupKind`. It looks at the blocks and yields a `Variant` for each way to schedule them; the
+    steps of a variant are functions of a draft. Other groups of the program are scheduled by the
+    rules for the target, and its cheap blocks are inlined before.
+
+    `draft.target` is resolved; `draft.limit` says which rows are not worth a measurement. A
+    `ScheduleError`, of a step or of `tw.require`, says that the rule does not apply; the reason is
+    logged. The rule's name in records is that of its module and function.
+
+    A function that is defined again, as in a cell of a notebook that is run twice, replaces the
+    former one. Raises `TuningError` where another rule has its name, and for other parameters.
+    While sketches are made, any other exception of the rule becomes a `TuningError` that names it.
     """
+    if isinstance(function, GroupKind):
+        return lambda rule: _register(rule, function, ["a Draft", "a Group"])
+    return _register(function, GroupKind.PROGRAM, ["a Draft"])
+
+
+def _register(function: F, kind: GroupKind, expected: list[str]) -> F:
     if not inspect.isfunction(function):
         raise TuningError(
-            "expected a function to register as a sketch rule, found {0!r}",
-            function,
-            hint="write @tw.sketch_rule above its definition",
+            "expected a function to register as a sketch rule, found {0}",
+            repr(function),
+            hint="write @tw.sketch_rule or @tw.sketch_rule(tw.GroupKind.ROWS) above a definition",
         )
     name = function.__name__
     parameters = list(inspect.signature(function).parameters)
-    if len(parameters) != 1:
+    if len(parameters) != len(expected):
         raise TuningError(
-            "sketch rule {0} takes ({1}); expected one parameter, a Draft",
+            "sketch rule {0} takes ({1}); expected {2}",
             name,
             ", ".join(parameters),
-            hint="draft.schedule is the schedule to work on, draft.target the target",
+            " and ".join(expected),
+            hint="draft.schedule is the schedule to work on, draft.target the target; "
+            "a rule of a draft and a group is registered by @tw.sketch_rule(kind)",
         )
-    former = SKETCH_RULES.get(name, function)
-    if (former.__module__, former.__qualname__) != (function.__module__, function.__qualname__):
+    identity = f"{function.__module__}.{name}"
+    former = SKETCH_RULES.get(name)
+    if former is not None and former.name != identity:
         raise TuningError(
             "a sketch rule named {0} exists already, in module {1}",
             name,
-            former.__module__,
+            former.name.rpartition(".")[0],
             hint="choose another name",
         )
-    SKETCH_RULES[name] = function
+    of_program = kind is GroupKind.PROGRAM and len(expected) == 1
+    variants: Variants = _OfProgram(function) if of_program else _OfGroups(function)
+    SKETCH_RULES[name] = SketchRule(identity, kind, variants)
     return function
 
 
-def drafts_by_user_rules(original: Draft) -> Iterator[tuple[RuleChoice, Draft]]:
-    """What the registered rules make of a program; a rule that takes no step makes none.
+@dataclass(frozen=True)
+class _OfProgram:
+    """The only variant of a rule that is one step."""
 
-    A choice is the rule's module and name, which no rule of this package has.
+    function: Step
 
-    Raises `TuningError` for a rule that fails otherwise than by a refusal.
-    """
-    for name, rule in SKETCH_RULES.items():
-        draft = original.copy()
+    def __call__(self, draft: Draft, group: Group) -> Iterator[Variant]:
+        del draft, group
+        name = self.function.__name__
+        yield Variant.of(name, _UserStep(name, self.function))
+
+
+@dataclass(frozen=True)
+class _OfGroups:
+    """The variants that a user's function yields, whose steps are checked as it is."""
+
+    function: Variants
+
+    def __call__(self, draft: Draft, group: Group) -> Iterator[Variant]:
+        name = self.function.__name__
+        known = set[Any]()
         try:
-            rule(draft)
-        except ScheduleError as error:
-            reason = str(error).partition("\n")[0]
-            _log.info("%s is not for %s: %s", name, original.func.name, reason)
-            continue
-        except Exception as error:
-            raise TuningError(
-                "sketch rule {0} fails for {1}: {2}: {3}",
-                name,
-                original.func.name,
-                type(error).__name__,
-                error,
-                hint="a rule says by ScheduleError, as tw.require does, that it is not for a "
-                "program",
-            ) from error
-        if len(draft.schedule.trace):
-            yield RuleChoice(f"{rule.__module__}.{name}"), draft
+            with _errors_named(name, draft):
+                variants: list[Any] = list(self.function(draft.copy(), group))
+        except ScheduleError:
+            return
+        for variant in variants:
+            if not (isinstance(variant, Variant) and variant.steps):
+                raise TuningError(
+                    "sketch rule {0} yields {1}; expected variants with a step at least",
+                    name,
+                    repr(variant),
+                    hint="yield tw.Variant.of(name, step, option=value)",
+                )
+            if variant.options in known:
+                raise TuningError(
+                    "sketch rule {0} yields two variants with the same options: {1}",
+                    name,
+                    dict(variant.options),
+                    hint="options tell variants apart: tw.Variant.of(name, step, option=value)",
+                )
+            known.add(variant.options)
+            steps = tuple(_UserStep(name, step) for step in variant.steps)
+            yield replace(variant, steps=steps)
+
+
+@dataclass(frozen=True)
+class _UserStep:
+    """A step of a user's rule."""
+
+    rule: str
+    function: Step
+
+    def __call__(self, draft: Draft) -> None:
+        before = len(draft.schedule.trace)
+        with _errors_named(self.rule, draft):
+            self.function(draft)
+            if len(draft.schedule.trace) == before:
+                raise ScheduleError("it takes no step")
+
+
+@contextmanager
+def _errors_named(rule: str, draft: Draft) -> Iterator[None]:
+    """Log refusals of a rule. Raises `TuningError` for an exception that is none."""
+    func = draft.func.name
+    try:
+        yield
+    except ScheduleError as error:
+        _log.info("%s is not for %s: %s", rule, func, str(error).partition("\n")[0])
+        raise
+    except Exception as error:
+        raise TuningError(
+            "sketch rule {0} fails for {1}: {2}: {3}",
+            rule,
+            func,
+            type(error).__name__,
+            error,
+            hint="a rule says by ScheduleError, as tw.require does, that it does not apply to a "
+            "program",
+        ) from error

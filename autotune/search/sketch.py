@@ -20,7 +20,6 @@ from ...target import Target
 from ...tir.ir import Expr, Func, Var
 from ..garbage import collected_later
 from ..rules.draft import Draft, RuleChoice, Step, generator_of
-from ..rules.user_rules import drafts_by_user_rules
 
 _log = logging.getLogger(__name__)
 
@@ -110,12 +109,8 @@ def sketches(
         except ScheduleError as error:
             refused.append(f"{plan.name}: {error}")
             continue
-        result.append(Sketch.of(draft.schedule, plan.name, plan.choices, draft.prune))
-    for choice, draft in drafts_by_user_rules(original):
-        allowed = inexact or not draft.schedule.trace.inexact
-        if allowed and (only is None or only(str(choice))):
-            name = choice.rule.rpartition(".")[2]
-            result.append(Sketch.of(draft.schedule, name, (choice,), draft.prune))
+        if inexact or not draft.schedule.trace.inexact:
+            result.append(Sketch.of(draft.schedule, plan.name, plan.choices, draft.prune))
     if not result and only is None:
         _log.warning("no rule makes a schedule for %s: left as written", func.name)
         _log.info("%s", "\n".join(refused))

@@ -5,15 +5,30 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tilewright import Draft, Target, TuningDatabase, TuningError, build, ops, require, tune
+from tilewright import (
+    Draft,
+    Group,
+    GroupKind,
+    Target,
+    TuningDatabase,
+    TuningError,
+    Variant,
+    build,
+    ops,
+    require,
+    te,
+    tune,
+)
 from tilewright.autotune import tune as tuning
 from tilewright.autotune.rules import user_rules
+from tilewright.autotune.rules.draft import RuleChoice
 from tilewright.autotune.rules.user_rules import SKETCH_RULES, sketch_rule
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.search import Search
@@ -22,6 +37,7 @@ from tilewright.schedule import PRIMITIVES
 from tilewright.tir.ir import Func
 from tilewright.tuning_db import Outcome, ScheduleRecord
 
+from ..schedule.machinery import check_meaning
 from .children import QUICK
 from .kernels import matmul
 from .recorded import Recorded, ok
@@ -83,14 +99,18 @@ def test_a_rule_that_fails_says_so() -> None:
         sketches(ops.matmul_func(16, 16, 16), TARGET)
 
 
+def cut_by(factor: int) -> None:
+    @sketch_rule
+    def again(draft: Draft) -> None:
+        loop, *_ = draft.schedule.get_loops(draft.schedule.get_block(0))
+        draft.schedule.split(loop, factors=[None, factor])
+
+
 def test_a_rule_may_be_defined_again_but_not_another_of_its_name() -> None:
-    first: list[Any] = []
-    for _ in range(2):
-
-        def again(draft: Draft) -> None: ...
-
-        first.append(sketch_rule(again))
-    assert SKETCH_RULES["again"] is first[1]
+    for factor in (2, 4):
+        cut_by(factor)
+    (again,) = [s for s in sketches(ops.matmul_func(16, 16, 16), TARGET) if s.name == "again"]
+    assert "factors=[None, 4]" in str(again.trace)
     elsewhere: dict[str, Any] = {"__name__": "elsewhere"}
     exec("def again(draft): ...", elsewhere)
     with pytest.raises(TuningError, match="named again exists already, in module .*test_own_rules"):
@@ -108,14 +128,121 @@ def test_a_rule_of_the_name_of_one_of_ours_is_another() -> None:
 
 
 def test_a_rule_is_a_function() -> None:
-    with pytest.raises(TuningError, match="expected a function .*, found 'x'"):
-        sketch_rule("x")  # type: ignore[arg-type]
+    for found in ("x", Draft):
+        with pytest.raises(TuningError, match=f"expected a function .*, found {found!r}"):
+            sketch_rule(found)  # type: ignore[arg-type]
 
 
 def test_a_rule_takes_a_draft_alone() -> None:
     exec("def two(sch, target): ...", elsewhere := {"__name__": "elsewhere"})
-    with pytest.raises(TuningError, match=r"sketch rule two takes \(sch, target\); expected one"):
-        sketch_rule(elsewhere["two"])  # type: ignore[arg-type]
+    with pytest.raises(
+        TuningError, match=r"sketch rule two takes \(sch, target\); expected a Draft\n"
+    ):
+        sketch_rule(elsewhere["two"])  # type: ignore[call-overload]
+
+
+def test_a_rule_for_groups_takes_a_draft_and_a_group() -> None:
+    def whole(draft: Draft) -> None: ...
+
+    with pytest.raises(TuningError, match=r"whole takes \(draft\); expected a Draft and a Group"):
+        sketch_rule(GroupKind.ROWS)(whole)  # type: ignore[arg-type]
+
+
+def whole_rows(draft: Draft, group: Group) -> Iterator[Variant]:
+    require(len(group.members) > 1, "a single block")
+
+    def rows(draft: Draft, *, unrolled: bool) -> None:
+        sch = draft.schedule
+        *inner, last = (draft.schedule.get_block(label) for label in group.labels)
+        row, columns, *_ = sch.get_loops(last)
+        for label in reversed(inner):
+            sch.compute_at(label, row)
+        if unrolled:
+            sch.unroll(sch.split(columns, factors=[None, sch.sample_categorical([2, 4])])[1])
+        draft.map_outer(row)
+
+    for unrolled in (False, True):
+        yield Variant.of("by_rows", partial(rows, unrolled=unrolled), unrolled=unrolled)
+
+
+def product_and_softmax() -> Func:
+    i, j, k = 24, 32, 16
+    a, b = te.placeholder((i, k), name="A"), te.placeholder((k, j), name="B")
+    c = ops.matmul(a, b)
+    return te.func([a, b, ops.softmax(c)], name="product_and_softmax")
+
+
+def test_a_rule_for_a_kind_of_groups_leaves_the_others_to_the_rules_of_the_target() -> None:
+    func = product_and_softmax()
+    before = sketches(func, TARGET)
+    sketch_rule(GroupKind.ROWS)(whole_rows)
+    after = sketches(func, TARGET)
+    own = after[len(before) :]
+    assert [s.generator for s in after[: len(before)]] == [s.generator for s in before]
+    name = f"{whole_rows.__module__}.whole_rows"
+    assert {c for s in own for c in s.choices if c.rule == name} == {
+        RuleChoice.of(name, unrolled=False),
+        RuleChoice.of(name, unrolled=True),
+    }
+    assert {c.rule for s in own for c in s.choices} == {"contraction", name}
+    for sketch in own:
+        row = Rowspace(sketch).sample(np.random.default_rng(0), 1)[0]
+        check_meaning(func, sketch.trace.with_row(row.tolist()).apply(func).func)
+
+
+def test_a_rule_for_a_kind_of_groups_may_not_apply() -> None:
+    """No group of its kind; a group that it refuses; a step that is refused."""
+
+    def single_loop(draft: Draft, group: Group) -> Iterator[Variant]:
+        def apply(draft: Draft) -> None:
+            (_,) = draft.schedule.get_loops(draft.schedule.get_block(group.anchor.label))[:1]
+            require(False, "never")
+
+        yield Variant.of("never", apply)
+
+    programs = [ops.matmul_func(16, 16, 16), ops.reduction_func(n=8, m=64, axis=1)]
+    before = [names(func) for func in programs]
+    sketch_rule(GroupKind.ROWS)(whole_rows)
+    sketch_rule(GroupKind.CONTRACTION)(single_loop)
+    assert [names(func) for func in programs] == before
+
+
+def test_variants_of_a_rule_have_steps_and_differ_in_their_options() -> None:
+    def nothing(draft: Draft) -> None: ...
+
+    def wrong(draft: Draft, group: Group) -> Iterator[Variant]:
+        yield from yielded
+
+    sketch_rule(GroupKind.CONTRACTION)(wrong)
+    yielded: list[Any] = [Variant.of("a", nothing, wide=True), Variant.of("b", nothing, wide=True)]
+    with pytest.raises(TuningError, match="wrong yields two variants with the same options: {'w"):
+        sketches(ops.matmul_func(16, 16, 16), TARGET)
+    yielded = [nothing]
+    with pytest.raises(TuningError, match="wrong yields <function .*; expected variants with a st"):
+        sketches(ops.matmul_func(16, 16, 16), TARGET)
+
+
+@pytest.mark.parametrize("kind", [None, GroupKind.CONTRACTION])
+def test_a_rule_that_fails_ends_builds_and_sessions_and_is_named(kind: GroupKind | None) -> None:
+    """In the function of a rule for groups, too, and after a step."""
+
+    def careless(draft: Draft) -> None:
+        draft.schedule.get_block(0)
+        raise KeyError("lanes")
+
+    def careless_of_groups(draft: Draft, group: Group) -> Iterator[Variant]:
+        raise KeyError("lanes")
+
+    if kind is None:
+        sketch_rule(careless)
+    else:
+        sketch_rule(kind)(careless_of_groups)
+    message = "sketch rule careless.* fails for matmul: KeyError: 'lanes'"
+    with pytest.raises(TuningError, match=message) as raised:
+        build(ops.matmul_func(16, 16, 16), TARGET, database=None)
+    assert isinstance(raised.value.__cause__, KeyError)
+    with TuningDatabase("sqlite://") as db, pytest.raises(TuningError, match=message):
+        tune(ops.matmul_func(16, 16, 16), TARGET, database=db, trials=2, config=QUICK)
 
 
 def test_rows_beyond_the_limits_of_a_rule_are_not_measured() -> None:
@@ -159,7 +286,7 @@ def test_steps_of_a_rule_are_known_where_candidates_are_built(
     (tmp_path / f"{name}.py").write_text(STRANGER)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module(name)
-    monkeypatch.setattr("tilewright.autotune.rules.plans", lambda *_, **__: iter(()))
+    monkeypatch.setattr("tilewright.autotune.rules._plans_by_target", lambda *_, **__: iter(()))
     try:
         with TuningDatabase("sqlite://") as db:
             result = tune(matmul(), "cpu -threads=1", database=db, trials=2, config=QUICK)

@@ -32,7 +32,6 @@ from ..canonicalise import is_plain
 from ..common import tried
 from ..draft import Draft, RuleChoice
 from ..rule import Alternative, Group, GroupKind
-from . import dot_product, tile_unit
 from .elementwise import elementwise_variants
 
 
@@ -51,12 +50,12 @@ def channels_last(draft: Draft) -> Iterator[Alternative]:
     if copies:
         turns = [functools.partial(_turn, label=label) for label in copies]
         choice = RuleChoice("channels_last")
-        yield Alternative(choice.rule, choice, draft, copies, after=turns, wanted=_uses_unit)
+        units = {rule.name for rule in draft.rules.instructions}
 
+        def uses_unit(choices: Collection[RuleChoice]) -> bool:
+            return any(choice.rule in units for choice in choices)
 
-def _uses_unit(choices: Collection[RuleChoice]) -> bool:
-    """Whether a unit computes anything: channels are last for that."""
-    return any(choice.rule in (tile_unit.RULE, dot_product.RULE) for choice in choices)
+        yield Alternative(choice.rule, choice, draft, copies, after=turns, wanted=uses_unit)
 
 
 def _turn(draft: Draft, label: Label) -> None:

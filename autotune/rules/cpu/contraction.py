@@ -44,7 +44,7 @@ from ..access_patterns import (
     spatial,
 )
 from ..common import block_loops, nbytes, widest
-from ..draft import Draft, RuleChoice
+from ..draft import Draft, Step
 from ..joining import flatten
 from ..rule import Group, Variant
 from .digits import lay_out_digits
@@ -104,17 +104,19 @@ def contraction_variants(draft: Draft, group: Group) -> Iterator[Variant]:
         tiled = functools.partial(tile_contraction, tiling=tiling, labels=labels)
         if along and (tiling.blocked or not along[0].buffer.constant):
             placed = functools.partial(place_copies, label=main.label, local=True)
-            choice = _choice(main, tiling, local=True)
-            yield Variant(choice, "_".join([*names, "local"]), (tiled, placed))
+            yield _variant(main, tiling, [*names, "local"], tiled, placed, local=True)
         if not (along and tiling.blocked):
             placed = functools.partial(place_copies, label=main.label, local=False)
-            yield Variant(_choice(main, tiling, local=False), "_".join(names), (tiled, placed))
+            yield _variant(main, tiling, names, tiled, placed, local=False)
 
 
-def _choice(main: Block, tiling: Tiling, *, local: bool) -> RuleChoice:
+def _variant(
+    main: Block, tiling: Tiling, names: Sequence[str], *steps: Step, local: bool
+) -> Variant:
     place = {i.var: n for n, i in enumerate(main.iters)}
-    return RuleChoice.of(
-        "contraction",
+    return Variant.of(
+        "_".join(names),
+        *steps,
         vector=place[tiling.vector],
         pack=tuple((n, place[by]) for n, by in tiling.packs),
         blocked=tiling.blocked,

@@ -21,14 +21,12 @@ from dataclasses import replace
 from ....tir.ir import Block, Label, Var
 from ..access_patterns import extents, reduced, spatial
 from ..common import block_loops
-from ..draft import Draft, RuleChoice
+from ..draft import Draft
 from ..rule import Group, Variant
 from .elementwise import schedule_following
 from .products import ProductPlan, pack_operands, pad, plans, schedule_packed
 from .register_tiles import RegisterTile, sample_tile, tile_variables, write_back
 from .vector_choices import worth_packing
-
-RULE = "dot_product"
 
 
 def dot_product_variants(draft: Draft, group: Group) -> Iterator[Variant]:
@@ -48,11 +46,11 @@ def dot_product_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     if worth_packing(main, shared) and plan.reduction in shared.plain:
         for rows in [v for v in tile_variables(main, plan.vector) if v in shared.plain][:1]:
             packed = functools.partial(apply, plan=replace(plan, rows=rows))
-            choice = RuleChoice.of(RULE, instruction=name, pack=True)
-            yield Variant(choice, f"{name}_pack{shared.buffer.name}", (packed,))
+            label = f"{name}_pack{shared.buffer.name}"
+            yield Variant.of(label, packed, instruction=name, pack=True)
     if shared.strides.get(plan.reduction) == 1:
-        choice = RuleChoice.of(RULE, instruction=name, pack=False)
-        yield Variant(choice, name, (functools.partial(apply, plan=plan),))
+        plain = functools.partial(apply, plan=plan)
+        yield Variant.of(name, plain, instruction=name, pack=False)
 
 
 def schedule_dot(draft: Draft, plan: ProductPlan, labels: Sequence[Label]) -> None:

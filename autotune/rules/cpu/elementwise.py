@@ -13,7 +13,7 @@ from ....target import CpuTarget
 from ....tir.ir import Block, Dim, For, ForKind, Func, Label, Var, ceildiv
 from ..access_patterns import Input, extents, grouped, inputs_of, output_of, spatial
 from ..common import attempt, block_loops, elements, nbytes, powers, widest
-from ..draft import Draft, RuleChoice
+from ..draft import Draft
 from ..rule import Group, Variant
 from .register_transpose import transpose_in_registers
 from .vectors import in_registers, lanes_for, unroll_hint
@@ -35,7 +35,7 @@ def elementwise_variants(draft: Draft, group: Group) -> Iterator[Variant]:
         def step(draft: Draft) -> None:
             schedule(draft, draft.handle(block.label))
 
-        return Variant(RuleChoice.of("elementwise", form=form), form, (step,))
+        return Variant.of(form, step, form=form)
 
     across = runs_across(block) is not None
     if across:

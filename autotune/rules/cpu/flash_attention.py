@@ -25,7 +25,7 @@ from ....tir.ir import Block, Dim, Label, Var
 from ..access_patterns import extents, reduced
 from ..attention import Attention, attention_of, element_above
 from ..common import block_loops, tried, widest
-from ..draft import Draft, RuleChoice
+from ..draft import Draft
 from ..joining import places
 from ..rule import Group, Variant
 from .contraction import Tiling
@@ -33,6 +33,7 @@ from .fused_attention import (
     MAX_BAND,
     Contraction,
     attention_tilings,
+    attention_variant,
     contract,
     cut_bands,
     row_bytes,
@@ -89,14 +90,13 @@ def flash_attention_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     exps = next(b for b in attention.chain if b.label is softmax.exps)
     along = next(i.var for i in exps.iters if i.var not in {*attention.rows[exps.label]})
     keys = extents(exps)[along]
-    name, tilings = attention_tilings(attention)
+    tilings = attention_tilings(attention)
     counts = _counts(keys, lanes_for(draft.cpu, widest(attention.first), keys))
     if tilings[0].vector is element_above(attention, exps, along) and counts:
         apply = functools.partial(
             _apply, attention=attention, softmax=softmax, tilings=tilings, counts=counts
         )
-        choice = RuleChoice.of("flash_attention", pack=bool(name))
-        yield Variant(choice, f"flash_attention{name}", (apply,))
+        yield attention_variant("flash_attention", apply, attention, tilings)
 
 
 def _counts(keys: int, lanes: int) -> list[int]:

@@ -23,7 +23,7 @@ from ....tir.ir import Block, Dim, Label, Var
 from ..access_patterns import extents, inputs_of, reduced, spatial
 from ..attention import Attention, attention_of, downstream
 from ..common import block_loops, fused, powers
-from ..draft import Draft, RuleChoice
+from ..draft import Draft, Step
 from ..rule import Group, Variant
 from .contraction import Tiling, decide_tile, unrolled
 from .packing import pack, packings, schedule_copy
@@ -40,21 +40,29 @@ counts, and what is between is sooner too large for a cache."""
 def fused_attention_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     """The chain in bands, with what the vectors of the first contraction run along packed."""
     attention = attention_of(draft, group)
-    name, tilings = attention_tilings(attention)
-    choice = RuleChoice.of("fused_attention", pack=bool(name))
+    tilings = attention_tilings(attention)
     apply = functools.partial(_apply, attention=attention, tilings=tilings)
-    yield Variant(choice, f"fused_attention{name}", (apply,))
+    yield attention_variant("fused_attention", apply, attention, tilings)
 
 
-def attention_tilings(attention: Attention) -> tuple[str, tuple[Tiling, Tiling]]:
+def attention_variant(
+    name: str, apply: Step, attention: Attention, tilings: tuple[Tiling, Tiling]
+) -> Variant:
+    """A variant whose option is whether the first contraction packs any input."""
+    first, _ = tilings
+    inputs = inputs_of(attention.first)
+    packed = "".join(f"_pack{inputs[n].buffer.name}" for n, _ in first.packs)
+    return Variant.of(f"{name}{packed}", apply, pack=bool(first.packs))
+
+
+def attention_tilings(attention: Attention) -> tuple[Tiling, Tiling]:
     """How both contractions are tiled, and what they pack: not the rows, few at a time."""
     along = vector_choices(attention.second)[0]
     fewest = min(packings(attention.second, along), key=len)
     second = Tiling(along, _from_outside(attention, attention.second, fewest))
     along = vector_choices(attention.first)[0]
     packs = next(packings(attention.first, along))
-    names = [inputs_of(attention.first)[n].buffer.name for n, _ in packs]
-    return "".join(f"_pack{x}" for x in names), (Tiling(along, packs), second)
+    return Tiling(along, packs), second
 
 
 def _from_outside(

@@ -24,7 +24,7 @@ from ....target import CpuTarget
 from ....tir.ir import Block, Func, Label, Var
 from ..access_patterns import consumers, extents, is_expensive, output_of, reduced, row_dimensions
 from ..common import attempt, fused, tried
-from ..draft import Draft, RuleChoice
+from ..draft import Draft
 from ..rule import Group, Variant
 from .rows import schedule_reduction, schedule_spatial
 from .vectors import lanes_for
@@ -57,7 +57,7 @@ def online_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     statistics = _statistics(draft, group.members) if count else None
     if count and statistics is not None:
         apply = functools.partial(_apply, count=count, statistics=statistics, labels=group.labels)
-        yield Variant(RuleChoice("online"), "online", (apply,))
+        yield Variant.of("online", apply)
 
 
 def _statistics(draft: Draft, members: Sequence[Block]) -> _Statistics | None:

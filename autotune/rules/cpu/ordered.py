@@ -17,7 +17,7 @@ from ....schedule.find import find_block
 from ....tir.ir import IterKind, Label, Var
 from ..access_patterns import extents
 from ..common import attempt, widest
-from ..draft import Draft, RuleChoice
+from ..draft import Draft
 from ..rule import Group, Variant
 from .vectors import lanes_for
 
@@ -25,7 +25,7 @@ from .vectors import lanes_for
 def ordered_variants(_draft: Draft, group: Group) -> Iterator[Variant]:
     """One schedule without decisions."""
     apply = functools.partial(schedule_ordered, label=group.labels[-1])
-    yield Variant(RuleChoice("ordered"), "ordered", (apply,))
+    yield Variant.of("ordered", apply)
 
 
 def schedule_ordered(draft: Draft, label: Label) -> None:

@@ -15,7 +15,7 @@ from ....tir.ir import INDEX, Binary, Block, Const, Dim, Label, Op, Var
 from ....tir.visit import walk
 from ..access_patterns import extents, inputs_of, loads
 from ..common import powers, widest
-from ..draft import Draft, RuleChoice
+from ..draft import Draft
 from ..rule import Group, Variant
 from .elementwise import schedule_elementwise
 from .vectors import lanes_for
@@ -49,7 +49,7 @@ def pipeline_variants(draft: Draft, group: Group) -> Iterator[Variant]:
         schedule_elementwise(draft, draft.handle(labels[-1]))
 
     for form, step in (("tiled", tiled), ("apart", apart), ("inside", inside)):
-        yield Variant(RuleChoice.of("pipeline", form=form), form, (step,))
+        yield Variant.of(form, step, form=form)
 
 
 def _cheap(members: Sequence[Block]) -> list[Label]:

@@ -25,7 +25,7 @@ from ..access_patterns import (
     row_dimensions,
 )
 from ..common import fused, nbytes, widest
-from ..draft import Draft, RuleChoice
+from ..draft import Draft
 from ..rule import Group, Variant
 from .vectors import in_registers, lanes_for, unroll_hint
 
@@ -59,8 +59,8 @@ def rows_variants(draft: Draft, group: Group) -> Iterator[Variant]:
 
     if prefetched is not None:
         ahead = functools.partial(apply, prefetched=prefetched)
-        yield Variant(RuleChoice.of("rows", prefetch=True), "rows_ahead", (ahead,))
-    yield Variant(RuleChoice("rows"), "rows", (functools.partial(apply, prefetched=None),))
+        yield Variant.of("rows_ahead", ahead, prefetch=True)
+    yield Variant.of("rows", functools.partial(apply, prefetched=None))
 
 
 def _prefetched(draft: Draft, members: Sequence[Block]) -> tuple[Label, int] | None:

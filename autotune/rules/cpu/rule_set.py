@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....schedule import Schedule
-from ..rule import AlternativeRule, GroupKind, RuleSet
+from ..rule import AlternativeRule, GroupKind, RuleSet, SketchRule
 from .channels import channels_last
 from .contraction import contraction_variants
 from .digits import separate_all_digits
@@ -19,18 +19,24 @@ from .tile_unit import tile_unit_variants
 from .vector_choices import runs_in_vectors
 from .winograd import winograd
 
+UNIT = SketchRule("tile_unit", GroupKind.CONTRACTION, tile_unit_variants)
+DOT = SketchRule("dot_product", GroupKind.CONTRACTION, dot_product_variants)
 RULES = RuleSet(
     map_outer=Schedule.parallel,
     rewrites=(separate_all_digits,),
     is_contraction=runs_in_vectors,
-    rules={
-        GroupKind.ORDERED: (ordered_variants,),
-        GroupKind.ATTENTION: (flash_attention_variants, fused_attention_variants),
-        GroupKind.CONTRACTION: (tile_unit_variants, dot_product_variants, contraction_variants),
-        GroupKind.ROWS: (online_variants, rows_variants),
-        GroupKind.PIPELINE: (pipeline_variants,),
-        GroupKind.ELEMENTWISE: (elementwise_variants,),
-    },
-    instructions=(tile_unit_variants, dot_product_variants),
+    rules=(
+        SketchRule("ordered", GroupKind.ORDERED, ordered_variants),
+        SketchRule("flash_attention", GroupKind.ATTENTION, flash_attention_variants),
+        SketchRule("fused_attention", GroupKind.ATTENTION, fused_attention_variants),
+        UNIT,
+        DOT,
+        SketchRule("contraction", GroupKind.CONTRACTION, contraction_variants),
+        SketchRule("online", GroupKind.ROWS, online_variants),
+        SketchRule("rows", GroupKind.ROWS, rows_variants),
+        SketchRule("pipeline", GroupKind.PIPELINE, pipeline_variants),
+        SketchRule("elementwise", GroupKind.ELEMENTWISE, elementwise_variants),
+    ),
+    instructions=(UNIT, DOT),
     alternatives=(AlternativeRule(winograd, exact=False), AlternativeRule(channels_last)),
 )

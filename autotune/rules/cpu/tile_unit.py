@@ -23,7 +23,7 @@ from ....schedule.find import find_block
 from ....tir.ir import Block, Buffer, Dim, Label, Var
 from ..access_patterns import extents, inputs_of, output_of, reduced, spatial
 from ..common import attempt, block_loops, powers, widest
-from ..draft import Draft, RuleChoice
+from ..draft import Draft
 from ..rule import Group, Variant
 from .elementwise import input_along, runs_across, schedule_elementwise, schedule_following
 from .products import ProductPlan, pack_operands, pad, plans, schedule_packed
@@ -32,7 +32,6 @@ from .register_transpose import transpose_in_registers
 from .vector_choices import worth_packing
 from .vectors import in_registers, lanes_for
 
-RULE = "tile_unit"
 MAX_PADDED = 8.0
 """At most how many times as many products padding may make. Where it makes 4.6 times as many, an
 int8 product of 40x40x20, a call with the unit takes half the time of one with vectors."""
@@ -49,12 +48,12 @@ def tile_unit_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     for plan in filter(None, (_with_rows(main, plan) for plan in units)):
         name, shared = plan.instruction.name, plan.shared
         if shared.strides.get(plan.reduction) == 1:
-            choice = RuleChoice.of(RULE, instruction=name, pack=False)
-            yield Variant(choice, name, (functools.partial(apply, plan=plan, packs=False),))
+            plain = functools.partial(apply, plan=plan, packs=False)
+            yield Variant.of(name, plain, instruction=name, pack=False)
         if {plan.rows, plan.reduction} <= shared.plain.keys() and worth_packing(main, shared):
             packed = functools.partial(apply, plan=plan, packs=True)
-            choice = RuleChoice.of(RULE, instruction=name, pack=True)
-            yield Variant(choice, f"{name}_pack{shared.buffer.name}", (packed,))
+            label = f"{name}_pack{shared.buffer.name}"
+            yield Variant.of(label, packed, instruction=name, pack=True)
 
 
 def _with_rows(main: Block, plan: ProductPlan) -> ProductPlan | None:
