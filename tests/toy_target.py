@@ -219,7 +219,7 @@ def halved(draft: Draft, group: Group) -> Iterator[Variant]:
     def cut(draft: Draft) -> None:
         sch = draft.schedule
         for label in group.labels:
-            (loop, *_) = sch.get_loops(draft.handle(label))
+            (loop, *_) = sch.get_loops(draft.schedule.get_block(label))
             outer, _ = sch.split(loop, factors=sch.sample_perfect_tile(loop, 2))
             draft.map_outer(outer)
 

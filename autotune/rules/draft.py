@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ScheduleError
 from ...schedule import Schedule
-from ...schedule.find import blocks_in, find_block
+from ...schedule.find import find_block
 from ...target import CpuTarget, Target
 from ...tir.ir import Block, Expr, Func, Label, Var
 from .rule_sets import rules_for
@@ -49,13 +49,6 @@ class Draft:
     def block(self, label: Label) -> Block:
         """A block of the program as it is scheduled so far."""
         return find_block(self.func, label)
-
-    def handle(self, label: Label) -> Label:
-        """A block as the schedule's steps take it: one of the original program is asked for."""
-        for position, block in enumerate(blocks_in(self.schedule.original.body)):
-            if block.label is label:
-                return self.schedule.get_block(position)
-        return label
 
     def copy(self) -> Draft:
         """An independent draft in the same state, with the same decision variables."""

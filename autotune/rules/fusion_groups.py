@@ -195,7 +195,8 @@ def _hoist_statistics(
         if {i.buffer for i in factors} <= set(draft.func.params):
             continue
         trial = (hoisted or draft).copy()
-        if attempt(trial.schedule.hoist_factor, trial.handle(block.label)):
+        sch = trial.schedule
+        if attempt(sch.hoist_factor, sch.get_block(block.label)):
             hoisted = trial
     return None if hoisted is None else _inline(hoisted, left, kept)
 
@@ -224,7 +225,8 @@ def _tell_apart(draft: Draft, left: Collection[Label]) -> tuple[Draft, dict[Labe
             continue
         for index in range(len(inputs_of(block))):
             trial = draft.copy()
-            copies = tried(trial.schedule.distinguish_reads, trial.handle(block.label), index)
+            sch = trial.schedule
+            copies = tried(sch.distinguish_reads, sch.get_block(block.label), index)
             if copies is not None and draft.rules.is_contraction(trial.block(block.label)):
                 draft = trial
                 views[block.label] = list(copies)
@@ -259,7 +261,8 @@ def _join(draft: Draft, parts: list[list[Label]]) -> Draft:
         if draft.rules.has_instruction(draft, members):
             continue
         trial = draft.copy()
-        joined = attempt(join, trial.schedule, [trial.handle(label) for label in labels])
+        sch = trial.schedule
+        joined = attempt(join, sch, [sch.get_block(label) for label in labels])
         if joined and trial.func is not draft.func:
             draft = trial
     return draft
@@ -279,7 +282,8 @@ def _inline(draft: Draft, left: Collection[Label], kept: Collection[Label]) -> D
         if is_window(block, readers) and not any(r.label in left for r in readers):
             continue  # rules for pipelines decide
         trial = draft.copy()
-        if attempt(trial.schedule.compute_inline, trial.handle(block.label)):
+        sch = trial.schedule
+        if attempt(sch.compute_inline, sch.get_block(block.label)):
             draft = trial
     return draft
 
@@ -291,7 +295,8 @@ def _expand(draft: Draft, left: Collection[Label], kept: Collection[Label]) -> D
         if block.label in left or not is_bent_window(block) or draft.rules.is_contraction(block):
             continue
         trial = draft.copy()
-        if attempt(trial.schedule.expand_reduction, trial.handle(block.label)):
+        sch = trial.schedule
+        if attempt(sch.expand_reduction, sch.get_block(block.label)):
             draft = trial
     return draft if draft is before else _inline(draft, left, kept)
 

@@ -43,7 +43,8 @@ def channels_last(draft: Draft) -> Iterator[Alternative]:
         if not plain or draft.rules.has_instruction(draft, [block]):
             continue
         trial = draft.copy()
-        created = tried(_put_last, trial.schedule, trial.handle(block.label))
+        sch = trial.schedule
+        created = tried(_put_last, sch, sch.get_block(block.label))
         if created and draft.rules.has_instruction(trial, [trial.block(block.label)]):
             draft = trial
             copies.append(created[0])

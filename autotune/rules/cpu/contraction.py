@@ -170,11 +170,11 @@ class _Tiled:
 def tile_contraction(draft: Draft, tiling: Tiling, labels: Sequence[Label]) -> None:
     """Tile the first block and compute the one that follows it, if any; pack its inputs."""
     sch = draft.schedule
-    main = draft.handle(labels[0])
+    main = sch.get_block(labels[0])
     block = find_block(sch.func, main)
     tiles = decide_tile(draft, block, tiling)
     packed = {by: pack(sch, main, n, by, tiles.width(by)) for n, by in tiling.packs}
-    follow = draft.handle(labels[1]) if len(labels) > 1 else None
+    follow = sch.get_block(labels[1]) if len(labels) > 1 else None
     nest = (_blocked if tiling.blocked else _whole)(draft, main, block, tiles, follow)
     draft.handoff[main] = _Tiled(tiling, tiles, packed, nest)
 

@@ -37,7 +37,8 @@ def separate_all_digits(draft: Draft) -> Draft:
         if not (has_reduction(block) and is_plain(draft.func, block) and _cuts(block)):
             continue
         trial = draft.copy()
-        if not attempt(separate_digits, trial.schedule, trial.handle(block.label)):
+        sch = trial.schedule
+        if not attempt(separate_digits, sch, sch.get_block(block.label)):
             continue
         apart = trial.block(block.label)
         choices = vector_variables(apart, draft.cpu)

@@ -56,7 +56,7 @@ def dot_product_variants(draft: Draft, group: Group) -> Iterator[Variant]:
 def schedule_dot(draft: Draft, plan: ProductPlan, labels: Sequence[Label]) -> None:
     """Compute the first block by the instruction, and the one that follows it, if any."""
     sch, product = draft.schedule, plan.product
-    main = draft.handle(labels[0])
+    main = sch.get_block(labels[0])
     plan, pads, crop = pad(sch, main, plan)
     block = plan.planned
     sizes = extents(block)
@@ -71,7 +71,7 @@ def schedule_dot(draft: Draft, plan: ProductPlan, labels: Sequence[Label]) -> No
         sch.set_scope(main, 0, "register")
         write = crop
     if len(labels) > 1:
-        schedule_following(draft, draft.handle(labels[1]))
+        schedule_following(draft, sch.get_block(labels[1]))
 
     units: list[Var] = []
     outer: list[Var] = []

@@ -33,7 +33,7 @@ def elementwise_variants(draft: Draft, group: Group) -> Iterator[Variant]:
 
     def variant(form: str, schedule: Callable[[Draft, Label], None]) -> Variant:
         def step(draft: Draft) -> None:
-            schedule(draft, draft.handle(block.label))
+            schedule(draft, draft.schedule.get_block(block.label))
 
         return Variant.of(form, step, form=form)
 
@@ -83,7 +83,7 @@ def schedule_elementwise(draft: Draft, label: Label) -> None:
 def _schedule_streamed(draft: Draft, label: Label) -> None:
     schedule_elementwise(draft, label)
     for number in range(len(draft.block(label).writes)):
-        draft.schedule.stream(draft.handle(label), number)
+        draft.schedule.stream(draft.schedule.get_block(label), number)
 
 
 def _ask_ahead(sch: Schedule, label: Label, loop: Var, later: Dim, target: CpuTarget) -> None:

@@ -156,7 +156,7 @@ def _takes_pieces(draft: Draft, attention: Attention, softmax: _Softmax) -> bool
     """Whether the exponentials and their sums can be taken in pieces."""
     trial = draft.copy()
     for block in attention.members:
-        trial.handle(block.label)
+        trial.schedule.get_block(block.label)
     pieces = tried(_in_pieces, trial.schedule, attention, softmax, 2)
     return pieces is not None and _outer(trial.schedule, attention, pieces.divided) is not None
 
@@ -203,7 +203,7 @@ def _apply(
 ) -> None:
     sch, target = draft.schedule, draft.cpu
     for block in attention.members:
-        draft.handle(block.label)
+        sch.get_block(block.label)
     first, second = tile_contractions(draft, attention, tilings)
     upper, lower = first.tile, second.tile
     length = upper.width(upper.vector) * sch.sample_categorical(counts)

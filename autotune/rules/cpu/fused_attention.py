@@ -138,7 +138,7 @@ def cut_bands(
 
 def _apply(draft: Draft, attention: Attention, tilings: tuple[Tiling, Tiling]) -> None:
     sch, target = draft.schedule, draft.cpu
-    labels = {b.label: draft.handle(b.label) for b in attention.members}
+    labels = {b.label: sch.get_block(b.label) for b in attention.members}
     first, second = tile_contractions(draft, attention, tilings)
     writes = [sch.cache_write(c.label, 0, "register") for c in (first, second)]
     last = attention.last

@@ -65,7 +65,7 @@ def _statistics(draft: Draft, members: Sequence[Block]) -> _Statistics | None:
     for statistics in _candidates(draft, members):
         trial = draft.copy()
         for block in members:
-            trial.handle(block.label)
+            trial.schedule.get_block(block.label)
         if attempt(_take_pieces, trial.schedule, statistics):
             return statistics
     return None
@@ -131,7 +131,7 @@ def _take_pieces(sch: Schedule, statistics: _Statistics) -> tuple[Label, Label]:
 
 def _apply(draft: Draft, count: int, statistics: _Statistics, labels: Sequence[Label]) -> None:
     sch = draft.schedule
-    labels = [draft.handle(label) for label in labels]
+    labels = [sch.get_block(label) for label in labels]
     root = labels[-1]
     first, part = _take_pieces(sch, statistics)
     top = fused(sch, sch.get_loops(root)[:count])

@@ -31,7 +31,7 @@ def ordered_variants(_draft: Draft, group: Group) -> Iterator[Variant]:
 def schedule_ordered(draft: Draft, label: Label) -> None:
     """Run the outer spatial loops of a block in parallel, and its innermost one in vectors."""
     sch = draft.schedule
-    label = draft.handle(label)
+    label = sch.get_block(label)
     block = find_block(sch.func, label)
     spatial = {i.value: i.var for i in block.iters if i.kind is IterKind.SPATIAL}
     loops = sch.get_loops(label)

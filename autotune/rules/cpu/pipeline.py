@@ -32,7 +32,7 @@ def pipeline_variants(draft: Draft, group: Group) -> Iterator[Variant]:
 
     def inlined(draft: Draft, stages: Sequence[Label]) -> None:
         for label in stages:
-            draft.schedule.compute_inline(draft.handle(label))
+            draft.schedule.compute_inline(draft.schedule.get_block(label))
 
     def tiled(draft: Draft) -> None:
         inlined(draft, cheap)
@@ -42,11 +42,11 @@ def pipeline_variants(draft: Draft, group: Group) -> Iterator[Variant]:
         inlined(draft, cheap)
         for label in labels:
             if label not in cheap:
-                schedule_elementwise(draft, draft.handle(label))
+                schedule_elementwise(draft, draft.schedule.get_block(label))
 
     def inside(draft: Draft) -> None:
         inlined(draft, labels[:-1])
-        schedule_elementwise(draft, draft.handle(labels[-1]))
+        schedule_elementwise(draft, draft.schedule.get_block(labels[-1]))
 
     for form, step in (("tiled", tiled), ("apart", apart), ("inside", inside)):
         yield Variant.of(form, step, form=form)
@@ -68,7 +68,7 @@ def _operations(block: Block) -> int:
 def _tile(draft: Draft, labels: Sequence[Label]) -> None:
     """Tile the last stage's outer variables, and compute the others in its tiles."""
     sch = draft.schedule
-    *stages, last = [draft.handle(label) for label in labels]
+    *stages, last = [draft.schedule.get_block(label) for label in labels]
     block = draft.block(last)
     sizes = extents(block)
     loops = dict(zip([i.var for i in block.iters], sch.get_loops(last), strict=True))

@@ -38,13 +38,13 @@ def rows_variants(draft: Draft, group: Group) -> Iterator[Variant]:
 
     def apply(draft: Draft, prefetched: tuple[Label, int] | None) -> None:
         sch = draft.schedule
-        root = draft.handle(labels[-1])
+        root = sch.get_block(labels[-1])
         rows = list(sch.get_loops(root)[:count])
         top = fused(sch, rows) if rows else None
         if top is not None:
             for label in reversed(labels[:-1]):
-                sch.compute_at(draft.handle(label), top)
-        for label in map(draft.handle, labels):
+                sch.compute_at(sch.get_block(label), top)
+        for label in map(sch.get_block, labels):
             if has_reduction(draft.block(label)):
                 moved = schedule_reduction(draft, label, top if label is root else None)
                 top = moved if label is root else top

@@ -78,14 +78,15 @@ def schedule_tile_unit(
 
     The operand that has the rows is packed if `packs`.
     """
-    sch, main = draft.schedule, draft.handle(labels[0])
+    sch = draft.schedule
+    main = sch.get_block(labels[0])
     plan, pads, crop = pad(sch, main, plan)
     block = plan.planned
     tiles = _decide_tile(draft, block, plan)
     panel = [plan.product.rows, plan.product.steps] if packs else None
     packed, padded = pack_operands(draft, main, plan, pads, panel)
     write = sch.cache_write(main, 0, "register")
-    last = _last(draft, crop, [draft.handle(label) for label in labels[1:]])
+    last = _last(draft, crop, [sch.get_block(label) for label in labels[1:]])
     stored = find_block(sch.func, write).writes[0].buffer
     square = plan.product.rows == plan.product.columns
     across = _copied_across(sch, last, stored) if last is not None and square else None

@@ -43,7 +43,8 @@ def winograd(original: Draft) -> Iterator[Alternative]:
             if not _worth(block):
                 continue
             trial = draft.copy()
-            labels = tried(trial.schedule.winograd, trial.handle(block.label), tile)
+            sch = trial.schedule
+            labels = tried(sch.winograd, sch.get_block(block.label), tile)
             if labels is None:
                 continue
             draft = trial
@@ -74,7 +75,7 @@ def _transform_input(draft: Draft, labels: Sequence[Label]) -> None:
     those apart.
     """
     sch, target = draft.schedule, draft.cpu
-    rows, tiles = (draft.handle(label) for label in labels)
+    rows, tiles = (sch.get_block(label) for label in labels)
     block = find_block(sch.func, tiles)
     dimension, apart = _along(block)
     i, j, *around, last = sch.get_loops(tiles)
@@ -105,7 +106,7 @@ def _transform_output(draft: Draft, labels: Sequence[Label], tile: int) -> None:
     registers.
     """
     sch, target = draft.schedule, draft.cpu
-    rows, out, *follow = (draft.handle(label) for label in labels)
+    rows, out, *follow = (sch.get_block(label) for label in labels)
     first = find_block(sch.func, rows)
     for label in follow:
         follower = find_block(sch.func, label)
