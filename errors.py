@@ -185,19 +185,24 @@ def told_of(subject: Callable[[], str]) -> Iterator[None]:
         raise
 
 
-def similar(word: str, known: Iterable[str]) -> str | None:
-    """The hint for a misspelt word: the words of `known` that are close to it, or `None`.
+def nearest(word: str, known: Iterable[str]) -> list[str]:
+    """The words of `known` that are close to `word`, the closest first, three at most.
 
     Of short words many are close by chance: those begin alike and differ in length by one at most.
     """
     from difflib import get_close_matches
 
     short = len(word) <= _SHORT
-    near = [
+    return [
         name
         for name in get_close_matches(word, list(known), n=3)
         if not short or (name[:1] == word[:1] and abs(len(name) - len(word)) <= 1)
     ]
+
+
+def similar(word: str, known: Iterable[str]) -> str | None:
+    """The hint for a misspelt word: the words of `known` that are close to it, or `None`."""
+    near = nearest(word, known)
     return f"did you mean {' or '.join(near)}?" if near else None
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..errors import ArgumentError
+from ..errors import ArgumentError, similar
 from .dlpack import View, class_name, matcher
 from .dlpack import view as dlpack_view
 from .ndarray import address_reader
@@ -74,6 +74,21 @@ def make_binder(signature: Signature) -> Binder:
         return bound, owners
 
     return bind
+
+
+def keyword_error(signature: Signature, keyword: str) -> ArgumentError:
+    """The error for a keyword that a call does not take."""
+    arguments = ", ".join(a.name for a in signature.arguments)
+    return ArgumentError(
+        "{0} takes its arguments ({1}) by position, found keyword {2}",
+        signature.name,
+        arguments,
+        keyword,
+        hint=lambda: (
+            similar(keyword, ["workspace"])
+            or f"call module({arguments}): outputs are passed in, after the inputs"
+        ),
+    )
 
 
 def _count_error(signature: Signature, values: Sequence[Any]) -> ArgumentError:

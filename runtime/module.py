@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from ..errors import ArgumentError, KernelError
 from ..forks import TEAMS, UNANNOUNCED
 from ..target import Target
 from . import openmp
-from .argument_checks import compact, ctypes_parameters, make_binder
+from .argument_checks import compact, ctypes_parameters, keyword_error, make_binder
 from .ndarray import address_reader
 from .ranges import make_range_check, trusting
 from .signature import Argument, Signature
@@ -52,6 +52,12 @@ class Origin:
     def __str__(self) -> str:
         record = f" {self.record_id}" if self.record_id else ""
         return f"{self.kind}{record}" + (f": {self.detail}" if self.detail else "")
+
+
+class CallOptions(TypedDict, total=False):
+    """The keywords of a call; arguments are passed by position."""
+
+    workspace: Any
 
 
 class Module:
@@ -107,12 +113,13 @@ class Module:
             fast = glue(address, checked, self._kernel, self._kernel.fail, parallel, pool)
             self._entry = self._kernel if fast is None else fast
 
-    def __call__(self, *arguments: Any, workspace: Any = None) -> None:
-        """Run the kernel, in `workspace` if that is given: see `workspace_bytes`.
+    def __call__(self, *arguments: Any, **options: Unpack[CallOptions]) -> None:
+        """Run the kernel; with `workspace=memory` in that memory, see `workspace_bytes`.
 
         Raises `ArgumentError`, and `OutOfMemoryError` where there is no memory for a workspace.
         """
-        if workspace is None:
+        # A dictionary of all keywords takes less time than a parameter beside it.
+        if not options or (workspace := self._workspace(options)) is None:
             self._entry(*arguments)
         else:
             self._kernel.bind(arguments, workspace)()
@@ -163,12 +170,13 @@ class Module:
             clock=clock,
         )
 
-    def bind(self, *arguments: Any, workspace: Any = None) -> Callable[[], None]:
+    def bind(self, *arguments: Any, **options: Unpack[CallOptions]) -> Callable[[], None]:
         """Check these arguments now; returns the call as a function without parameters.
 
         Values that have a `value_range` are checked by each call, since they may change. All calls
         compute in the same `workspace`, if that is given: one at a time.
         """
+        workspace = self._workspace(options)
         checked = self._kernel.bind(arguments, workspace)
         if workspace is not None:
             return checked
@@ -217,6 +225,12 @@ class Module:
         result = _aligned(packed)
         packer(given, result)
         return result
+
+    def _workspace(self, options: CallOptions) -> Any:
+        for keyword in options:
+            if keyword != "workspace":
+                raise keyword_error(self.signature, keyword)
+        return options.get("workspace")
 
     def __repr__(self) -> str:
         return f"<Module {self.signature.c_declaration()} for {self.target}, from {self.origin}>"

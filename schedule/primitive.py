@@ -38,7 +38,7 @@ from typing import (
     overload,
 )
 
-from ..errors import ScheduleError, similar
+from ..errors import ScheduleError, nearest, similar
 from ..tir.ir import Func
 from .step_arguments import Check, checker, describe
 from .tensorizable import require_instructions
@@ -127,7 +127,12 @@ class Primitive:
         for name, value in kwargs.items():
             if name in bound or name not in self.names:
                 raise ScheduleError(
-                    "{0} takes {1}, found {2}={3!r}", self.name, self.signature, name, value
+                    "{0} takes {1}, found {2}={3}",
+                    self.name,
+                    self.signature,
+                    name,
+                    lambda value=value: repr(value),
+                    hint=partial(self._meant, name, value),
                 )
             bound[name] = value
         self.check_names(bound)
@@ -135,8 +140,12 @@ class Primitive:
 
     def check_names(self, bound: dict[str, Any]) -> None:
         """Raise `ScheduleError` if a parameter is missing or unknown."""
-        missing = self.required.difference(bound)
-        if missing or not bound.keys() <= set(self.names):
+        missing = [name for name in self.names if name in self.required and name not in bound]
+        if missing:
+            raise ScheduleError(
+                "{0} takes {1}; {2} is missing", self.name, self.signature, ", ".join(missing)
+            )
+        if not bound.keys() <= set(self.names):
             raise ScheduleError(
                 "{0} takes {1}, found {2}", self.name, self.signature, ", ".join(bound)
             )
@@ -153,7 +162,7 @@ class Primitive:
                     name,
                     wanted,
                     value,
-                    hint=partial(self._usage, wanted, value),
+                    hint=partial(self._usage, name, wanted, value),
                     found=value,
                     expected=wanted,
                 )
@@ -168,11 +177,37 @@ class Primitive:
             require_instructions(after)
         return after, result
 
-    def _usage(self, wanted: str, value: Any) -> str:
+    def _usage(self, name: str, wanted: str, value: Any) -> str:
         """The hint for a value of the wrong kind."""
         if isinstance(value, str) and ("loop" in wanted or "block" in wanted):
             return "get_block gives a block by its name, get_loops the loops around it"
+        as_list = self._as_list(name, value)
+        if as_list is not None:
+            return f"write {self._call(name, as_list)}"
         return f"{self.name} takes {self.signature()}"
+
+    def _meant(self, name: str, value: Any) -> str | None:
+        """The hint for a keyword that the primitive does not have: the nearest, in a call."""
+        near = nearest(name, (n for n in self.names if n != self.variadic))
+        if not near or name in self.names:
+            return None
+        as_list = self._as_list(near[0], value)
+        call = self._call(near[0], as_list or repr(value))
+        return f"did you mean {near[0]}? write {call}"
+
+    def _as_list(self, name: str, value: Any) -> str | None:
+        """A number where a sequence is expected, as a list whose first part is inferred if it may
+        be; `None` for other values."""
+        if type(value) is int and not self.checks[name](value):
+            for candidate in ((None, value), (value,)):
+                if self.checks[name](candidate):
+                    return repr(list(candidate))
+        return None
+
+    def _call(self, name: str, value: str) -> str:
+        """A call with that argument by its name."""
+        others = [n for n in self.names if n in self.required and n != name]
+        return f"{self.name}({', '.join([*others, f'{name}={value}'])})"
 
     @cached_property
     def call_signature(self) -> inspect.Signature:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec, SupportsIndex, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, SupportsIndex, TypeVar, cast
 
 import numpy as np
 
@@ -58,9 +59,20 @@ def method(
 
 
 def documented(call: C) -> C:
-    """`call`, a method of `Schedule`, with the documentation of the primitive of its name."""
-    call.__doc__ = PRIMITIVES[call.__name__].function.__doc__
-    return call
+    """`call`, a method of `Schedule`, with the documentation of the primitive of its name.
+
+    Arguments that it does not take are refused as they are by other primitives.
+    """
+    primitive = PRIMITIVES[call.__name__]
+
+    @wraps(call)
+    def checked(self: Schedule, *args: Any, **kwargs: Any) -> Any:
+        decision = {"decision"} if primitive.samples else set()
+        primitive.bind(args, {k: v for k, v in kwargs.items() if k not in decision})
+        return call(self, *args, **kwargs)
+
+    checked.__doc__ = primitive.function.__doc__
+    return cast(C, checked)
 
 
 class Schedule:

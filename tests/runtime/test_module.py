@@ -75,6 +75,29 @@ def test_the_number_of_arguments_is_checked(probe: Make) -> None:
             p.mod(*arrays(count))
 
 
+@pytest.mark.parametrize(
+    ("keyword", "hint"),
+    [
+        ("out", "call module(a, b, c): outputs are passed in, after the inputs"),
+        ("c", "call module(a, b, c): outputs are passed in, after the inputs"),
+        ("workspce", "did you mean workspace?"),
+    ],
+)
+def test_arguments_are_passed_by_position(probe: Make, keyword: str, hint: str) -> None:
+    p = probe(A, B, OUT)
+    *inputs, out = arrays(3)
+    calls: list[Any] = [p.mod, p.mod.bind]
+    for call in calls:
+        with pytest.raises(
+            ArgumentError, match=r"takes its arguments \(a, b, c\) by position, fou"
+        ) as e:
+            call(*inputs, **{keyword: out})
+        assert str(e.value).endswith(f"found keyword {keyword}\n  hint: {hint}")
+    assert p.calls == []
+    p.mod(*inputs, out, workspace=None)
+    assert len(p.calls) == 1
+
+
 def test_an_output_must_be_writable(probe: Make) -> None:
     p = probe(A, B, OUT)
     a, b, c = arrays(3)

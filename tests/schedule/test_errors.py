@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -150,6 +151,8 @@ def test_arguments_of_another_type() -> None:
     error = refusal_of(sch, "split", i, 8)
     assert error.found == 8
     assert error.expected == "a sequence with each an integer or None"
+    assert error.as_data()["hint"] == "write split(loop, factors=[None, 8])"
+    error = refusal_of(sch, "split", i, "8")
     assert error.as_data()["hint"] == (
         "split takes (loop: Var, factors: Sequence[Dim | None], *, perfect: bool = False)"
     )
@@ -166,6 +169,45 @@ def test_blocks_are_named_by_texts_and_integers(block: Any) -> None:
         sch.get_block(block)
     assert len(sch.trace) == 0
     assert sch.get_block(np.int64(1)) is sch.get_block("C")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "found", "hint"),
+    [
+        (
+            lambda sch, loop: sch.split(loop, factor=8),
+            "found factor=8",
+            "did you mean factors? write split(loop, factors=[None, 8])",
+        ),
+        (
+            lambda sch, loop: sch.sample_categorical(candidate=3),
+            "found candidate=3",
+            "did you mean candidates? write sample_categorical(candidates=[3])",
+        ),
+        (
+            lambda sch, loop: sch.sample_perfect_tile(loop, 2, max_innermost=4),
+            "found max_innermost=4",
+            "did you mean max_innermost_factor? "
+            "write sample_perfect_tile(loop, n, max_innermost_factor=4)",
+        ),
+        (lambda sch, loop: sch.vectorize(loop, lanes=8), "found lanes=8", None),
+        (lambda sch, loop: sch.vectorize(loop, loop=loop), "found loop=", None),
+        (lambda sch, loop: sch.split(loop), "; factors is missing", None),
+        (lambda sch, loop: sch.get_block(), "; block is missing", None),
+        (lambda sch, loop: sch.work_on(0, 1), "found 2 arguments", None),
+    ],
+)
+def test_arguments_that_a_step_does_not_take(
+    call: Callable[[Any, Var], object], found: str, hint: str | None
+) -> None:
+    sch = Schedule(matmul())
+    i, *_ = loops(sch, "C")
+    before = sch.trace
+    with pytest.raises(ScheduleError) as refusal:
+        call(sch, i)
+    assert found in refusal.value.condition
+    assert refusal.value.as_data()["hint"] == hint
+    assert sch.trace == before
 
 
 def test_a_label_of_the_original_program_names_its_block() -> None:
