@@ -28,9 +28,11 @@ from tilewright.autotune.display import LiveDisplay
 from tilewright.codegen.detect import resolve
 from tilewright.runtime import Timing, time_interleaved
 from tilewright.runtime.timer import format_seconds, wait_for_threads
+from tilewright.tuning_db.interleaved_comparison import time_ratio
 
 ROUNDS = 41
 SLOW_SECONDS = 1.0
+TUNED = "tuned"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,12 +74,11 @@ def tune(size: int, database: str, trials: int) -> None:
 
 @dataclass(frozen=True)
 class Row:
-    """One way to compute the product; `run` writes it to the array `result`."""
+    """One way to compute the product, and its largest error."""
 
     name: str
     run: Callable[[], object]
-    result: np.ndarray
-    note: str = ""
+    error: float
 
 
 def build_and_compare(size: int, database: str) -> None:
@@ -97,18 +98,22 @@ def build_and_compare(size: int, database: str) -> None:
     modules = {
         "unscheduled": tw.build(tw.Schedule(func), target="cpu"),
         "default schedule": tw.build(func, target="cpu"),
-        "tuned": tuned,
+        TUNED: tuned,
     }
     rng = np.random.default_rng(0)
     a, b = rng.uniform(-1, 1, (2, size, size)).astype(np.float32)
-    rows = []
-    for name, module in modules.items():
-        c = np.empty((size, size), np.float32)
-        rows.append(Row(name, partial(module, a, b, c), c))
-    c = np.empty((size, size), np.float32)
-    rows.append(Row(f"numpy {np.__version__}", lambda: np.matmul(a, b, out=c), c))
     exact = a.astype(np.float64) @ b.astype(np.float64)
-    show(rows, timed(rows), exact, flops=2 * size**3)
+    c = np.empty((size, size), np.float32)  # one for all: where it lies changes their times
+    runs: dict[str, Callable[[], object]] = {
+        name: partial(module, a, b, c) for name, module in modules.items()
+    }
+    runs[f"numpy {np.__version__}"] = lambda: np.matmul(a, b, out=c)
+    rows = []
+    for name, run in runs.items():
+        c.fill(np.nan)
+        run()
+        rows.append(Row(name, run, float(np.abs(c - exact).max())))
+    show(rows, timed(rows), flops=2 * size**3)
 
 
 def timed(rows: Sequence[Row]) -> list[Timing]:
@@ -126,24 +131,29 @@ def timed(rows: Sequence[Row]) -> list[Timing]:
     return found
 
 
-def show(rows: Sequence[Row], timings: Sequence[Timing], exact: np.ndarray, *, flops: int) -> None:
-    slowest = max(timing.median for timing in timings)
+def show(rows: Sequence[Row], timings: Sequence[Timing], *, flops: int) -> None:
+    (tuned,) = (t for row, t in zip(rows, timings, strict=True) if row.name == TUNED)
     table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("float32 matrix product")
-    for name in ("median", "GFLOP/s", "speed-up", "max error"):
+    table.add_column("matrix product")
+    for name in ("median", "GFLOP/s", "x tuned", "95% interval", "error"):
         table.add_column(name, justify="right")
     for row, timing in zip(rows, timings, strict=True):
-        error = np.abs(row.result - exact).max()
+        compared = time_ratio(timing.samples, tuned.samples)
+        low, high = compared.interval or (None, None)
         table.add_row(
             row.name,
             format_seconds(timing.median),
             f"{flops / timing.median / 1e9:.1f}",
-            f"{slowest / timing.median:.1f}x",
-            f"{error:.1e}",
-            style="bold green" if row.name == "tuned" else None,
+            f"{compared.ratio:.3g}",
+            "" if timing is tuned or low is None else f"{low:.3g} to {high:.3g}",
+            f"{row.error:.1e}",
+            style="bold green" if timing is tuned else None,
         )
     Console().print(table)
-    print("Whole calls from Python, interleaved; errors are against the product in float64.")
+    print(
+        "Whole calls from Python, in float32, interleaved. `x tuned` is the median of the ratios\n"
+        "in each round; an interval around 1 is a tie. Errors are against the product in float64."
+    )
 
 
 def indented(text: str) -> str:

@@ -73,10 +73,14 @@ def test_demo_runs_without_a_terminal(root: Path, tmp_path: Path) -> None:
     assert "all 2 trials are done" in done.stderr
     assert "with 0 measurements, from record" in done.stdout
     rows = re.findall(
-        r"^  (\S.*?)  +[\d.]+ [mun]s +[\d.]+ +[\d.]+x +(\S+) *$", done.stdout, re.MULTILINE
+        r"^  (\S.*?)  +[\d.]+ [mun]s +[\d.]+ +([\d.e+]+) +(?:([\d.e+]+) to ([\d.e+]+) +)?(\S+) *$",
+        done.stdout,
+        re.MULTILINE,
     )
-    names = [name.split()[0] for name, _ in rows]
-    assert names == ["unscheduled", "default", "tuned", "numpy"]
-    assert all(float(error) < 1e-4 for _, error in rows)
+    assert [name.split()[0] for name, *_ in rows] == ["unscheduled", "default", "tuned", "numpy"]
+    assert [ratio for name, ratio, *_ in rows if name == "tuned"] == ["1"]
+    for name, ratio, low, high, error in rows:
+        assert float(error) < 1e-4
+        assert name == "tuned" or float(low) <= float(ratio) <= float(high)
     with tw.TuningDatabase(tmp_path / "tuning.db", create=False) as db:
         assert len(db.measurements()) >= 2
