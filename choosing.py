@@ -270,7 +270,7 @@ def explained(
 
 
 def _records(func: Func, target: Target) -> tuple[Workload, TargetRecord, Toolchain]:
-    """What a lookup asks for: the program, where it is to run, and what compiles it."""
+    """The key of a lookup: the program, where it is to run, and the compiler."""
     from .autotune.records import target_record, toolchain_record, workload_record
 
     return workload_record(func), target_record(target), toolchain_record(target)

@@ -91,7 +91,7 @@ class ScheduleError(TilewrightError):
 
     @property
     def expected(self) -> Any:
-        """What the condition expects instead."""
+        """The value that the condition expects instead."""
         return self._part("expected")
 
     @property

@@ -1,4 +1,4 @@
-"""What a tuning session may spend, and what of it is spent."""
+"""The budget of a tuning session: trials and seconds, and the part of them that is spent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tuning session tells while it runs: frozen values, one at a time, to a callback.
+"""The events of a tuning session: frozen values, passed to a callback while it runs.
 
 `program` is the position among the programs that share a budget, 0 for one alone; all of them start
 before the first candidate and end after the last. `elapsed` are the seconds of all of them.

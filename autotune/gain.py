@@ -1,4 +1,4 @@
-"""What another measurement of a program is expected to gain: shares budgets, and ends sessions."""
+"""The expected gain of another measurement of a program: it shares budgets and ends sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tuning gives back."""
+"""The results of tuning."""
 
 from __future__ import annotations
 

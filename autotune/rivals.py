@@ -1,4 +1,4 @@
-"""What the best of a session has to beat: the program as written, and the untuned build.
+"""The rivals of a session's best schedule: the program as written, and the untuned build.
 
 They take part in the finals of every session that searches the built-in sketches, so that no
 schedule is called best that is slower, and the gain over them is measured.

@@ -228,7 +228,7 @@ class Tuning:
     def _conclude(
         self, candidate: Candidate, measured: MeasureResult, written: Measurement
     ) -> None:
-        """What follows from a measurement that is in the database."""
+        """Count a stored measurement, let its candidate compete, and tell the caller."""
         self.meter.spend(1)
         self._outcomes[measured.outcome] += 1
         self._error = measured.error or self._error

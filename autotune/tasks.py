@@ -1,4 +1,4 @@
-"""What `tune` is given: a program, sketches of one, or several programs."""
+"""The argument of `tune`: a program, sketches of one, or several programs."""
 
 from __future__ import annotations
 

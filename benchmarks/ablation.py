@@ -1,4 +1,4 @@
-"""What parts of the search are worth, on recorded measurements: `python -m benchmarks.ablation DB`.
+"""The worth of parts of the search, on recorded measurements: `python -m benchmarks.ablation DB`.
 
 For each program and target of a tuning database, its measured schedules are searched again, with
 their recorded times in place of measurements: eight at a time, drawn from the rest as a search
@@ -58,7 +58,7 @@ class Recorded(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What was measured of a program on comparable targets; `family` is one for all its sizes."""
+    """The measurements of a program on comparable targets; `family` is one for all its sizes."""
 
     family: str
     target: str
@@ -66,7 +66,7 @@ class Task(NamedTuple):
 
 
 class Worth(NamedTuple):
-    """What a search finds: the best time after each of `POINTS` over the best of all.
+    """The result of a search: its best time after each of `POINTS` over the best of all.
 
     `failed` is the share of its trials that did. Of `lost` programs no candidate is left.
     """
@@ -77,7 +77,7 @@ class Worth(NamedTuple):
 
 
 def recorded(database: tw.TuningDatabase) -> list[Task]:
-    """What was tried, of each program and comparable target, by this version of the features."""
+    """The measurements of each program and comparable target with this version of the features."""
     found = []
     targets = {t.comparable: t for t in database.records(TargetRecord)}
     for workload in database.records(Workload):
@@ -103,14 +103,14 @@ def recorded(database: tw.TuningDatabase) -> list[Task]:
 
 
 def parts(tasks: Sequence[Task]) -> list[str]:
-    """What can be switched off: nothing, parts of the model, all predictions, and each rule."""
+    """The parts to switch off: none, parts of the model, all predictions, and each rule."""
     rules = sorted({rule for task in tasks for r in task.tried for rule in r.rules if rule})
     switched = [ALL, NO_BASE, NO_OTHERS, NO_DECISIONS, NO_FAILURES, NO_CHANCE, NO_MODEL, RANDOM]
     return [*switched, *(f"without {rule}" for rule in rules)]
 
 
 def columns(tried: Sequence[Recorded]) -> np.ndarray:
-    """What a session learns from: the features, and behind them the decisions."""
+    """The columns that a session learns from: the features, and behind them the decisions."""
     numbers = {sketch: n for n, sketch in enumerate(sorted({r.sketch for r in tried}))}
     width = 1 + max(len(r.row) for r in tried)
     rows = [decided(numbers[r.sketch], np.array([r.row]), width)[0] for r in tried]
@@ -166,7 +166,7 @@ def course(
 
 
 def worth(tasks: Sequence[Task], part: str, seeds: int) -> Worth:
-    """What a search without that part finds in programs; infinite ratios where nothing is left."""
+    """The result of a search without that part; infinite ratios where no candidate is left."""
     logs: list[list[float]] = []
     shares: list[float] = []
     lost = 0

@@ -1,4 +1,4 @@
-"""What each step costs, beside its budget: `python -m benchmarks.budgets`.
+"""The cost of each step, beside its budget: `python -m benchmarks.budgets`.
 
 The budgets are for two virtual cores with AVX-512. Times are medians of many repetitions, warm, in
 processor time where one processor does the work. The program is the matrix product 1024^3 in
@@ -361,7 +361,7 @@ def session(settings: Settings) -> Iterator[Line]:
 
 
 def growth(settings: Settings) -> Iterator[Line]:
-    """What many trials add to the memory of a session and all its processes.
+    """The memory that many trials add to a session and all its processes.
 
     The kernels have internal buffers of many sizes, and are hardly timed.
     """
@@ -477,7 +477,7 @@ def call(settings: Settings) -> Iterator[Line]:
 
 
 def index_check(settings: Settings) -> Iterator[Line]:
-    """What looking at the values of an index array adds to a call, beside a pass over them.
+    """The time that checking the values of an index array adds to a call, beside a pass over them.
 
     The kernel reads 64 of the indices, so that its own time is next to nothing.
     """

@@ -262,7 +262,7 @@ def table(
 
 
 def circumstances() -> dict[str, Any]:
-    """What the figures depend on."""
+    """The machine and the versions that the figures depend on."""
     from tilewright.autotune.records import environment_record, toolchain_record
     from tilewright.codegen.detect import resolve
 

@@ -1,4 +1,4 @@
-"""What cost models are worth beside a peer's: `python -m benchmarks.models [DATABASE ...]`.
+"""The cost models compared with a peer's: `python -m benchmarks.models [DATABASE ...]`.
 
 `tilewright model report`, with the cost model of the leading tuner as one more method. Without a
 database the programs that come with the package are judged.

@@ -1,4 +1,4 @@
-"""What each schedule primitive costs: `python -m benchmarks.primitives`.
+"""The cost of each schedule primitive: `python -m benchmarks.primitives`.
 
 The program is a convolution in three stages: pad the image, convolve, add a bias and apply relu. A
 step runs with all its checks, on a program in which it is legal, from a schedule with the steps
@@ -110,7 +110,7 @@ Step = Callable[[Schedule], Any]
 
 
 def measured(name: str, case: Callable[[Stage], Step], repeats: int) -> Line:
-    """What one case takes, and the verifier after it."""
+    """The times of one case, and of the verifier after it."""
     stage = Stage()
     step = case(stage)
     after = stage.sch.copy()

@@ -86,7 +86,7 @@ def peers(
 
 @dataclass(frozen=True)
 class Timed:
-    """What became of a case with one peer.
+    """The times of a case with one peer, or its failure.
 
     `samples` are seconds of whole calls, one for each round, and `kernel_samples` of the calls with
     bound arguments. `failed` says why there are none; both are empty where a peer has no such case.

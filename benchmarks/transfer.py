@@ -1,4 +1,4 @@
-"""What transfer saves: `python -m benchmarks.transfer --first 512,512,512 --second 448,640,384`.
+"""The trials that transfer saves: `python -m benchmarks.transfer --first 512,512,512 --second ...`.
 
 Tunes a matrix product of other sizes, then the second one twice: from nothing with `--trials`, and
 after the first one with `--few`. The kernels and that of zero trials are timed interleaved.

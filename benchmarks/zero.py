@@ -1,4 +1,4 @@
-"""What zero trials are worth on shapes that nobody saw: `python -m benchmarks.zero --seed 1`.
+"""Builds without trials on shapes that nobody saw: `python -m benchmarks.zero --seed 1`.
 
 Kernels of random shapes are built by the estimate's choice and by the base model's, then tuned,
 and the three are timed interleaved. Speed is that of the tuned kernel's time over theirs: 1 where a

@@ -38,7 +38,7 @@ MAX_TEXT_BYTES = 64 << 20  # of a part, decompressed
 _VERSION = 4
 _LENGTHS = struct.Struct("<IIII")  # of the two texts and the form, compressed, and of the image
 _SOURCES = ("codegen/**/*.py", "tir/**/*.py", "dtypes.py", "target/*.py", "runtime/signature.py")
-"""What of this package takes part in making code of a program."""
+"""The files of this package that take part in compiling a program."""
 
 
 class Compile(Protocol):

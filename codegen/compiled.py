@@ -68,7 +68,7 @@ class Compiled:
 
     @property
     def form(self) -> dict[str, Any]:
-        """What compiling adds to the program beside the image and the texts, as JSON."""
+        """The launches and workspaces as JSON: all of it beside the image and the texts."""
         return {
             "launches": [launch.to_json() for launch in self.launches],
             "workspaces": list(self.signature.workspaces),
@@ -84,7 +84,7 @@ class Compiled:
 def compiled_from(
     form: object, signature: Signature, target: Target, tir: str, text: str, image: bytes
 ) -> Compiled:
-    """What `form`, the texts and the image are of. `signature` has no workspaces yet.
+    """The compiled program of a `form`, its texts and its image. `signature` has no workspaces yet.
 
     Raises `ArtifactError` where the form is malformed, or is not of that signature.
     """

@@ -60,7 +60,7 @@ class _Stage:
 
 
 def computed_ahead(func: Func) -> list[Ahead]:
-    """What `func` computes from each of its constant operands alone. Sizes may be symbolic."""
+    """The statements of `func` that compute from one constant operand alone, for each operand."""
     operands = [p for p in func.params if type(p) is Buffer and p.constant]
     if not operands:
         return []

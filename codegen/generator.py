@@ -1,4 +1,4 @@
-"""What a code generator is: how lowered programs become running code on one kind of target.
+"""Code generators: how lowered programs become running code on one kind of target.
 
 A kind of target is four things: its record (`target/`), its code generator, its sketch rules
 (`autotune/rules/`) and the model of its times (`autotune/model/`). `codegen/cpu/` is the code
@@ -112,13 +112,13 @@ class CodeGenerator(ABC, Generic[T, E]):
 
     @abstractmethod
     def tools(self) -> Tools:
-        """What makes code on this machine: compilers, and a code generator from elsewhere.
+        """The tools that make code on this machine: compilers, and a code generator from elsewhere.
 
         Code that other tools made is compiled anew, and not taken from the cache.
         """
 
     def runtimes(self) -> dict[str, Fact]:
-        """What kernels need on this machine to run, by name; `None` for what is missing."""
+        """The libraries that kernels need on this machine, by name; `None` for a missing one."""
         return {}
 
     @abstractmethod

@@ -18,7 +18,7 @@ Trace: TypeAlias = Callable[[str, Func], object]
 def lower(
     func: Func, target: Target, *, strict_fp: bool = False, trace: Trace | None = None
 ) -> Func:
-    """What the passes for a resolved target make of `func`.
+    """Lower `func` by the passes for a resolved target.
 
     `strict_fp` leaves out the passes that change the order of floating-point arithmetic. Raises
     `BuildError` for a program with unknown extents or shapes, or too large to be unrolled.

@@ -23,7 +23,7 @@ _STDINT = re.compile(
     r"|U?INT(_LEAST|_FAST)?\d+_(MAX|MIN|C|WIDTH)|U?INT(MAX|PTR)_(MAX|MIN|C|WIDTH)"
     r"|(PTRDIFF|SIG_ATOMIC|SIZE|WCHAR|WINT)_(MAX|MIN|WIDTH)"
 )
-"""What <stdint.h> defines, which headers of kernels include."""
+"""The names that <stdint.h> defines, which headers of kernels include."""
 
 
 def is_c_identifier(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What the system says about this processor and lets it do, and what the user lets it count as."""
+"""Facts of this processor by the system, permissions, and the processor that it is taken for."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def cpu_flags(cpuinfo: Path = CPUINFO) -> frozenset[str] | None:
 
 
 def cpu_fact(cpuinfo: Path, *names: str) -> str | None:
-    """What the system reports of the first processor under one of these names, or `None`."""
+    """The first processor's entry under one of these names in `cpuinfo`, or `None`."""
     try:
         text = cpuinfo.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -71,7 +71,7 @@ def parameters(primitive: Primitive) -> str:
 
 
 def describe(result: Any) -> str:
-    """What a step returns, in words."""
+    """The result of a step, in words."""
     if get_origin(result) is not tuple:
         return WORDS.get(result, "integer")
     parts = get_args(result)

@@ -14,7 +14,7 @@ OLDEST = (3, 11)
 
 
 def missing():
-    """What keeps this Python from creating the environment, as text, or `None`."""
+    """The reason why this Python cannot create the environment, as text, or `None`."""
     if sys.version_info < OLDEST:
         return (
             "%s is Python %s, which is too old: Tilewright needs %d.%d or newer.\n"

@@ -1,4 +1,4 @@
-"""What each kind of target has one of: a code generator, sketch rules, a cost model."""
+"""Registries of what each kind of target has one of: a code generator, sketch rules, a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all kinds of targets share: a text form, classes of equals, and the registry of kinds.
+"""Targets, as all kinds of them are: a text form, classes of equals, and the registry of kinds.
 
 A target has a text form, `cpu -mcpu=cascadelake -threads=1`: its kind and the options that the kind
 takes. Two targets are equal if their texts are. Facts that the text does not spell (caches, for
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 from ..errors import TargetError, similar
 
 Fact: TypeAlias = str | int | list[str] | None
-"""What is told of a target, as JSON has it."""
+"""A fact of a target, as JSON has it."""
 _MAX_TEXT = 4096
 
 
@@ -55,7 +55,7 @@ class Target(ABC):
 
     @classmethod
     def option_hint(cls, word: str) -> str | None:
-        """What may be meant by a word that is no option."""
+        """The hint for a word that is no option: the options that are close to it."""
         name = word.lstrip("-").partition("=")[0]
         return similar(f"-{name}=", [f"-{option}=" for option in cls.option_names])
 
@@ -78,17 +78,17 @@ class Target(ABC):
     @property
     @abstractmethod
     def compat_class(self) -> str:
-        """What code is legal here: equal texts run each other's code."""
+        """The class of targets with the same legal code: equal texts run each other's code."""
 
     @property
     @abstractmethod
     def perf_class(self) -> str:
-        """What timings are comparable here."""
+        """The class of targets whose timings are comparable."""
 
     @property
     @abstractmethod
     def hardware(self) -> dict[str, str]:
-        """What names the hardware, for people and for the records of measurements."""
+        """The names of the hardware, for people and for the records of measurements."""
 
     @property
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What every test relies on: run-time checks are on, and the code under test is this checkout."""
+"""Conditions of every test: run-time checks are on, and the code under test is this checkout."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Call:
 
 
 def run(calls: Sequence[Call], mcpu: str, folder: Path) -> list[list[Array]]:
-    """What each call leaves in its outputs, in order. Raises `AssertionError` where one fails."""
+    """The outputs after each call, in order. Raises `AssertionError` where one fails."""
     lines = ["#include <stdint.h>", "#include <stdio.h>", "#include <stdlib.h>"]
     lines += ["#include <string.h>", _HELPERS]
     objects, data = [], bytearray()
@@ -102,7 +102,7 @@ def _execute(command: Sequence[str | Path]) -> None:
 
 
 def _given(argument: Argument) -> Argument:
-    """What callers have: the operand itself of one that is packed."""
+    """The argument that callers have: the operand itself of one that is packed."""
     return argument if argument.packing is None else argument.packing.operand
 
 

@@ -25,7 +25,7 @@ from tilewright.runtime.host import HOST
 from tilewright.target import CPUS, CpuTarget, Target, missing_features
 
 LESSER = ("x86-64-v2", "x86-64-v3")
-"""What richer machines are taken for too: `make test-hosts`."""
+"""Processors that richer machines are taken for too: `make test-hosts`."""
 UNITS = {
     "amx-tile": "AMX",
     "avx512fp16": "AVX-512 FP16",
@@ -35,7 +35,7 @@ UNITS = {
     "avx2": "AVX2",
     "avx": "AVX",
 }
-"""What people call a feature, the widest unit first."""
+"""The names of features for people, the widest unit first."""
 
 
 def runs(target: Target | str) -> bool:
@@ -90,7 +90,7 @@ class Processors:
         return {"run": sorted(self.run), "compiled": sorted(self.compiled)}
 
     def summary(self) -> list[str]:
-        """What was run, what was only compiled and why, in lines of at most 80 columns."""
+        """The targets whose code was run, or only compiled and why, in at most 80 columns."""
         host = host_target()
         limit = f", by {HOST}" if os.environ.get(HOST) else ""
         model = f" ({host.model})" if host.model else ""

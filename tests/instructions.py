@@ -1,4 +1,4 @@
-"""What assembly text says of the processor that it takes."""
+"""Questions to assembly text: the processor that it needs."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Assembler:
         self.present = known and self._run("") == ""
 
     def refused(self, assembly: str) -> list[str]:
-        """What it says against assembly text, each thing once."""
+        """The assembler's errors for assembly text, each once."""
         said = re.findall(r"Error: (.*)", self._run(assembly))
         return sorted(set(said))
 

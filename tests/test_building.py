@@ -504,7 +504,7 @@ def test_a_record_from_elsewhere_on_which_llvm_aborts_is_set_aside(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What follows is compiled in a child as well: it may be the program that LLVM aborts on."""
+    """The next choice is compiled in a child as well: LLVM may abort on the program itself."""
     recorded_elsewhere(db, func, monkeypatch)
     with pytest.raises(tw.BuildError, match=r"SIGABRT.*LLVM ERROR: Cannot select"):
         tw.build(func, SERIAL, db)

@@ -38,7 +38,7 @@ from .instruction_sets import forgotten
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 SMALLER = {"trials=64": "trials=4", "trials=16": "trials=4", "--trials 64": "--trials 4"}
-"""What a page tells its reader to do, and what is done here instead."""
+"""The commands of pages, and smaller ones that are run here instead."""
 PLAIN = {"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
 """The environment in which commands print plain text of one width."""
 

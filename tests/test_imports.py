@@ -104,7 +104,7 @@ def violations(path: str, source: str) -> list[str]:
 
 
 def _reach(path: str, base: list[str], level: int, name: str) -> str | None:
-    """What is wrong with importing `name`, relative to the folder `base`, from above `codegen`."""
+    """Why `name`, relative to the folder `base`, may not be imported from above `codegen`."""
     if not level or path.startswith("codegen/") or path in REACHED:
         return None
     reached = "/".join([*base, *name.split(".")])
@@ -113,7 +113,7 @@ def _reach(path: str, base: list[str], level: int, name: str) -> str | None:
 
 
 def _problem(here: str, allowed: set[str], depth: int, level: int, name: str) -> str | None:
-    """What is wrong with importing `name` from the folder `depth` below the root."""
+    """Why `name` may not be imported from the folder `depth` below the root, or `None`."""
     first = name.partition(".")[0]
     if level == 0:
         if first == "tilewright":

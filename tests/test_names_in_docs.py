@@ -58,7 +58,7 @@ def _names(path: Path, name: str) -> bool:
 
 
 def wrong_names(text: str) -> list[str]:
-    """What a text names that does not exist."""
+    """The names in a text of files, folders and modules that do not exist."""
     wrong = [name for name in files_named(text) if not is_file(name)]
     wrong += [m[1] for m in _FOLDER.finditer(text) if not (ROOT / m[1]).exists()]
     return wrong + [m[1] for m in _MODULE.finditer(text) if not is_module(m[1])]

@@ -1,4 +1,4 @@
-"""What is shipped: the wheel's contents, its metadata, its documentation that runs, its checks."""
+"""The package as it is shipped: the wheel's contents, metadata, documentation that runs, checks."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ DTYPES: dict[str, type] = {"int64": np.int64, "bool": np.bool_, "float64": np.fl
 
 
 class Tape:
-    """What was recorded, each calculation once."""
+    """A record of calculations, each of them once."""
 
     def __init__(self) -> None:
         self.inputs: list[Column] = []
@@ -273,11 +273,11 @@ def _recorded(function: Function, a: Number, b: Number, low: float, high: float)
 
 
 _SLOW_WITH_SCALARS = frozenset({np.maximum, np.minimum})
-"""What numpy does one by one where an operand is the same for all."""
+"""Functions that numpy computes one by one where an operand is the same for all."""
 
 
 class Program:
-    """What computes some numbers from the columns of a matrix.
+    """A program that computes some numbers from the columns of a matrix.
 
     A calculation takes the place of what nobody needs any more: there are few enough places for
     slices of all of them to stay in a cache. Constants have places counted from the end.

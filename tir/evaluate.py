@@ -266,7 +266,7 @@ def _all_of(dtype: str) -> tuple[float, float]:
 
 
 def _tape_of(*numbers: Number) -> Tape | None:
-    """What columns among the numbers are recorded on; `None` where there is none."""
+    """The tape of the columns among the numbers; `None` where there are no columns."""
     for a in numbers:
         if isinstance(a, Column):
             return a.tape

@@ -171,7 +171,7 @@ class InBounds:
             )  # fmt: skip
 
     def _stored(self, stored: Stored) -> None:
-        """What is read of the buffer is taken to be in its range; the caller's values are checked
+        """Refuse a value outside its buffer's range, which loads rely on; the caller's are checked
         by each call."""
         buffer, value, place = stored
         assert buffer.value_range is not None, "the survey lists no others"

@@ -30,7 +30,7 @@ from .tensor import Stage, Tensor, key
 from .visit import rewrite_children, walk
 
 Buffers = Mapping[object, Buffer]
-"""What holds each tensor, by `tensor.key`."""
+"""The buffer of each tensor, by `tensor.key`."""
 
 
 def program(name: str, args: Sequence[Tensor | Var], inplace: Mapping[Tensor, Tensor]) -> Func:

@@ -82,7 +82,7 @@ _ELSEWHERE = {
     "var": "te.scalar(dtype, name)",
     "where": "te.select(condition, a, b)",
 }
-"""What to write instead of names that other libraries have."""
+"""The spelling here of names that other libraries have."""
 
 
 if not TYPE_CHECKING:  # type checkers then still know which names there are

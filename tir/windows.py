@@ -16,7 +16,7 @@ from .simplify import Simplifier
 from .visit import walk
 
 FREE = (-(1 << 40), 1 << 40)
-"""What variables of unknown range are taken to lie in: far beyond any index of a buffer."""
+"""The range that variables of unknown range are taken to have: far beyond any index of a buffer."""
 
 Window: TypeAlias = tuple[Poly, Poly]
 """First and last value."""

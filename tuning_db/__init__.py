@@ -1,4 +1,4 @@
-"""What tuning learned, in a SQL database that holds strings and numbers only.
+"""The tuning database: results of tuning, in a SQL database of strings and numbers only.
 
     db = TuningDatabase("tuning.db", layers=["team.db"])        # a path, or any SQLAlchemy URL
 

@@ -1,4 +1,4 @@
-"""What a lookup takes on trust: nothing. A row is checked, and so is what was derived of others.
+"""Lookups take nothing on trust: a row is checked, and so is what was derived of others.
 
 `verified` and `comparable` are columns that make a lookup one seek, and anybody may have written
 them. What a lookup is about to take is therefore compared with the records that they are derived

@@ -1,4 +1,4 @@
-"""What tuning gained: the time of a baseline over that of the best, of one interleaved comparison.
+"""The gains of tuning: the times of baselines over that of the best, of one interleaved comparison.
 
 A session times two baselines with its finalists: the program as written, and the schedule that a
 build without records would choose (`Session.model` names it under `UNTUNED_KEY`).
@@ -19,7 +19,7 @@ UNTUNED_KEY = "untuned"
 
 
 class Baseline(StrEnum):
-    """What the best schedule of a program is compared with."""
+    """A schedule that the best one of a program is compared with."""
 
     WRITTEN = "written"
     UNTUNED = "untuned"

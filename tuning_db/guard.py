@@ -1,4 +1,4 @@
-"""What is in a database beside rows: nothing that runs, or that stands in for a table of ours.
+"""Checks that a database has nothing beside rows that runs, or that stands in for a table of ours.
 
 A trigger may swallow what is written, and a view in the place of a table give rows without end. A
 key may replace one row by another, and a reference delete rows when a migration drops a table. None
@@ -112,7 +112,7 @@ def check_columns(connection: Connection) -> None:
 
 
 def constraints(connection: Connection) -> dict[str, frozenset[str]]:
-    """What each table of an SQLite database demands of its rows, in words."""
+    """The constraints of each table of an SQLite database on its rows, in words."""
     found: dict[str, set[str]] = {}
     for table, sql in connection.execute(_SQLITE_TABLES):
         clause = re.search(r"\bCONFLICT\b", str(sql), re.IGNORECASE)

@@ -54,7 +54,7 @@ COLUMNS = {
 
 
 def location(connection: Connection) -> str:
-    """What errors call the database of a connection."""
+    """The name of a connection's database in errors."""
     return str(connection.get_execution_options()[LOCATION])
 
 
@@ -173,7 +173,7 @@ def undamaged(
     damage: Damage,
     **values: Any,
 ) -> dict[str, T]:
-    """What `read` returns of the rows of all layers, by their first column, an id.
+    """The results of `read` for the rows of all layers, by their first column, an id.
 
     Of rows with one id the uppermost counts. Damaged records are left out and noted in `damage`.
     """

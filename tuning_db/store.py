@@ -67,7 +67,7 @@ PathOrURL = str | os.PathLike[str] | URL
 
 
 class TuningDatabase:
-    """What tuning learned: a SQLite file by path, or any SQLite or PostgreSQL database by URL.
+    """The results of tuning: a SQLite file by path, or any SQLite or PostgreSQL database by URL.
 
     Guarantees:
 

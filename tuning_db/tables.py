@@ -30,7 +30,7 @@ from sqlalchemy.types import TypeEngine
 from .values import DIGESTS, KINDS, Outcome, SessionStatus, canonical_json, field_types
 
 CHECKED = ("workload", "target", "schedule", "toolchain")
-"""What a numeric check speaks for: measurements of the same are verified by it."""
+"""The columns that name what a numeric check verifies: measurements with the same values."""
 VERSION_TABLE = "tuning_db_revision"
 HEAD = "0005"
 

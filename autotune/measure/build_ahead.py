@@ -63,7 +63,7 @@ def build_ahead(tasks: Sequence[Task], target: Target, jobs: int, *, strict_fp: 
 
 
 def build_here(fields: dict[str, Any]) -> Message:
-    """What the child does with a request."""
+    """Compile a program as a request says, in a child: the kernel is then in the cache."""
     func, way = parse_program(fields), fields["way"]
     target = Target.from_json(fields["target"])
     if way is not None:

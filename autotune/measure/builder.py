@@ -1,4 +1,4 @@
-"""What a builder process does: replay a trace, lower the program, compile it."""
+"""The work of a builder process: replay a trace, lower the program, compile it."""
 
 from __future__ import annotations
 

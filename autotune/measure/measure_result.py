@@ -1,4 +1,4 @@
-"""What measuring gives back, and the limits under which it is done."""
+"""The result of measuring a candidate, and the limits under which it is measured."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def write_outputs(fd: int, signature: Signature, outputs: list[Array]) -> None:
 
 
 def read_outputs(fd: int, signature: Signature) -> list[Array]:
-    """What was kept, as arrays that cannot be written."""
+    """The outputs of the unscheduled program, as arrays that cannot be written."""
     return _mapped(fd, signature, writable=False)
 
 

@@ -1,4 +1,4 @@
-"""What the runner process does: load compiled code, time it, compare its results."""
+"""The work of the runner process: load compiled code, time it, compare its results."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from .measure_result import MeasureConfig
 from .supervised_worker import Handshake, SupervisedWorker
 
 ALONE = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""What numpy's libraries compute does not compete with what is timed."""
+"""Threads of numpy's libraries do not compete with the kernel that is timed."""
 
 
 class WorkerPool:

@@ -1,1 +1,1 @@
-"""What candidates are expected to take: profiles, the estimate, and models learned on top."""
+"""The expected times of candidates: profiles, the estimate, and models learned on top."""

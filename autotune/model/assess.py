@@ -1,4 +1,4 @@
-"""What a model is worth on programs that it never saw, by measurements that were recorded.
+"""Evaluation of models on programs that they never saw, by recorded measurements.
 
 Programs are dealt to folds; a base model is trained without each fold and judged on it. A search is
 replayed among the candidates that were measured: its regret is how much slower the best that it has
@@ -91,7 +91,7 @@ class Report:
 
 
 class Guide(Protocol):
-    """What a search follows: a prediction for each of a crowd of rows, the least first.
+    """The order in which a search tries rows: a prediction for each of them, the least first.
 
     By `temperature` batches are drawn, see `drawn`.
     """
@@ -216,7 +216,7 @@ def _judge(
 
 
 def _columns(own: Samples) -> Features:
-    """What a session learns from: the features, and behind them the decisions."""
+    """The columns that a session learns from: the features, and behind them the decisions."""
     return np.hstack([own.features, own.decisions])
 
 

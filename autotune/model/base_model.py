@@ -106,7 +106,7 @@ def train(samples: Samples, origin: str = "trained") -> BaseModel:
 
 
 def scaled(samples: Samples) -> tuple[Floats, np.ndarray]:
-    """What the model learns of each row, and a mask of the rows whose task is large enough."""
+    """The model's target for each row, and a mask of the rows whose task is large enough."""
     residual = np.log2(samples.seconds) - samples.features[:, 0]
     kept = np.zeros(len(residual), dtype=np.bool_)
     for number in np.unique(samples.task):

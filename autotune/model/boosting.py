@@ -139,7 +139,7 @@ def installed_version() -> str | None:
 
 
 def _made(function: str, *arguments: object) -> ctypes.c_void_p:
-    """What a function creates, which is its last argument."""
+    """The handle that a function creates, which is its last argument."""
     handle = ctypes.c_void_p()
     _call(function, *arguments, ctypes.byref(handle))
     return handle

@@ -41,9 +41,9 @@ ROUNDS = 25
 ENOUGH = 6
 """Measurements before the model says more than the base model, and a constant."""
 SIZES = 0.25
-"""What a measurement of another size of this program counts beside one of this size."""
+"""The weight of a measurement of another size of this program; one of this size has 1."""
 OTHERS = 0.02
-"""What a measurement of any other program counts, of which there are up to a thousand."""
+"""The weight of a measurement of any other program, of which there are up to a thousand."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class CostModel:
         return self._booster is not None
 
     def margin(self, features: Features) -> Floats:
-        """What is predicted before anything is measured. `fit` does not change it."""
+        """The prediction before anything is measured. `fit` does not change it."""
         start = features[:, 0].astype(np.float64)
         if self._base is None:
             return start
@@ -147,5 +147,5 @@ class CostModel:
         return start + self._booster.predict(self._whole(features))
 
     def penalty(self, features: Features) -> Floats:
-        """What has to be added to a prediction because rows may fail, see `Feasibility`."""
+        """The terms to add to predictions because rows may fail, see `Feasibility`."""
         return self._feasibility.penalty(self._whole(features))

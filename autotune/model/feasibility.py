@@ -36,7 +36,7 @@ CERTAIN = 0.999
 
 
 class Feasibility:
-    """What is known of failures. Where none is known it expects none."""
+    """A model of failures. Until some are known, it expects none."""
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed

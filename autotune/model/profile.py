@@ -1,4 +1,4 @@
-"""What a scheduled program does, as columns of integers: loops, accesses and their strides.
+"""The profile of a scheduled program, as columns of integers: loops, accesses, their strides.
 
 One function reads a program, symbolic or concrete, into dimensions (`Dim`). For a sketch they are
 expressions over its decisions, which `columns` evaluates for a whole matrix of candidates; for a
@@ -60,12 +60,12 @@ Ints = npt.NDArray[np.int64]
 
 PRODUCTS = frozenset({"int32", "uint32"})
 ARITHMETIC = frozenset({*PRODUCTS, *(d for d in dtypes.SCALARS if dtypes.is_float(d))})
-"""What is computed in these dtypes counts; the rest is mostly indices."""
+"""The dtypes whose arithmetic counts; other arithmetic is mostly of indices."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """What a loop adds to an index: `step` for each of `values` values, of which each stays for
+    """The part of a loop in an index: `step` for each of `values` values, of which each stays for
     `period` iterations (quotients of a fused loop; otherwise 1)."""
 
     loop: int
@@ -99,7 +99,7 @@ class Domain:
 
 
 class Operation(NamedTuple):
-    """What an expression does with the values of those in it: its node, and a binary one's `op`.
+    """The operation of an expression on its operands: its node, and the `op` of a binary one.
 
     The result is of `dtype`, and the operand of a cast of `source`.
     """
@@ -312,7 +312,7 @@ def _read_alone(e: Expr) -> Load | None:
 
 
 def _operation(e: Any) -> Operation | None:
-    """What an expression does beyond what it is made of, if it is more than an index."""
+    """The operation of an expression, its operands left aside; `None` for an index."""
     match e:
         case Binary(op=op, dtype=dtype) if dtype in ARITHMETIC:
             return Operation(Binary, op, dtype, dtype)

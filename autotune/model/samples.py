@@ -66,7 +66,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Task:
-    """What times compare within: a program (its text) on a target in one session.
+    """A program (its text) on a target in one session: times compare within a task.
 
     `trial_seconds` is what a trial of the session took on average, `None` where that is not known.
     """

@@ -1,4 +1,4 @@
-"""What is known of a kind of target before anything is measured: an estimate and a roofline.
+"""The model of a kind of target before anything is measured: an estimate and a roofline.
 
 Each kind has one `TargetModel`. `cpu/` has that of processors; `register_model` adds another.
 """
@@ -54,7 +54,7 @@ class Roofline:
 
 @dataclass(frozen=True)
 class TargetModel:
-    """What predictions for a kind of target start from.
+    """The start of predictions for a kind of target.
 
     `features` are the names of the columns that cost models learn from, of which the first is log2
     of the estimated seconds. `version` changes whenever their meaning or the estimate does.

@@ -1,4 +1,4 @@
-"""What the sketch rules ask of a program: how blocks use their inputs, and what follows what."""
+"""Questions of the sketch rules: how blocks use their inputs, and which block follows which."""
 
 from __future__ import annotations
 

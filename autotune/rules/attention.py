@@ -218,7 +218,7 @@ def _agree(a: Var | None, b: Var | None) -> bool:
 
 
 def _across(rows: Rows, block: Block, here: Region, there: Region) -> Rows | None:
-    """What indexes a buffer at `there` where `block` indexes it by its `rows` at `here`."""
+    """The variables that index a buffer `there` where `block` has its `rows` at `here`."""
     sizes = extents(block)
     variables: list[Var | None] = []
     for v in rows:

@@ -1,4 +1,4 @@
-"""What sketch rules work on: a symbolic schedule, and what they choose for it."""
+"""Drafts, the symbolic schedules that sketch rules work on, and the choices of rules."""
 
 from __future__ import annotations
 

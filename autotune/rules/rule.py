@@ -14,7 +14,7 @@ from .draft import Draft, Option, RuleChoice, Step
 
 
 class GroupKind(Enum):
-    """What a rule is for: the blocks that it schedules together."""
+    """A kind of blocks that are scheduled together; each rule is for one kind."""
 
     PROGRAM = "all blocks of a program, as it is written"
     ORDERED = "iterations that run in their order alone"

@@ -1,4 +1,4 @@
-"""What the database knows of a program: warms a search, and what is left of a killed session."""
+"""The database's records of a program: they warm a search, and resume a session that was killed."""
 
 from __future__ import annotations
 

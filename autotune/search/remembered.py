@@ -56,7 +56,7 @@ _SOURCES = (
     "dtypes.py",
     "target/*.py",
 )
-"""What of this package takes part in choosing."""
+"""The files of this package that take part in choosing."""
 
 
 def chosen(

@@ -1,4 +1,4 @@
-"""What a peer gives for a case."""
+"""The calls of a peer for a case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the machine allows: the arithmetic of a kernel alone, and moving its arguments alone.
+"""The limits of the machine: the arithmetic of a kernel alone, and moving its arguments alone.
 
 No library: the slower of two loops of machine code, each as fast as the machine runs it. One does
 as many operations as the kernel, in registers only; the other reads as many bytes as the arguments
@@ -210,7 +210,7 @@ def _lines(lines: Iterable[str]) -> str:
 
 
 def _kept(vector: str, count: int) -> list[str]:
-    """What makes LLVM compute all sums although nobody reads them."""
+    """Instructions that make LLVM compute all sums although nobody reads them."""
     return [f'call void asm sideeffect "", "v"({vector} %b{k})' for k in range(count)]
 
 

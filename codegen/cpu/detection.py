@@ -1,4 +1,4 @@
-"""What processor this machine has, and what targets leave to it."""
+"""The processor of this machine, and targets with the options that they leave to it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ define internal void @tilewright.request_tiles() nounwind {
   %status = call i64 (i64, ...) @syscall(i64 158, i64 4131, i64 18)
   ret void
 }"""
-"""What a library does when it is loaded: as `runtime.host.request_tiles`, without Python."""
+"""Code that a library runs when it is loaded: as `runtime.host.request_tiles`, without Python."""
 
 
 def amx(b: Builder, e: Dot | Matmul, instruction: Instruction) -> str | None:

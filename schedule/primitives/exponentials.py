@@ -53,7 +53,7 @@ class Exponentials(NamedTuple):
 
 
 def exponent_of(e: Expr) -> Exponent | None:
-    """What an exponential is of; `None` where `e` is none, or not that of a difference."""
+    """The argument of an exponential; `None` where `e` is none, or not that of a difference."""
     if type(e) is not Call or e.fn != "exp":
         return None
     e = e.args[0]
@@ -84,7 +84,7 @@ def maximum_in(shift: Expr) -> Load | None:
 
 
 def _scaled(e: Expr) -> tuple[Op, Expr, Const] | None:
-    """What `e` multiplies with a positive number or divides by one, and that."""
+    """The parts of a value that is multiplied with a positive number or divided by one."""
     if type(e) is not Binary or e.op not in (Op.MUL, Op.DIV) or e.dtype != e.a.dtype:
         return None
     pairs = [(e.a, e.b), (e.b, e.a)] if e.op is Op.MUL else [(e.a, e.b)]
@@ -129,7 +129,7 @@ def exponentials(fn: Func, block: Block) -> Exponentials:
 
 
 def _unscaled(x: Expr, shift: Expr) -> Expr | None:
-    """What `x` is made of as `shift` is made of the maximum; `None` where it is not."""
+    """The value that `x` scales as `shift` scales the maximum; `None` where it does not."""
     while type(shift) is not Load:
         of_x, of_shift = _scaled(x), _scaled(shift)
         if type(x) is Cast and type(shift) is Cast and x.dtype == shift.dtype:

@@ -39,7 +39,7 @@ from .cached_copies import (
 )
 
 SUMS = ("float32", "float64")
-"""What is summed without its factor: narrower floats would overflow where they did not."""
+"""The dtypes of sums that lose their factor: narrower floats would overflow where they did not."""
 
 
 @primitive

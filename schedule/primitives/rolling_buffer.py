@@ -104,7 +104,7 @@ def rolling_buffer(fn: Func, block: Label, write_buffer_index: int) -> tuple[Fun
 
 
 class _Window(NamedTuple):
-    """What an iteration of the loop computes of dimension `dim`: `size` elements, of which the
+    """The part of dimension `dim` that an iteration computes: `size` elements, of which the
     last `step` are new. `ahead` is how far into it a visit is; `iter` is the one that moves."""
 
     dim: int

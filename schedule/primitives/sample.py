@@ -241,7 +241,7 @@ def _divides(extent: Dim, factors: tuple[Dim, ...]) -> Fits:
 
 
 def _divides_with(extent: Dim, factors: tuple[Dim, ...], factor: int, *, last: bool) -> Fits:
-    """What divides the extent, and leaves it to inner parts still to come to bring in `factor`.
+    """Values that divide the extent and leave `factor` to inner parts that are still to come.
 
     With `last` none are to come.
     """

@@ -45,7 +45,7 @@ def exactly(array: Array) -> Bounded:
 
 
 def rounded(dtype: str, value: Array, error: Array, steps: float = 1.0) -> Bounded:
-    """What an operation gives that is rounded `steps` times."""
+    """The result of an operation that is rounded `steps` times."""
     unit, tiny, largest = _facts(dtype)
     error = error + steps * (unit * np.abs(value) + tiny)
     known = np.abs(value) + error < largest / 2
@@ -169,7 +169,7 @@ def arg(name: str, a: Bounded, count: int) -> tuple[Bounded, Bounded]:
 
 
 def mismatch(found: Array, want: Bounded) -> str | None:
-    """What is wrong with an array that should hold `want`."""
+    """The difference of an array from what it should hold, in words, or `None`."""
     if want.error is None:
         wrong = found != want.value
         if found.dtype == np.bool_:  # a byte that is neither 0 nor 1 is wrong too

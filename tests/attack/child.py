@@ -42,7 +42,7 @@ def main(parent: str, kind: str, seed: str, place: str) -> None:
 
 
 def answer_to(attack: Attack, kind: str, seed: int, number: int, folder: Path) -> dict[str, str]:
-    """What came of a try: `held` or `failure`."""
+    """The outcome of a try: `held` or `failure`."""
     try:
         with np.errstate(all="ignore"):
             return {"held": attack(attempt(kind, seed, number, folder))}

@@ -42,7 +42,7 @@ PROCESSOR_STEPS = tuple(step for step in STEPS if step is not bind)
 
 @cache
 def here() -> tuple[TargetRecord, Toolchain]:
-    """What builds look for on this machine."""
+    """The target and the toolchain that builds look up on this machine."""
     target = resolve(TARGET)
     return target_record(target), toolchain_record(target)
 

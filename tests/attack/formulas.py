@@ -78,7 +78,7 @@ class Scalar(Node):
 
 @dataclass(eq=False)
 class Source:
-    """What can be read: an input with its data, or the result of an earlier stage."""
+    """A tensor to read: an input with its data, or the result of an earlier stage."""
 
     name: str
     tensor: Any
@@ -86,7 +86,7 @@ class Source:
     data: Array | None = None
     strides: tuple[int, ...] | None = None
     reads: tuple[Node, ...] = ()
-    """What a stage computes."""
+    """The expressions that a stage computes."""
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ KINDS = {
     "kills": Kind("kills", 4, limit=180.0),
 }
 FAULTY = Kind("faulty", 5, limit=3.0)
-"""What the tests of the harness run."""
+"""The kind that the tests of the harness run."""
 
 
 def kind_of(name: str) -> Kind:

@@ -71,7 +71,7 @@ def _argument(manifest: Path, attempt: Attempt) -> None:
 
 
 def _code(manifest: Path, attempt: Attempt) -> None:
-    """What the manifest says of the code."""
+    """Damage the facts of the code in the manifest."""
     data = json.loads(manifest.read_text())
     key, value = attempt.choice(
         (

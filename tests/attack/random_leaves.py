@@ -22,7 +22,7 @@ Axes = list[tuple[str, int]]
 
 @dataclass
 class Leaves:
-    """What formulas are made of: elements of inputs and of earlier stages, positions, numbers."""
+    """The leaves of formulas: elements of inputs and of earlier stages, positions, numbers."""
 
     attempt: Attempt
     sources: list[Source] = field(default_factory=list)

@@ -72,7 +72,7 @@ def prepare(folder: Path) -> Attack:
 
 
 def require_plausible(records: list[AnyRecord]) -> None:
-    """What was taken is possible: rates and times are, and times belong to their samples."""
+    """Require possible records: rates and times are positive, times belong to their samples."""
     for record in records:
         if isinstance(record, Machine):
             require(all(0 < r < float("inf") for r in record.rates.values()), f"{record.rates}")

@@ -1,4 +1,4 @@
-"""What came of the tries of one kind."""
+"""The outcomes of the tries of one kind."""
 
 from __future__ import annotations
 

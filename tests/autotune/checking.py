@@ -1,4 +1,4 @@
-"""What tests of candidates share: arguments, expected results, and sketches."""
+"""Helpers of tests of candidates: arguments, expected results, and sketches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fault tests run in processes of their own: `python -m tests.autotune.children ...`."""
+"""The processes of the fault tests: `python -m tests.autotune.children ...`."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def _pairs(killed: Counter[str]) -> int:
 
 
 def _check(place: Path, told: set[str], twice: int, ended: str | None) -> None:
-    """What must be in the database; the session `ended` has ended as interrupted.
+    """Check the database against what was told; the session `ended` has ended as interrupted.
 
     At most `twice` candidates may be to blame for the deaths of two workers each.
     """

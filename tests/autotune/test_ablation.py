@@ -76,7 +76,7 @@ def test_parts_that_help_are_worth_something_and_others_nothing() -> None:
 
 
 def test_failures_are_a_part_too() -> None:
-    """What would be fast fails."""
+    """The candidates that would be fast fail."""
     known = task()
     fast = [r.features[1] < -0.5 for r in known.tried]
     times = [math.inf if f else r.seconds for r, f in zip(known.tried, fast, strict=True)]

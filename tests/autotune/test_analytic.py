@@ -1,4 +1,4 @@
-"""What the estimate counts of a program: shuffles, invariants, and data that is in a cache."""
+"""The counts of the estimate: shuffles, invariants, and data that is in a cache."""
 
 from __future__ import annotations
 

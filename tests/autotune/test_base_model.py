@@ -88,7 +88,7 @@ def learned(sweeps: list[Sweep]) -> Samples:
 
 @pytest.fixture(scope="module")
 def judged(learned: Samples) -> assess.Report:
-    """What models are worth, as if asking them took no time."""
+    """The evaluation of models, as if asking them took no time."""
     return assess.assess(learned, [0, 1, 2], folds=3, clock=lambda: 0.0)
 
 

@@ -1,4 +1,4 @@
-"""What is built without a record: odd, tiny and empty programs in every dtype."""
+"""Builds without a record: odd, tiny and empty programs in every dtype."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people see of a session."""
+"""The display of a session."""
 
 from __future__ import annotations
 

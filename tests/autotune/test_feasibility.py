@@ -1,4 +1,4 @@
-"""What is learned of failures: on candidates that are said to have failed."""
+"""The model of failures, on candidates that are said to have failed."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ def test_failures_of_other_programs_count_too() -> None:
 
 
 def too_large(c: Candidate) -> bool:
-    """What a machine does not build that was made up: the estimate likes it."""
+    """Whether a machine that was made up cannot build a candidate: the estimate likes those."""
     return c.features[UNROLLED] > 5.0
 
 
 def observed(c: Candidate, fails: Callable[[Candidate], bool], knows: bool = True) -> Observation:
-    """What became of a candidate; a search that does not know is told without the features."""
+    """The outcome of a candidate; a search that does not know is told without the features."""
     if not fails(c):
         return c.observed(Outcome.OK, true_seconds(c))
     failed = c.observed(Outcome.BUILD_TIMEOUT, None)
@@ -146,7 +146,7 @@ def test_what_failed_in_earlier_sessions_is_known() -> None:
 
 
 def test_predictions_are_of_what_runs() -> None:
-    """What is recorded as predicted is a time, however likely the candidate fails."""
+    """A recorded prediction is a time, however likely the candidate fails."""
     search = search_of(OTHER, TARGET, config=SMALL)
     batch = search.ask(16)
     search.tell([observed(c, too_large) for c in batch])

@@ -1,4 +1,4 @@
-"""What another trial is expected to gain, and what follows from it."""
+"""The expected gain of another trial, and its consequences."""
 
 from __future__ import annotations
 

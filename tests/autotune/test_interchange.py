@@ -1,4 +1,4 @@
-"""What results are checked against runs along memory, and computes the same, bit by bit."""
+"""The program that results are checked against runs along memory, with the same bits."""
 
 from __future__ import annotations
 

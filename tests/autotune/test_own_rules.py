@@ -47,7 +47,7 @@ TARGET = Target.parse("cpu -mcpu=cascadelake -threads=1")
 
 @pytest.fixture(autouse=True)
 def none_left() -> Iterator[None]:
-    """What is registered here is gone afterwards."""
+    """Primitives and rules that a test registers are gone after it."""
     steps, rules = dict(PRIMITIVES), dict(SKETCH_RULES)
     yield
     PRIMITIVES.clear()

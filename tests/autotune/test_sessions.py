@@ -47,7 +47,7 @@ def start_script(place: Path) -> subprocess.Popen[str]:
 
 
 def lines(child: subprocess.Popen[str], word: str, count: int) -> list[str]:
-    """What a child says after `word`, the first `count` times."""
+    """The lines of a child after `word`, the first `count` of them."""
     found: list[str] = []
     assert child.stdout is not None
     for line in child.stdout:

@@ -246,7 +246,7 @@ def test_a_record_that_does_not_apply_is_not_the_time_to_beat(
 def test_features_that_nothing_has_are_not_learned(
     db: TuningDatabase, play: Play, features: tuple[float, ...]
 ) -> None:
-    """What their rows are of is known all the same, and not measured again."""
+    """Their schedules are known all the same, and not measured again."""
     play(ok(1.0))
     run(db, trials=4)
     for n, measured in enumerate(db.measurements()):

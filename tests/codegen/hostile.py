@@ -22,7 +22,7 @@ ROWS, COLUMNS, TABLE = 4, 6, 50
 T = TypeVar("T")
 Rng = np.random.Generator
 NEVER = object()
-"""What is expected of an object that no kernel may be called with."""
+"""The expected result for an object that no kernel may be called with."""
 
 
 def program() -> tw.Schedule:
@@ -71,7 +71,7 @@ def raising(rng: Rng) -> Callable[..., Any]:
 
 
 def junk(rng: Rng) -> Any:
-    """What a method or attribute should not be."""
+    """A value that a method or attribute should not have."""
     return one_of(
         rng,
         [

@@ -1,4 +1,4 @@
-"""What a schedule computes of constant operands alone is computed ahead of the calls."""
+"""Computations on constant operands alone take place ahead of the calls."""
 
 from __future__ import annotations
 

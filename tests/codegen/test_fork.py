@@ -69,7 +69,7 @@ def in_child(function, *arguments):
 
 
 def run(script: str, *arguments: str, environment: Mapping[str, str] = {}) -> str:
-    """What the script prints. It is killed with its children after `SECONDS`."""
+    """The output of the script. It is killed with its children after `SECONDS`."""
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PROLOGUE + script, *arguments],
         stdout=subprocess.PIPE,

@@ -69,7 +69,7 @@ SHARED: dict[str, Callable[..., Any]] = {
     "inner": lambda i, x, y, n: te.select(x[i] != 0, te.select(n != 0, y[i] // n, 3) // x[i], 0),
     "place": lambda i, x, y, w: te.select((x[i] > 0) & (w[0] == 0), y[w[0] * 2**40], 0),
 }
-"""What all lanes of a vector share is guarded by a condition that differs between lanes."""
+"""Expressions that all lanes of a vector share, under a condition that differs between lanes."""
 
 
 @pytest.mark.parametrize("target", TARGETS)

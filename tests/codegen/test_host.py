@@ -55,7 +55,7 @@ for func in (
         module(*(np.zeros(a.shape, arrays[a.dtype]) for a in module.signature.arguments))
 print(json.dumps(texts))
 """
-"""What is built and called without naming a target, and the assembly of all code that is made."""
+"""A script that builds and calls without naming a target, and prints the assembly of all code."""
 
 
 @pytest.mark.skipif(host_target().arch != "x86_64", reason="these processors are x86-64")

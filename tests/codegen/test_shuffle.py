@@ -145,7 +145,7 @@ def f(X: T.Buffer((4, 100), "int8"), Y: T.Buffer((64,), "int8")):
 
 
 def test_columns_of_a_tail() -> None:
-    """What is masked off was never stored."""
+    """Masked elements were never stored."""
     check(
         parse("""
 def f(X: T.Buffer((3, 16), "float32"), Y: T.Buffer((16, 3), "float32")):

@@ -23,7 +23,7 @@ SECONDS = 300
 
 
 def at_once(work: Callable[[int], Any]) -> list[Any]:
-    """What the threads return that begin together."""
+    """The results of threads that begin together."""
     barrier = threading.Barrier(THREADS, timeout=SECONDS)
 
     def run(number: int) -> Any:

@@ -22,7 +22,7 @@ CHUNK = 8
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do with each seed: every `compile_every`-th program is compiled too, 0 for none."""
+    """The work for each seed: every `compile_every`-th program is compiled too, 0 for none."""
 
     compile_every: int = 0
     keep_going: bool = False
@@ -30,7 +30,7 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """What was done, and the failures, shrunk, as texts."""
+    """Counts of what was done, and the failures, shrunk, as texts."""
 
     programs: int = 0
     compiled: int = 0

@@ -34,7 +34,7 @@ MOST_ROWS = 2
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong (`kind` for short) when `trace` was applied to `func`, giving `after`."""
+    """A failure (`kind` for short) when `trace` was applied to `func`, which gave `after`."""
 
     kind: str
     what: str
@@ -79,7 +79,7 @@ def require_readable(refusal: ScheduleError) -> None:
 
 
 def checked(sch: Schedule, *, compiled: bool) -> Failure | None:
-    """What is wrong with the program that `sch` gives."""
+    """The failure of the checks of the program of `sch`, if one fails."""
     try:
         verify(sch.func)
         check_meaning(sch.original, sch.func)
@@ -129,6 +129,6 @@ def allows(space: Space, row: Sequence[int]) -> bool:
 
 
 def kind_of(error: BaseException) -> str:
-    """What distinguishes failures: the type and the template of the message."""
+    """The text that distinguishes failures: the type and the template of the message."""
     message = error.message if isinstance(error, TilewrightError) else ""
     return f"{type(error).__name__} {message}"

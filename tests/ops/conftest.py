@@ -18,7 +18,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 
 def run_func(func: Func, *inputs: Array) -> Array:
-    """What a program with one output, its last parameter, computes."""
+    """The result of a program with one output, its last parameter."""
     output = func.params[-1]
     assert isinstance(output, Buffer)
     shape = [d for d in output.shape if isinstance(d, int)]
@@ -28,7 +28,7 @@ def run_func(func: Func, *inputs: Array) -> Array:
 
 
 def run_operator(operator: Callable[..., te.Tensor], *inputs: Array) -> Array:
-    """What an operator gives for arrays: placeholders of their shapes and dtypes are made."""
+    """The result of an operator for arrays, by placeholders of their shapes and dtypes."""
     tensors = [
         te.placeholder(x.shape, dtypes.from_numpy(x.dtype), name=f"x{k}")
         for k, x in enumerate(inputs)

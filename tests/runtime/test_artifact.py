@@ -493,7 +493,7 @@ def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
 
 
 def flags_of(mcpu: str) -> frozenset[str]:
-    """What /proc/cpuinfo lists on such a processor."""
+    """The flags that /proc/cpuinfo lists on such a processor."""
     return frozenset(FEATURES[name].flag for name in CPUS[mcpu].features)
 
 

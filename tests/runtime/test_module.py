@@ -208,7 +208,7 @@ def test_a_subclass_of_ndarray_is_an_array(probe: Make) -> None:
 
 
 def says(value: object) -> property:
-    """What makes an attribute of all objects of a class."""
+    """A property with this value."""
     return property(lambda self: value)
 
 

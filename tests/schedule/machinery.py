@@ -1,4 +1,4 @@
-"""What golden and property tests do with a schedule: compare text, meaning, and replays."""
+"""Checks of golden and property tests on a schedule: its text, its meaning, and its replays."""
 
 from __future__ import annotations
 

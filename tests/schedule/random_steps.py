@@ -588,7 +588,7 @@ def _in_pieces(sch: Schedule, pick: Pick, step: Callable[[Var], tuple[Label, ...
 
 
 def online_attention(sch: Schedule, pick: Pick) -> None:
-    """What a softmax weights, in pieces: of the same length mostly."""
+    """Have a sum of exponentials and those that they weight take pieces, mostly of one length."""
     sums = [b for b in blocks_in(sch.func.body) if reduces(sch, b) and sums_exponentials(sch, b)]
     if not sums:
         online_softmax(sch, pick)

@@ -1,4 +1,4 @@
-"""What random steps are applied to: blocks, loops, numbers; mostly of the kind that a step is for.
+"""Arguments of random steps: blocks, loops, numbers; mostly of the kind that a step is for.
 
 Sometimes they are of another kind, do not exist any more, or make no sense.
 """

@@ -123,7 +123,7 @@ def main(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
 
 
 def test_divisors_are_not_computed_ahead() -> None:
-    """What is known of them, that they are not zero, is not known of elements of a copy."""
+    """They are known not to be zero; elements of a copy are not."""
     func = parse("""
 def main(A: T.Buffer((8,), "int32"), D: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
     for i in range(8):

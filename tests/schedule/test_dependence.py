@@ -1,4 +1,4 @@
-"""What structure does not decide, integer sets do; refusals show two iterations that clash."""
+"""Integer sets decide where structure does not; refusals show two iterations that clash."""
 
 from __future__ import annotations
 

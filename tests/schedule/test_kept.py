@@ -49,7 +49,7 @@ def test_pieces_that_divide(golden: Golden) -> None:
 
 
 def test_attention_in_pieces_of_keys(golden: Golden) -> None:
-    """What is kept of the scores and of the exponentials is that of a piece."""
+    """The scores and the exponentials of one piece are kept."""
 
     def script(sch: Schedule) -> None:
         sch.compute_inline(sch.get_block("Y_masked"))

@@ -89,7 +89,7 @@ def test_its_refusals_are_those_of_any_step() -> None:
 
 
 def test_it_is_searched_like_any_other() -> None:
-    """What it is asked to do symbolically becomes constraints, and rows are decisions."""
+    """Its conditions on symbolic programs become constraints, and rows are decisions."""
     register()
     sch = Schedule(matmul(8, 12, 10), symbolic=True)
     _, j, _ = loops(sch, "C")

@@ -22,7 +22,7 @@ from .random_instructions import SMALL
 
 
 def check(sch: Schedule) -> None:
-    """What is accepted is right."""
+    """Check a schedule that was accepted: its program, its meaning, its replays."""
     verify(sch.func)
     check_meaning(sch.original, sch.func)
     check_replays(sch.original, sch)

@@ -132,7 +132,7 @@ def _hold(conditions: Sequence[Expr], at: Mapping[Var, int]) -> bool:
 
 
 def test_every_formula_is_one_that_the_library_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it does not read would count as not shown."""
+    """A formula that it does not read would count as not shown."""
 
     def read(names: Sequence[str], facts: Sequence[str]) -> bool:
         isl, context = affine._library()

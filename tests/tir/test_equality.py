@@ -184,7 +184,7 @@ CHANGES = (
     ("    else:\n        for i in T.vectorized(8):\n            C[i] = T.float16(B[i])\n", ""),
 )
 SAME = {'T.load(B[T.ramp(0, 2, 4)], dtype="float32x4"'}
-"""What says the same thing in other words."""
+"""Changes that say the same thing in other words."""
 
 
 @pytest.mark.parametrize(("old", "new"), CHANGES)

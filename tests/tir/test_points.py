@@ -1,4 +1,4 @@
-"""What is tried at points is refuted only where it does not hold."""
+"""A condition is refuted at points only where it does not hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What expressions mean, element by element, run through the interpreter."""
+"""The meaning of expressions, element by element, by the interpreter."""
 
 from __future__ import annotations
 

@@ -375,7 +375,7 @@ def test_other_guards_do_not(value: Callable[[Any], Expr]) -> None:
     ],
 )
 def test_guards_of_statements(body: str, accepted: bool) -> None:
-    """What a condition has read of memory says nothing of what is stored there since."""
+    """A condition on a value in memory says nothing of a value that is stored there since."""
     lines = "\n        ".join(body.split("\n"))
     program = parse(f"""
 def main(x: T.Buffer((16,), "int32"), y: T.Buffer((16,), "int32")):

@@ -1,4 +1,4 @@
-"""What the fault tests run in processes of their own: `python -m tests.tuning_db.children TASK`."""
+"""The processes of the fault tests: `python -m tests.tuning_db.children TASK`."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def clock() -> Clock:
 
 @pytest.fixture(scope="session")
 def filled_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `db` is a copy of on SQLite: most of the time of these tests went into making it."""
+    """The file that `db` is a copy of on SQLite: making it took most of the time of these tests."""
     path = tmp_path_factory.mktemp("filled") / "tuning.db"
     with TuningDatabase(path) as opened:
         fill(opened)

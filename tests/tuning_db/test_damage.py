@@ -281,7 +281,7 @@ def test_damaged_ones_take_no_part_in_a_comparison(db: TuningDatabase) -> None:
 
 
 def test_a_damaged_pin_is_an_error_until_it_is_removed(two: TuningDatabase) -> None:
-    """What somebody decided is not passed over."""
+    """A pin is somebody's decision, and not passed over."""
     pin = two.pin(MATMUL.id, CPU, schedule(8).id)
     execute(two, "UPDATE pin SET workload = ? WHERE id = ?", WIDER.id, pin.id)
     with pytest.raises(DatabaseError, match=f"pin {pin.id[:12]} is damaged"):
@@ -387,7 +387,7 @@ def dialect(db: TuningDatabase) -> str:
 
 
 def refusal(place: str) -> str:
-    """What is said when a database is opened, in whichever way."""
+    """The error that opens of a database raise, in whichever way."""
     said = set()
     for options in ({}, {"read_only": True}, {"create": False}):
         with pytest.raises(DatabaseError) as refused:

@@ -68,7 +68,7 @@ def test_damaged_databases_in_every_use(tmp_path: Path, root: Path, first: int) 
 
 
 def refusal_of(action: Callable[[], object]) -> str | None:
-    """What a `DatabaseError` said; any other exception fails the test."""
+    """The text of a `DatabaseError`, if one is raised; any other exception fails the test."""
     try:
         action()
     except DatabaseError as error:

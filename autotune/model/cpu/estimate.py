@@ -285,6 +285,6 @@ def _bandwidth(one: float, all_cores: float, used: Number) -> Number:
 
 
 def _cost(visit: Visit, target: Target) -> Cost | None:
-    """What the instruction takes that a block runs as, where the target has it."""
+    """The cost of the instruction that a block runs as, where the target has it."""
     found = visit.instruction
     return found.cost if found is not None and found.runs_on(target) else None

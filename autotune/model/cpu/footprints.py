@@ -39,7 +39,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Footprint:
-    """What an access touches: elements, and runs of them that are next to each other."""
+    """The elements that an access touches, and the runs of them that are next to each other."""
 
     elements: Number
     runs: Number

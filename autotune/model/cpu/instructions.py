@@ -15,7 +15,7 @@ ROUNDED = 4
 
 
 class Instructions(NamedTuple):
-    """What one visit of a block takes.
+    """The instructions of one visit of a block.
 
     Those `converting` what one access reads alone are by its number: they take place once for each
     vector that it reads. The `other` ones take place for each vector of results.

@@ -1,4 +1,4 @@
-"""What moves between caches, and what must fit them for it to stay."""
+"""The bytes that move between caches, and the data that must fit a cache to stay in it."""
 
 from __future__ import annotations
 

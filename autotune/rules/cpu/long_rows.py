@@ -61,7 +61,7 @@ def online_variants(draft: Draft, group: Group) -> Iterator[Variant]:
 
 
 def _statistics(draft: Draft, members: Sequence[Block]) -> _Statistics | None:
-    """What is to be computed in one pass; `None` where that is nothing, or of short rows."""
+    """The reductions to compute in one pass; `None` where there are none, or rows are short."""
     for statistics in _candidates(draft, members):
         trial = draft.copy()
         for block in members:

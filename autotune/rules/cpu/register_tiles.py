@@ -63,7 +63,7 @@ def tile_variables(main: Block, vector: Var) -> list[Var]:
 
 
 def fewest_registers(main: Block, vector: Var) -> int:
-    """What the smallest register tile takes: accumulators, and vectors that are loaded."""
+    """The registers of the smallest register tile: accumulators, and vectors that are loaded."""
     low = low_digits(main)
     loaded = [
         math.prod(n for v, n in low.items() if v in i.used)
