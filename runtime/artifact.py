@@ -1,4 +1,4 @@
-"""Artifacts: a shared library, the manifest that describes it, and a C header.
+"""Artifacts of processors: a shared library, the manifest that describes it, and a C header.
 
 `matmul.so` comes with `matmul.so.json` and `matmul.h`. The manifest has everything that loading
 needs to know before the library is opened, a digest of the library, and a digest of itself. The
@@ -46,7 +46,7 @@ class Provenance(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """The description of a shared library.
+    """The description of a shared library for processors.
 
     `target` is a target's text and `features` the instruction set extensions that its code uses
     (LLVM's names). `openmp` says whether it calls OpenMP's runtime.

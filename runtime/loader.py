@@ -60,7 +60,7 @@ def load(path: str | os.PathLike[str], *, trust_indices: bool = False) -> Module
         target,
         origin=manifest.provenance.origin,
         owner=loaded,
-        parallel=manifest.openmp,
+        before_call=openmp.announce_serial if manifest.openmp else None,
         trust_indices=trust_indices,
     )
 

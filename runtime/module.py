@@ -13,9 +13,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import ArgumentError, KernelError
-from ..forks import TEAMS, UNANNOUNCED
 from ..target import Target
-from . import openmp
 from .argument_checks import compact, ctypes_parameters, keyword_error, make_binder
 from .ndarray import address_reader
 from .ranges import make_range_check, trusting
@@ -26,12 +24,12 @@ from .workspace import Pool, aligned_bytes, new_workspace, shared_pool, workspac
 _PLAIN = (np.ndarray, bool, int, float)
 OriginKind = Literal["record", "transfer", "model", "default", "schedule"]
 GlueFactory = Callable[
-    [int, Signature, Callable[..., None], Callable[[int], None], bool, Pool | None],
+    [int, Signature, Callable[..., None], Callable[[int], None], Pool | None],
     Callable[..., None] | None,
 ]
 """Returns a fast entry, or `None`, for: the kernel's address, its signature, the checked entry for
-arguments that do not match exactly, the function to call with a status other than 0, whether the
-kernel runs in parallel, and the workspaces that it may take if it needs one."""
+arguments that do not match exactly, the function to call with a status other than 0, and the
+workspaces that the kernel may take if it needs one."""
 
 
 @dataclass(frozen=True)
@@ -83,15 +81,15 @@ class Module:
         sources: Mapping[str, Callable[[], str]] | None = None,
         glue: GlueFactory | None = None,
         owner: object = None,
-        parallel: bool = False,
+        before_call: Callable[[], object] | None = None,
         trust_indices: bool = False,
         timer: Timer | None = None,
     ) -> None:
         """A module of the functions `signature.symbols` at `addresses`.
 
-        Their code lives as long as `owner` is held. `sources` are texts created on demand.
-        `parallel`: they call OpenMP's runtime. `trust_indices`: values of tensors with a
-        `value_range` are not checked. `timer` is that of the kind of target.
+        Their code lives as long as `owner` is held. `sources` are texts created on demand. The
+        checked entry runs `before_call` before each call. `trust_indices`: values of tensors with
+        a `value_range` are not checked. `timer` is that of the kind of target.
         """
         self.signature = signature
         self._timer = timer or Timer()
@@ -103,14 +101,14 @@ class Module:
         checked = trusting(signature) if trust_indices else signature
         pool = shared_pool() if any(signature.workspaces) else None
         self._packers = {
-            packer.arguments[0].name: _Kernel(packer, at, owner, parallel, pool)
+            packer.arguments[0].name: _Kernel(packer, at, owner, before_call, pool)
             for packer, at in zip(checked.packers, others, strict=True)
         }
         self._owner = owner
-        self._kernel = _Kernel(checked, address, owner, parallel, pool)
+        self._kernel = _Kernel(checked, address, owner, before_call, pool)
         self._entry: Callable[..., None] = self._kernel
         if glue is not None:
-            fast = glue(address, checked, self._kernel, self._kernel.fail, parallel, pool)
+            fast = glue(address, checked, self._kernel, self._kernel.fail, pool)
             self._entry = self._kernel if fast is None else fast
 
     def __call__(self, *arguments: Any, **options: Unpack[CallOptions]) -> None:
@@ -240,7 +238,12 @@ class _Kernel:
     """The checked entry: converts arguments in Python and calls through ctypes."""
 
     def __init__(
-        self, signature: Signature, address: int, owner: object, parallel: bool, pool: Pool | None
+        self,
+        signature: Signature,
+        address: int,
+        owner: object,
+        before_call: Callable[[], object] | None,
+        pool: Pool | None,
     ) -> None:
         self.types = ctypes_parameters(signature)
         self.name = signature.name
@@ -250,7 +253,7 @@ class _Kernel:
         self.workspace_binder = workspace_binder(signature)
         self.check_ranges = make_range_check(signature)
         self.owner = owner
-        self.parallel = parallel
+        self.before_call = before_call
         if signature.workspace_bytes:
             assert pool is not None, "a kernel that needs a workspace has where to take it from"
             self.invoke = _in_pool(signature, self.function, pool)
@@ -281,8 +284,8 @@ class _Kernel:
     ) -> None:
         if self.check_ranges is not None:
             self.check_ranges(values)
-        if self.parallel and TEAMS.value == UNANNOUNCED:
-            openmp.announce_serial()
+        if self.before_call is not None:
+            self.before_call()
         status = invoke(*converted)
         if status:
             self.fail(status)

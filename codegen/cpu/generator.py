@@ -163,9 +163,9 @@ class CpuGenerator(CodeGenerator[CpuTarget, tuple[Emitted, ...]]):
             compiled.target,
             origin=origin,
             sources={name: partial(compiled.source, name) for name in ("tir", *self.sources)},
-            glue=make_glue,
+            glue=partial(make_glue, parallel=parallel),
             owner=loaded.owner,
-            parallel=parallel,
+            before_call=openmp.announce_serial if parallel else None,
             trust_indices=trust_indices,
             timer=self.timer,
         )

@@ -60,16 +60,18 @@ def make_glue(
     signature: Signature,
     fallback: Callable[..., None],
     fail: Callable[[int], None],
-    parallel: bool = False,
     pool: Pool | None = None,
+    *,
+    parallel: bool = False,
 ) -> Callable[..., None] | None:
     """Returns a builtin function that calls the kernel at `kernel_address`, or `None`.
 
     It calls `fallback` with the arguments unless they exactly match `signature`, and `fail` with
-    the status if the kernel returns one that is not 0. `fallback` also announces that a `parallel`
-    kernel runs on one thread in a forked process. `pool` has the workspaces of a kernel that needs
-    one. The caller keeps the kernel's code alive (through `fallback`). `None` for scalars of narrow
-    floats, and if the interpreter's or numpy's objects have an unknown layout.
+    the status if the kernel returns one that is not 0. `pool` has the workspaces of a kernel that
+    needs one. In a forked process, the first call of a `parallel` kernel goes to `fallback`, which
+    announces that such kernels run on one thread. The caller keeps the kernel's code alive (through
+    `fallback`). `None` for scalars of narrow floats, and if the interpreter's or numpy's objects
+    have an unknown layout.
     """
     if not layout_is_known() or any(_is_narrow_scalar(a) for a in signature.arguments):
         return None
