@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from string import Formatter
 from typing import Any, TypeAlias
 
 Text: TypeAlias = str | Callable[[], str | None]
@@ -18,13 +19,26 @@ _SHORT = 4
 """Letters of a word that others are close to by chance."""
 
 
+class _Formatter(Formatter):
+    """Calls what makes a text. With a conversion, the value itself is shown, whatever it is."""
+
+    def convert_field(self, value: Any, conversion: str | None) -> Any:
+        if conversion is None:
+            return value() if callable(value) else value
+        return super().convert_field(value, conversion)
+
+
+_FORMATTER = _Formatter()
+
+
 class TilewrightError(Exception):
     """Base of all errors of this package.
 
     `message` is a `str.format` template for the positional `arguments`; a callable argument is
-    called when the error is read. `hint` says what to do, `example` shows a case in which it
-    occurs. Further keyword arguments are kept in `data`. `detail`, set by callers that know the
-    context, returns more lines, which are shown below.
+    called when the error is read, except in a field with a conversion such as `{0!r}`. `hint` says
+    what to do, `example` shows a case in which it occurs. Further keyword arguments are kept in
+    `data`. `detail`, set by callers that know the context, returns more lines, which are shown
+    below.
     """
 
     detail: Callable[[Any], str] | None = None
@@ -47,7 +61,7 @@ class TilewrightError(Exception):
     def _text(self) -> str:
         if not self.arguments:
             return self.message
-        return self.message.format(*(a() if callable(a) else a for a in self.arguments))
+        return _FORMATTER.vformat(self.message, self.arguments, {})
 
     def __str__(self) -> str:
         text = self._text()

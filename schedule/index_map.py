@@ -156,7 +156,7 @@ def _expression(tree: ast.expr, names: Mapping[str, Any], text: str) -> Any:
             return 0 - _expression(a, names, text)
         case _:
             raise ScheduleError(
-                "{0!r} is not allowed in an index map: {1!r}", lambda: ast.unparse(tree), text
+                "{0} is not allowed in an index map: {1!r}", lambda: repr(ast.unparse(tree)), text
             )
 
 

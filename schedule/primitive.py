@@ -127,11 +127,11 @@ class Primitive:
         for name, value in kwargs.items():
             if name in bound or name not in self.names:
                 raise ScheduleError(
-                    "{0} takes {1}, found {2}={3}",
+                    "{0} takes {1}, found {2}={3!r}",
                     self.name,
                     self.signature,
                     name,
-                    lambda value=value: repr(value),
+                    value,
                     hint=partial(self._meant, name, value),
                 )
             bound[name] = value

@@ -55,8 +55,8 @@ def sketch_rule(function: Any) -> Any:
 def _register(function: F, kind: GroupKind, expected: list[str]) -> F:
     if not inspect.isfunction(function):
         raise TuningError(
-            "expected a function to register as a sketch rule, found {0}",
-            repr(function),
+            "expected a function to register as a sketch rule, found {0!r}",
+            function,
             hint="write @tw.sketch_rule or @tw.sketch_rule(tw.GroupKind.ROWS) above a definition",
         )
     name = function.__name__
@@ -114,9 +114,9 @@ class _OfGroups:
         for variant in variants:
             if not (isinstance(variant, Variant) and variant.steps):
                 raise TuningError(
-                    "sketch rule {0} yields {1}; expected variants with a step at least",
+                    "sketch rule {0} yields {1!r}; expected variants with a step at least",
                     name,
-                    repr(variant),
+                    variant,
                     hint="yield tw.Variant.of(name, step, option=value)",
                 )
             if variant.options in known:

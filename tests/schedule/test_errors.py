@@ -171,6 +171,18 @@ def test_blocks_are_named_by_texts_and_integers(block: Any) -> None:
     assert sch.get_block(np.int64(1)) is sch.get_block("C")  # type: ignore[arg-type]
 
 
+def test_a_function_in_place_of_a_program_is_shown_and_not_called() -> None:
+    def program(size: int) -> Func:
+        raise AssertionError(f"called with {size}")
+
+    with pytest.raises(ScheduleError) as refusal:
+        Schedule(program)  # type: ignore[arg-type]
+    assert "expected a program (Func) or programs by name to schedule, found <function" in str(
+        refusal.value
+    )
+    assert "call the function that makes the program" in str(refusal.value)
+
+
 @pytest.mark.parametrize(
     ("call", "found", "hint"),
     [
