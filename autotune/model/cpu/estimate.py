@@ -133,6 +133,20 @@ def _together(blocks: list[dict[str, Floats]], rows: int) -> tuple[Floats, Featu
 class _Block:
     """The estimate of one block: seconds of each kind, and the numbers behind them."""
 
+    compute: Number
+    l1: Number
+    overhead: Number
+    expensive: Number
+    vectors: Number
+    accumulators: Number
+    visits: Number
+    lanes: Number
+    used: Number
+    l2_bytes: Number
+    l3_bytes: Number
+    memory_bytes: Number
+    middle_bytes: Number
+    outer_bytes: Number
     tile_loads: Number
     stores: Number
     gathers: Number
