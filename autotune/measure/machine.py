@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import platform
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ LIMIT_BYTES = 1 << 20
 _VERSION = 1
 _ENTRY_BYTES = 1 << 16
 _PATIENCE = 60.0
+_AGAIN = timedelta(minutes=10)
 _SOURCES = ("codegen/*/machine.py", "codegen/*/bare_loops.py", "target/rates.py")
 _WAYS = ("measured", "table")
 
@@ -46,7 +47,10 @@ class Description(NamedTuple):
     @staticmethod
     def from_json(told: Any) -> Description:
         measured = Measured(dict(told["rates"]), tuple(told["odd"]), bool(told["doubtful"]))
-        return Description(measured, str(told["created"]))
+        created = datetime.fromisoformat(told["created"])
+        if created.tzinfo is None:
+            raise ValueError(f"created={told['created']!r}, without its time zone")
+        return Description(measured, created.isoformat())
 
 
 class Again(Enum):
@@ -60,7 +64,8 @@ class Again(Enum):
 def described(target: Target, again: Again = Again.NEVER) -> tuple[Target, Description | None]:
     """The resolved target with what was measured of this machine; `None` where it is another one.
 
-    Where nothing can be kept on disk, a process measures for itself.
+    Where nothing can be kept on disk, builds (`Again.NEVER`) take the table of processors, and a
+    session measures for its process.
 
     Raises `TargetError` for an unknown way in `TILEWRIGHT_MACHINE`. Where this machine cannot be
     measured, a warning says so, and the table is taken; `Again.ALWAYS` raises.
@@ -75,6 +80,8 @@ def described(target: Target, again: Again = Again.NEVER) -> tuple[Target, Descr
         return target, None
     try:
         found = _description(target, again)
+        if found is None:
+            return target, None
         return generator.described(target, found.measured.rates), found
     except TilewrightError as error:
         if again is Again.ALWAYS:
@@ -92,18 +99,26 @@ _KNOWN: dict[str, Description] = {}
 """What this process has measured or read, by name."""
 
 
-def _description(target: Target, again: Again) -> Description:
+def _description(target: Target, again: Again) -> Description | None:
     name, cache = _name(target), _cache()
     found = _KNOWN.get(name)
     if found is None and cache is not None:
         found = cache.get(name, _decoded)
-    doubted = found is not None and found.measured.doubtful and again is Again.IF_DOUBTFUL
+    doubted = again is Again.IF_DOUBTFUL and found is not None and _worth_repeating(found)
+    if found is None and cache is None and again is Again.NEVER:
+        return None
     if found is None or doubted or again is Again.ALWAYS:
         found = _measured(target)
         if cache is not None:
             cache.put(name, json.dumps(found.to_json()).encode())
     _KNOWN[name] = found
     return found
+
+
+def _worth_repeating(found: Description) -> bool:
+    """Whether it is doubtful, and so old that what disturbed it may be over."""
+    age = datetime.now(UTC) - datetime.fromisoformat(found.created)
+    return found.measured.doubtful and abs(age) > _AGAIN
 
 
 def _name(target: Target) -> str:

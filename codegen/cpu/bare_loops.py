@@ -34,6 +34,7 @@ _OPENMP = ("GOMP_parallel", "omp_get_thread_num")
 class Loop(NamedTuple):
     """The definition of a function in LLVM's language, and what it takes to be declared."""
 
+    name: str
     text: str
     declared: tuple[str, ...] = ()
 
@@ -196,7 +197,7 @@ done:
   {_lines(end)}
   ret void
 }}"""
-    return Loop(text, tuple(declared))
+    return Loop(name, text, tuple(declared))
 
 
 def _over_blocks(
@@ -233,7 +234,7 @@ then:
 done:
   ret void
 }}"""
-    return Loop(text)
+    return Loop(name, text)
 
 
 def operand(vector: str) -> list[str]:

@@ -1,0 +1,210 @@
+"""The description of this machine: measured in a process of its own, kept, and used by choices."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import ops
+from tilewright.autotune.measure import machine
+from tilewright.autotune.measure.machine import Again, Description, described, with_rates
+from tilewright.autotune.model.cpu.estimate import FEATURES, Estimator
+from tilewright.autotune.model.cpu.roofline import roofline
+from tilewright.autotune.model.profile import profile
+from tilewright.codegen.cpu.generator import CpuGenerator
+from tilewright.codegen.detect import resolve
+from tilewright.codegen.generator import Measured
+from tilewright.errors import ArtifactError, TargetError
+from tilewright.target import CpuTarget, Rates
+from tilewright.tuning_db import Environment, Machine, TuningDatabase
+
+RATES = {"hertz": 3e9, "fma": 1.5, "memory": 7.0}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CpuTarget:
+    """This machine, of which nothing is known in this process or in a cache of its own."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TILEWRIGHT_MACHINE", "")
+    monkeypatch.setattr(machine, "_KNOWN", {})
+    return CpuTarget.of(resolve("cpu -threads=1"))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The descriptions that are measured, the last first, in place of a real one."""
+    answers: list[Any] = []
+
+    def answer(_: object) -> Description:
+        odd, doubtful, age = answers.pop()
+        created = datetime.now(UTC) - timedelta(minutes=age)
+        return Description(Measured(RATES, odd, doubtful), created.isoformat())
+
+    monkeypatch.setattr(machine, "_measured", answer)
+    return answers
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_KNOWN", {})
+
+
+def test_rates_of_this_machine_are_possible(here: CpuTarget) -> None:
+    """Bounds that hold for any processor and however busy it is."""
+    target, description = described(here)
+    assert description is not None
+    rates = CpuTarget.of(target).rates
+    assert 5e8 < rates.hertz < 1e10
+    assert 0.05 < rates.fma < 9
+    assert 0.5 < rates.fma_latency < 60
+    assert 0.05 < rates.loads < 9
+    assert rates.l1_latency < rates.memory_latency
+    assert rates.memory < rates.loads * CpuTarget.of(target).vector_bits / 8 * 1.5
+    assert all(value > 0 for value in description.measured.rates.values())
+
+
+def test_it_is_measured_once_and_kept(
+    here: CpuTarget, asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked.append(((), False, 0))
+    first = described(here)
+    forget(monkeypatch)
+    assert described(here) == first
+    assert CpuTarget.of(first[0]).rates == Rates.from_json(RATES)
+    assert not asked
+
+
+@pytest.mark.parametrize(
+    ("doubtful", "age", "measured"), [(True, 60, True), (True, 1, False), (False, 60, False)]
+)
+def test_a_session_measures_again_what_was_disturbed_long_ago(
+    here: CpuTarget, asked: list[Any], *, doubtful: bool, age: float, measured: bool
+) -> None:
+    asked += [((), False, 0), (("a load",), doubtful, age)]
+    described(here)
+    described(here)  # a build takes it as it is
+    described(here, Again.IF_DOUBTFUL)
+    assert (len(asked) == 0) is measured
+
+
+def test_a_damaged_entry_is_measured_again(
+    here: CpuTarget,
+    asked: list[Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked += [((), False, 0), ((), False, 0)]
+    described(here)
+    (entry,) = (tmp_path / "cache" / "machines").iterdir()
+    entry.write_bytes(entry.read_bytes()[:-7])
+    forget(monkeypatch)
+    assert described(here)[1] is not None
+    assert not asked
+    assert "malformed" in caplog.text
+
+
+def test_without_a_cache_only_sessions_measure(
+    here: CpuTarget, asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", "")
+    asked.append(((), False, 0))
+    assert described(here) == (here, None)
+    assert described(here, Again.IF_DOUBTFUL)[1] is not None
+    assert described(here)[1] is not None
+    assert not asked
+
+
+@pytest.mark.parametrize(
+    "rates", [{"hertz": 0.0}, {"hertz": -1.0}, {"fma": "2"}, {"fma": True}, {"unknown": 1.0}]
+)
+def test_impossible_rates_are_refused(here: CpuTarget, rates: dict[str, Any]) -> None:
+    with pytest.raises(ArtifactError, match="expected the rates of a processor"):
+        CpuGenerator().described(here, rates)
+
+
+def test_a_machine_that_cannot_be_measured_is_that_of_the_table(
+    here: CpuTarget, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(_: object) -> Description:
+        raise TargetError("no")
+
+    monkeypatch.setattr(machine, "_measured", fails)
+    assert described(here) == (here, None)
+    assert "the table of processors is taken: no" in caplog.text
+    with pytest.raises(TargetError, match="no"):
+        described(here, Again.ALWAYS)
+
+
+def test_other_processors_and_other_ways_are_not_measured(
+    here: CpuTarget, asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = resolve("cpu -mcpu=neoverse-n1")
+    assert described(other) == (other, None)
+    monkeypatch.setenv("TILEWRIGHT_MACHINE", "table")
+    assert with_rates(here) is here
+    monkeypatch.setenv("TILEWRIGHT_MACHINE", "tabel")
+    with pytest.raises(TargetError, match="TILEWRIGHT_MACHINE=tabel; expected measured or table"):
+        described(here)
+    assert not asked
+
+
+@pytest.mark.usefixtures("here")
+def test_builds_of_records_measure_nothing(asked: list[Any], tmp_path: Path) -> None:
+    """`asked` is empty: whoever measures fails."""
+    func = ops.add_relu_func(64)
+    with TuningDatabase(tmp_path / "t.db") as db:
+        with pytest.raises(tw.NotTunedError):
+            tw.build(func, "cpu -threads=1", db, allow=["record"])
+        with pytest.raises(IndexError):
+            tw.build(func, "cpu -threads=1", db)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_session_records_the_description_it_relies_on(asked: list[Any], tmp_path: Path) -> None:
+    asked.append((("a quota",), False, 0))
+    with TuningDatabase(tmp_path / "t.db") as db:
+        tw.tune(ops.add_relu_func(64), "cpu -threads=1", database=db, trials=1)
+        (found,) = db.records(Machine)
+        (environment,) = db.records(Environment)
+    assert environment.facts["machine"] == found.id
+    assert (dict(found.rates), found.odd) == (RATES, ("a quota",))
+
+
+def test_estimate_and_roofline_rest_on_the_rates() -> None:
+    slow = CpuTarget.named("cascadelake", threads=1)
+    fast = replace(slow, rates=slow.rates._replace(hertz=2 * slow.rates.hertz))
+    func = ops.matmul_func(256, 256, 256)
+    assert roofline(func, slow).compute == pytest.approx(2 * roofline(func, fast).compute)
+    row = np.zeros((1, 0), dtype=np.int64)
+    first, second = (Estimator(profile(func), t)(row) for t in (slow, fast))
+    log = FEATURES.index("log_seconds")
+    assert first.features[0, log] == pytest.approx(second.features[0, log] + 1, abs=1e-3)
+    others = [n for n in range(len(FEATURES)) if n != log]
+    np.testing.assert_allclose(first.features[0, others], second.features[0, others], rtol=1e-4)
+
+
+def test_a_target_with_rates_reaches_another_process() -> None:
+    rates = Rates.from_json(RATES)
+    target = replace(CpuTarget.named("znver3", threads=2), rates=rates)
+    told = json.loads(json.dumps(target.to_json()))
+    assert CpuTarget.of(tw.Target.from_json(told)).rates == rates
+
+
+def test_what_is_odd_is_a_warning(
+    here: CpuTarget, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With more threads than processors, this is the case on any machine."""
+    monkeypatch.setattr(machine, "_KNOWN", {})
+    many = replace(here, threads=2 * here.cores + 64)
+    with caplog.at_level(logging.WARNING):
+        description = machine._measured(many)
+    assert any("threads" in text for text in description.measured.odd)
+    assert "this machine was measured with" in caplog.text
