@@ -41,7 +41,7 @@ from ...tir.ir import (
     const,
     seq,
 )
-from ...tir.polynomial import ONE, Poly, add, factors
+from ...tir.polynomial import Poly, add, constant, factors
 from ...tir.prove import truth
 from ...tir.simplify import Simplifier
 from ...tir.visit import map_tuple, substitute, walk, with_func_body
@@ -393,14 +393,16 @@ def _select(v: _Vectorizer, e: Select, mask: Mask) -> Expr:
             return e
         then, other = v.wide(then), v.wide(other)
         return Select(cond, then, other, then.dtype)
-    then = v.wide(v.expr(e.then, _both(mask, cond)))
-    other = v.wide(v.expr(e.other, _both(mask, v.negation(cond))))
+    # What never fails is evaluated in all lanes: few vector units load in part at full speed.
+    chosen = mask if v.never_fails(e.then) else _both(mask, cond)
+    rejected = mask if v.never_fails(e.other) else _both(mask, v.negation(cond))
+    then, other = v.wide(v.expr(e.then, chosen)), v.wide(v.expr(e.other, rejected))
     return Select(cond, then, other, then.dtype)
 
 
 def _load(v: _Vectorizer, e: Load, mask: Mask) -> Expr:
-    if mask is None and (repeated := _repeated(v, e)) is not None:
-        return repeated
+    if (near := _near(v, e, mask)) is not None:
+        return near
     (offset,) = (v.expr(i, mask) for i in e.indices)
     if offset.dtype == INDEX:
         one = e if offset is e.indices[0] else Load(e.buffer, (offset,), e.dtype)
@@ -409,38 +411,61 @@ def _load(v: _Vectorizer, e: Load, mask: Mask) -> Expr:
     return Load(e.buffer, (v.wide(offset),), dtypes.vector(e.dtype, v.lanes), mask)
 
 
-def _repeated(v: _Vectorizer, e: Load) -> Expr | None:
-    """A load at `j // 2` and the like, where lanes read a few elements that are next to each other.
+def _near(v: _Vectorizer, e: Load, mask: Mask) -> Expr | None:
+    """A load whose lanes read known places near each other, picked from two vectors in memory.
 
-    A[(j + 1) // 2]   ->   A[ramp(0, 1, 8)] and A[ramp(1, 1, 8)], of 16 lanes 0 1 1 2 2 ... 7 8
+    A[(j + 1) // 2]     ->   A[ramp(0, 1, 8)] and A[ramp(1, 1, 8)], of 16 lanes 0 1 1 2 2 ... 7 8
+    A[max(j - 1, 0)]    ->   A[ramp(0, 1, 8)] and A[ramp(7, 1, 8)], of 16 lanes 0 0 1 2 3 ... 14
+
+    Both vectors lie between the first and the last element that is read.
     """
     (index,) = e.indices
-    if not any(type(n) is Binary and n.op is Op.FLOORDIV for n in walk(index)):
+    if e.buffer.scope == "register" or not any(_is_bent(n) for n in walk(index)):
         return None
-    if not v.depends_on_lane(index) or v.linear(index) is not None:
+    count = v.lanes if mask is None else _enabled(mask)
+    if count is None or not v.depends_on_lane(index) or v.linear(index) is not None:
         return None
-    lanes = [v.s.poly(substitute(index, {v.var: v.base + n})) for n in range(v.lanes)]
-    steps = [add(p, lanes[0], -1) for p in lanes]
-    if any(p.keys() - {ONE} for p in steps):
+    first = v.s.poly(substitute(index, {v.var: v.base}))
+    order: list[int] = []
+    for n in range(count):
+        step = constant(add(v.s.poly(substitute(index, {v.var: v.base + n})), first, -1))
+        if step is None:
+            return None
+        order.append(step)
+    start, span = min(order), max(order) - min(order) + 1
+    width = min(1 << (span.bit_length() - 1), v.lanes)
+    last = span - width
+    if any(width <= n - start < last for n in order):
         return None
-    order = [p.get(ONE, 0) for p in steps]
-    count = max(order) + 1
-    if min(order) < 0 or count >= v.lanes:
-        return None
-    width = 1 << (count.bit_length() - 1)
-    first = v.s.build(lanes[0])
+    at = v.s.build(first) + start
     if width == 1:
-        return None
+        return Load(e.buffer, (v.s(at),), e.dtype)
     dtype = dtypes.vector(e.dtype, width)
+    a = Load(e.buffer, (adjacent(v.s(at), width),), dtype)
+    b = Load(e.buffer, (adjacent(v.s(at + last), width),), dtype) if last else a
+    picked = [n - start if n - start < width else width + n - start - last for n in order]
+    picked += picked[-1:] * (v.lanes - count)  # lanes that a mask disables
+    return Shuffle(a, b, tuple(picked), dtypes.vector(e.dtype, v.lanes))
 
-    def part(start: int) -> Load:
-        ramp = Ramp(v.s(first + start), const(1), width, dtypes.vector(INDEX, width))
-        return Load(e.buffer, (ramp,), dtype)
 
-    a, last = part(0), count - width
-    b = part(last) if last else a
-    picked = tuple(n if n < width else width + n - last for n in order)
-    return Shuffle(a, b, picked, dtypes.vector(e.dtype, v.lanes))
+def _is_bent(n: object) -> bool:
+    return type(n) is Binary and n.op in _BENT
+
+
+_BENT = frozenset({Op.FLOORDIV, Op.MOD, Op.MIN, Op.MAX})
+
+
+def _enabled(mask: Expr) -> int | None:
+    """How many of the first lanes a mask enables, if that is known and it enables no others."""
+    match mask:
+        case Binary(
+            op=Op.LT,
+            a=Ramp(base=Const(value=0), stride=Const(value=1)),
+            b=Broadcast(value=Const(value=count)),
+        ) if count > 0:
+            return min(int(count), dtypes.info(mask.dtype).lanes)
+        case _:
+            return None
 
 
 def _refused(v: _Vectorizer, e: Dot | Matmul | Shuffle, mask: Mask) -> Expr:

@@ -166,7 +166,17 @@ def f(A: T.Buffer((33,), "float32"), B: T.Buffer((64,), "float32")):
     "vectorize_masks": """
 def f(n: T.int64, A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
     for j in T.vectorized(16):
-        C[j] = T.select(j < n, A[j], 0.0)
+        C[j] = T.select(j < n, A[j + n], 0.0)
+""",
+    "vectorize_masks_unneeded": """
+def f(n: T.int64, A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
+    for j in T.vectorized(16):
+        C[j] = T.select(j < n, A[j], A[T.maximum(j - n, 0)])
+""",
+    "vectorize_near": """
+def f(A: T.Buffer((36,), "float32"), B: T.Buffer((23,), "float32")):
+    for j in T.vectorized(23):
+        B[j] = A[T.minimum(T.maximum(j - 2, 0), 19)] + A[(j + 22) % 23] + A[T.maximum(j * 2 - 9, 0)]
 """,
     "vectorize_shared": """
 def f(A: T.Buffer((8,), "float32"), C: T.Buffer((64,), "float32"), D: T.Buffer((64,), "float32"), E: T.Buffer((64,), "float32")):
