@@ -27,7 +27,7 @@ def passes(target: CpuTarget) -> tuple[Pass, ...]:
         Pass("blocks", blocks),
         Pass("trim", trim),
         Pass("compact", compact),
-        Pass("peel", lambda func: peel(func, mask_bits is not None)),
+        Pass("peel", lambda func: peel(func, bits, mask_bits is not None)),
         Pass("tails", lambda func: tails(func, bits)),
         Pass("flatten", flatten),
         Pass("instructions", instructions),

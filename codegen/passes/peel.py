@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import gcd
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...tir.conditions import conjuncts
 from ...tir.ir import (
@@ -31,7 +31,7 @@ from ...tir.ir import (
     const,
     seq,
 )
-from ...tir.polynomial import ONE, Poly, constant, factors, negated, shifted
+from ...tir.polynomial import ONE, Poly, add, constant, factors, negated, shifted
 from ...tir.simplify import Simplifier
 from ...tir.structure import key_of
 from ...tir.visit import nested, substitute, walk, with_func_body
@@ -41,12 +41,14 @@ from .rewrite import (
     declare,
     expressions,
     fresh,
+    holds_registers,
     loops,
     map_exprs,
     map_stmts,
     simplifier_of,
 )
 from .trim import trimmed
+from .vectorize import native_lanes
 
 MAX_PEELED = 32
 """Iterations at one end of a loop beyond which it is not peeled: they run without vectors."""
@@ -56,20 +58,29 @@ MIN_KEPT = 4
 """A loop is peeled if it keeps this many times the iterations that it loses."""
 
 
-def peel(func: Func, masked: bool) -> Func:
+def peel(func: Func, vector_bits: int, masked: bool) -> Func:
     """Split loops over rows where clamps and wraps of their innermost index change.
 
-    for j in vectorized(64):                  B[0] = A[0]
-        B[j] = A[max(j - 1, 0)]       ->      for j in vectorized(64):
-                                                  if j < 63: B[j + 1] = A[j]
+    for j in 64: B[j] = A[max(j - 1, 0)]   ->   B[0] = A[0]
+                                                for j in 64: if j < 63: B[j + 1] = A[j]
 
     A row may be tiled: its index is then a sum of loop variables, one of which is a vector or an
-    innermost loop. The iterations of a row must be independent. The remaining loops keep their
-    extents and get a guard. With `masked` vectors, selects between elements are no reason to split.
+    innermost loop. The iterations of a row must be independent. Whole vectors are split off rows of
+    vectors: the places that their lanes read are known then, and the others stay aligned. The
+    remaining loops keep their extents and get a guard. With `masked` vectors, selects between
+    elements are no reason to split.
     """
     if not any(_is_reason(n, masked) for n in walk(func.body)):
         return func
-    return with_func_body(func, _visit(func.body, masked, simplifier_of(func)))
+    unit = _Unit(vector_bits, masked)
+    return with_func_body(func, _visit(func.body, unit, simplifier_of(func)))
+
+
+class _Unit(NamedTuple):
+    """The width of vectors, and whether they may have masks."""
+
+    vector_bits: int
+    masked: bool
 
 
 def _is_reason(n: object, masked: bool) -> bool:
@@ -88,25 +99,27 @@ def _is_switch(n: object) -> bool:
 _SWITCHES = frozenset({Op.MIN, Op.MAX, Op.MOD, Op.FLOORDIV})
 
 
-def _visit(stmt: Stmt, masked: bool, s: Simplifier) -> Stmt:
-    if type(stmt) is For and any(_is_reason(n, masked) for n in walk(stmt.body)):
-        for row in _rows(stmt, masked, s):
+def _visit(stmt: Stmt, unit: _Unit, s: Simplifier) -> Stmt:
+    if type(stmt) is For and any(_is_reason(n, unit.masked) for n in walk(stmt.body)):
+        for row in _rows(stmt, unit, s):
             peeled = _peeled(stmt, row, s)
             if peeled is not None:
                 return peeled
-    return map_stmts(stmt, lambda c: _visit(c, masked, s))
+    return map_stmts(stmt, lambda c: _visit(c, unit, s))
 
 
 @dataclass(frozen=True)
 class _Row:
     """The index of a row: the digits that add up to it, and the iterations that are kept.
 
-    `digits` are loops and the steps that their variables count in, the smallest first.
+    `digits` are loops and the steps that their variables count in, the smallest first. The others
+    are split off in vectors of `lanes`.
     """
 
     digits: tuple[tuple[For, int], ...]
     start: int
     end: int
+    lanes: int
 
     @property
     def extent(self) -> int:
@@ -125,11 +138,15 @@ class _Row:
 
 def _extent(digits: tuple[tuple[For, int], ...]) -> int:
     loop, step = digits[-1]
+    return _count(loop) * step
+
+
+def _count(loop: For) -> int:
     assert isinstance(loop.extent, int)
-    return loop.extent * step
+    return loop.extent
 
 
-def _rows(outer: For, masked: bool, s: Simplifier) -> Iterator[_Row]:
+def _rows(outer: For, unit: _Unit, s: Simplifier) -> Iterator[_Row]:
     """The rows whose outermost loop is `outer`."""
     inside = {f.var: f for f in loops(outer)}
     found: dict[tuple[tuple[For, int], ...], tuple[set[int], set[int]]] = {}
@@ -141,7 +158,8 @@ def _rows(outer: For, masked: bool, s: Simplifier) -> Iterator[_Row]:
             digits = _digits(moving, outer, inside)
             if digits is not None:
                 hard, soft = found.setdefault(digits, (set(), set()))
-                (hard if _is_switch(n) or not (masked or id(n) in conditions) else soft).add(place)
+                needed = _is_switch(n) or not (unit.masked or id(n) in conditions)
+                (hard if needed else soft).add(place)
     for digits, (hard, soft) in found.items():
         extent = _extent(digits)
         soft.update(end for c in conditions.values() if (end := _end(c, digits, s)) is not None)
@@ -151,7 +169,17 @@ def _rows(outer: For, masked: bool, s: Simplifier) -> Iterator[_Row]:
         last = min((p for p in soft if p > start), default=extent)
         end = min((p for p in places if p >= last - room), default=extent)
         if start < end and not hard.isdisjoint({start, end} - {0, extent}):
-            yield _Row(digits, start, end)
+            lanes = _lanes(digits[0][0], unit.vector_bits)
+            start, end = -(-start // lanes) * lanes, end // lanes * lanes
+            yield _Row(digits, start, max(start, end), lanes)
+
+
+def _lanes(innermost: For, vector_bits: int) -> int:
+    """The lanes of the vectors that a row is computed in; 1 if it is not, or not in whole ones."""
+    if innermost.kind is not ForKind.VECTOR or holds_registers(innermost.body):
+        return 1
+    lanes = min(native_lanes(innermost.body, vector_bits), _count(innermost))
+    return 1 if _count(innermost) % lanes else lanes
 
 
 def _changes(n: Binary, s: Simplifier) -> Iterator[tuple[Poly, int]]:
@@ -182,12 +210,12 @@ def _turning_points(n: Binary, s: Simplifier) -> Iterator[Poly]:
 
 
 def _of_quotient(p: Poly, s: Simplifier) -> Poly:
-    """A sum that becomes non-negative where `p` does, without its one quotient `x // n`."""
-    moving = [k for k in p if isinstance(k, Expr)]
-    if len(moving) == len(p) - (ONE in p) == 1 and p[moving[0]] == 1:
-        match s.definitions.get(moving[0]):
-            case (Op.FLOORDIV, inner, divisor) if (by := constant(divisor) or 0) > 0:
-                return dict(shifted(inner, p.get(ONE, 0) * by))
+    """A sum that becomes non-negative where `p` does, without a quotient `x // n` in it."""
+    for k, c in p.items():
+        if c == 1 and isinstance(k, Expr):
+            match s.definitions.get(k):
+                case (Op.FLOORDIV, inner, divisor) if (by := constant(divisor) or 0) > 0:
+                    return dict(add(inner, {j: c for j, c in p.items() if j is not k}, by))
     return dict(p)
 
 
@@ -210,9 +238,9 @@ def _digits(
 
 
 def _peeled(outer: For, row: _Row, s: Simplifier) -> Stmt | None:
-    """The row in up to three parts; `None` if its iterations may depend on each other.
+    """The row in parts; `None` if its iterations may depend on each other.
 
-    Nor is a row peeled of which nothing would be kept: no guard holds there.
+    Nor is a row peeled whose loops would do nothing in those kept: no guard holds there.
     """
     if any(f.annotations for f in loops(outer)) or not _in_row(outer, row):
         return None
@@ -220,12 +248,11 @@ def _peeled(outer: For, row: _Row, s: Simplifier) -> Stmt | None:
     s.ranges = {**s.ranges, index: (0, row.extent - 1)}
     if not _independent(_indexed(outer, row, index, s), row, index, s):
         return None
-    kept = _kept(outer, row, s)
+    kept = _kept(outer, row, s) if row.start < row.end else Seq(())
     if kept is None:
         return None
-    parts = [_edge(outer, row, 0, row.start, s), kept]
-    parts.append(_edge(outer, row, row.end, row.extent - row.end, s))
-    return decided(seq(*parts))
+    before, after = _edge(outer, row, 0, row.start, s), _edge(outer, row, row.end, row.extent, s)
+    return decided(seq(before, kept, after))
 
 
 def _in_row(stmt: Stmt, row: _Row) -> bool:
@@ -323,19 +350,39 @@ def _kept(outer: For, row: _Row, s: Simplifier) -> Stmt | None:
     return trimmed(map_exprs(declare(s, fresh(new)), s), s)
 
 
-def _edge(outer: For, row: _Row, start: int, count: int, s: Simplifier) -> Stmt:
-    """`count` iterations of the row from `start` on, one by one."""
-
-    def stripped(n: Stmt) -> Stmt:
-        while type(n) is For and n.var in row.variables:
-            n = n.body
-        return map_stmts(n, stripped)
-
+def _edge(outer: For, row: _Row, start: int, end: int, s: Simplifier) -> Stmt:
+    """The iterations of the row from `start` on, before `end`: in vectors, or one by one."""
+    if row.lanes > 1:
+        return seq(*(_vector(outer, row, first, s) for first in range(start, end, row.lanes)))
+    count = end - start
     if count == 0:
         return Seq(())
     if count == 1:
-        return declare(s, fresh(stripped(_indexed(outer, row, const(start), s))))
+        return declare(s, fresh(_stripped(_indexed(outer, row, const(start), s), row)))
     index = Var(outer.var.name)
     s.ranges = {**s.ranges, index: (0, count - 1)}
-    edge = For(index, count, stripped(_indexed(outer, row, index + start, s)))
+    edge = For(index, count, _stripped(_indexed(outer, row, index + start, s), row))
     return trimmed(declare(s, fresh(edge)), s)
+
+
+def _stripped(stmt: Stmt, row: _Row) -> Stmt:
+    """`stmt` without the loops of the row."""
+    while type(stmt) is For and stmt.var in row.variables:
+        stmt = stmt.body
+    return map_stmts(stmt, lambda n: _stripped(n, row))
+
+
+def _vector(outer: For, row: _Row, first: int, s: Simplifier) -> Stmt:
+    """The iterations of the row that make the vector from `first` on."""
+    lane = Var(row.digits[0][0].var.name)
+    at = {loop.var: const(first // step % _count(loop)) for loop, step in row.digits}
+    lowest = row.digits[0][0].var
+
+    def visit(n: Stmt) -> Stmt:
+        if type(n) is For and n.var in row.variables:
+            body = visit(n.body)
+            return For(lane, row.lanes, body, ForKind.VECTOR) if n.var is lowest else body
+        return map_stmts(n, visit)
+
+    new = substitute(visit(outer), {**at, lowest: lane + at[lowest]})
+    return trimmed(decided(map_exprs(declare(s, fresh(new)), s)), s)
