@@ -196,9 +196,22 @@ def loads(block: Block, buffer: Buffer) -> int:
 
 
 def is_window(block: Block, readers: Sequence[Block]) -> bool:
-    """Whether spatial blocks read the result of a spatial block, one of them at several places."""
+    """Whether spatial blocks read windows: one of them several places of a spatial block's result,
+    or the block itself a window, for several readers or several elements of one."""
     (buffer,) = region_buffers(block.writes)
-    return all(map(is_injective, readers)) and any(loads(r, buffer) > 1 for r in readers)
+    if not all(map(is_injective, readers)):
+        return False
+    if any(loads(r, buffer) > 1 for r in readers):
+        return True
+    again = len(readers) > 1 or any(_repeats(r, buffer) for r in readers)
+    return again and any(loads(block, i.buffer) > 1 for i in inputs_of(block))
+
+
+def _repeats(reader: Block, buffer: Buffer) -> bool:
+    """Whether elements of a block differ in variables that its reads of a buffer do not use."""
+    sizes = extents(reader)
+    wide = {v for v in spatial(reader) if sizes.get(v, 2) > 1}
+    return any(wide - i.used for i in inputs_of(reader) if i.buffer is buffer)
 
 
 def reuses(block: Block) -> bool:

@@ -53,6 +53,7 @@ from .checking import (
     sketches_named,
     some_rows,
 )
+from .formulas import FORMULAS
 from .selection import OPERATORS, operator, operator_name, selected
 
 Tile = tuple[int, int, int]
@@ -748,3 +749,28 @@ def test_padding_that_each_channel_has_for_itself_is_made_where_it_is_read(
         *_, vectors, lanes = (s for s in path_to(made, block.label) if type(s) is For)
         assert (vectors.kind, lanes.kind) == (ForKind.UNROLL, ForKind.VECTOR)
         assert block.writes[0].buffer.align == ((2, 16, 0),), "rows begin with a line of the cache"
+
+
+def test_stages_that_are_read_row_by_row_are_computed_there() -> None:
+    target = CpuTarget.named("cascadelake", threads=1)
+    found = {s.name: s for s in sketches(FORMULAS["edges_of_channels"](), target)}
+    func = found["rows"].func
+    loops = {b.label.name: loops_around(func, b.label.name) for b in blocks_in(func.body)}
+    tile, row, channel = loops["Y"][:3]
+    assert tile.kind is ForKind.PARALLEL
+    assert (channel.extent, row.kind) == (3, ForKind.SERIAL)
+    for name in ("Ax", "Dn"):
+        assert loops[name][:2] == [tile, row], "not again for each channel"
+    assert loops["Grey"][0] is tile, "the window of `Dn` has rows that several rows read"
+    assert row not in loops["Grey"]
+
+
+def test_stages_whose_windows_are_of_several_rows_are_not_computed_in_one() -> None:
+    target = CpuTarget.named("cascadelake", threads=1)
+    found = {s.name for s in sketches(FORMULAS["clamped_stencils"](), target)}
+    assert found == {"tiled", "apart", "inside"}
+
+
+def loops_around(func: Func, name: str) -> list[For]:
+    (block,) = (b for b in blocks_in(func.body) if b.label.name == name)
+    return [s for s in path_to(func, block.label) if type(s) is For]

@@ -1,19 +1,21 @@
 """Pipelines of stencils: stages that read windows of each other.
 
-A stage is computed inside the element that reads it, inside tiles of the last stage's rows with the
-rows that neighbouring tiles need computed again, or on its own: the choices of Halide's schedules
-(Ragan-Kelley et al., "Halide", PLDI 2013).
+A stage is computed inside the element that reads it, inside the row that reads it, inside tiles of
+the last stage's rows with the rows that neighbouring tiles need computed again, or on its own: the
+choices of Halide's schedules (Ragan-Kelley et al., "Halide", PLDI 2013).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ....errors import ScheduleError
+from ....schedule.block_queries import region_buffers
 from ....tir.ir import INDEX, Binary, Block, Const, Dim, Label, Op, Var
-from ....tir.visit import walk
-from ..access_patterns import extents, inputs_of, loads
+from ....tir.structure import key_of
+from ....tir.visit import substitute, walk
+from ..access_patterns import consumers, extents, inputs_of, loads
 from ..common import powers, widest
 from ..draft import Draft
 from ..rule import Group, Variant
@@ -25,7 +27,7 @@ MAX_UNROLL = 4
 
 
 def pipeline_variants(draft: Draft, group: Group) -> Iterator[Variant]:
-    """Stages in tiles of rows, on their own, or inside the elements that read them."""
+    """Stages in tiles of rows, in rows, on their own, or inside the elements that read them."""
     del draft
     labels = [b.label for b in group.members]
     cheap = _cheap(group.members)
@@ -36,7 +38,11 @@ def pipeline_variants(draft: Draft, group: Group) -> Iterator[Variant]:
 
     def tiled(draft: Draft) -> None:
         inlined(draft, cheap)
-        _tile(draft, [label for label in labels if label not in cheap])
+        _tile(draft, [label for label in labels if label not in cheap], by_row=False)
+
+    def rows(draft: Draft) -> None:
+        inlined(draft, cheap)
+        _tile(draft, [label for label in labels if label not in cheap], by_row=True)
 
     def apart(draft: Draft) -> None:
         inlined(draft, cheap)
@@ -48,7 +54,8 @@ def pipeline_variants(draft: Draft, group: Group) -> Iterator[Variant]:
         inlined(draft, labels[:-1])
         schedule_elementwise(draft, draft.schedule.get_block(labels[-1]))
 
-    for form, step in (("tiled", tiled), ("apart", apart), ("inside", inside)):
+    forms = (("tiled", tiled), ("rows", rows), ("apart", apart), ("inside", inside))
+    for form, step in forms:
         yield Variant.of(form, step, form=form)
 
 
@@ -65,8 +72,11 @@ def _operations(block: Block) -> int:
     return sum(type(n) is Binary and n.dtype != INDEX for n in walk(block.body))
 
 
-def _tile(draft: Draft, labels: Sequence[Label]) -> None:
-    """Tile the last stage's outer variables, and compute the others in its tiles."""
+def _tile(draft: Draft, labels: Sequence[Label], *, by_row: bool) -> None:
+    """Tile the last stage's outer variables, and compute the others in its tiles.
+
+    With `by_row`, stages are computed in the rows that read them, where each is read in one alone.
+    """
     sch = draft.schedule
     *stages, last = [draft.schedule.get_block(label) for label in labels]
     block = draft.block(last)
@@ -86,14 +96,46 @@ def _tile(draft: Draft, labels: Sequence[Label]) -> None:
         outer.append(o)
         inner.append(i)
     rest = [loop for v, loop in loops.items() if v not in {along, *tiled}]
-    sch.reorder(*outer, *rest, *inner, loops[along])
+    within = [*inner, *rest] if by_row else [*rest, *inner]
+    sch.reorder(*outer, *within, loops[along])
     unroll = sch.sample_categorical(powers(MAX_UNROLL))
+    places: dict[Label, Var | None] = {block.label: inner[-1]}
+    in_rows = 0
     for label in reversed(stages):
-        sch.compute_at(label, outer[-1])
+        row = _row_of_readers(draft, label, places) if by_row else None
+        sch.compute_at(label, outer[-1] if row is None else row)
+        places[draft.block(label).label] = _row(draft, label) if row is None else row
+        in_rows += row is not None
+    if by_row and not in_rows:
+        raise ScheduleError("no stage is read in one row at a time")
     for label in stages:
         _vectors(draft, label, unroll)
     _vectors(draft, last, unroll)
     draft.map_outer(outer[0])
+
+
+def _row(draft: Draft, label: Label) -> Var | None:
+    """The loop whose iterations compute a row each of a stage that has its own loops."""
+    return draft.schedule.get_loops(label)[-2] if len(draft.block(label).iters) > 1 else None
+
+
+def _row_of_readers(draft: Draft, label: Label, places: Mapping[Label, Var | None]) -> Var | None:
+    """The loop whose iterations read a row each of a stage, the same in all readers.
+
+    `places` are the loops whose iterations compute a row each of the readers.
+    """
+    block = draft.block(label)
+    (buffer,) = region_buffers(block.writes)
+    readers = consumers(draft.func, block)
+    common = [Var(f"v{n}") for n in range(max(len(r.iters) for r in readers))]
+    rows = set()
+    for r in readers:
+        names = {i.var: v for i, v in zip(reversed(r.iters), common, strict=False)}
+        for region in r.reads:
+            if region.buffer is buffer:
+                rows.add(tuple(key_of(substitute(x.min, names)) for x in region.ranges[:-1]))
+    loops = {places[r.label] for r in readers}
+    return loops.pop() if len(rows) == len(loops) == 1 else None
 
 
 def _unit(blocks: Sequence[Block]) -> int:
