@@ -208,10 +208,16 @@ def is_window(block: Block, readers: Sequence[Block]) -> bool:
 
 
 def _repeats(reader: Block, buffer: Buffer) -> bool:
-    """Whether elements of a block differ in variables that its reads of a buffer do not use."""
+    """Whether a block reads an element of a buffer for several of its own.
+
+    These differ in variables that its reads do not use, or in the remainder of one that is divided.
+    """
     sizes = extents(reader)
     wide = {v for v in spatial(reader) if sizes.get(v, 2) > 1}
-    return any(wide - i.used for i in inputs_of(reader) if i.buffer is buffer)
+    if any(wide - i.used for i in inputs_of(reader) if i.buffer is buffer):
+        return True
+    indices = (x.min for r in reader.reads if r.buffer is buffer for x in r.ranges)
+    return any(type(n) is Binary and n.op is Op.FLOORDIV for e in indices for n in walk(e))
 
 
 def reuses(block: Block) -> bool:
