@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ....errors import ScheduleError
 from ....schedule.block_queries import region_buffers
-from ....tir.ir import INDEX, Binary, Block, Const, Dim, Label, Op, Var
+from ....tir.ir import INDEX, Binary, Block, Const, Dim, Label, Op, Region, Var
 from ....tir.structure import key_of
 from ....tir.visit import substitute, walk
 from ..access_patterns import consumers, extents, inputs_of, loads
@@ -75,7 +75,8 @@ def _operations(block: Block) -> int:
 def _tile(draft: Draft, labels: Sequence[Label], *, by_row: bool) -> None:
     """Tile the last stage's outer variables, and compute the others in its tiles.
 
-    With `by_row`, stages are computed in the rows that read them, where each is read in one alone.
+    With `by_row`, tiles are along the first variable alone. Stages are computed in the rows that
+    read them, or the planes, where each is read in one alone.
     """
     sch = draft.schedule
     *stages, last = [draft.schedule.get_block(label) for label in labels]
@@ -84,58 +85,75 @@ def _tile(draft: Draft, labels: Sequence[Label], *, by_row: bool) -> None:
     loops = dict(zip([i.var for i in block.iters], sch.get_loops(last), strict=True))
     along = block.iters[-1].var
     moved = _moving(draft, block) - {along}
-    tiled = [v for v in loops if v in moved and sizes[v] > 1]
-    if not tiled or not stages:
+    moving = [v for v in loops if v in moved and sizes[v] > 1]
+    if not moving or not stages:
         raise ScheduleError("no stage moves with a variable that is tiled")
     unit = _unit([draft.block(label) for label in (*stages, last)])
     outer, inner = [], []
-    for v in tiled:
+    for v in moving[:1] if by_row else moving:
         counts = [n for n in powers(MAX_ROWS // unit) if n * unit <= sizes[v]]
         rows = sch.sample_categorical(counts or [1]) * unit
         o, i = sch.split(loops[v], factors=[None, rows])
         outer.append(o)
         inner.append(i)
-    rest = [loop for v, loop in loops.items() if v not in {along, *tiled}]
+    inner += [loops[v] for v in moving[len(inner) :]]
+    rest = [loop for v, loop in loops.items() if v not in {along, *moving}]
     within = [*inner, *rest] if by_row else [*rest, *inner]
     sch.reorder(*outer, *within, loops[along])
     unroll = sch.sample_categorical(powers(MAX_UNROLL))
-    places: dict[Label, Var | None] = {block.label: inner[-1]}
-    in_rows = 0
-    for label in reversed(stages):
-        row = _row_of_readers(draft, label, places) if by_row else None
-        sch.compute_at(label, outer[-1] if row is None else row)
-        places[draft.block(label).label] = _row(draft, label) if row is None else row
-        in_rows += row is not None
-    if by_row and not in_rows:
-        raise ScheduleError("no stage is read in one row at a time")
+    if by_row:
+        _compute_in_rows(draft, stages, outer[-1], {block.label: tuple(inner)})
+    else:
+        for label in reversed(stages):
+            sch.compute_at(label, outer[-1])
     for label in stages:
         _vectors(draft, label, unroll)
     _vectors(draft, last, unroll)
     draft.map_outer(outer[0])
 
 
-def _row(draft: Draft, label: Label) -> Var | None:
-    """The loop whose iterations compute a row each of a stage that has its own loops."""
-    return draft.schedule.get_loops(label)[-2] if len(draft.block(label).iters) > 1 else None
+def _compute_in_rows(
+    draft: Draft, stages: Sequence[Label], tile: Var, slabs: dict[Label, tuple[Var, ...]]
+) -> None:
+    """Compute stages in the planes or rows that read them, or in tiles.
 
-
-def _row_of_readers(draft: Draft, label: Label, places: Mapping[Label, Var | None]) -> Var | None:
-    """The loop whose iterations read a row each of a stage, the same in all readers.
-
-    `places` are the loops whose iterations compute a row each of the readers.
+    `slabs` are the loops of blocks along the first dimensions: an iteration of the last of them is
+    a row.
     """
+    sch = draft.schedule
+    together = 0
+    for label in reversed(stages):
+        shared = _shared_slabs(draft, label, slabs)
+        sch.compute_at(label, shared[-1] if shared else tile)
+        block = draft.block(label)
+        loops = sch.get_loops(label)[-len(block.iters) :]
+        slabs[block.label] = (*shared, *loops[len(shared) : -1])
+        together += len(shared)
+    if not together:
+        raise ScheduleError("no stage is read in one row or plane at a time")
+
+
+def _shared_slabs(
+    draft: Draft, label: Label, slabs: Mapping[Label, tuple[Var, ...]]
+) -> tuple[Var, ...]:
+    """The loops around all readers of a stage whose iterations read the same slab of it."""
     block = draft.block(label)
     (buffer,) = region_buffers(block.writes)
     readers = consumers(draft.func, block)
     common = [Var(f"v{n}") for n in range(max(len(r.iters) for r in readers))]
-    rows = set()
-    for r in readers:
-        names = {i.var: v for i, v in zip(reversed(r.iters), common, strict=False)}
-        for region in r.reads:
-            if region.buffer is buffer:
-                rows.add(tuple(key_of(substitute(x.min, names)) for x in region.ranges[:-1]))
-    loops = {places[r.label] for r in readers}
-    return loops.pop() if len(rows) == len(loops) == 1 else None
+
+    def slab(reader: Block, region: Region) -> list[object]:
+        names = {i.var: v for i, v in zip(reversed(reader.iters), common, strict=False)}
+        return [key_of(substitute(x.min, names)) for x in region.ranges[:-1]]
+
+    read = [slab(r, region) for r in readers for region in r.reads if region.buffer is buffer]
+    around = [slabs[r.label] for r in readers]
+    shared: list[Var] = []
+    for places, loops in zip(zip(*read, strict=True), zip(*around, strict=False), strict=False):
+        if len(set(places)) > 1 or len(set(loops)) > 1:
+            break
+        shared.append(loops[0])
+    return tuple(shared)
 
 
 def _unit(blocks: Sequence[Block]) -> int:
