@@ -92,10 +92,14 @@ class StridedAccess:
 
 @dataclass(frozen=True)
 class Domain:
-    """The iterations of a block's variable, and the terms that count them, tiles and tails."""
+    """The iterations of a block's variable, and the terms that count them, tiles and tails.
+
+    The variable is the sum of the terms if they are `exact`.
+    """
 
     size: Dim
     terms: tuple[Term, ...]
+    exact: bool
 
 
 class Operation(NamedTuple):
@@ -372,10 +376,13 @@ def _joint(block: Block) -> set[Expr]:
 
 
 def _domains(block: Block, loops: list[For], s: Simplifier) -> Iterator[Domain]:
+    counters = {loop.var for loop in loops}
     for i in block.iters:
         terms = tuple(_terms(s(i.value), i.extent, loops, s))
         if len(terms) > 1 or any(t.values is not i.extent for t in terms):
-            yield Domain(i.extent, terms)
+            atoms = (a for k in s.poly(s(i.value)) if k is not ONE for a in factors(k))
+            moving = [a for a in atoms if any(v in counters for v in variables(a))]
+            yield Domain(i.extent, terms, all(type(a) is Var for a in moving))
 
 
 def _tile(block: Block) -> list[For]:

@@ -75,19 +75,21 @@ class Evaluated:
         """The share of the iterations of the loops that find something to do.
 
         Whole tiles outside of a domain are passed over; the straight code of one that is partly
-        outside runs as a whole.
+        outside runs as a whole. Where tiles overlap, what they share is computed in each of them.
         """
         share: Number = 1.0
         for domain in n.visit.domains:
             total: Number = 1.0
+            reach: Number = 1.0
             tile: Number = 1.0
             for t in domain.terms:
                 values = maximum(self.column(t.values), 1.0)
                 total = total * values
+                reach = reach + (values - 1.0) * absolute(self.column(t.step))
                 if n.visit.kinds[t.loop] in (ForKind.UNROLL, ForKind.VECTOR):
                     tile = tile * values
             tiles = ceil(maximum(self.column(domain.size), 1.0) / tile)
-            share = share * minimum(tiles * tile / total, 1.0)
+            share = share * minimum(tiles * tile / (reach if domain.exact else total), 1.0)
         return share
 
     def footprints(self, access: StridedAccess, depth: int) -> list[Footprint]:
