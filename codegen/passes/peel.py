@@ -149,7 +149,7 @@ def _count(loop: For) -> int:
 def _rows(outer: For, unit: _Unit, s: Simplifier) -> Iterator[_Row]:
     """The rows whose outermost loop is `outer`."""
     inside = {f.var: f for f in loops(outer)}
-    found: dict[tuple[tuple[For, int], ...], tuple[set[int], set[int]]] = {}
+    found: dict[tuple[tuple[For, int], ...], _Places] = {}
     conditions = {id(c): c for c in guards(outer.body)}
     for n in walk(outer.body):
         if type(n) is not Binary:
@@ -157,21 +157,34 @@ def _rows(outer: For, unit: _Unit, s: Simplifier) -> Iterator[_Row]:
         for moving, place in _changes(n, s):
             digits = _digits(moving, outer, inside)
             if digits is not None:
-                hard, soft = found.setdefault(digits, (set(), set()))
-                needed = _is_switch(n) or not (unit.masked or id(n) in conditions)
-                (hard if needed else soft).add(place)
-    for digits, (hard, soft) in found.items():
+                places = found.setdefault(digits, _Places(set(), set(), set()))
+                if _is_switch(n):
+                    places.switches.add(place)
+                elif unit.masked or id(n) in conditions:
+                    places.masks.add(place)
+                else:
+                    places.selects.add(place)
+    for digits, (switches, selects, masks) in found.items():
         extent = _extent(digits)
-        soft.update(end for c in conditions.values() if (end := _end(c, digits, s)) is not None)
+        masks.update(end for c in conditions.values() if (end := _end(c, digits, s)) is not None)
         room = min(MAX_PEELED, extent // (2 + MIN_KEPT))
-        places = {p for p in hard | soft if 0 < p < extent}
-        start = max((p for p in places if p <= room), default=0)
-        last = min((p for p in soft if p > start), default=extent)
-        end = min((p for p in places if p >= last - room), default=extent)
-        if start < end and not hard.isdisjoint({start, end} - {0, extent}):
-            lanes = _lanes(digits[0][0], unit.vector_bits)
+        inner = {p for p in switches | selects | masks if 0 < p < extent}
+        start = max((p for p in inner if p <= room), default=0)
+        last = min((p for p in masks if p > start), default=extent)
+        end = min((p for p in inner if p >= last - room), default=extent)
+        if start < end and not (switches | selects).isdisjoint({start, end} - {0, extent}):
+            # Without masks, vectors of selects load lane by lane what may not exist.
+            lanes = 1 if selects else _lanes(digits[0][0], unit.vector_bits)
             start, end = -(-start // lanes) * lanes, end // lanes * lanes
             yield _Row(digits, start, max(start, end), lanes)
+
+
+class _Places(NamedTuple):
+    """Where a row changes: clamps and wraps of indices, selects, and what masks take care of."""
+
+    switches: set[int]
+    selects: set[int]
+    masks: set[int]
 
 
 def _lanes(innermost: For, vector_bits: int) -> int:
