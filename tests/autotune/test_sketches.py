@@ -771,6 +771,16 @@ def test_stages_whose_windows_are_of_several_rows_are_not_computed_in_one() -> N
     assert found == {"tiled", "apart", "inside"}
 
 
+def test_stages_whose_rows_wrap_around_are_computed_on_their_own() -> None:
+    target = CpuTarget.named("cascadelake", threads=1)
+    func = FORMULAS["wrapped_stencils"]()
+    assert {s.name for s in sketches(func, target)} == {"apart", "inside"}
+    x = te.placeholder((23, 37), "float32", name="X")
+    a = te.compute((23, 37), lambda i, j: x[i, j] + x[i, (j + 1) % 37], name="A")
+    b = te.compute((23, 37), lambda i, j: a[i, j] + a[i, (j + 1) % 37], name="B")
+    assert "rows" in {s.name for s in sketches(te.func([x, b]), target)}, "columns may"
+
+
 def loops_around(func: Func, name: str) -> list[For]:
     (block,) = (b for b in blocks_in(func.body) if b.label.name == name)
     return [s for s in path_to(func, block.label) if type(s) is For]

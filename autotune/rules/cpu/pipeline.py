@@ -3,6 +3,9 @@
 A stage is computed inside the element that reads it, inside the row that reads it, inside tiles of
 the last stage's rows with the rows that neighbouring tiles need computed again, or on its own: the
 choices of Halide's schedules (Ragan-Kelley et al., "Halide", PLDI 2013).
+
+Stages whose rows wrap around are computed on their own. The first tile needs the last rows too,
+which are no range of rows together with its own: each tile would compute the whole stage.
 """
 
 from __future__ import annotations
@@ -88,7 +91,10 @@ def _tile(draft: Draft, labels: Sequence[Label], *, by_row: bool) -> None:
     moving = [v for v in loops if v in moved and sizes[v] > 1]
     if not moving or not stages:
         raise ScheduleError("no stage moves with a variable that is tiled")
-    unit = _unit([draft.block(label) for label in (*stages, last)])
+    blocks = [draft.block(label) for label in (*stages, last)]
+    if any(_wraps_rows(draft, b) for b in blocks):
+        raise ScheduleError("the rows of a stage wrap around")
+    unit = _unit(blocks)
     outer, inner = [], []
     for v in moving[:1] if by_row else moving:
         counts = [n for n in powers(MAX_ROWS // unit) if n * unit <= sizes[v]]
@@ -154,6 +160,17 @@ def _shared_slabs(
             break
         shared.append(loops[0])
     return tuple(shared)
+
+
+def _wraps_rows(draft: Draft, block: Block) -> bool:
+    """Whether a block reads rows of a stage that follow the last one with the first."""
+    return any(
+        type(n) is Binary and n.op is Op.MOD and type(n.b) is Const and n.b.value == size
+        for region in block.reads
+        if region.buffer in draft.func.allocs
+        for x, size in zip(region.ranges[:-1], region.buffer.shape[:-1], strict=True)
+        for n in walk(x.min)
+    )
 
 
 def _unit(blocks: Sequence[Block]) -> int:
