@@ -49,7 +49,7 @@ FEATURES = (
     "gathers", "expensive", "blocks", "stores",
     "other_seconds", "other_memory", "other_vectors",
 )  # fmt: skip
-VERSION = "8"
+VERSION = "9"
 """Of the features and of the estimate."""
 
 
