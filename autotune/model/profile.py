@@ -376,13 +376,10 @@ def _joint(block: Block) -> set[Expr]:
 
 
 def _domains(block: Block, loops: list[For], s: Simplifier) -> Iterator[Domain]:
-    counters = {loop.var for loop in loops}
     for i in block.iters:
         terms = tuple(_terms(s(i.value), i.extent, loops, s))
         if len(terms) > 1 or any(t.values is not i.extent for t in terms):
-            atoms = (a for k in s.poly(s(i.value)) if k is not ONE for a in factors(k))
-            moving = [a for a in atoms if any(v in counters for v in variables(a))]
-            yield Domain(i.extent, terms, all(type(a) is Var for a in moving))
+            yield Domain(i.extent, terms, _is_sum(s(i.value), loops, s))
 
 
 def _tile(block: Block) -> list[For]:
@@ -415,6 +412,16 @@ def _fixed_part(e: Expr, loops: list[For], s: Simplifier) -> object:
         for key, c in s.poly(e).items()
         if key is ONE or not any(v in moving for a in factors(key) for v in variables(a))
     )
+
+
+def _is_sum(e: Expr, loops: list[For], s: Simplifier) -> bool:
+    """Whether all terms of an index are understood: multiples of loop variables or quotients."""
+    place = {loop.var: n for n, loop in enumerate(loops)}
+    for key in s.poly(e):
+        moving = [a for a in factors(key) if any(n in place for n in variables(a))]
+        if len(moving) > 1 or any(_values(a, place, loops) is None for a in moving):
+            return False
+    return True
 
 
 def _terms(e: Expr, size: Dim, loops: list[For], s: Simplifier) -> Iterator[Term]:

@@ -82,7 +82,7 @@ def _tile(draft: Draft, labels: Sequence[Label], *, by_row: bool) -> None:
     read them, or the planes, where each is read in one alone.
     """
     sch = draft.schedule
-    *stages, last = [draft.schedule.get_block(label) for label in labels]
+    *stages, last = [sch.get_block(label) for label in labels]
     block = draft.block(last)
     sizes = extents(block)
     loops = dict(zip([i.var for i in block.iters], sch.get_loops(last), strict=True))
