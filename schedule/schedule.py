@@ -10,28 +10,16 @@ from typing import Any, Concatenate, ParamSpec, SupportsIndex, TypeVar, cast
 import numpy as np
 
 from ..errors import IRError, ScheduleError
-from ..tir.ir import Const, Dim, Expr, Func, Label, Var
+from ..tir.ir import Dim, Func, Label, Var
 from . import primitives as p
 from .choose import Decide, Declare, as_decision
 from .find import blocks_in, find_path
-from .index_map import IndexMap, parse_index_map, with_captured
+from .outputs import Outputs
 from .primitive import PRIMITIVES, Primitive, find_primitive, misspelt, reserve
 from .primitives.statements import loose_statements
 from .render import explain
 from .require import Space, collecting
-from .step_arguments import (
-    KINDS,
-    Argument,
-    Derived,
-    Lambda,
-    Record,
-    Ref,
-    Sampled,
-    SampledLoop,
-    all_traced,
-    evaluate,
-    expr_parts,
-)
+from .step_arguments import Argument, SampledLoop
 from .trace import Step, Trace, is_note
 
 P = ParamSpec("P")
@@ -98,17 +86,14 @@ class Schedule:
         self._generator: np.random.Generator | None = None
         self._names = tuple(funcs)
         self._history = [tuple(funcs.values())]
-        self._at = 0
         self._steps: list[Step] = []
-        self._outputs: list[Any] = []
-        self._homes: list[int] = []  # the position of the function that an output is of
-        self._refs: tuple[dict[Any, Ref], ...] = tuple({} for _ in funcs)
+        self._outputs = Outputs(self._names, self.space)
         self._came_loose = tuple(any(loose_statements(f.body)) for f in funcs.values())
 
     @property
     def func(self) -> Func:
         """The current program; of several, the one that steps are applied to."""
-        return self._history[-1][self._at]
+        return self._history[-1][self._outputs.at]
 
     @property
     def funcs(self) -> dict[str, Func]:
@@ -118,7 +103,7 @@ class Schedule:
     @property
     def original(self) -> Func:
         """The program at the start of the schedule."""
-        return self._history[0][self._at]
+        return self._history[0][self._outputs.at]
 
     @property
     def trace(self) -> Trace:
@@ -127,7 +112,7 @@ class Schedule:
 
     def __repr__(self) -> str:
         programs = "\n\n".join(repr(func) for func in self._history[-1])
-        at = f", working on {self._names[self._at]!r}" if len(self._names) > 1 else ""
+        at = f", working on {self._names[self._outputs.at]!r}" if len(self._names) > 1 else ""
         return f"{programs}\n\n# {len(self._steps)} steps{at}\n{self.trace}"
 
     def copy(self) -> Schedule:
@@ -137,9 +122,8 @@ class Schedule:
         """
         new = Schedule(dict(zip(self._names, self._history[0], strict=True)), seed=self._seed)
         new.space = None if self.space is None else self.space.copy()
-        new._history, new._at = list(self._history), self._at
-        new._steps, new._outputs = list(self._steps), list(self._outputs)
-        new._homes, new._refs = list(self._homes), tuple(dict(refs) for refs in self._refs)
+        new._history, new._steps = list(self._history), list(self._steps)
+        new._outputs = self._outputs.copy(new.space)
         if self._generator is not None:
             new._generator = np.random.default_rng(self._seed)
             new._generator.bit_generator.state = self._generator.bit_generator.state
@@ -149,25 +133,25 @@ class Schedule:
 
     @documented
     def work_on(self, function: str | int) -> None:
-        place = self._encode(function, "work_on")
+        place = self._outputs.encode(function, "work_on")
         if place in self._names:
             place = self._names.index(place)
         step = (("function", place),)
         PRIMITIVES["work_on"].check_types(dict(step))
         self._guard("work_on", step, p.work_on, self.funcs, place)
-        self._at = place
+        self._outputs.at = place
         self._record(Step("work_on", step, note=self._names[place]), self.func, [])
 
     @documented
     def get_block(self, block: str | int | Label) -> Label:
         label = block if isinstance(block, Label) else None
-        place = block.name if isinstance(block, Label) else self._encode(block, "get_block")
+        place = block.name if isinstance(block, Label) else self._outputs.encode(block, "get_block")
         if label is None and isinstance(place, str):
             _, label = self._guard("get_block", (("block", place),), p.get_block, self.func, place)
         if label is not None:
             blocks = [b.label for b in blocks_in(self.original.body)]
             if label not in blocks:
-                if label in self._refs[self._at]:
+                if label in self._outputs:
                     return label
                 raise ScheduleError(
                     "block {0} was made by a step that did not return it; it cannot be referred to",
@@ -348,7 +332,7 @@ class Schedule:
         decision: Decision = (),
     ) -> Any:
         bound = primitive.bind(args, kwargs)
-        encoded = tuple([(n, self._encode(v, primitive.name)) for n, v in bound.items()])
+        encoded = tuple([(n, self._outputs.encode(v, primitive.name)) for n, v in bound.items()])
         return self._run(primitive, encoded, as_decision(decision), None)
 
     def _run(
@@ -369,9 +353,7 @@ class Schedule:
             outputs, kinds = _flatten(result)
         else:
             decision = choose.decision
-            start = len(self._outputs)
-            values = result if type(result) is tuple else (result,)
-            outputs = [self._sampled(v, start + k) for k, v in enumerate(values)]
+            outputs = self._outputs.sampled(result if type(result) is tuple else (result,))
             kinds = "".join("l" if type(v) is SampledLoop else "t" for v in outputs)
             result = tuple(outputs) if type(result) is tuple else outputs[0]
         self._record(Step(primitive.name, encoded, kinds, decision, note), func, outputs)
@@ -384,9 +366,9 @@ class Schedule:
         encoded: tuple[tuple[str, Argument], ...],
     ) -> tuple[Func, Any]:
         primitive.check_types(dict(encoded))
-        decoded = {name: self._decode(value) for name, value in encoded}
+        decoded = {name: self._outputs.decode(value) for name, value in encoded}
         func, result = primitive.call(self.func, choose, decoded)
-        if func is not self.func and self._came_loose[self._at]:
+        if func is not self.func and self._came_loose[self._outputs.at]:
             _require_blocks(func)
         if choose is not None:
             _ = choose.decision
@@ -415,9 +397,9 @@ class Schedule:
                 refusal,
                 Step(name, encoded),
                 tuple(self._history),
-                self._at,
+                self._outputs.at,
                 tuple(self._steps),
-                tuple(self._outputs),
+                tuple(self._outputs.values),
             )
             try:
                 if refusal is error:
@@ -426,136 +408,11 @@ class Schedule:
             finally:
                 del refusal  # else it keeps this frame, and the frame keeps it
 
-    def _sampled(self, value: Any, index: int) -> Any:
-        """The result of a sampling step for a number, loop, or open decision."""
-        if isinstance(value, int):
-            return Sampled(value, Ref("t", index))
-        if type(value) is Var and not self._is_decision(value):
-            return SampledLoop.of(value, Ref("l", index))
-        return value
-
     def _record(self, step: Step, func: Func, outputs: list[Any]) -> None:
-        start, at, funcs = len(self._outputs), self._at, self._history[-1]
-        refs = self._refs[at]
-        for k, (value, kind) in enumerate(zip(outputs, step.outputs, strict=True)):
-            if type(value) is not Sampled and type(value) is not SampledLoop:
-                refs.setdefault(value, Ref(kind, start + k))
-        self._outputs.extend(outputs)
-        self._homes.extend([at] * len(outputs))
+        at, funcs = self._outputs.at, self._history[-1]
+        self._outputs.add(outputs, step.outputs)
         self._steps.append(step)
         self._history.append((*funcs[:at], func, *funcs[at + 1 :]))
-
-    def _encode(self, value: Any, name: str) -> Argument:
-        kind = type(value)
-        if kind is int or kind is str or kind is bool or value is None or kind is float:
-            return value
-        if kind is Sampled:
-            if int(self._value(value.source)) != int(value):
-                raise ScheduleError(
-                    "{0}: the sampled integer {1} is of another schedule", name, int(value)
-                )
-            return value.source
-        if kind is SampledLoop:
-            if value.source.index >= len(self._outputs) or (
-                self._value(value.source) is not value.loop
-            ):
-                raise ScheduleError(
-                    "{0}: the sampled loop {1} is of another schedule", name, value.name
-                )
-            return value.source
-        if isinstance(value, (Expr, Label)):
-            return self._encode_handle(value, name)
-        if kind is list or kind is tuple:
-            return tuple([self._encode(v, name) for v in value])
-        if kind is dict:
-            return Record(tuple((str(k), self._encode(v, name)) for k, v in value.items()))
-        if kind is IndexMap or callable(value):
-            return Lambda(self._map_text(value, name))
-        if isinstance(value, np.generic):
-            return value.item()
-        raise ScheduleError(
-            "{0}: an argument {1!r} of type {2} cannot be recorded", name, value, kind.__name__
-        )
-
-    def _map_text(self, value: Any, name: str) -> str:
-        """An index map as text, in which sampled integers go by their references."""
-        sampled: dict[Var, Argument] = {}
-
-        def as_variable(captured: Any) -> Any:
-            if type(captured) is not Sampled:
-                return captured
-            var = Var(f"t{len(sampled)}")
-            sampled[var] = self._encode(captured, name)
-            return var
-
-        if type(value) is IndexMap:
-            mapping = value
-        else:
-            function = with_captured(value, as_variable)
-            with all_traced():
-                mapping = IndexMap.of(function)
-        return mapping.text(
-            lambda v: repr(sampled[v] if v in sampled else self._encode_handle(v, name))
-        )
-
-    def _encode_handle(self, value: Expr | Label, name: str) -> Argument:
-        for refs in (self._refs[self._at], *self._refs):
-            ref = refs.get(value)
-            if ref is not None:
-                return ref
-        if type(value) is Const:
-            return int(value.value)
-        parts = None if isinstance(value, Label) else expr_parts(value)
-        if parts is not None:
-            symbol, a, b = parts
-            return Derived(symbol, (self._encode_handle(a, name), self._encode_handle(b, name)))
-        raise ScheduleError(
-            "{0}: the handle {1} is not of this schedule",
-            name,
-            getattr(value, "name", value),
-            hint="handles come from steps of the same schedule, such as get_block and get_loops",
-        )
-
-    def _decode(self, value: Argument) -> Any:
-        kind = type(value)
-        if kind is Ref or kind is Derived:
-            return self._value(value)
-        if kind is tuple:
-            return tuple([self._decode(v) for v in value])
-        if kind is Record:
-            return {k: self._decode(v) for k, v in value.items}
-        if kind is Lambda:
-            sizes = {
-                f"t{k}": int(v) if isinstance(v, int) else v
-                for k, v in enumerate(self._outputs)
-                if (isinstance(v, (int, Expr)) and not isinstance(v, Var)) or self._is_decision(v)
-            }
-            return parse_index_map(value.text, sizes)
-        return value
-
-    def _is_decision(self, value: Any) -> bool:
-        return self.space is not None and type(value) is Var and value in self.space.bounds
-
-    def _value(self, source: Ref | Derived) -> Any:
-        """The handle, integer or expression that a reference stands for in this schedule."""
-        if isinstance(source, Derived):
-            return evaluate(source, self._value)
-        if source.index >= len(self._outputs):
-            raise ScheduleError("there is no output {0} of an earlier step", source)
-        value = self._outputs[source.index]
-        home = self._homes[source.index]
-        if home != self._at and source.kind != "t":
-            raise ScheduleError(
-                "{0} {1} is of function {2!r}; work_on({2!r}) first",
-                KINDS[source.kind],
-                value.name,
-                self._names[home],
-                found=self._names[home],
-                expected=self._names[self._at],
-            )
-        if type(value) is SampledLoop:
-            return value.loop
-        return int(value) if type(value) is Sampled else value
 
     def _rng(self) -> np.random.Generator:
         if self._generator is None:

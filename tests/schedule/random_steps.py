@@ -517,7 +517,7 @@ def pipeline(sch: Schedule, pick: Pick) -> None:
 def double_buffer(sch: Schedule, pick: Pick) -> None:
     loop = a_shared_loop(sch, pick)
     blocks = [b.label for b in blocks_in(find_loop(sch.func, loop))]
-    made = [b for b in blocks if any(b in refs for refs in sch._refs)]
+    made = [b for b in blocks if any(b is v for v in sch._outputs.values)]
     sch.double_buffer(one_of(pick, made or [a_block(sch, pick)]), loop)
 
 

@@ -119,7 +119,7 @@ def a_loop(sch: Schedule, pick: Pick, fits: Callable[[Schedule, Block], bool] | 
     """A loop around a block; sometimes one that an earlier step has used up."""
     loops = loops_of(sch, pick, fits)
     if sometimes(pick, 48):
-        loops += [v for v in sch._outputs if type(v) is Var]
+        loops += [v for v in sch._outputs.values if type(v) is Var]
     if not loops:
         raise NoTarget
     return one_of(pick, loops)
