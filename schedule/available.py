@@ -45,9 +45,10 @@ from .block_queries import (
     writers_of,
 )
 from .find import find_path, last_block, path_to
-from .legality import require_concurrent, visited, written_box
+from .legality import require_concurrent
 from .loop_dependence import Finding, served, uses_of
 from .require import require
+from .written import visited, written_box
 
 _AT_ONCE = {
     ForKind.PARALLEL: "run in parallel",

@@ -41,9 +41,9 @@ from ..block_queries import (
 )
 from ..edits import spatial_nest
 from ..find import find_block, find_loop, find_path, map_blocks, statements
-from ..legality import visited
 from ..primitive import primitive
 from ..require import certain, require
+from ..written import visited
 from .place import compute_at, reverse_compute_at
 
 SCOPES = ("global", "local", "register", "shared")

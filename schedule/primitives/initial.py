@@ -37,11 +37,12 @@ from ..block_queries import (
     without_block,
 )
 from ..find import blocks_in, find_block, path_to, replace
-from ..legality import require_visited_once, written_box
+from ..legality import require_visited_once
 from ..loop_dependence import Finding, served, uses_of
 from ..places import place_of
 from ..primitive import primitive
 from ..require import certain, require
+from ..written import written_box
 
 
 @primitive

@@ -63,10 +63,11 @@ from ..find import (
     replace,
     statements,
 )
-from ..legality import require_visited_once, touches_apart, written_box
+from ..legality import require_visited_once, touches_apart
 from ..placement import may_shrink, placed
 from ..primitive import primitive
 from ..require import certain, note_provisional, require, require_some
+from ..written import written_box
 
 
 @primitive

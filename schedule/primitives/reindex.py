@@ -13,7 +13,6 @@ from ..block_queries import domain, free_vars, require_not_inplace, require_unit
 from ..edits import block_redirected
 from ..find import find_block, replace
 from ..index_map import IndexMap
-from ..legality import visited
 from ..places import (
     always_read,
     copy_nest,
@@ -26,6 +25,7 @@ from ..places import (
 )
 from ..primitive import primitive
 from ..require import certain, require
+from ..written import visited
 from .cached_copies import (
     accessed,
     input_at,
