@@ -48,12 +48,16 @@ def model_report(
     db: Databases = None,
     shipped: Shipped = True,
     folds: Annotated[int, typer.Option(help="The number of base models to train.", min=2)] = 8,
+    machines: Annotated[
+        bool, typer.Option("--machines", help="Hold out whole machines instead of programs.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate models on measured programs that they were not trained on.
 
     Each program of the databases, or of the shipped table if none is given, is evaluated by a base
-    model that was trained on all others.
+    model that was trained on all others; with --machines, on the measurements of all other
+    machines.
     """
     from ..autotune.model import assess, samples
     from ..autotune.model.cpu.model import TABLE
@@ -63,5 +67,6 @@ def model_report(
     learned = samples.featurise(samples.merged(own, known))
     sessions = {s.session for s in own or known}
     judged = [n for n, task in enumerate(learned.tasks) if task.session in sessions]
-    found = assess.assess(learned, judged, folds=folds)
+    unseen = assess.of_machine if machines else assess.of_program
+    found = assess.assess(learned, judged, folds=folds, unseen=unseen)
     print_json(found.to_json()) if as_json else print_assessment(found)

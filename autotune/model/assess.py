@@ -1,6 +1,7 @@
 """Evaluation of models on programs that they never saw, by recorded measurements.
 
-Programs are dealt to folds; a base model is trained without each fold and judged on it. A search is
+Programs, or whole machines, are dealt to folds; a base model is trained without each fold and
+judged on it. A search is
 replayed among the candidates that were measured: its regret is how much slower the best that it has
 found is than the best recorded, after so many trials, and after so many seconds. The seconds are
 what the recorded trials took, and what the models of the replay take here: they are asked of as
@@ -131,6 +132,20 @@ class Course:
     thought: Floats
 
 
+Unseen: TypeAlias = Callable[[Task], str]
+"""The part of a task that is held out: a name."""
+
+
+def of_program(task: Task) -> str:
+    """Its program."""
+    return task.program
+
+
+def of_machine(task: Task) -> str:
+    """The machine that it was measured on: its caches, which it has whatever it is taken for."""
+    return str(task.caches)
+
+
 def assess(
     samples: Samples,
     judged: Sequence[int],
@@ -140,13 +155,15 @@ def assess(
     trainer: Callable[[Samples], BaseModel] = train,
     clock: Clock = time.perf_counter,
     peers: Mapping[str, Peer] = NO_PEERS,
+    unseen: Unseen = of_program,
 ) -> Report:
     """Judge the tasks with the numbers `judged` that have candidates enough.
 
+    `unseen` says what of a task a base model that is judged on it has seen nothing of.
     `peers` are methods to compare with, by name.
     """
     found = []
-    for held, base in _held_out(samples, judged, folds, trainer):
+    for held, base in _held_out(samples, judged, folds, trainer, unseen):
         for number in held:
             own = samples.only([number])
             if len(own) >= _LEAST:
@@ -161,16 +178,18 @@ def _held_out(
     judged: Sequence[int],
     folds: int,
     trainer: Callable[[Samples], BaseModel],
+    unseen: Unseen,
 ) -> Iterator[tuple[list[int], BaseModel]]:
-    """Tasks to be judged with a model that saw no candidate of their programs."""
-    programs = sorted({samples.tasks[n].program for n in judged})
-    for fold in range(min(folds, len(programs))):
-        left_out = set(programs[fold::folds])
-        rest = [n for n, t in enumerate(samples.tasks) if t.program not in left_out]
-        yield (
-            [n for n in judged if samples.tasks[n].program in left_out],
-            trainer(samples.only(rest)),
-        )
+    """Tasks to be judged with a model that saw nothing `unseen` of them.
+
+    Raises `TuningError` where nothing is left to train on.
+    """
+    names = [unseen(task) for task in samples.tasks]
+    judged_names = sorted({names[n] for n in judged})
+    for fold in range(min(folds, len(judged_names))):
+        left_out = set(judged_names[fold::folds])
+        rest = [n for n, name in enumerate(names) if name not in left_out]
+        yield [n for n in judged if names[n] in left_out], trainer(samples.only(rest))
 
 
 def _judge(

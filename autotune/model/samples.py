@@ -76,6 +76,7 @@ class Task:
     target: str
     session: str
     program: str
+    caches: tuple[int, int, int]
     trial_seconds: float | None = None
 
     def __str__(self) -> str:
@@ -262,6 +263,7 @@ def featurise(sweeps: Sequence[Sweep]) -> Samples:
             sweep.target,
             sweep.session,
             sweep.program,
+            sweep.caches,
             sweep.trial_seconds,
         )
         key = (sweep.program, sweep.target, sweep.session)

@@ -347,6 +347,28 @@ def test_no_model_sees_what_it_is_judged_on(learned: Samples) -> None:
     assert sorted(map(sorted, seen)) == [[0, 1], [1, 2]]
 
 
+def test_whole_machines_are_held_out(learned: Samples) -> None:
+    """Two of three tasks are of one machine, which is taken for two processors."""
+    seen: list[set[int]] = []
+    small, large = (1 << 15, 1 << 18, 1 << 23), (1 << 15, 1 << 20, 1 << 25)
+    tasks = [
+        replace(t, caches=c) for t, c in zip(learned.tasks, (small, large, small), strict=True)
+    ]
+
+    def trainer(given: Samples) -> BaseModel:
+        seen.append(set(given.task.tolist()))
+        return train(given)
+
+    assess.assess(
+        replace(learned, tasks=tuple(tasks)),
+        [0, 1, 2],
+        folds=2,
+        trainer=trainer,
+        unseen=assess.of_machine,
+    )
+    assert sorted(map(sorted, seen)) == [[0, 2], [1]]
+
+
 def test_rank_correlation_shares_ranks() -> None:
     values = np.array([1.0, 2.0, 2.0, 5.0])
     assert assess.spearman(values, values * 3) == pytest.approx(1.0)
