@@ -68,9 +68,9 @@ class Tools(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What was measured of a machine: rates by name, as JSON; in words, what was odd meanwhile.
+    """The measured rates of a machine by name, as JSON, and oddities meanwhile, in words.
 
-    It is `doubtful` where that disturbed the measuring.
+    It is `doubtful` where one of these disturbed the measuring.
     """
 
     rates: Mapping[str, Any]

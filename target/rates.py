@@ -1,4 +1,4 @@
-"""What a core does in a cycle: the description of a machine that estimates rest on.
+"""The rates of a core: the description of a machine that estimates rest on.
 
 The rates of this machine are measured (`codegen/cpu/machine.py`); those of other processors are the
 rows below, which the table of processors names. Their sources are Fog, "Instruction tables" and

@@ -36,7 +36,7 @@ _WAYS = ("measured", "table")
 
 
 class Description(NamedTuple):
-    """What was measured of a machine, and when (ISO 8601)."""
+    """The measurements of a machine, and their time (ISO 8601)."""
 
     measured: Measured
     created: str
@@ -96,7 +96,7 @@ def with_rates(target: Target, again: Again = Again.NEVER) -> Target:
 
 
 _KNOWN: dict[str, Description] = {}
-"""What this process has measured or read, by name."""
+"""The descriptions that this process has measured or read, by name."""
 
 
 def _description(target: Target, again: Again) -> Description | None:

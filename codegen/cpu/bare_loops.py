@@ -243,7 +243,7 @@ def operand(vector: str) -> list[str]:
 
 
 def kept(vector: str, count: int) -> list[str]:
-    """What makes LLVM compute all sums although nobody reads them."""
+    """Instructions that make LLVM compute all sums although nobody reads them."""
     return [f'call void asm sideeffect "", "v"({vector} %b{k})' for k in range(count)]
 
 

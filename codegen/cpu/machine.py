@@ -47,7 +47,7 @@ class _Loop:
     work: float
     owned: object = None
     seconds: float = _SAMPLE
-    """What a sample takes, about."""
+    """The seconds that a sample is to take."""
     best: float = float("inf")
     before: float = float("inf")
     samples: list[float] = field(default_factory=list)
@@ -107,7 +107,7 @@ def measure(target: CpuTarget) -> Measured:
 
 
 def _loops(target: CpuTarget, *, parallel: bool) -> dict[str, _Loop]:
-    """What is timed, by name."""
+    """The loops to time, by name."""
     count = bare.chains(target)
     functions = {
         "clock": bare.clock(),

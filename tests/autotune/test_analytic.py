@@ -33,7 +33,7 @@ def features(func: Func) -> dict[str, float]:
 
 
 def seconds(func: Func, name: str) -> float:
-    """What a feature that is a share says of a program without decisions, in seconds."""
+    """The value of a feature that is a share, of a program without decisions, in seconds."""
     found = features(func)
     return found[name] * found["log_seconds"]
 

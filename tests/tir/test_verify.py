@@ -505,7 +505,7 @@ def main(
 
 
 def test_declared_regions_of_quotients_and_remainders() -> None:
-    """What one iteration of `i` touches is within 8 elements, which integer sets alone show."""
+    """The accesses of an iteration of `i` lie within 8 elements, which integer sets alone show."""
     text = """
 @tw.script
 def main(B: T.Buffer((32,), "float32")):

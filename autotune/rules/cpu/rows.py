@@ -60,6 +60,7 @@ def rows_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     if prefetched is not None:
         ahead = functools.partial(apply, prefetched=prefetched)
         yield Variant.of("rows_ahead", ahead, prefetch=True)
+    # Without the option: that is its name in records, which transfer looks for.
     yield Variant.of("rows", functools.partial(apply, prefetched=None))
 
 
