@@ -108,9 +108,16 @@ class _OfGroups:
         known = set[Any]()
         try:
             with _errors_named(name, draft):
-                variants: list[Any] = list(self.function(draft.copy(), group))
+                result: Any = self.function(draft.copy(), group)
+                variants: list[Any] | None = None if result is None else list(result)
         except ScheduleError:
             return
+        if variants is None:
+            raise TuningError(
+                "sketch rule {0} returns None; expected an iterator of variants",
+                name,
+                hint="yield tw.Variant.of(name, step, option=value)",
+            )
         for variant in variants:
             if not (isinstance(variant, Variant) and variant.steps):
                 raise TuningError(

@@ -210,6 +210,8 @@ def test_a_rule_for_a_kind_of_groups_may_not_apply() -> None:
 def test_variants_of_a_rule_have_steps_and_differ_in_their_options() -> None:
     def nothing(draft: Draft) -> None: ...
 
+    def in_place(draft: Draft, group: Group) -> Any: ...
+
     def wrong(draft: Draft, group: Group) -> Iterator[Variant]:
         yield from yielded
 
@@ -217,6 +219,9 @@ def test_variants_of_a_rule_have_steps_and_differ_in_their_options() -> None:
     yielded: list[Any] = [Variant.of("a", nothing, wide=True), Variant.of("b", nothing, wide=True)]
     with pytest.raises(TuningError, match="wrong yields two variants with the same options: {'w"):
         sketches(ops.matmul_func(16, 16, 16), TARGET)
+    sketch_rule(GroupKind.ROWS)(in_place)
+    with pytest.raises(TuningError, match="in_place returns None; expected an iterator of varian"):
+        sketches(ops.softmax_func(8, 64), TARGET)
     yielded = [nothing]
     with pytest.raises(TuningError, match="wrong yields <function .*; expected variants with a st"):
         sketches(ops.matmul_func(16, 16, 16), TARGET)
