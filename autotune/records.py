@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-from datetime import datetime
 from functools import cache
 from importlib.metadata import version
 from math import prod
@@ -26,7 +25,6 @@ from ..tuning_db.values import (
     Workload,
     parse_trace,
 )
-from .measure.machine import Description
 from .model.profile import profile
 from .rules.common import nbytes
 
@@ -101,16 +99,6 @@ def toolchain_record(target: Target) -> Toolchain:
             "numpy": version("numpy"),
             "python": platform.python_version(),
         },
-    )
-
-
-def machine_record(target: Target, description: Description) -> Machine:
-    """The record of what was measured of this machine for a target."""
-    return Machine(
-        target=target_record(target).id,
-        rates=description.measured.rates,
-        odd=description.measured.odd,
-        created=datetime.fromisoformat(description.created),
     )
 
 

@@ -29,7 +29,6 @@ from .model.target_model import model_for
 from .recorder import Recorder, Subject
 from .records import (
     environment_record,
-    machine_record,
     target_record,
     toolchain_record,
     workload_record,
@@ -153,7 +152,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
         raise TuningError("{0} trials are not enough for {1} programs", trials, len(programs))
     options = config or TuneConfig()
     resolved, description = described(_runnable(target), Again.IF_DOUBTFUL)
-    machine = None if description is None else machine_record(resolved, description)
+    machine = None if description is None else description.record(target_record(resolved).id)
     target_model = model_for(resolved)
     subjects = [_subject(program.func, resolved, machine) for program in programs]
     ids = [subject.workload.id for subject in subjects]

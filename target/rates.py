@@ -9,9 +9,11 @@ say, the bandwidth of caches and memory that a core sustains and the clock, is o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+_LEAST, _MOST = 1e-12, 1e15
+"""Of a rate: seconds of a fork are few, and hertz many."""
 
 
 class Rates(NamedTuple):
@@ -57,9 +59,9 @@ class Rates(NamedTuple):
         for name, value in told.items():
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise TypeError(f"{name}={value!r}")
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name}={value!r}")
-        return Rates(**told)
+            if not _LEAST <= value <= _MOST:
+                raise ValueError(f"{name}={value!r:.80}")
+        return Rates(**{name: float(value) for name, value in told.items()})
 
 
 HASWELL = Rates(hertz=3.0e9, fma_latency=5.0, gather=1.5, l3=10.0)

@@ -363,7 +363,9 @@ def test_show(run: Run, db: Path) -> None:
     shown = run("db", "show", best["measurement"][:10], "--db", db)
     assert shown.code == 0
     assert best["measurement"] in shown.out
-    assert "b0 = sch.get_block(0)" in shown.out
+    with tw.TuningDatabase(db) as opened:
+        scheduled = next(m for m, s in opened.history() if json.loads(s.trace)["steps"])
+    assert "b0 = sch.get_block(0)" in run("db", "show", scheduled.id, "--db", db).out
     assert run("db", "show", best["schedule"], "--db", db, "--json").json["kind"] == "schedule"
     assert "with T.block" in run("db", "show", best["workload"], "--db", db).out
     measurement = run("db", "show", best["measurement"], "--db", db, "--json").json

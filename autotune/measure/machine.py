@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 from ...codegen.disk_cache import DiskCache, location, sources_digest
 from ...codegen.generator import Measured, generator_for
-from ...errors import ArtifactError, TargetError, TilewrightError
+from ...errors import ArtifactError, DatabaseError, TargetError, TilewrightError
 from ...target import Target
+from ...tuning_db.values import Machine
 
 _log = logging.getLogger(__name__)
 VARIABLE = "TILEWRIGHT_MACHINE"
@@ -46,11 +47,22 @@ class Description(NamedTuple):
 
     @staticmethod
     def from_json(told: Any) -> Description:
+        """The description of `to_json`.
+
+        Raises `TypeError`, `KeyError` or `ValueError` for what is none, and `DatabaseError` for one
+        that no record can have.
+        """
+        if not isinstance(told["odd"], list):
+            raise TypeError(f"odd={told['odd']!r:.80}")
         measured = Measured(dict(told["rates"]), tuple(told["odd"]), bool(told["doubtful"]))
-        created = datetime.fromisoformat(told["created"])
-        if created.tzinfo is None:
-            raise ValueError(f"created={told['created']!r}, without its time zone")
-        return Description(measured, created.isoformat())
+        found = Description(measured, str(told["created"]))
+        found.record("")
+        return found
+
+    def record(self, target: str) -> Machine:
+        """The record of the description, for the id of a target."""
+        created = datetime.fromisoformat(self.created)
+        return Machine(target, self.measured.rates, self.measured.odd, created)
 
 
 class Again(Enum):
@@ -97,18 +109,26 @@ def with_rates(target: Target, again: Again = Again.NEVER) -> Target:
 
 _KNOWN: dict[str, Description] = {}
 """The descriptions that this process has measured or read, by name."""
+_FAILED = set[str]()
+"""The names that this process could not measure: builds do not try again."""
 
 
 def _description(target: Target, again: Again) -> Description | None:
     name, cache = _name(target), _cache()
     found = _KNOWN.get(name)
     if found is None and cache is not None:
-        found = cache.get(name, _decoded)
+        found = cache.get(name, lambda content: _decoded(content, target))
     doubted = again is Again.IF_DOUBTFUL and found is not None and _worth_repeating(found)
     if found is None and cache is None and again is Again.NEVER:
         return None
+    if found is None and again is Again.NEVER and name in _FAILED:
+        return None
     if found is None or doubted or again is Again.ALWAYS:
-        found = _measured(target)
+        try:
+            found = _measured(target)
+        except TilewrightError:
+            _FAILED.add(name)
+            raise
         if cache is not None:
             cache.put(name, json.dumps(found.to_json()).encode())
     _KNOWN[name] = found
@@ -154,12 +174,14 @@ def _measured(target: Target) -> Description:
     return found
 
 
-def _decoded(content: bytes) -> Description:
+def _decoded(content: bytes, target: Target) -> Description:
     """Raises `ArtifactError` for what is no description."""
     try:
-        return Description.from_json(json.loads(content))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        found = Description.from_json(json.loads(content))
+        generator_for(target).described(target, found.measured.rates)
+    except (ValueError, TypeError, KeyError, RecursionError, DatabaseError) as error:
         raise ArtifactError("{0}: {1}", type(error).__name__, error) from error
+    return found
 
 
 def _cache() -> DiskCache | None:

@@ -67,7 +67,7 @@ def _dots(where: CpuTarget, count: int) -> Loop:
         called = f"{vector} %a{k}, {wide} %x, {wide} %x"
         steps.append(f"%b{k} = call {vector} @{found.code}({called})")
     declared = f"declare {vector} @{found.code}({vector}, {wide}, {wide})"
-    return counted("arithmetic", phis, steps, kept(vector, count), operand(wide), [declared])
+    return counted("arithmetic", phis, steps, kept(where, vector, count), operand(wide), [declared])
 
 
 def tiles(operations: float, where: CpuTarget) -> Callable[[], object]:

@@ -69,7 +69,7 @@ def sums(name: str, target: CpuTarget, count: int) -> Loop:
         else:
             steps.append(f"%b{k} = {('fadd', 'fmul')[k % 2]} {vector} %a{k}, %x")
     declared = f"declare {vector} {fma}({vector}, {vector}, {vector})"
-    return counted(name, phis, steps, kept(vector, count), operand(vector), [declared])
+    return counted(name, phis, steps, kept(target, vector, count), operand(vector), [declared])
 
 
 def shuffles(target: CpuTarget, count: int) -> Loop:
@@ -83,7 +83,7 @@ def shuffles(target: CpuTarget, count: int) -> Loop:
         f"%b{k} = shufflevector {vector} %a{k}, {vector} %x, <{lanes} x i32> <{mask}>"
         for k in range(count)
     ]
-    return counted("shuffles", phis, steps, kept(vector, count), operand(vector))
+    return counted("shuffles", phis, steps, kept(target, vector, count), operand(vector))
 
 
 def gathers(target: CpuTarget) -> Loop:
@@ -115,7 +115,7 @@ def gathers(target: CpuTarget) -> Loop:
     # What does not change between iterations is gathered again: the table might.
     steps.append('call void asm sideeffect "", "~{memory}"()')
     declared = f"declare {vector} {name}({pointers}, <{lanes} x i1>, {vector})"
-    return counted("gathers", phis, steps, kept(vector, GATHERS), entry, [declared])
+    return counted("gathers", phis, steps, kept(target, vector, GATHERS), entry, [declared])
 
 
 def chase() -> Loop:
@@ -144,7 +144,7 @@ def reads(target: CpuTarget, *, parallel: bool) -> Loop:
     phis = [
         f"%a{n} = phi {vector} [ zeroinitializer, %again ], [ %b{n}, %loop ]" for n in range(count)
     ]
-    return _over_blocks("reads", phis, steps, kept(vector, count), parallel=parallel)
+    return _over_blocks("reads", phis, steps, kept(target, vector, count), parallel=parallel)
 
 
 def writes(target: CpuTarget, *, parallel: bool) -> Loop:
@@ -242,9 +242,10 @@ def operand(vector: str) -> list[str]:
     return ["%at = getelementptr i8, ptr %c, i64 64", f"%x = load {vector}, ptr %at, align 8"]
 
 
-def kept(vector: str, count: int) -> list[str]:
+def kept(target: CpuTarget, vector: str, count: int) -> list[str]:
     """Instructions that make LLVM compute all sums although nobody reads them."""
-    return [f'call void asm sideeffect "", "v"({vector} %b{k})' for k in range(count)]
+    register = "w" if target.arch == "aarch64" else "v"
+    return [f'call void asm sideeffect "", "{register}"({vector} %b{k})' for k in range(count)]
 
 
 def field(name: str, number: int, kind: str) -> list[str]:
@@ -259,6 +260,35 @@ def _lines(lines: Iterable[str]) -> str:
     return "\n  ".join(lines)
 
 
+def module_text(
+    functions: Mapping[str, Loop], target: CpuTarget, parallel: Sequence[str] = ()
+) -> str:
+    """A module of LLVM with the functions; those in `parallel` have entries for all threads."""
+    together = (
+        f"define void @{name}.all(ptr %c) #0 {{\n  call void @GOMP_parallel("
+        f"ptr @{name}, ptr %c, i32 {target.threads}, i32 0)\n  ret void\n}}"
+        for name in parallel
+    )
+    return "\n".join(
+        [
+            f'target triple = "{target.triple}"',
+            "declare void @GOMP_parallel(ptr, ptr, i32, i32)",
+            "declare i32 @omp_get_thread_num()",
+            *dict.fromkeys(d for loop in functions.values() for d in loop.declared),
+            *(loop.text for loop in functions.values()),
+            *together,
+            f"attributes #0 = {{ {_attributes(target)} }}",
+        ]
+    )
+
+
+def compiled(
+    functions: Mapping[str, Loop], target: CpuTarget, parallel: Sequence[str] = ()
+) -> bytes:
+    """The object file of `module_text`."""
+    return llvm.object_code(llvm.parse(module_text(functions, target, parallel)), target)
+
+
 def loaded(
     functions: Mapping[str, Loop], target: CpuTarget, parallel: Sequence[str] = ()
 ) -> dict[str, Callable[[Array], object]]:
@@ -267,25 +297,9 @@ def loaded(
     Those in `parallel` are run by each of the target's threads. Raises `BuildError` where there is
     no OpenMP runtime for them.
     """
-    texts = [loop.text for loop in functions.values()]
-    texts += [
-        f"define void @{name}.all(ptr %c) #0 {{\n  call void @GOMP_parallel("
-        f"ptr @{name}, ptr %c, i32 {target.threads}, i32 0)\n  ret void\n}}"
-        for name in parallel
-    ]
+    code = compiled(functions, target, parallel)
     entries = {name: f"{name}.all" if name in parallel else name for name in functions}
-    module = "\n".join(
-        [
-            f'target triple = "{target.triple}"',
-            "declare void @GOMP_parallel(ptr, ptr, i32, i32)",
-            "declare i32 @omp_get_thread_num()",
-            *dict.fromkeys(d for loop in functions.values() for d in loop.declared),
-            *texts,
-            f"attributes #0 = {{ {_attributes(target)} }}",
-        ]
-    )
-    code = llvm.object_code(llvm.parse(module), target)
-    runtime = openmp.load() if parallel else None
+    runtime = openmp.load() if target.threads > 1 else None
     imports = {n: runtime.symbol_address(n) for n in _OPENMP} if runtime else {}
     found = load_object(code, list(entries.values()), imports)
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p)

@@ -1,15 +1,17 @@
 """Measure what the cores of this machine do in a cycle: `target.Rates`.
 
-Every rate is of the fastest sample of its loop: what disturbs a sample makes it slower. Loops are
-timed in turns until the fastest samples stay what they are, or the time is up.
+Every rate is from the fast samples of its loop, since interference slows samples down. The fastest
+tenth is left out: a clock that is set back makes a sample faster. Loops are sampled in turns until
+that stays what it is, or the time is up.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,14 +25,23 @@ from .bare_loops import BLOCK, GATHERS, STEPS, TABLE, Array
 
 SECONDS = 1.5
 """The most that measuring takes, of rounds that agree; see `measure`."""
-_SAMPLE = 1.5e-3
-_FORKS = 1e-4
-"""Many short samples: other processes on any of the processors disturb a fork."""
+_SAMPLE = 3e-4
+"""Short, so that some samples fall between the turns of other processes."""
+_FORKS = 5e-5
+_TOGETHER = 1e-3
+"""Seconds of each loop in a round."""
+_WINDOW = 4 << 20
+"""Bytes that a sample reads of what is in no cache; the next sample reads others."""
+_BEST = 0.1
 _SETTLED = 1.01
 _ROUNDS = 4
 _NOISY = 1.25
+_BELIEVED = 8.0
+"""How far a rate may be from that of the table."""
 _DIGITS = 3
 _MOST = 256 << 20
+_CHAIN = 128 << 20
+_STARTS = 64
 _SHUFFLES = 8
 _GROWTH = 64.0
 
@@ -48,26 +59,37 @@ class _Loop:
     owned: object = None
     seconds: float = _SAMPLE
     """The seconds that a sample is to take."""
-    best: float = float("inf")
-    before: float = float("inf")
+    places: Sequence[int] = ()
+    """Where samples begin to read, in turns: what one has read is in a cache."""
+    once: bool = False
+    """Whether a sample is one repetition: the next one would find in a cache what this one read."""
+    place: int = 2
+    """Which integer of the context says so."""
+    before: float = math.inf
     samples: list[float] = field(default_factory=list)
 
     def calibrate(self) -> None:
         """Have a sample take as long as it should."""
-        while (took := self._timed()) < self.seconds / 2:
+        while not self.once and (took := self._timed()) < self.seconds / 2:
             longer = min(self.seconds / max(took, 1e-6), _GROWTH)
             self.context[0] = max(self.context[0] + 1, int(self.context[0] * longer))
 
     def sample(self) -> None:
-        for _ in range(max(1, round(_SAMPLE / self.seconds))):
-            each = self._timed() / int(self.context[0])
-            self.samples.append(each)
-            self.best = min(self.best, each)
+        for _ in range(max(1, round(_TOGETHER / self.seconds))):
+            if self.places:
+                self.context[self.place] = self.places[len(self.samples) % len(self.places)]
+            self.samples.append(self._timed() / int(self.context[0]))
+
+    @property
+    def best(self) -> float:
+        """Seconds of a repetition, undisturbed."""
+        return sorted(self.samples)[int(_BEST * len(self.samples))]
 
     def settled(self) -> bool:
         """Whether the last rounds have found nothing faster."""
-        settled = self.before <= _SETTLED * self.best
-        self.before = self.best
+        best = self.best
+        settled = self.before <= _SETTLED * best
+        self.before = best
         return settled
 
     def _timed(self) -> float:
@@ -101,9 +123,12 @@ def measure(target: CpuTarget) -> Measured:
         settled = [loop.settled() for loop in loops.values()]
         if all(settled) or time.perf_counter() - began > SECONDS:
             break
-    disturbed = tuple(_disturbed(loops, target))
+    found = _rates(loops, target)
+    strange = dict(_strange(found, target.rates))
+    believed = found._replace(**{name: getattr(target.rates, name) for name in strange})
+    disturbed = (*_disturbed(loops, target), *strange.values())
     odd = (*disturbed, *_limited(target, parallel=parallel))
-    return Measured(_rates(loops, target).to_json(), odd, bool(disturbed))
+    return Measured(believed.to_json(), odd, bool(disturbed))
 
 
 def _loops(target: CpuTarget, *, parallel: bool) -> dict[str, _Loop]:
@@ -137,12 +162,20 @@ def _loops(target: CpuTarget, *, parallel: bool) -> dict[str, _Loop]:
     sizes = _sizes(target)
     memory = bare.aligned(max(sizes.values()))
     for level, size in sizes.items():
-        blocks = size // BLOCK
+        part = min(size, _WINDOW) if level == "memory" else size
+        blocks = part // BLOCK
         loops[level] = _Loop(
-            call["reads"], _context(blocks, memory.ctypes.data), blocks * BLOCK, memory
+            call["reads"],
+            _context(blocks, memory.ctypes.data),
+            blocks * BLOCK,
+            memory,
+            places=[memory.ctypes.data + start for start in range(0, size - part + 1, part)],
+            once=level == "memory",
         )
-        chain = _chain(min(size, _MOST))
-        loops[f"{level} latency"] = _Loop(call["chase"], _context(chain.ctypes.data), STEPS, chain)
+        chain, starts = _chain(size)
+        loops[f"{level} latency"] = _Loop(
+            call["chase"], _context(starts[0]), STEPS, chain, places=starts, place=1
+        )
     blocks = sizes["l1"] // BLOCK
     loops["writes"] = _Loop(
         call["writes"], _context(blocks, memory.ctypes.data), blocks * BLOCK / vector, memory
@@ -152,10 +185,18 @@ def _loops(target: CpuTarget, *, parallel: bool) -> dict[str, _Loop]:
         together = bare.loaded(region, target, ["reads"])
         loops["fork"] = _Loop(together["forks"], _context(), 1, seconds=_FORKS)
         for level in ("l3", "memory"):
-            blocks = sizes[level] // BLOCK // target.threads
-            all_bytes = blocks * BLOCK * target.threads
-            context = _context(blocks, memory.ctypes.data)
-            loops[f"all {level}"] = _Loop(together["reads"], context, all_bytes, memory)
+            # From memory, each thread reads a window of its own, one after the other.
+            size = sizes[level]
+            part = min(size, _WINDOW * target.threads) if level == "memory" else size
+            blocks = part // BLOCK // target.threads
+            loops[f"all {level}"] = _Loop(
+                together["reads"],
+                _context(blocks, memory.ctypes.data),
+                blocks * BLOCK * target.threads,
+                memory,
+                places=[memory.ctypes.data + at for at in range(0, size - part + 1, part)],
+                once=level == "memory",
+            )
     return loops
 
 
@@ -163,7 +204,7 @@ def _sizes(target: CpuTarget) -> dict[str, int]:
     """Bytes that stay in a cache and in none before it, and some that stay in none."""
     l2 = min(4 * target.l1_bytes, target.l2_bytes // 2)
     l3 = max(min(4 * target.l2_bytes, target.l3_bytes // 2), 2 * target.l2_bytes)
-    memory = min(2 * max(target.l3_bytes, 8 * target.l2_bytes), _MOST)
+    memory = min(4 * max(target.l3_bytes, 8 * target.l2_bytes), _MOST)
     found = {"l1": target.l1_bytes // 2, "l2": l2, "l3": l3, "memory": memory}
     whole = BLOCK * target.threads
     return {level: max(1, size // whole) * whole for level, size in found.items()}
@@ -177,13 +218,17 @@ def _context(*numbers: int) -> Array:
     return context
 
 
-def _chain(size: int) -> Array:
-    """Addresses in so many bytes, a line apart, each of which holds that of another one."""
-    memory = bare.aligned(size)
+def _chain(size: int) -> tuple[Array, list[int]]:
+    """Addresses in so many bytes, a line apart, each of which holds that of another one.
+
+    Some of them, far apart in the chain, are returned too.
+    """
+    memory = bare.aligned(min(size, _CHAIN))
     lines = memory.view(np.int64).reshape(-1, 8)
     order = np.random.default_rng(1).permutation(len(lines))
-    lines[order, 0] = memory.ctypes.data + 64 * np.roll(order, -1)
-    return lines[order[0] :]
+    addresses = memory.ctypes.data + 64 * order
+    lines[order, 0] = np.roll(addresses, -1)
+    return memory, addresses[:: max(1, len(order) // _STARTS)].tolist()
 
 
 def _rates(loops: dict[str, _Loop], target: CpuTarget) -> Rates:
@@ -217,6 +262,14 @@ def _rates(loops: dict[str, _Loop], target: CpuTarget) -> Rates:
 
 def _short(number: float) -> float:
     return float(f"{number:.{_DIGITS}g}")
+
+
+def _strange(found: Rates, expected: Rates) -> Iterator[tuple[str, str]]:
+    """Rates that no processor like this one has, by name, and what is said of them."""
+    for name, value in found._asdict().items():
+        usual = getattr(expected, name)
+        if usual and not usual / _BELIEVED < value < usual * _BELIEVED:
+            yield name, f"a measured {name} of {value:.3g} where {usual:.3g} is usual"
 
 
 def _disturbed(loops: dict[str, _Loop], target: CpuTarget) -> Iterator[str]:
