@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import platform
+import threading
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from ...codegen.disk_cache import DiskCache, location, sources_digest
 from ...codegen.generator import Measured, generator_for
 from ...errors import ArtifactError, DatabaseError, TargetError, TilewrightError
 from ...target import Target
+from ...tuning_db.codec import check
 from ...tuning_db.values import Machine
 
 _log = logging.getLogger(__name__)
@@ -32,6 +34,7 @@ _VERSION = 1
 _ENTRY_BYTES = 1 << 16
 _PATIENCE = 60.0
 _AGAIN = timedelta(minutes=10)
+_NONE = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
 _SOURCES = ("codegen/*/machine.py", "codegen/*/bare_loops.py", "target/rates.py")
 _WAYS = ("measured", "table")
 
@@ -49,14 +52,14 @@ class Description(NamedTuple):
     def from_json(told: Any) -> Description:
         """The description of `to_json`.
 
-        Raises `TypeError`, `KeyError` or `ValueError` for what is none, and `DatabaseError` for one
-        that no record can have.
+        Raises `TypeError`, `KeyError`, `ValueError` or `OverflowError` for what is none, and
+        `DatabaseError` for one that no record can have.
         """
         if not isinstance(told["odd"], list):
             raise TypeError(f"odd={told['odd']!r:.80}")
         measured = Measured(dict(told["rates"]), tuple(told["odd"]), bool(told["doubtful"]))
         found = Description(measured, str(told["created"]))
-        found.record("")
+        check(found.record("0" * 64))
         return found
 
     def record(self, target: str) -> Machine:
@@ -107,6 +110,7 @@ def with_rates(target: Target, again: Again = Again.NEVER) -> Target:
     return described(target, again)[0]
 
 
+_LOCK = threading.Lock()
 _KNOWN: dict[str, Description] = {}
 """The descriptions that this process has measured or read, by name."""
 _FAILED = set[str]()
@@ -114,6 +118,11 @@ _FAILED = set[str]()
 
 
 def _description(target: Target, again: Again) -> Description | None:
+    with _LOCK:  # measurements of several threads would disturb each other
+        return _description_alone(target, again)
+
+
+def _description_alone(target: Target, again: Again) -> Description | None:
     name, cache = _name(target), _cache()
     found = _KNOWN.get(name)
     if found is None and cache is not None:
@@ -179,7 +188,7 @@ def _decoded(content: bytes, target: Target) -> Description:
     try:
         found = Description.from_json(json.loads(content))
         generator_for(target).described(target, found.measured.rates)
-    except (ValueError, TypeError, KeyError, RecursionError, DatabaseError) as error:
+    except (*_NONE, DatabaseError) as error:
         raise ArtifactError("{0}: {1}", type(error).__name__, error) from error
     return found
 

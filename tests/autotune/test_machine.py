@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -83,6 +84,13 @@ def test_it_is_measured_once_and_kept(
     assert not asked
 
 
+def test_threads_wait_for_one_measurement(here: CpuTarget, asked: list[Any]) -> None:
+    asked.append(((), False, 0))
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(described, [here] * 8))
+    assert found == [found[0]] * 8
+
+
 @pytest.mark.parametrize(
     ("doubtful", "age", "measured"), [(True, 60, True), (True, 1, False), (False, 60, False)]
 )
@@ -122,6 +130,36 @@ def test_without_a_cache_only_sessions_measure(
     assert described(here, Again.IF_DOUBTFUL)[1] is not None
     assert described(here)[1] is not None
     assert not asked
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"created": "yesterday"},
+        {"created": 5},
+        {"created": "2026-01-01T00:00:00"},
+        {"odd": "noise"},
+        {"odd": ["a\0b"]},
+        {"rates": {"hertz": 1e300}},
+        {"rates": {"hertz": 10**400}},
+        {"rates": {"unknown": 1.0}},
+        {"rates": [1.0]},
+        {},
+    ],
+)
+def test_a_forged_entry_is_measured_again(
+    here: CpuTarget, asked: list[Any], monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any]
+) -> None:
+    """Its digest is right. An entry of which nothing was changed is read."""
+    asked += [((), False, 0), ((), False, 0)]
+    _, first = described(here)
+    assert first is not None
+    cache, forged = machine._cache(), {**first.to_json(), **changed}
+    assert cache is not None
+    cache.put(machine._name(here), json.dumps(forged).encode())
+    forget(monkeypatch)
+    assert described(here)[1] is not None
+    assert len(asked) == (0 if changed else 1)
 
 
 @pytest.mark.parametrize(
