@@ -26,11 +26,13 @@ from ...tir.ir import (
     Store,
     Var,
     as_expr,
+    binary,
     const,
     load,
     select,
     seq,
 )
+from ...tir.prove import prove
 from ...tir.structure import key_of
 from ...tir.visit import rewrite_children, walk
 from ..available import require_still_concurrent
@@ -72,9 +74,10 @@ def pad_einsum(fn: Func, block: Label, padding: Sequence[Dim]) -> tuple[Func, tu
 
     `padding` has a number for each iteration variable of the block, in order; 1 means no padding.
     Padded dimensions must be indexed by plain iteration variables, except for windows: an input
-    indexed by `x + k` grows by as many elements as `x`, unless `x` is a reduce variable. If
-    dimensions of the result are padded, the block computes into an internal buffer, and the
-    unpadded part is copied out. Returns the labels of the copying blocks, that of the result last.
+    indexed by `x + k` grows by as many elements as `x`, unless `x` is a reduce variable. Inputs
+    grow only at their ends: one indexed by `9 - x` is refused where `x` reaches 10. If dimensions
+    of the result are padded, the block computes into an internal buffer, and the unpadded part is
+    copied out. Returns the labels of the copying blocks, that of the result last.
     """
     found = find_block(fn, block)
     position = top_position(fn, block)
@@ -239,12 +242,11 @@ def _moves(
     """The padded buffers that `block` needs, by `_key` of the accesses made to them."""
     found: dict[object, _Move] = {}
     roots = [block.body] if block.init is None else [block.init, block.body]
-    for n in (n for root in roots for n in walk(root)):
-        if type(n) is not Load and type(n) is not Store:
-            continue
-        old = n.buffer
-        dims = tuple(_grown(block, n, d, padded, internal) for d in range(len(old.shape)))
-        key = _key(n, padded)
+    accesses = [n for root in roots for n in walk(root) if type(n) is Load or type(n) is Store]
+    # Indices that are read come first: what they are padded with is an index, too.
+    for n in reversed(accesses):
+        old, key = n.buffer, _key(n, padded)
+        dims = tuple(_grown(block, n, d, padded, found, internal) for d in range(len(old.shape)))
         if any(dims) and key not in found:
             sizes = tuple(
                 n if p is None else p.extent for n, p in zip(old.shape, dims, strict=True)
@@ -253,7 +255,8 @@ def _moves(
             values = None if limits is None else (min(limits[0], 0), max(limits[1], 1))
             new = Buffer(f"{old.name}_pad", sizes, old.dtype, value_range=values)
             found[key] = _Move(old, new, dims)
-    return found
+    keys = dict.fromkeys(_key(n, padded) for n in accesses)
+    return {key: found[key] for key in keys if key in found}
 
 
 def _grown(
@@ -261,9 +264,10 @@ def _grown(
     access: Load | Store,
     d: int,
     padded: Mapping[Var, _Padded],
+    moves: Mapping[object, _Move],
     internal: Collection[Buffer],
 ) -> _Grown | None:
-    """How the dimension of an access is padded."""
+    """How the dimension of an access is padded. `moves` are those of accesses in its indices."""
     e, size = access.indices[d], access.buffer.shape[d]
     if type(e) is Var:
         p = padded.get(e)
@@ -275,7 +279,9 @@ def _grown(
     # Of digits, `x // 2` and `x % 2`, each may stay in its dimension where both together do not.
     digits = any(type(n) is Binary and n.op in (Op.FLOORDIV, Op.MOD) for n in walk(e))
     extents = {i.var: i.extent for i in block.iters} | {v: q.extent for v, q in padded.items()}
-    _, last = bound(e, {v: (0, n - 1) for v, n in extents.items()})
+    ranges = {v: (0, n - 1) for v, n in extents.items()}
+    index = _moved(e, padded, moves)
+    first, last = bound(index, ranges)
     require(
         spatial
         and type(access) is Load
@@ -287,6 +293,16 @@ def _grown(
         access.buffer.name,
         e,
         at=block.label,
+    )
+    require(
+        prove(binary(Op.GE, index, 0), ranges) is True,
+        "{0} is indexed by {1}, which could be {2} with padding; inputs are padded at their ends "
+        "only, for indices from 0 on",
+        access.buffer.name,
+        e,
+        "anything" if first is None else first,
+        at=block.label,
+        hint="pad iteration variables that only move indices up",
     )
     assert isinstance(last, int)
     assert isinstance(size, int)

@@ -45,10 +45,15 @@ THEMES = (
         dtypes=("int32", "float32"),
     ),
     Theme((stages.product_stage, stages.biased), (steps.pad_einsum, steps.tensorize), rank=2),
+    Theme(
+        (stages.filter_stage, stages.mirror_stage, stages.gather_stage),
+        (steps.pad_einsum, steps.compute_inline, steps.pack),
+        rank=1,
+    ),
     Theme((stages.biased,), (steps.fuse_reduction_epilogue, steps.decompose_reduction)),
     *(
         Theme(
-            (stages.map_stage, stages.stencil_stage, stages.window_stage),
+            (stages.map_stage, stages.stencil_stage, stages.window_stage, stages.mirror_stage),
             (steps.compute_at_and_roll, steps.rolling_buffer),
             rank=rank,
             sizes=(6, 7, 8),

@@ -163,6 +163,14 @@ def turn_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     return te.compute(shape, lambda *i: x[tuple(reversed(i))] + 3, name=name)
 
 
+def mirror_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """The first dimension from its last element to its first, each once or twice."""
+    n, times = x.shape[0], 1 + d.pick(2)
+    shape = (n * times, *x.shape[1:])
+    last = n * times - 1
+    return te.compute(shape, lambda i, *k: x[((last - i) // times, *k)] + 1, name=name)
+
+
 def part_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     """The first or the last elements of the first dimension."""
     n = x.shape[0]
@@ -385,6 +393,31 @@ def product_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     return te.compute((*x.shape[:-1], n), lambda *i: te.sum(value(*i), axis=r), name=name)
 
 
+def filter_stage(x: Tensor, name: str, d: Draft) -> Tensor:
+    """Weighted sums of neighbours along the first dimension, in one or the other direction.
+
+    The neighbours may be those of a difference of two places, or of pairs of places.
+    """
+    n = x.shape[0]
+    width = 1 + d.pick(max(1, min(3, n)))
+    m, pairs = 1 + d.pick(3), 1 + d.pick(2)
+    down, window, across = (d.pick(2) == 0 for _ in range(3))
+    size = n - (width - 1) - (m - 1) * across
+    if size < 1:
+        return map_stage(x, name, d)
+    weights = placeholder((width, m), x.dtype, d)
+    r = te.reduce_axis(width, name=f"r{name}")
+    last = size * pairs - 1
+
+    def value(i: Expr, j: Expr, *k: Expr) -> Any:
+        place: Any = (last - i) // pairs if down else i // pairs
+        place = place + (m - 1 - j) if across else place
+        at = place + (width - 1 - r) if window else place + r
+        return te.sum(x[(at, *k)] * weights[r, j], axis=r)
+
+    return te.compute((size * pairs, m, *x.shape[1:]), value, name=name)
+
+
 def outer_stage(x: Tensor, name: str, d: Draft) -> Tensor:
     """The sum of the outer products of rows, of the first matrix and another one."""
     k, m = x.shape
@@ -396,7 +429,7 @@ def outer_stage(x: Tensor, name: str, d: Draft) -> Tensor:
 
 STAGES: tuple[Stage, ...] = (
     map_stage, function_stage, scaled_stage, two_reads, mask_stage, quotient_stage, triangle_stage,
-    biased, shift_stage, stencil_stage, turn_stage, part_stage, strided_stage, resize_stage,
-    gather_stage, pad_stage, spread_stage, flat_stage, reduce_stage, reduce_stage, window_stage,
-    total_stage, best_stage, pair_stage, product_stage, product_stage,
+    biased, shift_stage, stencil_stage, turn_stage, mirror_stage, part_stage, strided_stage,
+    resize_stage, gather_stage, pad_stage, spread_stage, flat_stage, reduce_stage, reduce_stage,
+    window_stage, filter_stage, total_stage, best_stage, pair_stage, product_stage, product_stage,
 )  # fmt: skip

@@ -227,6 +227,57 @@ def test_indices_that_are_read_are_padded() -> None:
     assert "A[T.int64(P_pad[vi]), vr]" in str(sch.func)
 
 
+@pytest.mark.parametrize(
+    ("size", "padding", "index", "least"),
+    [
+        (10, [4, 1, 1], lambda i, j, r: 9 - i, -2),
+        (12, [4, 1, 1], lambda i, j, r: 11 - i - r, -2),
+        (14, [4, 1, 1], lambda i, j, r: 13 - i - r, None),
+        (7, [4, 1, 1], lambda i, j, r: (9 - i) // 2 + r, -1),
+        (15, [1, 4, 1], lambda i, j, r: i - j + 5, -2),
+        (15, [4, 1, 1], lambda i, j, r: i - j + 5, None),
+        (10, [4, 1, 1], lambda i, j, r: i - i // 2, None),
+    ],
+)
+def test_inputs_are_not_padded_before_their_first_element(
+    size: int, padding: list[int], index: Any, least: int | None
+) -> None:
+    a, b = te.placeholder((size,), "float32", name="A"), te.placeholder((3, 6), name="B")
+    r = te.reduce_axis(3, name="r")
+    c = te.compute((10, 6), lambda i, j: te.sum(a[index(i, j, r)] * b[r, j], axis=r), name="C")
+    sch = Schedule(te.func([a, b, c], name="f"))
+    if least is None:
+        sch.pad_einsum(sch.get_block("C"), padding)
+        verify(sch.func)
+        check_meaning(sch.original, sch.func)
+        return
+    with pytest.raises(ScheduleError, match=f"A is indexed by .*, which could be {least} with pad"):
+        sch.pad_einsum(sch.get_block("C"), padding)
+    assert sch.func is sch.original
+
+
+@pytest.mark.parametrize(
+    ("limits", "place", "message"),
+    [((2, 9), lambda p: p - 2, r"P\[vi\] - 2, which could be -2"), ((2, 9), lambda p: 8 - p, None)],
+)
+def test_what_indices_are_padded_with_is_an_index(
+    limits: tuple[int, int], place: Any, message: str | None
+) -> None:
+    a = te.placeholder((7, 4), "int32", name="A")
+    places = te.placeholder((7,), "int64", name="P", value_range=limits)
+    r = te.reduce_axis(4, name="r")
+    sums = te.compute((7,), lambda i: te.sum(a[place(places[i]), r], axis=r), name="S")
+    sch = Schedule(te.func([a, places, sums], name="rows"))
+    if message is not None:
+        with pytest.raises(ScheduleError, match=message):
+            sch.pad_einsum(sch.get_block("S"), [4, 1])
+        return
+    sch.pad_einsum(sch.get_block("S"), [4, 1])
+    verify(sch.func)
+    check_meaning(sch.original, sch.func)
+    assert [b.shape for b in sch.func.allocs if b.name == "A_pad"] == [(9, 4)]
+
+
 def test_windows_along_a_sum() -> None:
     sch = Schedule(windows())
     with pytest.raises(ScheduleError, match="windows of those that are not summed over"):
