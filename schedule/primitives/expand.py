@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace as _replace
 from itertools import product
 from math import prod
@@ -42,7 +43,8 @@ def expand_reduction(fn: Func, block: Label) -> tuple[Func, None]:
           C[i] = C[i] + A[i + k]
 
     Terms are combined in the order in which the loops ran. The reduction must have one result and
-    at most 128 terms, and its loops must be its iteration variables and contain nothing else.
+    at most 128 terms. Each of its loops must be one of its iteration variables, feed no other, and
+    contain nothing else.
     """
     found = find_block(fn, block)
     require_unit(fn, found)
@@ -54,18 +56,23 @@ def expand_reduction(fn: Func, block: Label) -> tuple[Func, None]:
         "block {0} must be a reduction to one result that starts from a value",
         block,
     )
-    variables = {i.value: i.var for i in found.iters if i.kind is IterKind.REDUCE}
-    extents = {i.value: i.extent for i in found.iters if i.kind is IterKind.REDUCE}
+    reduced = [i for i in found.iters if i.kind is IterKind.REDUCE]
+    bound = {i.value: i for i in reduced}
+    feeds = Counter(v for i in found.iters for v in free_vars(i.value))
     loops = [s for s in loops_above(fn, block) if s.var in feeding(found, IterKind.REDUCE)]
     guard = set() if found.predicate is None else free_vars(found.predicate)
-    plain = len(loops) == len(variables) and all(
-        s.var in extents and same(as_expr(extents[s.var]), as_expr(s.extent)) and s.var not in guard
+    plain = len(loops) == len(reduced) and all(
+        s.var in bound
+        and same(as_expr(bound[s.var].extent), as_expr(s.extent))
+        and feeds[s.var] == 1
+        and s.var not in guard
         for s in loops
     )
     alone = all(perfect_nest(s)[1] is found for s in loops)
     require(
         plain and alone,
-        "the loops of the reduction of block {0} must be its iteration variables, around it alone",
+        "the loops of the reduction of block {0} must be its iteration variables, one each, "
+        "around it alone",
         block,
         hint="expand a reduction before its loops are split, fused or shared",
     )
@@ -84,7 +91,7 @@ def expand_reduction(fn: Func, block: Label) -> tuple[Func, None]:
     old = key_of(load(matched.buffer, matched.indices))
     total: Expr = start.value
     for numbers in product(*map(range, counts)):
-        values = {variables[s.var]: const(n) for s, n in zip(loops, numbers, strict=True)}
+        values = {bound[s.var].var: const(n) for s, n in zip(loops, numbers, strict=True)}
         total = _replaced(substitute(found.body.value, values), old, total)
     body = _replace(found.body, value=total)
     iters = tuple(i for i in found.iters if i.kind is not IterKind.REDUCE)

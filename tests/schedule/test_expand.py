@@ -13,6 +13,7 @@ from tilewright.schedule import Schedule
 from tilewright.tir import te
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
+from tilewright.tir.verify import verify
 
 from .conftest import Golden
 from .machinery import check_compiled, check_meaning, run
@@ -135,4 +136,27 @@ def f(A: T.Buffer((4, 3), "float32"), C: T.Buffer((4,), "float32"), D: T.Buffer(
 """
     )
     with pytest.raises(ScheduleError, match="around it alone"):
+        expanded(func)
+
+
+UNIT = """
+@tw.script
+def f(A: T.Buffer((4, 1), "float32"), C: T.Buffer((4, 1), "float32")):
+    for i, k in T.grid(4, 1):
+        with T.block("Y"):
+            vi = T.axis.spatial(4, {i})
+            vj = T.axis.spatial(1, {j})
+            vk = T.axis.reduce(1, k)
+            vl = T.axis.reduce(1, {l})
+            with T.init():
+                C[vi, vj] = 0.0
+            C[vi, vj] = C[vi, vj] + A[vi, vk + vl]
+"""
+
+
+@pytest.mark.parametrize(("i", "j", "l"), [("i", "0", "k"), ("i", "k", "0"), ("i + k", "0", "0")])
+def test_a_loop_that_feeds_two_iterations_is_refused(i: str, j: str, l: str) -> None:
+    func = parse(UNIT.format(i=i, j=j, l=l))
+    verify(func)
+    with pytest.raises(ScheduleError, match="must be its iteration variables, one each"):
         expanded(func)
