@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...schedule.block_queries import free_vars, has_reduction, readers_of, region_buffers
-from ...schedule.find import blocks_in
+from ...schedule.block_queries import free_vars, has_reduction, region_buffers
 from ...schedule.reduction_blocks import match_reduction
 from ...tir.ir import (
     Binary,
@@ -29,6 +28,7 @@ from ...tir.joined import Joined, joined, two_digits
 from ...tir.linear import linear
 from ...tir.structure import key_of
 from ...tir.visit import walk
+from .dataflow import dataflow
 
 WINDOW_TERMS = 64
 """Windows of more elements are not written out."""
@@ -261,17 +261,12 @@ def row_dimensions(func: Func, last: Block) -> int | None:
     """
     if has_reduction(last):
         return len(spatial(last))
-    reductions = {
-        b: block
-        for block in in_order(func)
-        if has_reduction(block)
-        for b in region_buffers(block.writes)
-    }
+    flow = dataflow(func)
     variables = [i.var for i in last.iters]
     rows: set[Var] = set()
     reads_reduction = False
     for region in last.reads:
-        if region.buffer in reductions:
+        if any(map(has_reduction, flow.writers(region.buffer))):
             indices = {r.min for r in region.ranges if type(r.min) is Var}
             if len(indices) < len(variables):
                 reads_reduction = True
@@ -336,8 +331,10 @@ def reuse(block: Block, source: Input) -> int:
 
 
 def consumers(func: Func, block: Block) -> list[Block]:
-    return readers_of(func, region_buffers(block.writes), but=block.label)
+    """The other blocks that read what a block writes, in program order."""
+    return dataflow(func).consumers(block)
 
 
 def in_order(func: Func) -> list[Block]:
-    return list(blocks_in(func.body))
+    """The blocks of a program."""
+    return list(dataflow(func).blocks)

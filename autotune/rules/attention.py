@@ -14,21 +14,21 @@ masked or scaled anywhere, or not be exponentials at all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from ...schedule.block_queries import region_buffers
 from ...tir.ir import Block, Buffer, Label, Region, Var
 from .access_patterns import (
-    consumers,
     extents,
-    in_order,
     inputs_of,
     is_injective,
     reduced,
     row_dimensions,
     spatial,
 )
+from .dataflow import Dataflow, dataflow
 from .draft import Draft
 from .rule import Group
 
@@ -113,10 +113,8 @@ def find_attention(draft: Draft, first: Block, ending: Sequence[Block]) -> Atten
     follow = others[0] if others else None
     last = second if follow is None else follow
     func = draft.func
-    blocks = in_order(func)
-    later = {b.label for b in (*ending, *downstream(blocks, last))}
-    chain = [b for b in downstream(blocks, first) if b.label not in later]
-    if not _serve_alone(draft, first, chain, second, follow):
+    chain = _chain(draft, first, second, follow)
+    if chain is None:
         return None
     read = region_buffers(second.reads)
     weights = [b for b in chain if region_buffers(b.writes) & read]
@@ -164,23 +162,55 @@ def downstream(blocks: Sequence[Block], block: Block) -> list[Block]:
     return needing
 
 
-def _serve_alone(
-    draft: Draft, first: Block, chain: Sequence[Block], second: Block, follow: Block | None
-) -> bool:
-    """Whether nothing but the chain, `second` and `follow` reads what is computed before them."""
-    func = draft.func
-    internal = set(func.allocs)
+def next_contraction(draft: Draft, first: Block) -> Block | None:
+    """The first contraction, in program order, that needs what `first` computes.
+
+    No other one can be the second of an attention that begins with `first`: another would be in the
+    chain, or need the result of the attention.
+    """
+    return next((b for b in _downstream(draft, first) if draft.rules.is_contraction(b)), None)
+
+
+def _chain(draft: Draft, first: Block, second: Block, follow: Block | None) -> list[Block] | None:
+    """The blocks that need what `first` computes, before `second` and `follow`, in program order.
+
+    `None` where one of them is a contraction, where something else reads what `first` and they
+    compute, or something other than `follow` what `second` does.
+    """
+    flow = dataflow(draft.func)
     ending = {second.label} if follow is None else {second.label, follow.label}
-    readers = {b.label for b in chain}
-    for block, allowed in ((first, readers), *((b, readers | ending) for b in chain)):
-        reading = consumers(func, block)
-        if not reading or not all(r.label in allowed for r in reading):
-            return False
-        if len(block.writes) != 1 or block.writes[0].buffer not in internal:
-            return False
-    if any(map(draft.rules.is_contraction, chain)):
-        return False
-    return follow is None or [r.label for r in consumers(func, second)] == [follow.label]
+    if follow is not None and [r.label for r in flow.consumers(second)] != [follow.label]:
+        return None
+    if any(r.label in ending for r in flow.consumers(first)) or not _feeds(flow, first):
+        return None
+    chain: list[Block] = []
+    for block in _downstream(draft, first, ending):
+        if draft.rules.is_contraction(block) or not _feeds(flow, block):
+            return None
+        chain.append(block)
+    return chain
+
+
+def _feeds(flow: Dataflow, block: Block) -> bool:
+    """Whether a block computes one thing, for other blocks alone."""
+    internal = len(block.writes) == 1 and block.writes[0].buffer in flow.internal
+    return internal and bool(flow.consumers(block))
+
+
+def _downstream(draft: Draft, block: Block, end: Collection[Label] = ()) -> Iterator[Block]:
+    """The blocks that need what `block` computes, not by way of `end`, in program order."""
+    flow = dataflow(draft.func)
+    seen = {block.label, *end}
+    waiting: list[int] = []
+    while True:
+        for reader in flow.consumers(block):
+            if reader.label not in seen:
+                seen.add(reader.label)
+                heappush(waiting, flow.place[reader.label])
+        if not waiting:
+            return
+        block = flow.blocks[heappop(waiting)]
+        yield block
 
 
 def _rows(weights: Block, count: int, blocks: Sequence[Block]) -> dict[Label, Rows] | None:

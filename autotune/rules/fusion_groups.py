@@ -12,14 +12,14 @@ for the blocks of one kernel (`partition`).
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from heapq import heappop, heappush
 
 from ...codegen.detect import resolve
 from ...schedule import Schedule
 from ...schedule.block_queries import has_reduction, region_buffers
-from ...schedule.find import find_block, loops_in
+from ...schedule.find import loops_in
 from ...target import Target
 from ...tir.ir import Block, Func, Label, Var
 from ...tir.verify import verify
@@ -38,9 +38,10 @@ from .access_patterns import (
     reuses,
     row_dimensions,
 )
-from .attention import find_attention
+from .attention import find_attention, next_contraction
 from .canonicalise import canonicalise, is_plain, needs_nests
 from .common import attempt, tried
+from .dataflow import Dataflow, dataflow
 from .draft import Draft
 from .joining import join
 from .rule import Group, GroupKind
@@ -105,13 +106,16 @@ def fusion_groups(func: Func, target: Target | str = "cpu") -> Fusion:
             for reader in consumers(plain.func, block):
                 readers[block.label] |= readers[reader.label]
     place = {block.label: n for n, block in enumerate(blocks)}
+    inlined: list[list[Label]] = [[] for _ in groups]
+    for block in blocks:
+        for n in readers[block.label] if block.label not in home else ():
+            inlined[n].append(block.label)
     fusion: list[FusionGroup] = []
     for n, group in enumerate(groups):
         # Blocks that hoisting factors made to fuse these are no blocks of the program.
         members = tuple(label for label in group.labels if label in place)
         anchor = group.anchor.label if group.anchor.label in place else members[-1]
-        inlined = (b.label for b in blocks if b.label not in home and n in readers[b.label])
-        fusion.append(FusionGroup(group.kind, anchor, members, tuple(inlined)))
+        fusion.append(FusionGroup(group.kind, anchor, members, tuple(inlined[n])))
     fusion.sort(key=lambda group: place[group.members[-1]])
     return Fusion(plain.func, tuple(fusion), tuple(b.label for b in blocks if b.label in kept))
 
@@ -148,9 +152,9 @@ def partition(draft: Draft, kept: Collection[Label], claimed: Collection[Label] 
 
     It is prepared by inlining, expanding reductions over small windows, telling apart what a
     product reads of one buffer, and joining the variables of contractions that no instruction
-    computes. Groups that make an attention
-    are one group in the first way; if need be, factors of the second product are hoisted for that.
-    The blocks `claimed` are left to the caller; those `kept` stay as they are written.
+    computes. The first partition merges each attention into one group; if need be, factors of the
+    second product are hoisted for that. The blocks `claimed` are left to the caller; those `kept`
+    stay as they are written.
     """
     left = {*kept, *claimed}
     draft = _expand(_inline(draft.copy(), left, kept), left, kept)
@@ -187,12 +191,13 @@ def _hoist_statistics(
     `None` where no contraction reads a factor that the reduction does not move along.
     """
     hoisted = None
+    params = set(draft.func.params)
     for block in in_order(draft.func):
         if block.label in left or not draft.rules.is_contraction(block):
             continue
         inner = set(reduced(block))
         factors = [i for i in inputs_of(block) if i.used.isdisjoint(inner)]
-        if {i.buffer for i in factors} <= set(draft.func.params):
+        if params.issuperset(i.buffer for i in factors):
             continue
         trial = (hoisted or draft).copy()
         sch = trial.schedule
@@ -202,7 +207,7 @@ def _hoist_statistics(
 
 
 def _group(draft: Draft, labels: list[Label]) -> Group:
-    members = [draft.block(label) for label in labels]
+    members = [dataflow(draft.func).block(label) for label in labels]
     first, last = members[0], members[-1]
     contracts = draft.rules.is_contraction(first)
     kind = GroupKind.ELEMENTWISE
@@ -237,24 +242,29 @@ def _tell_apart(draft: Draft, left: Collection[Label]) -> tuple[Draft, dict[Labe
 def _with_attention(draft: Draft, groups: list[Group]) -> list[Group] | None:
     """The groups with each attention in the place of its parts, where there is one."""
     contractions = [g for g in groups if g.kind is GroupKind.CONTRACTION]
+    beginnings: dict[Label, list[Block]] = {}
+    for group in contractions:
+        first = group.members[0]
+        second = next_contraction(draft, first) if len(group.members) == 1 else None
+        if second is not None:
+            beginnings.setdefault(second.label, []).append(first)
     fused: list[Group] = []
     claimed: set[Label] = set()
-    for ending, beginning in product(contractions, contractions):
-        if ending is beginning or len(beginning.members) > 1:
-            continue
-        attention = find_attention(draft, beginning.members[0], ending.members)
-        if attention is not None and claimed.isdisjoint(b.label for b in attention.members):
-            fused.append(Group(GroupKind.ATTENTION, attention.members))
-            claimed.update(b.label for b in attention.members)
+    for ending in contractions:
+        for first in beginnings.get(ending.labels[0], ()):
+            attention = find_attention(draft, first, ending.members)
+            if attention is not None and claimed.isdisjoint(b.label for b in attention.members):
+                fused.append(Group(GroupKind.ATTENTION, attention.members))
+                claimed.update(b.label for b in attention.members)
     rest = [g for g in groups if claimed.isdisjoint(g.labels)]
     return [*fused, *rest] if fused else None
 
 
 def _join(draft: Draft, parts: list[list[Label]]) -> Draft:
     """The draft with the variables of contractions joined."""
-    before = draft.func
+    flow = dataflow(draft.func)
     for labels in parts:
-        members = [find_block(before, label) for label in labels]
+        members = [flow.block(label) for label in labels]
         if not draft.rules.is_contraction(members[0]):
             continue
         # What instructions that add up products are given is padded, which asks for plain indices.
@@ -309,61 +319,84 @@ def _worth_inlining(block: Block, readers: list[Block]) -> bool:
     return not (is_expensive(block) and (len(readers) > 1 or any(map(has_reduction, readers))))
 
 
-def _members(draft: Draft, block: Block, assigned: set[Label]) -> list[Block]:
+def _members(draft: Draft, block: Block, assigned: Collection[Label]) -> list[Block]:
     """The group that a block is the last of, in program order."""
-    func, is_contraction = draft.func, draft.rules.is_contraction
-    if is_injective(block):
-        free = {b.label: b for b in in_order(func) if b.label not in assigned}
-        reads = region_buffers(block.reads)
-        producers = [b for b in free.values() if reads & region_buffers(b.writes)]
-        for p in producers:
-            if is_contraction(p) and [c.label for c in consumers(func, p)] == [block.label]:
-                return [p, block]
-        chain = _chain(draft, block, list(free.values()))
-        if any(has_reduction(b) for b in chain):
-            return chain
-        return _stages(func, block, list(free.values()))
-    return [block]
+    if not is_injective(block):
+        return [block]
+    flow = dataflow(draft.func)
+    for p in flow.producers(block):
+        if p.label in assigned or not draft.rules.is_contraction(p):
+            continue
+        if [c.label for c in flow.consumers(p)] == [block.label]:
+            return [p, block]
+    chain = _chain(draft, block, assigned)
+    if any(map(has_reduction, chain)):
+        return chain
+    return _stages(flow, block, assigned)
 
 
-def _stages(func: Func, last: Block, free: list[Block]) -> list[Block]:
+def _stages(flow: Dataflow, last: Block, assigned: Collection[Label]) -> list[Block]:
     """The spatial blocks whose results reach `last` alone, and `last`, in program order.
 
     A block without iteration variables has no rows that others could share.
     """
-    stages = [last]
-    for b in reversed(free if last.iters else ()):
-        if b is last or not is_injective(b) or not region_buffers(b.writes) <= set(func.allocs):
-            continue
-        if not b.iters:
-            continue
-        readers = {r.label for r in consumers(func, b)}
-        if readers and readers <= {s.label for s in stages}:
-            stages.append(b)
-    return stages[::-1]
+    if not last.iters:
+        return [last]
+    return _reaching(flow, last, assigned, lambda b, _: is_injective(b) and bool(b.iters))
 
 
-def _chain(draft: Draft, last: Block, free: list[Block]) -> list[Block]:
+def _chain(draft: Draft, last: Block, assigned: Collection[Label]) -> list[Block]:
     """The blocks whose results reach `last` alone, row by row."""
-    func = draft.func
-    count = row_dimensions(func, last)
+    count = row_dimensions(draft.func, last)
     if count is None:
         return [last]
-    chain = [last]
     rows = {last.label: [i.var for i in last.iters][:count]}
-    for b in reversed(free):
-        readers = consumers(func, b)
+
+    def joins(block: Block, readers: list[Block]) -> bool:
+        variables = _rows_read(block, readers, rows)
+        if variables is None or draft.rules.is_contraction(block):
+            return False
+        rows[block.label] = variables
+        return True
+
+    return _reaching(dataflow(draft.func), last, assigned, joins)
+
+
+def _reaching(
+    flow: Dataflow,
+    last: Block,
+    assigned: Collection[Label],
+    joins: Callable[[Block, list[Block]], bool],
+) -> list[Block]:
+    """The blocks whose results reach `last` alone, and `last`, in program order.
+
+    They are internal, not `assigned`, and `joins` accepts them with their readers.
+    """
+    members = [last]
+    joined, seen = {last.label}, {last.label}
+    waiting: list[int] = []
+
+    def look_above(block: Block) -> None:
+        for p in flow.producers(block):
+            # In reverse program order, so that all that read a block are decided before it.
+            if p.label not in seen and flow.place[p.label] < flow.place[block.label]:
+                seen.add(p.label)
+                heappush(waiting, -flow.place[p.label])
+
+    look_above(last)
+    while waiting:
+        block = flow.blocks[-heappop(waiting)]
+        readers = flow.consumers(block)
         if (
-            b.label not in rows
-            and readers
-            and all(r.label in rows for r in readers)
-            and not draft.rules.is_contraction(b)
-            and region_buffers(b.writes) <= set(func.allocs)
-            and (variables := _rows_read(b, readers, rows)) is not None
+            block.label not in assigned
+            and joined.issuperset(r.label for r in readers)
+            and region_buffers(block.writes) <= flow.internal
+            and joins(block, readers)
         ):
-            chain.append(b)
-            rows[b.label] = variables
-    return chain[::-1]
+            members.append(block)
+            joined.add(block.label)
+            look_above(block)
+    return members[::-1]
 
 
 def _rows_read(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -259,3 +260,38 @@ def test_a_contraction_that_has_a_follower_begins_no_attention() -> None:
         ("CONTRACTION", "hidden", ["hidden", "gate"], []),
         ("CONTRACTION", "out", ["out"], []),
     ]
+
+
+def layers(count: int) -> Func:
+    """Products, each followed by a maximum."""
+    args = [y := tensor("X", 32, 32)]
+    for n in range(count):
+        args.append(w := tensor(f"W{n}", 32, 32))
+        p = product(f"P{n}", y, w, 32, 32)
+        y = te.compute((32, 32), lambda i, j, p=p: te.maximum(p[i, j] * 0.5, 0.0), name=f"R{n}")
+    return te.func([*args, y], name="layers")
+
+
+def calls(action: Callable[[], object]) -> int:
+    """The number of calls of functions in an action."""
+    count = 0
+
+    def profiler(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(profiler)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def test_many_layers_take_little_more_than_in_proportion() -> None:
+    short, long = layers(12), layers(48)
+    fusion_groups(layers(1), TARGET)  # what is loaded and decided once
+    work = calls(lambda: fusion_groups(long, TARGET)) / calls(lambda: fusion_groups(short, TARGET))
+    assert work < 8
+    assert len(fusion_groups(long, TARGET).groups) == 48
