@@ -49,6 +49,15 @@ class Arguments:
             self.values.append(array)
         self.reset()
 
+    def converted(self, func: Func, signature: Signature) -> Arguments:
+        """The same values, as at the start of a call, for `func` with other dtypes."""
+        self.reset()
+        other = Arguments(func, signature, 0)
+        for new, value in zip(other.values, self.values, strict=True):
+            if isinstance(new, np.ndarray):
+                new[...] = value
+        return other
+
     @property
     def outputs(self) -> list[Array]:
         """The arrays that the kernel writes, in order."""

@@ -9,6 +9,7 @@ crash. While a candidate is timed, no builder works and this process waits.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import statistics
 import time
@@ -80,6 +81,8 @@ class Measurer:
         self._tolerance = tolerance
         self._outputs = new_memory(signature_of(func))
         self._build_seconds: list[float] = []
+        self._rounding: list[list[float]] | None = None
+        self._no_rounding: str | None = None
         self._workers = WorkerPool(target, self.config) if workers is None else workers
         self._program = {"do": "program", **program_fields(func, target)}
         self._runner = self._workers.runner
@@ -249,17 +252,40 @@ class Measurer:
     def _check(self, kernel: Kernel) -> CheckResult | Event:
         """Compare results; a failure counts if it shows in a new process too.
 
-        A candidate that writes where it should not may spoil the next ones in its process.
+        A candidate that writes where it should not may spoil the next ones in its process. After
+        the first failure that rounding may explain, the rounding error of the unscheduled program
+        is known.
         """
         verdict = self._check_once(kernel)
         if isinstance(verdict, CheckResult) and not verdict.passed:
             self._runner.close()
+            if 0 < verdict.tolerance < verdict.max_error < math.inf:
+                self._find_rounding()
             verdict = self._check_once(kernel)
             self._runner.close()
+            if isinstance(verdict, CheckResult) and not verdict.passed and self._no_rounding:
+                verdict = replace(verdict, error=f"{verdict.error}; {self._no_rounding}")
         return verdict
 
+    def _find_rounding(self) -> None:
+        """Find the rounding error of the unscheduled program, once."""
+        if self._rounding is not None or self._no_rounding is not None:
+            return
+        answer = self._ask_runner(Message({"do": "rounding"}), self.config.reference_timeout)
+        if _is_ok(answer):
+            self._rounding = answer.fields["errors"]
+            return
+        failed = answer.fields.get("error") if isinstance(answer, Message) else describe(answer)
+        self._no_rounding = f"the program does not run in wider arithmetic: {failed}"
+        _log.warning("candidates may be refused for the rounding of sums: %s", self._no_rounding)
+
     def _check_once(self, kernel: Kernel) -> CheckResult | Event:
-        fields = {"do": "check", **kernel.form(), "error_factor": kernel.error_factor}
+        fields = {
+            "do": "check",
+            **kernel.form(),
+            "error_factor": kernel.error_factor,
+            "rounding": self._rounding,
+        }
         answer = self._ask_runner(Message(fields, kernel.image), self.config.run_timeout)
         if not _is_ok(answer):
             return answer

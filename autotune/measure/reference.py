@@ -1,5 +1,8 @@
 """The results of the unscheduled program, in memory that outlives a runner.
 
+Behind them is room for its results in wider arithmetic (`tir/widen.py`), which are computed only
+if a candidate's deviate.
+
 The memory is a file without a name that the tuning process holds and every runner inherits, so the
 unscheduled program runs once in a session however many runners die. Once written it is only mapped
 for reading: no candidate can spoil what it is judged by.
@@ -15,7 +18,8 @@ import numpy as np
 
 from ... import dtypes
 from ...errors import TuningError
-from ...runtime.signature import Signature
+from ...runtime.signature import Argument, Signature
+from ...tir.widen import WIDEST
 from .anonymous_file import unnamed_file
 
 Array = np.ndarray[Any, Any]
@@ -39,32 +43,50 @@ def new_memory(signature: Signature) -> int:
     return fd
 
 
-def write_outputs(fd: int, signature: Signature, outputs: list[Array]) -> None:
-    """Keep what the unscheduled program wrote."""
-    for place, array in zip(_mapped(fd, signature, writable=True), outputs, strict=True):
+def write_outputs(
+    fd: int, signature: Signature, outputs: list[Array], *, wide: bool = False
+) -> None:
+    """Keep what the unscheduled program wrote, or its wider form."""
+    places = _mapped(fd, signature, wide=wide, writable=True)
+    for place, array in zip(places, outputs, strict=True):
         place[...] = array
 
 
-def read_outputs(fd: int, signature: Signature) -> list[Array]:
-    """The outputs of the unscheduled program, as arrays that cannot be written."""
-    return _mapped(fd, signature, writable=False)
+def read_outputs(fd: int, signature: Signature, *, wide: bool = False) -> list[Array]:
+    """The outputs of the unscheduled program, as arrays that cannot be written.
+
+    Those of its wider form, if they were written, have float64 for all floats.
+    """
+    return _mapped(fd, signature, wide=wide, writable=False)
 
 
-def _mapped(fd: int, signature: Signature, *, writable: bool) -> list[Array]:
+def _mapped(fd: int, signature: Signature, *, wide: bool, writable: bool) -> list[Array]:
     access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
     memory = mmap.mmap(fd, _size(signature), access=access)
-    arrays, start = [], 0
+    start = _bytes(signature, wide=False) if wide else 0
+    arrays = []
     for argument in signature.arguments:
         if argument.written:
-            dtype = dtypes.to_numpy(argument.dtype)
+            dtype = dtypes.to_numpy(_dtype(argument, wide=wide))
             arrays.append(np.ndarray(argument.shape, dtype, buffer=memory, offset=start))
-            start += _rounded(argument.size * argument.itemsize)
+            start += _rounded(argument.size * dtype.itemsize)
     return arrays
 
 
 def _size(signature: Signature) -> int:
-    sizes = [_rounded(a.size * a.itemsize) for a in signature.arguments if a.written]
-    return sum(sizes) + _ALIGN
+    return _bytes(signature, wide=False) + _bytes(signature, wide=True) + _ALIGN
+
+
+def _bytes(signature: Signature, *, wide: bool) -> int:
+    return sum(
+        _rounded(a.size * dtypes.nbytes(_dtype(a, wide=wide)))
+        for a in signature.arguments
+        if a.written
+    )
+
+
+def _dtype(argument: Argument, *, wide: bool) -> str:
+    return WIDEST if wide and dtypes.is_float(argument.dtype) else argument.dtype
 
 
 def _rounded(size: int) -> int:

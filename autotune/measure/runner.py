@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,12 +19,13 @@ from ...runtime.module import Module
 from ...runtime.signature import Signature
 from ...target import Target
 from ...tir.ir import Func
+from ...tir.widen import widened
 from ...tuning_db.values import Outcome
 from ..garbage import collected_later
 from .inputs import Arguments
 from .interchange import interchanged
 from .limits import limit_memory, unlimit_memory
-from .numeric_check import check_outputs, tolerance_of
+from .numeric_check import Deviation, Exact, check_outputs, deviation, tolerance_of
 from .program_text import parse_program
 from .protocol import Message
 from .reference import read_outputs, write_outputs
@@ -31,6 +33,8 @@ from .reference import read_outputs, write_outputs
 
 class Runner:
     """Answers `program`, `reference` once, then `run`, `check`, `interleave` of given code.
+
+    `rounding` runs the unscheduled program in wider arithmetic, for the checks after it.
 
     Another `program` takes the place of the one before. `machine` needs none.
     """
@@ -41,6 +45,7 @@ class Runner:
         self._answers: dict[str, Callable[[dict[str, Any], bytes], Message]] = {
             "program": self._prepare,
             "reference": self._reference,
+            "rounding": self._rounding,
             "run": self._run,
             "check": self._check,
             "interleave": self._interleave,
@@ -80,6 +85,20 @@ class Runner:
         program.arguments.reset()
         return Message({"seconds": seconds})
 
+    def _rounding(self, _: dict[str, Any], __: bytes) -> Message:
+        program = self._ready()
+        func = widened(program.func)
+        arguments = program.arguments.converted(func, signature_of(func))
+        module = to_module(compile_func(interchanged(func), program.target))
+        module(*arguments.values)
+        write_outputs(program.memory, program.signature, arguments.outputs, wide=True)
+        expected = read_outputs(program.memory, program.signature)
+        pairs = zip(expected, arguments.outputs, strict=True)
+        found = [deviation(a, a, b)[:2] for a, b in pairs]
+        # An error that overflows is no measure of anything.
+        errors = [[e if math.isfinite(e) else 0.0 for e in pair] for pair in found]
+        return Message({"outcome": Outcome.OK.value, "errors": errors})
+
     def _run(self, fields: dict[str, Any], image: bytes) -> Message:
         program = self._ready()
         program.limit()
@@ -117,11 +136,19 @@ class Runner:
         arguments = program.arguments
         arguments.reset()
         module(*program.values(module))
+        exact = None
+        if fields["rounding"] is not None:
+            exact = Exact(
+                read_outputs(program.memory, program.signature, wide=True),
+                [Deviation(*errors) for errors in fields["rounding"]],
+            )
         result = check_outputs(
             arguments.outputs,
             read_outputs(program.memory, program.signature),
             [a.name for a in program.signature.arguments if a.written],
-            program.tolerance * fields["error_factor"],
+            program.tolerance,
+            exact,
+            fields["error_factor"],
         )
         stray = arguments.stray_write()
         if stray is not None:

@@ -7,6 +7,7 @@ one to the output, which should become twice the input and one more.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -15,7 +16,9 @@ from llvmlite import binding
 from tilewright import Func, te
 from tilewright.autotune.measure.measure_result import Kernel
 from tilewright.autotune.measure.measurer import Built
+from tilewright.codegen.build import compile_func
 from tilewright.codegen.calling_convention import signature_of
+from tilewright.tir.ir import Expr
 
 SIZE = 256
 
@@ -90,3 +93,32 @@ def kernel(kind: str) -> Built:
         signature = replace(signature, workspace_bytes=1 << 32)
     text = json.dumps(signature.to_json())
     return Built(Kernel(machine.emit_object(module), (), text), 0.0)
+
+
+def centred_sums(
+    dtype: str = "float32", pieces: int = 1, terms: int = 768, rows: int = 64, n: int = 768
+) -> Func:
+    """P[i], the sum of `terms` of X[i, k] less the mean of its row of `n`: of all, it is 0.
+
+    The sums are of `pieces` that are summed up first.
+    """
+    a = te.placeholder((rows, n), dtype, name="X")
+
+    def total(name: str, count: int, term: Callable[[Expr, Expr], Expr]) -> te.Tensor:
+        r, c = te.reduce_axis(count // pieces, name="r"), te.reduce_axis(pieces, name="c")
+        part = te.compute(
+            (rows, pieces),
+            lambda i, j: te.sum(term(i, j * (count // pieces) + r), axis=r),
+            name=f"{name}_part",
+        )
+        return te.compute((rows,), lambda i: te.sum(part[i, c], axis=c), name=name)
+
+    mean = total("S", n, lambda i, k: a[i, k])
+    return te.func([a, total("P", terms, lambda i, k: a[i, k] - mean[i] / n)], name="centred_sums")
+
+
+def compiled(func: Func) -> Built:
+    """The kernel of a program as it is, as a builder would give it."""
+    code = compile_func(func, "cpu -threads=1")
+    text = json.dumps(code.signature.to_json())
+    return Built(Kernel(code.image, code.launches, text), 0.0)

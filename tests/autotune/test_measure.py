@@ -16,12 +16,14 @@ from tilewright import Schedule, TuningError
 from tilewright.autotune.measure import measurer as measuring
 from tilewright.autotune.measure.measure_result import BuildRequest, MeasureConfig
 from tilewright.autotune.measure.measurer import Built, Measurer
+from tilewright.autotune.measure.numeric_check import tolerance_of
+from tilewright.autotune.measure.protocol import Message
 from tilewright.autotune.measure.supervised_worker import SupervisedWorker
 from tilewright.autotune.measure.worker_process import Died, Worker, turn
 from tilewright.codegen.detect import resolve
 from tilewright.tuning_db import Outcome
 
-from .kernels import affine, kernel, matmul
+from .kernels import affine, centred_sums, compiled, kernel, matmul
 
 MIB = 1 << 20
 QUICK = MeasureConfig(
@@ -179,6 +181,37 @@ def test_verify_is_about_the_kernel_it_is_given_whatever_ran_last(measurer: Meas
     assert measurer.run(kernel("right")).outcome is Outcome.OK
     assert "SIGSEGV" in str(measurer.check(kernel("null").kernel).error)
     assert measurer.check(kernel("right").kernel).passed
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_program_that_cancels_is_the_measure_of_its_own_rounding(dtype: str) -> None:
+    with Measurer(centred_sums(dtype), resolve("cpu -threads=1"), QUICK) as opened:
+        wrong = opened.run(compiled(centred_sums(dtype, terms=767)))
+        assert wrong.outcome is Outcome.WRONG_RESULT
+        assert "that of the program as written" in str(wrong.error)
+        right = opened.run(compiled(centred_sums(dtype, pieces=24)))
+        assert right.outcome is Outcome.OK, right.error
+        assert right.check is not None
+        usual = tolerance_of(centred_sums(dtype))
+        assert usual < right.check.max_error <= right.check.tolerance
+
+
+def test_a_program_that_has_no_wider_form_is_checked_as_usual(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Measurer(affine(), resolve("cpu -threads=1"), QUICK) as opened:
+        asked = opened._ask_runner
+
+        def refused(message: Message, timeout: float) -> Any:
+            if message.fields["do"] == "rounding":
+                return Message({"error": "no such code"})
+            return asked(message, timeout)
+
+        monkeypatch.setattr(opened, "_ask_runner", refused)
+        found = opened.run(kernel("wrong"))
+        assert found.outcome is Outcome.WRONG_RESULT
+        assert "does not run in wider arithmetic: no such code" in str(found.error)
+        assert opened.run(kernel("right")).outcome is Outcome.OK
 
 
 def requests() -> list[BuildRequest]:

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from tilewright import TuningError, te
 from tilewright.autotune.measure.measure_result import CheckResult, Kernel
 from tilewright.autotune.measure.numeric_check import (
+    Deviation,
+    Exact,
     check_outputs,
+    deviation,
     largest_error,
     require_tolerance,
     tolerance_of,
@@ -110,3 +113,35 @@ def test_what_is_empty_agrees_and_zeros_are_compared_absolutely() -> None:
     assert check_outputs([empty, zeros], [empty, zeros], ["E", "Z"], 1e-6).passed
     assert check_outputs([zeros + np.float32(1e-7)], [zeros], ["Z"], 1e-6).passed
     assert not check_outputs([zeros + np.float32(1e-5)], [zeros], ["Z"], 1e-6).passed
+
+
+def test_what_is_as_accurate_as_the_program_itself_passes() -> None:
+    exact = np.zeros(1000)
+    own = np.where(np.arange(1000) % 2, 1e-4, -1e-4).astype(np.float32)
+    known = Exact([exact], [deviation(own, own, exact)])
+    for factor, passes in ((-1.0, True), (3.9, True), (4.1, False)):
+        found = check_outputs([np.float32(factor) * own], [own], ["P"], 1e-6, known)
+        assert found.passed is passes, found.error
+    assert not check_outputs([-own], [own], ["P"], 1e-6).passed
+
+
+def test_one_element_that_the_program_misses_excuses_one_element_only() -> None:
+    exact = np.ones(1000)
+    own = exact.astype(np.float32)
+    own[7] = 2.0
+    known = Exact([exact], [deviation(own, own, exact)])
+    other, many = own.copy(), own.copy()
+    other[7], other[8] = 1.0, 2.0
+    many[::8] = 2.0
+    assert check_outputs([other], [own], ["P"], 1e-6, known).passed
+    assert not check_outputs([many], [own], ["P"], 1e-6, known).passed
+
+
+def test_wider_results_excuse_nothing_that_is_not_finite() -> None:
+    own = np.array([1.0, np.inf, 2.0], np.float32)
+    known = Exact([np.array([1.0, 1e60, np.inf])], [Deviation(0.0, 0.0)])
+    assert check_outputs([own], [own], ["P"], 1e-6, known).passed
+    for place, value in ((1, 1e30), (0, np.nan), (2, np.inf)):
+        found = own.copy()
+        found[place] = value
+        assert not check_outputs([found], [own], ["P"], 1e-6, known).passed
