@@ -142,7 +142,7 @@ class Picture:
     def rate(self, seconds: float | None) -> str:
         """A time and the floating-point rate that it amounts to, as text."""
         if seconds is None:
-            return "nothing that ran"
+            return "no result yet"
         flops = self._started.flops
         speed = f", {flops / seconds / 1e9:.1f} GFLOP/s" if flops and seconds > 0 else ""
         return f"best {format_seconds(seconds)}{speed}"

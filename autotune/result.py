@@ -29,6 +29,10 @@ class BestResult:
     comparison: tuple[ComparedSchedule, ...] = ()
     gains: Gains = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        text = f"{format_seconds(self.seconds)}, schedule {self.schedule_id:.12}"
+        return f"<BestResult: {text}, {len(self.trace.steps)} steps>"
+
 
 @dataclass(frozen=True)
 class Spent:
@@ -63,6 +67,9 @@ class TuneResult:
     `gains` are how many times as long as the best the program as written takes (`"written"`), and
     the schedule of a build without records (`"untuned"`), as far as they are known: timed
     interleaved with the best, or lower bounds.
+
+    `doubts` says in plain words if most candidates, or one of the baselines, computed wrong
+    results.
     """
 
     best: BestResult | None
@@ -78,6 +85,7 @@ class TuneResult:
     drift: tuple[float, ...]
     gains: Gains
     noise: str | None
+    doubts: str | None = None
 
     @property
     def interrupted(self) -> bool:
@@ -88,6 +96,13 @@ class TuneResult:
         rest = f"{self.trials} trials ({counts}) in {self.seconds:.1f} s: {self.reason}"
         if self.best is not None:
             best = f"best {format_seconds(self.best.seconds)} after {rest}"
-            return "\n".join(filter(None, (best, gains_text(self.gains), self.noise)))
+            lines = (best, gains_text(self.gains), self.noise, self.doubts)
+            return "\n".join(filter(None, lines))
+        if not self.trials:
+            more = ": resume=True continues the session" if self.interrupted else ""
+            return f"nothing was measured in {self.seconds:.1f} s: {self.reason}{more}"
         error = "" if self.error is None else f"\n  last error: {self.error}"
         return f"no correct candidate after {rest}{error}"
+
+    def __repr__(self) -> str:
+        return f"<TuneResult: {self}>"

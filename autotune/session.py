@@ -88,6 +88,8 @@ class Tuning:
         self.course = Progress(self.roofline.seconds, [])
         self._outcomes: Counter[Outcome] = Counter()
         self._error: str | None = None
+        self._difference = ""
+        self._wrong_rivals: dict[Baseline, str] = {}
         self._fastest = Fastest()
         self._rivals = Rivals(self.rivals)
         self._drift = DriftMonitor(self.config.calm, self._pause)
@@ -176,7 +178,10 @@ class Tuning:
             drift=tuple(self._drift.ratios),
             gains=self._gains(),
             noise=self._noise(),
+            doubts=self._doubts(),
         )
+        if result.doubts is not None:
+            _log.warning("%s: %s", self._name, result.doubts)
         _log.info("%s: %s", self._name, result)
         self._tell(
             Ended(
@@ -256,6 +261,10 @@ class Tuning:
     ) -> Finalist | None:
         """A schedule that was measured, if it may be the best; it is noted if it is a rival."""
         finalist = None
+        if measured.outcome is Outcome.WRONG_RESULT:
+            self._difference = measured.error or ""
+            wrong = (r.baseline for r in self.rivals if r.schedule.id == schedule.id)
+            self._wrong_rivals.update(dict.fromkeys(wrong, self._difference))
         if measured.seconds is not None:
             assert measured.kernel is not None, "what ran was built"
             checked = measured.accepted(self.tolerance)
@@ -355,6 +364,20 @@ class Tuning:
         if self._finals_slowdown >= _FINALS_DISTURBED:
             return drift_text(self._finals_slowdown, finals=True)
         return drift_text(self._drift.ratios[-1]) if self._drift.disturbed else None
+
+    def _doubts(self) -> str | None:
+        """Plain words where most candidates, or a baseline, computed wrong results."""
+        wrong, trials = self._outcomes[Outcome.WRONG_RESULT], self._outcomes.total()
+        texts = [
+            f"{baseline.phrase} computes wrong results, and is no baseline: {difference}"
+            for baseline, difference in self._wrong_rivals.items()
+        ]
+        if 2 * wrong > trials:
+            texts.append(
+                f"{wrong} of {trials} candidates computed wrong results; "
+                f"the last: {self._difference}"
+            )
+        return "\n".join(texts) or None
 
     def _near(self) -> list[Finalist]:
         """The candidates that may be the fastest."""

@@ -130,6 +130,7 @@ def tune_row(result: TuneResult, name: str, flops: int) -> dict[str, Any]:
         "drift": list(result.drift),
         "gains": gains_json(result.gains),
         "noise": result.noise,
+        "doubts": result.doubts,
     }
 
 
@@ -181,6 +182,9 @@ def _print_result(result: TuneResult, flops: int) -> None:
     from ..tuning_db.interleaved_comparison import summary
 
     best = "no candidate is correct; `tilewright db list` shows what became of them"
+    if not result.trials:
+        more = "; `--resume` continues the session" if result.interrupted else ""
+        best = f"nothing was measured{more}"
     roof = None
     if result.best is not None:
         roof = f"{result.roofline.seconds / result.best.seconds:.0%} of it ({result.roofline})"
@@ -201,6 +205,7 @@ def _print_result(result: TuneResult, flops: int) -> None:
             "session": result.session,
             "ended": result.reason,
             "noise": result.noise,
+            "warning": result.doubts,
         }
     )
 

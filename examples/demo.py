@@ -25,6 +25,7 @@ from rich.table import Table
 
 import tilewright as tw
 from tilewright.autotune.display import LiveDisplay
+from tilewright.autotune.result import TuneResult
 from tilewright.codegen.detect import resolve
 from tilewright.runtime import Timing, time_interleaved
 from tilewright.runtime.timer import format_seconds, wait_for_threads
@@ -46,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.only_build:
             build_and_compare(options.size, options.database)
             return 0
-        tune(options.size, options.database, options.trials)
+        if tune(options.size, options.database, options.trials).interrupted:
+            return 130
         again = [sys.executable, __file__, "--only-build"]
         again += ["--size", str(options.size), "--database", options.database]
         return subprocess.run(again, check=False).returncode
@@ -57,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def tune(size: int, database: str, trials: int) -> None:
+def tune(size: int, database: str, trials: int) -> TuneResult:
     """Search for a fast schedule; the database remembers it."""
     target = resolve("cpu")
     print(f"This machine: {target.facts['model']}, {target.threads} threads ({target})")
@@ -70,6 +72,7 @@ def tune(size: int, database: str, trials: int) -> None:
     print(f"\nWhere the {result.seconds:.1f} s went: {spent}")
     if result.best is not None:
         print(f"\nIts schedule, as Python that runs:\n\n{indented(str(result.best.trace))}")
+    return result
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,8 @@ def build_and_compare(size: int, database: str) -> None:
     }
     runs[f"numpy {np.__version__}"] = lambda: np.matmul(a, b, out=c)
     rows = []
+    if size >= SLOW_SIZE:
+        print("The unscheduled program is called twice, which may take a while.", flush=True)
     for name, run in runs.items():
         c.fill(np.nan)
         run()

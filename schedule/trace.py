@@ -61,6 +61,10 @@ class Trace:
     def __str__(self) -> str:
         return self.as_python()
 
+    def __repr__(self) -> str:
+        """A line; `str` has the steps."""
+        return f"<Trace of {len(self.steps)} steps>"
+
     def apply(
         self, func: Func | Mapping[str, Func], *, seed: int = 0, symbolic: bool = False
     ) -> Schedule:

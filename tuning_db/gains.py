@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import floor, log10
 
-from .interleaved_comparison import simplicity, time_ratio
+from .interleaved_comparison import TimeRatio, simplicity, time_ratio
 from .values import Measurement, ScheduleRecord
 
+_WIDE = 1.5
+"""From this ratio of its ends on, an interval is printed."""
 UNTUNED_KEY = "untuned"
 """The key in `Session.model` of the id of the schedule that a build without records chooses."""
 
@@ -66,18 +68,29 @@ def gains_of(
 
 
 def gains_text(gains: Gains) -> str | None:
-    """The gains as a phrase (`6.2x the program as written, 1.3x the untuned build`), if any."""
+    """The gains as a phrase (`6.2x the program as written, 1.3x the untuned build`), if any.
+
+    A tie, as in finals, is `as fast as`. An interval that is wide, or contains 1 without a tie, is
+    printed: `73x (0.9 to 75) the untuned build`.
+    """
     return ", ".join(_phrase(Baseline(baseline), gain) for baseline, gain in gains.items()) or None
 
 
 def _phrase(baseline: Baseline, gain: Gain) -> str:
     if gain.at_least:
         return f"more than {_rounded_down(gain.ratio):g}x {baseline.phrase}"
-    low, high = gain.interval or (gain.ratio, gain.ratio)
-    if low <= 1 <= high:
+    compared = TimeRatio(gain.ratio, gain.interval)
+    if compared.ties and compared.inverse.ties:
         return f"as fast as {baseline.phrase}"
+    low, high = gain.interval or (gain.ratio, gain.ratio)
+    sure = low > 1 or high < 1
+    between = "" if sure and high <= _WIDE * low else f" ({_end(low)} to {_end(high)})"
     digits = 2 if gain.ratio < 1.095 else 1 if gain.ratio < 9.95 else 0
-    return f"{gain.ratio:.{digits}f}x {baseline.phrase}"
+    return f"{gain.ratio:.{digits}f}x{between} {baseline.phrase}"
+
+
+def _end(value: float) -> str:
+    return f"{value:.2g}" if value < 99.5 else f"{value:.0f}"
 
 
 def _rounded_down(ratio: float) -> float:

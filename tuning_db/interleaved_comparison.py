@@ -49,6 +49,12 @@ class TimeRatio(NamedTuple):
         return not self.slower and self.ratio <= 1 + MARGIN
 
     @property
+    def inverse(self) -> TimeRatio:
+        """The ratio the other way round."""
+        interval = None if self.interval is None else (1 / self.interval[1], 1 / self.interval[0])
+        return TimeRatio(1 / self.ratio, interval)
+
+    @property
     def settled(self) -> bool:
         """Whether more rounds would not matter: it is slower, or as fast within the margin."""
         return self.interval is not None and (self.slower or self.interval[1] <= 1 + MARGIN)

@@ -107,7 +107,7 @@ def test_a_session_without_a_best_says_so() -> None:
     ]
     text = shown(Console(file=io.StringIO(), width=200), events)
     assert text.splitlines()[-1] == (
-        "nothing that ran after 1 trials in 30.0 s: the 30 seconds are over"
+        "no result yet after 1 trials in 30.0 s: the 30 seconds are over"
     )
     assert "trial 1" in shown(Console(file=io.StringIO(), force_terminal=True), events)
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -167,6 +168,36 @@ def test_a_session_records_each_fault_and_goes_on(monkeypatch: pytest.MonkeyPatc
     assert "SIGSEGV" in reasons[Outcome.CRASH]
     assert "not done within" in reasons[Outcome.RUN_TIMEOUT]
     assert "B[5] is 10000.0" in reasons[Outcome.WRONG_RESULT]
+
+
+def test_a_session_of_wrong_results_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Wrong(Faulty):
+        faults = ("wrong", "wrong", "wrong", "right")
+
+    monkeypatch.setattr(tuning, "Measurer", Wrong)
+    config = replace(QUICK, batch=4)
+    db = TuningDatabase("sqlite://")
+    result = tune(affine(), "cpu -threads=1", database=db, trials=4, config=config)
+    assert result.best is not None
+    text = str(result.doubts)
+    assert "3 of 4 candidates computed wrong results; the last: B[5] is 10000.0" in text
+    assert "the program as written computes wrong results, and is no baseline: B[5]" in text
+    assert text in str(result)
+    assert text in caplog.text
+
+
+def test_interrupted_before_the_first_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Measurer, "measure", interrupted)
+    result = tune(affine(), database=TuningDatabase("sqlite://"), trials=4, config=QUICK)
+    assert result.interrupted
+    assert str(result).startswith("nothing was measured in ")
+    assert "interrupted: resume=True continues the session" in str(result)
+    assert repr(result) == f"<TuneResult: {result}>"
 
 
 def test_programs_share_processes(monkeypatch: pytest.MonkeyPatch) -> None:
