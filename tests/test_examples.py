@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.autotune.display import LiveDisplay
+from tilewright.autotune.events import Event, Trial
 from tilewright.cli.program_file import load_program
 
 Array = np.ndarray[Any, Any]
@@ -62,6 +68,46 @@ def test_the_examples_can_be_tuned_as_they_say(root: Path) -> None:
         program, *options = command.split()
         parameters = [b for a, b in pairwise(options) if a == "-p"]
         assert isinstance(load_program(str(root / program), parameters), tw.Func)
+
+
+def demo(root: Path) -> ModuleType:
+    sys.path.insert(0, f"{root}/examples")
+    try:
+        return importlib.import_module("demo")
+    finally:
+        sys.path.remove(f"{root}/examples")
+
+
+def test_an_interrupt_ends_the_demo(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = demo(root)
+
+    class Interrupting(LiveDisplay):
+        def __call__(self, event: Event) -> None:
+            if isinstance(event, Trial):
+                signal.raise_signal(signal.SIGINT)
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("it went on")
+
+    monkeypatch.setattr(module, "LiveDisplay", Interrupting)
+    monkeypatch.setattr(module.subprocess, "run", never)
+    options = ["--size", "48", "--trials", "400", "--database", str(tmp_path / "tuning.db")]
+    assert module.main(options) == 130
+
+
+def test_a_slow_kernel_of_the_demo_is_called_once(root: Path) -> None:
+    module = demo(root)
+    calls: list[str] = []
+    rows = [
+        module.Row(name, partial(calls.append, name), 0.0, seconds)
+        for name, seconds in (("fast", 1e-3), ("slow", 2.0))
+    ]
+    fast, slow = module.timed(rows)
+    assert slow.samples == (2.0,)
+    assert len(fast.samples) == module.ROUNDS
+    assert set(calls) == {"fast"}
 
 
 def test_demo_runs_without_a_terminal(root: Path, tmp_path: Path) -> None:
