@@ -112,7 +112,7 @@ def build_and_compare(size: int, database: str) -> None:
         name: partial(module, a, b, c) for name, module in modules.items()
     }
     runs[f"numpy {np.__version__}"] = lambda: np.matmul(a, b, out=c)
-    print("Calling each once. A kernel that takes a second or more is not called again.", flush=True)
+    print("Calling each once: one that takes a second or more is not called again.", flush=True)
     rows = []
     for name, run in runs.items():
         c.fill(np.nan)

@@ -1,9 +1,11 @@
 """A program in wider arithmetic: how far rounding moves the results of the program shows beside it.
 
 All floats become float64. Explicit casts to a narrower float still round: they are a part of what
-the program computes. A program that has float64 already sums up in another order: from the middle of
-each sum on, and then its first half. (In reversed order the partial sums of a sum that cancels
-would be the same but for their sign.)
+the program computes.
+
+A program that has float64 already sums up in another order instead: from the middle of each sum on,
+then its first half. In reversed order, the partial sums of a sum that cancels would be the same but
+for their sign.
 """
 
 from __future__ import annotations
