@@ -19,7 +19,7 @@ class BestResult:
     `seconds` is the median time of one call; the ids name its records in the database. Printing
     `trace` gives runnable Python. `comparison` has the finalists and how they compare, itself
     first; it is empty where there were none. `gains` are those of the same comparison over the
-    baselines that took part.
+    baselines that took part. `generator` names the rules of the schedule, with their options.
     """
 
     seconds: float
@@ -28,6 +28,7 @@ class BestResult:
     measurement_id: str
     comparison: tuple[ComparedSchedule, ...] = ()
     gains: Gains = field(default_factory=dict)
+    generator: str = ""
 
     def __repr__(self) -> str:
         text = f"{format_seconds(self.seconds)}, schedule {self.schedule_id:.12}"

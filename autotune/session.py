@@ -279,7 +279,10 @@ class Tuning:
         seconds = finalist.seconds
         if self.best is not None and seconds >= self.best.seconds:
             return False
-        self.best = BestResult(seconds, finalist.trace, written.schedule, written.id)
+        generator = finalist.schedule.generator
+        self.best = BestResult(
+            seconds, finalist.trace, written.schedule, written.id, generator=generator
+        )
         done = self.meter.trials
         _log.info("%s: %s after %d trials", self._name, format_seconds(seconds), done)
         return True

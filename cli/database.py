@@ -84,6 +84,8 @@ def show(
             else record
         )
     facts = {"kind": record.kind, "id": record.id, **to_plain(record)}
+    if isinstance(schedule, ScheduleRecord):
+        facts["generator"] = schedule.generator
     if as_json:
         print_json(facts)
         return

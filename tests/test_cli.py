@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.model import assess, base_model
 from tilewright.autotune.model.cpu import model as cpu_model
 from tilewright.autotune.records import workload_record
@@ -206,6 +207,19 @@ def test_tune_shows_progress_in_a_terminal(matmul: str, tmp_path: Path) -> None:
     assert "\x1b[" in shown, "a picture that is drawn anew"
 
 
+def test_a_session_that_measured_nothing_says_so(
+    run: Run, matmul: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Measurer, "measure", interrupted)
+    result = run("tune", matmul, *SIZES, "--trials", 2, "--db", tmp_path / "tuning.db")
+    assert result.code == 130
+    assert "nothing was measured; `--resume` continues the session" in result.out
+    assert "no candidate is correct" not in result.out
+
+
 def in_terminal(command: list[str]) -> tuple[int, str]:
     """The status and the output of a command whose output is a terminal."""
     ours, theirs = pty.openpty()
@@ -365,7 +379,11 @@ def test_show(run: Run, db: Path) -> None:
     assert best["measurement"] in shown.out
     with tw.TuningDatabase(db) as opened:
         scheduled = next(m for m, s in opened.history() if json.loads(s.trace)["steps"])
-    assert "b0 = sch.get_block(0)" in run("db", "show", scheduled.id, "--db", db).out
+        schedule = opened.get(ScheduleRecord, scheduled.schedule)
+    shown = run("db", "show", scheduled.id, "--db", db)
+    assert "b0 = sch.get_block(0)" in shown.out
+    assert schedule.generator
+    assert schedule.generator in shown.out
     assert run("db", "show", best["schedule"], "--db", db, "--json").json["kind"] == "schedule"
     assert "with T.block" in run("db", "show", best["workload"], "--db", db).out
     measurement = run("db", "show", best["measurement"], "--db", db, "--json").json

@@ -75,6 +75,7 @@ def best_known(
         best.measurement.id,
         best.comparison,
         database.gains(best),
+        best.schedule.generator,
     )
 
 
