@@ -120,13 +120,24 @@ _HOMES = {
 }
 
 
+_ELSEWHERE = {
+    "autotune": "tw.tune(func, database=...)",
+    "compile": "tw.build(func)",
+    "jit": "tw.build(func)",
+}
+"""The spelling here of names that other libraries have."""
+
+
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         value: Any = import_module(_MODULES[name], __name__)
     elif name in _HOMES:
         value = getattr(import_module(_HOMES[name], __name__), name)
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        hint = _ELSEWHERE.get(name)
+        hint = f"write {hint}" if hint else errors.similar(name, __all__)
+        more = f"; {hint}" if hint else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{more}")
     globals()[name] = value
     return value
 

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
-from .errors import IRError
+from .errors import IRError, similar
 
 Kind = Literal["float", "int", "uint", "bool"]
 
@@ -49,6 +49,8 @@ _SCALARS: dict[str, Info] = {
     ]
 }
 SCALARS: tuple[str, ...] = tuple(_SCALARS)
+_ABBREVIATED = {"bf": "bfloat", "f": "float", "fp": "float", "i": "int", "u": "uint"}
+_OTHER_NAMES = {"double": "float64", "float": "float32", "half": "float16", "int": "int32"}
 MAX_BYTES = 2**63 - 1
 """Of a tensor, and from its first element to the end of the last: numpy counts no further."""
 ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
@@ -62,7 +64,16 @@ def info(dtype: str) -> Info:
     scalar, _, lanes = dtype.rpartition("x")
     if scalar in _SCALARS and lanes.isdecimal() and int(lanes) > 1:
         return _SCALARS[scalar]._replace(lanes=int(lanes))
-    raise IRError("unknown dtype {0!r}; expected one of {1}", dtype, ", ".join(SCALARS))
+    raise IRError(
+        "unknown dtype {0!r}; expected one of {1}", dtype, ", ".join(SCALARS), hint=_meant(dtype)
+    )
+
+
+def _meant(dtype: str) -> str | None:
+    """The hint for names of other languages, such as `f32`, and for misspelt ones."""
+    kind = dtype.rstrip("0123456789")
+    name = _OTHER_NAMES.get(dtype, _ABBREVIATED.get(kind, "") + dtype[len(kind) :])
+    return f"did you mean {name}?" if name in _SCALARS else similar(dtype, SCALARS)
 
 
 @cache

@@ -6,10 +6,15 @@ read. It also carries its parts as data, so that a notebook or a program can ren
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import wraps
 from string import Formatter
-from typing import Any, TypeAlias
+from typing import Any, ParamSpec, TypeAlias, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 Text: TypeAlias = str | Callable[[], str | None]
 """A text, or what makes it when it is read (`None` if there is nothing to say)."""
@@ -218,6 +223,34 @@ def similar(word: str, known: Iterable[str]) -> str | None:
     """The hint for a misspelt word: the words of `known` that are close to it, or `None`."""
     near = nearest(word, known)
     return f"did you mean {' or '.join(near)}?" if near else None
+
+
+def checked_call(
+    error: type[TilewrightError], hint: str | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A decorator: a call with arguments that do not fit raises `error`, not `TypeError`.
+
+    The hint is the nearest name of a keyword that is unknown, else `hint`.
+    """
+
+    def decorated(function: Callable[P, R]) -> Callable[P, R]:
+        parameters = inspect.signature(function)
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                parameters.bind(*args, **kwargs)
+            except TypeError as found:
+                known = list(parameters.parameters)
+                unknown = next((word for word in kwargs if word not in known), None)
+                said = hint if unknown is None else similar(unknown, known) or hint
+                text = str(found) if unknown is None else f"it takes no argument {unknown!r}"
+                raise error("{0}: {1}", function.__name__, text, hint=said) from None
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorated
 
 
 def _value(of: Any) -> Any:

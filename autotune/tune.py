@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import overload
 
 from ..codegen.detect import check_runnable, resolve, usable_processors
-from ..errors import TuningError
+from ..errors import TuningError, checked_call
 from ..schedule import Schedule
 from ..target import Target
 from ..tir.ir import Func
@@ -79,6 +79,7 @@ def tune(
     callback: Callback | None = None,
     config: TuneConfig | None = None,
 ) -> list[TuneResult]: ...
+@checked_call(TuningError, 'tw.tune(func, database=tw.TuningDatabase("tuning.db"))')
 def tune(  # noqa: PLR0913 - each option of a session has a name
     func: Func | Schedule | Sequence[Schedule] | Sequence[Func],
     target: Target | str = "cpu",

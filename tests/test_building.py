@@ -701,3 +701,17 @@ def test_what_is_no_database() -> None:
     y = te.compute((8,), lambda i: x[i] + 1, name="Y")
     with pytest.raises(tw.BuildError, match="database: expected a TuningDatabase, found 'x.db'"):
         tw.build(te.func([x, y], name="inc"), database="x.db")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("jit", "write tw.build(func)"),
+        ("compile", "write tw.build(func)"),
+        ("biuld", "did you mean build?"),
+    ],
+)
+def test_names_that_are_spelt_otherwise_here(name: str, hint: str) -> None:
+    with pytest.raises(AttributeError) as error:
+        getattr(tw, name)
+    assert str(error.value).endswith(f"has no attribute {name!r}; {hint}")

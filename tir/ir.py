@@ -803,11 +803,17 @@ def store(buffer: Buffer, indices: tuple[Operand, ...], value: Operand) -> Store
     return Store(buffer, exprs, value)
 
 
+def _letters(count: int) -> str:
+    """The usual names of so many index variables."""
+    return ", ".join("ijklmn"[:count] if count <= 6 else (f"i{n}" for n in range(count))) or "()"
+
+
 def index_exprs(buffer: Buffer, indices: tuple[Operand, ...]) -> tuple[Expr, ...]:
     if len(indices) != len(buffer.shape):
         raise IRError(
             "{0} has {1} dimensions, found {2} indices",
             buffer.name, len(buffer.shape), len(indices),
+            hint=f"{buffer.name}[{_letters(len(buffer.shape))}] is an element",
         )  # fmt: skip
     exprs = tuple(as_expr(i) for i in indices)
     for e in exprs:

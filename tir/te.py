@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 import numpy as np
 
 from .. import dtypes
-from ..errors import IRError, similar
+from ..errors import IRError, checked_call, similar
 from . import ir
 from .combiners import highest, lowest
-from .ir import Expr, Func, Op, Operand, Var, const, select
+from .ir import Expr, Func, Op, Operand, Var, const
 from .names import unique
 from .program import program
 from .stages import compute as compute_stages
@@ -68,11 +68,16 @@ __all__ = [
     "trunc",
 ]
 
+select = checked_call(IRError, "te.select(condition, a, b)")(ir.select)
+
 Axes: TypeAlias = Axis | Sequence[Axis]
 
 _ELSEWHERE = {
     "clip": "te.minimum(te.maximum(x, low), high)",
+    "exp2": "te.pow(2.0, x)",
+    "expm1": "te.exp(x) - 1",
     "if_then_else": "te.select(condition, a, b)",
+    "log1p": "te.log(1 + x)",
     "matmul": "tilewright.ops.matmul(a, b)",
     "mean": "te.sum(x, axis=r) / extent",
     "mod": "a % b",
@@ -89,7 +94,9 @@ if not TYPE_CHECKING:  # type checkers then still know which names there are
 
     def __getattr__(name: str) -> Any:
         hint = _ELSEWHERE.get(name)
-        hint = f"write {hint}" if hint else similar(name, __all__)
+        # A function of numpy is no misspelling of another.
+        misspelt = hint is None and not hasattr(np, name)
+        hint = similar(name, __all__) if misspelt else hint and f"write {hint}"
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}" + (f"; {hint}" if hint else "")
         )
@@ -150,6 +157,12 @@ def scalar(dtype: str = "float32", name: str = "alpha") -> Var:
 def reduce_axis(extent: int, name: str = "r") -> Axis:
     """Returns an axis over [0, extent) to reduce over."""
     _check_name(name)
+    match extent:
+        case (int(low), int(high)):
+            raise IRError(
+                "{0}: an axis is over [0, extent), found {1}", name, extent,
+                hint=f"te.reduce_axis({high - low})",
+            )  # fmt: skip
     return Axis(name, extent=_extent(name, extent), reduce=True)
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, overload
 
-from ...errors import ScheduleError, TuningError
+from ...errors import ScheduleError, TuningError, checked_call
 from .draft import Draft, Step
 from .rule import Group, GroupKind, SketchRule, Variant, Variants
 
@@ -28,6 +28,7 @@ def sketch_rule(function: Step) -> Step: ...
 def sketch_rule(function: GroupKind) -> Callable[[Variants], Variants]: ...
 
 
+@checked_call(TuningError, "write @tw.sketch_rule or @tw.sketch_rule(tw.GroupKind.ROWS)")
 def sketch_rule(function: Any) -> Any:
     """Register a rule, whose sketches are searched along with those of the rules for the target.
 

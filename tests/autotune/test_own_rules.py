@@ -323,3 +323,12 @@ def test_what_is_registered_is_said_where_it_is_left_out(caplog: pytest.LogCaptu
     said = record.getMessage()
     assert said.startswith("rows_of_vectors is not for softmax: there is no block 'C'; there are ")
     assert "\n" not in said, "the program is not shown for every rule that is not for it"
+
+
+def test_calls_without_their_arguments() -> None:
+    with pytest.raises(TuningError, match="(?s)sketch_rule: missing.*hint: write @tw.sketch"):
+        sketch_rule()  # type: ignore[call-overload]
+    with pytest.raises(TuningError, match="(?s)no argument 'n_trials'.*did you mean trials"):
+        tune(matmul(), n_trials=2)  # type: ignore[call-overload]
+    with pytest.raises(TuningError, match="(?s)'database'.*hint: tw.tune.func, database="):
+        tune(matmul())  # type: ignore[call-overload]

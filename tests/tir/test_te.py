@@ -498,6 +498,33 @@ def test_an_index_that_is_divided() -> None:
         te.compute((4,), lambda i: x[i / 2])
 
 
+HINTS: dict[str, tuple[Callable[[], Any], str]] = {
+    "a row": (lambda: te.compute((2,), lambda i: A[i]), "A[i, j] is an element"),
+    "f32": (lambda: te.placeholder((2,), "f32"), "did you mean float32?"),
+    "double": (lambda: te.placeholder((2,), "double"), "did you mean float64?"),
+    "misspelt dtype": (lambda: te.placeholder((2,), "flaot32"), "did you mean float32?"),
+    "a range": (lambda: te.reduce_axis((2, 8)), "te.reduce_axis(6)"),  # type: ignore[arg-type]
+    "select": (lambda: te.select(A[0, 0] > 0, A[0, 0]), "te.select(condition, a, b)"),  # type: ignore[call-arg]
+}
+
+
+@pytest.mark.parametrize("case", HINTS)
+def test_hints(case: str) -> None:
+    call, hint = HINTS[case]
+    with pytest.raises(IRError) as error:
+        call()
+    assert str(error.value).endswith(f"hint: {hint}")
+
+
+def test_a_function_of_numpy_is_no_misspelling() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'log1p'; write te\.log\(1 \+ x\)"):
+        te.log1p  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'log2'$"):
+        te.log2  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match="did you mean maximum"):
+        te.maximun  # type: ignore[attr-defined]  # noqa: B018
+
+
 @pytest.mark.parametrize("name", ["sin", "cos", "mod"])
 def test_short_names_are_like_none(name: str) -> None:
     with pytest.raises(AttributeError) as error:
