@@ -49,10 +49,16 @@ def written_box(
     if a stride or a predicate, other than one that ends a dimension, may leave elements out.
     """
     own = {**ranges, **{v: (0, e - 1) for v, e in inner.items()}}
+    regions = bound_regions(block, block.writes, buffer)
+    if len(regions) != 1:
+        return None
+    placing = set().union(*(free_vars(r.min) for r in regions[0].ranges))
     # A point in the buffer is one where all of these hold: what follows from them leaves none out.
+    # That of a reduction does, where none of its loops says which point it is.
     domain: list[Expr] = []
     for i in block.iters:
-        if i.kind is IterKind.REDUCE or _spans(i, block, buffer):
+        apart = i.kind is IterKind.REDUCE and free_vars(i.value).isdisjoint(placing)
+        if apart or _spans(i, block, buffer):
             domain += [
                 binary(Op.LT, i.value, as_expr(i.extent)),
                 binary(Op.GE, i.value, as_expr(0)),
@@ -63,12 +69,8 @@ def written_box(
         for c in conjuncts(block.predicate)
         if key_of(c) not in known and not _follows(c, domain, own)
     ]
-    regions = bound_regions(block, block.writes, buffer)
-    if len(regions) != 1:
-        return None
     if limits and has_reduction(block):
         # An element is written where one visit of it is.
-        placing = set().union(*(free_vars(r.min) for r in regions[0].ranges))
         reducing = feeding(block, IterKind.REDUCE) - feeding(block, IterKind.SPATIAL) - placing
         zero = {v: const(0) for v in inner if v in reducing}
         limits = [c for c in limits if prove(substitute(c, zero), own) is not True]

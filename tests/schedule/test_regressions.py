@@ -1167,3 +1167,29 @@ def sums(A: T.Buffer((7,), "float32"), S: T.Buffer((7,), "float32")):
     copy = sch.cache_read(block, 0, "local")
     with pytest.raises(ScheduleError, match="block S does not follow what is produced in loop c0"):
         sch.reverse_compute_at(block, sch.get_loops(copy)[0])
+
+
+def test_a_reduction_that_ends_a_loop_of_its_results_leaves_some_out() -> None:
+    func = parse(
+        """
+@tw.script
+def f(A: T.Buffer((1,), "int32"), B: T.Buffer((2,), "int32")):
+    S = T.alloc((2,), "int32")
+    for i, k in T.grid(2, 1):
+        with T.block("S"):
+            vi = T.axis.spatial(2, i + k)
+            vk = T.axis.reduce(1, k)
+            with T.init():
+                S[vi] = 0
+            S[vi] = S[vi] + A[vk]
+    for i in range(2):
+        with T.block("B"):
+            vi = T.axis.spatial(2, i)
+            B[vi] = S[vi] * 2
+"""
+    )
+    sch = Schedule(func)
+    i, k = loops(sch, "S")
+    sch.split(k, factors=[None, 2])
+    sch.reverse_compute_at(sch.get_block("B"), i)
+    check(sch)
