@@ -13,7 +13,14 @@ from tilewright.tir.visit import nested
 
 from . import random_stages as stages
 from . import random_steps as steps
-from .random_programs import DTYPES, a_program, a_program_of, with_plain_statements, with_updates
+from .random_programs import (
+    DTYPES,
+    a_program,
+    a_program_of,
+    with_plain_statements,
+    with_shared_unit_loops,
+    with_updates,
+)
 from .random_stages import SIZES, Pick, Stage
 from .random_steps import STEPS, Step
 from .random_targets import NoTarget
@@ -33,6 +40,8 @@ class Theme:
     dtypes: tuple[str, ...] = DTYPES
     plain: bool = False
     """Whether most blocks are written as plain statements, and many update their input."""
+    shared: bool = False
+    """Whether iterations of blocks share loops of one iteration."""
 
 
 THEMES = (
@@ -127,6 +136,12 @@ THEMES = (
         ),
         plain=True,
     ),
+    Theme(
+        (stages.reduce_stage, stages.window_stage, stages.product_stage),
+        (steps.expand_reduction, steps.decompose_reduction, steps.reindex, steps.rfactor),
+        sizes=(1, 1, 2, 3),
+        shared=True,
+    ),
 )
 
 
@@ -137,7 +152,10 @@ def a_case(pick: Pick, about: Step | None = None) -> tuple[Func, Sequence[Step]]
     """
     themes = [t for t in THEMES if about is None or about in t.steps]
     if not themes or (about is None and pick(4)):
-        return a_program(pick), STEPS if about is None else (about,)
+        func = a_program(pick)
+        if pick(8) == 0:
+            func = with_shared_unit_loops(func, pick)
+        return func, STEPS if about is None else (about,)
     theme = themes[pick(len(themes))]
     func = a_program_of(
         pick,
@@ -150,6 +168,8 @@ def a_case(pick: Pick, about: Step | None = None) -> tuple[Func, Sequence[Step]]
     )
     if theme.plain:
         func = with_plain_statements(with_updates(func, pick), pick)
+    if theme.shared:
+        func = with_shared_unit_loops(func, pick)
     if about is not None:
         return func, (about,)
     return func, STEPS + theme.steps * (len(STEPS) // (2 * len(theme.steps)))

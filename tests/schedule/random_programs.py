@@ -7,11 +7,23 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright.schedule.block_queries import has_reduction, nest, region_buffers
-from tilewright.schedule.find import blocks_in, loops_in, replace_stmt
+from tilewright.schedule.find import blocks_in, loops_above, loops_in, replace_stmt
 from tilewright.tir import te
-from tilewright.tir.ir import Expr, Func, IterKind, Range, Seq, Store, as_expr, seq
+from tilewright.tir.ir import (
+    Expr,
+    Func,
+    Iter,
+    IterKind,
+    Range,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    as_expr,
+    seq,
+)
 from tilewright.tir.structure import same
-from tilewright.tir.visit import substitute
+from tilewright.tir.visit import substitute, with_func_body
 
 from .random_stages import SIZES, STAGES, Draft, Pick, Stage, Tensor, a_size
 
@@ -120,3 +132,29 @@ def with_plain_statements(func: Func, pick: Pick) -> Func:
             stmt = seq(substitute(block.init, values), stmt)
         body = replace_stmt(body, top, nest(outer, stmt))
     return replace(func, body=body)
+
+
+def with_shared_unit_loops(func: Func, pick: Pick) -> Func:
+    """`func` with blocks in which several iterations are bound to one loop of one iteration.
+
+    for i, k in 1: Y[i] += X[i, k], of `vi = i`, `vk = k`   ->   `vi = i + k`, `vk = k`
+
+    The loop is one around the block, or a new one.
+    """
+    for block in list(blocks_in(func.body)):
+        units = [s.var for s in loops_above(func, block.label) if s.extent == 1]
+        new = Var("u")
+        shared = units[pick(len(units))] if units and pick(4) else new
+        iters = tuple(_bound_to(i, shared, pick) for i in block.iters)
+        stmt: Stmt = replace(block, iters=iters)
+        if shared is new:
+            stmt = nest([(new, 1)], stmt)
+        func = with_func_body(func, replace_stmt(func.body, block, stmt))
+    return func
+
+
+def _bound_to(i: Iter, unit: Var, pick: Pick) -> Iter:
+    """An iteration that may use a loop of one iteration too."""
+    if i.value is unit or pick(2):
+        return i
+    return replace(i, value=unit if i.extent == 1 else i.value + unit)

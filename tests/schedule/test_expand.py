@@ -147,16 +147,16 @@ def f(A: T.Buffer((4, 1), "float32"), C: T.Buffer((4, 1), "float32")):
             vi = T.axis.spatial(4, {i})
             vj = T.axis.spatial(1, {j})
             vk = T.axis.reduce(1, k)
-            vl = T.axis.reduce(1, {l})
+            vm = T.axis.reduce(1, {m})
             with T.init():
                 C[vi, vj] = 0.0
-            C[vi, vj] = C[vi, vj] + A[vi, vk + vl]
+            C[vi, vj] = C[vi, vj] + A[vi, vk + vm]
 """
 
 
-@pytest.mark.parametrize(("i", "j", "l"), [("i", "0", "k"), ("i", "k", "0"), ("i + k", "0", "0")])
-def test_a_loop_that_feeds_two_iterations_is_refused(i: str, j: str, l: str) -> None:
-    func = parse(UNIT.format(i=i, j=j, l=l))
+@pytest.mark.parametrize(("i", "j", "m"), [("i", "0", "k"), ("i", "k", "0"), ("i + k", "0", "0")])
+def test_a_loop_that_feeds_two_iterations_is_refused(i: str, j: str, m: str) -> None:
+    func = parse(UNIT.format(i=i, j=j, m=m))
     verify(func)
     with pytest.raises(ScheduleError, match="must be its iteration variables, one each"):
         expanded(func)
