@@ -97,6 +97,7 @@ def build_all(
     `BuildError` where no process can be started.
     """
     from .autotune.measure.build_ahead import build_ahead
+    from .codegen.build import to_module
     from .codegen.detect import resolve, usable_processors
     from .tir.instruction_set import user_instructions
 
@@ -112,14 +113,13 @@ def build_all(
     jobs = usable_processors() if jobs is None else jobs
     # Children import what modules register.
     importable = all(i.home != "__main__" for i in user_instructions())
+    found: dict[int, Choice | tuple[Func, Way]] = {}
     if jobs > 1 and len(programs) > 1 and importable:
         tasks: dict[object, Task] = {}
         for n in range(len(programs)):
             with told_of(partial(_nth, programs, n)):
-                found = chosen_without_search(
-                    programs[n], resolved, database, allow, tolerance, None
-                )
-            tasks |= _tasks(found, resolved, strict_fp=strict_fp)
+                found[n] = chosen_without_search(programs[n], resolved, database, allow, tolerance)
+            tasks |= _tasks(found[n], resolved, strict_fp=strict_fp)
         if len(tasks) > 1:
             try:
                 build_ahead(list(tasks.values()), resolved, jobs, strict_fp=strict_fp)
@@ -130,15 +130,16 @@ def build_all(
     modules = []
     for n in range(len(programs)):
         with told_of(partial(_nth, programs, n)):
-            module = build(
+            choice, compiled = _compiled(
                 programs[n],
                 resolved,
                 database,
                 allow,
+                tolerance,
+                found.get(n),
                 strict_fp=strict_fp,
-                tolerance=tolerance,
-                trust_indices=trust_indices,
             )
+            module = to_module(compiled, choice.origin, trust_indices=trust_indices)
         modules.append(module)
     return modules
 
@@ -260,19 +261,23 @@ def _compiled(
     database: TuningDatabase | None,
     allow: Sequence[str],
     tolerance: float | None,
+    found: Choice | tuple[Func, Way] | None = None,
     *,
     strict_fp: bool,
 ) -> tuple[Choice, Compiled]:
     """Returns the first choice that compiles.
 
-    Records and remembered choices that do not are skipped with a warning.
+    Records and remembered choices that do not are skipped with a warning. `found` is what
+    `chosen_without_search` returns, where it was asked.
     """
     from .autotune.search.replay import brief
 
     unfit: dict[str, str] = {}
     recall = True
     while True:
-        choice = choose(program, target, database, allow, tolerance, unfit, recall=recall)
+        if found is None:
+            found = chosen_without_search(program, target, database, allow, tolerance, unfit)
+        choice = choose(found, target, recall=recall)
         # What ended a child may be the program's fault: then it would end this process next.
         choice = replace(choice, foreign=choice.foreign or bool(unfit))
         try:
@@ -297,6 +302,7 @@ def _compiled(
                 reason,
             )
             unfit[choice.schedule_id] = reason
+            found = None
 
 
 def _compile(choice: Choice, target: Target, *, strict_fp: bool) -> Compiled:

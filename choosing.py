@@ -43,25 +43,14 @@ class Choice:
     recalled: bool = False
 
 
-def choose(
-    program: Func | Schedule,
-    target: Target,
-    database: TuningDatabase | None,
-    allow: Sequence[str],
-    tolerance: float | None = None,
-    unfit: Mapping[str, str] | None = None,
-    *,
-    recall: bool = True,
-) -> Choice:
-    """Returns the schedule that the policy selects for a program on a resolved target; see `build`.
+def choose(found: Choice | tuple[Func, Way], target: Target, *, recall: bool = True) -> Choice:
+    """Returns what `chosen_without_search` found for a resolved target, after the search if needed.
 
-    `unfit` maps the ids of recorded schedules that do not compile to the reason. Without `recall`
-    no remembered choice is taken.
+    Without `recall` no remembered choice is taken.
     """
     from .autotune.measure.machine import with_rates
     from .autotune.search.remembered import chosen_anew, recalled
 
-    found = chosen_without_search(program, target, database, allow, tolerance, unfit)
     if isinstance(found, Choice):
         return found
     func, way = found
@@ -77,10 +66,14 @@ def chosen_without_search(
     target: Target,
     database: TuningDatabase | None,
     allow: Sequence[str],
-    tolerance: float | None,
-    unfit: Mapping[str, str] | None,
+    tolerance: float | None = None,
+    unfit: Mapping[str, str] | None = None,
 ) -> Choice | tuple[Func, Way]:
-    """The choice, or the program with who has to choose by searching."""
+    """Returns the schedule that the policy selects, or the program and who chooses by searching.
+
+    The target is resolved; for the policy see `build`. `unfit` maps the ids of recorded schedules
+    that do not compile to the reason.
+    """
     from .autotune.measure.numeric_check import require_tolerance
     from .schedule import Schedule
     from .tir.ir import Func

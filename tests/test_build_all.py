@@ -112,6 +112,26 @@ def test_a_program_that_is_there_twice_is_built_once(
     assert text(one) == text(other)
 
 
+def test_the_database_is_asked_once_for_each_program(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tw.TuningDatabase(tmp_path / "tuning.db") as database:
+        best, relatives, asked = database.best, database.relatives, list[str]()
+
+        def counted(name: str, ask: Any) -> Any:
+            def call(*arguments: Any, **options: Any) -> Any:
+                asked.append(name)
+                return ask(*arguments, **options)
+
+            return call
+
+        monkeypatch.setattr(database, "best", counted("best", best))
+        monkeypatch.setattr(database, "relatives", counted("relatives", relatives))
+        modules = tw.build_all(PROGRAMS, SERIAL, database, jobs=2)
+    assert asked == ["best", "relatives"] * len(PROGRAMS)
+    assert [m.origin.kind for m in modules] == ["model"] * len(PROGRAMS)
+
+
 @pytest.mark.parametrize("why", ["no cache", "one job", "own rules", "own instructions"])
 def test_without_processes_all_is_built_here(
     folder: Path, why: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
