@@ -90,8 +90,8 @@ def build_all(
     Programs that have to be searched or compiled are built in `jobs` child processes, by default
     one for each processor that may be used. Their results come through the caches on disk: where
     `TILEWRIGHT_CACHE_DIR` is set to nothing, all is built here, one after the other. So it is where
-    a script or notebook registers instructions, and so are programs that sketch rules of your own
-    are for.
+    a script or notebook registers instructions or defines the kind of target, and so are programs
+    that sketch rules of your own are for.
 
     Raises what `build` raises, for the first program that cannot be built (the error names it), and
     `BuildError` where no process can be started.
@@ -99,6 +99,7 @@ def build_all(
     from .autotune.measure.build_ahead import build_ahead
     from .codegen.build import to_module
     from .codegen.detect import resolve, usable_processors
+    from .codegen.generator import outside_modules
     from .tir.instruction_set import user_instructions
 
     if jobs is not None and (type(jobs) is not int or jobs < 1):
@@ -112,9 +113,9 @@ def build_all(
     resolved = resolve(target)
     jobs = usable_processors() if jobs is None else jobs
     # Children import what modules register.
-    importable = all(i.home != "__main__" for i in user_instructions())
+    homes = {*outside_modules(resolved), *(i.home for i in user_instructions())}
     found: dict[int, Choice | tuple[Func, Way]] = {}
-    if jobs > 1 and len(programs) > 1 and importable:
+    if jobs > 1 and len(programs) > 1 and "__main__" not in homes:
         tasks: dict[object, Task] = {}
         for n in range(len(programs)):
             with told_of(partial(_nth, programs, n)):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 from ..errors import TargetError
-from .target import Target
+from .target import Target, same_definition
 
 T = TypeVar("T")
 
@@ -23,9 +23,14 @@ class Registry(Generic[T]):
         self._loaded: dict[str, T] = {}
 
     def register(self, kind: str, load: Callable[[], T]) -> None:
-        """Add that of a kind. Raises `TargetError` where the kind has one already."""
-        if self._loaders.setdefault(kind, load) is not load:
+        """Add that of a kind; the same function defined again takes the place of the former.
+
+        Raises `TargetError` where the kind has another one already.
+        """
+        if not same_definition(self._loaders.get(kind, load), load):
             raise TargetError("targets of kind {0!r} have a {1} already", kind, self._noun)
+        self._loaders[kind] = load
+        self._loaded.pop(kind, None)
 
     def of(self, target: Target) -> T:
         """That of the kind of `target`. Raises `TargetError` where there is none."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
-from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
@@ -151,11 +150,29 @@ _Record = TypeVar("_Record", bound=type[Target])
 def register_kind(record: _Record) -> _Record:
     """Make a kind of target known, by its record. To be used as a decorator.
 
+    The same class defined again, as by a notebook's cell that runs twice, takes the former's place.
+
     Raises `TargetError` where another record has its `kind`.
     """
-    if _KINDS.setdefault(record.kind, record) is not record:
-        raise TargetError("there is a kind of target {0!r} already", record.kind)
+    former = _KINDS.get(record.kind, record)
+    if not same_definition(former, record):
+        raise TargetError(
+            "there is a kind of target {0!r} already, {1}.{2}",
+            record.kind,
+            former.__module__,
+            former.__qualname__,
+            hint="choose another name",
+        )
+    _KINDS[record.kind] = record
     return record
+
+
+def same_definition(one: object, other: object) -> bool:
+    """Whether two classes or functions are one, or come from one definition that ran twice."""
+    names = [
+        (getattr(x, "__module__", None), getattr(x, "__qualname__", None)) for x in (one, other)
+    ]
+    return one is other or (names[0] == names[1] and None not in names[0])
 
 
 def registered_kinds() -> Mapping[str, type[Target]]:
@@ -174,7 +191,6 @@ def _record_of(kind: str) -> type[Target]:
     return _KINDS[kind]
 
 
-@cache
 def _parse(text: str) -> Target:
     words = text.split()
     if not words or len(text) > _MAX_TEXT:

@@ -187,3 +187,10 @@ def test_tuples_come_back_as_tuples() -> None:
         _KINDS.update(kinds)
     assert again == target
     assert hash(again) == hash(target)
+
+
+def test_a_processor_that_is_edited_is_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = CPUS["x86-64-v3"]
+    for l2 in (256 << 10, 1 << 20):
+        monkeypatch.setitem(CPUS, "mine", row._replace(l2=l2))
+        assert CpuTarget.parse("cpu -mcpu=mine").l2_bytes == l2

@@ -11,8 +11,10 @@ import pytest
 import tilewright as tw
 from tilewright import ops, te
 from tilewright.autotune.config import TuneConfig
+from tilewright.autotune.measure import build_ahead
 from tilewright.autotune.measure.measure_result import BuildRequest, MeasureConfig
 from tilewright.autotune.measure.measurer import Measurer
+from tilewright.autotune.measure.program_text import program_fields
 from tilewright.autotune.model.target_model import model_for, register_model
 from tilewright.autotune.records import environment_record, target_record, toolchain_record
 from tilewright.autotune.rules import fusion_groups, plans, register_rules
@@ -24,7 +26,7 @@ from tilewright.codegen.cache import KernelCache, key
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.codegen.generator import generator_for, outside_modules, register_generator
-from tilewright.errors import TargetError
+from tilewright.errors import TargetError, TuningError
 from tilewright.target import CpuTarget, Target, register_kind, registered_kinds
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Func
@@ -78,6 +80,40 @@ def test_a_kind_has_one_record_and_one_generator() -> None:
         register_rules("toy", lambda: RULES)
     with pytest.raises(TargetError, match="'toy' have a cost model already"):
         register_model("toy", lambda: MODEL)
+
+
+def defined() -> tuple[type[ToyTarget], type[ToyGenerator]]:
+    """A kind of target and its generator, as a notebook's cell defines them that runs twice."""
+
+    @register_kind
+    class CellTarget(ToyTarget):
+        kind: ClassVar[str] = "cell"
+
+    class CellGenerator(ToyGenerator):
+        def host(self) -> ToyTarget:
+            return CellTarget(order="forward")
+
+    register_generator("cell", CellGenerator)
+    return CellTarget, CellGenerator
+
+
+def test_a_kind_that_is_defined_again_takes_the_place_of_the_former() -> None:
+    for _ in range(2):
+        record, generator = defined()
+        target = Target.parse("cell")
+        assert type(target) is record
+        assert type(generator_for(target)) is generator
+
+
+def test_a_kind_that_a_script_defines_is_built_for_here_alone(
+    program: Func, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ToyTarget, "__module__", "__main__")
+    with pytest.raises(TuningError, match="this script or notebook defines targets of kind 'toy'"):
+        program_fields(program, resolve("toy"))
+    monkeypatch.setattr(build_ahead, "Worker", None)
+    schedules = [tw.Schedule(program), tw.Schedule(ops.add_relu_func(3))]
+    assert len(tw.build_all(schedules, "toy", jobs=2)) == 2
 
 
 def test_facts_of_one_kind_are_not_asked_of_another() -> None:

@@ -18,9 +18,16 @@ def program_fields(func: Func, target: Target) -> dict[str, Any]:
     """A program and its target as fields of a message.
 
     The modules that register the kind of target and the program's instructions come with them.
-    Raises `TuningError` for an instruction that a script or notebook registers.
+    Raises `TuningError` for an instruction or a kind of target that a script or notebook defines.
     """
-    instructions = instruction_modules(func)
+    kinds, instructions = outside_modules(target), instruction_modules(func)
+    if "__main__" in kinds:
+        raise TuningError(
+            "this script or notebook defines targets of kind {0!r}, which other processes cannot "
+            "import",
+            target.kind,
+            hint="put their record and code generator into a module, and import that here",
+        )
     if "__main__" in instructions:
         raise TuningError(
             "{0} takes instructions that this script or notebook defines, which other processes "
@@ -32,7 +39,7 @@ def program_fields(func: Func, target: Target) -> dict[str, Any]:
         "text": repr(func),
         "digest": structural_hash(func),
         "target": target.to_json(),
-        "modules": [*outside_modules(target), *sorted(instructions)],
+        "modules": [*kinds, *sorted(instructions)],
     }
 
 
