@@ -312,6 +312,6 @@ def _compile(choice: Choice, target: Target, *, strict_fp: bool) -> Compiled:
 
     if generator_for(target).timed_on(target) == target and not choice.foreign:
         return compile_cached(choice.func, target, strict_fp=strict_fp)
-    from .autotune.measure.compiler import compile_apart
+    from .autotune.measure.compiler import compile_in_child
 
-    return compile_cached(choice.func, target, strict_fp=strict_fp, compiler=compile_apart)
+    return compile_cached(choice.func, target, strict_fp=strict_fp, compiler=compile_in_child)

@@ -21,7 +21,7 @@ from .search.search import Search
 from .search.sketch import Sketch, written
 
 _CAUTION = 0.9
-"""The share of a ratio of times that were not interleaved which is said as a bound."""
+"""Safety factor for lower bounds from times that were not interleaved."""
 
 
 class Rival(NamedTuple):

@@ -307,7 +307,7 @@ class CpuTarget(Target):
         return {**told, "processor": processor}
 
     @classmethod
-    def take_up(cls, told: Mapping[str, Any]) -> None:
+    def register_facts(cls, told: Mapping[str, Any]) -> None:
         if told["processor"] is not None:
             names, l1, l2, l3, arch, ways, rates = told["processor"]
             row = Cpu(frozenset(names), l1, l2, l3, arch, tuple(ways), Rates.from_json(rates))

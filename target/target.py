@@ -124,7 +124,7 @@ class Target(ABC):
         Raises `TargetError` for an unknown kind, and where the record that is asked is not its.
         """
         record = _record_of(told["kind"])
-        record.take_up(told)
+        record.register_facts(told)
         # JSON has no tuples, and fields of a record, which has a hash, are no lists.
         values = {name: _tuples(value) for name, value in told["fields"].items()}
         return cls.of(record.from_fields(values))
@@ -135,8 +135,8 @@ class Target(ABC):
         return cls(**values)
 
     @classmethod  # noqa: B027 - most kinds have nothing
-    def take_up(cls, told: Mapping[str, Any]) -> None:
-        """Take up what `to_json` of the kind has beside the fields."""
+    def register_facts(cls, told: Mapping[str, Any]) -> None:
+        """Register the facts that `to_json` of the kind has beside the fields."""
 
 
 def _tuples(value: Any) -> Any:

@@ -37,7 +37,7 @@ class Compiler:
         return Message(answer, b"".join(texts) + compiled.image)
 
 
-def compile_apart(func: Func, target: Target | str, *, strict_fp: bool = False) -> Compiled:
+def compile_in_child(func: Func, target: Target | str, *, strict_fp: bool = False) -> Compiled:
     """As `compile_func`, in a child process. If that dies, the `BuildError` quotes its output."""
     target = compiled_target(target)
     try:

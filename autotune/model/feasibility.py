@@ -56,10 +56,9 @@ class Feasibility:
         )
 
     def penalty(self, features: Features) -> Floats:
-        """By how much candidates are worth less, as log2 of seconds.
+        """The log2 penalty for the risk of failure.
 
-        What runs with a probability of q in so many seconds is worth what takes 1 / q of them: as
-        many of its calls are expected in a second.
+        A candidate that runs with probability q is ranked as if it took 1 / q of its time.
         """
         if self._booster is None:
             return np.zeros(len(features))

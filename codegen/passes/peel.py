@@ -196,8 +196,8 @@ def _lanes(innermost: For, vector_bits: int) -> int:
 
 
 def _changes(n: Binary, s: Simplifier) -> Iterator[tuple[Poly, int]]:
-    """Sums of variables that `n` depends on, with a value from which on `n` may be another."""
-    for p in _turning_points(n, s):
+    """Sums of variables, and for each the index from which the value of `n` may change."""
+    for p in _breakpoints(n, s):
         moving = _of_quotient(p, s)
         offset = moving.pop(ONE, 0)
         if moving and all(type(k) is Var and c > 0 for k, c in moving.items()):
@@ -205,8 +205,8 @@ def _changes(n: Binary, s: Simplifier) -> Iterator[tuple[Poly, int]]:
             yield {k: c // scale for k, c in moving.items()}, -(offset // scale)
 
 
-def _turning_points(n: Binary, s: Simplifier) -> Iterator[Poly]:
-    """Sums; where one of them becomes non-negative, `n` may change."""
+def _breakpoints(n: Binary, s: Simplifier) -> Iterator[Poly]:
+    """Breakpoints: polynomials whose sign change may change `n`."""
     if is_bound(n):
         holds = slack(n, s)
         yield holds
@@ -325,13 +325,13 @@ def _independent(stmt: Stmt, row: _Row, index: Var, s: Simplifier) -> bool:
             if isinstance(n, Store):
                 written[n.buffer] = n
     return all(
-        len(places[buffer]) == 1 and any(_tells(i, index, inner, s) for i in store.indices)
+        len(places[buffer]) == 1 and any(_is_injective(i, index, inner, s) for i in store.indices)
         for buffer, store in written.items()
     )
 
 
-def _tells(e: Expr, index: Var, inner: set[Var], s: Simplifier) -> bool:
-    """Whether the value of `e` tells the index of the row apart."""
+def _is_injective(e: Expr, index: Var, inner: set[Var], s: Simplifier) -> bool:
+    """Whether `e` is injective in the row index."""
     p = dict(s.poly(e))
     return p.pop(index, 0) != 0 and not any(
         type(n) is Var and (n in inner or n is index)

@@ -13,7 +13,7 @@ import pytest
 from tilewright import BuildError, Schedule, build_library, ops, te
 from tilewright.autotune.measure import compiler
 from tilewright.autotune.measure.build_ahead import Task, build_ahead
-from tilewright.autotune.measure.compiler import compile_apart
+from tilewright.autotune.measure.compiler import compile_in_child
 from tilewright.autotune.measure.program_text import program_fields
 from tilewright.autotune.measure.worker_process import Died
 from tilewright.autotune.search.remembered import recalled
@@ -36,7 +36,7 @@ SERIAL = resolve("cpu -threads=1")
 )
 def test_a_child_compiles_what_this_process_would(target: str) -> None:
     func = Schedule(matmul()).func
-    apart = compile_apart(func, resolve(target), strict_fp=True)
+    apart = compile_in_child(func, resolve(target), strict_fp=True)
     here = compile_func(func, resolve(target), strict_fp=True)
     assert apart.image == here.image
     contracted = compile_func(func, resolve(target)).image
@@ -46,13 +46,13 @@ def test_a_child_compiles_what_this_process_would(target: str) -> None:
 
 
 def test_its_code_loads() -> None:
-    assert to_module(compile_apart(affine(), SERIAL)).signature.name == "affine"
+    assert to_module(compile_in_child(affine(), SERIAL)).signature.name == "affine"
 
 
 @pytest.mark.usefixtures("aborting_llvm")
 def test_a_child_that_aborts_is_a_build_error() -> None:
     with pytest.raises(BuildError, match="cannot compile affine for cpu") as refused:
-        compile_apart(affine(), SERIAL)
+        compile_in_child(affine(), SERIAL)
     assert "signal 6 (SIGABRT); it printed: LLVM ERROR: Cannot select" in str(refused.value)
 
 
@@ -60,19 +60,19 @@ def test_a_child_that_is_killed_is_asked_again_once(monkeypatch: pytest.MonkeyPa
     killed = Died(0, signal.SIGKILL, out_of_memory=False, output="")
     ask, deaths = compiler._asked, [killed]
     monkeypatch.setattr(compiler, "_asked", lambda m: deaths.pop() if deaths else ask(m))
-    assert compile_apart(affine(), SERIAL).signature.name == "affine"
+    assert compile_in_child(affine(), SERIAL).signature.name == "affine"
     assert not deaths
     monkeypatch.setattr(compiler, "_asked", lambda _: killed)
     with pytest.raises(
         BuildError, match=r"SIGKILL(.|\n)*hint: the process was killed from outside"
     ):
-        compile_apart(affine(), SERIAL)
+        compile_in_child(affine(), SERIAL)
 
 
 def test_what_the_child_refuses_is_passed_on() -> None:
     func = matmul()
     with pytest.raises(BuildError, match="a kernel cannot be named fma: it calls the function"):
-        compile_apart(type(func)("fma", func.params, func.allocs, func.body), SERIAL)
+        compile_in_child(type(func)("fma", func.params, func.allocs, func.body), SERIAL)
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def tensorized() -> Func:
 def test_a_child_imports_what_registers_instructions(instructions: str, tmp_path: Path) -> None:
     target = resolve("cpu -mcpu=haswell -threads=1")
     assert program_fields(tensorized(), target)["modules"] == [instructions]
-    assert compile_apart(tensorized(), target).image == compile_func(tensorized(), target).image
+    assert compile_in_child(tensorized(), target).image == compile_func(tensorized(), target).image
     build_library(Schedule(tensorized()), tmp_path / "k.o", target, object_file=True)
     assert (tmp_path / "k.o").exists()
 
@@ -126,18 +126,18 @@ def test_instructions_of_a_script_cannot_be_imported(instructions: str) -> None:
     assert record is not None
     object.__setattr__(record, "home", "__main__")
     with pytest.raises(BuildError, match="instructions that this script or notebook defines"):
-        compile_apart(tensorized(), SERIAL)
+        compile_in_child(tensorized(), SERIAL)
 
 
 def test_a_child_that_cannot_start_is_a_build_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/there/is/no/such/python")
     with pytest.raises(BuildError, match="cannot compile affine in a child: cannot start"):
-        compile_apart(affine(), SERIAL)
+        compile_in_child(affine(), SERIAL)
 
 
 def test_the_size_of_its_workspace_comes_with_it() -> None:
     x = te.placeholder((9000,), name="x")
     doubled = te.compute((9000,), lambda i: x[i] * 2, name="doubled")
     y = te.compute((9000,), lambda i: doubled[8999 - i], name="y")
-    apart = compile_apart(te.func([x, y], name="reversed"), SERIAL)
+    apart = compile_in_child(te.func([x, y], name="reversed"), SERIAL)
     assert apart.signature.workspaces == (36032,)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tilewright import ops
-from tilewright.autotune.measure.compiler import compile_apart
+from tilewright.autotune.measure.compiler import compile_in_child
 from tilewright.choosing import choose, chosen_without_search
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cpu.generator import assembly
@@ -36,7 +36,7 @@ def test_a_row_is_all_that_a_processor_takes(monkeypatch: pytest.MonkeyPatch) ->
     assert "vfmadd" in code
     assert widest(code) == 256
     assert beyond(code, target) == []
-    apart = compile_apart(chosen.func, target)
+    apart = compile_in_child(chosen.func, target)
     assert (apart.target, apart.image) == (target, compile_func(chosen.func, target).image)
 
 

@@ -117,7 +117,7 @@ class Evaluated:
     def moves(self, n: Numbers, access: StridedAccess, loop: int) -> Number | None:
         """How often a sweep of a loop moves the access to other elements, 1 where it does not.
 
-        `None` if it never does. It is the column of extents itself where each iteration does.
+        Returns the extent object itself if every iteration moves the access, `None` if none does.
         """
         extent = n.extents[loop]
         times: Number | None = None
