@@ -59,6 +59,7 @@ LONGEST_ROW = 4 * LONG_TEXT + 1_000_000
 SHORTEST, LONGEST = 1e-12, 1e9
 # The same of the numbers that describe a machine, in whatever units.
 SMALLEST_RATE, LARGEST_RATE = 1e-30, 1e30
+MOST_RATES, LONGEST_RATE_NAME = 100, 64
 # The median is exact; another program that writes records may sum up in another order.
 _ROUNDING = 1e-9
 
@@ -222,7 +223,18 @@ def _check_size(where: str, size: int, unit: str, each: int = 1) -> None:
 def _check_machine(record: Machine) -> None:
     if not record.rates:
         raise DatabaseError("machine.rates is empty, expected at least one number")
+    if len(record.rates) > MOST_RATES:
+        raise DatabaseError(
+            "machine.rates has {0} numbers, expected {1} at most", len(record.rates), MOST_RATES
+        )
     for name, rate in record.rates.items():
+        if not (isinstance(name, str) and name.isidentifier() and len(name) <= LONGEST_RATE_NAME):
+            raise DatabaseError(
+                "machine.rates has the name {0!r:.80}, expected an identifier of {1} characters at "
+                "most",
+                name,
+                LONGEST_RATE_NAME,
+            )
         if not SMALLEST_RATE <= rate <= LARGEST_RATE:
             raise DatabaseError(
                 "machine.rates has {0!r:.80}: {1}, expected a positive number, {2} to {3}",

@@ -145,11 +145,11 @@ class Environment(Digested):
 class Machine(Digested):
     """A measured description of the machine of a target.
 
-    `rates` are positive numbers by name (arithmetic, loads, memory, clock, fork and join, ...); who
-    measures them says what they are and in which units. `odd` says what was strange meanwhile (a
-    noisy host, a quota); it is empty if nothing was. Like a measurement, a description is of one
-    moment: `created` is part of the id, and whoever keeps a copy elsewhere keeps it too. See
-    `TuningDatabase.machine` for the one that counts.
+    `rates` are positive numbers by name (arithmetic, loads, memory, clock, fork and join, ...), at
+    most 100; names are identifiers. Who measures them says what they are and in which units. `odd`
+    says what was strange meanwhile (a noisy host, a quota); it is empty if nothing was. Like a
+    measurement, a description is of one moment: `created` is part of the id, and whoever keeps a
+    copy elsewhere keeps it too. See `TuningDatabase.machine` for the one that counts.
     """
 
     kind: ClassVar[str] = "machine"

@@ -178,10 +178,32 @@ def _processors(records: Iterable[TargetRecord]) -> dict[str, CpuTarget]:
 
 
 def _machines(database: TuningDatabase) -> dict[str, Mapping[str, Any]]:
-    """The rates of machines, by the ids of the environments that name them."""
-    rates = {machine.id: machine.rates for machine in database.records(Machine)}
-    named = ((e.id, e.facts.get("machine")) for e in database.records(Environment))
-    return {id: rates[machine] for id, machine in named if machine in rates}
+    """The rates of machines, by the ids of the environments that name them.
+
+    Rates that are not those of a processor are left out with a warning, and so is what an
+    environment names that is no machine. What was measured there takes the rates of the table.
+    """
+    rates: dict[str, Mapping[str, Any]] = {}
+    for machine in database.records(Machine):
+        try:
+            Rates.from_json(machine.rates)
+        except (TypeError, ValueError) as error:
+            _log.warning("the rates of machine %.12s are left out: %s", machine.id, error)
+        else:
+            rates[machine.id] = machine.rates
+    found: dict[str, Mapping[str, Any]] = {}
+    for environment in database.records(Environment):
+        named = environment.facts.get("machine")
+        if isinstance(named, str):
+            if named in rates:
+                found[environment.id] = rates[named]
+        elif named is not None:
+            _log.warning(
+                "environment %.12s names %.80s as its machine, expected the id of a record",
+                environment.id,
+                repr(named),
+            )
+    return found
 
 
 def _pace(moments: Sequence[datetime]) -> float | None:
@@ -227,6 +249,8 @@ def _read_sweep(line: dict[str, Any]) -> Sweep:
     l1, l2, l3 = line.pop("caches")
     rows = tuple(tuple(int(v) for v in row) for row in line.pop("rows"))
     seconds = tuple(float(s) for s in line.pop("seconds"))
+    if line.get("rates") is not None:
+        Rates.from_json(dict(line["rates"]))  # raises for what is none
     return Sweep(**line, caches=(int(l1), int(l2), int(l3)), rows=rows, seconds=seconds)
 
 

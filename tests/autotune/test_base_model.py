@@ -8,6 +8,7 @@ import json
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,9 +28,9 @@ from tilewright.errors import TuningError
 from tilewright.schedule import Schedule
 from tilewright.target import CpuTarget
 from tilewright.tir.ir import Func
-from tilewright.tuning_db import ScheduleRecord, TargetRecord
+from tilewright.tuning_db import Environment, Machine, ScheduleRecord, TargetRecord
 
-from ..tuning_db.samples import BASE, CPU, measurement
+from ..tuning_db.samples import BASE, CPU, NOON, measurement
 
 TARGET = CpuTarget.named("cascadelake", threads=1)
 SMALL = SearchConfig(pool=60, children=20, random=1.0, model=False)
@@ -122,6 +123,14 @@ def test_what_two_sources_know_is_learned_once(sweeps: list[Sweep]) -> None:
     assert both == samples.merged(sweeps[2:], [newer, sweeps[0]])
     assert len(both) == 3
     assert newer in both
+
+
+def test_a_table_with_rates_of_no_processor_is_refused(sweeps: list[Sweep], tmp_path: Path) -> None:
+    path = tmp_path / "table.gz"
+    for rates in ({"zork": 1.0}, {"fma": "2"}, ["fma"]):
+        samples.write([replace(sweeps[0], rates=rates)], path)
+        with pytest.raises(TuningError, match=r"table\.gz cannot be read"):
+            samples.read(path)
 
 
 @pytest.mark.parametrize(
@@ -422,3 +431,38 @@ def test_measurements_on_unknown_targets_are_left_out(
     assert sweep.target.startswith("cpu")
     assert "on quantum -qubits=3 are left out: unknown target kind" in caplog.text
     assert "on cpu -mcpu=znver99 are left out: unknown processor" in caplog.text
+
+
+@pytest.mark.parametrize("named", [[1], {"a": 1}, 5, "00" * 32, None, "unknown", "known"])
+def test_machines_of_no_known_rates_take_those_of_the_table(
+    named: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    func = ops.matmul_func(16, 48, 8)
+    target = TargetRecord("cpu -mcpu=znver3 -threads=1", "x86_64", "znver3")
+    rates = {"zork": 1.0} if named == "unknown" else {"fma": 1.5}
+    machine = Machine(target.id, rates, (), NOON)
+    if named in ("known", "unknown"):
+        named, known = machine.id, named == "known"
+    else:
+        known = False
+    environment = Environment({"machine": named})
+    trace = ScheduleRecord(Schedule(func).trace.to_json(), 1, "tiled")
+    program = replace(BASE[0], ir=str(func))
+    measured = replace(
+        measurement(8, 1e-3, target=target),
+        workload=program.id,
+        environment=environment.id,
+        schedule=trace.id,
+        features=(1.0,),
+        feature_version="1",
+    )
+    with tw.TuningDatabase(tmp_path / "t.db") as database:
+        database.put(*BASE[1:], program, target, machine, environment, trace, measured)
+        (sweep,) = samples.sweeps_of(database)
+    assert sweep.rates == (rates if known else None)
+    assert len(featurise([sweep])) == 1
+    told = {True: f"machine {machine.id[:12]}", False: f"environment {environment.id[:12]}"}
+    if not known and (rates == {"zork": 1.0} or not isinstance(named, str | None)):
+        assert told[named == machine.id] in caplog.text
+    else:
+        assert not caplog.messages

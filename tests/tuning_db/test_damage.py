@@ -213,6 +213,7 @@ def test_a_target_that_is_not_what_its_id_says(two: TuningDatabase) -> None:
             "rates = '{\"clock\":1e999}'",
             "machine.rates has 'clock': inf, expected a positive number",
         ),
+        ("rates = '{\"\":1.0}'", "machine.rates has the name '', expected an identifier"),
         ("rates = '[1]'", r"machine.rates is \[1\], expected Mapping"),
         ("odd = '[]'", "its content has the id"),
         ("odd = '[1]'", r"machine.odd is \[1\], expected tuple"),

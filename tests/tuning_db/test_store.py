@@ -58,7 +58,7 @@ def test_every_record_comes_back_equal(place: str) -> None:
 def test_every_optional_field_comes_back(db: TuningDatabase) -> None:
     machine = dataclasses.replace(
         MACHINE,
-        rates={"\u00e9\U0001f600 %s": 1e-30, "": 1e30},
+        rates={"\u00e9": 1e-30, "x" * 64: 1e30},
         odd=tuple("\U0001f600" * 1000 for _ in range(100)),
     )
     full = dataclasses.replace(
@@ -155,6 +155,25 @@ def test_of_descriptions_of_one_time_the_first_by_id_counts(db: TuningDatabase) 
     twin = dataclasses.replace(MACHINE, odd=())
     db.put(MACHINE, twin)
     assert db.machine(CPU.id) == min(MACHINE, twin, key=lambda m: m.id)
+
+
+@pytest.mark.parametrize(
+    ("rates", "told"),
+    [
+        ({"": 1.0}, "the name '', expected an identifier of 64 characters at most"),
+        ({"\0": 1.0}, "an identifier"),
+        ({"\ud800": 1.0}, "an identifier"),
+        ({"clock rate": 1.0}, "an identifier"),
+        ({"x" * 65: 1.0}, "an identifier"),
+        ({f"x{n}": 1.0 for n in range(101)}, "has 101 numbers, expected 100 at most"),
+    ],
+)
+def test_rates_have_plain_names_and_are_few(
+    db: TuningDatabase, rates: dict[str, float], told: str
+) -> None:
+    with pytest.raises(DatabaseError, match=f"machine.rates .*{told}"):
+        db.put(CPU, dataclasses.replace(MACHINE, rates=rates))
+    assert not db.records(Machine)
 
 
 def test_a_description_of_nothing_is_refused(db: TuningDatabase) -> None:
