@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
 from typing import NamedTuple
 
 from ...tir.ir import Label
 from .access_patterns import in_order
 from .canonicalise import needs_nests
-from .draft import Draft, RuleChoice, Step
+from .common import tried
+from .draft import Draft, Drafts, RuleChoice, Step, generator_of
 from .fusion_groups import Partition, fusion_groups, never_runs, partition, prepared
-from .rule import Group, GroupKind, Planned, SketchRule, planned
+from .rule import Alternative, Group, GroupKind, Planned, SketchRule, planned
 from .rule_sets import register_rules
 from .user_rules import SKETCH_RULES
 
 MAX_SKETCHES = 12
 MAX_OTHER = 4
-"""Combinations of an alternative."""
+"""Sketches of an alternative."""
+MAX_ATTEMPTS = 48
+"""Combinations of one way to part a program that are tried: those of many groups are too many."""
 
 __all__ = ["MAX_SKETCHES", "fusion_groups", "plans", "register_rules"]
 
@@ -36,14 +39,34 @@ class SketchPlan(NamedTuple):
     steps: tuple[Step, ...] = ()
 
 
-def plans(original: Draft, *, inexact: bool = False) -> Iterator[SketchPlan]:
-    """The plans by the rules for the target, and then those by the rules that users registered."""
-    yield from _plans_by_target(original, inexact=inexact)
+class PlanFamily(NamedTuple):
+    """Plans, the most promising first; the first `most` of those that apply are searched."""
+
+    plans: Iterator[SketchPlan]
+    most: int
+
+
+def plans(
+    original: Draft, drafts: Drafts, only: Collection[str] | None = None, *, inexact: bool = False
+) -> Iterator[PlanFamily]:
+    """The plans by the rules for the target, and then those by the rules that users registered.
+
+    The caller takes the steps of one plan after the other by `drafts`: later plans leave out
+    variants that are refused. With `only`, the plans of these generators alone.
+    """
+    families = _plans_by_target(original, drafts, only, inexact=inexact)
     if SKETCH_RULES:
-        yield from _plans_by_users(original, tuple(SKETCH_RULES.values()))
+        by_users = _plans_by_users(original, drafts, only, tuple(SKETCH_RULES.values()))
+        families = chain(families, by_users)
+    for plans, most in families:
+        yield PlanFamily(
+            (p for p in plans if only is None or generator_of(p.choices) in only), most
+        )
 
 
-def _plans_by_target(original: Draft, *, inexact: bool) -> Iterator[SketchPlan]:
+def _plans_by_target(
+    original: Draft, drafts: Drafts, only: Collection[str] | None, *, inexact: bool
+) -> Iterator[PlanFamily]:
     """The combinations of one variant for each group of blocks.
 
     With `inexact`, also those of programs that are the same over the reals alone. Combinations that
@@ -52,7 +75,7 @@ def _plans_by_target(original: Draft, *, inexact: bool) -> Iterator[SketchPlan]:
     nests.
     """
     if never_runs(original.func):
-        yield SketchPlan("nothing", (RuleChoice("nothing"),), original)
+        yield _single(SketchPlan("nothing", (RuleChoice("nothing"),), original))
         return
     plain, kept = prepared(original)
     rules = original.rules.rules
@@ -63,30 +86,32 @@ def _plans_by_target(original: Draft, *, inexact: bool) -> Iterator[SketchPlan]:
     alternatives = [rule.make for rule in original.rules.alternatives if rule.exact or inexact]
     for other in (other for make in alternatives for other in make(plain)):
         parted = partition(other.draft, kept, other.claimed)
-        for variants in _combined(_ways(parted, variants_of), MAX_OTHER):
-            plan = _plan(parted.draft, variants)
-            if other.wanted(plan.choices):
-                yield SketchPlan(
-                    f"{other.name}:{plan.name}",
-                    (other.choice, *plan.choices),
-                    plan.start,
-                    (*other.before, *plan.steps, *other.after),
-                )
-    parted = partition(plain, kept)
-    for variants in _combined(_ways(parted, variants_of), MAX_SKETCHES):
-        yield _plan(parted.draft, variants)
+        combinations = _Combinations(parted, drafts, only, tuple(other.before))
+        yield PlanFamily(_by_alternative(other, combinations.plans(variants_of)), MAX_OTHER)
+    combinations = _Combinations(partition(plain, kept), drafts, only)
+    yield PlanFamily(combinations.plans(variants_of), MAX_SKETCHES)
     if needs_nests(original.func):
-        yield SketchPlan("written", (RuleChoice("written"),), original)
+        yield _single(SketchPlan("written", (RuleChoice("written"),), original))
 
 
-def _plans_by_users(original: Draft, rules: Sequence[SketchRule]) -> Iterator[SketchPlan]:
+def _by_alternative(other: Alternative, plans: Iterable[SketchPlan]) -> Iterator[SketchPlan]:
+    """The plans of an alternative, which begin with its steps `before`."""
+    for name, choices, start, steps in plans:
+        if other.wanted(choices):
+            chosen = (other.choice, *choices)
+            yield SketchPlan(f"{other.name}:{name}", chosen, start, (*steps, *other.after))
+
+
+def _plans_by_users(
+    original: Draft, drafts: Drafts, only: Collection[str] | None, rules: Sequence[SketchRule]
+) -> Iterator[PlanFamily]:
     """The combinations of variants with one of a user's rule at least.
 
     A group that users' rules have variants for takes one of those, any other one of the target's.
     """
     program = Group(GroupKind.PROGRAM, tuple(in_order(original.func)))
     for variant in planned(rules, original, program):
-        yield _plan(original, [variant])
+        yield _single(_plan(original, [variant]))
     if never_runs(original.func) or all(rule.kind is GroupKind.PROGRAM for rule in rules):
         return
     parted = partition(*prepared(original))
@@ -98,21 +123,62 @@ def _plans_by_users(original: Draft, rules: Sequence[SketchRule]) -> Iterator[Sk
         return by_users[group] or planned(draft.rules.rules, draft, group)
 
     ways = [groups for groups in parted.ways if any(by_users[group] for group in groups)]
-    for variants in _combined(_ways(replace(parted, ways=ways), variants_of), MAX_SKETCHES):
-        yield _plan(parted.draft, variants)
+    combinations = _Combinations(replace(parted, ways=ways), drafts, only)
+    yield PlanFamily(combinations.plans(variants_of), MAX_SKETCHES)
 
 
-def _ways(
-    parted: Partition, variants_of: Callable[[Draft, Group], list[Planned]]
-) -> list[list[list[Planned]]]:
-    """The variants of each group, for each way to part a program."""
-    known: dict[Group, list[Planned]] = {}
-    for groups in parted.ways:
-        for group in groups:
-            if group not in known:
-                variants = variants_of(parted.draft, group)
-                known[group] = [_with_views_inlined(v, group, parted.views) for v in variants]
-    return [[known[group] for group in groups] for groups in parted.ways]
+def _single(plan: SketchPlan) -> PlanFamily:
+    return PlanFamily(iter((plan,)), 1)
+
+
+@dataclass(frozen=True)
+class _Combinations:
+    """The combinations of a variant of each group of a program, after the steps `before`."""
+
+    parted: Partition
+    drafts: Drafts
+    only: Collection[str] | None
+    before: tuple[Step, ...] = ()
+
+    def plans(self, variants_of: Callable[[Draft, Group], list[Planned]]) -> Iterator[SketchPlan]:
+        """The plans of all ways to part the program, of each way in turn."""
+        draft, views, ways = self.parted.draft, self.parted.views, self.parted.ways
+        known = {
+            group: [
+                _with_views_inlined(variant, group, views)
+                for variant in variants_of(draft, group)
+                if self._may_be_wanted(variant.choice)
+            ]
+            for group in dict.fromkeys(chain.from_iterable(ways))
+        }
+        turns = [self._of_way([known[group] for group in way]) for way in ways if way]
+        return (p for plans in zip_longest(*turns) for p in plans if p is not None)
+
+    def _may_be_wanted(self, choice: RuleChoice) -> bool:
+        return self.only is None or any(str(choice) in generator for generator in self.only)
+
+    def _of_way(self, groups: list[list[Planned]]) -> Iterator[SketchPlan]:
+        """The plans of one way: at most `MAX_ATTEMPTS`.
+
+        Where one was refused, its variants are tried alone, and those refused alone are left out.
+        """
+        seen = set[tuple[Planned, ...]]()
+        combinations = _combined(groups)
+        while len(seen) < MAX_ATTEMPTS and (variants := next(combinations, None)) is not None:
+            if variants in seen:
+                continue
+            seen.add(variants)
+            plan = _plan(self.parted.draft, variants, self.before)
+            yield plan
+            if self.drafts.refused(plan.start, plan.steps):
+                refused = {v for v in variants if not self._applies(v)}
+                groups = [[v for v in group if v not in refused] for group in groups]
+                combinations = _combined(groups)
+
+    def _applies(self, variant: Planned) -> bool:
+        """Whether a variant applies to its group where no other one is scheduled."""
+        plan = _plan(self.parted.draft, [variant], self.before)
+        return tried(self.drafts.after, plan.start, plan.steps) is not None
 
 
 def _with_views_inlined(
@@ -134,25 +200,20 @@ def _with_views_inlined(
     return Planned(choice, replace(variant, steps=(*variant.steps, inline_views)))
 
 
-def _plan(start: Draft, variants: Sequence[Planned]) -> SketchPlan:
-    """The plan that carries out a variant of each group in turn."""
+def _plan(start: Draft, variants: Sequence[Planned], before: tuple[Step, ...] = ()) -> SketchPlan:
+    """The plan that carries out a variant of each group in turn, after the steps `before`."""
     return SketchPlan(
         "+".join(v.name for _, v in variants),
         tuple(choice for choice, _ in variants),
         start,
-        tuple(step for _, v in variants for step in v.steps),
+        (*before, *(step for _, v in variants for step in v.steps)),
     )
 
 
-def _combined(ways: list[list[list[Planned]]], most: int) -> Iterator[list[Planned]]:
-    """At most so many combinations of a variant of each group, of all ways to part a program."""
-    combinations = (
-        [variants[n] for variants, n in zip(parted, numbers, strict=True)]
-        for parted in ways
-        if all(parted)
-        for numbers in _by_sum([len(variants) for variants in parted])
-    )
-    yield from filter(None, islice(combinations, most))
+def _combined(groups: Sequence[Sequence[Planned]]) -> Iterator[tuple[Planned, ...]]:
+    """The combinations of a variant of each group; none where a group has none."""
+    for numbers in _by_sum([len(variants) for variants in groups]) if all(groups) else ():
+        yield tuple(variants[n] for variants, n in zip(groups, numbers, strict=True))
 
 
 def _by_sum(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:

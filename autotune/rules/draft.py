@@ -78,6 +78,35 @@ class Draft:
 Step = Callable[[Draft], None]
 """A part of a rule that changes a draft. Raises `ScheduleError` where it cannot."""
 
+
+class Drafts:
+    """Drafts by the steps that were applied to them. Common first steps are applied once."""
+
+    def __init__(self) -> None:
+        self._drafts: dict[tuple[Draft, tuple[Step, ...]], Draft | ScheduleError] = {}
+
+    def after(self, start: Draft, steps: tuple[Step, ...]) -> Draft:
+        """The draft after `steps`, not to be changed. Raises the `ScheduleError` of one of them."""
+        if not steps:
+            return start
+        key = (start, steps)
+        if key not in self._drafts:
+            try:
+                draft = self.after(start, steps[:-1]).copy()
+                steps[-1](draft)
+                self._drafts[key] = draft
+            except ScheduleError as error:
+                self._drafts[key] = error
+        known = self._drafts[key]
+        if isinstance(known, ScheduleError):
+            raise known
+        return known
+
+    def refused(self, start: Draft, steps: tuple[Step, ...]) -> bool:
+        """Whether these steps were tried, and one of them was refused."""
+        return isinstance(self._drafts.get((start, steps)), ScheduleError)
+
+
 Option = bool | int | str | tuple["Option", ...]
 
 

@@ -8,8 +8,10 @@ legal, `prune` which of them are worth a measurement.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
+from typing import TYPE_CHECKING
 
 from ...errors import ScheduleError, TuningError
 from ...schedule import Schedule, Trace
@@ -19,7 +21,10 @@ from ...schedule.tensorizable import instruction_modules
 from ...target import Target
 from ...tir.ir import Expr, Func, Var
 from ..garbage import collected_later
-from ..rules.draft import Draft, RuleChoice, Step, generator_of
+from ..rules.draft import Draft, Drafts, RuleChoice, generator_of
+
+if TYPE_CHECKING:
+    from ..rules import SketchPlan
 
 _log = logging.getLogger(__name__)
 
@@ -83,12 +88,12 @@ class Sketch:
 def sketches(
     func: Func,
     target: Target,
-    only: Callable[[str], bool] | None = None,
+    only: Collection[str] | None = None,
     *,
     inexact: bool = False,
 ) -> tuple[Sketch, ...]:
-    """The sketches of a concrete program, the most promising first; `only` says which,
-    by their generators.
+    """The sketches of a concrete program, the most promising first; those alone whose generators
+    are among `only`, if given.
 
     Sketches of the user's rules come last. With `inexact`, sketches with inexact steps are among
     them. If no rule applies, the only sketch is the program as written, and a warning says why.
@@ -97,20 +102,22 @@ def sketches(
     """
     from ..rules import plans
 
-    result = []
+    result: list[Sketch] = []
     refused: list[str] = []
-    drafts = _Drafts()
+    drafts = Drafts()
     original = Draft(Schedule(func, symbolic=True), target)
-    for plan in plans(original, inexact=inexact):
-        if only is not None and not only(generator_of(plan.choices)):
-            continue
+
+    def accepted(plan: SketchPlan) -> Iterator[Sketch]:
         try:
             draft = drafts.after(plan.start, plan.steps)
         except ScheduleError as error:
             refused.append(f"{plan.name}: {error}")
-            continue
+            return
         if inexact or not draft.schedule.trace.inexact:
-            result.append(Sketch.of(draft.schedule, plan.name, plan.choices, draft.prune))
+            yield Sketch.of(draft.schedule, plan.name, plan.choices, draft.prune)
+
+    for family in plans(original, drafts, only, inexact=inexact):
+        result += islice(chain.from_iterable(map(accepted, family.plans)), family.most)
     if not result and only is None:
         _log.warning("no rule makes a schedule for %s: left as written", func.name)
         _log.info("%s", "\n".join(refused))
@@ -123,27 +130,3 @@ def sketches(
 def written(func: Func) -> Sketch:
     """The program as it is written, without decisions."""
     return Sketch.of(Schedule(func, symbolic=True), "written")
-
-
-class _Drafts:
-    """Drafts by the steps that were applied to them. Common first steps are applied once."""
-
-    def __init__(self) -> None:
-        self._drafts: dict[tuple[Draft, tuple[Step, ...]], Draft | ScheduleError] = {}
-
-    def after(self, start: Draft, steps: tuple[Step, ...]) -> Draft:
-        """The draft after `steps`, not to be changed. Raises the `ScheduleError` of one of them."""
-        if not steps:
-            return start
-        key = (start, steps)
-        if key not in self._drafts:
-            try:
-                draft = self.after(start, steps[:-1]).copy()
-                steps[-1](draft)
-                self._drafts[key] = draft
-            except ScheduleError as error:
-                self._drafts[key] = error
-        known = self._drafts[key]
-        if isinstance(known, ScheduleError):
-            raise known
-        return known

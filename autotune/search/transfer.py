@@ -230,7 +230,7 @@ def _sketches(func: Func, target: Target, generators: set[str]) -> tuple[Sketch,
 
     None where no rule makes one.
     """
-    for wanted in (generators.__contains__, None):
+    for wanted in (generators, None):
         try:
             return sketches(func, target, only=wanted)
         except ScheduleError as error:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from tilewright import dtypes
 from tilewright.autotune.rules import SketchPlan, plans
-from tilewright.autotune.rules.draft import Draft, generator_of
+from tilewright.autotune.rules.draft import Draft, Drafts, generator_of
 from tilewright.autotune.search.candidates import Rows, Rowspace
 from tilewright.autotune.search.search import Search
 from tilewright.autotune.search.sketch import Sketch, sketches
@@ -90,7 +91,8 @@ def sketches_of(func: Func, target: Target) -> tuple[Sketch, ...]:
 
 def plans_of(func: Func, target: Target, *, inexact: bool = False) -> list[SketchPlan]:
     """How its sketches are made, those that turn out illegal among them."""
-    return list(plans(Draft(Schedule(func, symbolic=True), target), inexact=inexact))
+    families = plans(Draft(Schedule(func, symbolic=True), target), Drafts(), inexact=inexact)
+    return [plan for family in families for plan in islice(family.plans, family.most)]
 
 
 def planned(func: Func, target: Target) -> list[str]:
@@ -104,7 +106,7 @@ def sketches_named(
     """The sketches whose names are wanted. The others are not made."""
     found = plans_of(func, target, inexact=inexact)
     generators = {generator_of(plan.choices) for plan in found if wanted(plan.name)}
-    return sketches(func, target, generators.__contains__, inexact=inexact)
+    return sketches(func, target, generators, inexact=inexact)
 
 
 def first_sketch(func: Func, target: Target) -> Sketch:

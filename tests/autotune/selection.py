@@ -106,7 +106,7 @@ def selected(func: Func, target: Target) -> tuple[Sketch, ...]:
     Where a step of one is refused it has no candidates: then all that are left are taken.
     """
     wanted = _selection(target)[func]
-    made = sketches(func, target, wanted.__contains__)
+    made = sketches(func, target, wanted)
     return made if len(made) == len(wanted) else sketches(func, target)
 
 

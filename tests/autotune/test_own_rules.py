@@ -75,7 +75,7 @@ def test_what_a_rule_makes_is_searched_too() -> None:
     sketch_rule(rows_of_vectors)
     assert names(func) == [*before, "rows_of_vectors"]
     own = f"{rows_of_vectors.__module__}.rows_of_vectors"
-    assert [s.generator for s in sketches(func, TARGET, {own}.__contains__)] == [own]
+    assert [s.generator for s in sketches(func, TARGET, {own})] == [own]
     search = Search(func, TARGET)
     asked = {search.sketches[c.sketch].name for _ in range(60) for c in search.ask(64)}
     assert "rows_of_vectors" in asked

@@ -13,6 +13,7 @@ import pytest
 from tilewright import ops
 from tilewright.autotune.measure.numeric_check import check_outputs, tolerance_of
 from tilewright.autotune.model.profile import profile
+from tilewright.autotune.rules import MAX_SKETCHES
 from tilewright.autotune.rules.access_patterns import extents, in_order
 from tilewright.autotune.rules.cpu.digits import separate_all_digits
 from tilewright.autotune.rules.cpu.fused_attention import MAX_BAND
@@ -779,6 +780,48 @@ def test_stages_whose_rows_wrap_around_are_computed_on_their_own() -> None:
     a = te.compute((23, 37), lambda i, j: x[i, j] + x[i, (j + 1) % 37], name="A")
     b = te.compute((23, 37), lambda i, j: a[i, j] + a[i, (j + 1) % 37], name="B")
     assert "rows" in {s.name for s in sketches(te.func([x, b]), target)}, "columns may"
+
+
+@pytest.mark.parametrize(("count", "least"), [(1, 2), (2, 4), (3, 8), (4, 12), (6, 12)])
+def test_programs_of_several_groups_have_the_sketches_that_apply(count: int, least: int) -> None:
+    """The first two variants of each pipeline are refused: nothing of a row moves with rows."""
+    target = CpuTarget.named("cascadelake", threads=1)
+    names = [s.name for s in sketches(pipelines(count), target)]
+    assert len(names) == least
+    assert names[0] == "+".join(["apart"] * count)
+    assert names[1] == "+".join([*["apart"] * (count - 1), "inside"])
+    assert {part for name in names for part in name.split("+")} == {"apart", "inside"}
+
+
+def test_a_sketch_behind_many_refused_ones_is_made_alone() -> None:
+    target, func = CpuTarget.named("cascadelake", threads=1), pipelines(4)
+    generator = "+".join(["pipeline(form=inside)", *["pipeline(form=apart)"] * 3])
+    assert generator in {s.generator for s in sketches(func, target)}
+    (alone,) = sketches(func, target, {generator})
+    assert alone.generator == generator
+
+
+def test_all_ways_to_part_a_program_have_sketches() -> None:
+    q, k, v = (te.placeholder((64, 16), "float32", name=n) for n in "QKV")
+    w = te.placeholder((16, 16), "float32", name="W")
+    y, r = ops.attention(q, k, v, name="Y"), te.reduce_axis(16, "r")
+    z = te.compute((64, 16), lambda i, j: te.sum(y[i, r] * w[r, j], axis=r), name="Z")
+    found = sketches(te.func([q, k, v, w, z]), CpuTarget.named("cascadelake", threads=1))
+    fused = ["attention" in s.name for s in found]
+    assert fused == [True, False] * (len(found) // 2)
+    assert len(found) == MAX_SKETCHES
+
+
+def pipelines(count: int) -> Func:
+    """Pipelines of two stages, that have nothing to do with each other."""
+    made = [pipeline(n) for n in range(count)]
+    return te.func([x for x, _ in made] + [y for _, y in made])
+
+
+def pipeline(number: int) -> tuple[te.Tensor, te.Tensor]:
+    x = te.placeholder((300,), "float32", name=f"X{number}")
+    a = te.compute((298,), lambda i: x[i] * x[i + 1] + x[i + 2] * x[i + 1], name=f"A{number}")
+    return x, te.compute((296,), lambda i: a[i] * a[i + 1] + a[i + 2], name=f"Y{number}")
 
 
 def loops_around(func: Func, name: str) -> list[For]:

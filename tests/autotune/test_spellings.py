@@ -15,7 +15,7 @@ from tilewright.tir.ir import Func
 
 from ..hosts import processor
 from ..long import first_of
-from .checking import arguments, expected, run, some_rows
+from .checking import arguments, expected, run, sketches_named, some_rows
 from .spellings import (
     ATTENTION,
     DIM,
@@ -93,7 +93,7 @@ def test_rms_norm(stored: bool, divided: bool) -> None:
 
 def fused(func: Func) -> list[Sketch]:
     """The sketches that fuse an attention."""
-    return list(sketches(func, BANDS, lambda name: "attention" in name))
+    return list(sketches_named(func, BANDS, lambda name: "attention" in name))
 
 
 @pytest.mark.parametrize("name", first_of(ATTENTION, 8))
