@@ -159,9 +159,10 @@ class Search:
     ) -> None:
         self.config = config or SearchConfig()
         self.target = target
-        self.sketches = (
+        self.by_rules = (
             tuple(prepared) if prepared is not None else sketches(func, target, inexact=inexact)
         )
+        self.sketches = self.by_rules
         if as_written and all(s.trace.steps for s in self.sketches):
             self.sketches += (written(func),)
         self.target_model = model_for(target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,13 +18,15 @@ from tilewright.autotune.measure.measure_result import Kernel
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.rivals import rivals_of
 from tilewright.autotune.search import search
-from tilewright.autotune.search.remembered import chosen
-from tilewright.autotune.search.search import Search, SearchConfig
+from tilewright.autotune.search.remembered import chosen, recalled
+from tilewright.autotune.search.search import Search, SearchConfig, model_trace
 from tilewright.autotune.search.sketch import sketches
 from tilewright.building import explain
 from tilewright.codegen.detect import resolve
+from tilewright.codegen.disk_cache import LOCATION
 from tilewright.schedule import Schedule
 from tilewright.tir.ir import Func
+from tilewright.tir.parser import parse
 from tilewright.tuning_db import Baseline, Session
 
 from ..hosts import processor
@@ -216,6 +219,26 @@ def test_the_untuned_build_is_what_a_build_chooses(func: Func) -> None:
     assert len(written.trace) == 0
     search.begin_with(untuned.trace)
     assert untuned.schedule.id in {c.schedule.id for c in search.ask(4)}
+
+
+def test_the_untuned_build_of_a_program_written_well_is_that_program(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A build keeps what was scheduled by hand if no sketch is predicted to be faster."""
+    monkeypatch.setenv(LOCATION, str(tmp_path))
+    target = processor("cpu -mcpu=skylake-avx512 -threads=1")
+    formula = ops.softmax_func(64, 64)
+    func = parse(str(model_trace(formula, target).apply(formula).func))
+    among = sketches(func, target)
+    assert among[-1].name == "written"
+    build = model_trace(func, target)
+    assert not build.steps
+    search = Search(func, target, config=SearchConfig(pool=64), prepared=among, as_written=True)
+    _, untuned = rivals_of(func, target, search)
+    assert untuned.trace == build
+    remembered = recalled(func, target, "model")
+    assert remembered is not None
+    assert remembered.trace == build
 
 
 # A machine that is not quiet
