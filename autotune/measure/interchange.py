@@ -10,7 +10,7 @@ from ...schedule import Schedule
 from ...schedule.find import blocks_in
 from ...tir.ir import Block, Func, Var
 from ..rules.access_patterns import inputs_of, output_of, reduced, spatial
-from ..rules.common import tried
+from ..rules.common import result_or_none
 
 
 def interchanged(func: Func) -> Func:
@@ -20,7 +20,7 @@ def interchanged(func: Func) -> Func:
         along = _along(block)
         if along is not None:
             # Where the loops are not those of the block, it stays as it is, which is right as well.
-            schedule = tried(_turned, schedule, block, along) or schedule
+            schedule = result_or_none(_turned, schedule, block, along) or schedule
     return schedule.func
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ...tir.ir import Label
 from .access_patterns import in_order
 from .canonicalise import needs_nests
-from .common import tried
+from .common import result_or_none
 from .draft import Draft, Drafts, RuleChoice, Step, generator_of
 from .fusion_groups import Partition, fusion_groups, never_runs, partition, prepared
 from .rule import Alternative, Group, GroupKind, Planned, SketchRule, planned
@@ -178,7 +178,7 @@ class _Combinations:
     def _applies(self, variant: Planned) -> bool:
         """Whether a variant applies to its group where no other one is scheduled."""
         plan = _plan(self.parted.draft, [variant], self.before)
-        return tried(self.drafts.after, plan.start, plan.steps) is not None
+        return result_or_none(self.drafts.after, plan.start, plan.steps) is not None
 
 
 def _with_views_inlined(

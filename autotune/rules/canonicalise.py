@@ -15,7 +15,9 @@ primitives refuse stays as its author wrote it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
+from ...errors import ScheduleError
 from ...schedule import Schedule
 from ...schedule.block_queries import has_reduction, region_buffers, with_regions
 from ...schedule.find import blocks_in, find_block, find_loop, path_to
@@ -36,7 +38,7 @@ from ...tir.ir import (
 )
 from ...tir.visit import nested
 from .access_patterns import in_order
-from .common import attempt, tried
+from .common import result_or_none, succeeds
 
 AGAIN = (ForKind.PARALLEL, ForKind.VECTOR, ForKind.UNROLL)
 """The kinds of loops whose iterations may run one after the other as well."""
@@ -55,25 +57,29 @@ def canonicalise(sch: Schedule) -> tuple[Label, ...]:
     made for statements in no block.
     """
     labels = [sch.get_block(n) for n, b in enumerate(in_order(sch.func)) if b.writes]
-    created = tried(sch.make_blocks) or ()
+    created = result_or_none(sch.make_blocks) or ()
     labels += created
     for label in labels:
         if is_plain(sch.func, find_block(sch.func, label)):
             continue
         for loop in sch.get_loops(label):
             if find_loop(sch.func, loop).kind in AGAIN:
-                attempt(sch.serial, loop)
+                with suppress(ScheduleError):
+                    sch.serial(loop)
         _cut(sch, label)
     for label in labels:
         block = find_block(sch.func, label)
         if not is_plain(sch.func, block):
             variables = tuple(Var(f"i{n}") for n in range(len(block.iters)))
             ordered = tuple(variables[n] for n in _reduced_last(block))
-            attempt(sch.transform_block_layout, label, IndexMap(variables, ordered))
+            with suppress(ScheduleError):
+                sch.transform_block_layout(label, IndexMap(variables, ordered))
     for init, label in _inits(sch.func):
-        attempt(sch.merge_reduction, init, label)
+        with suppress(ScheduleError):
+            sch.merge_reduction(init, label)
     for label in _updates(sch.func):
-        attempt(sch.distinguish_updates, label, 0)
+        with suppress(ScheduleError):
+            sch.distinguish_updates(label, 0)
     return created
 
 
@@ -85,7 +91,7 @@ def _cut(sch: Schedule, label: Label) -> None:
     """Cut the loops around a block, from the innermost one, where other statements share them."""
     loops = sch.get_loops(label)
     for n in reversed(range(len(loops))):
-        if type(find_loop(sch.func, loops[n]).body) is Seq and attempt(sch.fission, loops[n]):
+        if type(find_loop(sch.func, loops[n]).body) is Seq and succeeds(sch.fission, loops[n]):
             loops = sch.get_loops(label)
 
 

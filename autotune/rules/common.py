@@ -39,8 +39,8 @@ def powers(most: int) -> list[int]:
     return values
 
 
-def attempt(step: Callable[..., Any], *arguments: Any) -> bool:
-    """Take a step of a schedule, if it is legal; whether it was."""
+def succeeds(step: Callable[..., Any], *arguments: Any) -> bool:
+    """Take a step of a schedule if it is legal. Returns whether it was."""
     try:
         step(*arguments)
     except ScheduleError:
@@ -48,8 +48,8 @@ def attempt(step: Callable[..., Any], *arguments: Any) -> bool:
     return True
 
 
-def tried(step: Callable[..., T], *arguments: Any) -> T | None:
-    """The result of a step; `None` where it is refused."""
+def result_or_none(step: Callable[..., T], *arguments: Any) -> T | None:
+    """Returns the result of a step, or `None` where it is refused."""
     try:
         return step(*arguments)
     except ScheduleError:

@@ -40,7 +40,7 @@ from .access_patterns import (
 )
 from .attention import find_attention, next_contraction
 from .canonicalise import canonicalise, is_plain, needs_nests
-from .common import attempt, tried
+from .common import result_or_none, succeeds
 from .dataflow import Dataflow, dataflow
 from .draft import Draft
 from .joining import join
@@ -201,7 +201,7 @@ def _hoist_statistics(
             continue
         trial = (hoisted or draft).copy()
         sch = trial.schedule
-        if attempt(sch.hoist_factor, sch.get_block(block.label)):
+        if succeeds(sch.hoist_factor, sch.get_block(block.label)):
             hoisted = trial
     return None if hoisted is None else _inline(hoisted, left, kept)
 
@@ -231,7 +231,7 @@ def _tell_apart(draft: Draft, left: Collection[Label]) -> tuple[Draft, dict[Labe
         for index in range(len(inputs_of(block))):
             trial = draft.copy()
             sch = trial.schedule
-            copies = tried(sch.distinguish_reads, sch.get_block(block.label), index)
+            copies = result_or_none(sch.distinguish_reads, sch.get_block(block.label), index)
             if copies is not None and draft.rules.is_contraction(trial.block(block.label)):
                 draft = trial
                 views[block.label] = list(copies)
@@ -272,7 +272,7 @@ def _join(draft: Draft, parts: list[list[Label]]) -> Draft:
             continue
         trial = draft.copy()
         sch = trial.schedule
-        joined = attempt(join, sch, [sch.get_block(label) for label in labels])
+        joined = succeeds(join, sch, [sch.get_block(label) for label in labels])
         if joined and trial.func is not draft.func:
             draft = trial
     return draft
@@ -293,7 +293,7 @@ def _inline(draft: Draft, left: Collection[Label], kept: Collection[Label]) -> D
             continue  # rules for pipelines decide
         trial = draft.copy()
         sch = trial.schedule
-        if attempt(sch.compute_inline, sch.get_block(block.label)):
+        if succeeds(sch.compute_inline, sch.get_block(block.label)):
             draft = trial
     return draft
 
@@ -306,7 +306,7 @@ def _expand(draft: Draft, left: Collection[Label], kept: Collection[Label]) -> D
             continue
         trial = draft.copy()
         sch = trial.schedule
-        if attempt(sch.expand_reduction, sch.get_block(block.label)):
+        if succeeds(sch.expand_reduction, sch.get_block(block.label)):
             draft = trial
     return draft if draft is before else _inline(draft, left, kept)
 

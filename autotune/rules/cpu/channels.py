@@ -29,7 +29,7 @@ from ..access_patterns import (
     spatial,
 )
 from ..canonicalise import is_plain
-from ..common import tried
+from ..common import result_or_none
 from ..draft import Draft, RuleChoice
 from ..rule import Alternative, Group, GroupKind
 from .elementwise import elementwise_variants
@@ -44,7 +44,7 @@ def channels_last(draft: Draft) -> Iterator[Alternative]:
             continue
         trial = draft.copy()
         sch = trial.schedule
-        created = tried(_put_last, sch, sch.get_block(block.label))
+        created = result_or_none(_put_last, sch, sch.get_block(block.label))
         if created and draft.rules.has_instruction(trial, [trial.block(block.label)]):
             draft = trial
             copies.append(created[0])

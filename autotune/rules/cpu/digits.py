@@ -26,7 +26,7 @@ from ....tir.ir import Binary, Block, Const, Expr, IterKind, Label, Op, Var
 from ....tir.visit import children
 from ..access_patterns import extents, in_order, last_digits, output_of
 from ..canonicalise import is_plain
-from ..common import attempt
+from ..common import succeeds
 from ..draft import Draft
 from .register_tiles import fewest_registers, vector_variables
 
@@ -38,7 +38,7 @@ def separate_all_digits(draft: Draft) -> Draft:
             continue
         trial = draft.copy()
         sch = trial.schedule
-        if not attempt(separate_digits, sch, sch.get_block(block.label)):
+        if not succeeds(separate_digits, sch, sch.get_block(block.label)):
             continue
         apart = trial.block(block.label)
         choices = vector_variables(apart, draft.cpu)

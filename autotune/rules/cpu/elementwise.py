@@ -12,7 +12,7 @@ from ....schedule.find import find_block, path_to
 from ....target import CpuTarget
 from ....tir.ir import Block, Dim, For, ForKind, Func, Label, Var, ceildiv
 from ..access_patterns import Input, extents, grouped, inputs_of, output_of, spatial
-from ..common import attempt, block_loops, elements, nbytes, powers, widest
+from ..common import block_loops, elements, nbytes, powers, succeeds, widest
 from ..draft import Draft
 from ..rule import Group, Variant
 from .register_transpose import transpose_in_registers
@@ -104,7 +104,7 @@ def schedule_inside(draft: Draft, label: Label) -> None:
     (reader,) = sch.get_consumers(label)
     around = [s for s in path_to(sch.func, reader) if type(s) is For]
     top = next((s.var for s in around if s.kind is ForKind.PARALLEL), None)
-    if top is None or not attempt(sch.compute_at, label, top):
+    if top is None or not succeeds(sch.compute_at, label, top):
         schedule_elementwise(draft, label)
         return
     *_, last = sch.get_loops(label)
@@ -120,7 +120,7 @@ def schedule_inside(draft: Draft, label: Label) -> None:
 
 def schedule_following(draft: Draft, label: Label) -> None:
     """Compute a block where what it reads is written back, or by itself where that cannot be."""
-    if not attempt(draft.schedule.reverse_compute_inline, label):
+    if not succeeds(draft.schedule.reverse_compute_inline, label):
         schedule_elementwise(draft, label)
 
 

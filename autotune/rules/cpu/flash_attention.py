@@ -24,7 +24,7 @@ from ....schedule.find import find_block
 from ....tir.ir import Block, Dim, Label, Var
 from ..access_patterns import extents, reduced
 from ..attention import Attention, attention_of, element_above
-from ..common import block_loops, tried, widest
+from ..common import block_loops, result_or_none, widest
 from ..draft import Draft
 from ..joining import places
 from ..rule import Group, Variant
@@ -157,7 +157,7 @@ def _takes_pieces(draft: Draft, attention: Attention, softmax: _Softmax) -> bool
     trial = draft.copy()
     for block in attention.members:
         trial.schedule.get_block(block.label)
-    pieces = tried(_in_pieces, trial.schedule, attention, softmax, 2)
+    pieces = result_or_none(_in_pieces, trial.schedule, attention, softmax, 2)
     return pieces is not None and _outer(trial.schedule, attention, pieces.divided) is not None
 
 

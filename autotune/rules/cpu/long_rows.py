@@ -23,7 +23,7 @@ from ....schedule.find import find_block
 from ....target import CpuTarget
 from ....tir.ir import Block, Func, Label, Var
 from ..access_patterns import consumers, extents, is_expensive, output_of, reduced, row_dimensions
-from ..common import attempt, fused, tried
+from ..common import fused, result_or_none, succeeds
 from ..draft import Draft
 from ..rule import Group, Variant
 from .rows import schedule_reduction, schedule_spatial
@@ -66,7 +66,7 @@ def _statistics(draft: Draft, members: Sequence[Block]) -> _Statistics | None:
         trial = draft.copy()
         for block in members:
             trial.schedule.get_block(block.label)
-        if attempt(_take_pieces, trial.schedule, statistics):
+        if succeeds(_take_pieces, trial.schedule, statistics):
             return statistics
     return None
 
@@ -121,7 +121,7 @@ def _take_pieces(sch: Schedule, statistics: _Statistics) -> tuple[Label, Label]:
     if statistics.inlined is not None:
         sch.compute_inline(statistics.inlined)
     for label in statistics.hoisted:
-        if (scaled := tried(sch.hoist_factor, label)) is not None:
+        if (scaled := result_or_none(sch.hoist_factor, label)) is not None:
             sch.compute_inline(scaled)
     row = sch.get_loops(statistics.total)[-1]
     pieces, _ = sch.split(row, factors=[None, statistics.length])

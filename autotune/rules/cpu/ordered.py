@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import takewhile
 
 from ....errors import ScheduleError
 from ....schedule.find import find_block
 from ....tir.ir import IterKind, Label, Var
 from ..access_patterns import extents
-from ..common import attempt, widest
+from ..common import widest
 from ..draft import Draft
 from ..rule import Group, Variant
 from .vectors import lanes_for
@@ -48,4 +49,5 @@ def schedule_ordered(draft: Draft, label: Label) -> None:
         else:
             draft.schedule = sch = trial
     if around:
-        attempt(draft.map_outer, *around)
+        with suppress(ScheduleError):
+            draft.map_outer(*around)

@@ -21,7 +21,7 @@ from ....target import CpuTarget
 from ....tir.ir import Block, Const, Dim, Label, Var
 from ....tir.visit import walk
 from ..access_patterns import inputs_of, reduced
-from ..common import tried
+from ..common import result_or_none
 from ..draft import Draft
 from .register_tiles import tile_variables
 from .register_transpose import transpose_in_registers
@@ -68,7 +68,7 @@ def pack(sch: Schedule, main: Label, index: int, by: Var, tile: Dim) -> Packed:
     lies in one piece. `schedule_copy` schedules the block that copies.
     """
     # What the contraction computes of the input alone: a cast, an activation.
-    computed = tried(sch.compute_ahead, main, index)
+    computed = result_or_none(sch.compute_ahead, main, index)
     views = [] if computed is None else [computed]
     block = find_block(sch.func, main)
     source = inputs_of(block)[index]

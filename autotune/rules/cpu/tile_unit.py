@@ -22,7 +22,7 @@ from ....schedule import Schedule
 from ....schedule.find import find_block
 from ....tir.ir import Block, Buffer, Dim, Label, Var
 from ..access_patterns import extents, inputs_of, output_of, reduced, spatial
-from ..common import attempt, block_loops, powers, widest
+from ..common import block_loops, powers, succeeds, widest
 from ..draft import Draft
 from ..rule import Group, Variant
 from .elementwise import input_along, runs_across, schedule_elementwise, schedule_following
@@ -175,7 +175,7 @@ def _follow(
         along, other = across.along, across.other
         transpose_in_registers(sch, last, across.index, along, other, (1, 1), wide, across.copy)
         return
-    if not attempt(sch.reverse_compute_at, last, loop):
+    if not succeeds(sch.reverse_compute_at, last, loop):
         schedule_elementwise(draft, last)
         return
     lanes = lanes_for(draft.cpu, widest(find_block(sch.func, last)), wide)

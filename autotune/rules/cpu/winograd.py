@@ -22,7 +22,7 @@ from ....schedule.minimal_filtering import ALGORITHMS, WINDOW
 from ....target import CpuTarget
 from ....tir.ir import Block, Buffer, Label, Var
 from ..access_patterns import consumers, extents, in_order, is_injective, reduced
-from ..common import fused, tried, widest
+from ..common import fused, result_or_none, widest
 from ..draft import Draft, RuleChoice, Step
 from ..rule import Alternative
 from .elementwise import schedule_elementwise
@@ -44,7 +44,7 @@ def winograd(original: Draft) -> Iterator[Alternative]:
                 continue
             trial = draft.copy()
             sch = trial.schedule
-            labels = tried(sch.winograd, sch.get_block(block.label), tile)
+            labels = result_or_none(sch.winograd, sch.get_block(block.label), tile)
             if labels is None:
                 continue
             draft = trial
