@@ -18,7 +18,7 @@ from tilewright.autotune.measure.program_text import program_fields
 from tilewright.autotune.model.target_model import model_for, register_model
 from tilewright.autotune.records import environment_record, target_record, toolchain_record
 from tilewright.autotune.rules import fusion_groups, plans, register_rules
-from tilewright.autotune.rules.draft import Draft
+from tilewright.autotune.rules.draft import Draft, Drafts
 from tilewright.autotune.search.remembered import remembers
 from tilewright.autotune.search.sketch import sketches
 from tilewright.codegen.build import compile_func
@@ -183,7 +183,7 @@ def test_what_a_kind_lacks_is_named(program: Func) -> None:
     with pytest.raises(TargetError, match="no code generator for targets of kind 'abacus'"):
         generator_for(Abacus())
     with pytest.raises(TargetError, match="no set of sketch rules for targets of kind 'slate'"):
-        next(plans(Draft(tw.Schedule(program), Slate())))
+        next(plans(Draft(tw.Schedule(program), Slate()), Drafts()))
     with pytest.raises(TargetError, match="no set of sketch rules for targets of kind 'slate'"):
         fusion_groups(program, Slate())
     with pytest.raises(TargetError, match=r"no cost model .* 'slate'; there is one for cpu, toy"):
