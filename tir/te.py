@@ -163,6 +163,8 @@ def reduce_axis(extent: int, name: str = "r") -> Axis:
                 "{0}: an axis is over [0, extent), found {1}", name, extent,
                 hint=f"te.reduce_axis({high - low})",
             )  # fmt: skip
+        case _:
+            pass
     return Axis(name, extent=_extent(name, extent), reduce=True)
 
 

@@ -81,7 +81,8 @@ class _Widening:
                 return Const(float(dtypes.to_numpy(n.dtype).type(n.value)), wide)
             if isinstance(n, Cast):
                 return self._cast(n, wide)
-            return replace(rewrite_children(n, self), dtype=wide)
+            new: Any = rewrite_children(n, self)
+            return replace(new, dtype=wide)
         return rewrite_children(n, self)
 
     def _cast(self, n: Cast, wide: str) -> Expr:

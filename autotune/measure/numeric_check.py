@@ -142,7 +142,8 @@ def deviation(results: Array, expected: Array, exact: Array) -> Deviation:
     worst, where, squares = -1.0, 0, 0.0
     flat = [array.reshape(-1) for array in (results, expected, exact)]
     for start in range(0, results.size, _CHUNK):
-        error = _errors(*(a[start : start + _CHUNK].astype(np.float64) for a in flat), scale)
+        a, b, c = (array[start : start + _CHUNK].astype(np.float64) for array in flat)
+        error = _errors(a, b, c, scale)
         k = int(np.argmax(error))
         if error[k] > worst:
             worst, where = float(error[k]), start + k
