@@ -25,12 +25,28 @@ _SHORT = 4
 
 
 class _Formatter(Formatter):
-    """Calls what makes a text. With a conversion, the value itself is shown, whatever it is."""
+    """Calls what makes a text. With a conversion, the value itself is shown, whatever it is.
+
+    A value may be anything that a user passed. Where its text raises, that is said in its place.
+    """
 
     def convert_field(self, value: Any, conversion: str | None) -> Any:
-        if conversion is None:
-            return value() if callable(value) else value
-        return super().convert_field(value, conversion)
+        try:
+            if conversion is None:
+                return value() if callable(value) else value
+            return super().convert_field(value, conversion)
+        except Exception as error:  # noqa: BLE001
+            return _no_text(value, error)
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        try:
+            return super().format_field(value, format_spec)
+        except Exception as error:  # noqa: BLE001
+            return _no_text(value, error)
+
+
+def _no_text(value: Any, error: Exception) -> str:
+    return f"<a {type(value).__name__} whose text raises {type(error).__name__}>"
 
 
 _FORMATTER = _Formatter()

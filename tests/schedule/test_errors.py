@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.errors import ScheduleError
+from tilewright.errors import ScheduleError, TuningError
 from tilewright.schedule import Schedule, require
 from tilewright.schedule.find import blocks_in
 from tilewright.tir import te
@@ -343,3 +343,25 @@ def test_nothing_is_made_before_it_is_read() -> None:
             getattr(refusal.value, name)
     with pytest.raises(AssertionError, match="read"):
         str(refusal.value)
+
+
+def test_an_argument_whose_text_raises_is_named_in_its_place() -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            raise ValueError("no text")
+
+        def __format__(self, spec: str) -> str:
+            raise KeyError(spec)
+
+    class NoText(Exception):
+        def __str__(self) -> str:
+            raise TypeError
+
+    def fails() -> str:
+        raise OSError
+
+    error = TuningError("{0!r} {1} {2} {3} {4}", Odd(), Odd(), NoText(), fails, "as it is")
+    assert str(error) == (
+        "<a Odd whose text raises ValueError> <a Odd whose text raises KeyError> "
+        "<a NoText whose text raises TypeError> <a function whose text raises OSError> as it is"
+    )
