@@ -408,7 +408,7 @@ def _access(
 def _fixed_part(e: Expr, loops: list[For], s: Simplifier) -> object:
     moving = {loop.var for loop in loops}
     return frozenset(
-        (key if key is ONE else key_of(key), c)
+        (frozenset(Counter(map(key_of, factors(key))).items()), c)
         for key, c in s.poly(e).items()
         if key is ONE or not any(v in moving for a in factors(key) for v in variables(a))
     )
