@@ -61,6 +61,16 @@ def _register(function: F, kind: GroupKind, expected: list[str]) -> F:
             hint="write @tw.sketch_rule or @tw.sketch_rule(tw.GroupKind.ROWS) above a definition",
         )
     name = function.__name__
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise TuningError(
+            "sketch rule {0} is asynchronous; expected a plain function, as nothing awaits it", name
+        )
+    if kind is GroupKind.PROGRAM and len(expected) == 1 and inspect.isgeneratorfunction(function):
+        raise TuningError(
+            "sketch rule {0} is a generator; expected a function that schedules its draft",
+            name,
+            hint="a rule that yields variants is registered by @tw.sketch_rule(kind)",
+        )
     parameters = list(inspect.signature(function).parameters)
     if len(parameters) != len(expected):
         raise TuningError(
@@ -120,13 +130,7 @@ class _OfGroups:
                 hint="yield tw.Variant.of(name, step, option=value)",
             )
         for variant in variants:
-            if not (isinstance(variant, Variant) and variant.steps):
-                raise TuningError(
-                    "sketch rule {0} yields {1!r}; expected variants with a step at least",
-                    name,
-                    variant,
-                    hint="yield tw.Variant.of(name, step, option=value)",
-                )
+            _require_variant(name, variant)
             if variant.options in known:
                 raise TuningError(
                     "sketch rule {0} yields two variants with the same options: {1}",
@@ -137,6 +141,45 @@ class _OfGroups:
             known.add(variant.options)
             steps = tuple(_UserStep(name, step) for step in variant.steps)
             yield replace(variant, steps=steps)
+
+
+def _require_variant(rule: str, variant: Any) -> None:
+    """Raise `TuningError`, which names the rule, unless a variant has the types that it declares.
+
+    A subclass may have attributes of its own, which run code: it is none.
+    """
+    is_plain = type(variant) is Variant
+    if not is_plain:
+        problem, found = "{1!r}; expected variants with a step at least", variant
+    elif not (isinstance(variant.name, str) and variant.name):
+        problem, found = "a variant named {1!r}; expected a text", variant.name
+    elif not (type(variant.steps) is tuple and variant.steps and all(map(callable, variant.steps))):
+        problem = "a variant with the steps {1!r}; expected a tuple of functions, one at least"
+        found = variant.steps
+    elif not (type(variant.options) is tuple and all(map(_is_option, variant.options))):
+        problem = (
+            "a variant with the options {1!r}; expected pairs of a name and a value: a boolean, an "
+            "integer, a text, or a tuple of these"
+        )
+        found = variant.options
+    else:
+        return
+    raise TuningError(
+        f"sketch rule {{0}} yields {problem}",
+        rule,
+        found,
+        hint="yield tw.Variant.of(name, step, option=value)",
+    )
+
+
+def _is_option(pair: Any) -> bool:
+    return type(pair) is tuple and len(pair) == 2 and type(pair[0]) is str and _is_value(pair[1])
+
+
+def _is_value(value: Any) -> bool:
+    if type(value) is tuple:
+        return all(map(_is_value, value))
+    return type(value) in (bool, int, str)
 
 
 @dataclass(frozen=True)

@@ -227,6 +227,62 @@ def test_variants_of_a_rule_have_steps_and_differ_in_their_options() -> None:
         sketches(ops.matmul_func(16, 16, 16), TARGET)
 
 
+class _Odd:
+    def __hash__(self) -> int:
+        raise RuntimeError("no hash")
+
+
+class _Variant(Variant):
+    @property
+    def steps(self) -> Any:
+        raise RuntimeError("no steps")
+
+
+def _step(draft: Draft) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("variant", "message"),
+    [
+        (Variant.of("a", _step, o=[1]), "a variant with the options .*; expected pairs"),  # type: ignore[arg-type]
+        (Variant.of("a", _step, o=(1, _Odd())), "a variant with the options"),  # type: ignore[arg-type]
+        (Variant("a", (_step,), {"o": 1}), "a variant with the options {'o': 1}; expected pairs"),  # type: ignore[arg-type]
+        (Variant("a", (_step,), (("o", 1, 2),)), "a variant with the options"),  # type: ignore[arg-type]
+        (Variant("a", 7), "a variant with the steps 7; expected a tuple of functions"),  # type: ignore[arg-type]
+        (Variant("a", (_step, 3)), "a variant with the steps"),  # type: ignore[arg-type]
+        (Variant("a", ()), r"a variant with the steps \(\); expected a tuple of functions, one at"),
+        (Variant(None, (_step,)), "a variant named None; expected a text"),  # type: ignore[arg-type]
+        (Variant(5, (_step,)), "a variant named 5; expected a text"),  # type: ignore[arg-type]
+        (object.__new__(_Variant), "<a _Variant whose text raises AttributeError>; expected"),
+    ],
+)
+def test_a_variant_that_is_none_is_an_error_that_names_the_rule(
+    variant: Variant, message: str
+) -> None:
+    def lies(draft: Draft, group: Group) -> Iterator[Variant]:
+        yield variant
+
+    sketch_rule(GroupKind.CONTRACTION)(lies)
+    with pytest.raises(TuningError, match=f"sketch rule lies yields {message}"):
+        sketches(ops.matmul_func(16, 16, 16), TARGET)
+
+
+def test_rules_that_would_never_run_are_refused() -> None:
+    async def later(draft: Draft) -> None: ...
+
+    async def later_of_groups(draft: Draft, group: Group) -> None: ...
+
+    def yields(draft: Draft) -> Iterator[int]:
+        yield 1
+
+    with pytest.raises(TuningError, match="sketch rule later is asynchronous; expected a plain"):
+        sketch_rule(later)  # type: ignore[arg-type]
+    with pytest.raises(TuningError, match="later_of_groups is asynchronous"):
+        sketch_rule(GroupKind.ROWS)(later_of_groups)  # type: ignore[arg-type]
+    with pytest.raises(TuningError, match="sketch rule yields is a generator; expected a function"):
+        sketch_rule(yields)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("kind", [None, GroupKind.CONTRACTION])
 def test_a_rule_that_fails_ends_builds_and_sessions_and_is_named(kind: GroupKind | None) -> None:
     """In the function of a rule for groups, too, and after a step."""
