@@ -4,34 +4,42 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import os
 import shutil
 import zlib
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import patch
 
-from tilewright import build
+from tilewright import Target, TuningDatabase, build, tune
+from tilewright.autotune.measure import machine
+from tilewright.autotune.measure.machine import Description
 from tilewright.codegen.cache import KernelCache
+from tilewright.codegen.generator import Measured
 
 from .attempt import Attack, Attempt, require
-from .damage import damaged
+from .damage import damaged, edited
 from .manifests import no_regular_file
 from .subjects import TARGET, check_module, subjects
 
 NAMES = ("affine", "matmul", "wider", "gather")
-KINDS = ("kernels", "choices")
-"""The folders of the caches."""
+KINDS = {"kernels": len(NAMES), "choices": len(NAMES), "machines": 1}
+"""The folders of the caches, with the number of their entries."""
+RATES = {"hertz": 3e9, "fma": 1.5, "memory": 7.0}
 _LARGE = 1 << 20
 MINE = "notes.txt"
 """A file of the user's that happens to lie in the folder."""
 
 
 def prepare(folder: Path) -> Attack:
-    os.environ["TILEWRIGHT_CACHE_DIR"] = str(folder)
+    os.environ |= {"TILEWRIGHT_CACHE_DIR": str(folder), machine.VARIABLE: ""}
+    patch.object(machine, "_measured", _measured).start()
     for name in NAMES:
         build(subjects()[name].func, TARGET, allow=("default",))
-    for kind in KINDS:
-        require(len(list((folder / kind).iterdir())) == len(NAMES), f"{kind} are not cached")
+    for kind, count in KINDS.items():
+        require(len(list((folder / kind).iterdir())) == count, f"{kind} are not cached")
 
     def attack(attempt: Attempt) -> str:
         for kind in KINDS:
@@ -39,14 +47,17 @@ def prepare(folder: Path) -> Attack:
             shutil.copytree(folder / kind, place, copy_function=shutil.copy2)
             place.chmod(0o700)
             (place / MINE).write_text("mine", encoding="ascii")
-        entries = sorted(path for path in attempt.folder.glob("*/*") if path.name != MINE)
         for _ in range(attempt.choice((1, 1, 2, 4))):
             what, damage = attempt.choice(_DAMAGE)
-            entry = attempt.choice(entries)
+            place = attempt.folder / attempt.choice(list(KINDS))
+            entry = place / attempt.choice(sorted(p.name for p in (folder / place.name).iterdir()))
             attempt.note(f"{entry.name[:12]}: {what}")
             if entry.is_file() and not entry.is_symlink() and entry.stat().st_size < _LARGE:
                 damage(entry, attempt)
         os.environ["TILEWRIGHT_CACHE_DIR"] = str(attempt.folder)
+        machine._KNOWN.clear()
+        if attempt.chance(0.25):
+            _tune(attempt)
         for name in attempt.rng.permutation(NAMES):
             for _ in range(2):
                 subject = subjects()[str(name)]
@@ -59,6 +70,20 @@ def prepare(folder: Path) -> Attack:
         return "right"
 
     return attack
+
+
+def _measured(target: Target) -> Description:
+    """A description of this machine in place of a measurement, which takes long."""
+    del target
+    return Description(Measured(RATES, (), doubtful=False), datetime.now(UTC).isoformat())
+
+
+def _tune(attempt: Attempt) -> None:
+    subject = subjects()["affine"]
+    with TuningDatabase("sqlite://") as database:
+        tune(subject.func, TARGET, database=database, trials=1)
+        module = build(subject.func, TARGET, database)
+        check_module(module, subject, attempt.rng)
 
 
 def _evict_all(place: Path) -> None:
@@ -78,8 +103,13 @@ def _redigested(entry: Path, attempt: Attempt) -> None:
     content = entry.read_bytes()
     start = content.index(b"\n") + 1
     head, body = content[:start], bytearray(content[start + 32 :])
-    if entry.suffix == ".choice":
-        attempt.note("re-digested: a trace")
+    if entry.suffix == ".machine" and attempt.chance(0.8):
+        attempt.note("re-digested: other values of a description")
+        told = Description(Measured(RATES, ("a load",), doubtful=True), "2026-03-01T12:00:00+00:00")
+        _write(entry, head, json.dumps(edited(told.to_json(), attempt)).encode())
+        return
+    if entry.suffix in (".choice", ".machine"):
+        attempt.note("re-digested: a text")
         _write(entry, head, damaged(bytes(body), attempt))
         return
     what = attempt.pick(4)
