@@ -228,7 +228,7 @@ def _check_machine(record: Machine) -> None:
             "machine.rates has {0} numbers, expected {1} at most", len(record.rates), MOST_RATES
         )
     for name, rate in record.rates.items():
-        if not (isinstance(name, str) and name.isidentifier() and len(name) <= LONGEST_RATE_NAME):
+        if not (str(name).isidentifier() and len(name) <= LONGEST_RATE_NAME):
             raise DatabaseError(
                 "machine.rates has the name {0!r:.80}, expected an identifier of {1} characters at "
                 "most",

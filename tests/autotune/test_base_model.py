@@ -30,7 +30,7 @@ from tilewright.target import CpuTarget
 from tilewright.tir.ir import Func
 from tilewright.tuning_db import Environment, Machine, ScheduleRecord, TargetRecord
 
-from ..tuning_db.samples import BASE, CPU, NOON, measurement
+from ..tuning_db.samples import BASE, CPU, MATMUL, NOON, measurement
 
 TARGET = CpuTarget.named("cascadelake", threads=1)
 SMALL = SearchConfig(pool=60, children=20, random=1.0, model=False)
@@ -127,7 +127,8 @@ def test_what_two_sources_know_is_learned_once(sweeps: list[Sweep]) -> None:
 
 def test_a_table_with_rates_of_no_processor_is_refused(sweeps: list[Sweep], tmp_path: Path) -> None:
     path = tmp_path / "table.gz"
-    for rates in ({"zork": 1.0}, {"fma": "2"}, ["fma"]):
+    wrong: list[Any] = [{"zork": 1.0}, {"fma": "2"}, ["fma"]]
+    for rates in wrong:
         samples.write([replace(sweeps[0], rates=rates)], path)
         with pytest.raises(TuningError, match=r"table\.gz cannot be read"):
             samples.read(path)
@@ -447,7 +448,7 @@ def test_machines_of_no_known_rates_take_those_of_the_table(
         known = False
     environment = Environment({"machine": named})
     trace = ScheduleRecord(Schedule(func).trace.to_json(), 1, "tiled")
-    program = replace(BASE[0], ir=str(func))
+    program = replace(MATMUL, ir=str(func))
     measured = replace(
         measurement(8, 1e-3, target=target),
         workload=program.id,
