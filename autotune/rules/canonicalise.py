@@ -59,6 +59,7 @@ def canonicalise(sch: Schedule) -> tuple[Label, ...]:
     labels = [sch.get_block(n) for n, b in enumerate(in_order(sch.func)) if b.writes]
     created = result_or_none(sch.make_blocks) or ()
     labels += created
+    _to_memory(sch, labels)
     for label in labels:
         if is_plain(sch.func, find_block(sch.func, label)):
             continue
@@ -81,6 +82,14 @@ def canonicalise(sch: Schedule) -> tuple[Label, ...]:
         with suppress(ScheduleError):
             sch.distinguish_updates(label, 0)
     return created
+
+
+def _to_memory(sch: Schedule, labels: Sequence[Label]) -> None:
+    """Move buffers from registers, which ask for loops that are unrolled, to memory."""
+    for label in labels:
+        for n, buffer in enumerate(_in_order(find_block(sch.func, label).writes)):
+            if buffer.scope == "register":
+                attempt(sch.set_scope, label, n, "global")
 
 
 def _has_statements(stmt: Stmt) -> bool:

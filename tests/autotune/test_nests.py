@@ -12,7 +12,9 @@ import pytest
 from tilewright import ops
 from tilewright.autotune.rules.canonicalise import canonicalise, needs_nests
 from tilewright.autotune.search.candidates import Rowspace
+from tilewright.autotune.search.search import model_trace
 from tilewright.autotune.search.sketch import sketches
+from tilewright.codegen.build import compile_func
 from tilewright.codegen.detect import resolve
 from tilewright.schedule import Schedule
 from tilewright.target import Target
@@ -22,7 +24,7 @@ from tilewright.tir.parser import parse
 
 from ..schedule.machinery import check_compiled, check_meaning, check_replays
 from ..schedule.random_programs import with_plain_statements
-from .checking import planned, sketches_of
+from .checking import planned, sketches_of, some_rows
 from .formulas import FORMULAS
 
 PRODUCT = """
@@ -259,6 +261,21 @@ def test_what_no_rule_is_for_is_left_as_written(caplog: Any) -> None:
     with caplog.at_level(logging.WARNING):
         assert names_of(program(GUARDED)) == ["written"]
     assert not caplog.records  # it was scheduled by hand
+
+
+@pytest.mark.parametrize(
+    "formula", [ops.softmax_func(16, 128), ops.layer_norm_func(16, 128)], ids=lambda f: f.name
+)
+def test_what_was_held_in_registers_is_not_in_loops_that_are_made_anew(formula: Func) -> None:
+    """Registers have no index that varies at run time."""
+    target = resolve("cpu -threads=1")
+    func = parse(str(model_trace(formula, target).apply(formula).func))
+    assert any(b.scope == "register" for b in func.allocs)
+    made = [s for s in sketches(func, target) if s.trace.steps]
+    assert made
+    for sketch in made:
+        for row in some_rows(sketch, np.random.default_rng(0), 4).tolist():
+            compile_func(sketch.trace.with_row(row).apply(func).func, target)
 
 
 def test_a_program_that_no_rule_makes_anything_of(
