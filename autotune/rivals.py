@@ -15,6 +15,7 @@ from ..tir.ir import Func
 from ..tuning_db.gains import Baseline, Gain, Gains
 from ..tuning_db.values import ScheduleRecord
 from .finals import FAR, Finalist
+from .measure.interchange import interchanged
 from .records import schedule_record
 from .search.remembered import chosen
 from .search.search import Search
@@ -25,11 +26,12 @@ _CAUTION = 0.9
 
 
 class Rival(NamedTuple):
-    """A schedule to beat."""
+    """A schedule to beat. If it `is_reference`, results are checked against the same program."""
 
     baseline: Baseline
     trace: Trace
     schedule: ScheduleRecord
+    is_reference: bool = False
 
 
 def rivals_of(func: Func, target: Target, search: Search) -> tuple[Rival, ...]:
@@ -40,7 +42,9 @@ def rivals_of(func: Func, target: Target, search: Search) -> tuple[Rival, ...]:
     sketch = next((s for s in search.sketches if s.trace == opened), None)
     plain = written(func)
     return (
-        _rival(Baseline.WRITTEN, plain.trace.with_row(()), plain),
+        _rival(Baseline.WRITTEN, plain.trace.with_row(()), plain)._replace(
+            is_reference=interchanged(func) is func
+        ),
         _rival(Baseline.UNTUNED, untuned, sketch),
     )
 
@@ -77,14 +81,14 @@ class Rivals:
     def bounds(self, best: float, reference: float | None) -> Gains:
         """Lower bounds of the gains of a schedule that takes `best` seconds.
 
-        They are by the times of the trials. The program as written takes at least as long as the
-        `reference`, whose loops are interchanged to be fast.
+        They are by the times of the trials, or of the `reference` where that is the program as
+        written: one whose loops were interchanged may be faster or slower.
         """
         seconds: Mapping[Baseline, float | None] = {
             r.baseline: self.timed[r.schedule.id].seconds
             if r.schedule.id in self.timed
             else reference
-            if r.baseline is Baseline.WRITTEN
+            if r.is_reference
             else None
             for r in self._rivals
         }

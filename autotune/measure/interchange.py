@@ -19,7 +19,7 @@ def interchanged(func: Func) -> Func:
     for block in list(blocks_in(func.body)):
         along = _along(block)
         if along is not None:
-            # Where the loops are not those of the block, it stays as it is, which is right as well.
+            # What is refused stays as it is, which is right as well.
             schedule = result_or_none(_turned, schedule, block, along) or schedule
     return schedule.func
 
@@ -40,9 +40,18 @@ def _along(block: Block) -> Var | None:
 
 
 def _turned(schedule: Schedule, block: Block, along: Var) -> Schedule:
+    """The loop of `along` inside of the other ones, in whatever order these are.
+
+    Nothing changes where it is there already, or the loops are not one for each variable.
+    """
     turned = schedule.copy()
     label = turned.get_block(block.label.name)
-    loops = dict(zip([i.var for i in block.iters], turned.get_loops(label), strict=False))
-    turned.decompose_reduction(label, loops[block.iters[0].var])
-    turned.reorder(*(loop for v, loop in loops.items() if v is not along), loops[along])
+    loops = turned.get_loops(label)
+    values = {i.value: i.var for i in block.iters}
+    if len(loops) != len(block.iters) or not values.keys() >= set(loops):
+        return schedule
+    if values[loops[-1]] is along:
+        return schedule
+    turned.decompose_reduction(label, loops[0])
+    turned.reorder(*sorted(loops, key=lambda loop: values[loop] is along))
     return turned

@@ -11,7 +11,8 @@ import tilewright as tw
 from tilewright import ops
 from tilewright.autotune.measure.interchange import interchanged
 from tilewright.codegen.build import compile_func, to_module
-from tilewright.tir.ir import Buffer, Func, integers
+from tilewright.tir.ir import Buffer, For, Func, integers
+from tilewright.tir.visit import walk
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,20 @@ def test_same_bits(op: str, options: dict[str, Any], turned: bool) -> None:
     func = getattr(ops, f"{op}_func")(**options)
     other = interchanged(func)
     assert (other is not func) is turned
+    np.testing.assert_array_equal(result(other), result(func))
+
+
+@pytest.mark.parametrize(("order", "turned"), [("ijk", True), ("ikj", False), ("kij", False)])
+def test_loops_in_another_order_than_the_variables(order: str, turned: bool) -> None:
+    """Those that are along memory already stay."""
+    schedule = tw.Schedule(ops.matmul_func(13, 32, 8))
+    loops = dict(zip("ijk", schedule.get_loops(schedule.get_block("C")), strict=True))
+    schedule.reorder(*(loops[name] for name in order))
+    func = schedule.func
+    other = interchanged(func)
+    assert (other is not func) is turned
+    *_, innermost = (n.var for n in walk(other) if type(n) is For)
+    assert innermost is loops["j"]
     np.testing.assert_array_equal(result(other), result(func))
 
 
