@@ -89,7 +89,8 @@ def _to_memory(sch: Schedule, labels: Sequence[Label]) -> None:
     for label in labels:
         for n, buffer in enumerate(_in_order(find_block(sch.func, label).writes)):
             if buffer.scope == "register":
-                attempt(sch.set_scope, label, n, "global")
+                with suppress(ScheduleError):
+                    sch.set_scope(label, n, "global")
 
 
 def _has_statements(stmt: Stmt) -> bool:
