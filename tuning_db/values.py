@@ -145,7 +145,7 @@ class Environment(Digested):
 class Machine(Digested):
     """A measured description of the machine of a target.
 
-    `rates` are positive numbers by name (arithmetic, loads, memory, clock, fork and join, ...), at
+    `rates` are positive numbers by name (arithmetic, loads, memory, clock, parallel loops, ...), at
     most 100; names are identifiers. Who measures them says what they are and in which units. `odd`
     says what was strange meanwhile (a noisy host, a quota); it is empty if nothing was. Like a
     measurement, a description is of one moment: `created` is part of the id, and whoever keeps a

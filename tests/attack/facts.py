@@ -84,7 +84,7 @@ def history() -> tuple[AnyRecord, ...]:
 def machines() -> list[Machine]:
     """Descriptions of the target, the newest last."""
     target, _ = here()
-    rates = {"clock": 2.5e9, "fma": 4e10, "fork and join": 2e-6}
+    rates = {"clock": 2.5e9, "fma": 4e10, "fork": 2e-6}
     return [
         Machine(target.id, rates, ("the clock varied by 12%",), NOON),
         Machine(target.id, {**rates, "fma": 3.9e10}, (), NOON + timedelta(hours=1)),
