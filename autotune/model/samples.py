@@ -157,7 +157,7 @@ def sweeps_of(database: TuningDatabase) -> list[Sweep]:
             rows=tuple(timed),
             seconds=tuple(map(_short, timed.values())),
             trial_seconds=_pace(moments[session]),
-            rates=described[session],
+            rates=described[session] or _own_rates(target),
         )
         sweeps.append(sweep)
     return sweeps
@@ -175,6 +175,12 @@ def _processors(records: Iterable[TargetRecord]) -> dict[str, CpuTarget]:
         if isinstance(target, CpuTarget):
             targets[record.id] = target
     return targets
+
+
+def _own_rates(target: CpuTarget) -> Mapping[str, Any] | None:
+    """The rates of a target where they are not those that its text has in the table."""
+    rates = target.rates
+    return None if rates == CpuTarget.parse(str(target)).rates else rates.to_json()
 
 
 def _machines(database: TuningDatabase) -> dict[str, Mapping[str, Any]]:
