@@ -119,7 +119,8 @@ def test_demo_runs_without_a_terminal(root: Path, tmp_path: Path) -> None:
     assert "all 2 trials are done" in done.stderr
     assert "with 0 measurements, from record" in done.stdout
     rows = re.findall(
-        r"^  (\S.*?)  +[\d.]+ [mun]s +[\d.]+ +([\d.e+-]+) +(?:([\d.e+-]+) to ([\d.e+-]+) +)?(\S+) *$",
+        r"^  (\S.*?)  +[\d.]+ [mun]s +[\d.]+ +([\d.e+-]+) +"
+        r"(?:([\d.e+-]+) to ([\d.e+-]+) +)?(\S+) *$",
         done.stdout,
         re.MULTILINE,
     )
