@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from ..errors import ArtifactError
+from ..errors import ArtifactError, BuildError
 from ..runtime.timer import Timer
 from ..target import Fact, Target
 from ..target.registry import Registry
@@ -183,9 +183,10 @@ class CodeGenerator(ABC, Generic[T, E]):
     def measure(self, target: T) -> Measured:
         """Measure this machine for estimates of kernels for a resolved target, in at most 3 s.
 
-        It may start threads, and is called in a process of its own. Raises `BuildError`.
+        It may start threads, and is called in a process of its own. Called only of generators that
+        say that it `measures`. Raises `BuildError`.
         """
-        raise NotImplementedError
+        raise BuildError("there is no way to measure a machine for {0}", target)
 
     def described(self, target: T, rates: Mapping[str, Any]) -> T:
         """The target with the rates of `measure`. Raises `ArtifactError` where they are none."""

@@ -1,10 +1,10 @@
 """The rates of a core: the description of a machine that estimates rest on.
 
 The rates of this machine are measured (`codegen/cpu/machine.py`); those of other processors are the
-rows below, which the table of processors names. Their sources are Fog, "Instruction tables" and
-"The microarchitecture of Intel, AMD and VIA CPUs" (agner.org/optimize, 2024), Intel's and AMD's
-optimization manuals (248966, 56305, 58455), and Arm's for Neoverse N1 and V1. What these do not
-say, the bandwidth of caches and memory that a core sustains and the clock, is of measurements.
+rows below, which the table of processors names. They are typical values, not measurements, except
+for those of Cascade Lake: what they are to agree with is Fog, "Instruction tables" and "The
+microarchitecture of Intel, AMD and VIA CPUs" (agner.org/optimize), Intel's and AMD's optimization
+manuals, and Arm's for Neoverse N1 and V1. Bandwidths and clocks are guesses of their order.
 """
 
 from __future__ import annotations
