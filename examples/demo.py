@@ -139,7 +139,7 @@ def timed(rows: Sequence[Row]) -> list[Timing]:
 
 def show(rows: Sequence[Row], timings: Sequence[Timing], *, flops: int) -> None:
     (tuned,) = (t for row, t in zip(rows, timings, strict=True) if row.name == TUNED)
-    table = Table(box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("matrix product")
     for name in ("median", "GFLOP/s", "x tuned", "95% interval", "error"):
         table.add_column(name, justify="right")
@@ -157,8 +157,9 @@ def show(rows: Sequence[Row], timings: Sequence[Timing], *, flops: int) -> None:
         )
     Console().print(table)
     print(
-        "Whole calls from Python, in float32, interleaved. `x tuned` is the median of the ratios\n"
-        "in each round; an interval around 1 is a tie. Errors are against the product in float64."
+        "Whole calls from Python, in float32, interleaved. `x tuned` is the median of\n"
+        "the ratios in each round; an interval around 1 is a tie. Errors are against the\n"
+        "product in float64."
     )
 
 

@@ -230,9 +230,11 @@ def turn_seconds(seconds: float, min_sample_seconds: float) -> float:
 
 
 def format_seconds(seconds: float) -> str:
-    """Seconds as text with three digits and a unit: `8.86 ms`."""
+    """Seconds as text with three digits and a unit: `8.86 ms`, and 0.9999 ms as `1 ms`."""
+    if seconds >= 999.5:
+        return f"{seconds:.0f} s"
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
+        if seconds >= 0.9995 * scale:
             return f"{seconds / scale:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"
 

@@ -21,6 +21,7 @@ import tilewright as tw
 from tilewright.autotune.display import LiveDisplay
 from tilewright.autotune.events import Event, Trial
 from tilewright.cli.program_file import load_program
+from tilewright.runtime.timer import Timing
 
 Array = np.ndarray[Any, Any]
 
@@ -110,6 +111,22 @@ def test_a_slow_kernel_of_the_demo_is_called_once(root: Path) -> None:
     assert set(calls) == {"fast"}
 
 
+def test_rows_of_the_demo_are_lines_of_80_columns(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = demo(root)
+    seconds = {"unscheduled": 123.4, "default schedule": 1.234e-3, "tuned": 1.234e-3, "numpy": 1e-7}
+    rows = [module.Row(name, print, 1.23e-6, taken) for name, taken in seconds.items()]
+    timings = [
+        Timing((taken, taken * 1.01, taken * 0.99) * 5, 15, taken) for taken in seconds.values()
+    ]
+    module.show(rows, timings, flops=10**6)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [next(name for name in seconds if name in line) for line in lines[2:6]] == list(seconds)
+    assert all(line.rstrip().endswith("1.2e-06") for line in lines[2:6])
+
+
 def test_demo_runs_without_a_terminal(root: Path, tmp_path: Path) -> None:
     command = [sys.executable, f"{root}/examples/demo.py", "--size", "48", "--trials", "2"]
     done = subprocess.run(
@@ -119,7 +136,7 @@ def test_demo_runs_without_a_terminal(root: Path, tmp_path: Path) -> None:
     assert "all 2 trials are done" in done.stderr
     assert "with 0 measurements, from record" in done.stdout
     rows = re.findall(
-        r"^  (\S.*?)  +[\d.]+ [mun]s +[\d.]+ +([\d.e+-]+) +"
+        r"^ ?(\S.*?)  +[\d.]+ [mun]?s +[\d.]+ +([\d.e+-]+) +"
         r"(?:([\d.e+-]+) to ([\d.e+-]+) +)?(\S+) *$",
         done.stdout,
         re.MULTILINE,
