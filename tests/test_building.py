@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ from tilewright.choosing import choose, chosen_without_search
 from tilewright.codegen import cache as compiling
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.runtime import load
-from tilewright.schedule import Trace
+from tilewright.schedule import PRIMITIVES, Trace
+from tilewright.schedule.find import path_to, rebuild
 from tilewright.tir import te
-from tilewright.tir.ir import Expr
+from tilewright.tir.ir import Expr, For, Var
 from tilewright.tuning_db import (
     Explanation,
     Reason,
@@ -54,6 +56,15 @@ def func() -> tw.Func:
 def db(tmp_path: Path) -> Iterator[tw.TuningDatabase]:
     with tw.TuningDatabase(tmp_path / "tuning.db") as database:
         yield database
+
+
+@pytest.fixture
+def own_primitives() -> Iterator[None]:
+    """Leave the registry of primitives as it was."""
+    before = dict(PRIMITIVES)
+    yield
+    PRIMITIVES.clear()
+    PRIMITIVES.update(before)
 
 
 def unrolled(func: tw.Func) -> str:
@@ -378,6 +389,31 @@ def test_a_record_that_does_not_apply_is_set_aside(
     assert db.measurements() == before, "nothing is written for it"
 
 
+def test_a_record_whose_program_does_not_verify_is_set_aside(
+    func: tw.Func,
+    db: tw.TuningDatabase,
+    caplog: pytest.LogCaptureFixture,
+    own_primitives: None,
+) -> None:
+    """Of a step that forgets a condition: here it lets a loop run beyond its array."""
+
+    @tw.primitive
+    def overrun(fn: tw.Func, loop: Var) -> tuple[tw.Func, None]:
+        """Double a loop."""
+        path = path_to(fn, loop)
+        old = path[-1]
+        assert isinstance(old, For)
+        return rebuild(fn, path, replace(old, extent=old.extent * 2)), None
+
+    bad, _ = record(db, func, step("overrun", "l1"), seconds=1e-9)
+    _, good = record(db, func, unrolled(func), seconds=1e-3)
+    module = tw.build(func, SERIAL, db)
+    assert module.origin.record_id == good
+    computes(module)
+    (warning,) = caplog.messages
+    assert f"schedule {bad[:12]}: VerifyError: " in warning
+
+
 def test_records_that_do_not_apply_go_before_what_else_is_allowed(
     func: tw.Func, db: tw.TuningDatabase
 ) -> None:
@@ -602,7 +638,7 @@ sys.modules.update(dict.fromkeys(["llvmlite", "sqlalchemy", "xgboost", "psutil",
 import numpy as np
 from tilewright.runtime import load
 from tilewright.tir import te
-from tilewright.tir.ir import Expr
+from tilewright.tir.ir import Expr, For, Var
 module = load(sys.argv[1])
 a, b = np.ones((6, 4), np.float32), np.ones((4, 10), np.float32)
 c = np.empty((6, 10), np.float32)

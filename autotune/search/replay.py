@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from ...errors import ScheduleError, TilewrightError
 from ...schedule import Schedule, Trace
 from ...tir.ir import Func
+from ...tir.verify import verify
 from ...tuning_db.values import ScheduleRecord
 
 _log = logging.getLogger(__name__)
@@ -22,9 +23,10 @@ _WIDEST = 160
 class Replays:
     """Decides whether schedules apply to `func`, for `TuningDatabase.best`; remembers the answers.
 
-    A schedule applies if its trace can be replayed and its record names its inexact steps. `unfit`
-    are schedules (ids) that are known to be unusable, with reasons. `refused` are all that do not
-    apply, with reasons.
+    A schedule applies if its trace can be replayed, the program that it makes verifies, and its
+    record names its inexact steps. Each step has its own checks: the program is verified because a
+    record may be written for what a step forgets. `unfit` are schedules (ids) that are known to be
+    unusable, with reasons. `refused` are all that do not apply, with reasons.
     """
 
     def __init__(self, func: Func, unfit: Mapping[str, str] | None = None) -> None:
@@ -53,11 +55,13 @@ class Replays:
         """The program, scheduled as a record says. Raises `ScheduleError` if it does not apply."""
         if record.id not in self._applied:
             try:
-                self._applied[record.id] = Trace.from_json(record.trace).apply(self._func)
+                schedule = Trace.from_json(record.trace).apply(self._func)
+                verify(schedule.func)
             except ScheduleError:
                 raise
             except (TilewrightError, RecursionError) as error:
                 raise ScheduleError("{0}: {1}", type(error).__name__, brief(error)) from error
+            self._applied[record.id] = schedule
         return self._applied[record.id]
 
     def warn(self, location: str) -> None:
