@@ -15,7 +15,9 @@ SOURCES := $(wildcard *.py) $(patsubst %/__init__.py,%,$(wildcard */__init__.py)
 
 # Some shells have a HOST of their own in the environment: only `make test HOST=...` counts.
 ifeq ($(origin HOST),command line)
+ifneq ($(HOST),)
 export TILEWRIGHT_HOST := -mcpu=$(HOST)
+endif
 endif
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

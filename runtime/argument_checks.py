@@ -92,15 +92,20 @@ def keyword_error(signature: Signature, keyword: str) -> ArgumentError:
 
 
 def _count_error(signature: Signature, values: Sequence[Any]) -> ArgumentError:
+    scalars = [a.name for a in signature.arguments if a.kind == "scalar"]
+    if len(values) > len(signature.arguments) and signature.workspace_bytes:
+        hint = "a workspace is passed by its name: workspace=memory"
+    elif scalars and len(values) < len(signature.arguments):
+        hint = f"scalars ({', '.join(scalars)}) and outputs are passed in, in the order above"
+    else:
+        hint = "outputs are passed in, after the inputs"
     return ArgumentError(
         "{0} takes {1} arguments ({2}), found {3}",
         signature.name,
         len(signature.arguments),
         ", ".join(a.name for a in signature.arguments),
         len(values),
-        hint="a workspace is passed by its name: workspace=memory"
-        if len(values) > len(signature.arguments) and signature.workspace_bytes
-        else "outputs are passed in, after the inputs",
+        hint=hint,
     )
 
 

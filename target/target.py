@@ -186,7 +186,7 @@ def _record_of(kind: str) -> type[Target]:
             "unknown target kind {0!r}; known: {1}",
             kind,
             ", ".join(_KINDS),
-            hint=similar(kind, _KINDS),
+            hint="LLVM makes the code of `cpu`" if kind == "llvm" else similar(kind, _KINDS),
         )
     return _KINDS[kind]
 
@@ -200,7 +200,9 @@ def _parse(text: str) -> Target:
     values: dict[str, str] = {}
     for word in options:
         name, equals, value = word.removeprefix("-").partition("=")
-        if not word.startswith("-") or name not in record.option_names or not equals or not value:
+        if word.startswith("-") and name in record.option_names and not value:
+            raise TargetError("target option -{0} has no value in {1!r}", name, text)
+        if not word.startswith("-") or name not in record.option_names or not equals:
             raise TargetError(
                 "unknown target option {0!r} in {1!r}; known: {2}",
                 word,

@@ -108,9 +108,9 @@ class InBounds:
         if self.within(i.value, i.extent, place):
             return
         raise VerifyError(
-            "block {0}: the value {1} of {2} {3}; expected 0 to {4} - 1",
+            "block {0}: the value {1} of {2} {3}; expected 0 to {4}",
             _name_of(binding, self.survey), i.value, i.var.name, self._lies(i.value, place),
-            i.extent, hint="guard the block by a predicate",
+            _last(i.extent), hint="guard the block by a predicate",
         )  # fmt: skip
 
     def _touch(self, touch: Touch) -> None:
@@ -118,17 +118,20 @@ class InBounds:
             if self.within(e, size, touch.place):
                 continue
             raise VerifyError(
-                "{0}: index {1} of {2}{3} {4}; expected 0 to {5} - 1 (shape {6})",
+                "{0}: index {1} of {2}{3} {4}; expected 0 to {5} (shape {6})",
                 touch.place.name, e, touch.buffer.name, f" in dimension {d}",
-                self._lies(e, touch.place), size, list(touch.buffer.shape),
-                hint=self._advice(e),
+                self._lies(e, touch.place), _last(size), list(touch.buffer.shape),
+                hint=self._advice(e, size),
             )  # fmt: skip
 
-    def _advice(self, e: Expr) -> str:
+    def _advice(self, e: Expr, size: Dim) -> str:
         low, high = self.survey.plain.interval(self.survey.plain.poly(e))
         if high - low >= 1 << 31:
             return "declare the range of indices that are read from a buffer: value_range=(0, n)"
-        return "read padding through te.select(condition, a[index], 0), or make the buffer larger"
+        return (
+            "pad: te.select(condition, a[index], 0); or clamp the index: "
+            f"a[te.maximum(te.minimum(index, {_last(size)}), 0)]; or make the buffer larger"
+        )
 
     def _lies(self, e: Expr, place: Place) -> str:
         survey = self.survey
@@ -238,3 +241,8 @@ def _is_whole(r: Range, size: Dim) -> bool:
 
 def _name_of(binding: Binding, survey: Survey) -> str:
     return next(b.label.name for b, _ in survey.blocks if binding.iter in b.iters)
+
+
+def _last(size: Dim) -> str:
+    """The last index of a dimension, for people."""
+    return str(size - 1) if isinstance(size, int) else f"{size} - 1"

@@ -162,8 +162,8 @@ class Expr:
     def __bool__(self) -> bool:
         raise IRError(
             "the truth of a symbolic expression is not known while a program is built",
-            hint="combine conditions with & | ~ and choose with te.select(condition, a, b); "
-            "compare trees with structural_equal",
+            hint="min and max are te.minimum(a, b) and te.maximum(a, b); a choice is "
+            "te.select(condition, a, b); conditions are combined with & | ~",
         )
 
     def __float__(self) -> float:
@@ -581,7 +581,17 @@ def as_expr(value: Operand, dtype: str | None = None) -> Expr:
         "{0!r} of type {1} is not an expression; expected an expression or a number",
         value,
         type(value).__name__,
+        hint=_of_what(value),
     )
+
+
+def _of_what(value: object) -> str | None:
+    """A hint where a whole array or a part of one is given."""
+    if isinstance(value, slice):
+        return "an element has one index for each dimension: X[0, j], not X[0, :]"
+    if hasattr(value, "ndim"):
+        return "operators and functions work on elements: X[i, j], not X"
+    return None
 
 
 def unify(a: Operand, b: Operand) -> tuple[Expr, Expr]:

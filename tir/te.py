@@ -73,11 +73,22 @@ select = checked_call(IRError, "te.select(condition, a, b)")(ir.select)
 Axes: TypeAlias = Axis | Sequence[Axis]
 
 _ELSEWHERE = {
+    "all": "a & b, of conditions",
+    "any": "a | b, of conditions",
+    "clamp": "te.minimum(te.maximum(x, low), high)",
     "clip": "te.minimum(te.maximum(x, low), high)",
     "exp2": "te.pow(2.0, x)",
+    "create_prim_func": "te.func([X, Y], name=...)",
+    "create_schedule": "tilewright.Schedule(func)",
     "expm1": "te.exp(x) - 1",
+    "fabs": "te.abs(x)",
+    "floordiv": "a // b",
+    "floormod": "a % b",
     "if_then_else": "te.select(condition, a, b)",
     "log1p": "te.log(1 + x)",
+    "logical_and": "a & b",
+    "logical_not": "~a",
+    "logical_or": "a | b",
     "matmul": "tilewright.ops.matmul(a, b)",
     "mean": "te.sum(x, axis=r) / extent",
     "mod": "a % b",
@@ -165,7 +176,7 @@ def reduce_axis(extent: int, name: str = "r") -> Axis:
             )  # fmt: skip
         case _:
             pass
-    return Axis(name, extent=_extent(name, extent), reduce=True)
+    return Axis(name, extent=_extent(name, "the axis", extent), reduce=True)
 
 
 @overload
@@ -454,13 +465,13 @@ def _dtype(dtype: object) -> str:
 def _shape(name: str, shape: Any) -> tuple[int, ...]:
     if isinstance(shape, (int, np.integer)):
         raise IRError("{0}: shape is {1}; expected a tuple such as ({1},)", name, shape)
-    return tuple(_extent(name, e) for e in shape)
+    return tuple(_extent(name, f"dimension {d}", e) for d, e in enumerate(shape))
 
 
-def _extent(name: str, extent: Any) -> int:
+def _extent(name: str, of: str, extent: Any) -> int:
     value = _integer(name, "an extent", extent)
     if value < 0:
-        raise IRError("{0}: extent {1} is negative", name, value)
+        raise IRError("{0}: {1} has the negative extent {2}", name, of, value)
     return value
 
 

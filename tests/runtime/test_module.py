@@ -307,6 +307,12 @@ def test_scalars_are_passed_by_value(probe: Make, dtype: str, value: Any, arrive
     assert p.calls == [(arrives,)]
 
 
+def test_a_forgotten_scalar_is_named(probe: Make) -> None:
+    p = probe(scalar("float32"), A)
+    with pytest.raises(ArgumentError, match=r"takes 2 arguments .*\n.*scalars \(s\)"):
+        p.mod(np.zeros((3, 4), "f4"))
+
+
 @pytest.mark.parametrize(
     ("argument", "value", "message"),
     [

@@ -335,7 +335,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "arity": (lambda: te.compute((2, 3), lambda i: A[i, 0]), r"1 index variables \(i\)"),
     "axes": (lambda: te.compute((2,), lambda i: A[i, 0], axes=["x", "y"]), "shape of 1 dimension"),
     "shape": (lambda: te.placeholder(3), r"expected a tuple such as \(3,\)"),  # type: ignore[arg-type]
-    "negative extent": (lambda: te.placeholder((2, -1)), "extent -1 is negative"),
+    "negative extent": (lambda: te.placeholder((2, -1)), "dimension 1 has the negative extent -1"),
     "float extent": (lambda: te.placeholder((2.0,)), "expected an integer"),  # type: ignore[arg-type]
     "bool extent": (lambda: te.reduce_axis(True), "expected an integer"),
     "dtype": (lambda: te.placeholder((2,), "float31"), "unknown dtype"),
@@ -419,6 +419,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "numpy's maximum": (lambda: np.maximum(A[0, 0], 0), r"\n.*te\.maximum\("),  # type: ignore[call-overload]
     "numpy's sin": (lambda: np.sin(A[0, 0]), r"numpy\.sin .*\n.*functions of te"),
     "an array": (lambda: np.ones(3) * A[0, 0], "of type ndarray is not an expression"),  # type: ignore[operator]
+    "a tensor": (lambda: te.exp(A), "elements: X"),  # type: ignore[arg-type]
+    "a slice": (lambda: te.compute((2,), lambda i: A[i, :]), "not X"),
     "constant": (lambda: I8[0] + 300, "300 does not fit int8"),
 }
 

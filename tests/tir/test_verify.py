@@ -207,7 +207,7 @@ def test_register_buffers_have_constant_indices() -> None:
 def test_accesses_are_in_bounds() -> None:
     refused(
         func(For(I, 16, store(B, (I,), A[I + 1]))),
-        "index i + 1 of A in dimension 0 is known to lie in [1, 16]; expected 0 to 16 - 1",
+        "index i + 1 of A in dimension 0 is known to lie in [1, 16]; expected 0 to 15",
         "te.select",
     )
     refused(func(For(I, 17, store(B, (I,), 0.0))), "index i of B", "[0, 16]", "shape [16]")
