@@ -409,7 +409,7 @@ class CpuTarget(Target):
         return {
             "clock": f"{r.hertz / 1e9:.2f} GHz under load",
             "arithmetic": f"{peak / 1e9:.0f} GFLOP/s of float32 on one core "
-            f"({r.fma:.3g} vectors/cycle, {r.fma_latency:.3g} cycles until one is there)",
+            f"({r.fma:.3g} vectors/cycle, {r.fma_latency:.3g} cycles to a result)",
             "vectors": f"{r.loads:.3g} loads, {r.stores:.3g} stores, {r.shuffles:.3g} shuffles "
             f"in a cycle; {r.gather:.3g} cycles for a gathered element",
             "l2": bandwidth(r.l2),

@@ -40,7 +40,9 @@ _BELIEVED = 8.0
 """How far a rate may be from that of the table."""
 _DIGITS = 3
 _MOST = 256 << 20
+"""Bytes that are read from memory, unless a cache holds half of them."""
 _CHAIN = 128 << 20
+"""Bytes of the longest chain of addresses: to write a longer one takes too long."""
 _STARTS = 64
 _SHUFFLES = 8
 _GROWTH = 64.0
@@ -172,6 +174,8 @@ def _loops(target: CpuTarget, *, parallel: bool) -> dict[str, _Loop]:
             places=[memory.ctypes.data + start for start in range(0, size - part + 1, part)],
             once=level == "memory",
         )
+        if level == "memory" and not _misses(target):
+            continue
         chain, starts = _chain(size)
         loops[f"{level} latency"] = _Loop(
             call["chase"], _context(starts[0]), STEPS, chain, places=starts, place=1
@@ -188,7 +192,7 @@ def _loops(target: CpuTarget, *, parallel: bool) -> dict[str, _Loop]:
             # From memory, each thread reads a window of its own, one after the other.
             size = sizes[level]
             part = min(size, _WINDOW * target.threads) if level == "memory" else size
-            blocks = part // BLOCK // target.threads
+            blocks = max(1, part // BLOCK // target.threads)
             loops[f"all {level}"] = _Loop(
                 together["reads"],
                 _context(blocks, memory.ctypes.data),
@@ -204,10 +208,14 @@ def _sizes(target: CpuTarget) -> dict[str, int]:
     """Bytes that stay in a cache and in none before it, and some that stay in none."""
     l2 = min(4 * target.l1_bytes, target.l2_bytes // 2)
     l3 = max(min(4 * target.l2_bytes, target.l3_bytes // 2), 2 * target.l2_bytes)
-    memory = min(4 * max(target.l3_bytes, 8 * target.l2_bytes), _MOST)
+    memory = max(min(4 * max(target.l3_bytes, 8 * target.l2_bytes), _MOST), 2 * target.l3_bytes)
     found = {"l1": target.l1_bytes // 2, "l2": l2, "l3": l3, "memory": memory}
-    whole = BLOCK * target.threads
-    return {level: max(1, size // whole) * whole for level, size in found.items()}
+    return {level: max(1, size // BLOCK) * BLOCK for level, size in found.items()}
+
+
+def _misses(target: CpuTarget) -> bool:
+    """Whether the longest chain of addresses stays in no cache."""
+    return 2 * max(target.l2_bytes, target.l3_bytes) <= _CHAIN
 
 
 def _context(*numbers: int) -> Array:
@@ -255,6 +263,8 @@ def _rates(loops: dict[str, _Loop], target: CpuTarget) -> Rates:
         fork=_short(loops["fork"].best) if several else Rates().fork,
         **{
             f"{level}_latency": _short(1e9 / loops[f"{level} latency"].rate)
+            if f"{level} latency" in loops
+            else getattr(target.rates, f"{level}_latency")
             for level in ("l1", "l2", "l3", "memory")
         },
     )
@@ -269,7 +279,7 @@ def _strange(found: Rates, expected: Rates) -> Iterator[tuple[str, str]]:
     for name, value in found._asdict().items():
         usual = getattr(expected, name)
         if usual and not usual / _BELIEVED < value < usual * _BELIEVED:
-            yield name, f"a measured {name} of {value:.3g} where {usual:.3g} is usual"
+            yield name, f"{name} was measured as {value:.3g}; the usual {usual:.3g} is taken"
 
 
 def _disturbed(loops: dict[str, _Loop], target: CpuTarget) -> Iterator[str]:
@@ -293,3 +303,5 @@ def _limited(target: CpuTarget, *, parallel: bool) -> Iterator[str]:
         yield f"{processors} processors for {target.threads} threads"
     if target.threads > 1 and not parallel:
         yield "no OpenMP runtime: parallel loops were not measured"
+    if not _misses(target):
+        yield f"a cache of {target.l3_bytes >> 20} MiB: the latency of memory was not measured"

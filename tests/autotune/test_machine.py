@@ -21,11 +21,12 @@ from tilewright.autotune.model.cpu.estimate import FEATURES, Estimator
 from tilewright.autotune.model.cpu.roofline import roofline
 from tilewright.autotune.model.profile import profile
 from tilewright.codegen.cpu import bare_loops, llvm
+from tilewright.codegen.cpu import machine as rates_of_cores
 from tilewright.codegen.cpu.generator import CpuGenerator
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.generator import Measured
 from tilewright.errors import ArtifactError, TargetError
-from tilewright.target import CpuTarget, Rates
+from tilewright.target import CPUS, CpuTarget, Rates
 from tilewright.tuning_db import Environment, Machine, TuningDatabase
 
 RATES = {"hertz": 3e9, "fma": 1.5, "memory": 7.0}
@@ -254,6 +255,31 @@ def test_the_loops_compile_for_any_processor(mcpu: str) -> None:
         bare_loops.forks(target),
     ]
     assert bare_loops.compiled({loop.name: loop for loop in loops}, target, ["reads"])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 64, 192])
+@pytest.mark.parametrize("mcpu", CPUS)
+def test_what_is_read_of_a_level_fits_it_and_none_before_it(mcpu: str, threads: int) -> None:
+    target = CpuTarget.named(mcpu, threads=threads)
+    sizes = rates_of_cores._sizes(target)
+    assert sizes["l1"] <= target.l1_bytes // 2
+    assert target.l1_bytes < sizes["l2"] <= target.l2_bytes
+    assert target.l2_bytes < sizes["l3"]
+    assert sizes["l3"] <= target.l3_bytes or not target.l3_bytes
+    assert sizes["memory"] >= 2 * target.l3_bytes
+    assert all(size % bare_loops.BLOCK == 0 for size in sizes.values())
+
+
+def test_of_a_large_cache_the_latency_behind_it_is_not_claimed() -> None:
+    target = CpuTarget.of(resolve("cpu -threads=1"))
+    large = replace(target, l3_bytes=rates_of_cores._CHAIN)
+    loops = rates_of_cores._loops(large, parallel=False)
+    assert "l3 latency" in loops
+    assert "memory latency" not in loops
+    assert any("latency of memory" in odd for odd in rates_of_cores._limited(large, parallel=False))
+    for loop in loops.values():
+        loop.sample()
+    assert rates_of_cores._rates(loops, large).memory_latency == target.rates.memory_latency
 
 
 def test_sums_stay_in_registers() -> None:
