@@ -46,8 +46,9 @@ _DIGITS = 4
 class Sweep:
     """Candidates of one sketch of a program, and the seconds that a session measured of each.
 
-    `caches` are the bytes of L1, L2 and L3 of the machine, `rates` what was measured of it, `None`
-    for those of its processor in the table. `trace` is JSON with open decisions.
+    `caches` are the bytes of L1, L2 and L3 of the machine. `rates` were measured of it, or are
+    those that the table of processors had when the sweep was written, so that features do not
+    change with the table; `None` stands for those of the table. `trace` is JSON with open decisions.
     `trial_seconds` is what a trial of the session took on average, `None` where that is not known.
     """
 
@@ -157,7 +158,7 @@ def sweeps_of(database: TuningDatabase) -> list[Sweep]:
             rows=tuple(timed),
             seconds=tuple(map(_short, timed.values())),
             trial_seconds=_pace(moments[session]),
-            rates=described[session] or _own_rates(target),
+            rates=described[session] or target.rates.to_json(),
         )
         sweeps.append(sweep)
     return sweeps
@@ -175,12 +176,6 @@ def _processors(records: Iterable[TargetRecord]) -> dict[str, CpuTarget]:
         if isinstance(target, CpuTarget):
             targets[record.id] = target
     return targets
-
-
-def _own_rates(target: CpuTarget) -> Mapping[str, Any] | None:
-    """The rates of a target where they are not those that its text has in the table."""
-    rates = target.rates
-    return None if rates == CpuTarget.parse(str(target)).rates else rates.to_json()
 
 
 def _machines(database: TuningDatabase) -> dict[str, Mapping[str, Any]]:
