@@ -3,16 +3,8 @@
 `target.py` has what all kinds of targets share, and each kind has a file with its record.
 """
 
-from .cpu import (
-    CPUS,
-    FEATURES,
-    NATIVE,
-    Cpu,
-    CpuTarget,
-    baseline,
-    check_runnable,
-    missing_features,
-)
+from .cpu import NATIVE, CpuTarget, baseline, check_runnable, missing_features
+from .processors import CPUS, FEATURES, Cpu
 from .rates import Rates
 from .target import Fact, Target, register_kind, registered_kinds
 

@@ -1,222 +1,23 @@
-"""Processors as targets: extensions, the table of processors by name, and the record of one.
+"""Processors as targets: the record of one, and which of them run each other's code.
 
 Caches, line, cores and model are facts that the text of a target does not spell. For a named
-processor they come from the table below; `codegen.detect.resolve` puts those of this machine in
-their place where it is the one that is meant.
+processor they come from the table of `processors.py`; `codegen.detect.resolve` puts those of this
+machine in their place where it is the one that is meant.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 from ..errors import TargetError, similar
-from . import rates
+from .processors import CPUS, FEATURES, Cpu, close, ordered
 from .rates import Rates
 from .target import Fact, Target, register_kind
 
 NATIVE = "native"
 _MAX_THREADS = 4096
-_KIB = 1024
-_MIB = 1024 * 1024
-
-
-class Feature(NamedTuple):
-    """An instruction set extension: its flag in /proc/cpuinfo, and what it is an extension of."""
-
-    flag: str
-    requires: tuple[str, ...] = ()
-
-
-# Extensions that code generation may use, by LLVM's name.
-FEATURES: dict[str, Feature] = {
-    "cx16": Feature("cx16"),
-    "popcnt": Feature("popcnt"),
-    "sse3": Feature("pni"),
-    "ssse3": Feature("ssse3", ("sse3",)),
-    "sse4.1": Feature("sse4_1", ("ssse3",)),
-    "sse4.2": Feature("sse4_2", ("sse4.1",)),
-    "sse4a": Feature("sse4a", ("sse3",)),
-    "lzcnt": Feature("abm"),
-    "movbe": Feature("movbe"),
-    "bmi": Feature("bmi1"),
-    "bmi2": Feature("bmi2"),
-    "adx": Feature("adx"),
-    "prfchw": Feature("3dnowprefetch"),
-    "aes": Feature("aes"),
-    "pclmul": Feature("pclmulqdq"),
-    "sha": Feature("sha_ni"),
-    "gfni": Feature("gfni"),
-    "avx": Feature("avx", ("sse4.2",)),
-    "f16c": Feature("f16c", ("avx",)),
-    "fma": Feature("fma", ("avx",)),
-    "avx2": Feature("avx2", ("avx",)),
-    "vaes": Feature("vaes", ("avx2", "aes")),
-    "vpclmulqdq": Feature("vpclmulqdq", ("avx", "pclmul")),
-    "avxvnni": Feature("avx_vnni", ("avx2",)),
-    "avx512f": Feature("avx512f", ("avx2", "f16c", "fma")),
-    "avx512cd": Feature("avx512cd", ("avx512f",)),
-    "avx512bw": Feature("avx512bw", ("avx512f",)),
-    "avx512dq": Feature("avx512dq", ("avx512f",)),
-    "avx512vl": Feature("avx512vl", ("avx512f",)),
-    "avx512vnni": Feature("avx512_vnni", ("avx512f",)),
-    "avx512bf16": Feature("avx512_bf16", ("avx512bw",)),
-    "avx512fp16": Feature("avx512_fp16", ("avx512bw", "avx512dq", "avx512vl")),
-    "avx512ifma": Feature("avx512ifma", ("avx512f",)),
-    "avx512vbmi": Feature("avx512vbmi", ("avx512bw",)),
-    "avx512vbmi2": Feature("avx512_vbmi2", ("avx512bw",)),
-    "avx512bitalg": Feature("avx512_bitalg", ("avx512bw",)),
-    "avx512vpopcntdq": Feature("avx512_vpopcntdq", ("avx512f",)),
-    "amx-tile": Feature("amx_tile"),
-    "amx-int8": Feature("amx_int8", ("amx-tile",)),
-    "amx-bf16": Feature("amx_bf16", ("amx-tile",)),
-    "amx-fp16": Feature("amx_fp16", ("amx-tile",)),
-    "neon": Feature("asimd"),
-    "dotprod": Feature("asimddp", ("neon",)),
-    "fullfp16": Feature("asimdhp", ("neon",)),
-    "i8mm": Feature("i8mm", ("neon",)),
-    "bf16": Feature("bf16", ("neon",)),
-    "sve": Feature("sve", ("fullfp16",)),
-}
-
-
-def _close(names: Iterable[str]) -> frozenset[str]:
-    """The features with all that they require."""
-    found: set[str] = set()
-    pending = list(names)
-    while pending:
-        name = pending.pop()
-        if name not in found:
-            found.add(name)
-            pending.extend(FEATURES[name].requires)
-    return frozenset(found)
-
-
-def _ordered(names: Iterable[str]) -> tuple[str, ...]:
-    chosen = set(names)
-    return tuple(name for name in FEATURES if name in chosen)
-
-
-_V2 = _close(["cx16", "popcnt", "sse4.2"])
-_V3 = _V2 | _close(["avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"])
-_V4 = _V3 | _close(["avx512bw", "avx512cd", "avx512dq", "avx512vl"])
-_HASWELL = _V3 | {"aes", "pclmul"}
-_BROADWELL = _HASWELL | {"adx", "prfchw"}
-_SKYLAKE_X = _V4 | _BROADWELL
-_CASCADE = _SKYLAKE_X | {"avx512vnni"}
-_BITS = {"avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512bitalg", "avx512vpopcntdq"}
-_CRYPTO = {"gfni", "vaes", "vpclmulqdq", "sha"}
-_ICELAKE = _CASCADE | _BITS | _CRYPTO
-_SAPPHIRE = _ICELAKE | {"avx512bf16", "avx512fp16", "avxvnni", "amx-tile", "amx-int8", "amx-bf16"}
-_ALDER = _BROADWELL | _CRYPTO | {"avxvnni"}
-_ZEN = _BROADWELL | {"sha", "sse4a"}
-_ZEN3 = _ZEN | {"vaes", "vpclmulqdq"}
-_ZEN4 = _ZEN3 | _CASCADE | _BITS | {"avx512bf16", "gfni"}
-_NEON = _close(["neon"])
-_NEOVERSE = _NEON | {"dotprod", "fullfp16"}
-
-
-class Cpu(NamedTuple):
-    """A processor by LLVM's name: features, bytes of the caches that one core reaches, and rates.
-
-    `ways` are the lines in each set of L1, L2 and L3.
-    """
-
-    features: frozenset[str]
-    l1: int
-    l2: int
-    l3: int
-    arch: str = "x86_64"
-    ways: tuple[int, int, int] = (8, 16, 16)
-    rates: Rates = Rates()
-
-
-CPUS: dict[str, Cpu] = {
-    "x86-64": Cpu(frozenset(), 32 * _KIB, 256 * _KIB, 8 * _MIB),
-    "x86-64-v2": Cpu(_V2, 32 * _KIB, 256 * _KIB, 8 * _MIB),
-    "x86-64-v3": Cpu(_V3, 32 * _KIB, 256 * _KIB, 8 * _MIB),
-    "x86-64-v4": Cpu(_V4, 32 * _KIB, 1 * _MIB, 16 * _MIB),
-    "haswell": Cpu(_HASWELL, 32 * _KIB, 256 * _KIB, 8 * _MIB, ways=(8, 8, 16), rates=rates.HASWELL),
-    "broadwell": Cpu(
-        _BROADWELL, 32 * _KIB, 256 * _KIB, 8 * _MIB, ways=(8, 8, 16), rates=rates.HASWELL
-    ),
-    "skylake": Cpu(
-        _BROADWELL, 32 * _KIB, 256 * _KIB, 8 * _MIB, ways=(8, 4, 16), rates=rates.SKYLAKE
-    ),
-    "skylake-avx512": Cpu(
-        _SKYLAKE_X, 32 * _KIB, 1 * _MIB, 22 * _MIB, ways=(8, 16, 11), rates=rates.SKYLAKE_SERVER
-    ),
-    "cascadelake": Cpu(
-        _CASCADE, 32 * _KIB, 1 * _MIB, 36608 * _KIB, ways=(8, 16, 11), rates=rates.SKYLAKE_SERVER
-    ),
-    "cooperlake": Cpu(
-        _CASCADE | {"avx512bf16"},
-        32 * _KIB,
-        1 * _MIB,
-        38 * _MIB,
-        ways=(8, 16, 11),
-        rates=rates.SKYLAKE_SERVER,
-    ),
-    "icelake-client": Cpu(
-        _ICELAKE, 48 * _KIB, 512 * _KIB, 8 * _MIB, ways=(12, 8, 16), rates=rates.ICELAKE
-    ),
-    "icelake-server": Cpu(
-        _ICELAKE, 48 * _KIB, 1280 * _KIB, 48 * _MIB, ways=(12, 20, 12), rates=rates.ICELAKE
-    ),
-    "tigerlake": Cpu(
-        _ICELAKE, 48 * _KIB, 1280 * _KIB, 12 * _MIB, ways=(12, 20, 12), rates=rates.ICELAKE
-    ),
-    "rocketlake": Cpu(
-        _ICELAKE, 48 * _KIB, 512 * _KIB, 16 * _MIB, ways=(12, 8, 16), rates=rates.ICELAKE
-    ),
-    "sapphirerapids": Cpu(
-        _SAPPHIRE, 48 * _KIB, 2 * _MIB, 60 * _MIB, ways=(12, 16, 15), rates=rates.GOLDEN_COVE
-    ),
-    "emeraldrapids": Cpu(
-        _SAPPHIRE, 48 * _KIB, 2 * _MIB, 160 * _MIB, ways=(12, 16, 20), rates=rates.GOLDEN_COVE
-    ),
-    "graniterapids": Cpu(
-        _SAPPHIRE | {"amx-fp16"},
-        48 * _KIB,
-        2 * _MIB,
-        160 * _MIB,
-        ways=(12, 16, 16),
-        rates=rates.GOLDEN_COVE,
-    ),
-    "alderlake": Cpu(
-        _ALDER, 48 * _KIB, 1280 * _KIB, 30 * _MIB, ways=(12, 10, 12), rates=rates.GOLDEN_COVE
-    ),
-    "raptorlake": Cpu(
-        _ALDER, 48 * _KIB, 2 * _MIB, 36 * _MIB, ways=(12, 16, 12), rates=rates.GOLDEN_COVE
-    ),
-    "meteorlake": Cpu(
-        _ALDER, 48 * _KIB, 2 * _MIB, 24 * _MIB, ways=(12, 16, 12), rates=rates.GOLDEN_COVE
-    ),
-    "znver1": Cpu(_ZEN, 32 * _KIB, 512 * _KIB, 8 * _MIB, ways=(8, 8, 16), rates=rates.ZEN),
-    "znver2": Cpu(_ZEN, 32 * _KIB, 512 * _KIB, 16 * _MIB, ways=(8, 8, 16), rates=rates.ZEN2),
-    "znver3": Cpu(_ZEN3, 32 * _KIB, 512 * _KIB, 32 * _MIB, ways=(8, 8, 16), rates=rates.ZEN3),
-    "znver4": Cpu(_ZEN4, 32 * _KIB, 1 * _MIB, 32 * _MIB, ways=(8, 8, 16), rates=rates.ZEN4),
-    "znver5": Cpu(
-        _ZEN4 | {"avxvnni"}, 48 * _KIB, 1 * _MIB, 32 * _MIB, ways=(12, 16, 16), rates=rates.ZEN5
-    ),
-    "generic": Cpu(_NEON, 32 * _KIB, 512 * _KIB, 4 * _MIB, "aarch64"),
-    "cortex-a76": Cpu(
-        _NEOVERSE, 64 * _KIB, 512 * _KIB, 4 * _MIB, "aarch64", (4, 8, 16), rates.NEOVERSE_N1
-    ),
-    "neoverse-n1": Cpu(
-        _NEOVERSE, 64 * _KIB, 1 * _MIB, 32 * _MIB, "aarch64", (4, 8, 16), rates.NEOVERSE_N1
-    ),
-    "neoverse-v1": Cpu(
-        _NEOVERSE | {"bf16", "i8mm", "sve"},
-        64 * _KIB,
-        1 * _MIB,
-        32 * _MIB,
-        "aarch64",
-        (4, 8, 16),
-        rates.NEOVERSE_V1,
-    ),
-}
 
 
 @register_kind
@@ -251,7 +52,7 @@ class CpuTarget(Target):
         return cls(
             triple=_default_triple(facts.arch),
             mcpu=mcpu,
-            features=_ordered(facts.features),
+            features=ordered(facts.features),
             threads=threads,
             l1_bytes=facts.l1,
             l2_bytes=facts.l2,
@@ -287,9 +88,9 @@ class CpuTarget(Target):
             table = CPUS[self.mcpu]
             added = set(self.features) - table.features
             removed = table.features - set(self.features)
-            top = added - {r for name in added for r in _close([name]) - {name}}
-            root = {name for name in removed if not removed & (_close([name]) - {name})}
-            changes = [f"-{n}" for n in _ordered(root)] + [f"+{n}" for n in _ordered(top)]
+            top = added - {r for name in added for r in close([name]) - {name}}
+            root = {name for name in removed if not removed & (close([name]) - {name})}
+            changes = [f"-{n}" for n in ordered(root)] + [f"+{n}" for n in ordered(top)]
             if changes:
                 yield f"-mattr={','.join(changes)}"
             if self.triple != _default_triple(table.arch):
@@ -303,7 +104,7 @@ class CpuTarget(Target):
         told["fields"]["rates"] = self.rates.to_json()
         processor = None
         if (row := CPUS.get(self.mcpu)) is not None:
-            processor = [_ordered(row.features), *row[1:-1], row.rates.to_json()]
+            processor = [ordered(row.features), *row[1:-1], row.rates.to_json()]
         return {**told, "processor": processor}
 
     @classmethod
@@ -364,7 +165,7 @@ class CpuTarget(Target):
         if self.arch == "x86_64":
             level = baseline(self.arch, extras)
             extras -= CPUS[level].features
-        return "+".join([f"{self.kind}/{level}", *_ordered(extras)])
+        return "+".join([f"{self.kind}/{level}", *ordered(extras)])
 
     @property
     def cache_bytes(self) -> int:
@@ -472,14 +273,14 @@ def _apply(changes: str, target: CpuTarget) -> tuple[str, ...]:
                 hint=similar(name, names),
             )
         if sign == "+":
-            features |= _close([name])
+            features |= close([name])
         else:
-            features = {n for n in features if name not in _close([n])}
-    return _ordered(features)
+            features = {n for n in features if name not in close([n])}
+    return ordered(features)
 
 
 def _arch_of(feature: str) -> str:
-    return "aarch64" if "neon" in _close([feature]) else "x86_64"
+    return "aarch64" if "neon" in close([feature]) else "x86_64"
 
 
 def _default_triple(arch: str) -> str:

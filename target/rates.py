@@ -1,10 +1,8 @@
 """The rates of a core: the description of a machine that estimates rest on.
 
-The rates of this machine are measured (`codegen/cpu/machine.py`); those of other processors are the
-rows below, which the table of processors names. They are typical values, not measurements, except
-for those of Cascade Lake: what they are to agree with is Fog, "Instruction tables" and "The
-microarchitecture of Intel, AMD and VIA CPUs" (agner.org/optimize), Intel's and AMD's optimization
-manuals, and Arm's for Neoverse N1 and V1. Bandwidths and clocks are guesses of their order.
+The rates of this machine are measured (`codegen/cpu/machine.py`); those of other processors are
+the designs below, which the table of processors (`target/processors.py`) names. Each rate has its
+source.
 """
 
 from __future__ import annotations
@@ -24,7 +22,8 @@ class Rates(NamedTuple):
     element of a vector that is gathered. `l2`, `l3` and `memory` are bytes in a cycle that a core
     reads from there, and `all_l3` and `all_memory` those of all cores together, where that is known
     (0: as much as each of them can read). `fork` is the seconds of a parallel loop that does
-    nothing. The latencies are nanoseconds until a load is there (0: not known).
+    nothing. The latencies are nanoseconds until a load is there (0: not known). What is given here
+    is assumed of a processor that no row describes.
     """
 
     hertz: float = 2.6e9
@@ -64,17 +63,238 @@ class Rates(NamedTuple):
         return Rates(**{name: float(value) for name, value in told.items()})
 
 
-HASWELL = Rates(hertz=3.0e9, fma_latency=5.0, gather=1.5, l3=10.0)
-SKYLAKE = Rates(hertz=3.2e9, gather=1.0, l3=10.0)
-SKYLAKE_SERVER = Rates()
-ICELAKE = Rates(hertz=2.9e9, gather=1.0, l2=40.0, l3=8.0)
-GOLDEN_COVE = Rates(hertz=3.0e9, gather=1.5, l2=40.0, l3=8.0)
-ZEN = Rates(hertz=3.0e9, fma=1.0, fma_latency=5.0, loads=1.0, stores=0.5, gather=2.5, l3=10.0)
-"""Halves of 256 bits, one after the other."""
-ZEN2 = Rates(hertz=3.0e9, fma_latency=5.0, shuffles=2.0, gather=2.5, l3=12.0)
-ZEN3 = Rates(hertz=3.3e9, shuffles=2.0, gather=2.0, l3=14.0)
-ZEN4 = Rates(hertz=3.5e9, fma=1.0, loads=1.0, stores=0.5, gather=1.5, l3=14.0)
-"""Halves of 512 bits, one after the other."""
-ZEN5 = Rates(hertz=4.0e9, shuffles=2.0, gather=1.5, l2=48.0, l3=14.0)
-NEOVERSE_N1 = Rates(hertz=2.8e9, stores=1.0, gather=1.0, l2=24.0)
-NEOVERSE_V1 = Rates(hertz=2.6e9, fma=4.0, loads=3.0, stores=2.0, shuffles=2.0, gather=1.0)
+SOURCES: dict[str, str] = {
+    "llvm": "LLVM 22.1.8, `llvm-mca -instruction-info` (the scheduling models of lib/Target/X86 "
+    "and AArch64): vfmadd231ps, vmovups, vunpcklps; fmla, ldr q, str q, zip1. "
+    "https://github.com/llvm/llvm-project/tree/llvmorg-22.1.8/llvm/lib/Target",
+    "osaca": "OSACA 0.7.1, osaca/data/*.yml: port models and measured throughputs (ibench, "
+    "asmbench, uops.info). https://github.com/RRZE-HPC/OSACA/tree/v0.7.1/osaca/data",
+    "instlat": "InstLatx64, *_InstLatX64.txt: measured throughput of VGATHERDPS and latency of "
+    "VFMADD231PS. https://github.com/InstLatx64/InstLatx64",
+    "kerncraft": "kerncraft 0.8.18, examples/machine-files/*.yml: likwid-bench `load` by one core "
+    "and by all of a socket, over the clock. "
+    "https://github.com/RRZE-HPC/kerncraft/tree/v0.8.18/examples/machine-files",
+    "intel": "Intel, Optimization Reference Manual, table 2-5, sustained bandwidth, as quoted in "
+    "https://github.com/travisdowns/uarch-bench/wiki/"
+    "How-much-bandwidth-does-the-L2-have-to-give,-anyway%3F",
+    "arm": "Arm Learning Paths, memory subsystem, bandwidth of Graviton2 over 2.5 GHz. "
+    "https://learn.arm.com/learning-paths/servers-and-cloud-computing/memory-subsystem/",
+    "measured": "measured by this project on such a machine",
+    "mitigated": "measured by this project on Cascade Lake, whose microcode keeps gathers from "
+    "speculating; assumed of each design that Intel lists as affected by gather data sampling. "
+    "Without that microcode OSACA has 0.56. https://www.intel.com/content/www/us/en/developer/"
+    "articles/technical/software-security-guidance/technical-documentation/gather-data-sampling.html",
+    "assumed": "no source: what is assumed of any processor, or of its kind",
+}
+"""Where rates are from. `like NAME` is a source, too: no measurement of this design was found, and
+that of the named one is taken, whose caches are connected alike."""
+
+
+class Design(NamedTuple):
+    """The rates of the cores of a design, and for each the key of its source in `SOURCES`.
+
+    The clock is that of a product, not of a design; so are latencies, which nothing reads yet.
+    """
+
+    rates: Rates
+    sources: Mapping[str, str]
+
+    def at(self, ghz: float) -> Rates:
+        """The rates of a product with this clock."""
+        return self.rates._replace(hertz=ghz * 1e9)
+
+
+def _design(**sourced: tuple[float, str]) -> Design:
+    fork = (Rates().fork, "assumed")
+    both = {"fork": fork, **sourced}
+    values = {name: value for name, (value, _) in both.items()}
+    return Design(Rates(**values), {name: source for name, (_, source) in both.items()})
+
+
+# kerncraft: HaswellEP_E5-2695v3. instlat: 11.00 cycles for 8, GenuineIntel00306C3_Haswell.
+HASWELL = _design(
+    fma=(2.0, "llvm"),
+    fma_latency=(5.0, "llvm"),
+    loads=(2.0, "llvm"),
+    stores=(1.0, "llvm"),
+    shuffles=(1.0, "llvm"),
+    gather=(1.38, "instlat"),
+    l2=(25.2, "kerncraft"),
+    l3=(10.0, "kerncraft"),
+    memory=(3.9, "kerncraft"),
+    all_memory=(26.9, "kerncraft"),
+)
+# kerncraft: BroadwellEP_E5-2697v4_CoD. osaca: bdw.yml, 4.25 cycles for 8 from the ports.
+BROADWELL = _design(
+    fma=(2.0, "llvm"),
+    fma_latency=(5.0, "llvm"),
+    loads=(2.0, "llvm"),
+    stores=(1.0, "llvm"),
+    shuffles=(1.0, "llvm"),
+    gather=(0.53, "osaca"),
+    l2=(25.3, "kerncraft"),
+    l3=(12.5, "kerncraft"),
+    memory=(4.9, "kerncraft"),
+    all_memory=(30.4, "kerncraft"),
+)
+SKYLAKE = _design(
+    fma=(2.0, "llvm"),
+    fma_latency=(4.0, "llvm"),
+    loads=(2.0, "llvm"),
+    stores=(1.0, "llvm"),
+    shuffles=(1.0, "llvm"),
+    gather=(2.5, "mitigated"),
+    l2=(29.0, "intel"),
+    l3=(12.5, "like BROADWELL"),
+    memory=(4.9, "like BROADWELL"),
+)
+# kerncraft: SkylakeSP_Gold-6148; the Gold 6248 (Cascade Lake) has 44.4, 9.6, 5.2 and 50.1.
+SKYLAKE_SERVER = _design(
+    fma=(2.0, "llvm"),
+    fma_latency=(4.0, "llvm"),
+    loads=(2.0, "llvm"),
+    stores=(1.0, "llvm"),
+    shuffles=(1.0, "llvm"),
+    gather=(2.5, "mitigated"),
+    l2=(46.2, "kerncraft"),
+    l3=(10.2, "kerncraft"),
+    memory=(6.0, "kerncraft"),
+    all_memory=(50.3, "kerncraft"),
+)
+# One unit for products of 512 bits: those of ports 0 and 1 together. A store of 512 bits takes both
+# ports for data (osaca: icx.yml); LLVM has two stores in a cycle.
+ICELAKE_CLIENT = _design(
+    fma=(1.0, "llvm"),
+    fma_latency=(4.0, "llvm"),
+    loads=(2.0, "llvm"),
+    stores=(1.0, "osaca"),
+    shuffles=(1.0, "llvm"),
+    gather=(2.5, "mitigated"),
+    l2=(46.2, "like SKYLAKE_SERVER"),
+    l3=(12.5, "like BROADWELL"),
+    memory=(4.9, "like BROADWELL"),
+)
+# Servers have a second unit, on port 5, which the models of LLVM lack (osaca: icx.yml, spr.yml).
+ICELAKE_SERVER = _design(
+    fma=(2.0, "osaca"),
+    fma_latency=(4.0, "osaca"),
+    loads=(2.0, "llvm"),
+    stores=(1.0, "osaca"),
+    shuffles=(1.0, "osaca"),
+    gather=(2.5, "mitigated"),
+    l2=(46.2, "like SKYLAKE_SERVER"),
+    l3=(10.2, "like SKYLAKE_SERVER"),
+    memory=(6.0, "like SKYLAKE_SERVER"),
+)
+# Vectors of 256 bits. instlat: 2.42 cycles for 8, GenuineIntel0090672_AlderLake_BC_AVX512.
+GOLDEN_COVE = _design(
+    fma=(2.0, "llvm"),
+    fma_latency=(4.0, "llvm"),
+    loads=(3.0, "llvm"),
+    stores=(2.0, "llvm"),
+    shuffles=(1.0, "llvm"),
+    gather=(0.3, "instlat"),
+    l2=(46.2, "like SKYLAKE_SERVER"),
+    l3=(12.5, "like BROADWELL"),
+    memory=(4.9, "like BROADWELL"),
+)
+# osaca: 5.0 cycles for 16.
+SAPPHIRE_RAPIDS = _design(
+    fma=(2.0, "osaca"),
+    fma_latency=(4.0, "osaca"),
+    loads=(2.0, "osaca"),
+    stores=(1.0, "osaca"),
+    shuffles=(1.0, "osaca"),
+    gather=(0.31, "osaca"),
+    l2=(46.2, "like SKYLAKE_SERVER"),
+    l3=(10.2, "like SKYLAKE_SERVER"),
+    memory=(6.0, "like SKYLAKE_SERVER"),
+)
+# Halves of 256 bits, one after the other. kerncraft: Zen_EPYC-7451. instlat: 20.00 cycles for 8,
+# AuthenticAMD0810F10_K17_Zen.
+ZEN = _design(
+    fma=(1.0, "llvm"),
+    fma_latency=(5.0, "llvm"),
+    loads=(1.0, "osaca"),
+    stores=(0.5, "osaca"),
+    shuffles=(1.0, "llvm"),
+    gather=(2.5, "instlat"),
+    l2=(30.9, "kerncraft"),
+    l3=(21.8, "kerncraft"),
+    memory=(9.4, "kerncraft"),
+    all_memory=(64.6, "kerncraft"),
+)
+# kerncraft: Zen2_EPYC-7452. instlat: 16.00 cycles for 8, AuthenticAMD0870F10_K17_Matisse.
+ZEN2 = _design(
+    fma=(2.0, "llvm"),
+    fma_latency=(5.0, "llvm"),
+    loads=(2.0, "osaca"),
+    stores=(1.0, "osaca"),
+    shuffles=(2.0, "llvm"),
+    gather=(2.0, "instlat"),
+    l2=(31.8, "kerncraft"),
+    l3=(23.0, "kerncraft"),
+    memory=(9.3, "kerncraft"),
+    all_memory=(61.0, "kerncraft"),
+)
+# osaca: 8.0 cycles for 8.
+ZEN3 = _design(
+    fma=(2.0, "llvm"),
+    fma_latency=(4.0, "llvm"),
+    loads=(2.0, "llvm"),
+    stores=(1.0, "llvm"),
+    shuffles=(2.0, "llvm"),
+    gather=(1.0, "osaca"),
+    l2=(31.8, "like ZEN2"),
+    l3=(23.0, "like ZEN2"),
+    memory=(9.3, "like ZEN2"),
+)
+# Halves of 512 bits, one after the other. osaca: 17.0 cycles for 16.
+ZEN4 = _design(
+    fma=(1.0, "llvm"),
+    fma_latency=(4.0, "llvm"),
+    loads=(1.0, "osaca"),
+    stores=(0.5, "osaca"),
+    shuffles=(1.0, "llvm"),
+    gather=(1.06, "osaca"),
+    l2=(31.8, "like ZEN2"),
+    l3=(23.0, "like ZEN2"),
+    memory=(9.3, "like ZEN2"),
+)
+# A server with units of 512 bits; LLVM's model is that of Zen 4.
+ZEN5 = _design(
+    fma=(2.0, "measured"),
+    fma_latency=(4.0, "measured"),
+    loads=(2.0, "measured"),
+    stores=(1.0, "measured"),
+    shuffles=(4.0, "measured"),
+    gather=(0.85, "measured"),
+    l2=(47.0, "measured"),
+    l3=(29.0, "measured"),
+    memory=(10.0, "measured"),
+    fork=(2e-6, "measured"),
+)
+# NEON has no gathers: elements are loaded one by one.
+NEOVERSE_N1 = _design(
+    fma=(2.0, "llvm"),
+    fma_latency=(4.0, "llvm"),
+    loads=(2.0, "llvm"),
+    stores=(1.0, "llvm"),
+    shuffles=(2.0, "llvm"),
+    gather=(1.0, "assumed"),
+    l2=(29.4, "arm"),
+    l3=(14.4, "arm"),
+    memory=(8.4, "arm"),
+    all_memory=(67.8, "arm"),
+)
+NEOVERSE_V1 = _design(
+    fma=(4.0, "llvm"),
+    fma_latency=(4.0, "llvm"),
+    loads=(3.0, "llvm"),
+    stores=(2.0, "llvm"),
+    shuffles=(4.0, "llvm"),
+    gather=(1.0, "assumed"),
+    l2=(29.4, "like NEOVERSE_N1"),
+    l3=(14.4, "like NEOVERSE_N1"),
+    memory=(8.4, "like NEOVERSE_N1"),
+)

@@ -16,6 +16,7 @@ from tilewright.target import (
     Target,
     check_runnable,
     missing_features,
+    rates,
     register_kind,
 )
 from tilewright.target.target import _KINDS
@@ -195,3 +196,33 @@ def test_a_processor_that_is_edited_is_the_new_one(monkeypatch: pytest.MonkeyPat
     for l2 in (256 << 10, 1 << 20):
         monkeypatch.setitem(CPUS, "mine", row._replace(l2=l2))
         assert CpuTarget.parse("cpu -mcpu=mine").l2_bytes == l2
+
+
+DESIGNS = {name: value for name, value in vars(rates).items() if isinstance(value, rates.Design)}
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_each_rate_of_the_table_has_a_source(name: str) -> None:
+    design = DESIGNS[name]
+    assert set(design.sources) == set(design.rates.to_json()) - {"hertz"}
+    for rate, source in design.sources.items():
+        if source.startswith("like "):
+            other = DESIGNS[source.removeprefix("like ")]
+            assert getattr(design.rates, rate) == getattr(other.rates, rate)
+            assert not other.sources[rate].startswith("like ")
+        else:
+            assert source in rates.SOURCES
+
+
+def test_each_row_of_a_product_has_the_rates_of_a_design() -> None:
+    designs = {design.at(1.0) for design in DESIGNS.values()}
+    generic = {"generic", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"}
+    assert {cpu.rates._replace(hertz=1e9) for n, cpu in CPUS.items() if n not in generic} == designs
+    assert {cpu.rates for n, cpu in CPUS.items() if n in generic} == {rates.Rates()}
+
+
+@pytest.mark.parametrize("mcpu", CPUS)
+def test_sets_of_caches_are_whole(mcpu: str) -> None:
+    cpu = CPUS[mcpu]
+    for size, ways in zip((cpu.l1, cpu.l2, cpu.l3), cpu.ways, strict=True):
+        assert size % (64 * ways) == 0

@@ -1,0 +1,243 @@
+"""The table of processors by name: extensions, caches, and the design of their cores.
+
+A row stands for one product, which its comment names; other products of the name differ in the
+third cache and the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from . import rates
+from .rates import Rates
+
+_MIB = 1024
+
+
+class Feature(NamedTuple):
+    """An instruction set extension: its flag in /proc/cpuinfo, and what it is an extension of."""
+
+    flag: str
+    requires: tuple[str, ...] = ()
+
+
+# Extensions that code generation may use, by LLVM's name.
+FEATURES: dict[str, Feature] = {
+    "cx16": Feature("cx16"),
+    "popcnt": Feature("popcnt"),
+    "sse3": Feature("pni"),
+    "ssse3": Feature("ssse3", ("sse3",)),
+    "sse4.1": Feature("sse4_1", ("ssse3",)),
+    "sse4.2": Feature("sse4_2", ("sse4.1",)),
+    "sse4a": Feature("sse4a", ("sse3",)),
+    "lzcnt": Feature("abm"),
+    "movbe": Feature("movbe"),
+    "bmi": Feature("bmi1"),
+    "bmi2": Feature("bmi2"),
+    "adx": Feature("adx"),
+    "prfchw": Feature("3dnowprefetch"),
+    "aes": Feature("aes"),
+    "pclmul": Feature("pclmulqdq"),
+    "sha": Feature("sha_ni"),
+    "gfni": Feature("gfni"),
+    "avx": Feature("avx", ("sse4.2",)),
+    "f16c": Feature("f16c", ("avx",)),
+    "fma": Feature("fma", ("avx",)),
+    "avx2": Feature("avx2", ("avx",)),
+    "vaes": Feature("vaes", ("avx2", "aes")),
+    "vpclmulqdq": Feature("vpclmulqdq", ("avx", "pclmul")),
+    "avxvnni": Feature("avx_vnni", ("avx2",)),
+    "avx512f": Feature("avx512f", ("avx2", "f16c", "fma")),
+    "avx512cd": Feature("avx512cd", ("avx512f",)),
+    "avx512bw": Feature("avx512bw", ("avx512f",)),
+    "avx512dq": Feature("avx512dq", ("avx512f",)),
+    "avx512vl": Feature("avx512vl", ("avx512f",)),
+    "avx512vnni": Feature("avx512_vnni", ("avx512f",)),
+    "avx512bf16": Feature("avx512_bf16", ("avx512bw",)),
+    "avx512fp16": Feature("avx512_fp16", ("avx512bw", "avx512dq", "avx512vl")),
+    "avx512ifma": Feature("avx512ifma", ("avx512f",)),
+    "avx512vbmi": Feature("avx512vbmi", ("avx512bw",)),
+    "avx512vbmi2": Feature("avx512_vbmi2", ("avx512bw",)),
+    "avx512bitalg": Feature("avx512_bitalg", ("avx512bw",)),
+    "avx512vpopcntdq": Feature("avx512_vpopcntdq", ("avx512f",)),
+    "amx-tile": Feature("amx_tile"),
+    "amx-int8": Feature("amx_int8", ("amx-tile",)),
+    "amx-bf16": Feature("amx_bf16", ("amx-tile",)),
+    "amx-fp16": Feature("amx_fp16", ("amx-tile",)),
+    "neon": Feature("asimd"),
+    "dotprod": Feature("asimddp", ("neon",)),
+    "fullfp16": Feature("asimdhp", ("neon",)),
+    "i8mm": Feature("i8mm", ("neon",)),
+    "bf16": Feature("bf16", ("neon",)),
+    "sve": Feature("sve", ("fullfp16",)),
+}
+
+
+def close(names: Iterable[str]) -> frozenset[str]:
+    """The features with all that they require."""
+    found: set[str] = set()
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending.extend(FEATURES[name].requires)
+    return frozenset(found)
+
+
+def ordered(names: Iterable[str]) -> tuple[str, ...]:
+    """The features in the order of `FEATURES`."""
+    chosen = set(names)
+    return tuple(name for name in FEATURES if name in chosen)
+
+
+_V2 = close(["cx16", "popcnt", "sse4.2"])
+_V3 = _V2 | close(["avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"])
+_V4 = _V3 | close(["avx512bw", "avx512cd", "avx512dq", "avx512vl"])
+_HASWELL = _V3 | {"aes", "pclmul"}
+_BROADWELL = _HASWELL | {"adx", "prfchw"}
+_SKYLAKE_X = _V4 | _BROADWELL
+_CASCADE = _SKYLAKE_X | {"avx512vnni"}
+_BITS = {"avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512bitalg", "avx512vpopcntdq"}
+_CRYPTO = {"gfni", "vaes", "vpclmulqdq", "sha"}
+_ICELAKE = _CASCADE | _BITS | _CRYPTO
+_SAPPHIRE = _ICELAKE | {"avx512bf16", "avx512fp16", "avxvnni", "amx-tile", "amx-int8", "amx-bf16"}
+_ALDER = _BROADWELL | _CRYPTO | {"avxvnni"}
+_ZEN = _BROADWELL | {"sha", "sse4a"}
+_ZEN3 = _ZEN | {"vaes", "vpclmulqdq"}
+_ZEN4 = _ZEN3 | _CASCADE | _BITS | {"avx512bf16", "gfni"}
+_NEON = close(["neon"])
+_NEOVERSE = _NEON | {"dotprod", "fullfp16"}
+
+
+class Cpu(NamedTuple):
+    """A processor by LLVM's name: features, bytes of the caches that one core reaches, and rates.
+
+    `ways` are the lines in each set of L1, L2 and L3.
+    """
+
+    features: frozenset[str]
+    l1: int
+    l2: int
+    l3: int
+    arch: str = "x86_64"
+    ways: tuple[int, int, int] = (8, 16, 16)
+    rates: Rates = Rates()
+
+
+def _row(
+    features: frozenset[str],
+    kib: tuple[float, float, float],
+    ways: tuple[int, int, int],
+    speeds: Rates = Rates(),  # noqa: B008 (immutable)
+    arch: str = "x86_64",
+) -> Cpu:
+    l1, l2, l3 = (int(size * 1024) for size in kib)
+    return Cpu(features, l1, l2, l3, arch, ways, speeds)
+
+
+CACHE_SOURCES: dict[str, str] = {
+    "kerncraft": "kerncraft 0.8.18, examples/machine-files (`memory hierarchy`, `clock`)",
+    "anandtech": "AnandTech, reviews of Ice Lake (show/14664: Sunny Cove, Skylake, Zen 2) and of "
+    "Skylake-X (show/11550: Skylake-SP, and 2.5 MB of 20 ways a core before it)",
+    "benchleaks": "hardwaretimes.com, Sapphire Rapids cache hierarchy (Golden and Willow Cove)",
+    "wikichip": "en.wikichip.org: Neoverse N1, AWS Graviton3",
+    "name": "the clock in the name that the processor reports, or half its BogoMIPS",
+    "lscpu": "published outputs of lscpu",
+    "measured": "seen by this project on such a machine",
+    "assumed": "no source",
+}
+"""What the comments of `CPUS` name: sources of cache sizes; of their ways; of the clock."""
+
+# Of no product: what is common among those of a level, and safe for the others.
+_LEVEL = (8, 16, 16)
+CPUS: dict[str, Cpu] = {
+    "x86-64": _row(frozenset(), (32, 256, 8 * _MIB), _LEVEL),
+    "x86-64-v2": _row(_V2, (32, 256, 8 * _MIB), _LEVEL),
+    "x86-64-v3": _row(_V3, (32, 256, 8 * _MIB), _LEVEL),
+    "x86-64-v4": _row(_V4, (32, 1 * _MIB, 16 * _MIB), _LEVEL),
+    # Xeon E5-2695 v3: kerncraft; anandtech; name.
+    "haswell": _row(_HASWELL, (32, 256, 35 * _MIB), (8, 8, 20), rates.HASWELL.at(2.3)),
+    # Xeon E5-2697 v4: anandtech (18 cores); anandtech; name.
+    "broadwell": _row(_BROADWELL, (32, 256, 45 * _MIB), (8, 8, 20), rates.BROADWELL.at(2.3)),
+    # Core i7-6700K: anandtech (4 cores); anandtech; name.
+    "skylake": _row(_BROADWELL, (32, 256, 8 * _MIB), (8, 4, 16), rates.SKYLAKE.at(4.0)),
+    # Xeon Gold 6148: kerncraft; kerncraft, anandtech; name.
+    "skylake-avx512": _row(
+        _SKYLAKE_X, (32, 1 * _MIB, 27.5 * _MIB), (8, 16, 11), rates.SKYLAKE_SERVER.at(2.4)
+    ),
+    # Xeon Platinum of 26 slices: measured; anandtech; measured.
+    "cascadelake": _row(
+        _CASCADE, (32, 1 * _MIB, 35.75 * _MIB), (8, 16, 11), rates.SKYLAKE_SERVER.at(2.6)
+    ),
+    # Xeon Platinum 8380H: anandtech (28 cores); anandtech; name.
+    "cooperlake": _row(
+        _CASCADE | {"avx512bf16"},
+        (32, 1 * _MIB, 38.5 * _MIB),
+        (8, 16, 11),
+        rates.SKYLAKE_SERVER.at(2.9),
+    ),
+    # Core i7-1068NG7: anandtech (4 cores); anandtech; name.
+    "icelake-client": _row(
+        _ICELAKE, (48, 512, 8 * _MIB), (12, 8, 16), rates.ICELAKE_CLIENT.at(2.3)
+    ),
+    # Xeon Platinum 8358: assumed (1.5 MB a core); benchleaks (as Willow Cove); name.
+    "icelake-server": _row(
+        _ICELAKE, (48, 1280, 48 * _MIB), (12, 20, 12), rates.ICELAKE_SERVER.at(2.6)
+    ),
+    # Core i7-1185G7: benchleaks; benchleaks; name.
+    "tigerlake": _row(_ICELAKE, (48, 1280, 12 * _MIB), (12, 20, 12), rates.ICELAKE_CLIENT.at(3.0)),
+    # Core i9-11900K: anandtech (8 cores of Ice Lake); anandtech; name.
+    "rocketlake": _row(_ICELAKE, (48, 512, 16 * _MIB), (12, 8, 16), rates.ICELAKE_CLIENT.at(3.5)),
+    # Xeon Platinum 8462Y+: lscpu; assumed; name.
+    "sapphirerapids": _row(
+        _SAPPHIRE, (48, 2 * _MIB, 60 * _MIB), (12, 16, 15), rates.SAPPHIRE_RAPIDS.at(2.8)
+    ),
+    # Xeon Gold 6530: lscpu; assumed; name.
+    "emeraldrapids": _row(
+        _SAPPHIRE, (48, 2 * _MIB, 160 * _MIB), (12, 16, 20), rates.SAPPHIRE_RAPIDS.at(2.1)
+    ),
+    # A Xeon of 96 cores: measured; assumed; assumed.
+    "graniterapids": _row(
+        _SAPPHIRE | {"amx-fp16"},
+        (48, 2 * _MIB, 480 * _MIB),
+        (12, 16, 16),
+        rates.SAPPHIRE_RAPIDS.at(3.0),
+    ),
+    # Core i9-12900K: benchleaks (10 slices of 3 MB); benchleaks; assumed.
+    "alderlake": _row(_ALDER, (48, 1280, 30 * _MIB), (12, 10, 12), rates.GOLDEN_COVE.at(3.2)),
+    # Core i9-13900K: assumed; assumed; assumed.
+    "raptorlake": _row(_ALDER, (48, 2 * _MIB, 36 * _MIB), (12, 16, 12), rates.GOLDEN_COVE.at(3.0)),
+    # Core Ultra 9 185H: assumed; assumed; assumed.
+    "meteorlake": _row(_ALDER, (48, 2 * _MIB, 24 * _MIB), (12, 16, 12), rates.GOLDEN_COVE.at(2.3)),
+    # EPYC 7451, third cache of 4 cores: kerncraft; kerncraft; kerncraft.
+    "znver1": _row(_ZEN, (32, 512, 8 * _MIB), (8, 8, 16), rates.ZEN.at(2.3)),
+    # EPYC 7452, third cache of 4 cores: kerncraft; kerncraft, anandtech; kerncraft.
+    "znver2": _row(_ZEN, (32, 512, 16 * _MIB), (8, 8, 16), rates.ZEN2.at(2.35)),
+    # EPYC 7763, third cache of 8 cores: measured; assumed (as Zen 2); name.
+    "znver3": _row(_ZEN3, (32, 512, 32 * _MIB), (8, 8, 16), rates.ZEN3.at(2.45)),
+    # EPYC 9654, third cache of 8 cores: assumed; assumed; name.
+    "znver4": _row(_ZEN4, (32, 1 * _MIB, 32 * _MIB), (8, 8, 16), rates.ZEN4.at(2.4)),
+    # EPYC 9005, third cache of 8 cores: measured; measured; measured.
+    "znver5": _row(
+        _ZEN4 | {"avxvnni"}, (48, 1 * _MIB, 32 * _MIB), (12, 16, 16), rates.ZEN5.at(3.9)
+    ),
+    "generic": _row(_NEON, (32, 512, 4 * _MIB), _LEVEL, arch="aarch64"),
+    # BCM2712 (Raspberry Pi 5): assumed; wikichip (as Neoverse N1); name.
+    "cortex-a76": _row(
+        _NEOVERSE, (64, 512, 2 * _MIB), (4, 8, 16), rates.NEOVERSE_N1.at(2.4), "aarch64"
+    ),
+    # AWS Graviton2: wikichip, arm; wikichip; name.
+    "neoverse-n1": _row(
+        _NEOVERSE, (64, 1 * _MIB, 32 * _MIB), (4, 8, 16), rates.NEOVERSE_N1.at(2.5), "aarch64"
+    ),
+    # AWS Graviton3: wikichip; assumed (as Neoverse N1); wikichip.
+    "neoverse-v1": _row(
+        _NEOVERSE | {"bf16", "i8mm", "sve"},
+        (64, 1 * _MIB, 32 * _MIB),
+        (4, 8, 16),
+        rates.NEOVERSE_V1.at(2.6),
+        "aarch64",
+    ),
+}
