@@ -139,10 +139,14 @@ def _row(
 
 CACHE_SOURCES: dict[str, str] = {
     "kerncraft": "kerncraft 0.8.18, examples/machine-files (`memory hierarchy`, `clock`)",
-    "anandtech": "AnandTech, reviews of Ice Lake (show/14664: Sunny Cove, Skylake, Zen 2) and of "
-    "Skylake-X (show/11550: Skylake-SP, and 2.5 MB of 20 ways a core before it)",
-    "benchleaks": "hardwaretimes.com, Sapphire Rapids cache hierarchy (Golden and Willow Cove)",
-    "wikichip": "en.wikichip.org: Neoverse N1, AWS Graviton3",
+    "anandtech": "AnandTech, Ice Lake (Sunny Cove, Skylake, Zen 2: "
+    "https://www.anandtech.com/show/14664/testing-intel-ice-lake-10nm/2) and Skylake-X "
+    "(Skylake-SP, and 2.5 MB of 20 ways a core before it: https://www.anandtech.com/show/11550/"
+    "the-intel-skylakex-review-core-i9-7900x-i7-7820x-and-i7-7800x-tested/4)",
+    "benchleaks": "Hardware Times, Golden Cove and Willow Cove: https://www.hardwaretimes.com/"
+    "intel-sapphire-rapids-sp-cache-hierarchy-revealed-by-leaked-benchmark/",
+    "wikichip": "WikiChip, https://en.wikichip.org/wiki/arm_holdings/microarchitectures/"
+    "neoverse_n1 and https://en.wikichip.org/wiki/AWS_Graviton3",
     "name": "the clock in the name that the processor reports, or half its BogoMIPS",
     "lscpu": "published outputs of lscpu",
     "measured": "seen by this project on such a machine",

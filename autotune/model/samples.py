@@ -48,8 +48,9 @@ class Sweep:
 
     `caches` are the bytes of L1, L2 and L3 of the machine. `rates` were measured of it, or are
     those that the table of processors had when the sweep was written, so that features do not
-    change with the table; `None` stands for those of the table. `trace` is JSON with open decisions.
-    `trial_seconds` is what a trial of the session took on average, `None` where that is not known.
+    change with the table; `None` stands for those of the table. `trace` is JSON with open
+    decisions. `trial_seconds` is what a trial of the session took on average, `None` where that is
+    not known.
     """
 
     name: str

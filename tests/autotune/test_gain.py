@@ -75,11 +75,13 @@ def test_what_is_no_share_is_refused(value: object) -> None:
 
 
 def test_the_roofline_is_arithmetic_or_memory() -> None:
-    peak = 2.6e9 * 2 * 16 * 2
+    rates = TARGET.rates
+    peak = rates.hertz * rates.fma * 16 * 2
     product = roofline(ops.matmul_func(1024, 1024, 1024), TARGET)
     assert product.seconds == product.compute == pytest.approx(2 * 1024**3 / peak)
     stream = roofline(ops.add_relu_func(1 << 24), TARGET)
-    assert stream.seconds == stream.memory == pytest.approx(12 * 2**24 / (2.6e9 * 4), rel=0.01)
+    rate = rates.hertz * rates.memory
+    assert stream.seconds == stream.memory == pytest.approx(12 * 2**24 / rate, rel=0.01)
     assert roofline(ops.add_relu_func(64), TARGET).memory == 0.0
 
 
