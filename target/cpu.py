@@ -47,8 +47,15 @@ class CpuTarget(Target):
 
     @classmethod
     def named(cls, mcpu: str = NATIVE, *, threads: int = 0) -> Self:
-        """A processor by LLVM's name with the facts of the table."""
+        """A processor by LLVM's name with the facts of the table.
+
+        Raises `TargetError` for an unknown name, and for a row with impossible rates.
+        """
         facts = CPUS["x86-64"] if mcpu == NATIVE else _lookup_cpu(mcpu)
+        try:  # equal rates are written alike, and are alike in every process
+            rates = Rates.from_json(facts.rates.to_json())
+        except (TypeError, ValueError) as error:
+            raise TargetError("{0}: its row has an impossible rate, {1}", mcpu, error) from error
         return cls(
             triple=_default_triple(facts.arch),
             mcpu=mcpu,
@@ -58,7 +65,7 @@ class CpuTarget(Target):
             l2_bytes=facts.l2,
             l3_bytes=facts.l3,
             ways=facts.ways,
-            rates=facts.rates,
+            rates=rates,
             cores=max(threads, 1),
         )
 

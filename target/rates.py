@@ -45,8 +45,9 @@ class Rates(NamedTuple):
     memory_latency: float = 0.0
 
     def to_json(self) -> dict[str, float]:
-        """The rates by name, without what is not known."""
-        return {name: value for name, value in self._asdict().items() if value}
+        """The rates by name, without those that are not known."""
+        usual = Rates()._asdict()
+        return {name: value for name, value in self._asdict().items() if value or usual[name]}
 
     @staticmethod
     def from_json(told: Mapping[str, Any]) -> Rates:

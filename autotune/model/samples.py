@@ -46,7 +46,8 @@ _DIGITS = 4
 class Sweep:
     """Candidates of one sketch of a program, and the seconds that a session measured of each.
 
-    `caches` are the bytes of L1, L2 and L3 of the machine. `rates` were measured of it, or are
+    `caches` are the bytes of L1, L2 and L3 of the machine, `ways` and `line_bytes` what a target
+    says of them (`None` stands for those of the table). `rates` were measured of it, or are
     those that the table of processors had when the sweep was written, so that features do not
     change with the table; `None` stands for those of the table. `trace` is JSON with open
     decisions. `trial_seconds` is what a trial of the session took on average, `None` where that is
@@ -64,6 +65,8 @@ class Sweep:
     seconds: tuple[float, ...]
     trial_seconds: float | None = None
     rates: Mapping[str, Any] | None = None
+    ways: tuple[int, int, int] | None = None
+    line_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,8 @@ def sweeps_of(database: TuningDatabase) -> list[Sweep]:
             seconds=tuple(map(_short, timed.values())),
             trial_seconds=_pace(moments[session]),
             rates=described[session] or target.rates.to_json(),
+            ways=target.ways,
+            line_bytes=target.line_bytes,
         )
         sweeps.append(sweep)
     return sweeps
@@ -253,13 +258,31 @@ def _read_sweep(line: dict[str, Any]) -> Sweep:
     seconds = tuple(float(s) for s in line.pop("seconds"))
     if line.get("rates") is not None:
         Rates.from_json(dict(line["rates"]))  # raises for what is none
+    if line.get("ways") is not None:
+        line["ways"] = tuple(int(n) for n in line["ways"])
     return Sweep(**line, caches=(int(l1), int(l2), int(l3)), rows=rows, seconds=seconds)
+
+
+def _machine_of(sweep: Sweep) -> CpuTarget:
+    """Raises `TargetError` for a processor that is not known here."""
+    l1, l2, l3 = sweep.caches
+    target = CpuTarget.parse(sweep.target)
+    return replace(
+        target,
+        l1_bytes=l1,
+        l2_bytes=l2,
+        l3_bytes=l3,
+        ways=target.ways if sweep.ways is None else sweep.ways,
+        line_bytes=target.line_bytes if sweep.line_bytes is None else sweep.line_bytes,
+        rates=target.rates if sweep.rates is None else Rates.from_json(sweep.rates),
+    )
 
 
 def featurise(sweeps: Sequence[Sweep]) -> Samples:
     """Compute the features of all rows, replaying each sketch once.
 
-    Sketches that no longer apply are left out with a warning.
+    Sketches that no longer apply are left out with a warning, and so are those of processors that
+    are not known here.
     """
     tasks: dict[tuple[str, str, str], tuple[int, Task]] = {}
     features: list[Features] = [np.empty((0, len(MODEL.features)))]
@@ -268,15 +291,12 @@ def featurise(sweeps: Sequence[Sweep]) -> Samples:
     decisions = [np.empty((0, width), dtype=np.float32)]
     made_of: Counter[int] = Counter()
     for sweep in sweeps:
-        l1, l2, l3 = sweep.caches
-        target = replace(CpuTarget.parse(sweep.target), l1_bytes=l1, l2_bytes=l2, l3_bytes=l3)
-        if sweep.rates is not None:
-            target = replace(target, rates=Rates.from_json(sweep.rates))
         try:
+            target = _machine_of(sweep)
             func = parse(sweep.program)
             made = Trace.from_json(sweep.trace).apply(func, symbolic=True)
         except TilewrightError as error:
-            _log.warning("a schedule of %s no longer applies: %s", sweep.name, error)
+            _log.warning("a schedule of %s on %s is left out: %s", sweep.name, sweep.target, error)
             continue
         assert made.space is not None, "symbolic schedules have one"
         read = profile(made.func, made.space.bounds)

@@ -153,7 +153,28 @@ def test_a_sketch_that_no_longer_applies_is_left_out(
     with caplog.at_level(logging.WARNING):
         found = featurise([broken, sweeps[1]])
     assert len(found) == len(sweeps[1].rows)
-    assert "no longer applies" in caplog.text
+    assert "is left out: " in caplog.text
+
+
+def test_a_sketch_of_a_processor_that_is_not_known_is_left_out(
+    sweeps: list[Sweep], caplog: pytest.LogCaptureFixture
+) -> None:
+    other = replace(sweeps[0], target="cpu -mcpu=elsewhere9 -threads=1")
+    found = featurise([other, sweeps[1]])
+    assert len(found) == len(sweeps[1].rows)
+    assert "on cpu -mcpu=elsewhere9 -threads=1 is left out: " in caplog.text
+
+
+def test_samples_keep_all_facts_that_features_rest_on(sweeps: list[Sweep], tmp_path: Path) -> None:
+    target = CpuTarget.parse(sweeps[0].target)
+    few = replace(target, ways=(2, 2, 2), line_bytes=128)
+    told = replace(sweeps[0], ways=few.ways, line_bytes=few.line_bytes)
+    path = tmp_path / "table.gz"
+    samples.write([told], path)
+    assert samples.read(path) == [told]
+    assert samples._machine_of(told).ways == (2, 2, 2)
+    assert samples._machine_of(told).line_bytes == 128
+    assert samples._machine_of(sweeps[0]).ways == target.ways
 
 
 # The model

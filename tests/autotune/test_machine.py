@@ -20,6 +20,7 @@ from tilewright.autotune.measure.machine import Again, Description, described, w
 from tilewright.autotune.model.cpu.estimate import FEATURES, Estimator
 from tilewright.autotune.model.cpu.roofline import roofline
 from tilewright.autotune.model.profile import profile
+from tilewright.autotune.search.remembered import key
 from tilewright.codegen.cpu import bare_loops, llvm
 from tilewright.codegen.cpu import machine as rates_of_cores
 from tilewright.codegen.cpu.generator import CpuGenerator
@@ -238,6 +239,28 @@ def test_a_target_with_rates_reaches_another_process() -> None:
     target = replace(CpuTarget.named("znver3", threads=2), rates=rates)
     told = json.loads(json.dumps(target.to_json()))
     assert CpuTarget.of(tw.Target.from_json(told)).rates == rates
+
+
+def test_rates_of_a_row_are_the_same_in_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = CPUS["cascadelake"]._replace(rates=Rates(fma=1, hertz=3_000_000_000, l3_latency=0))
+    monkeypatch.setitem(CPUS, "ours", row)
+    target = CpuTarget.named("ours", threads=2)
+    told = CpuTarget.of(tw.Target.from_json(json.loads(json.dumps(target.to_json()))))
+    assert repr(told) == repr(target)
+    assert key(ops.matmul_func(2, 2, 2), told, "model") == key(
+        ops.matmul_func(2, 2, 2), target, "model"
+    )
+
+
+@pytest.mark.parametrize("rates", [{"l3": 0.0}, {"memory_latency": -1}, {"fma": "2"}])
+def test_a_row_with_impossible_rates_is_refused(
+    rates: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CPUS, "ours", CPUS["cascadelake"]._replace(rates=Rates(**rates)))
+    with pytest.raises(
+        TargetError, match=f"ours: its row has an impossible rate, {next(iter(rates))}"
+    ):
+        CpuTarget.parse("cpu -mcpu=ours")
 
 
 @pytest.mark.parametrize("mcpu", ["x86-64-v2", "x86-64-v3", "sapphirerapids", "neoverse-n1"])
