@@ -110,6 +110,16 @@ class DiskCache:
         """Whether there is an entry of that name, whatever is in it."""
         return (self.folder / f"{name}.{self._kind}").exists()
 
+    def keeps(self) -> bool:
+        """Whether entries can be stored: the folder is there, or is made, and can be written to."""
+        try:
+            _make_folder(self.folder)
+            with self._opened() as folder:
+                return os.access(".", os.W_OK, dir_fd=folder)
+        except OSError as error:
+            self._warn(error)
+            return False
+
     def put(self, name: str, content: bytes) -> None:
         """Store `content` as the entry of that name, replacing an existing one.
 

@@ -166,7 +166,12 @@ def _try_wal(raw: PoolProxiedConnection, give_up: float) -> bool:
 def _url(path_or_url: str | os.PathLike[str] | URL) -> URL:
     if isinstance(path_or_url, URL):
         return path_or_url
-    text = os.fspath(path_or_url)
+    try:
+        text = os.fspath(path_or_url)
+    except TypeError as error:
+        raise DatabaseError("expected a path or an URL of a database, {0}", error) from error
+    if not isinstance(text, str):
+        raise DatabaseError("expected a path as text, found {0!r}", text)
     if "://" not in text:
         return URL.create("sqlite", database=text)
     try:

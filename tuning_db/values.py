@@ -16,6 +16,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -53,13 +54,22 @@ class SessionStatus(StrEnum):
 
 @dataclass(frozen=True)
 class Record:
-    """Base of the records; normalises the fields by their annotation."""
+    """Base of the records; normalises the fields by their annotation.
+
+    Raises `DatabaseError` for a value that a field cannot hold.
+    """
 
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
         for name, normalise in _normalisers(self.kind):
-            object.__setattr__(self, name, normalise(getattr(self, name)))
+            value = getattr(self, name)
+            try:
+                object.__setattr__(self, name, normalise(value))
+            except (TypeError, ValueError, OverflowError, AttributeError) as error:
+                raise DatabaseError(
+                    "{0} of a {1} cannot be {2}: {3}", name, self.kind, reprlib.repr(value), error
+                ) from error
 
 
 @dataclass(frozen=True)

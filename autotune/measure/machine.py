@@ -197,4 +197,5 @@ def _cache() -> DiskCache | None:
     folder = location(os.environ, KIND)
     if folder is None:
         return None
-    return DiskCache(folder, KIND, _VERSION, LIMIT_BYTES, _ENTRY_BYTES)
+    cache = DiskCache(folder, KIND, _VERSION, LIMIT_BYTES, _ENTRY_BYTES)
+    return cache if cache.keeps() else None

@@ -134,6 +134,15 @@ def test_without_a_cache_only_sessions_measure(
     assert not asked
 
 
+def test_a_cache_that_keeps_nothing_is_none(
+    here: CpuTarget, asked: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in its place")
+    monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path / "file"))
+    assert described(here) == (here, None)
+    assert not asked
+
+
 @pytest.mark.parametrize(
     "changed",
     [

@@ -15,10 +15,12 @@ from tilewright.errors import DatabaseError
 from tilewright.tuning_db import (
     AnyRecord,
     Environment,
+    Machine,
     Outcome,
     ScheduleRecord,
     SessionStatus,
     TargetRecord,
+    TuningDatabase,
     Workload,
     canonical_json,
 )
@@ -115,6 +117,18 @@ def test_construction_normalises() -> None:
     rates = {"clock": 2_600_000_000, "fma": 35_000_000_000}
     assert dataclasses.replace(MACHINE, rates=rates, odd=list(MACHINE.odd)) == MACHINE  # type: ignore[arg-type]
     assert dataclasses.replace(MACHINE, rates=rates).id == MACHINE.id
+
+
+@pytest.mark.parametrize("rates", [{"fma": 10**400}, [("fma", 1.0)], None, {"fma": "fast"}])
+def test_what_a_field_cannot_hold_is_refused(rates: Any) -> None:
+    with pytest.raises(DatabaseError, match="rates of a machine cannot be "):
+        Machine("0" * 64, rates, (), NOON)
+
+
+@pytest.mark.parametrize("path", [5, None, object(), b"tuning.db"])
+def test_what_is_no_path_is_refused(path: Any) -> None:
+    with pytest.raises(DatabaseError, match="expected a path"):
+        TuningDatabase(path)
 
 
 def test_a_time_without_a_zone_is_refused() -> None:
