@@ -8,6 +8,7 @@ the rates of the estimate.
 from __future__ import annotations
 
 from functools import partial
+from itertools import product as pairs_of
 
 from ..dtypes import nbytes
 from .instruction import Cost, Instruction, Product, Unit
@@ -22,6 +23,11 @@ _TILE = Cost(cycles=16.0, latency=52.0, run_loads=6.0)
 1.1 ms, with rows that lie apart 1.0 to 1.8."""
 _FMA = Cost(cycles=0.5, latency=4.0)
 """Of what runs where a fused multiply-add of vectors does."""
+PAIRS = Unit("vectors", "pairs", rows=1, row_bytes=64)
+"""Vector instructions that add up products of pairs of 16-bit integers, and a sum after each."""
+_OF_BYTES = Cost(cycles=1.5, latency=1.0)
+"""Of four bytes to a sum as two such pairs: what widens a factor is shared in a register tile."""
+_OF_PAIRS = Cost(cycles=0.6, latency=1.0)
 
 
 def _dot(
@@ -37,6 +43,20 @@ def _dot(
     code = f"llvm.x86.{code}.{32 * lanes}"
     programs = partial(product, name, what)
     return Instruction(name, programs, what, requires=requires, cost=cost, code=code)
+
+
+def _pairs(lanes: int, x: str, y: str) -> Instruction:
+    """The same by products of pairs of 16-bit integers, which bytes are widened to."""
+    group = 4 // nbytes(x)
+    what = Product("int32", x, y, rows=1, columns=lanes, depth=1, group=group)
+    name = f"dot_{lanes}x{group}_{x[0]}{8 * nbytes(x)}{y[0]}{8 * nbytes(y)}".replace("i", "s")
+    code, feature = {
+        8: ("llvm.x86.avx2.pmadd.wd", "avx2"),
+        16: ("llvm.x86.avx512.pmaddw.d.512", "avx512bw"),
+    }[lanes]
+    cost = _OF_BYTES if group == 4 else _OF_PAIRS
+    programs = partial(product, name, what)
+    return Instruction(name, programs, what, PAIRS, ((feature,),), cost, code)
 
 
 def _matmul(name: str, dtypes: tuple[str, str, str], requires: str, code: str) -> Instruction:
@@ -94,6 +114,11 @@ INSTRUCTIONS = (
     _dot("dot_16x2_bf16", _BF16, 16, _DPBF16, ("avx512bf16",)),
     _dot("dot_8x2_bf16", _BF16, 8, _DPBF16, _BF16_VL),
     _dot("dot_4x2_bf16", _BF16, 4, _DPBF16, _BF16_VL, cost=None),
+    *(
+        _pairs(lanes, x, y)
+        for lanes in (16, 8)
+        for x, y in (*pairs_of(("uint8", "int8"), repeat=2), ("int16", "int16"))
+    ),
     _outer(4, 16),
     _outer(4, 8),
 )

@@ -110,5 +110,6 @@ def products_of(target: Target) -> tuple[tuple[Instruction, Product, Cost], ...]
 
 @cache
 def instruction_for(target: Target, product: Product) -> Instruction | None:
-    """The instruction of the target whose code computes a product."""
-    return next((i for i in instructions_of(target) if i.code and i.product == product), None)
+    """The instruction of the target whose code computes a product, one of a user's if there is."""
+    fitting = [i for i in instructions_of(target) if i.code and i.product == product]
+    return min(fitting, key=lambda i: i.home is None, default=None)

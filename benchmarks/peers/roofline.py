@@ -17,6 +17,7 @@ from tilewright.codegen.cpu import bare_loops as bare
 from tilewright.codegen.cpu.bare_loops import BLOCK, Loop, counted, kept, operand
 from tilewright.codegen.detect import resolve
 from tilewright.target import CpuTarget
+from tilewright.tir.cpu_instructions import PAIRS
 from tilewright.tir.instruction import Product
 from tilewright.tir.instruction_set import instruction_for
 
@@ -44,8 +45,7 @@ def prepare(case: Case, arrays: list[Array], threads: int) -> Call:
 def arithmetic(operations: float, where: CpuTarget, *, dots: bool = False) -> Callable[[], object]:
     """So many operations on float32, or with `dots` on products of int8 and their sums."""
     lanes, count = where.vector_bits // 32, bare.chains(where)
-    group = 4 if dots else 1
-    loop = _dots(where, count) if dots else bare.sums("arithmetic", where, count)
+    loop, group = _dots(where, count) if dots else (bare.sums("arithmetic", where, count), 1)
     each = 2 * lanes * group * count * where.threads
     if not (dots or where.fma):
         each //= 2  # a sum takes a multiplication or an addition in turns
@@ -54,20 +54,34 @@ def arithmetic(operations: float, where: CpuTarget, *, dots: bool = False) -> Ca
     return _call(loop, where, context)
 
 
-def _dots(where: CpuTarget, count: int) -> Loop:
-    """Products of int8 and their sums, with so many of them."""
+def _dots(where: CpuTarget, count: int) -> tuple[Loop, int]:
+    """Products of int8 and their sums, with so many of them; how many are added to each at once.
+
+    Without an instruction for those they are pairs of 16-bit integers, which are widened already.
+    """
     lanes = where.vector_bits // 32
-    vector, wide = f"<{lanes} x i32>", f"<{4 * lanes} x i8>"
     found = instruction_for(where, Product("int32", "uint8", "int8", 1, lanes, 1, 4))
     if found is None:
         raise RuntimeError(f"{where} has no instruction for products of int8")
+    pairs = found.unit is PAIRS
+    group = 2 if pairs else 4
+    vector, wide = f"<{lanes} x i32>", f"<{group * lanes} x i{32 // group}>"
     phis, steps = [], []
     for k in range(count):
         phis.append(f"%a{k} = phi {vector} [ zeroinitializer, %entry ], [ %b{k}, %loop ]")
-        called = f"{vector} %a{k}, {wide} %x, {wide} %x"
-        steps.append(f"%b{k} = call {vector} @{found.code}({called})")
-    declared = f"declare {vector} @{found.code}({vector}, {wide}, {wide})"
-    return counted("arithmetic", phis, steps, kept(where, vector, count), operand(wide), [declared])
+        if pairs:
+            # Of what the sum is so far: what does not change would be computed before the loop.
+            steps += [
+                f"%x{k} = bitcast {vector} %a{k} to {wide}",
+                f"%p{k} = call {vector} @{found.code}({wide} %x{k}, {wide} %x)",
+                f"%b{k} = add {vector} %a{k}, %p{k}",
+            ]
+        else:
+            called = f"{vector} %a{k}, {wide} %x, {wide} %x"
+            steps.append(f"%b{k} = call {vector} @{found.code}({called})")
+    taken = f"{wide}, {wide}" if pairs else f"{vector}, {wide}, {wide}"
+    end, declared = kept(where, vector, count), [f"declare {vector} @{found.code}({taken})"]
+    return counted("arithmetic", phis, steps, end, operand(wide), declared), group
 
 
 def tiles(operations: float, where: CpuTarget) -> Callable[[], object]:

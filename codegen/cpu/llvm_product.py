@@ -8,7 +8,7 @@ from typing import TypeAlias
 from ... import dtypes
 from ...errors import BuildError, similar
 from ...tir.instruction import Instruction, product_of
-from ...tir.instruction_set import instruction_for
+from ...tir.instruction_set import instruction_for, instructions_of
 from ...tir.ir import (
     Buffer,
     Dot,
@@ -28,7 +28,7 @@ from .llvm_cast import convert
 from .llvm_index import value
 from .llvm_load import Rows, rows_in_memory
 from .llvm_loop import stmt
-from .llvm_text import Builder, calling, lanes_of, shuffled, spread, value_type
+from .llvm_text import Builder, calling, lanes_of, shuffled, splat, spread, value_type
 
 _ELEMENTS = {"bfloat16": "bfloat", "float16": "half"}
 """LLVM's own types, which have the bits that values of these dtypes are held as."""
@@ -49,15 +49,20 @@ def _by_instruction(b: Builder, e: Dot | Matmul) -> str | None:
     if dtypes.is_float(e.dtype) and not b.module.fast:
         return None  # instructions add up in another order
     turned = (e, Dot(e.acc, e.y, e.x, e.dtype)) if isinstance(e, Dot) else (e,)
+    target, fitting = b.module.target, []
     for form in turned:
         what = product_of(form)
-        instruction = None if what is None else instruction_for(b.module.target, what)
+        instruction = None if what is None else instruction_for(target, what)
         if instruction is not None:
-            operand = _emitter(instruction)(b, form, instruction)
-            if operand is not None:
-                b.module.instructions.add(instruction)
-            return operand
-    return None
+            place = instructions_of(target).index(instruction)
+            fitting.append((instruction.home is None, place, instruction, form))
+    if not fitting:
+        return None
+    *_, instruction, form = min(fitting, key=lambda found: found[:2])
+    operand = _emitter(instruction)(b, form, instruction)
+    if operand is not None:
+        b.module.instructions.add(instruction)
+    return operand
 
 
 def _emitter(instruction: Instruction) -> Emitter:
@@ -74,9 +79,45 @@ def _emitter(instruction: Instruction) -> Emitter:
 
 def _intrinsic(b: Builder, e: Dot | Matmul, instruction: Instruction) -> str:
     """A product as a call of the LLVM intrinsic of an instruction, on the operands as vectors."""
-    name, what = instruction.code, instruction.product
-    assert what is not None
     acc, t = value(b, e.acc), value_type(e.dtype)
+    return b.op(calling(b, instruction.code, t, (t, acc), *_factors(b, e, instruction)))
+
+
+def _pairs(b: Builder, e: Dot | Matmul, instruction: Instruction) -> str:
+    """A dot product by an intrinsic for products of pairs of 16-bit integers.
+
+    Of four bytes to a sum, the even ones are one pair and the odd ones another: each half of a
+    16-bit integer is widened where it is, and the sum does not depend on the order.
+    """
+    what, total, t = instruction.product, value(b, e.acc), value_type(e.dtype)
+    assert what is not None
+    pairs = lanes_of("i16", 2 * what.columns)
+    factors = [_as(b, text, wide, pairs) for wide, text in _factors(b, e, instruction)]
+    parts = [factors]
+    if what.group == 4:
+        split = (
+            _bytes(b, text, d, pairs) for text, d in zip(factors, what.dtypes[1:], strict=True)
+        )
+        parts = [list(part) for part in zip(*split, strict=True)]
+    for part in parts:
+        sums = b.op(calling(b, instruction.code, t, *((pairs, text) for text in part)))
+        total = b.op(f"add {t} {total}, {sums}")
+    return total
+
+
+def _bytes(b: Builder, text: str, dtype: str, t: str) -> tuple[str, str]:
+    """The even and the odd bytes of a vector of 16-bit integers, as such integers."""
+    high, low = splat("8", "int16"), splat("255", "int16")
+    if dtype == "uint8":
+        return b.op(f"and {t} {text}, {low}"), b.op(f"lshr {t} {text}, {high}")
+    even = b.op(f"shl {t} {text}, {high}")
+    return b.op(f"ashr {t} {even}, {high}"), b.op(f"ashr {t} {text}, {high}")
+
+
+def _factors(b: Builder, e: Dot | Matmul, instruction: Instruction) -> list[tuple[str, str]]:
+    """The types and the operands of the factors, as vectors of all that they multiply."""
+    what = instruction.product
+    assert what is not None
     operands = []
     for p in (e.x, e.y):
         scalar = dtypes.info(p.dtype).scalar
@@ -87,7 +128,7 @@ def _intrinsic(b: Builder, e: Dot | Matmul, instruction: Instruction) -> str:
         else:
             wide = lanes_of(element, dtypes.info(p.dtype).lanes)
             operands.append((wide, _as(b, value(b, p), value_type(p.dtype), wide)))
-    return b.op(calling(b, name, t, (t, acc), *operands))
+    return operands
 
 
 def _repeated(b: Builder, e: Expr, lanes: int, group: int, wide: str) -> str:
@@ -169,5 +210,5 @@ def _filled(b: Builder, e: Expr) -> Buffer:
     return buffer
 
 
-EMITTERS: dict[str, Emitter] = {"intrinsic": _intrinsic, "amx": amx}
+EMITTERS: dict[str, Emitter] = {"intrinsic": _intrinsic, "pairs": _pairs, "amx": amx}
 """By the key in the record of a unit."""

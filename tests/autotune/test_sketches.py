@@ -279,8 +279,11 @@ def test_candidates_of_other_algebra(case: int) -> None:
         ({"dtype": "uint8", "dtype_b": "int8"}, "alderlake", "dot_8x4_vnni_packA"),
         ({"dtype": "bfloat16"}, "cooperlake", "dot_16x2_bf16_packA"),
         ({"dtype": "uint8", "dtype_b": "int8", "n": 1}, "cascadelake", "dot_16x4_vnni"),
-        ({"dtype": "uint8", "dtype_b": "int8"}, "skylake-avx512", "tiled_packB_local"),
-        ({"dtype": "int8"}, "cascadelake", "tiled_packB_local"),
+        ({"dtype": "uint8", "dtype_b": "int8"}, "x86-64-v2", "tiled_packB_local"),
+        ({"dtype": "uint8", "dtype_b": "int8"}, "skylake-avx512", "dot_16x4_u8s8_packA"),
+        ({"dtype": "uint8", "dtype_b": "int8"}, "haswell", "dot_8x4_u8s8_packA"),
+        ({"dtype": "int8"}, "cascadelake", "dot_16x4_s8s8_packA"),
+        ({"dtype": "int16", "k": 7}, "haswell", "dot_8x2_s16s16_packA"),
         ({"dtype": "uint8", "dtype_b": "int8", "k": 6}, "cascadelake", "dot_16x4_vnni_packA"),
         ({"dtype": "uint8", "dtype_b": "int8", "m": 24}, "cascadelake", "dot_16x4_vnni_packA"),
         ({"dtype": "uint8", "dtype_b": "int8", "m": 7}, "cascadelake", "dot_8x4_vnni"),
@@ -319,7 +322,8 @@ def test_dot_products_by_the_widest_instruction_that_fits(
             found[-1].astype(np.float64), wanted[-1].astype(np.float64), rtol=2e-2
         )
     code = compile_func(scheduled, target).source("asm")
-    assert ("vpdpbusd" in code or "vdpbf16ps" in code) is first.startswith("dot")
+    dots = ("vpdpbusd", "vdpbf16ps", "vpmaddwd")
+    assert any(instruction in code for instruction in dots) is first.startswith("dot")
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "float16", "bfloat16"])
@@ -388,7 +392,8 @@ CONVOLUTION = {"n": 2, "c": 24, "h": 5, "w": 13, "o": 20}
         ),
         ({"dtype": "bfloat16", "stride": 2}, "cooperlake", "channels_last:dot_16x2_bf16+rows"),
         ({"dtype": "int8", "layout": "NHWC"}, "sapphirerapids", "matmul_s8s8_amx+rows"),
-        ({"dtype": "int8"}, "cascadelake", "tiled+rows"),
+        ({"dtype": "int8"}, "cascadelake", "channels_last:dot_16x4_s8s8+rows"),
+        ({"dtype": "int8"}, "x86-64-v2", "tiled+rows"),
         ({}, "sapphirerapids", "tiled+rows"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ from tilewright.tir.verify import verify
 from .machinery import SERIAL, check, random_arguments
 
 PLAIN = "cpu -mcpu=x86-64-v3 -threads=1"
+OLD = "cpu -mcpu=x86-64-v2 -threads=1"
 
 
 def program(acc: str, x: str, y: str, lanes: int, group: int, *, shared: bool = True) -> Func:
@@ -37,6 +40,8 @@ def f(X: T.Buffer(({count},), "{x}"), Y: T.Buffer(({wide},), "{y}"), C: T.Buffer
         ("int32", "uint8", "int8", 4),
         ("int32", "int8", "uint8", 4),
         ("int32", "int8", "int8", 4),
+        ("int32", "uint8", "uint8", 4),
+        ("int32", "int16", "int16", 2),
         ("float32", "bfloat16", "bfloat16", 2),
         ("float64", "float32", "float32", 3),
         ("int64", "int32", "uint16", 2),
@@ -50,12 +55,16 @@ def test_values(
     check(func, target=target)
 
 
-def test_all_bits_of_the_factors_count() -> None:
-    func = program("int32", "uint8", "int8", 16, 4)
-    arguments = [np.full(4, 255, np.uint8), np.full(64, -128, np.int8), np.zeros(16, np.int32)]
-    check(func, arguments)
-    arguments[1] = np.full(64, 127, np.int8)
-    check(func, arguments)
+@pytest.mark.parametrize("target", [SERIAL, PLAIN])
+@pytest.mark.parametrize("x", ["uint8", "int8", "int16"])
+@pytest.mark.parametrize("y", ["uint8", "int8", "int16"])
+def test_all_bits_of_the_factors_count(x: str, y: str, target: str) -> None:
+    """Also where a sum of two products, each the largest there is, leaves 32 bits."""
+    group = 2 if "int16" in (x, y) else 4
+    func = program("int32", x, y, 16, group)
+    for a, b in itertools.product(*([np.iinfo(t).min, np.iinfo(t).max] for t in (x, y))):
+        arguments = [np.full(group, a, x), np.full(16 * group, b, y), np.zeros(16, np.int32)]
+        check(func, arguments, target=target)
 
 
 @pytest.mark.parametrize(
@@ -65,14 +74,18 @@ def test_all_bits_of_the_factors_count() -> None:
         ("int32", "int8", "uint8", 4, "cascadelake", "vpdpbusd"),
         ("int32", "uint8", "int8", 4, "alderlake", "vpdpbusd"),
         ("float32", "bfloat16", "bfloat16", 2, "cooperlake", "vdpbf16ps"),
+        ("int32", "int8", "int8", 4, "cascadelake", "vpmaddwd"),
+        ("int32", "uint8", "uint8", 4, "alderlake", "vpmaddwd"),
+        ("int32", "uint8", "int8", 4, "haswell", "vpmaddwd"),
+        ("int32", "int16", "int16", 2, "skylake-avx512", "vpmaddwd"),
     ],
 )
 def test_the_instruction_is_used_where_the_target_has_it(
     acc: str, x: str, y: str, group: int, target: str, instruction: str
 ) -> None:
-    func = program(acc, x, y, 8 if target == "alderlake" else 16, group)
+    func = program(acc, x, y, 8 if target in ("alderlake", "haswell") else 16, group)
     assert instruction in check(func, target=f"cpu -mcpu={target} -threads=1").source("asm")
-    assert instruction not in compile_func(func, PLAIN).source("asm")
+    assert instruction not in compile_func(func, OLD).source("asm")
 
 
 def test_exact_floats_do_without_an_instruction_that_rounds_otherwise() -> None:

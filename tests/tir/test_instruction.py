@@ -39,6 +39,12 @@ def scale(A: T.Buffer((2, 2), "float32"), B: T.Buffer((4,), "float32")):
 """
 
 
+PAIRS_8, PAIRS_16 = (
+    " ".join(f"dot_{lanes}x{what}" for what in ("4_u8u8", "4_u8s8", "4_s8u8", "4_s8s8", "2_s16s16"))
+    for lanes in (8, 16)
+)
+
+
 def declared(semantics: str = SEMANTICS, implementation: str = IMPLEMENTATION) -> Instruction:
     programs = parse(semantics), parse(implementation)
     made = Instruction("scale", lambda: programs, product_in(programs[1]))
@@ -67,15 +73,23 @@ def test_tables_are_of_their_kind_and_names_are_unique() -> None:
 @pytest.mark.parametrize(
     ("cpu", "names"),
     [
-        ("haswell", ""),
+        ("x86-64-v2", ""),
+        ("haswell", PAIRS_8),
         ("neoverse-n1", ""),
-        ("alderlake", "dot_8x4_vnni"),
-        ("cascadelake", "dot_16x4_vnni dot_8x4_vnni"),
-        ("cooperlake", "dot_16x4_vnni dot_8x4_vnni dot_16x2_bf16 dot_8x2_bf16"),
-        ("cooperlake -mattr=-avx512vl", "dot_16x4_vnni dot_16x2_bf16"),
+        ("alderlake", f"dot_8x4_vnni {PAIRS_8}"),
+        ("skylake-avx512", f"{PAIRS_16} {PAIRS_8}"),
+        ("cascadelake", f"dot_16x4_vnni dot_8x4_vnni {PAIRS_16} {PAIRS_8}"),
+        (
+            "cooperlake",
+            f"dot_16x4_vnni dot_8x4_vnni dot_16x2_bf16 dot_8x2_bf16 {PAIRS_16} {PAIRS_8}",
+        ),
+        (
+            "cooperlake -mattr=-avx512vl",
+            f"dot_16x4_vnni dot_16x2_bf16 {PAIRS_16} {PAIRS_8}",
+        ),
         (
             "sapphirerapids -mattr=-amx-int8,-avx512bf16",
-            "matmul_bf16_amx dot_16x4_vnni dot_8x4_vnni",
+            f"matmul_bf16_amx dot_16x4_vnni dot_8x4_vnni {PAIRS_16} {PAIRS_8}",
         ),
     ],
 )

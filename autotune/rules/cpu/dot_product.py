@@ -40,7 +40,12 @@ def dot_product_variants(draft: Draft, group: Group) -> Iterator[Variant]:
     if not fitting:
         return
     size = extents(main)
-    plan = min(fitting, key=lambda p: (-(-size[p.vector] // p.product.columns), p.product.columns))
+
+    def wasteful(plan: ProductPlan) -> tuple[int, int, bool]:
+        columns = plan.product.columns
+        return -(-size[plan.vector] // columns), columns, plan.instruction.home is None
+
+    plan = min(fitting, key=wasteful)
     shared, name = plan.shared, plan.instruction.name
     apply = functools.partial(schedule_dot, labels=group.labels)
     if worth_packing(main, shared) and plan.reduction in shared.plain:
